@@ -1,0 +1,114 @@
+package model
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind is a class of failure. Each Kind is a sentinel for errors.Is.
+type Kind string
+
+// The kinds, who mends them, and whether another try may help.
+const (
+	// ErrUnavailable: the provider could not be reached, failed, or broke off
+	// its answer. Trying again, or elsewhere, may help.
+	ErrUnavailable Kind = "unavailable"
+
+	// ErrRateLimited: too many requests, or the quota is used up. Trying again
+	// after Error.RetryAfter, or elsewhere now, may help.
+	ErrRateLimited Kind = "rate_limited"
+
+	// ErrBadRequest: the request is wrong, or the model does not exist. The
+	// author of the agent mends it.
+	ErrBadRequest Kind = "bad_request"
+
+	// ErrAuth: the credential is missing, wrong, or not allowed to do this.
+	// The operator mends it.
+	ErrAuth Kind = "auth"
+
+	// ErrContextTooLong: the conversation does not fit the model's window.
+	// Dropping old turns, or a larger model, helps.
+	ErrContextTooLong Kind = "context_too_long"
+)
+
+// Kinds are all the kinds there are.
+func Kinds() []Kind {
+	return []Kind{ErrUnavailable, ErrRateLimited, ErrBadRequest, ErrAuth, ErrContextTooLong}
+}
+
+// Error returns the kind in words.
+func (k Kind) Error() string {
+	switch k {
+	case ErrUnavailable:
+		return "model unavailable"
+	case ErrRateLimited:
+		return "model rate limited"
+	case ErrBadRequest:
+		return "model refused the request"
+	case ErrAuth:
+		return "model refused the credential"
+	case ErrContextTooLong:
+		return "conversation too long for the model"
+	}
+	return "model error " + string(k)
+}
+
+// Retryable says whether the same request may succeed later or elsewhere.
+func (k Kind) Retryable() bool { return k == ErrUnavailable || k == ErrRateLimited }
+
+// Error is a failed Generate.
+type Error struct {
+	Kind Kind
+
+	// Message says what happened, for people: no credential, no prompt.
+	Message string
+
+	// RetryAfter is how long the provider asked to be left alone; 0 where it
+	// did not say.
+	RetryAfter time.Duration
+
+	// Status is the provider's HTTP status; 0 where there was none.
+	Status int
+
+	// Err is the cause, for errors.Is and errors.As; it may be nil. Its text
+	// is not part of Error's.
+	Err error
+}
+
+// Errorf returns an Error without status. A %w in the format sets the cause,
+// whose text then is part of the message.
+func Errorf(kind Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	e := &Error{Kind: kind, Message: err.Error()}
+	switch err := err.(type) {
+	case interface{ Unwrap() error }:
+		e.Err = err.Unwrap()
+	case interface{ Unwrap() []error }:
+		e.Err = err.(error)
+	}
+	return e
+}
+
+// Error returns the kind, the message, the status and the retry advice.
+func (e *Error) Error() string {
+	s := e.Kind.Error()
+	if e.Status != 0 {
+		s += fmt.Sprintf(" (HTTP %d)", e.Status)
+	}
+	if e.Message != "" {
+		s += ": " + e.Message
+	}
+	if e.RetryAfter > 0 {
+		s += fmt.Sprintf(" (retry after %s)", e.RetryAfter)
+	}
+	return s
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is reports whether target is e's Kind.
+func (e *Error) Is(target error) bool {
+	k, ok := target.(Kind)
+	return ok && k == e.Kind
+}

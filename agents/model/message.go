@@ -1,0 +1,92 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+)
+
+// Role says who speaks in a [Message].
+type Role string
+
+// The roles, as AAIF Agent State names them.
+const (
+	RoleSystem    Role = "system"
+	RoleUser      Role = "user"
+	RoleAssistant Role = "assistant"
+	RoleTool      Role = "tool"
+)
+
+// Message is one entry of a conversation. Its JSON form uses the member names
+// of AAIF Agent State conversation[], and adds tool_calls and is_error, which
+// that schema has no place for.
+type Message struct {
+	Role    Role   `json:"role"`
+	Content string `json:"content"`
+
+	// ToolCalls are what an assistant asks for, in order.
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+
+	// ToolCallID is, in a tool message, the ID of the call it answers.
+	ToolCallID string `json:"tool_call_id,omitempty"`
+
+	// ToolName is, in a tool message, the tool that was called.
+	ToolName string `json:"tool_name,omitempty"`
+
+	// IsError marks a tool message whose Content tells of a failure.
+	IsError bool `json:"is_error,omitempty"`
+}
+
+// ToolCall is a model's wish to have a tool called.
+type ToolCall struct {
+	// ID is the provider's, unique in its message.
+	ID string `json:"id"`
+
+	// Name of the tool. A model may invent one that does not exist.
+	Name string `json:"name"`
+
+	// Arguments is always valid JSON, and an object if the model behaved. See
+	// [Arguments] for what adapters do if it did not.
+	Arguments json.RawMessage `json:"arguments"`
+}
+
+// Arguments turns the text that a model wrote as a call's arguments into valid
+// JSON: the text itself if it is JSON, {} if it is blank, and otherwise a JSON
+// string that holds the text, which argument validation will refuse with words
+// that let the model mend its call.
+func Arguments(text string) json.RawMessage {
+	raw := bytes.TrimSpace([]byte(text))
+	if len(raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	if json.Valid(raw) {
+		return raw
+	}
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic("model: marshal of a string failed: " + err.Error())
+	}
+	return quoted
+}
+
+// System returns a system message.
+func System(content string) Message { return Message{Role: RoleSystem, Content: content} }
+
+// User returns a user message.
+func User(content string) Message { return Message{Role: RoleUser, Content: content} }
+
+// Assistant returns an assistant message.
+func Assistant(content string, calls ...ToolCall) Message {
+	return Message{Role: RoleAssistant, Content: content, ToolCalls: calls}
+}
+
+// ToolResult returns the tool message that answers call with a JSON value.
+func ToolResult(call ToolCall, result json.RawMessage) Message {
+	return Message{Role: RoleTool, Content: string(result), ToolCallID: call.ID, ToolName: call.Name}
+}
+
+// ToolFailure returns the tool message that answers call with words about what
+// went wrong. The words reach the model's provider: write them, don't leak
+// them.
+func ToolFailure(call ToolCall, words string) Message {
+	return Message{Role: RoleTool, Content: words, ToolCallID: call.ID, ToolName: call.Name, IsError: true}
+}

@@ -1,0 +1,154 @@
+package model
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Model answers a conversation with its next turn.
+//
+// Implementers must:
+//   - call [Request.Validate] first, and return its error as it is;
+//   - return either a complete Response and nil, or nil and an error, never a
+//     turn that was cut off: a stream that breaks is an [ErrUnavailable];
+//   - stream when onDelta is not nil, so that the concatenated Delta.Text
+//     equals Response.Message.Content; tool calls are never partial, they come
+//     whole with the Response;
+//   - call onDelta from one goroutine at a time and never after Generate has
+//     returned; stop at its first error and return that error, wrapped at most;
+//   - stop soon after ctx is done, with an error for which errors.Is(err,
+//     ctx.Err()) holds;
+//   - map failures to [*Error]; put neither credentials nor content in them;
+//   - give every tool call an ID that is unique in the Response;
+//   - leave the Request unchanged, keep nothing of it, and be safe for
+//     concurrent use.
+//
+// Implementations may retry before the first delta, within bounds that their
+// configuration states; after it they must not, since text would double.
+type Model interface {
+	// Generate returns the assistant's next turn. A nil onDelta asks for no
+	// streaming.
+	Generate(ctx context.Context, req *Request, onDelta func(Delta) error) (*Response, error)
+}
+
+// Func is a Model made of one function, for wrappers and tests.
+type Func func(ctx context.Context, req *Request, onDelta func(Delta) error) (*Response, error)
+
+// Generate calls f.
+func (f Func) Generate(ctx context.Context, req *Request, onDelta func(Delta) error) (*Response, error) {
+	return f(ctx, req, onDelta)
+}
+
+// Request is what a model is asked.
+type Request struct {
+	// Model is the model's name in its provider's notation (AAIF
+	// model.preferred).
+	Model string
+
+	// Messages is the conversation so far, oldest first. At least one.
+	Messages []Message
+
+	// Tools the model may call, each name once.
+	Tools []ToolDef
+
+	// Format of the answer. The zero value is text.
+	Format Format
+
+	// Params are the sampling parameters. The zero value leaves every one of
+	// them to the provider.
+	Params Params
+}
+
+// ToolDef tells a model about a tool.
+type ToolDef struct {
+	Name        string
+	Description string
+
+	// Parameters is the JSON Schema of the arguments, forwarded as it is.
+	// Empty means that the tool takes no arguments.
+	Parameters json.RawMessage
+}
+
+// Params are the sampling parameters of AAIF model.params and
+// model.temperature. A nil pointer, a zero MaxTokens or an empty slice leaves
+// the parameter to the provider.
+type Params struct {
+	Temperature      *float64 // 0 to 2
+	MaxTokens        int      // of output, at most
+	TopP             *float64 // 0 to 1
+	FrequencyPenalty *float64 // -2 to 2
+	PresencePenalty  *float64 // -2 to 2
+	Stop             []string // at most 4
+	Seed             *int64
+
+	// Extended is a JSON object of provider-specific parameters. Adapters
+	// forward its members verbatim and unvalidated (AAIF, "LLM Provider
+	// Routing"); where a member and a field above say the same thing, the
+	// member wins.
+	Extended json.RawMessage
+}
+
+// FormatType is a kind of answer.
+type FormatType string
+
+// The formats that the port knows. AAIF's markdown is text to a model.
+const (
+	FormatText       FormatType = "text"        // anything; the zero Format
+	FormatJSON       FormatType = "json"        // one JSON value
+	FormatJSONSchema FormatType = "json_schema" // one JSON value that Format.Schema accepts
+)
+
+// Format asks for structured output. It is a request, not a guarantee: a
+// provider may lack it, so a caller that needs valid JSON checks the answer.
+type Format struct {
+	Type   FormatType      // empty means FormatText
+	Name   string          // of the schema, for FormatJSONSchema; empty means "output"
+	Schema json.RawMessage // for FormatJSONSchema: a JSON Schema object
+	Strict bool            // ask for strict adherence, which providers support for a subset of JSON Schema
+}
+
+// Delta is a piece of a streamed answer.
+type Delta struct {
+	// Text is to be appended to what came before. Never empty.
+	Text string
+}
+
+// Response is one complete turn of the assistant.
+type Response struct {
+	// Message is the turn, ready to be appended to the conversation. Its role
+	// is RoleAssistant.
+	Message Message
+
+	// Finish says why the turn ended.
+	Finish Finish
+
+	// Usage as the provider counted it; zero where the provider does not say.
+	Usage Usage
+
+	// Model is the name that the provider gives to what answered, or
+	// Request.Model where it does not say.
+	Model string
+}
+
+// Finish is the reason why a turn ended.
+type Finish string
+
+// The reasons. An adapter maps what it does not know to FinishStop, or to
+// FinishToolCalls where the turn carries calls.
+const (
+	FinishStop          Finish = "stop"           // the model was done
+	FinishToolCalls     Finish = "tool_calls"     // the model waits for tool results
+	FinishLength        Finish = "length"         // cut at MaxTokens or at the context window
+	FinishContentFilter Finish = "content_filter" // withheld by the provider, or refused by the model
+)
+
+// Usage counts tokens.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+}
+
+// Add returns the sum of u and v.
+func (u Usage) Add(v Usage) Usage {
+	return Usage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
+}
