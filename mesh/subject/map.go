@@ -1,0 +1,165 @@
+package subject
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Map builds and parses the subjects of one mesh. The zero Map has no
+// prefix. It is a value: copy it, compare it, share it.
+type Map struct {
+	dot string // the prefix with its closing dot, or ""
+}
+
+// New returns the subjects under a prefix, or without one if prefix is "".
+//
+// A prefix is one or more tokens of A–Z a–z 0–9 - and _, each beginning and
+// ending with a letter, a digit or '-'; at most [MaxPrefix] bytes. Its first
+// token is none of "aee", "agent", "service", "human" and "bus": the mesh
+// without a prefix would read such subjects as its own.
+func New(prefix string) (Map, error) {
+	if prefix == "" {
+		return Map{}, nil
+	}
+	if err := validateTokens("prefix", prefix, MaxPrefix); err != nil {
+		return Map{}, err
+	}
+	first, _, _ := strings.Cut(prefix, ".")
+	switch first {
+	case TypeAgent, TypeService, TypeHuman, TypeBus:
+		return Map{}, &Error{What: "prefix", Value: prefix, Part: "first token " + quote(first), Reason: "is an entity type"}
+	}
+	if err := validateFirst("prefix", prefix, first); err != nil {
+		return Map{}, err
+	}
+	token := 1
+	for t := range strings.SplitSeq(prefix, ".") {
+		for i := 0; i < len(t); i++ {
+			if !isWord(t[i]) {
+				return Map{}, atToken("prefix", prefix, token, fmt.Sprintf("holds %q: a prefix has only letters, digits, '-' and '_'", t[i:i+1]))
+			}
+		}
+		if t[0] == '_' || t[len(t)-1] == '_' {
+			return Map{}, atToken("prefix", prefix, token, "begins or ends with '_'")
+		}
+		token++
+	}
+	return Map{dot: prefix + "."}, nil
+}
+
+// Prefix returns the prefix without a closing dot, or "".
+func (m Map) Prefix() string { return strings.TrimSuffix(m.dot, ".") }
+
+// Suffix returns the prefix as an ending for the names of streams and buckets,
+// which may have no dots: "" without a prefix, "_acme_eu" for "acme.eu",
+// "_team__a" for "team_a". Different prefixes have different suffixes.
+func (m Map) Suffix() string {
+	if m.dot == "" {
+		return ""
+	}
+	s := strings.ReplaceAll(m.Prefix(), "_", "__")
+	return "_" + strings.ReplaceAll(s, ".", "_")
+}
+
+// Live is the subject of an entity's live tasks: the entity id itself.
+func (m Map) Live(entity string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	return m.dot + entity, nil
+}
+
+// Ask is the subject that takes plain text for an entity and answers with
+// plain text.
+func (m Map) Ask(entity string) (string, error) { return m.entity(root+".ask.", entity) }
+
+// Ctl is the subject on which all replicas of an entity take control messages.
+func (m Map) Ctl(entity string) (string, error) { return m.entity(root+".ctl.", entity) }
+
+// Audit is the subject of an entity's audit records.
+func (m Map) Audit(entity string) (string, error) { return m.entity(root+".audit.", entity) }
+
+// Bus is the subject of a broadcast topic: Bus("mesh.task") is
+// "bus.mesh.task", which is also the entity that its envelopes are addressed to.
+func (m Map) Bus(topic string) (string, error) {
+	return m.named("topic", TypeBus+".", topic)
+}
+
+// Human is the subject of a person's inbox: Human("adam") is "human.adam".
+func (m Map) Human(name string) (string, error) {
+	return m.named("human name", TypeHuman+".", name)
+}
+
+// Work is the subject of an entity's durable tasks of one priority: "low",
+// "normal", "high" or "urgent".
+func (m Map) Work(priority, entity string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	if !isPriority(priority) {
+		return "", badPriority(priority)
+	}
+	return m.dot + root + ".work." + priority + "." + entity, nil
+}
+
+// Reply is the subject of the replies to one durable task of an entity.
+func (m Map) Reply(entity, taskID string) (string, error) {
+	return m.withID(root+".reply.", entity, taskID)
+}
+
+// Journal is the subject that keeps the envelope id in the entity's journal.
+func (m Map) Journal(entity, id string) (string, error) {
+	return m.withID(root+".journal.", entity, id)
+}
+
+func (m Map) entity(lane, entity string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	return m.dot + lane + entity, nil
+}
+
+func (m Map) named(what, typ, name string) (string, error) {
+	if err := validateTokens(what, name, MaxEntity-len(typ)); err != nil {
+		return "", err
+	}
+	return m.dot + typ + name, nil
+}
+
+func (m Map) withID(lane, entity, id string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	n := escapedLen(id)
+	switch {
+	case id == "":
+		return "", &Error{What: "id", Value: id, Reason: "is empty"}
+	case n > MaxID:
+		return "", &Error{What: "id", Value: id, Reason: fmt.Sprintf("is too long: %d bytes when escaped, at most %d", n, MaxID)}
+	case n == len(id):
+		return m.dot + lane + entity + "." + id, nil
+	}
+	var b strings.Builder
+	b.Grow(len(m.dot) + len(lane) + len(entity) + 1 + n)
+	b.WriteString(m.dot)
+	b.WriteString(lane)
+	b.WriteString(entity)
+	b.WriteByte('.')
+	writeEscaped(&b, id)
+	return b.String(), nil
+}
+
+// Priorities lists the four priorities of AEE, lowest first.
+func Priorities() []string { return []string{"low", "normal", "high", "urgent"} }
+
+func isPriority(s string) bool {
+	switch s {
+	case "low", "normal", "high", "urgent":
+		return true
+	}
+	return false
+}
+
+func badPriority(s string) error {
+	return &Error{What: "priority", Value: s, Reason: "is none of low, normal, high, urgent"}
+}

@@ -1,0 +1,62 @@
+package subject
+
+// AllLive is one pattern for each conventional type that has workers: agents
+// and services. For entities of another type add [Map.OfType].
+func (m Map) AllLive() []string {
+	return []string{m.dot + TypeAgent + ".>", m.dot + TypeService + ".>"}
+}
+
+// OfType is the pattern of the live subjects of all entities of one type.
+func (m Map) OfType(typ string) (string, error) {
+	if err := ValidateEntity(typ + ".x"); err != nil {
+		return "", err
+	}
+	return m.dot + typ + ".>", nil
+}
+
+// AllBus is the pattern of all broadcasts.
+func (m Map) AllBus() string { return m.dot + TypeBus + ".>" }
+
+// AllHuman is the pattern of all people's inboxes.
+func (m Map) AllHuman() string { return m.dot + TypeHuman + ".>" }
+
+// AllAsk is the pattern of all plain text requests.
+func (m Map) AllAsk() string { return m.dot + root + ".ask.>" }
+
+// AllCtl is the pattern of all control messages.
+func (m Map) AllCtl() string { return m.dot + root + ".ctl.>" }
+
+// AllWork is the pattern of all durable tasks.
+func (m Map) AllWork() string { return m.dot + root + ".work.>" }
+
+// AllReplies is the pattern of all replies to durable tasks.
+func (m Map) AllReplies() string { return m.dot + root + ".reply.>" }
+
+// RepliesTo is the pattern of the replies to all durable tasks of one entity.
+// It does not match those of entities whose names merely begin with its name.
+func (m Map) RepliesTo(entity string) (string, error) {
+	return m.allIDs(root+".reply.", entity)
+}
+
+// AllJournal is the pattern of all journals.
+func (m Map) AllJournal() string { return m.dot + root + ".journal.>" }
+
+// JournalOf is the pattern of one entity's journal.
+func (m Map) JournalOf(entity string) (string, error) {
+	return m.allIDs(root+".journal.", entity)
+}
+
+// AllAudit is the pattern of all audit records.
+func (m Map) AllAudit() string { return m.dot + root + ".audit.>" }
+
+// All is the pattern of everything in the mesh. Without a prefix that is every
+// subject of the account.
+func (m Map) All() string { return m.dot + ">" }
+
+func (m Map) allIDs(lane, entity string) (string, error) {
+	s, err := m.entity(lane, entity)
+	if err != nil {
+		return "", err
+	}
+	return s + ".*", nil
+}
