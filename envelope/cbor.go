@@ -1,0 +1,248 @@
+package envelope
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"math/big"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Media types of the two encodings; over NATS the header Content-Type chooses.
+const (
+	ContentJSON = "application/json"
+	ContentCBOR = "application/cbor"
+)
+
+// cborEncode writes deterministic CBOR (RFC 8949, section 4.2.1).
+var cborEncode = func() cbor.EncMode {
+	mode, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(err)
+	}
+	return mode
+}()
+
+// definedValues refuses "undefined", which would silently become null.
+var definedValues = func() *cbor.SimpleValueRegistry {
+	values, err := cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(23))
+	if err != nil {
+		panic(err)
+	}
+	return values
+}()
+
+// cborDecode builds the decoder for a nesting limit. It refuses what JSON
+// cannot hold: names that are no text, duplicates, tags, NaN and infinities;
+// and indefinite lengths, which deterministic encoding forbids.
+func cborDecode(maxDepth int) (cbor.DecMode, error) {
+	return cbor.DecOptions{
+		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
+		DefaultMapType:    reflect.TypeFor[map[string]any](),
+		IndefLength:       cbor.IndefLengthForbidden,
+		TagsMd:            cbor.TagsForbidden,
+		UTF8:              cbor.UTF8RejectInvalid,
+		MaxNestedLevels:   max(4, maxDepth),
+		MaxArrayElements:  131072,
+		MaxMapPairs:       131072,
+		NaN:               cbor.NaNDecodeForbidden,
+		Inf:               cbor.InfDecodeForbidden,
+		SimpleValues:      definedValues,
+	}.DecMode()
+}
+
+var defaultCBOR = func() cbor.DecMode {
+	mode, err := cborDecode(defaultMaxDepth)
+	if err != nil {
+		panic(err)
+	}
+	return mode
+}()
+
+// ParseCBOR is [Parse] for an envelope in CBOR: the same fields and rules,
+// names as text strings only.
+func ParseCBOR(data []byte) (*Envelope, error) { return ParseCBORLimits(data, Limits{}) }
+
+// ParseCBORLimits is [ParseCBOR] under limits of the caller's.
+func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
+	limits = limits.withDefaults()
+	if len(data) > limits.MaxBytes {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
+	}
+	mode := defaultCBOR
+	if limits.MaxDepth != defaultMaxDepth {
+		var err error
+		if mode, err = cborDecode(limits.MaxDepth); err != nil {
+			return nil, err
+		}
+	}
+	var tree any
+	if err := mode.Unmarshal(data, &tree); err != nil {
+		return nil, invalid(Problem{Rule: RuleCBOR, Message: "is not CBOR that has a JSON equivalent: " + err.Error()})
+	}
+	text, err := appendTree(make([]byte, 0, 2*len(data)), tree)
+	if err != nil {
+		return nil, invalid(Problem{Rule: RuleCBOR, Message: err.Error()})
+	}
+	// The text of numbers and names is longer than their bytes: the limit
+	// has been kept already.
+	return ParseLimits(text, Limits{MaxBytes: max(limits.MaxBytes, len(text)), MaxDepth: limits.MaxDepth})
+}
+
+// AppendCBOR validates e and appends its deterministic CBOR to dst. Names stay
+// text. A number that CBOR's integers and doubles cannot carry unchanged is
+// refused with [ErrNumber].
+func (e *Envelope) AppendCBOR(dst []byte) ([]byte, error) {
+	text, err := e.AppendJSON(nil)
+	if err != nil {
+		return dst, err
+	}
+	d := jsontext.NewDecoder(bytes.NewReader(text))
+	tree, err := readTree(d)
+	if err != nil {
+		return dst, fmt.Errorf("encode %s as CBOR: %w", e.ID, err)
+	}
+	data, err := cborEncode.Marshal(tree)
+	if err != nil {
+		return dst, fmt.Errorf("encode %s as CBOR: %w", e.ID, err)
+	}
+	return append(dst, data...), nil
+}
+
+// readTree reads one JSON value with its numbers unchanged: integers as
+// int64, uint64 or big.Int, all else as the double that is exactly it.
+func readTree(d *jsontext.Decoder) (any, error) {
+	tok, err := d.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+	switch tok.Kind() {
+	case '{':
+		m := map[string]any{}
+		for d.PeekKind() != '}' {
+			name, err := d.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			key := name.String()
+			if m[key], err = readTree(d); err != nil {
+				return nil, err
+			}
+		}
+		_, err := d.ReadToken()
+		return m, err
+	case '[':
+		a := []any{}
+		for d.PeekKind() != ']' {
+			v, err := readTree(d)
+			if err != nil {
+				return nil, err
+			}
+			a = append(a, v)
+		}
+		_, err := d.ReadToken()
+		return a, err
+	case '"':
+		return tok.String(), nil
+	case '0':
+		return treeNumber(tok.String())
+	case 'n':
+		return nil, nil
+	}
+	return tok.Bool(), nil
+}
+
+// treeNumber maps "1" to an integer and "1.0" or "1e0" to a float, so that
+// the way back writes the same kind of number.
+func treeNumber(text string) (any, error) {
+	if !strings.ContainsAny(text, ".eE") && text != "-0" {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i, nil
+		}
+		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return u, nil
+		}
+		if !strings.HasPrefix(text, "-") || len(text) > 21 {
+			return nil, numberError([]byte(text))
+		}
+		// CBOR's negative integers reach down to -2^64.
+		n, _ := new(big.Int).SetString(text, 10)
+		if n.Cmp(minCBOR) < 0 {
+			return nil, numberError([]byte(text))
+		}
+		return *n, nil
+	}
+	return exactFloat([]byte(text))
+}
+
+var minCBOR = new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), 64))
+
+// appendTree writes a decoded CBOR value as JSON, names sorted.
+func appendTree(dst []byte, v any) (_ []byte, err error) {
+	switch v := v.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case string:
+		return AppendString(dst, v), nil
+	case int64:
+		return strconv.AppendInt(dst, v, 10), nil
+	case uint64:
+		return strconv.AppendUint(dst, v, 10), nil
+	case big.Int:
+		return v.Append(dst, 10), nil
+	case float64:
+		return appendTreeFloat(dst, v), nil
+	case []any:
+		dst = append(dst, '[')
+		for i, item := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			if dst, err = appendTree(dst, item); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, ']'), nil
+	case map[string]any:
+		names := make([]string, 0, len(v))
+		for name := range v {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		dst = append(dst, '{')
+		for i, name := range names {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(AppendString(dst, name), ':')
+			if dst, err = appendTree(dst, v[name]); err != nil {
+				return dst, err
+			}
+		}
+		return append(dst, '}'), nil
+	case []byte:
+		return dst, fmt.Errorf("has a byte string, which JSON has no equivalent for")
+	}
+	return dst, fmt.Errorf("has a CBOR value that JSON has no equivalent for (%T)", v)
+}
+
+// appendTreeFloat writes a float so that it reads as a float again: 1 as 1.0.
+func appendTreeFloat(dst []byte, f float64) []byte {
+	if f == 0 && math.Signbit(f) {
+		return append(dst, "-0.0"...)
+	}
+	from := len(dst)
+	dst = appendFloat(dst, f)
+	if !bytes.ContainsAny(dst[from:], ".e") {
+		dst = append(dst, ".0"...)
+	}
+	return dst
+}

@@ -1,0 +1,150 @@
+package envelope
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Error is the payload of an error envelope, and a Go error (AEE, Message
+// Types, "error"). What the sender knows beyond the public fields stays
+// behind in the hidden cause: errors.Is and errors.As see it, peers do not.
+type Error struct {
+	Code         Code     // one of this package's codes, or an application's own
+	Message      string   // for people; says what is wrong
+	Retryable    bool     // the same task may succeed if sent again, under a new id
+	BackoffMS    int64    // how long to wait before that, in milliseconds; 0: no advice
+	EvidenceRefs []string // what supports the claim
+	Details      []Member // further members of the payload
+
+	peer  bool
+	cause error
+}
+
+// Errorf makes an error with a code, and that code's usual Retryable. As in
+// fmt.Errorf, %w wraps a cause; but a cause's text is not for peers, so the
+// verb and its text are left out of Message: write %w last, after ": ".
+func Errorf(code Code, format string, args ...any) *Error {
+	e := &Error{Code: code, Retryable: code.Retryable()}
+	if i := strings.Index(format, "%w"); i >= 0 {
+		e.cause = errors.Unwrap(fmt.Errorf(format, args...))
+		format = strings.TrimRight(format[:i], ": ")
+		args = args[:strings.Count(strings.ReplaceAll(format, "%%", ""), "%")]
+	}
+	e.Message = fmt.Sprintf(format, args...)
+	return e
+}
+
+// Error is for this side's logs: code, message and the hidden cause.
+func (e *Error) Error() string {
+	if e.cause != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Message, e.cause)
+	}
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
+}
+
+// Unwrap returns the hidden cause.
+func (e *Error) Unwrap() error { return e.cause }
+
+// Is makes errors.Is(err, &Error{Code: c}) true for every error with code c.
+func (e *Error) Is(target error) bool {
+	t, ok := target.(*Error)
+	return ok && t.Message == "" && t.cause == nil && t.Code == e.Code
+}
+
+// FromPeer reports whether a peer said this, in an error envelope, and not
+// this side of the wire.
+func (e *Error) FromPeer() bool { return e.peer }
+
+// WithCause returns a copy of e with another hidden cause.
+func (e *Error) WithCause(cause error) *Error {
+	c := *e
+	c.cause = cause
+	return &c
+}
+
+// WithBackoff returns a copy of e that is retryable after d.
+func (e *Error) WithBackoff(d time.Duration) *Error {
+	c := *e
+	c.Retryable, c.BackoffMS = true, d.Milliseconds()
+	return &c
+}
+
+// Backoff is BackoffMS as a duration.
+func (e *Error) Backoff() time.Duration { return time.Duration(e.BackoffMS) * time.Millisecond }
+
+// AsError finds the *[Error] in err's chain. An error without one says
+// nothing to peers but that it happened: E_INTERNAL, with err as its cause.
+func AsError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return Errorf(CodeInternal, "the agent failed for an internal reason").WithCause(err)
+}
+
+// ErrorOf reads an error envelope's payload. AEE only says that code, message
+// and retryable SHOULD be there: what is missing gets a plain default.
+func ErrorOf(e *Envelope) *Error {
+	out := &Error{peer: true, Code: CodeAgent}
+	eachMember(e.Payload, func(name string, value []byte) error {
+		ok := true
+		switch name {
+		case "code":
+			var code string
+			if code, ok = stringValue(value); ok && code != "" {
+				out.Code = Code(code)
+			}
+		case "message":
+			out.Message, ok = stringValue(value)
+		case "retryable":
+			out.Retryable, ok = boolValue(value)
+		case "backoff_ms":
+			var ms float64
+			if ms, ok = numberValue(value); ok && ms > 0 {
+				out.BackoffMS = int64(min(ms, float64(maxTimeout)))
+			}
+		case "evidence_refs":
+			ok = json.Unmarshal(value, &out.EvidenceRefs) == nil
+		default:
+			ok = false
+		}
+		if !ok {
+			out.Details = append(out.Details, Member{name, value})
+		}
+		return nil
+	})
+	if out.Message == "" {
+		out.Message = "the peer gave no message"
+	}
+	return out
+}
+
+// Payload is the error as the payload of an error envelope.
+func (e *Error) Payload() json.RawMessage {
+	b := append(make([]byte, 0, 128), `{"code":`...)
+	b = AppendString(b, strings.ToValidUTF8(string(e.Code), "\uFFFD"))
+	b = append(b, `,"message":`...)
+	b = AppendString(b, strings.ToValidUTF8(e.Message, "\uFFFD"))
+	b = fmt.Appendf(b, `,"retryable":%t`, e.Retryable)
+	if e.BackoffMS > 0 {
+		b = fmt.Appendf(b, `,"backoff_ms":%d`, e.BackoffMS)
+	}
+	if len(e.EvidenceRefs) > 0 {
+		refs, _ := json.Marshal(e.EvidenceRefs)
+		b = append(b, `,"evidence_refs":`...)
+		b = append(b, refs...)
+	}
+	for _, m := range e.Details {
+		b = append(b, ',')
+		b = AppendString(b, m.Name)
+		b = append(b, ':')
+		b = append(b, m.Value...)
+	}
+	return append(b, '}')
+}
+
+// MarshalJSON is [Error.Payload].
+func (e *Error) MarshalJSON() ([]byte, error) { return e.Payload(), nil }

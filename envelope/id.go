@@ -1,0 +1,67 @@
+package envelope
+
+import (
+	"bufio"
+	"crypto/rand"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+// ids makes ULIDs that grow within one process, also within one millisecond,
+// from the operating system's random numbers (AEE, Security Considerations,
+// "Replay Attacks": ids must not be predictable or reused).
+var ids = idSource{entropy: newEntropy()}
+
+type idSource struct {
+	mu      sync.Mutex
+	entropy *ulid.MonotonicEntropy
+}
+
+func newEntropy() *ulid.MonotonicEntropy {
+	var random io.Reader = bufio.NewReaderSize(rand.Reader, 1024)
+	return ulid.Monotonic(random, 0)
+}
+
+// NewID returns a fresh message or correlation id: a ULID, 26 characters,
+// greater than every one that this process has made before.
+func NewID() string {
+	ids.mu.Lock()
+	defer ids.mu.Unlock()
+	ms := ulid.Timestamp(time.Now())
+	for {
+		id, err := ulid.New(ms, ids.entropy)
+		if err == nil {
+			return id.String()
+		}
+		// The 80 random bits overflowed within this millisecond: the next
+		// one starts afresh.
+		ms++
+	}
+}
+
+// TimeLayout is how [Now] writes field ts: ISO 8601, UTC, milliseconds.
+const TimeLayout = "2006-01-02T15:04:05.000Z"
+
+// Now returns the time of now for field ts.
+func Now() string {
+	var b [len(TimeLayout)]byte
+	return string(time.Now().UTC().AppendFormat(b[:0], TimeLayout))
+}
+
+// Time reads field ts. AEE recommends ISO 8601 and demands no more than ten
+// characters: RFC 3339, a date and time without zone (taken as UTC), and a
+// bare date are understood; ok is false for anything else.
+func (e *Envelope) Time() (t time.Time, ok bool) {
+	if t, err := time.Parse(time.RFC3339Nano, e.TS); err == nil {
+		return t.UTC(), true
+	}
+	for _, layout := range [...]string{"2006-01-02T15:04:05", "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05", "20060102T150405Z07:00", time.DateOnly} {
+		if t, err := time.Parse(layout, e.TS); err == nil {
+			return t.UTC(), true
+		}
+	}
+	return time.Time{}, false
+}

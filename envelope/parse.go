@@ -1,0 +1,303 @@
+package envelope
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+)
+
+// Limits bound what a decoder accepts, before anything is allocated for it.
+// The zero value means the defaults.
+type Limits struct {
+	// MaxBytes is the largest encoded envelope. Default 1 MiB, the default
+	// max_payload of a NATS server.
+	MaxBytes int
+	// MaxDepth is how many objects and arrays may be open at once, the
+	// envelope's own included. Default 64, at most 1000.
+	MaxDepth int
+}
+
+const (
+	defaultMaxBytes = 1 << 20
+	defaultMaxDepth = 64
+	hardDepth       = 1000
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = defaultMaxBytes
+	}
+	if l.MaxDepth <= 0 {
+		l.MaxDepth = defaultMaxDepth
+	}
+	l.MaxDepth = min(l.MaxDepth, hardDepth)
+	return l
+}
+
+// ErrTooLarge is wrapped by the error for input over Limits.MaxBytes.
+var ErrTooLarge = errors.New("envelope too large")
+
+// Parse decodes and validates one JSON envelope under the default [Limits].
+// The envelope keeps slices of data: the caller must not change data
+// afterwards. Every fault is an *[InvalidError], or wraps [ErrTooLarge].
+func Parse(data []byte) (*Envelope, error) { return ParseLimits(data, Limits{}) }
+
+// ParseLimits is [Parse] under limits of the caller's.
+func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
+	limits = limits.withDefaults()
+	if len(data) > limits.MaxBytes {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
+	}
+	p := parser{}
+	var names [fewNames][]byte
+	p.scanner = scanner{data: data, maxDepth: limits.MaxDepth, names: names[:0]}
+	if err := p.envelope(); err != nil {
+		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
+	}
+	return p.finish()
+}
+
+// field numbers the 14 fields, in the order of the draft's table.
+type field uint8
+
+const (
+	fieldV field = iota
+	fieldID
+	fieldTS
+	fieldType
+	fieldFrom
+	fieldTo
+	fieldIntent
+	fieldCorr
+	fieldReplyTo
+	fieldTrace
+	fieldPriority
+	fieldRequires
+	fieldPayload
+	fieldSig
+	numFields
+)
+
+var fieldNames = [numFields]string{"v", "id", "ts", "type", "from", "to", "intent", "corr", "reply_to", "trace", "priority", "requires", "payload", "sig"}
+
+// fieldOf is written out because a map look-up costs more than all the
+// comparisons together.
+func fieldOf(name []byte) (field, bool) {
+	switch string(name) {
+	case "v":
+		return fieldV, true
+	case "id":
+		return fieldID, true
+	case "ts":
+		return fieldTS, true
+	case "type":
+		return fieldType, true
+	case "from":
+		return fieldFrom, true
+	case "to":
+		return fieldTo, true
+	case "intent":
+		return fieldIntent, true
+	case "corr":
+		return fieldCorr, true
+	case "reply_to":
+		return fieldReplyTo, true
+	case "trace":
+		return fieldTrace, true
+	case "priority":
+		return fieldPriority, true
+	case "requires":
+		return fieldRequires, true
+	case "payload":
+		return fieldPayload, true
+	case "sig":
+		return fieldSig, true
+	}
+	return 0, false
+}
+
+type parser struct {
+	scanner
+	seen  uint16            // one bit a field
+	value [numFields][]byte // each field's JSON text
+	extra []Member
+}
+
+// envelope walks over the whole text and notes where the fields are.
+func (p *parser) envelope() error {
+	p.space()
+	if p.pos >= len(p.data) {
+		return p.fail("empty message")
+	}
+	if p.data[p.pos] != '{' {
+		return p.fail("an envelope is a JSON object")
+	}
+	unknown := nameSet{}
+	more, err := p.open()
+	for more && err == nil {
+		var name []byte
+		if name, err = p.name(); err != nil {
+			return err
+		}
+		f, known := fieldOf(name)
+		if known && p.seen&(1<<f) != 0 || !known && !unknown.add(&p.scanner, name) {
+			return p.fail("duplicate name " + quoteName(name))
+		}
+		from := p.pos
+		if err = p.scanner.value(1); err != nil {
+			return err
+		}
+		value := p.data[from:p.pos:p.pos]
+		if known {
+			p.seen |= 1 << f
+			p.value[f] = value
+		} else {
+			p.extra = append(p.extra, Member{string(name), value})
+		}
+		more, err = p.next('}')
+	}
+	if err != nil {
+		return err
+	}
+	return p.end()
+}
+
+// finish makes the envelope from the texts and validates it, reporting
+// everything that is wrong with it at once.
+func (p *parser) finish() (*Envelope, error) {
+	var bad problems
+	const required = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
+		1<<fieldIntent | 1<<fieldCorr | 1<<fieldPriority | 1<<fieldPayload
+	if missing := required &^ uint(p.seen); missing != 0 {
+		if p.logEnvelope() {
+			return nil, invalid(Problem{Rule: RuleRequired, Message: mve5Message})
+		}
+		for ; missing != 0; missing &= missing - 1 {
+			f := field(bits.TrailingZeros(missing))
+			bad.add(f, RuleRequired, "is missing")
+		}
+	}
+
+	e := &Envelope{Extra: p.extra}
+	texts := p.strings(&bad)
+	e.V, e.ID, e.TS, e.From, e.To, e.Intent, e.Corr = texts[fieldV], texts[fieldID], texts[fieldTS], texts[fieldFrom], texts[fieldTo], texts[fieldIntent], texts[fieldCorr]
+	e.Type, e.Priority = Type(texts[fieldType]), Priority(texts[fieldPriority])
+	e.ReplyTo = texts[fieldReplyTo]
+	e.emptyReplyTo = e.ReplyTo == "" && p.kind(fieldReplyTo) == '"'
+	e.Trace = p.raw(fieldTrace)
+	e.Requires = p.raw(fieldRequires)
+	e.Payload = p.raw(fieldPayload)
+	e.Sig = p.raw(fieldSig)
+	e.check(&bad, p.seen)
+	if len(bad) > 0 {
+		return nil, invalid(bad...)
+	}
+	return e, nil
+}
+
+// kind is the first byte of a field's value, 0 where the field is absent.
+func (p *parser) kind(f field) byte {
+	if v := p.value[f]; len(v) > 0 {
+		return v[0]
+	}
+	return 0
+}
+
+func (p *parser) raw(f field) json.RawMessage {
+	if p.kind(f) == 'n' && f != fieldPayload {
+		return nil
+	}
+	return p.value[f]
+}
+
+// strings decodes the string-valued fields into one allocation. A field of
+// another kind is a problem.
+func (p *parser) strings(bad *problems) (texts [numFields]string) {
+	const stringFields = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
+		1<<fieldIntent | 1<<fieldCorr | 1<<fieldReplyTo | 1<<fieldPriority
+	var stack [512]byte
+	buf := stack[:0]
+	var ends [numFields]int
+	for f := range numFields {
+		if stringFields&(1<<f) != 0 && p.kind(f) != 0 {
+			if known := interned(f, p.value[f]); known != "" {
+				texts[f] = known
+			} else if p.kind(f) == '"' {
+				inner := p.value[f][1 : len(p.value[f])-1]
+				if hasEscape(inner) {
+					inner = unescape(inner)
+				}
+				buf = append(buf, inner...)
+			} else if !(f == fieldReplyTo && p.kind(f) == 'n') {
+				bad.add(f, typeRule(f), "must be a string")
+				p.seen &^= 1 << f // one fault, one message
+			}
+		}
+		ends[f] = len(buf)
+	}
+	all := string(buf)
+	from := 0
+	for f, end := range ends {
+		if end > from {
+			texts[f] = all[from:end]
+		}
+		from = end
+	}
+	return texts
+}
+
+// interned returns the constant for a field's usual values, so that they take
+// no memory.
+func interned(f field, value []byte) string {
+	switch f {
+	case fieldV:
+		if string(value) == `"1"` {
+			return Version
+		}
+	case fieldType:
+		switch string(value) {
+		case `"task"`:
+			return string(TypeTask)
+		case `"result"`:
+			return string(TypeResult)
+		case `"event"`:
+			return string(TypeEvent)
+		case `"error"`:
+			return string(TypeError)
+		case `"stream"`:
+			return string(TypeStream)
+		}
+	case fieldPriority:
+		switch string(value) {
+		case `"low"`:
+			return string(PriorityLow)
+		case `"normal"`:
+			return string(PriorityNormal)
+		case `"high"`:
+			return string(PriorityHigh)
+		case `"urgent"`:
+			return string(PriorityUrgent)
+		}
+	}
+	return ""
+}
+
+func hasEscape(inner []byte) bool {
+	for _, c := range inner {
+		if c == '\\' {
+			return true
+		}
+	}
+	return false
+}
+
+// UnmarshalJSON is [Parse] over a copy of data, for use with encoding/json.
+func (e *Envelope) UnmarshalJSON(data []byte) error {
+	parsed, err := Parse(append([]byte(nil), data...))
+	if err != nil {
+		return err
+	}
+	*e = *parsed
+	return nil
+}

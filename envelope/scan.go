@@ -1,0 +1,465 @@
+package envelope
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// scanner walks JSON text once, strictly by RFC 8259, and refuses what
+// I-JSON (RFC 7493) refuses: duplicate names, invalid UTF-8, lone
+// surrogates. It allocates nothing for text without escapes.
+type scanner struct {
+	data     []byte
+	pos      int
+	maxDepth int
+	names    [][]byte // stack of the names of the objects that are open
+}
+
+// syntaxError says where the text is no JSON that we accept.
+type syntaxError struct {
+	offset int
+	msg    string
+}
+
+func (e *syntaxError) Error() string { return fmt.Sprintf("%s at byte %d", e.msg, e.offset) }
+
+func (s *scanner) fail(msg string) error { return &syntaxError{s.pos, msg} }
+
+func (s *scanner) space() {
+	for s.pos < len(s.data) {
+		switch s.data[s.pos] {
+		case ' ', '\t', '\n', '\r':
+			s.pos++
+		default:
+			return
+		}
+	}
+}
+
+// end demands that nothing but white space is left.
+func (s *scanner) end() error {
+	s.space()
+	if s.pos != len(s.data) {
+		return s.fail("text after the JSON value")
+	}
+	return nil
+}
+
+// value walks over one value of any kind. depth is how many containers are
+// open around it.
+func (s *scanner) value(depth int) error {
+	if s.pos >= len(s.data) {
+		return s.fail("unexpected end")
+	}
+	switch c := s.data[s.pos]; c {
+	case '"':
+		_, _, err := s.str()
+		return err
+	case '{':
+		return s.object(depth)
+	case '[':
+		return s.array(depth)
+	case 't':
+		return s.literal("true")
+	case 'f':
+		return s.literal("false")
+	case 'n':
+		return s.literal("null")
+	default:
+		if c == '-' || '0' <= c && c <= '9' {
+			return s.number()
+		}
+		return s.fail("a value cannot start with " + strconv.QuoteRune(rune(c)))
+	}
+}
+
+func (s *scanner) literal(word string) error {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(word)) {
+		return s.fail("invalid literal")
+	}
+	s.pos += len(word)
+	return nil
+}
+
+func (s *scanner) number() error {
+	d, i := s.data, s.pos
+	if d[i] == '-' {
+		i++
+	}
+	switch {
+	case i < len(d) && d[i] == '0':
+		i++
+	case i < len(d) && '1' <= d[i] && d[i] <= '9':
+		i = digits(d, i)
+	default:
+		return s.fail("invalid number")
+	}
+	if i < len(d) && d[i] == '.' {
+		from := i + 1
+		if i = digits(d, from); i == from {
+			return s.fail("invalid number")
+		}
+	}
+	if i < len(d) && (d[i] == 'e' || d[i] == 'E') {
+		i++
+		if i < len(d) && (d[i] == '+' || d[i] == '-') {
+			i++
+		}
+		from := i
+		if i = digits(d, from); i == from {
+			return s.fail("invalid number")
+		}
+	}
+	s.pos = i
+	return nil
+}
+
+func digits(d []byte, i int) int {
+	for i < len(d) && '0' <= d[i] && d[i] <= '9' {
+		i++
+	}
+	return i
+}
+
+// str walks over a string and returns what stands between its quotes, and
+// whether that has escapes.
+func (s *scanner) str() (raw []byte, escaped bool, err error) {
+	d := s.data
+	i := s.pos + 1
+	for {
+		i = plainEnd(d, i)
+		if i >= len(d) {
+			return nil, false, s.fail("unterminated string")
+		}
+		switch c := d[i]; {
+		case c == '"':
+			raw = d[s.pos+1 : i]
+			s.pos = i + 1
+			return raw, escaped, nil
+		case c == '\\':
+			escaped = true
+			n := escapeLen(d[i:])
+			if n == 0 {
+				s.pos = i
+				return nil, false, s.fail("invalid escape in string")
+			}
+			i += n
+		case c < 0x20:
+			s.pos = i
+			return nil, false, s.fail("control character in string")
+		default:
+			r, n := utf8.DecodeRune(d[i:])
+			if r == utf8.RuneError && n <= 1 {
+				s.pos = i
+				return nil, false, s.fail("invalid UTF-8")
+			}
+			i += n
+		}
+	}
+}
+
+// plainEnd returns the first index at or after i whose byte is a quote, a
+// backslash, a control character or not ASCII, eight bytes at a time.
+func plainEnd(d []byte, i int) int {
+	const (
+		ones  = 0x0101010101010101
+		highs = 0x8080808080808080
+	)
+	for i+8 <= len(d) {
+		w := binary.LittleEndian.Uint64(d[i:])
+		quote := w ^ ones*'"'
+		slash := w ^ ones*'\\'
+		special := (w - ones*0x20) | (quote - ones) | (slash - ones) | w
+		// A byte's high bit is set where the byte is below 0x20, equal to
+		// one of the two characters, or not ASCII; borrows can only set
+		// bits above the first such byte.
+		if special &= highs; special != 0 {
+			return i + bits.TrailingZeros64(special)/8
+		}
+		i += 8
+	}
+	for i < len(d) {
+		if c := d[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			break
+		}
+		i++
+	}
+	return i
+}
+
+// escapeLen is the length of the escape sequence that d starts with, or 0. A
+// high surrogate counts together with the low one that must follow.
+func escapeLen(d []byte) int {
+	if len(d) < 2 {
+		return 0
+	}
+	switch d[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		r, ok := hex4(d)
+		if !ok {
+			return 0
+		}
+		if !utf16.IsSurrogate(r) {
+			return 6
+		}
+		low, ok := hex4(d[6:])
+		if !ok || utf16.DecodeRune(r, low) == utf8.RuneError {
+			return 0
+		}
+		return 12
+	}
+	return 0
+}
+
+// hex4 reads \uXXXX.
+func hex4(d []byte) (rune, bool) {
+	if len(d) < 6 || d[0] != '\\' || d[1] != 'u' {
+		return 0, false
+	}
+	var r rune
+	for _, c := range d[2:6] {
+		switch {
+		case '0' <= c && c <= '9':
+			c -= '0'
+		case 'a' <= c && c <= 'f':
+			c -= 'a' - 10
+		case 'A' <= c && c <= 'F':
+			c -= 'A' - 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}
+
+// unescape decodes the inside of a string that str accepted.
+func unescape(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		c := raw[i]
+		if c != '\\' {
+			out = append(out, c)
+			i++
+			continue
+		}
+		switch raw[i+1] {
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			r, _ := hex4(raw[i:])
+			if utf16.IsSurrogate(r) {
+				low, _ := hex4(raw[i+6:])
+				r = utf16.DecodeRune(r, low)
+			}
+			out = utf8.AppendRune(out, r)
+		default:
+			out = append(out, raw[i+1])
+		}
+		i += escapeLen(raw[i:])
+	}
+	return out
+}
+
+func (s *scanner) array(depth int) error {
+	if depth >= s.maxDepth {
+		return s.fail("nested deeper than " + strconv.Itoa(s.maxDepth))
+	}
+	s.pos++
+	s.space()
+	if s.pos < len(s.data) && s.data[s.pos] == ']' {
+		s.pos++
+		return nil
+	}
+	for {
+		s.space()
+		if err := s.value(depth + 1); err != nil {
+			return err
+		}
+		more, err := s.next(']')
+		if !more || err != nil {
+			return err
+		}
+	}
+}
+
+func (s *scanner) object(depth int) error {
+	if depth >= s.maxDepth {
+		return s.fail("nested deeper than " + strconv.Itoa(s.maxDepth))
+	}
+	names := nameSet{base: len(s.names)}
+	defer func() { s.names = s.names[:names.base] }()
+	more, err := s.open()
+	for more && err == nil {
+		var name []byte
+		if name, err = s.name(); err != nil {
+			return err
+		}
+		if !names.add(s, name) {
+			return s.fail("duplicate name " + quoteName(name))
+		}
+		if err = s.value(depth + 1); err != nil {
+			return err
+		}
+		more, err = s.next('}')
+	}
+	return err
+}
+
+// open walks over the brace at pos and reports whether the object has members.
+func (s *scanner) open() (more bool, err error) {
+	s.pos++
+	s.space()
+	if s.pos < len(s.data) && s.data[s.pos] == '}' {
+		s.pos++
+		return false, nil
+	}
+	return true, nil
+}
+
+// name walks over a member's name and its colon, up to the value, and
+// returns the name decoded.
+func (s *scanner) name() ([]byte, error) {
+	s.space()
+	if s.pos >= len(s.data) || s.data[s.pos] != '"' {
+		return nil, s.fail("a member's name must be a string")
+	}
+	name, escaped, err := s.str()
+	if err != nil {
+		return nil, err
+	}
+	if escaped {
+		name = unescape(name)
+	}
+	s.space()
+	if s.pos >= len(s.data) || s.data[s.pos] != ':' {
+		return nil, s.fail("a colon must follow a member's name")
+	}
+	s.pos++
+	s.space()
+	return name, nil
+}
+
+// next walks over the comma, or the closing bracket, after an element.
+func (s *scanner) next(closing byte) (more bool, err error) {
+	s.space()
+	if s.pos >= len(s.data) {
+		return false, s.fail("unexpected end")
+	}
+	switch s.data[s.pos] {
+	case ',':
+		s.pos++
+		return true, nil
+	case closing:
+		s.pos++
+		return false, nil
+	}
+	return false, s.fail("expected a comma or " + strconv.QuoteRune(rune(closing)))
+}
+
+// nameSet finds duplicate names in one object: by comparison while there are
+// few, by a map beyond.
+type nameSet struct {
+	base int
+	many map[string]struct{}
+}
+
+const fewNames = 16
+
+// add reports false where the object has had the name before.
+func (n *nameSet) add(s *scanner, name []byte) bool {
+	if n.many == nil {
+		have := s.names[n.base:]
+		for _, other := range have {
+			if bytes.Equal(other, name) {
+				return false
+			}
+		}
+		if len(have) < fewNames {
+			s.names = append(s.names, name)
+			return true
+		}
+		n.many = make(map[string]struct{}, 2*fewNames)
+		for _, other := range have {
+			n.many[string(other)] = struct{}{}
+		}
+	}
+	if _, dup := n.many[string(name)]; dup {
+		return false
+	}
+	n.many[string(name)] = struct{}{}
+	return true
+}
+
+// quoteName quotes a peer's name for an error message, shortened.
+func quoteName(name []byte) string {
+	if len(name) > 64 {
+		name = name[:64]
+	}
+	return strconv.QuoteToASCII(string(name))
+}
+
+// checkJSON reports whether raw is exactly one JSON value that we accept.
+func checkJSON(raw []byte, maxDepth int) error {
+	var names [fewNames][]byte
+	s := scanner{data: raw, maxDepth: maxDepth, names: names[:0]}
+	s.space()
+	if err := s.value(0); err != nil {
+		return err
+	}
+	return s.end()
+}
+
+// eachMember calls f for the members of an object that checkJSON accepted,
+// until f fails.
+func eachMember(raw []byte, f func(name string, value []byte) error) error {
+	s := scanner{data: raw, maxDepth: hardDepth}
+	s.space()
+	if s.pos >= len(raw) || raw[s.pos] != '{' {
+		return s.fail("not an object")
+	}
+	more, err := s.open()
+	for more && err == nil {
+		var name []byte
+		if name, err = s.name(); err != nil {
+			return err
+		}
+		from := s.pos
+		if err = s.value(1); err != nil {
+			return err
+		}
+		if err = f(string(name), raw[from:s.pos]); err != nil {
+			return err
+		}
+		more, err = s.next('}')
+	}
+	return err
+}
+
+// stringValue decodes a JSON string that checkJSON accepted; ok is false for
+// any other value.
+func stringValue(raw []byte) (string, bool) {
+	if len(raw) < 2 || raw[0] != '"' {
+		return "", false
+	}
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		inner = unescape(inner)
+	}
+	return string(inner), true
+}

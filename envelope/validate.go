@@ -1,0 +1,202 @@
+package envelope
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// Rule names what an invalid envelope violates: a number of the draft's
+// section "Validity Rules", or one of the words below.
+type Rule string
+
+// The rules that validation can find violated. Rules 7 to 10 bind consumers
+// and producers, and no envelope can violate them.
+const (
+	RuleRequired Rule = "1"      // the ten required fields are present
+	RuleType     Rule = "2"      // type is one of five
+	RuleReplyTo  Rule = "3"      // a result and an error name the task they answer
+	RulePayload  Rule = "4"      // payload is an object
+	RuleVersion  Rule = "5"      // v is "1"
+	RulePriority Rule = "6"      // priority is one of four
+	RuleFields   Rule = "fields" // a field's type or length, AEE table "Envelope Fields"
+	RuleJSON     Rule = "json"   // the text is no JSON, or beyond the limits of I-JSON or ours
+	RuleCBOR     Rule = "cbor"   // the bytes are no CBOR that has a JSON equivalent
+)
+
+// Problem is one thing that is wrong with an envelope.
+type Problem struct {
+	Field   string `json:"field,omitempty"` // "" where it is the envelope as a whole
+	Rule    Rule   `json:"rule"`
+	Message string `json:"message"`
+}
+
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Field != "" {
+		b.WriteString(p.Field)
+		b.WriteByte(' ')
+	}
+	b.WriteString(p.Message)
+	switch p.Rule {
+	case RuleFields:
+		b.WriteString(" (AEE, Envelope Fields)")
+	case RuleJSON, RuleCBOR:
+	default:
+		fmt.Fprintf(&b, " (AEE validity rule %s)", p.Rule)
+	}
+	return b.String()
+}
+
+// InvalidError lists everything that is wrong with an envelope.
+type InvalidError struct{ Problems []Problem }
+
+func (e *InvalidError) Error() string {
+	parts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		parts[i] = p.String()
+	}
+	return "invalid envelope: " + strings.Join(parts, "; ")
+}
+
+func invalid(list ...Problem) error { return &InvalidError{list} }
+
+type problems []Problem
+
+func (p *problems) add(f field, r Rule, format string, args ...any) {
+	*p = append(*p, Problem{fieldNames[f], r, fmt.Sprintf(format, args...)})
+}
+
+// typeRule is the rule that a field of the wrong JSON type violates.
+func typeRule(f field) Rule {
+	switch f {
+	case fieldV:
+		return RuleVersion
+	case fieldType:
+		return RuleType
+	case fieldPriority:
+		return RulePriority
+	case fieldPayload:
+		return RulePayload
+	}
+	return RuleFields
+}
+
+// Validate reports everything that makes e no valid envelope, as an
+// *[InvalidError]. [Parse] and [Envelope.AppendJSON] have done it already.
+func (e *Envelope) Validate() error {
+	var bad problems
+	for _, t := range [...]struct {
+		f    field
+		text string
+	}{
+		{fieldV, e.V}, {fieldID, e.ID}, {fieldTS, e.TS}, {fieldFrom, e.From}, {fieldTo, e.To},
+		{fieldIntent, e.Intent}, {fieldCorr, e.Corr}, {fieldReplyTo, e.ReplyTo},
+	} {
+		if !utf8.ValidString(t.text) {
+			bad.add(t.f, RuleJSON, "is not valid UTF-8")
+		}
+	}
+	for _, r := range [...]struct {
+		f   field
+		raw []byte
+	}{{fieldTrace, e.Trace}, {fieldRequires, e.Requires}, {fieldPayload, e.Payload}, {fieldSig, e.Sig}} {
+		if r.raw == nil {
+			continue
+		}
+		if err := checkJSON(r.raw, defaultMaxDepth-1); err != nil {
+			bad.add(r.f, RuleJSON, "is not valid JSON: %v", err)
+		}
+	}
+	for _, m := range e.Extra {
+		if _, known := fieldOf([]byte(m.Name)); known || !utf8.ValidString(m.Name) {
+			bad = append(bad, Problem{quoteName([]byte(m.Name)), RuleJSON, "cannot be an extra member"})
+		}
+		if err := checkJSON(m.Value, defaultMaxDepth-1); err != nil {
+			bad = append(bad, Problem{quoteName([]byte(m.Name)), RuleJSON, fmt.Sprintf("is not valid JSON: %v", err)})
+		}
+	}
+	if len(bad) == 0 {
+		e.check(&bad, 1<<numFields-1)
+	}
+	if len(bad) > 0 {
+		return invalid(bad...)
+	}
+	return nil
+}
+
+// check applies the rules to the fields that present has a bit for, whose
+// texts are well-formed JSON.
+func (e *Envelope) check(bad *problems, present uint16) {
+	has := func(f field) bool { return present&(1<<f) != 0 }
+	if has(fieldV) && e.V != Version {
+		bad.add(fieldV, RuleVersion, `must be "1", not %s`, quoteName([]byte(e.V)))
+	}
+	atLeast(bad, present, fieldID, e.ID, 8)
+	atLeast(bad, present, fieldTS, e.TS, 10)
+	if has(fieldType) {
+		switch e.Type {
+		case TypeTask, TypeEvent, TypeStream, TypeResult, TypeError:
+		default:
+			bad.add(fieldType, RuleType, "must be task, result, event, error or stream, not %s", quoteName([]byte(e.Type)))
+		}
+	}
+	atLeast(bad, present, fieldFrom, e.From, 1)
+	atLeast(bad, present, fieldTo, e.To, 1)
+	atLeast(bad, present, fieldIntent, e.Intent, 3)
+	atLeast(bad, present, fieldCorr, e.Corr, 8)
+	if e.Type.Terminal() && utf8.RuneCountInString(e.ReplyTo) < 8 {
+		bad.add(fieldReplyTo, RuleReplyTo, "must be the id of the task that the %s answers, at least 8 characters", e.Type)
+	}
+	if has(fieldPriority) && e.Priority.Rank() < 0 {
+		bad.add(fieldPriority, RulePriority, "must be low, normal, high or urgent, not %s", quoteName([]byte(e.Priority)))
+	}
+	if e.Trace != nil {
+		e.checkTrace(bad)
+	}
+	if e.Requires != nil && first(e.Requires) != '{' {
+		bad.add(fieldRequires, RuleFields, "must be an object or null")
+	}
+	if has(fieldPayload) && first(e.Payload) != '{' {
+		bad.add(fieldPayload, RulePayload, "must be a JSON object")
+	}
+	if c := first(e.Sig); e.Sig != nil && c != '{' && c != '"' {
+		bad.add(fieldSig, RuleFields, "must be an object, a string or null")
+	}
+}
+
+func (e *Envelope) checkTrace(bad *problems) {
+	if first(e.Trace) != '{' {
+		bad.add(fieldTrace, RuleFields, "must be an object or null")
+		return
+	}
+	eachMember(e.Trace, func(name string, value []byte) error {
+		if (name == "trace_id" || name == "span_id") && value[0] != '"' {
+			bad.add(fieldTrace, RuleFields, "must have a string as %s", name)
+		}
+		return nil
+	})
+}
+
+func atLeast(bad *problems, present uint16, f field, text string, n int) {
+	if present&(1<<f) == 0 || len(text) >= n && (len(text) >= 4*n || utf8.RuneCountInString(text) >= n) {
+		return
+	}
+	unit := "characters"
+	if n == 1 {
+		unit = "character"
+	}
+	bad.add(f, RuleFields, "must have at least %d %s", n, unit)
+}
+
+// first is the first byte of raw that is not white space, or 0.
+func first(raw []byte) byte {
+	for _, c := range raw {
+		switch c {
+		case ' ', '\t', '\n', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
