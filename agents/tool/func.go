@@ -1,0 +1,83 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// Func returns a tool made of a typed function. Arguments are decoded into an
+// In, names that In does not have are refused, and the Out is encoded. The
+// error of fn is the tool's.
+func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out, error)) Tool {
+	return Raw(def, func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+		var in In
+		if err := decode(args, &in); err != nil {
+			return nil, &Error{Kind: ErrInvalidArguments, Tool: def.Name, Message: err.Error()}
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		var buf bytes.Buffer
+		enc := json.NewEncoder(&buf)
+		enc.SetEscapeHTML(false)
+		if err := enc.Encode(out); err != nil {
+			return nil, &Error{Kind: ErrInvalidResult, Tool: def.Name, Message: "the result cannot be written as JSON", Err: err}
+		}
+		return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
+	})
+}
+
+// Raw returns a tool made of a function on JSON.
+func Raw(def Definition, fn func(ctx context.Context, args json.RawMessage) (json.RawMessage, error)) Tool {
+	return rawTool{def, fn}
+}
+
+type rawTool struct {
+	def Definition
+	fn  func(context.Context, json.RawMessage) (json.RawMessage, error)
+}
+
+func (t rawTool) Definition() Definition { return t.def }
+
+func (t rawTool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return t.fn(ctx, args)
+}
+
+// decode reads one JSON value and nothing after it.
+func decode(raw json.RawMessage, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		var typ *json.UnmarshalTypeError
+		if errors.As(err, &typ) { // the stock text names Go types
+			return fmt.Errorf("%s: a JSON %s does not fit", pathOf(typ.Field), typ.Value)
+		}
+		return errors.New(trimJSON(err.Error()))
+	}
+	if _, err := dec.Token(); err != io.EOF {
+		return errors.New("more than one JSON value")
+	}
+	return nil
+}
+
+func pathOf(field string) string {
+	if field == "" {
+		return "arguments"
+	}
+	return field
+}
+
+func trimJSON(s string) string {
+	if after, ok := bytes.CutPrefix([]byte(s), []byte("json: ")); ok {
+		return string(after)
+	}
+	return s
+}

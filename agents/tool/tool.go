@@ -1,0 +1,78 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+)
+
+// Tool is something that an agent may call.
+//
+// Implementers must:
+//   - return the same Definition each time;
+//   - treat args as untrusted, leave its bytes unchanged and keep nothing of
+//     them; it is valid JSON, normally an object;
+//   - return valid JSON that no one else writes to, or an error, never both;
+//   - return soon after ctx is done, with an error for which errors.Is(err,
+//     ctx.Err()) holds;
+//   - write error texts for the model to read: they reach the model's
+//     provider, so no credentials and no internals; or return an [*Error] and
+//     put those into its Err;
+//   - be safe for concurrent use.
+type Tool interface {
+	Definition() Definition
+	Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error)
+}
+
+// Definition tells a model, and those who check, what a tool is.
+type Definition struct {
+	// Name is unique among an agent's tools: a letter or underscore, then up
+	// to 63 letters, digits, underscores or hyphens (AAIF tools[].name).
+	Name string
+
+	// Description says what the tool does; models choose by it.
+	Description string
+
+	// Parameters is the JSON Schema of the arguments. Empty accepts any
+	// object.
+	Parameters json.RawMessage
+
+	// Output is the JSON Schema of the result. Empty accepts any JSON.
+	Output json.RawMessage
+}
+
+// Validate reports the first field that is wrong. It does not compile the
+// schemas; [Guard] does.
+func (d Definition) Validate() error {
+	if !validName(d.Name) {
+		return fmt.Errorf("tool name %q: want a letter or underscore, then up to 63 letters, digits, underscores or hyphens", d.Name)
+	}
+	for _, s := range []struct {
+		field  string
+		schema json.RawMessage
+	}{{"parameters", d.Parameters}, {"output", d.Output}} {
+		if len(s.schema) > 0 && !isObject(s.schema) {
+			return fmt.Errorf("tool %s: %s schema: must be a JSON object", d.Name, s.field)
+		}
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	if name == "" || len(name) > 64 {
+		return false
+	}
+	for i, c := range []byte(name) {
+		letter := c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if !letter && (i == 0 || c != '-' && (c < '0' || c > '9')) {
+			return false
+		}
+	}
+	return true
+}
+
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && raw[0] == '{' && json.Valid(raw)
+}

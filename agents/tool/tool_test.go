@@ -1,0 +1,340 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
+)
+
+func TestFuncConforms(t *testing.T) {
+	t.Parallel()
+	tooltest.Run(t, func(_ *testing.T, b tooltest.Behaviour) tool.Tool {
+		return tool.Func(tooltest.Definition(), func(ctx context.Context, in map[string]json.RawMessage) (map[string]json.RawMessage, error) {
+			switch b {
+			case tooltest.Fail:
+				return nil, errors.New(tooltest.FailText)
+			case tooltest.Hang:
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return in, nil
+		})
+	})
+}
+
+type in struct {
+	N    int    `json:"n"`
+	Name string `json:"name"`
+}
+
+func TestFuncDecodesStrictly(t *testing.T) {
+	t.Parallel()
+	f := tool.Func(tool.Definition{Name: "f"}, func(_ context.Context, v in) (string, error) { return fmt.Sprintf("%d<%s>", v.N, v.Name), nil })
+	got, err := f.Call(t.Context(), json.RawMessage(`{"n":1,"name":"x"}`))
+	if err != nil || string(got) != `"1<x>"` {
+		t.Errorf("result %s, error %v", got, err)
+	}
+	for args, want := range map[string]string{
+		`{"n":"one"}`:      "n: a JSON string does not fit",
+		`{"m":1}`:          `unknown field "m"`,
+		`{"n":1} {"n":2}`:  "more than one",
+		`[1]`:              "arguments: a JSON array does not fit",
+		`{"n":1`:           "unexpected EOF",
+		`{"n":1e400}`:      "n: a JSON number 1e400 does not fit",
+		`{"name":{"a":1}}`: "name: a JSON object does not fit",
+	} {
+		_, err := f.Call(t.Context(), json.RawMessage(args))
+		if !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want one that says %q", args, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "Go ") {
+			t.Errorf("%s: error names Go types: %v", args, err)
+		}
+	}
+}
+
+func TestFuncResultThatIsNoJSON(t *testing.T) {
+	t.Parallel()
+	f := tool.Func(tool.Definition{Name: "f"}, func(context.Context, in) (any, error) { return func() {}, nil })
+	if _, err := f.Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, tool.ErrInvalidResult) {
+		t.Errorf("error %v, want %v", err, tool.ErrInvalidResult)
+	}
+}
+
+func TestRegistry(t *testing.T) {
+	t.Parallel()
+	var r tool.Registry
+	a, b := &tooltest.Fake{Def: tool.Definition{Name: "a"}}, &tooltest.Fake{Def: tool.Definition{Name: "b"}}
+	if err := r.Add(b, a); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.Lookup("a"); got != tool.Tool(a) || err != nil {
+		t.Errorf("Lookup(a) = %v, %v", got, err)
+	}
+	if _, err := r.Lookup("c"); !errors.Is(err, tool.ErrNotFound) || err.Error() != "tool c: not found: no tool has this name" {
+		t.Errorf("Lookup(c): %v", err)
+	}
+	if err := r.Add(&tooltest.Fake{Def: tool.Definition{Name: "c"}}, a); err == nil {
+		t.Error("a name was taken twice")
+	}
+	for _, name := range []string{"", "1a", "-a", "a b", "a.b", "ä", strings.Repeat("a", 65)} {
+		if err := r.Add(&tooltest.Fake{Def: tool.Definition{Name: name}}); err == nil {
+			t.Errorf("name %q was accepted", name)
+		}
+	}
+	if got := r.Names(); !slices.Equal(got, []string{"a", "b"}) {
+		t.Errorf("names %v: a refused Add left something behind", got)
+	}
+	if got := r.Tools(); !reflect.DeepEqual(got, []tool.Tool{a, b}) {
+		t.Errorf("tools %v", got)
+	}
+}
+
+func guard(t *testing.T, tl tool.Tool, o tool.Options) *tool.Guarded {
+	t.Helper()
+	g, err := tool.Guard(tl, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestGuardConforms(t *testing.T) {
+	t.Parallel()
+	tooltest.Run(t, func(t *testing.T, b tooltest.Behaviour) tool.Tool {
+		return guard(t, &tooltest.Fake{Def: tooltest.Definition(), Behaviour: b}, tool.Options{})
+	})
+}
+
+func TestGuardChecksArgumentsBeforeTheToolSeesThem(t *testing.T) {
+	t.Parallel()
+	fake := &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(
+		`{"type":"object","required":["path"],"additionalProperties":false,"properties":{"path":{"type":"string","minLength":1},"n":{"type":"integer","maximum":5}}}`)}}
+	g := guard(t, fake, tool.Options{MaxArgs: 100})
+	for args, want := range map[string]string{
+		`{}`:                             `at /: missing properties: 'path'`,
+		`{"path":"","n":6}`:              `at /n: must be <= 5 but found 6; at /path: length must be >= 1, but got 0`,
+		`{"path":"x","y":1}`:             `'y' not allowed`,
+		`"rm -rf /"`:                     `want a JSON object`,
+		`[]`:                             `want a JSON object`,
+		`{"path":"x"`:                    `want a JSON object`,
+		`{"path":"x","n":1e999999999}`:   `beyond what is compared exactly`,
+		`{"path":"x","n":-1E-999999999}`: `beyond what is compared exactly`,
+		`{"path":"` + strings.Repeat("x", 100) + `"}`: `bytes exceed the bound of 100`,
+	} {
+		_, err := g.Call(t.Context(), json.RawMessage(args))
+		if !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%.40s: error %v, want one that says %q", args, err, want)
+		}
+	}
+	if n := len(fake.Calls()); n != 0 {
+		t.Errorf("the tool was called %d times", n)
+	}
+	if _, err := g.Call(t.Context(), json.RawMessage(`{"path":"x"}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGuardTakesNoArgumentsAsAnEmptyObject(t *testing.T) {
+	t.Parallel()
+	fake := &tooltest.Fake{Def: tool.Definition{Name: "f"}}
+	for _, args := range []string{"", " \n"} {
+		if got, err := guard(t, fake, tool.Options{}).Call(t.Context(), json.RawMessage(args)); err != nil || string(got) != "{}" {
+			t.Errorf("result %s, error %v", got, err)
+		}
+	}
+}
+
+func TestGuardChecksResults(t *testing.T) {
+	t.Parallel()
+	def := tool.Definition{Name: "f", Output: json.RawMessage(`{"type":"object","required":["ok"]}`)}
+	for result, want := range map[string]string{
+		`{}`:     "missing properties: 'ok'",
+		`{"ok":`: "not valid JSON",
+		``:       "expected object, but got null",
+		`{"ok":1e5000,"x":"` + strings.Repeat("x", 300) + `"}`: "exceed the bound of 200",
+	} {
+		g := guard(t, tool.Raw(def, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(result), nil
+		}), tool.Options{MaxResult: 200})
+		got, err := g.Call(t.Context(), nil)
+		if got != nil || !errors.Is(err, tool.ErrInvalidResult) || !strings.Contains(fmt.Sprint(err), want) {
+			t.Errorf("%.40s: result %s, error %v, want one that says %q", result, got, err, want)
+		}
+	}
+	nothing := guard(t, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, nil }), tool.Options{})
+	if got, err := nothing.Call(t.Context(), nil); err != nil || string(got) != "null" {
+		t.Errorf("no result became %s, %v, want null", got, err)
+	}
+}
+
+func TestGuardHoldsADocumentsSchemaAndTheToolsOwn(t *testing.T) {
+	t.Parallel()
+	fake := &tooltest.Fake{Def: tool.Definition{Name: "own", Description: "own",
+		Parameters: json.RawMessage(`{"properties":{"n":{"maximum":5}}}`), Output: json.RawMessage(`{"type":"object"}`)}}
+	g := guard(t, fake, tool.Options{Definition: tool.Definition{Name: "doc", Description: "doc", Parameters: json.RawMessage(`{"properties":{"n":{"minimum":1}}}`)}})
+	want := tool.Definition{Name: "doc", Description: "doc", Parameters: json.RawMessage(`{"properties":{"n":{"minimum":1}}}`), Output: json.RawMessage(`{"type":"object"}`)}
+	if got := g.Definition(); !reflect.DeepEqual(got, want) {
+		t.Errorf("definition %+v, want %+v", got, want)
+	}
+	for args, ok := range map[string]bool{`{"n":0}`: false, `{"n":3}`: true, `{"n":6}`: false} {
+		if _, err := g.Call(t.Context(), json.RawMessage(args)); (err == nil) != ok {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+func TestGuardRefusesSchemasThatReachOut(t *testing.T) {
+	t.Parallel()
+	for schema, want := range map[string]string{
+		`{"$ref":"file:///etc/passwd"}`:                "outside itself",
+		`{"$ref":"http://169.254.169.254/latest"}`:     "outside itself",
+		`{"$schema":"https://evil.example/meta"}`:      "outside itself",
+		`{"$ref":"#/$defs/none"}`:                      "$defs/none",
+		`{"type":"objekt"}`:                            "schema",
+		`{"type":`:                                     "must be a JSON object",
+		`[]`:                                           "must be a JSON object",
+		`{"maximum":1e999999999}`:                      "compared exactly",
+		`{"x":"` + strings.Repeat("x", 300_000) + `"}`: "exceed the bound",
+	} {
+		fake := &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(schema)}}
+		if _, err := tool.Guard(fake, tool.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: error %v, want one that says %q", schema, err, want)
+		}
+	}
+	if _, err := tool.CompileSchema(json.RawMessage(`{"$defs":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/$defs/a"}}}`)); err != nil {
+		t.Errorf("a reference within: %v", err)
+	}
+}
+
+func TestGuardUsesTheCallersCompiler(t *testing.T) {
+	t.Parallel()
+	g := guard(t, &tooltest.Fake{Def: tooltest.Definition()}, tool.Options{
+		Compile: func(schema json.RawMessage) (tool.Validator, error) { return refuser(schema), nil },
+	})
+	if _, err := g.Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(err.Error(), "refused by") {
+		t.Errorf("error %v", err)
+	}
+}
+
+type refuser string
+
+func (r refuser) Validate(json.RawMessage) error { return fmt.Errorf("refused by %s", string(r)) }
+
+func TestGuardTurnsAPanicIntoAnError(t *testing.T) {
+	t.Parallel()
+	for name, fn := range map[string]func(){
+		"panic":     func() { panic("secret internals") },
+		"nil panic": func() { panic(nil) },
+		"Goexit":    runtime.Goexit,
+	} {
+		g := guard(t, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			fn()
+			return nil, nil
+		}), tool.Options{})
+		_, err := g.Call(t.Context(), nil)
+		var e *tool.Error
+		if !errors.Is(err, tool.ErrFailed) || !errors.As(err, &e) || e.Err == nil {
+			t.Fatalf("%s: error %v, want %v with a cause", name, err, tool.ErrFailed)
+		}
+		if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the text tells internals: %v", name, err)
+		}
+		if name == "panic" && !strings.Contains(e.Err.Error(), "secret internals") {
+			t.Errorf("the cause lost the panic: %v", e.Err)
+		}
+	}
+}
+
+func TestGuardLeavesATypedErrorAsItIs(t *testing.T) {
+	t.Parallel()
+	want := &tool.Error{Kind: tool.ErrInvalidArguments, Tool: "f", Message: "path: no such file"}
+	g := guard(t, tool.Raw(tool.Definition{Name: "f"}, func(context.Context, json.RawMessage) (json.RawMessage, error) { return nil, want }), tool.Options{})
+	if _, err := g.Call(t.Context(), nil); err != error(want) {
+		t.Errorf("error %v, want %v", err, want)
+	}
+}
+
+func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	deaf := tool.Raw(tool.Definition{Name: "deaf"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+		<-release
+		return args, nil
+	})
+	g := guard(t, deaf, tool.Options{Timeout: time.Millisecond, MaxOverruns: 2})
+	for range 2 {
+		if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrTimeout) {
+			t.Fatalf("error %v, want %v", err, tool.ErrTimeout)
+		}
+	}
+	if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrBusy) {
+		t.Fatalf("with two overruns: error %v, want %v", err, tool.ErrBusy)
+	}
+	done, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := g.Wait(done); !errors.Is(err, context.Canceled) {
+		t.Errorf("Wait did not see the overruns: %v", err)
+	}
+	close(release)
+	if err := g.Wait(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := g.Call(t.Context(), nil); err != nil || string(got) != "{}" {
+		t.Errorf("after the overruns ended: %s, %v", got, err)
+	}
+}
+
+func TestGuardTellsTheCallersEndFromItsOwn(t *testing.T) {
+	t.Parallel()
+	g := guard(t, &tooltest.Fake{Def: tool.Definition{Name: "f"}, Behaviour: tooltest.Hang}, tool.Options{Timeout: -1})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	_, err := g.Call(ctx, nil)
+	var e *tool.Error
+	if !errors.Is(err, context.DeadlineExceeded) || errors.As(err, &e) {
+		t.Errorf("error %v (%T), want the context's own", err, err)
+	}
+}
+
+// An exponential schema keeps the validator busy; the call still ends in time.
+func TestGuardBoundsTheTimeOfValidation(t *testing.T) {
+	t.Parallel()
+	var defs []string
+	for i := range 14 {
+		defs = append(defs, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, i+1, i+1))
+	}
+	schema := `{"$ref":"#/$defs/d0","$defs":{` + strings.Join(defs, ",") + `,"d14":{"type":"object"}}}`
+	g := guard(t, &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(schema)}}, tool.Options{Timeout: time.Nanosecond})
+	if _, err := g.Call(t.Context(), nil); !errors.Is(err, tool.ErrTimeout) {
+		t.Errorf("error %v, want %v", err, tool.ErrTimeout)
+	}
+	if err := g.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func FuzzCompileSchema(f *testing.F) {
+	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), []byte(`{"a":{"a":1}}`))
+	f.Add([]byte(`{"$ref":"#"}`), []byte(`{}`))
+	f.Add([]byte(`{"pattern":"(a+)+$","minimum":1e300}`), []byte(`"aaaaaaaaaaaaaaaa!"`))
+	f.Add([]byte(`{"multipleOf":1e-300}`), []byte(`1e300`))
+	f.Add([]byte(`{"$ref":"file:///etc/passwd"}`), []byte(`1`))
+	f.Fuzz(func(t *testing.T, schema, value []byte) {
+		v, err := tool.CompileSchema(schema)
+		if err != nil {
+			return
+		}
+		_ = v.Validate(value) // must return
+	})
+}
