@@ -1,0 +1,10 @@
+// Package natstest starts real NATS servers for tests, one a test, in about
+// two milliseconds:
+//
+//	srv := natstest.Run(t, natsd.Config{JetStream: true}) // random port, own store
+//	nc := natstest.Conn(t, srv)
+//	srv = natstest.Restart(t, srv) // same port, same store; nc reconnects
+//
+// Everything is closed when the test ends. All functions call t.Fatal on
+// failure, so they belong in the test's own goroutine.
+package natstest

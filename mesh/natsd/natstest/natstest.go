@@ -1,0 +1,62 @@
+package natstest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/nats-io/nats.go"
+)
+
+// Run starts a server that is closed when the test ends. Where cfg says
+// nothing it takes a random port and, with JetStream, a store directory of the
+// test's own.
+func Run(t testing.TB, cfg natsd.Config) *natsd.Server {
+	t.Helper()
+	if cfg.Port == 0 && cfg.ConfigFile == "" {
+		cfg.Port = natsd.RandomPort
+	}
+	if cfg.JetStream && cfg.StoreDir == "" {
+		cfg.StoreDir = t.TempDir()
+	}
+	srv, err := natsd.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := srv.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+// Restart closes a server, if the test has not done so, and starts another
+// one with the same ports and the same store.
+func Restart(t testing.TB, srv *natsd.Server) *natsd.Server {
+	t.Helper()
+	srv.Close()
+	return Run(t, srv.Config())
+}
+
+// Conn connects over TCP, or in process if the server has no port. The
+// connection reconnects for ever, at once, and is closed when the test ends.
+func Conn(t testing.TB, srv *natsd.Server, opts ...nats.Option) *nats.Conn {
+	t.Helper()
+	all := []nats.Option{
+		nats.Name(t.Name()),
+		nats.Timeout(10 * time.Second),
+		nats.MaxReconnects(-1),
+		nats.ReconnectWait(5 * time.Millisecond),
+		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
+	}
+	if srv.ClientURL() == "" {
+		all = append(all, srv.InProcess())
+	}
+	nc, err := nats.Connect(srv.ClientURL(), append(all, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	return nc
+}

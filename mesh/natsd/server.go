@@ -1,0 +1,302 @@
+package natsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+)
+
+// ErrClosed is returned by Start on a server that was started or closed before.
+var ErrClosed = errors.New("nats server was started or closed before")
+
+// A Server is one embedded nats-server.
+type Server struct {
+	cfg Config
+
+	log   *logger
+	up    atomic.Pointer[running] // nil until started
+	ready chan struct{}           // closed when started
+	done  chan struct{}           // closed when a started server is down
+
+	mu    sync.Mutex // held for all of Start and of Close
+	spent bool       // started or closed
+	srv   *server.Server
+	lock  *os.File
+}
+
+// running is what is known of a server once it has started. It stays after
+// Close, so that a test can start another one in its place.
+type running struct {
+	srv                       *server.Server
+	cfg                       Config // with the ports that were chosen
+	name, client, ws, monitor string
+	storeDir                  string
+	syncAlways                bool
+	syncInterval              time.Duration
+}
+
+// New checks the configuration and reports all its problems at once. It does no
+// I/O.
+func New(cfg Config) (*Server, error) {
+	if err := cfg.problems(); err != nil {
+		return nil, fmt.Errorf("nats server configuration: %w", err)
+	}
+	return &Server{cfg: cfg, log: newLogger(cfg.Logger), ready: make(chan struct{}), done: make(chan struct{})}, nil
+}
+
+// Run starts the server, waits until ctx ends, and closes it; with
+// [Config.LameDuck] it sends the clients away first. It returns nil after
+// that, and an error if the server could not start or stopped by itself.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	defer s.Close()
+	select {
+	case err := <-s.log.fatal:
+		return fmt.Errorf("nats server: %w", err)
+	case <-s.done:
+		return nil // Close was called
+	case <-ctx.Done():
+	}
+	if s.cfg.LameDuck > 0 && !s.cfg.InProcessOnly {
+		s.up.Load().srv.LameDuckShutdown()
+	}
+	return nil
+}
+
+// Start starts the server and returns when it accepts connections. When it
+// fails nothing is left running. A server starts once.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.spent {
+		return ErrClosed
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("start nats server: %w", err)
+	}
+	s.spent = true
+	timeout := s.cfg.StartTimeout
+	if timeout <= 0 {
+		timeout = 30 * time.Second
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	if err := s.start(ctx); err != nil {
+		s.close()
+		return fmt.Errorf("start nats server: %w", err)
+	}
+	srv := s.srv
+	go func() {
+		srv.WaitForShutdown()
+		close(s.done)
+	}()
+	return nil
+}
+
+func (s *Server) start(ctx context.Context) error {
+	opts, err := s.cfg.options()
+	if err != nil {
+		return err
+	}
+	if opts.JetStream {
+		if s.lock, err = lockStore(opts.StoreDir); err != nil {
+			return err
+		}
+	}
+	srv, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.srv = srv
+	srv.SetLoggerV2(s.log, s.log.debug() || s.cfg.Trace, s.cfg.Trace, false)
+
+	// Server.Start returns once the listeners are open, or after a fatal word.
+	started := make(chan struct{})
+	go func() {
+		srv.Start()
+		close(started)
+	}()
+	select {
+	case <-started:
+	case <-ctx.Done():
+		srv.Shutdown()
+		<-started
+		return fmt.Errorf("not ready: %w", context.Cause(ctx))
+	}
+	select {
+	case err := <-s.log.fatal:
+		return s.explain(opts, err)
+	default:
+	}
+	s.up.Store(s.describe(opts))
+	close(s.ready)
+	return nil
+}
+
+// explain gives a fatal word about a port its cause, which nats-server keeps
+// as text: the caller can ask errors.Is(err, syscall.EADDRINUSE).
+func (s *Server) explain(opts *server.Options, fatal error) error {
+	ports := []struct {
+		what, host string
+		port       int
+	}{
+		{"listen for clients", opts.Host, opts.Port},
+		{"listen for websockets", opts.Websocket.Host, opts.Websocket.Port},
+		{"listen for monitoring", opts.HTTPHost, opts.HTTPPort},
+	}
+	s.srv.Shutdown()
+	s.srv.WaitForShutdown()
+	for _, p := range ports {
+		if p.port <= 0 || opts.DontListen && p.what == ports[0].what {
+			continue
+		}
+		l, err := net.Listen("tcp", net.JoinHostPort(p.host, strconv.Itoa(p.port)))
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.what, err)
+		}
+		l.Close()
+	}
+	return fatal
+}
+
+// Ready is closed when the server accepts connections. It tells those who did
+// not call Start themselves, but Run in a goroutine.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// Close stops the server and returns when it is down. Calling it again does
+// nothing.
+func (s *Server) Close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spent = true
+	s.close()
+}
+
+func (s *Server) close() {
+	if s.srv != nil {
+		s.srv.Shutdown()
+		s.srv.WaitForShutdown()
+	}
+	if s.lock != nil {
+		s.lock.Close() // and with it the lock
+		s.lock = nil
+	}
+}
+
+// describe notes what the listeners and the configuration file made of the
+// configuration.
+func (s *Server) describe(opts *server.Options) *running {
+	r := &running{srv: s.srv, cfg: s.cfg, name: s.srv.Name()}
+	if !opts.DontListen {
+		r.client = reachable(s.srv.ClientURL())
+		fixPort(&r.cfg.Port, r.client)
+	}
+	if opts.Websocket.Port != 0 {
+		r.ws = reachable(s.srv.WebsocketURL())
+		if s.cfg.Websocket != nil {
+			w := *s.cfg.Websocket
+			fixPort(&w.Port, r.ws)
+			r.cfg.Websocket = &w
+		}
+	}
+	if a := s.srv.MonitorAddr(); a != nil {
+		r.monitor = reachable("http://" + net.JoinHostPort(opts.HTTPHost, strconv.Itoa(a.Port)))
+		fixPort(&r.cfg.MonitorPort, r.monitor)
+	}
+	if opts.JetStream {
+		r.storeDir, r.syncAlways = opts.StoreDir, opts.SyncAlways
+		if !opts.SyncAlways {
+			r.syncInterval = opts.SyncInterval
+		}
+	}
+	return r
+}
+
+// reachable replaces the address that means "all of them", to which nobody can
+// connect, with this machine's own.
+func reachable(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	if ip := net.ParseIP(u.Hostname()); ip != nil && ip.IsUnspecified() {
+		u.Host = net.JoinHostPort("127.0.0.1", u.Port())
+	}
+	return u.String()
+}
+
+func fixPort(port *int, raw string) {
+	if *port != RandomPort {
+		return
+	}
+	if u, err := url.Parse(raw); err == nil {
+		if p, err := strconv.Atoi(u.Port()); err == nil {
+			*port = p
+		}
+	}
+}
+
+// started is what is known of the server; before Start, nothing.
+func (s *Server) started() *running {
+	if r := s.up.Load(); r != nil {
+		return r
+	}
+	return &running{cfg: s.cfg}
+}
+
+// ClientURL is where clients connect: nats://127.0.0.1:4222, or tls://… . It is
+// empty before Start, and when the server is in process only.
+func (s *Server) ClientURL() string { return s.started().client }
+
+// WebsocketURL is where websocket clients connect, or empty.
+func (s *Server) WebsocketURL() string { return s.started().ws }
+
+// MonitorURL is where nats-server's monitoring is served, or empty.
+func (s *Server) MonitorURL() string { return s.started().monitor }
+
+// Name is the server's name, given or made up. It is empty before Start.
+func (s *Server) Name() string { return s.started().name }
+
+// StoreDir is JetStream's store directory. It is empty before Start and
+// without JetStream.
+func (s *Server) StoreDir() string { return s.started().storeDir }
+
+// SyncClass says when stored messages reach the disk: always before they are
+// acknowledged, or every interval. Both are zero without JetStream.
+func (s *Server) SyncClass() (always bool, interval time.Duration) {
+	r := s.started()
+	return r.syncAlways, r.syncInterval
+}
+
+// Config is the configuration with the ports that were chosen at random, so
+// that a server can be started again where clients look for it.
+func (s *Server) Config() Config { return s.started().cfg }
+
+// InProcess is a client's option to connect without the network:
+//
+//	nats.Connect("", srv.InProcess())
+//
+// Such a connection is subject to the same authorization as any other.
+func (s *Server) InProcess() nats.Option { return nats.InProcessServer(s) }
+
+// InProcessConn makes one connection; it is what [nats.InProcessServer] asks
+// for.
+func (s *Server) InProcessConn() (net.Conn, error) {
+	srv := s.started().srv
+	if srv == nil {
+		return nil, errors.New("nats server is not started")
+	}
+	return srv.InProcessConn()
+}
