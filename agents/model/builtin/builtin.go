@@ -1,0 +1,144 @@
+package builtin
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// ProviderID is the model.provider_id of AAIF documents that use this package.
+const ProviderID = "builtin"
+
+// The models, as Request.Model and AAIF model.preferred name them.
+const (
+	Echo   = "echo"
+	Script = "script"
+)
+
+// Model is the offline model. The zero value is ready.
+type Model struct{}
+
+// New returns the offline model.
+func New() *Model { return &Model{} }
+
+// answer is a turn, ready to be given.
+type answer struct {
+	text  string
+	calls []model.ToolCall
+	delay time.Duration // before it
+	pace  time.Duration // between streamed words
+	fail  *model.Error
+	usage *model.Usage
+}
+
+// Generate answers as Request.Model says: [Echo] or [Script].
+func (*Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var a answer
+	var err error
+	switch req.Model {
+	case Echo:
+		a, err = echo(req)
+	case Script:
+		a, err = play(ctx, req)
+	default:
+		err = model.Errorf(model.ErrBadRequest, "model %q: the builtin provider has %q and %q", req.Model, Echo, Script)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return a.give(ctx, req, onDelta)
+}
+
+func echo(req *model.Request) (answer, error) {
+	for i := len(req.Messages) - 1; i >= 0; i-- {
+		if m := req.Messages[i]; m.Role == model.RoleUser {
+			return answer{text: m.Content}, nil
+		}
+	}
+	return answer{}, model.Errorf(model.ErrBadRequest, "messages: echo needs a user message")
+}
+
+func (a *answer) give(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	if err := wait(ctx, a.delay); err != nil {
+		return nil, err
+	}
+	if onDelta != nil {
+		pause := time.Duration(0)
+		for piece := range words(a.text) {
+			if err := wait(ctx, pause); err != nil {
+				return nil, err
+			}
+			if err := onDelta(model.Delta{Text: piece}); err != nil {
+				return nil, err
+			}
+			pause = a.pace
+		}
+	}
+	if a.fail != nil {
+		return nil, a.fail
+	}
+	res := &model.Response{
+		Message: model.Assistant(a.text, a.calls...),
+		Finish:  model.FinishStop,
+		Usage:   count(req, a),
+		Model:   req.Model,
+	}
+	if len(a.calls) > 0 {
+		res.Finish = model.FinishToolCalls
+	}
+	return res, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// words yields text in pieces that end behind a space, and concatenate to it.
+func words(text string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for text != "" {
+			n := len(text)
+			if i := strings.IndexAny(text, " \n\t"); i >= 0 {
+				n = i + 1
+			}
+			if !yield(text[:n]) {
+				return
+			}
+			text = text[n:]
+		}
+	}
+}
+
+// count reports the usage of the script, or words in place of tokens.
+func count(req *model.Request, a *answer) model.Usage {
+	if a.usage != nil {
+		return *a.usage
+	}
+	var u model.Usage
+	for _, m := range req.Messages {
+		u.InputTokens += int64(len(strings.Fields(m.Content)))
+	}
+	u.OutputTokens = int64(len(strings.Fields(a.text)))
+	for _, c := range a.calls {
+		u.OutputTokens += int64(1 + len(strings.Fields(string(c.Arguments))))
+	}
+	return u
+}

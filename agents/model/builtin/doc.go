@@ -1,0 +1,83 @@
+// Package builtin is the offline model: no network, no key, the same answer
+// every time. In an AAIF document it is provider custom with provider_id
+// builtin, and model.preferred chooses what it does.
+//
+// # echo
+//
+// Answers with the content of the last user message as it is, word by word
+// when asked to stream. It never calls tools.
+//
+// # script
+//
+// Plays the turns written in model.params.extended.script:
+//
+//	model:
+//	  provider: custom
+//	  provider_id: builtin
+//	  preferred: script
+//	  params:
+//	    extended:
+//	      script:
+//	        - say: "Reading ${input.path}. "
+//	          call:
+//	            - name: check_format
+//	              arguments: { path: "${input.path}" }
+//	            - name: find_secrets
+//	              arguments: { path: "${input.path}" }
+//	        - json:
+//	            summary: "${tools.check_format.count} files want gofmt"
+//	            findings:
+//	              - "${tools.check_format.findings...}"
+//	              - "${tools.find_secrets.findings...}"
+//
+// A turn is an object with these members:
+//
+//	say       text. Alone it is the answer; it may accompany call.
+//	call      a list of {name, arguments}: tools to call, at once.
+//	json      any JSON: the answer is this value, written compactly.
+//	error     {kind, message, retry_after_ms}: the turn fails. Kinds are those of
+//	          model.Kinds. Beside say, the text is streamed first, and then the
+//	          stream breaks.
+//	delay_ms  how long to wait before the turn, at most 600000.
+//	pace_ms   how long to pause between two streamed words, at most 600000.
+//	usage     {input_tokens, output_tokens}: the tokens to report. Without it
+//	          the model reports words.
+//
+// Exactly one of say, call, json or error is needed; say may also accompany
+// call or error. Every other member is a mistake, and a mistake in any turn
+// fails every call, with an error that names the turn, counted from 1.
+//
+// The turn that is played is the one after as many as the conversation holds
+// assistant messages. Nothing is remembered between calls, so a conversation
+// that was stored and resumed elsewhere goes on where it was. A conversation
+// that asks for a turn beyond the last is an error. Tool results are those of
+// the conversation as well; a caller that drops old messages from it makes the
+// script lose count.
+//
+// # Expansion
+//
+// In say, in json and in call arguments, strings may refer to values:
+//
+//	${input}          the task's payload: the first user message, as JSON if it
+//	                  is JSON, else as a string
+//	${tools.NAME}     the latest result of the tool NAME, likewise
+//	${results}        all tool results so far, a list in conversation order
+//
+// A path goes on with dots: ${input.files.0.name}; in a list, a number is an
+// index. A member whose name holds a dot or a brace cannot be reached. A path
+// that leads nowhere is an error.
+//
+// A string that is one reference and nothing else is replaced by the JSON value
+// itself. In a longer string, and in say, a reference is replaced by its text:
+// the characters of a string, the compact JSON of anything else. As an element
+// of a list, a string like "${tools.x.findings...}" is replaced by all
+// elements of the list it names. $${ writes a plain ${. Values are inserted as
+// they are and not expanded again. Member names are not expanded.
+//
+// # Limits
+//
+// 256 turns; 64 calls, 1024 references, a nesting of 64 and 4 MiB of expanded
+// text a turn; beyond them a call fails with model.ErrBadRequest.
+//
+// A Model has no state and serves any number of goroutines.
+package builtin
