@@ -1,0 +1,249 @@
+package sign
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"encoding/hex"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+
+	"github.com/oasisprotocol/curve25519-voi/curve"
+)
+
+// newRandom is a seeded source, so that a failure can be repeated.
+func newRandom(seed uint64) *rand.ChaCha8 {
+	var b [32]byte
+	b[0], b[1] = byte(seed), byte(seed>>8)
+	return rand.NewChaCha8(b)
+}
+
+func tablesLeft(n int32) *atomic.Int32 {
+	var left atomic.Int32
+	left.Store(n)
+	return &left
+}
+
+// bothWays verifies without and with the key's table, and fails the test
+// where they disagree.
+func bothWays(t *testing.T, key *publicKey, message, sig []byte) bool {
+	t.Helper()
+	plain, tabled := &publicKey{}, &publicKey{}
+	for _, k := range []*publicKey{plain, tabled} {
+		k.encoded, k.minusA, k.expanded = key.encoded, key.minusA, key.expanded
+	}
+	tabled.table.Store(curve.NewEdwardsBasepointTable(&tabled.minusA))
+	without := plain.verify(message, sig, tablesLeft(0))
+	with := tabled.verify(message, sig, tablesLeft(0))
+	if without != with {
+		t.Fatalf("verdicts differ: %t without a table, %t with it; key %x, signature %x", without, with, key.encoded, sig)
+	}
+	return with
+}
+
+func TestEd25519AgreesWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	random := newRandom(1)
+	for i := range 300 {
+		seed := make([]byte, ed25519.SeedSize)
+		random.Read(seed)
+		message := make([]byte, i*7)
+		random.Read(message)
+
+		want := ed25519.NewKeyFromSeed(seed)
+		k, err := newPrivateKey(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(k.public[:], want[32:]) {
+			t.Fatalf("seed %x gives public key %x, want %x", seed, k.public, want[32:])
+		}
+		var sig [ed25519.SignatureSize]byte
+		if err := k.sign(&sig, message); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(sig[:], ed25519.Sign(want, message)) {
+			t.Fatalf("seed %x signs otherwise than crypto/ed25519", seed)
+		}
+		pub, err := newPublicKey(k.public[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bothWays(t, pub, message, sig[:]) {
+			t.Fatalf("seed %x: own signature refused", seed)
+		}
+		// One bit of anything changed: refused, as the standard library does.
+		bit := i % 512
+		sig[bit/8] ^= 1 << (bit % 8)
+		if got, want := bothWays(t, pub, message, sig[:]), ed25519.Verify(k.public[:], message, sig[:]); got != want || got {
+			t.Fatalf("seed %x with bit %d flipped: %t, want %t", seed, bit, got, want)
+		}
+	}
+}
+
+// TestRFC8032Vectors holds the first three vectors of RFC 8032, section 7.1.
+func TestRFC8032Vectors(t *testing.T) {
+	t.Parallel()
+	for _, v := range []struct{ seed, public, message, sig string }{
+		{"9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
+			"d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a",
+			"", "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"},
+		{"4ccd089b28ff96da9db6c346ec114e0f5b8a319f35aba624da8cf6ed4fb8a6fb",
+			"3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c",
+			"72", "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00"},
+		{"c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
+			"fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
+			"af82", "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f760984dc6594a7c15e9716ed28dc027beceea1ec40a"},
+	} {
+		seed, _ := hex.DecodeString(v.seed)
+		message, _ := hex.DecodeString(v.message)
+		k, err := newPrivateKey(seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sig [ed25519.SignatureSize]byte
+		if err := k.sign(&sig, message); err != nil {
+			t.Fatal(err)
+		}
+		if fmt.Sprintf("%x %x", k.public, sig) != v.public+" "+v.sig {
+			t.Errorf("seed %s: got public key %x and signature %x", v.seed, k.public, sig)
+		}
+	}
+}
+
+// TestMalleableSignaturesAreRefused adds the order of the group to S, which
+// gives another signature for the same message wherever that is not checked.
+func TestMalleableSignaturesAreRefused(t *testing.T) {
+	t.Parallel()
+	order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+	_, private, err := ed25519.GenerateKey(newRandom(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := newPublicKey(private.Public().(ed25519.PublicKey))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte("message")
+	sig := ed25519.Sign(private, message)
+	if !bothWays(t, public, message, sig) {
+		t.Fatal("good signature refused")
+	}
+	for n := int64(1); n <= 8; n++ {
+		s := reversed(sig[32:])
+		sum := new(big.Int).SetBytes(s)
+		sum.Add(sum, new(big.Int).Mul(order, big.NewInt(n)))
+		forged := append(bytes.Clone(sig[:32]), reversed(sum.FillBytes(make([]byte, 32)))...)
+		if bothWays(t, public, message, forged) {
+			t.Errorf("S + %d·L accepted", n)
+		}
+	}
+	for _, sig := range [][]byte{nil, sig[:63], append(bytes.Clone(sig), 0), make([]byte, 64)} {
+		if bothWays(t, public, message, sig) {
+			t.Errorf("accepted %x", sig)
+		}
+	}
+}
+
+func reversed(b []byte) []byte {
+	out := bytes.Clone(b)
+	for i, j := 0, len(out)-1; i < j; i, j = i+1, j-1 {
+		out[i], out[j] = out[j], out[i]
+	}
+	return out
+}
+
+// TestKeyWithAPartOfSmallOrderIsRefused adds a point of order 8 to an honest
+// public key: with such a key, verifiers of the world disagree on signatures.
+func TestKeyWithAPartOfSmallOrderIsRefused(t *testing.T) {
+	t.Parallel()
+	honest, err := newPrivateKey(make([]byte, ed25519.SeedSize))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum, T8 curve.EdwardsPoint
+	for p, encoded := range map[*curve.EdwardsPoint]string{
+		&sum: hex.EncodeToString(honest.public[:]),
+		&T8:  "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+	} {
+		b, _ := hex.DecodeString(encoded)
+		c, err := curve.NewCompressedEdwardsYFromBytes(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.SetCompressedY(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum.Add(&sum, &T8)
+	var mixed curve.CompressedEdwardsY
+	mixed.SetEdwardsPoint(&sum)
+	if _, err := newPublicKey(mixed[:]); err == nil {
+		t.Error("accepted")
+	}
+}
+
+// TestTablesAreBounded has many keys ask for the few tables that are left.
+func TestTablesAreBounded(t *testing.T) {
+	t.Parallel()
+	left, made := tablesLeft(2), 0
+	for i := range 5 {
+		private, err := newPrivateKey(bytes.Repeat([]byte{byte(i)}, ed25519.SeedSize))
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := newPublicKey(private.public[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sig [ed25519.SignatureSize]byte
+		if err := private.sign(&sig, nil); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 * tableAfter {
+			if !key.verify(nil, sig[:], left) {
+				t.Fatal("good signature refused")
+			}
+		}
+		if key.table.Load() != nil {
+			made++
+		}
+	}
+	if made != 2 {
+		t.Errorf("%d tables, want 2", made)
+	}
+}
+
+// TestWeakPublicKeysAreRefused takes the points of small order, encodings that
+// are not canonical, and what is no point.
+func TestWeakPublicKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{
+		"identity":               "0100000000000000000000000000000000000000000000000000000000000000",
+		"identity, sign bit set": "0100000000000000000000000000000000000000000000000000000000000080",
+		"order 2":                "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"order 4":                "0000000000000000000000000000000000000000000000000000000000000000",
+		"order 4, negative":      "0000000000000000000000000000000000000000000000000000000000000080",
+		"order 8":                "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"order 8, negative":      "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"order 8, other":         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+		"y = p":                  "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"y = p + 1":              "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"no point of the curve":  "0200000000000000000000000000000000000000000000000000000000000000",
+		"too short":              "d75a98",
+		"empty":                  "",
+		"one byte too many":      "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a00",
+		"y = 2^255 - 1 (p + 18)": "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"all ones":               "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+	} {
+		b, err := hex.DecodeString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newPublicKey(b); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

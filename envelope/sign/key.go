@@ -1,0 +1,152 @@
+package sign
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Alg names a signature algorithm as field sig.alg does (AEE, Signatures).
+type Alg string
+
+// The algorithms of this mesh. A name is compared exactly.
+const (
+	Ed25519 Alg = "ed25519" // RFC 8032; a public key verifies; recommended
+	HS256   Alg = "HS256"   // HMAC-SHA-256; both sides share one 32-byte secret
+)
+
+// maxKID is the longest key id.
+const maxKID = 64
+
+// secretSize is the length of an HS256 secret, which a key file holds as a
+// 32-byte nkeys seed.
+const secretSize = 32
+
+// CheckKID reports whether kid can name a key: 1 to 64 letters, digits, '_',
+// '-' and '.', beginning with a letter, a digit or '_', with a dot neither at
+// the end nor beside another. Such a name is a legal file name and NATS KV key.
+func CheckKID(kid string) error {
+	if kid == "" {
+		return errors.New("a key id must not be empty")
+	}
+	if len(kid) > maxKID {
+		return fmt.Errorf("key id %q… is longer than %d characters", kid[:16], maxKID)
+	}
+	if !legalKID(kid) {
+		return fmt.Errorf("key id %q must be letters, digits, '_', '-' and single dots between them", kid)
+	}
+	return nil
+}
+
+func legalKID[T string | []byte](kid T) bool {
+	if len(kid) == 0 || len(kid) > maxKID || kid[0] == '-' || kid[0] == '.' || kid[len(kid)-1] == '.' {
+		return false
+	}
+	for i := 0; i < len(kid); i++ {
+		switch c := kid[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		case c == '.':
+			if kid[i-1] == '.' {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Key is what a verifier knows of one key: how it verifies, for whom it may
+// speak, and when.
+type Key struct {
+	KID string
+	Alg Alg
+
+	// Public is the Ed25519 public key; nil for HS256.
+	Public ed25519.PublicKey
+	// Secret is the HS256 secret, 32 bytes; nil for Ed25519. It is never
+	// printed, and never part of a [Record].
+	Secret []byte
+
+	// From are patterns of the entities that the key may speak for; see
+	// [MatchFrom]. A key without any speaks for nobody and is refused.
+	From []string
+
+	// NotBefore and Expires bound the time of verification, the former
+	// inclusive, the latter exclusive. Zero means no bound.
+	NotBefore, Expires time.Time
+	// Revoked keys verify nothing any more, whenever the envelope was signed.
+	Revoked bool
+
+	Comment string // for people
+}
+
+// Check reports everything that is wrong with k.
+func (k Key) Check() error {
+	var bad []error
+	if err := CheckKID(k.KID); err != nil {
+		bad = append(bad, err)
+	}
+	switch k.Alg {
+	case Ed25519:
+		if _, err := newPublicKey(k.Public); err != nil {
+			bad = append(bad, err)
+		}
+		if k.Secret != nil {
+			bad = append(bad, errors.New("an ed25519 key has no secret here"))
+		}
+	case HS256:
+		if len(k.Secret) != secretSize {
+			bad = append(bad, fmt.Errorf("an HS256 secret has %d bytes, not %d", secretSize, len(k.Secret)))
+		}
+		if k.Public != nil {
+			bad = append(bad, errors.New("an HS256 key has no public key"))
+		}
+	default:
+		bad = append(bad, fmt.Errorf("alg must be %s or %s, not %q", Ed25519, HS256, string(k.Alg)))
+	}
+	bad = append(bad, checkPatterns(k.From)...)
+	if !k.NotBefore.IsZero() && !k.Expires.IsZero() && !k.NotBefore.Before(k.Expires) {
+		bad = append(bad, errors.New("not_before must be before expires"))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return fmt.Errorf("key %q: %w", k.KID, err)
+	}
+	return nil
+}
+
+// Valid reports whether k may verify at the time now.
+func (k Key) Valid(now time.Time) bool { return k.invalidity(now) == "" }
+
+// invalidity says why k may not verify at the time now, or "".
+func (k Key) invalidity(now time.Time) string {
+	switch {
+	case k.Revoked:
+		return "is revoked"
+	case !k.NotBefore.IsZero() && now.Before(k.NotBefore):
+		return "is not valid before " + k.NotBefore.UTC().Format(time.RFC3339)
+	case !k.Expires.IsZero() && !now.Before(k.Expires):
+		return "expired at " + k.Expires.UTC().Format(time.RFC3339)
+	}
+	return ""
+}
+
+// SpeaksFor reports whether k may sign envelopes of this from.
+func (k Key) SpeaksFor(from string) bool {
+	for _, p := range k.From {
+		if MatchFrom(p, from) {
+			return true
+		}
+	}
+	return false
+}
+
+// String tells the key's id, algorithm and patterns, and no secret.
+func (k Key) String() string {
+	return fmt.Sprintf("%s (%s) for %s", k.KID, k.Alg, strings.Join(k.From, ", "))
+}
+
+// GoString is [Key.String], so that %#v shows no secret either.
+func (k Key) GoString() string { return "sign.Key{" + k.String() + "}" }

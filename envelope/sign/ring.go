@@ -1,0 +1,260 @@
+package sign
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Source says where a key of a ring comes from.
+type Source uint8
+
+// The two sources. Of two keys with one kid the local one counts; a
+// revocation counts from either.
+const (
+	Local  Source = iota // this machine's key directory
+	Shared               // the mesh's key bucket; holds public keys only
+)
+
+func (s Source) String() string {
+	if s == Shared {
+		return "shared"
+	}
+	return "local"
+}
+
+// Ring holds the keys that signatures are checked against. The zero value is
+// an empty ring. Verification reads a snapshot and takes no lock; changes
+// replace the snapshot and take effect for every Verify that begins later.
+type Ring struct {
+	mu    sync.Mutex // serialises changes
+	state atomic.Pointer[ringState]
+
+	tables atomic.Int32 // how many more of [publicKey]'s tables may be made
+}
+
+// ringState is immutable.
+type ringState struct {
+	sources   [2]map[string]*preparedKey
+	effective map[string]*preparedKey
+}
+
+// preparedKey is a key ready for use.
+type preparedKey struct {
+	Key
+	source Source
+	ed     *publicKey
+	mac    *macKey
+}
+
+func prepare(src Source, k Key) (*preparedKey, error) {
+	if err := k.Check(); err != nil {
+		return nil, err
+	}
+	if src == Shared && k.Alg != Ed25519 {
+		return nil, fmt.Errorf("key %q: %w", k.KID, errSharedSecret)
+	}
+	p := &preparedKey{Key: k, source: src}
+	p.From = slices.Clone(k.From)
+	p.Public = slices.Clone(k.Public)
+	p.Secret = slices.Clone(k.Secret)
+	if k.Alg == HS256 {
+		p.mac = newMACKey(p.Secret)
+		return p, nil
+	}
+	var err error
+	p.ed, err = newPublicKey(p.Public)
+	return p, err
+}
+
+// errSharedSecret tells why HS256 keys stay where they are.
+var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: whoever can verify with it can also sign; copy its key file to the machines that need it")
+
+// Put adds a key, or replaces the one of this source with the same kid.
+func (r *Ring) Put(src Source, k Key) error {
+	p, err := prepare(src, k)
+	if err != nil {
+		return err
+	}
+	r.change(func(next *ringState) {
+		m := maps.Clone(next.sources[src])
+		if m == nil {
+			m = map[string]*preparedKey{}
+		}
+		m[k.KID] = p.keepWork(m[k.KID])
+		next.sources[src] = m
+	})
+	return nil
+}
+
+// Delete removes the key of this source. A revoked key should be kept instead:
+// a key from the other source, or a late message about it, would bring a
+// deleted one back.
+func (r *Ring) Delete(src Source, kid string) {
+	r.change(func(next *ringState) {
+		m := maps.Clone(next.sources[src])
+		delete(m, kid)
+		next.sources[src] = m
+	})
+}
+
+// Replace makes keys all that this source has, in one step: no Verify sees a
+// part of it. It reports everything that is wrong with them, two keys with one
+// kid included, and changes nothing then.
+func (r *Ring) Replace(src Source, keys []Key) error {
+	m := make(map[string]*preparedKey, len(keys))
+	var bad []error
+	for _, k := range keys {
+		p, err := prepare(src, k)
+		switch {
+		case err != nil:
+			bad = append(bad, err)
+		case m[k.KID] != nil:
+			bad = append(bad, fmt.Errorf("key %q occurs twice", k.KID))
+		default:
+			m[k.KID] = p
+		}
+	}
+	if len(bad) > 0 {
+		return errors.Join(bad...)
+	}
+	r.change(func(next *ringState) {
+		for kid, p := range m {
+			m[kid] = p.keepWork(next.sources[src][kid])
+		}
+		next.sources[src] = m
+	})
+	return nil
+}
+
+// keepWork takes over what was computed for the key before, where it is the same key.
+func (p *preparedKey) keepWork(old *preparedKey) *preparedKey {
+	if old != nil && old.ed != nil && p.ed != nil && old.ed.encoded == p.ed.encoded {
+		p.ed = old.ed
+	}
+	return p
+}
+
+func (r *Ring) change(f func(*ringState)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := ringState{}
+	if old := r.state.Load(); old != nil {
+		next.sources = old.sources
+	}
+	f(&next)
+	next.effective = make(map[string]*preparedKey, len(next.sources[Local])+len(next.sources[Shared]))
+	maps.Copy(next.effective, next.sources[Shared])
+	for kid, p := range next.sources[Local] {
+		if shared := next.effective[kid]; shared != nil && shared.Revoked && !p.Revoked {
+			revoked := *p
+			revoked.Revoked = true
+			p = &revoked
+		}
+		next.effective[kid] = p
+	}
+	left := int32(maxTables)
+	for _, p := range next.effective {
+		if p.ed != nil && p.ed.table.Load() != nil {
+			left--
+		}
+	}
+	r.tables.Store(left)
+	r.state.Store(&next)
+}
+
+// Entry is one key of a ring as it counts, and where it comes from.
+type Entry struct {
+	Key
+	Source Source
+}
+
+// List returns the keys that count, sorted by kid. They must not be changed.
+func (r *Ring) List() []Entry {
+	state := r.state.Load()
+	if state == nil {
+		return nil
+	}
+	list := make([]Entry, 0, len(state.effective))
+	for _, kid := range slices.Sorted(maps.Keys(state.effective)) {
+		p := state.effective[kid]
+		list = append(list, Entry{p.Key, p.source})
+	}
+	return list
+}
+
+// Lookup returns the key that counts for kid. It must not be changed.
+func (r *Ring) Lookup(kid string) (Key, bool) {
+	if state := r.state.Load(); state != nil {
+		if p := state.effective[kid]; p != nil {
+			return p.Key, true
+		}
+	}
+	return Key{}, false
+}
+
+// Identity is what verification has found out about an envelope's sender.
+type Identity struct {
+	Signed bool   // a signature was there and is good: from is proven
+	KID    string // the key of the signature; "" where there is none
+}
+
+// Verify checks the signature of e at the time now, which decides whether the
+// key is valid. An envelope without sig gives the zero Identity and no error;
+// see [Verifier] for whether that is enough. Every error is an
+// *[envelope.Error]:
+//
+//	E_SIG_INVALID      sig is malformed, has another alg than its key, or does not verify
+//	E_SIG_UNCHECKABLE  sig is a string, or names an unknown alg
+//	E_KEY_UNKNOWN      the ring has no key with this kid
+//	E_KEY_INVALID      the key is revoked, expired or not valid yet
+//	E_FROM_DENIED      the signature is good, but its key may not speak for from
+func (r *Ring) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
+	if e.Sig == nil {
+		return Identity{}, nil
+	}
+	var s signature
+	if err := s.parse(e.Sig); err != nil {
+		return Identity{}, err
+	}
+	var key *preparedKey
+	if state := r.state.Load(); state != nil {
+		key = state.effective[string(s.kid)]
+	}
+	if key == nil {
+		return Identity{}, envelope.Errorf(envelope.CodeKeyUnknown, "key %q is not known here", s.kid)
+	}
+	// The key decides how it verifies; what the envelope says must agree.
+	if key.Alg != s.alg {
+		return Identity{}, envelope.Errorf(envelope.CodeSigInvalid, "key %q does not sign with %s", s.kid, s.alg)
+	}
+	if why := key.invalidity(now); why != "" {
+		return Identity{}, envelope.Errorf(envelope.CodeKeyInvalid, "key %q %s", s.kid, why)
+	}
+	p := buffers.Get().(*[]byte)
+	message, err := AppendSigned((*p)[:0], e)
+	good := err == nil && key.verify(message, s.value, &r.tables)
+	putBuffer(p, message)
+	switch {
+	case err != nil:
+		return Identity{}, envelope.Errorf(envelope.CodeSigInvalid, "the envelope has a number that no signature can cover, or no canonical form: %w", err)
+	case !good:
+		return Identity{}, envelope.Errorf(envelope.CodeSigInvalid, "the signature by key %q does not verify", s.kid)
+	case !key.SpeaksFor(e.From):
+		return Identity{}, envelope.Errorf(envelope.CodeFromDenied, "key %q may not speak for this from", s.kid)
+	}
+	return Identity{Signed: true, KID: key.KID}, nil
+}
+
+func (p *preparedKey) verify(message, value []byte, tables *atomic.Int32) bool {
+	if p.ed != nil {
+		return p.ed.verify(message, value, tables)
+	}
+	return p.mac.verify(message, value)
+}

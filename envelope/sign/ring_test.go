@@ -1,0 +1,578 @@
+package sign
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+var noon = time.Date(2025, 12, 14, 12, 0, 0, 0, time.UTC)
+
+// newTestKey makes a key whose secret is all the byte b.
+func newTestKey(tb testing.TB, kid string, alg Alg, b byte, from ...string) (*Signer, Key) {
+	tb.Helper()
+	secret := make([]byte, secretSize)
+	for i := range secret {
+		secret[i] = b
+	}
+	s, err := NewSigner(kid, alg, secret)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, s.Key(from...)
+}
+
+func newTestRing(tb testing.TB, keys ...Key) *Ring {
+	tb.Helper()
+	r := &Ring{}
+	if err := r.Replace(Local, keys); err != nil {
+		tb.Fatal(err)
+	}
+	return r
+}
+
+// codeOf is the envelope code of err, "" for nil.
+func codeOf(err error) envelope.Code {
+	if err == nil {
+		return ""
+	}
+	var e *envelope.Error
+	if !errors.As(err, &e) {
+		return envelope.Code(fmt.Sprintf("not an envelope.Error: %v", err))
+	}
+	return e.Code
+}
+
+func signed(tb testing.TB, s *Signer) *envelope.Envelope {
+	tb.Helper()
+	e := sampleTask(tb)
+	if err := s.Sign(e); err != nil {
+		tb.Fatal(err)
+	}
+	return e
+}
+
+func TestSignAndVerify(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{Ed25519, HS256} {
+		t.Run(string(alg), func(t *testing.T) {
+			t.Parallel()
+			s, k := newTestKey(t, "key-2", alg, 7, "agent.*")
+			e := signed(t, s)
+			// The envelope travels before it is verified, in both encodings.
+			text, err := e.AppendJSON(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cbor, err := e.AppendCBOR(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fromJSON, err := envelope.Parse(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fromCBOR, err := envelope.ParseCBOR(cbor)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ring := newTestRing(t, k)
+			for name, e := range map[string]*envelope.Envelope{"made": e, "JSON": fromJSON, "CBOR": fromCBOR} {
+				who, err := ring.Verify(e, noon)
+				if want := (Identity{Signed: true, KID: "key-2"}); err != nil || who != want {
+					t.Errorf("%s: got %+v, %v; want %+v", name, who, err, want)
+				}
+			}
+			if alg, kid, ok := Describe(e); alg != k.Alg || kid != "key-2" || !ok {
+				t.Errorf("Describe: %s %s %t", alg, kid, ok)
+			}
+		})
+	}
+}
+
+// TestEverySignedFieldIsBound changes each field of a signed envelope: the
+// signature must break for those that it covers, and hold for the others.
+func TestEverySignedFieldIsBound(t *testing.T) {
+	t.Parallel()
+	changes := map[string]func(*envelope.Envelope){
+		"v":             func(e *envelope.Envelope) { e.V = "2" },
+		"id":            func(e *envelope.Envelope) { e.ID += "x" },
+		"ts":            func(e *envelope.Envelope) { e.TS = "2025-12-14T03:45:13Z" },
+		"type":          func(e *envelope.Envelope) { e.Type = envelope.TypeEvent },
+		"from":          func(e *envelope.Envelope) { e.From = "agent.other" },
+		"to":            func(e *envelope.Envelope) { e.To = "agent.other" },
+		"intent":        func(e *envelope.Envelope) { e.Intent = "ops.backup.delete" },
+		"corr":          func(e *envelope.Envelope) { e.Corr += "x" },
+		"reply_to":      func(e *envelope.Envelope) { e.ReplyTo = "01JFB2R1JZ" },
+		"payload":       func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{"cluster":"node.lan","window":"25h"}`) },
+		"payload, more": func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{"cluster":"node.lan","window":"24h","x":1}`) },
+		"requires": func(e *envelope.Envelope) {
+			e.Requires = json.RawMessage(`{"timeout_ms":30000,"evidence":true,"human_approval":true}`)
+		},
+		"requires, taken":   func(e *envelope.Envelope) { e.Requires = nil },
+		"requires, emptied": func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{}`) },
+		"requires, reshaped": func(e *envelope.Envelope) {
+			e.Requires = json.RawMessage(`{"timeout_ms":"30000","evidence":true,"human_approval":false}`)
+		},
+	}
+	open := map[string]func(*envelope.Envelope){
+		"priority": func(e *envelope.Envelope) { e.Priority = envelope.PriorityLow },
+		"trace":    func(e *envelope.Envelope) { e.SetTraceContext(envelope.TraceContext{TraceID: "t", SpanID: "s"}) },
+		"extra":    func(e *envelope.Envelope) { e.Extra = []envelope.Member{{Name: "x", Value: json.RawMessage("1")}} },
+		"order and white space": func(e *envelope.Envelope) {
+			e.Payload = json.RawMessage("{ \"window\":\"24\\u0068\",\n\"cluster\":\"node.lan\" }")
+		},
+		"spelling of a number": func(e *envelope.Envelope) {
+			e.Requires = json.RawMessage(`{"human_approval":false,"timeout_ms":3.0e4,"evidence":true}`)
+		},
+	}
+	for _, alg := range []Alg{Ed25519, HS256} {
+		s, k := newTestKey(t, "k", alg, 1, ">")
+		ring := newTestRing(t, k)
+		for name, change := range changes {
+			e := signed(t, s)
+			change(e)
+			if _, err := ring.Verify(e, noon); codeOf(err) != envelope.CodeSigInvalid {
+				t.Errorf("%s, %s changed: got %v, want %s", alg, name, err, envelope.CodeSigInvalid)
+			}
+		}
+		for name, change := range open {
+			e := signed(t, s)
+			change(e)
+			if _, err := ring.Verify(e, noon); err != nil {
+				t.Errorf("%s, %s changed: %v", alg, name, err)
+			}
+		}
+	}
+}
+
+// TestEmptyReplyToIsNotNull pins that reply_to:"" and null are signed differently.
+func TestEmptyReplyToIsNotNull(t *testing.T) {
+	t.Parallel()
+	s, k := newTestKey(t, "k", Ed25519, 1, ">")
+	ring := newTestRing(t, k)
+	empty, err := envelope.Parse([]byte(strings.Replace(draftTask, `"reply_to": null`, `"reply_to": ""`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Sign(empty); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.Verify(empty, noon); err != nil {
+		t.Errorf(`reply_to "": %v`, err)
+	}
+	null := sampleTask(t)
+	null.Sig = empty.Sig
+	if _, err := ring.Verify(null, noon); codeOf(err) != envelope.CodeSigInvalid {
+		t.Errorf("null with the signature for \"\": %v", err)
+	}
+}
+
+func TestRefusedSignatures(t *testing.T) {
+	t.Parallel()
+	ed, edKey := newTestKey(t, "ed", Ed25519, 1, "agent.manager")
+	hs, hsKey := newTestKey(t, "hs", HS256, 2, "agent.manager")
+	other, otherKey := newTestKey(t, "other", Ed25519, 3, "agent.other", "human.*")
+	revoked, revokedKey := newTestKey(t, "revoked", Ed25519, 4, ">")
+	revokedKey.Revoked = true
+	expired, expiredKey := newTestKey(t, "expired", Ed25519, 5, ">")
+	expiredKey.Expires = noon
+	early, earlyKey := newTestKey(t, "early", Ed25519, 6, ">")
+	earlyKey.NotBefore = noon.Add(1)
+	unknown, _ := newTestKey(t, "unknown", Ed25519, 7, ">")
+	ring := newTestRing(t, edKey, hsKey, otherKey, revokedKey, expiredKey, earlyKey)
+
+	value := func(e *envelope.Envelope) string {
+		var sig struct{ Value string }
+		if err := json.Unmarshal(e.Sig, &sig); err != nil {
+			t.Fatal(err)
+		}
+		return sig.Value
+	}
+	edValue, hsValue := value(signed(t, ed)), value(signed(t, hs))
+	raw, err := base64.StdEncoding.DecodeString(edValue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sig := func(alg, kid, value string) string {
+		return fmt.Sprintf(`{"alg":%q,"kid":%q,"value":%q}`, alg, kid, value)
+	}
+	for _, tt := range []struct {
+		name, sig string
+		code      envelope.Code
+	}{
+		{"good", sig("ed25519", "ed", edValue), ""},
+		{"good, other layout", `{ "value": "` + edValue + `", "kid":"ed", "x":[1], "alg":"\u0065d25519"}`, ""},
+		{"good HMAC", sig("HS256", "hs", hsValue), ""},
+		{"a string", `"` + edValue + `"`, envelope.CodeSigUncheckable},
+		{"an empty string", `""`, envelope.CodeSigUncheckable},
+		{"unknown alg", sig("RS256", "ed", edValue), envelope.CodeSigUncheckable},
+		{"alg none", sig("none", "ed", ""), envelope.CodeSigUncheckable},
+		{"alg in capitals", sig("ED25519", "ed", edValue), envelope.CodeSigUncheckable},
+		{"empty object", `{}`, envelope.CodeSigInvalid},
+		{"an array", `[]`, envelope.CodeSigInvalid},
+		{"no JSON", `{"alg":`, envelope.CodeSigInvalid},
+		{"without value", `{"alg":"ed25519","kid":"ed"}`, envelope.CodeSigInvalid},
+		{"without kid", `{"alg":"ed25519","value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"without alg", `{"kid":"ed","value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"null alg", `{"alg":null,"kid":"ed","value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"number as kid", `{"alg":"ed25519","kid":1,"value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"kid twice", `{"alg":"ed25519","kid":"ed","kid":"ed","value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"name in capitals", `{"ALG":"ed25519","kid":"ed","value":"` + edValue + `"}`, envelope.CodeSigInvalid},
+		{"empty kid", sig("ed25519", "", edValue), envelope.CodeSigInvalid},
+		{"long kid", sig("ed25519", strings.Repeat("k", 65), edValue), envelope.CodeSigInvalid},
+		{"kid as a path", sig("ed25519", "../ed", edValue), envelope.CodeSigInvalid},
+		{"huge sig", sig("ed25519", "ed", strings.Repeat("A", 5000)), envelope.CodeSigInvalid},
+		{"empty value", sig("ed25519", "ed", ""), envelope.CodeSigInvalid},
+		{"short value", sig("ed25519", "ed", edValue[:84]), envelope.CodeSigInvalid},
+		{"66 bytes without padding", sig("ed25519", "ed", strings.Repeat("A", 88)), envelope.CodeSigInvalid},
+		{"unpadded value", sig("ed25519", "ed", strings.TrimRight(edValue, "=")), envelope.CodeSigInvalid},
+		{"value for URLs", sig("ed25519", "ed", base64.URLEncoding.EncodeToString(raw)), envelope.CodeSigInvalid},
+		{"value with a line break", sig("ed25519", "ed", edValue[:40]+"\n"+edValue[40:]), envelope.CodeSigInvalid},
+		{"value with loose bits", sig("ed25519", "ed", edValue[:85]+string(edValue[85]+1)+"=="), envelope.CodeSigInvalid},
+		{"value of zeros", sig("ed25519", "ed", base64.StdEncoding.EncodeToString(make([]byte, 64))), envelope.CodeSigInvalid},
+		{"HMAC value of zeros", sig("HS256", "hs", base64.StdEncoding.EncodeToString(make([]byte, 32))), envelope.CodeSigInvalid},
+		{"another key's value", sig("ed25519", "ed", value(signed(t, other))), envelope.CodeSigInvalid},
+		{"alg of another key", sig("HS256", "ed", hsValue), envelope.CodeSigInvalid},
+		{"alg of another key, the other way", sig("ed25519", "hs", edValue), envelope.CodeSigInvalid},
+		{"unknown key", sig("ed25519", "unknown", value(signed(t, unknown))), envelope.CodeKeyUnknown},
+		{"revoked key", sig("ed25519", "revoked", value(signed(t, revoked))), envelope.CodeKeyInvalid},
+		{"expired key", sig("ed25519", "expired", value(signed(t, expired))), envelope.CodeKeyInvalid},
+		{"key of the future", sig("ed25519", "early", value(signed(t, early))), envelope.CodeKeyInvalid},
+		{"foreign from", sig("ed25519", "other", value(signed(t, other))), envelope.CodeFromDenied},
+		{"foreign from, bad signature", sig("ed25519", "other", edValue), envelope.CodeSigInvalid},
+	} {
+		e := sampleTask(t)
+		e.Sig = json.RawMessage(tt.sig)
+		who, err := ring.Verify(e, noon)
+		if codeOf(err) != tt.code {
+			t.Errorf("%s: got %v, want code %q", tt.name, err, tt.code)
+		}
+		if who.Signed != (err == nil) {
+			t.Errorf("%s: identity %+v with error %v", tt.name, who, err)
+		}
+	}
+}
+
+// TestHMACKeyIsNoPublicKey is the classic confusion: the public key of an
+// Ed25519 key, which all know, used as an HMAC secret.
+func TestHMACKeyIsNoPublicKey(t *testing.T) {
+	t.Parallel()
+	_, k := newTestKey(t, "k", Ed25519, 1, ">")
+	forger, err := NewSigner("k", HS256, k.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newTestRing(t, k).Verify(signed(t, forger), noon); codeOf(err) != envelope.CodeSigInvalid {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestUnsignableNumbers(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{Ed25519, HS256} {
+		s, k := newTestKey(t, "k", alg, 1, ">")
+		ring := newTestRing(t, k)
+		for _, number := range []string{"9007199254740993", "1e400", "0.1000000000000000055511151231257827"} {
+			for _, field := range []string{"payload", "requires"} {
+				e := signed(t, s)
+				value := json.RawMessage(`{"n":` + number + `}`)
+				if field == "payload" {
+					e.Payload = value
+				} else {
+					e.Requires = value
+				}
+				before := string(e.Sig)
+				if err := s.Sign(e); !errors.Is(err, envelope.ErrNumber) || string(e.Sig) != before {
+					t.Errorf("%s in %s: %v, want envelope.ErrNumber and an untouched sig", number, field, err)
+				}
+				if _, err := ring.Verify(e, noon); codeOf(err) != envelope.CodeSigInvalid || !errors.Is(err, envelope.ErrNumber) {
+					t.Errorf("verify %s in %s: %v", number, field, err)
+				}
+			}
+		}
+	}
+}
+
+func TestInvalidUTF8IsNotSigned(t *testing.T) {
+	t.Parallel()
+	s, _ := newTestKey(t, "k", Ed25519, 1, ">")
+	e := sampleTask(t)
+	e.To = "agent.\xff"
+	if err := s.Sign(e); err == nil || e.Sig != nil {
+		t.Errorf("got %v and sig %s", err, e.Sig)
+	}
+}
+
+func TestModes(t *testing.T) {
+	t.Parallel()
+	s, k := newTestKey(t, "k", Ed25519, 1, ">")
+	ring := newTestRing(t, k)
+	good, bad, unsigned := signed(t, s), signed(t, s), sampleTask(t)
+	bad.To = "agent.other"
+	proven := Identity{Signed: true, KID: "k"}
+	for _, tt := range []struct {
+		v    Verifier
+		name string
+		e    *envelope.Envelope
+		who  Identity
+		code envelope.Code
+	}{
+		{Verifier{}, "unsigned", unsigned, Identity{}, ""},
+		{Verifier{}, "signed", good, Identity{}, envelope.CodeKeyUnknown},
+		{Verifier{Ring: ring}, "unsigned", unsigned, Identity{}, ""},
+		{Verifier{Ring: ring}, "signed", good, proven, ""},
+		{Verifier{Ring: ring}, "badly signed", bad, Identity{}, envelope.CodeSigInvalid},
+		{Verifier{ring, Required}, "unsigned", unsigned, Identity{}, envelope.CodeSigRequired},
+		{Verifier{ring, Required}, "signed", good, proven, ""},
+		{Verifier{ring, Required}, "badly signed", bad, Identity{}, envelope.CodeSigInvalid},
+		{Verifier{ring, Mode(9)}, "unsigned", unsigned, Identity{}, envelope.CodeSigRequired},
+		{Verifier{ring, Off}, "unsigned", unsigned, Identity{}, ""},
+		{Verifier{ring, Off}, "signed", good, Identity{}, ""},
+		{Verifier{ring, Off}, "badly signed", bad, Identity{}, ""},
+	} {
+		who, err := tt.v.Verify(tt.e, noon)
+		if who != tt.who || codeOf(err) != tt.code {
+			t.Errorf("%s, %s: got %+v, %v; want %+v, %q", tt.v.Mode, tt.name, who, err, tt.who, tt.code)
+		}
+	}
+	for _, m := range []Mode{Off, VerifyIfPresent, Required} {
+		if got, err := ParseMode(m.String()); got != m || err != nil {
+			t.Errorf("ParseMode(%q) = %v, %v", m, got, err)
+		}
+	}
+	if m, err := ParseMode(""); m != VerifyIfPresent || err != nil {
+		t.Errorf("the default is %v, %v", m, err)
+	}
+	if _, err := ParseMode("Required"); err == nil {
+		t.Error(`ParseMode("Required") gives no error`)
+	}
+}
+
+// TestRotation changes keys under a running stream of envelopes: the new key
+// is trusted, the signer changes over, the old key is revoked. No envelope is
+// refused before the revocation.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	oldSigner, oldKey := newTestKey(t, "reviewer-1", Ed25519, 1, "agent.manager")
+	newSigner, newKey := newTestKey(t, "reviewer-2", Ed25519, 2, "agent.manager")
+	ring := newTestRing(t, oldKey)
+	byOld, byNew := signed(t, oldSigner), signed(t, newSigner)
+
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for _, e := range []*envelope.Envelope{byOld, byNew} {
+		wg.Go(func() {
+			trusted := e == byOld // the new key is unknown until it is put
+			for {
+				_, err := ring.Verify(e, noon)
+				switch {
+				case err == nil:
+					trusted = true
+				case trusted || codeOf(err) != envelope.CodeKeyUnknown:
+					t.Errorf("refused during rotation: %v", err)
+					return
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		})
+	}
+	for _, step := range []func() error{
+		func() error { return ring.Put(Local, newKey) },
+		func() error { return ring.Put(Shared, newKey) },
+		func() error { return ring.Put(Local, oldKey) },
+		func() error { return ring.Replace(Local, []Key{oldKey, newKey}) },
+		func() error { ring.Delete(Shared, newKey.KID); return nil },
+	} {
+		if err := step(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+
+	oldKey.Revoked = true
+	if err := ring.Put(Local, oldKey); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ring.Verify(byOld, noon); codeOf(err) != envelope.CodeKeyInvalid {
+		t.Errorf("by the revoked key: %v", err)
+	}
+	if _, err := ring.Verify(byNew, noon); err != nil {
+		t.Errorf("by the new key: %v", err)
+	}
+}
+
+// TestSources pins which of two keys with one kid counts.
+func TestSources(t *testing.T) {
+	t.Parallel()
+	_, local := newTestKey(t, "k", Ed25519, 1, "agent.local")
+	_, shared := newTestKey(t, "k", Ed25519, 2, "agent.shared")
+	revoked := func(k Key) Key { k.Revoked = true; return k }
+	_, secret := newTestKey(t, "k", HS256, 3, ">")
+	effective := func(r *Ring) string {
+		k, ok := r.Lookup("k")
+		if !ok {
+			return "none"
+		}
+		return fmt.Sprint(k.From[0], " revoked:", k.Revoked)
+	}
+	for _, tt := range []struct {
+		name          string
+		local, shared *Key
+		want          string
+	}{
+		{"neither", nil, nil, "none"},
+		{"local", &local, nil, "agent.local revoked:false"},
+		{"shared", nil, &shared, "agent.shared revoked:false"},
+		{"both", &local, &shared, "agent.local revoked:false"},
+		{"local revoked", ptr(revoked(local)), &shared, "agent.local revoked:true"},
+		{"shared revoked", &local, ptr(revoked(shared)), "agent.local revoked:true"},
+	} {
+		for _, sharedFirst := range []bool{false, true} {
+			var r Ring
+			put := func(src Source, k *Key) {
+				if k != nil {
+					if err := r.Put(src, *k); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if sharedFirst {
+				put(Shared, tt.shared)
+			}
+			put(Local, tt.local)
+			if !sharedFirst {
+				put(Shared, tt.shared)
+			}
+			if got := effective(&r); got != tt.want {
+				t.Errorf("%s (shared first: %t): got %s, want %s", tt.name, sharedFirst, got, tt.want)
+			}
+		}
+	}
+	var r Ring
+	if err := r.Put(Shared, secret); !errors.Is(err, errSharedSecret) {
+		t.Errorf("shared HS256 key: %v", err)
+	}
+	if err := r.Replace(Shared, []Key{secret}); !errors.Is(err, errSharedSecret) {
+		t.Errorf("shared HS256 key: %v", err)
+	}
+	if err := r.Replace(Local, []Key{local, local}); err == nil {
+		t.Error("one kid twice: no error")
+	}
+	if err := r.Replace(Local, []Key{local}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Replace(Local, []Key{secret, {}}); err == nil || effective(&r) != "agent.local revoked:false" {
+		t.Errorf("failed Replace: %v, and then %s", err, effective(&r))
+	}
+	if list := r.List(); len(list) != 1 || list[0].KID != "k" || list[0].Source != Local {
+		t.Errorf("List: %v", list)
+	}
+	r.Delete(Local, "k")
+	if got := effective(&r); got != "none" {
+		t.Errorf("after Delete: %s", got)
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
+
+func TestKeyCheck(t *testing.T) {
+	t.Parallel()
+	_, ed := newTestKey(t, "k", Ed25519, 1, ">")
+	_, hs := newTestKey(t, "k", HS256, 1, ">")
+	for name, change := range map[string]func(*Key){
+		"no kid":           func(k *Key) { k.KID = "" },
+		"long kid":         func(k *Key) { k.KID = strings.Repeat("k", 65) },
+		"kid with a slash": func(k *Key) { k.KID = "a/b" },
+		"kid of dots":      func(k *Key) { k.KID = ".." },
+		"kid with dots":    func(k *Key) { k.KID = "a..b" },
+		"kid with a space": func(k *Key) { k.KID = "a b" },
+		"kid with a star":  func(k *Key) { k.KID = "a*" },
+		"kid like a flag":  func(k *Key) { k.KID = "-k" },
+		"kid not ASCII":    func(k *Key) { k.KID = "schlüssel" },
+		"no alg":           func(k *Key) { k.Alg = "" },
+		"unknown alg":      func(k *Key) { k.Alg = "EdDSA" },
+		"no key":           func(k *Key) { k.Public, k.Secret = nil, nil },
+		"both keys":        func(k *Key) { k.Public, k.Secret = ed.Public, hs.Secret },
+		"short key":        func(k *Key) { k.Public, k.Secret = k.Public[:len(k.Public)/2], k.Secret[:len(k.Secret)/2] },
+		"no from":          func(k *Key) { k.From = nil },
+		"bad from":         func(k *Key) { k.From = []string{"agent.>", "agent.x*"} },
+		"turned times":     func(k *Key) { k.NotBefore, k.Expires = noon, noon },
+	} {
+		for _, k := range []Key{ed, hs} {
+			if err := k.Check(); err != nil {
+				t.Fatal(err)
+			}
+			change(&k)
+			if err := k.Check(); err == nil {
+				t.Errorf("%s (%s): no error", name, k.Alg)
+			}
+		}
+	}
+	for _, kid := range []string{"k", "key-2", "a.b_c-D", strings.Repeat("k", 64), "_", "01JFB2R1JZKQ9V3K8W8Y9W1F2A"} {
+		if err := CheckKID(kid); err != nil {
+			t.Errorf("%q: %v", kid, err)
+		}
+	}
+}
+
+// TestSecretsAreNotPrinted formats what holds secrets in every usual way.
+func TestSecretsAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	s, k := newTestKey(t, "k", HS256, 0x41, ">")
+	for _, format := range []string{"%v", "%+v", "%#v", "%s"} {
+		for _, v := range []any{k, &k, s, []Key{k}, Entry{Key: k}} {
+			out := fmt.Sprintf(format, v)
+			if strings.Contains(out, "AAAA") || strings.Contains(out, "65 65") || strings.Contains(out, "0x41") || strings.Contains(out, "4141") {
+				t.Errorf("%s of %T shows the secret: %s", format, v, out)
+			}
+		}
+	}
+}
+
+func TestMatchFrom(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pattern string
+		yes, no []string
+	}{
+		{"agent.reviewer", []string{"agent.reviewer"}, []string{"agent.reviewer2", "agent", "agent.reviewer.x", "Agent.reviewer", ""}},
+		{"agent.*", []string{"agent.a", "agent.*"}, []string{"agent", "agent.", "agent.a.b", "service.a", ".a"}},
+		{"agent.>", []string{"agent.a", "agent.a.b"}, []string{"agent", "service.a", "agents.a"}},
+		{"*.a", []string{"agent.a"}, []string{".a", "a", "agent.b"}},
+		{"*", []string{"a"}, []string{"a.b", ""}},
+		{">", []string{"a", "a.b", "did:key:z6Mk"}, []string{""}},
+		{"*.team.>", []string{"agent.team.x.y"}, []string{"agent.team", "agent.x.team"}},
+	} {
+		if err := CheckPattern(tt.pattern); err != nil {
+			t.Error(err)
+		}
+		for _, from := range tt.yes {
+			if !MatchFrom(tt.pattern, from) {
+				t.Errorf("%q must match %q", tt.pattern, from)
+			}
+		}
+		for _, from := range tt.no {
+			if MatchFrom(tt.pattern, from) {
+				t.Errorf("%q must not match %q", tt.pattern, from)
+			}
+		}
+	}
+	for _, p := range []string{"", ".", "a.", ".a", "a..b", "a.>.b", "a*", "agent.x>", "> ", "a b", "a\tb"} {
+		if CheckPattern(p) == nil {
+			t.Errorf("pattern %q accepted", p)
+		}
+	}
+}

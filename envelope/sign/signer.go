@@ -1,0 +1,121 @@
+package sign
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Signer signs envelopes with one key. It may be used by many goroutines.
+type Signer struct {
+	kid    string
+	alg    Alg
+	secret []byte // the Ed25519 seed or the HS256 secret, for the key file
+	ed     *privateKey
+	mac    *macKey
+}
+
+// NewSigner makes a signer from 32 secret bytes: the seed of RFC 8032 for
+// Ed25519, the shared secret for HS256.
+func NewSigner(kid string, alg Alg, secret []byte) (*Signer, error) {
+	if err := CheckKID(kid); err != nil {
+		return nil, err
+	}
+	s := &Signer{kid: kid, alg: alg, secret: append([]byte(nil), secret...)}
+	switch alg {
+	case Ed25519:
+		var err error
+		if s.ed, err = newPrivateKey(secret); err != nil {
+			return nil, fmt.Errorf("key %q: %w", kid, err)
+		}
+	case HS256:
+		if len(secret) != secretSize {
+			return nil, fmt.Errorf("key %q: an HS256 secret has %d bytes, not %d", kid, secretSize, len(secret))
+		}
+		s.mac = newMACKey(secret)
+	default:
+		return nil, fmt.Errorf("key %q: alg must be %s or %s, not %q", kid, Ed25519, HS256, string(alg))
+	}
+	return s, nil
+}
+
+// NewKey makes a fresh key from the operating system's random numbers: the
+// signer that stays with its owner, and the key that verifiers need, which may
+// speak for the entities that match the patterns from.
+func NewKey(kid string, alg Alg, from ...string) (*Signer, Key, error) {
+	secret := make([]byte, secretSize)
+	rand.Read(secret) // never fails
+	s, err := NewSigner(kid, alg, secret)
+	if err != nil {
+		return nil, Key{}, err
+	}
+	k := s.Key(from...)
+	if err := k.Check(); err != nil {
+		return nil, Key{}, err
+	}
+	return s, k, nil
+}
+
+// KID is the id that the signer's signatures carry.
+func (s *Signer) KID() string { return s.kid }
+
+// Alg is the signer's algorithm.
+func (s *Signer) Alg() Alg { return s.alg }
+
+// Key is what verifiers of the signer need. For HS256 it holds the secret.
+func (s *Signer) Key(from ...string) Key {
+	k := Key{KID: s.kid, Alg: s.alg, From: from}
+	if s.ed != nil {
+		k.Public = append(ed25519.PublicKey(nil), s.ed.public[:]...)
+	} else {
+		k.Secret = append([]byte(nil), s.secret...)
+	}
+	return k
+}
+
+// String tells id and algorithm, and no secret.
+func (s *Signer) String() string { return fmt.Sprintf("%s (%s)", s.kid, s.alg) }
+
+// GoString is [Signer.String].
+func (s *Signer) GoString() string { return "sign.Signer{" + s.String() + "}" }
+
+// Sign sets e.Sig. Every change to a signed field afterwards makes it invalid;
+// priority and trace may change (see [AppendSigned]). It fails, and leaves e
+// alone, where a number cannot be signed ([envelope.ErrNumber]).
+func (s *Signer) Sign(e *envelope.Envelope) error {
+	if !validText(e) {
+		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.kid)
+	}
+	p := buffers.Get().(*[]byte)
+	b, err := AppendSigned((*p)[:0], e)
+	if err == nil {
+		e.Sig, err = s.appendSig(b)
+	}
+	putBuffer(p, b)
+	if err != nil {
+		return fmt.Errorf("sign envelope with key %q: %w", s.kid, err)
+	}
+	return nil
+}
+
+// appendSig makes the value of field sig over the canonical bytes.
+func (s *Signer) appendSig(message []byte) ([]byte, error) {
+	size := len(`{"alg":"","kid":"","value":""}`) + len(s.alg) + len(s.kid)
+	switch s.alg {
+	case Ed25519:
+		var sig [ed25519.SignatureSize]byte
+		if err := s.ed.sign(&sig, message); err != nil {
+			return nil, err
+		}
+		return appendSig(make([]byte, 0, size+encoding.EncodedLen(len(sig))), s.alg, s.kid, sig[:]), nil
+	case HS256:
+		var mac [sha256.Size]byte
+		s.mac.sign(&mac, message)
+		return appendSig(make([]byte, 0, size+encoding.EncodedLen(len(mac))), s.alg, s.kid, mac[:]), nil
+	}
+	return nil, errors.New("the signer has no key")
+}
