@@ -191,7 +191,9 @@ func (p *parser) finish() (*Envelope, error) {
 	e.Sig = p.raw(fieldSig)
 	e.check(&bad, p.seen)
 	if len(bad) > 0 {
-		return nil, invalid(bad...)
+		err := invalid(bad...)
+		err.partial = *e
+		return nil, err
 	}
 	return e, nil
 }

@@ -49,7 +49,17 @@ func (p Problem) String() string {
 }
 
 // InvalidError lists everything that is wrong with an envelope.
-type InvalidError struct{ Problems []Problem }
+type InvalidError struct {
+	Problems []Problem
+	partial  Envelope
+}
+
+// Partial is what could be read of the envelope nevertheless: enough to
+// answer its sender, never to act on. Fields that could not be read are empty.
+func (e *InvalidError) Partial() *Envelope {
+	c := e.partial
+	return &c
+}
 
 func (e *InvalidError) Error() string {
 	parts := make([]string, len(e.Problems))
@@ -59,7 +69,7 @@ func (e *InvalidError) Error() string {
 	return "invalid envelope: " + strings.Join(parts, "; ")
 }
 
-func invalid(list ...Problem) error { return &InvalidError{list} }
+func invalid(list ...Problem) *InvalidError { return &InvalidError{Problems: list} }
 
 type problems []Problem
 

@@ -1,0 +1,97 @@
+package mesh
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// onAsk takes plain text from aee.ask.<entity> and makes a task of it. Nothing
+// proves who sent it, so a worker that requires signatures refuses it.
+func (h *host) onAsk(msg *nats.Msg) {
+	from := "human.unknown"
+	if name := msg.Header.Get(HeaderFrom); name != "" {
+		from = name
+	}
+	env := envelope.New(envelope.TypeTask, from, h.Entity, intents.AgentAsk, nil)
+	t := &Task{Envelope: env, host: h, reply: msg.Reply, ask: true, queued: time.Now()}
+	if msg.Reply == "" {
+		h.counts.dropped.Add(1)
+		return
+	}
+	if h.stopping.Load() {
+		h.answer(t, handBack(h.Entity))
+		return
+	}
+	problem := h.question(env, msg.Data)
+	if problem == nil && h.node.cfg.Verifier.Mode == sign.Required {
+		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", h.live)
+	}
+	if problem == nil {
+		problem = h.node.quotas.admit(env, false, t.queued)
+	}
+	if problem != nil {
+		h.counts.refused.Add(1)
+		h.answer(t, problem)
+		return
+	}
+	h.node.remember(h.Entity, env)
+	h.accept(t, msg.Header)
+}
+
+// question puts the body into the task's payload: as it is where it is a JSON
+// object and the agent has published what it takes, else as {"text": body}.
+func (h *host) question(env *envelope.Envelope, body []byte) *envelope.Error {
+	if !utf8.Valid(body) {
+		h.counts.malformed.Add(1)
+		return envelope.Errorf(envelope.CodeEncoding, "the text is not valid UTF-8")
+	}
+	if limit := h.node.decodeLimits().MaxBytes; len(body) > limit {
+		return envelope.Errorf(envelope.CodeTooLarge, "%d bytes, the limit is %d", len(body), limit)
+	}
+	if h.DefaultIntent != "" && len(body) > 0 && body[0] == '{' {
+		env.Payload = body
+		if env.Validate() == nil {
+			return nil
+		}
+	}
+	env.Payload = append(envelope.AppendString([]byte(`{"text":`), string(body)), '}')
+	return nil
+}
+
+// sendText answers plain text: with the text alone where the payload is
+// {"text": …}, with the payload's JSON otherwise, and with one line that says
+// what went wrong for an error.
+func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) error {
+	if e.Type == envelope.TypeStream {
+		return nil
+	}
+	if problem != nil {
+		return h.node.publish(t.reply, fmt.Appendf(nil, "error: %s: %s", problem.Code, problem.Message), nats.Header{
+			micro.ErrorHeader:     {headerText(problem.Message)},
+			micro.ErrorCodeHeader: {string(problem.Code)},
+		})
+	}
+	if err := e.Validate(); err != nil {
+		return outputError(err)
+	}
+	h.node.remember(h.Entity, e)
+	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
+}
+
+func plainText(payload json.RawMessage) []byte {
+	var members map[string]json.RawMessage
+	var text string
+	if json.Unmarshal(payload, &members) == nil && len(members) == 1 && json.Unmarshal(members["text"], &text) == nil {
+		return []byte(text)
+	}
+	return payload
+}

@@ -1,0 +1,45 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// border is the one place where an error becomes what a peer may read. The
+// order is fixed: what was said on purpose first, then what is understood,
+// then nothing but that it happened.
+func border(err error) *envelope.Error {
+	var said *envelope.Error
+	var bad *envelope.InvalidError
+	var payload *intents.ValidationError
+	switch {
+	case errors.As(err, &said):
+		return said
+	case errors.As(err, &bad):
+		return envelope.Errorf(envelope.CodeInvalidEnvelope, "%s", strings.TrimPrefix(bad.Error(), "invalid envelope: ")).WithCause(err)
+	case errors.Is(err, envelope.ErrTooLarge):
+		return envelope.Errorf(envelope.CodeTooLarge, "%s", err.Error()).WithCause(err)
+	case errors.Is(err, envelope.ErrNumber):
+		return envelope.Errorf(envelope.CodeInvalidEnvelope, "%s", err.Error()).WithCause(err)
+	case errors.As(err, &payload):
+		return envelope.Errorf(envelope.CodeInputSchema, "%s", payload.Error()).WithCause(err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return envelope.Errorf(envelope.CodeTimeout, "not done by the deadline").WithCause(err)
+	case errors.Is(err, context.Canceled):
+		return envelope.Errorf(envelope.CodeCancelled, "cancelled").WithCause(err)
+	case errors.Is(err, nats.ErrNoResponders):
+		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers").WithCause(err)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return envelope.Errorf(envelope.CodeTooLarge, "the message is larger than the server's max_payload").WithCause(err)
+	case errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionDraining),
+		errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionReconnecting):
+		return envelope.Errorf(envelope.CodeUnavailable, "not connected to NATS").WithCause(err)
+	}
+	return envelope.AsError(err)
+}

@@ -1,0 +1,202 @@
+package mesh
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// The topics of the mesh's own events: bus.mesh.agent, bus.mesh.task and
+// bus.mesh.alert.
+const (
+	BusAgent = "mesh.agent"
+	BusTask  = "mesh.task"
+	BusAlert = "mesh.alert"
+)
+
+// Broadcast sends an event to bus.<topic>. Payload is a JSON object; corr may
+// be empty. Whoever subscribes gets it, at most once; stream AEE_BUS keeps it
+// where there is one.
+func (n *Node) Broadcast(topic, intent, corr string, payload json.RawMessage) error {
+	return n.broadcast(n.cfg.Entity, n.cfg.Signer, topic, intent, corr, payload, nil)
+}
+
+func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr string, payload, trace json.RawMessage) error {
+	to, err := n.subjects.Bus(topic)
+	if err != nil {
+		return err
+	}
+	e := envelope.New(envelope.TypeEvent, from, "bus."+topic, intent, payload)
+	if corr != "" {
+		e.Corr = corr
+	}
+	e.Trace = trace
+	if signer != nil {
+		if err := signer.Sign(e); err != nil {
+			return err
+		}
+	}
+	buf := buffers.Get().(*[]byte)
+	defer buffers.Put(buf)
+	if *buf, err = e.AppendJSON((*buf)[:0]); err != nil {
+		return err
+	}
+	return n.publish(to, *buf, nil)
+}
+
+// tell broadcasts an event of the agent's, and logs where it cannot.
+func (h *host) tell(topic, intent, corr string, payload, trace json.RawMessage) {
+	if err := h.node.broadcast(h.Entity, h.Signer, topic, intent, corr, payload, trace); err != nil {
+		h.log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
+	}
+}
+
+// taskEvent tells bus.mesh.task what happens to a task. It carries no payload
+// of the task's: what peers said to one another is not for everybody.
+func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
+	if h.node.cfg.TaskEvents == EventsFailures && problem == nil {
+		return
+	}
+	e := t.Envelope
+	b := append(make([]byte, 0, 256), `{"task":`...)
+	b = envelope.AppendString(b, e.ID)
+	b = append(b, `,"intent":`...)
+	b = envelope.AppendString(b, e.Intent)
+	b = append(b, `,"sender":`...)
+	b = envelope.AppendString(b, e.From)
+	b = append(b, `,"instance":`...)
+	b = envelope.AppendString(b, h.id)
+	if intent != intents.TaskStarted {
+		b = append(b, `,"duration_ms":`...)
+		b = appendMillis(b, time.Since(t.queued))
+	}
+	if problem != nil {
+		b = append(b, `,"error":`...)
+		b = append(b, problem.Payload()...)
+	}
+	h.tell(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
+}
+
+// presence is the payload of the events on bus.mesh.agent.
+type presence struct {
+	Entity      string         `json:"entity"`
+	Instance    string         `json:"instance"`
+	AgentID     string         `json:"agent_id,omitempty"`
+	Version     string         `json:"version"`
+	Status      string         `json:"status"`
+	Running     int64          `json:"running"`
+	Queued      int            `json:"queued"`
+	Concurrency int            `json:"concurrency"`
+	Requests    int64          `json:"requests"`
+	Errors      int64          `json:"errors"`
+	Started     string         `json:"started"`
+	HeartbeatMS int64          `json:"heartbeat_ms"` // 0: none will come
+	Details     map[string]any `json:"details,omitempty"`
+}
+
+// announce tells bus.mesh.agent of the agent. All announcements of one
+// instance share a corr.
+func (h *host) announce(intent string) {
+	health := h.health()
+	p := presence{
+		Entity: h.Entity, Instance: h.id, AgentID: h.AgentID, Version: h.Version, Status: health.Status,
+		Running: h.active.Load(), Queued: h.queue.len(), Concurrency: h.Concurrency,
+		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: max(0, h.node.cfg.Heartbeat.Milliseconds()),
+	}
+	for i := range h.stats {
+		p.Requests += h.stats[i].requests.Load()
+		p.Errors += h.stats[i].errors.Load()
+	}
+	h.tell(BusAgent, intent, h.id, mustJSON(p), nil)
+}
+
+// heartbeats announces the agent from time to time until the returned
+// function is called.
+func (h *host) heartbeats() (stop func()) {
+	if h.node.cfg.Heartbeat <= 0 {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		tick := time.NewTicker(h.node.cfg.Heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				h.announce(intents.AgentHeartbeat)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		wait.Wait()
+	}
+}
+
+// alertLimiter lets one alert a second through for each kind of trouble and
+// counts the rest, so that whoever floods a worker does not flood the bus.
+type alertLimiter struct {
+	mu   sync.Mutex
+	seen map[string]*alertCount
+}
+
+type alertCount struct {
+	last       time.Time
+	suppressed int
+}
+
+const maxAlertKinds = 1024
+
+func (l *alertLimiter) allow(kind string, now time.Time) (suppressed int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.seen[kind]
+	if c == nil {
+		if len(l.seen) >= maxAlertKinds || l.seen == nil {
+			l.seen = map[string]*alertCount{}
+		}
+		c = &alertCount{}
+		l.seen[kind] = c
+	}
+	if now.Sub(c.last) < time.Second {
+		c.suppressed++
+		return 0, false
+	}
+	suppressed, c.last, c.suppressed = c.suppressed, now, 0
+	return suppressed, true
+}
+
+// alert tells bus.mesh.alert that an envelope was refused for a reason that
+// an attack, or a broken key set-up, looks like.
+func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
+	suppressed, ok := h.node.alerts.allow(h.Entity+" "+string(problem.Code), time.Now())
+	if !ok {
+		return
+	}
+	h.log.Warn("envelope refused", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "type", string(env.Type), "priority", string(env.Priority), "code", string(problem.Code))
+	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+		Code       envelope.Code `json:"code"`
+		Message    string        `json:"message"`
+		ID         string        `json:"id"`
+		From       string        `json:"sender"`
+		Intent     string        `json:"intent"`
+		Instance   string        `json:"instance"`
+		Suppressed int           `json:"suppressed,omitempty"`
+	}{problem.Code, problem.Message, clip(env.ID), clip(env.From), clip(env.Intent), h.id, suppressed}), nil)
+}
+
+// clip bounds what a peer chose and an event repeats.
+func clip(s string) string {
+	const limit = 128
+	if len(s) > limit {
+		return s[:limit] + "…"
+	}
+	return s
+}

@@ -1,0 +1,391 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// SendOptions say how [Node.Send] sends. The zero value waits for the result
+// in JSON and does not try again.
+type SendOptions struct {
+	// OnStream gets the stream envelopes in order; it makes Send set
+	// requires.stream. An error from it gives the task up.
+	OnStream func(*envelope.Envelope) error
+	// CBOR sends, and so receives, CBOR.
+	CBOR bool
+	// Retries is how often to try again, under a new id and the same corr,
+	// when the answer says that nothing was done and that it may help
+	// (E_BUSY, E_RATE_LIMITED, E_DRAINING, E_NO_RESPONDERS). Default 0.
+	Retries int
+	// OnRetry is told of each one.
+	OnRetry func(attempt int, wait time.Duration, why *envelope.Error)
+	// NoCancel leaves the task running when ctx is cancelled. By default
+	// Send then asks the agent to stop.
+	NoCancel bool
+}
+
+// Send sends a task to the live lane of its to and waits for the terminal
+// envelope, which it returns if it is a result. An error envelope is returned
+// as an *[envelope.Error] with FromPeer true, together with the envelope. The
+// task is signed if the node has a signer. ctx needs no deadline: without one
+// the node's default timeout holds; with one, the agent learns of it through
+// requires.timeout_ms, unless that is set.
+func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	if task.Type != envelope.TypeTask {
+		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
+	}
+	if _, has := ctx.Deadline(); !has {
+		timeout := n.cfg.DefaultTimeout
+		if r, err := task.Requirements(); err == nil && r.Timeout > 0 {
+			timeout = r.Timeout + time.Second // the agent's own E_TIMEOUT says more
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	ctx, span := n.tel.startSend(ctx, task)
+	reply, err := n.sendRetrying(ctx, task, opts)
+	endSend(span, err)
+	return reply, err
+}
+
+func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	for attempt := 0; ; attempt++ {
+		reply, err := n.sendOnce(ctx, task, opts)
+		problem, wait := worthRetrying(err, attempt)
+		if problem == nil || attempt >= opts.Retries {
+			return reply, err
+		}
+		if opts.OnRetry != nil {
+			opts.OnRetry(attempt+1, wait, problem)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return reply, err // the answer says more than "deadline exceeded"
+		}
+		task = task.Clone()
+		task.ID, task.TS, task.Sig = envelope.NewID(), envelope.Now(), nil
+	}
+}
+
+// worthRetrying tells whether nothing was done and a later try may do better,
+// and how long to wait: the agent's advice, or an exponential one, with jitter.
+func worthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
+	var e *envelope.Error
+	if !errors.As(err, &e) {
+		return nil, 0
+	}
+	switch e.Code {
+	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining, envelope.CodeNoResponders:
+	default:
+		return nil, 0
+	}
+	wait := max(e.Backoff(), 50*time.Millisecond<<min(attempt, 6))
+	return e, wait/2 + rand.N(wait)
+}
+
+func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	to, err := n.subjects.Live(task.To)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.require(ctx, task, opts); err != nil {
+		return nil, err
+	}
+	msg, err := n.encode(ctx, task, to, opts.CBOR)
+	if err != nil {
+		return nil, err
+	}
+	n.journal.put(task)
+	var reply *envelope.Envelope
+	if opts.OnStream != nil {
+		reply, err = n.exchangeStream(ctx, task, msg, opts.OnStream)
+	} else {
+		reply, err = n.exchange(ctx, task, msg)
+	}
+	if err != nil && reply == nil {
+		if ctx.Err() != nil && !opts.NoCancel {
+			n.abandon(task, context.Cause(ctx))
+		}
+		return nil, border(sendError(task, err))
+	}
+	n.journal.put(reply)
+	if reply.Type == envelope.TypeError {
+		return reply, envelope.ErrorOf(reply)
+	}
+	return reply, err
+}
+
+// sendError says what a failure to get an answer means.
+func sendError(task *envelope.Envelope, err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", task.To).WithCause(err)
+	}
+	return err
+}
+
+// require writes into requires what the sender needs to say: that it wants a
+// stream, and how long it waits.
+func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) error {
+	deadline, _ := ctx.Deadline()
+	have, err := task.Requirements()
+	if err != nil {
+		return err
+	}
+	add := map[string]json.RawMessage{}
+	if opts.OnStream != nil && !have.Stream {
+		add["stream"] = json.RawMessage("true")
+	}
+	if have.Timeout == 0 && !deadline.IsZero() {
+		add["timeout_ms"] = mustJSON(max(1, time.Until(deadline).Milliseconds()))
+	}
+	if len(add) == 0 {
+		return nil
+	}
+	members := map[string]json.RawMessage{}
+	if task.Requires != nil {
+		if err := json.Unmarshal(task.Requires, &members); err != nil {
+			return err
+		}
+	}
+	for k, v := range add {
+		members[k] = v
+	}
+	task.Requires = mustJSON(members)
+	return nil
+}
+
+// encode signs a task and makes the NATS message of it.
+func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, cbor bool) (*nats.Msg, error) {
+	msg := &nats.Msg{Subject: to}
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		injectSpan(sc, task)
+		msg.Header = nats.Header{headerTraceParent: {traceparentOf(ctx)}}
+	}
+	if n.cfg.Signer != nil && task.Sig == nil {
+		if err := n.cfg.Signer.Sign(task); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if cbor {
+		if msg.Header == nil {
+			msg.Header = nats.Header{}
+		}
+		msg.Header[headerContentType] = []string{envelope.ContentCBOR}
+		msg.Data, err = task.AppendCBOR(nil)
+	} else {
+		msg.Data, err = task.AppendJSON(make([]byte, 0, 512+len(task.Payload)))
+	}
+	return msg, err
+}
+
+// exchange waits for the one reply of a task without a stream.
+func (n *Node) exchange(ctx context.Context, task *envelope.Envelope, msg *nats.Msg) (*envelope.Envelope, error) {
+	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return nil, err
+	}
+	return n.readReply(task, answer)
+}
+
+// exchangeStream waits for stream envelopes and the terminal one.
+func (n *Node) exchangeStream(ctx context.Context, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
+	msg.Reply = n.conn.NewRespInbox()
+	sub, err := n.conn.SubscribeSync(msg.Reply)
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe()
+	if err := n.conn.PublishMsg(msg); err != nil {
+		return nil, err
+	}
+	for {
+		answer, err := sub.NextMsgWithContext(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
+			return nil, nats.ErrNoResponders
+		}
+		reply, err := n.readReply(task, answer)
+		if err != nil {
+			return nil, err
+		}
+		if reply.Type != envelope.TypeStream {
+			return reply, nil
+		}
+		if err := onStream(reply); err != nil {
+			n.abandon(task, err)
+			return nil, err
+		}
+	}
+}
+
+// readReply checks that a message is an answer to task, from somebody who may
+// give it.
+func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (*envelope.Envelope, error) {
+	reply, _, err := n.decode(msg)
+	if err != nil {
+		if isPubAck(msg.Data) {
+			return nil, fmt.Errorf("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
+		}
+		return nil, fmt.Errorf("reply from %s: %w", task.To, err)
+	}
+	if _, err := n.cfg.Verifier.Verify(reply, time.Now()); err != nil {
+		return nil, fmt.Errorf("reply from %s: %w", task.To, err)
+	}
+	switch {
+	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
+		// The peer could not even read whom it answers.
+	case reply.ReplyTo != task.ID && reply.Type != envelope.TypeStream || reply.Type == envelope.TypeStream && reply.ReplyTo != "" && reply.ReplyTo != task.ID:
+		return nil, fmt.Errorf("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+	case reply.Corr != task.Corr:
+		return nil, fmt.Errorf("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+	}
+	switch reply.Type {
+	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
+		return reply, nil
+	}
+	return nil, fmt.Errorf("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
+}
+
+func isPubAck(data []byte) bool {
+	var ack struct {
+		Stream string `json:"stream"`
+		Seq    uint64 `json:"seq"`
+		V      string `json:"v"`
+	}
+	return json.Unmarshal(data, &ack) == nil && ack.Stream != "" && ack.Seq > 0 && ack.V == ""
+}
+
+// abandon asks the agent to stop a task that nobody waits for any more. It is
+// a courtesy: if it is lost, the deadline ends the task.
+func (n *Node) abandon(task *envelope.Envelope, why error) {
+	reason := "the sender gave up"
+	if errors.Is(why, context.DeadlineExceeded) {
+		return // the agent knows the deadline
+	}
+	_ = n.Cancel(task.To, intents.CancelTask{ID: task.ID, Reason: reason})
+}
+
+// Cancel asks every worker of an entity to end tasks that this node, as its
+// own entity, has sent. It does not wait: each task that is ended answers its
+// sender with E_CANCELLED.
+func (n *Node) Cancel(entity string, what intents.CancelTask) error {
+	to, err := n.subjects.Ctl(entity)
+	if err != nil {
+		return err
+	}
+	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intents.TaskCancel, mustJSON(what))
+	e.Priority = envelope.PriorityHigh
+	msg, err := n.encode(context.Background(), e, to, false)
+	if err != nil {
+		return err
+	}
+	if err := n.conn.PublishMsg(msg); err != nil {
+		return err
+	}
+	return n.conn.FlushTimeout(2 * time.Second)
+}
+
+// Ask sends plain text to an entity's aee.ask lane and returns the plain text
+// of its answer. An error of the agent's is an *[envelope.Error].
+func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
+	to, err := n.subjects.Ask(entity)
+	if err != nil {
+		return "", err
+	}
+	msg := &nats.Msg{Subject: to, Data: []byte(text), Header: nats.Header{HeaderFrom: {n.cfg.Entity}}}
+	if parent := traceparentOf(ctx); parent != "" {
+		msg.Header[headerTraceParent] = []string{parent}
+	}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, n.cfg.DefaultTimeout)
+		defer cancel()
+	}
+	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
+	if err != nil {
+		return "", border(sendError(&envelope.Envelope{To: entity}, err))
+	}
+	if code := answer.Header.Get("Nats-Service-Error-Code"); code != "" {
+		e := envelope.Errorf(envelope.Code(code), "%s", strings.TrimPrefix(string(answer.Data), "error: "+code+": "))
+		return "", e
+	}
+	return string(answer.Data), nil
+}
+
+// Post publishes an envelope to its to without waiting for anything: an event
+// to a person's inbox or a channel, or a task whose result nobody awaits.
+func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
+	to, err := n.subjects.Live(e.To)
+	if err != nil {
+		return err
+	}
+	msg, err := n.encode(ctx, e, to, false)
+	if err != nil {
+		return err
+	}
+	n.journal.put(e)
+	if err := n.conn.PublishMsg(msg); err != nil {
+		return border(err)
+	}
+	return nil
+}
+
+// PublishesTo reports whether an entity has no worker that answers: people
+// and channels.
+func PublishesTo(entity string) bool {
+	t := subject.EntityType(entity)
+	return t == subject.TypeHuman || t == subject.TypeBus
+}
+
+func (tel *telemetry) startSend(ctx context.Context, task *envelope.Envelope) (context.Context, trace.Span) {
+	if tel.tracer == nil {
+		return ctx, nil
+	}
+	return tel.tracer.Start(remoteUnlessLocal(ctx, task), "aee.send "+task.To, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
+		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", task.To),
+		attribute.String("messaging.message.conversation_id", task.Corr), attribute.String("aee.intent", task.Intent),
+	))
+}
+
+// remoteUnlessLocal continues the trace of ctx, or the one that the task
+// itself carries.
+func remoteUnlessLocal(ctx context.Context, task *envelope.Envelope) context.Context {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	return remoteParent(ctx, "", task)
+}
+
+func endSend(span trace.Span, err error) {
+	if span == nil {
+		return
+	}
+	if err != nil {
+		span.SetStatus(codes.Error, string(border(err).Code))
+	}
+	span.End()
+}

@@ -1,0 +1,237 @@
+package mesh
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// Connection says how to reach and enter a NATS system, in NATS's own words.
+// Files are named, never their contents.
+type Connection struct {
+	URL         string // one or more servers, comma-separated. Default nats://127.0.0.1:4222
+	Name        string // shown by the server. Default "aeemesh"
+	User        string
+	Password    string
+	Token       string
+	Creds       string // credentials file (JWT and seed)
+	NKey        string // nkey seed file
+	Cert        string // client certificate file, for mTLS
+	Key         string // its private key file
+	CA          string // file of certificates to trust besides the system's
+	TLSFirst    bool   // handshake before the server's INFO
+	InboxPrefix string // default _INBOX
+
+	// Wait is how long the first connection may take, tries included.
+	// Default 10 seconds; below 0 waits for ever.
+	Wait time.Duration
+	// OnStatus hears in one line what happens to the connection.
+	OnStatus func(Status)
+	// Logger gets the same. Default discards.
+	Logger *slog.Logger
+	// Options are further options of nats.go, applied last.
+	Options []nats.Option
+}
+
+// Status is one change of a connection.
+type Status struct {
+	State string // connected, disconnected, reconnected, closed, error
+	URL   string // of the server, without credentials; may be empty
+	Err   error  // may be nil
+}
+
+// Redial bounds the pause between two attempts to reconnect, which go on for
+// ever; a random part keeps a thousand workers from coming back at once.
+const (
+	redialMin = 250 * time.Millisecond
+	redialMax = 5 * time.Second
+)
+
+// Connect connects as NATS users expect: it reconnects for ever with jitter,
+// keeps what is sent meanwhile (8 MiB), and says what is going on.
+func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
+	if c.URL == "" {
+		c.URL = nats.DefaultURL
+	}
+	if c.Wait == 0 {
+		c.Wait = 10 * time.Second
+	}
+	opts, err := c.options()
+	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	if c.Wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Wait)
+		defer cancel()
+	}
+	for attempt := 0; ; attempt++ {
+		conn, err := nats.Connect(c.URL, opts...)
+		if err == nil {
+			c.tell(Status{State: "connected", URL: conn.ConnectedUrlRedacted()})
+			return conn, nil
+		}
+		if permanent(err) {
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), hinted(err))
+		}
+		c.tell(Status{State: "error", URL: redacted(c.URL), Err: err})
+		timer := time.NewTimer(redial(attempt))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redacted(c.URL), hinted(err))
+		}
+	}
+}
+
+func redial(attempt int) time.Duration {
+	pause := min(redialMin<<min(attempt, 10), redialMax)
+	return pause/2 + rand.N(pause/2)
+}
+
+// permanent reports errors that another attempt will not mend.
+func permanent(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+		errors.Is(err, nats.ErrAccountAuthExpired) || errors.Is(err, nats.ErrNkeysNotSupported) || errors.Is(err, nats.ErrSecureConnRequired) ||
+		errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
+}
+
+// hinted adds what usually helps.
+func hinted(err error) error {
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("%w: is a server running there? \"aeemesh up\" starts one", err)
+	case errors.Is(err, nats.ErrAuthorization):
+		return fmt.Errorf("%w: check the user, token, credentials or context", err)
+	case errors.Is(err, nats.ErrSecureConnRequired):
+		return fmt.Errorf("%w: use a tls:// URL, and --tls-ca if its certificate is your own", err)
+	}
+	return err
+}
+
+func (c Connection) tell(s Status) {
+	if c.OnStatus != nil {
+		c.OnStatus(s)
+	}
+	if c.Logger == nil {
+		return
+	}
+	attrs := []any{"state", s.State, "url", s.URL}
+	if s.Err != nil {
+		c.Logger.Warn("nats connection", append(attrs, "err", s.Err)...)
+		return
+	}
+	c.Logger.Info("nats connection", attrs...)
+}
+
+func (c Connection) options() ([]nats.Option, error) {
+	name := c.Name
+	if name == "" {
+		name = "aeemesh"
+	}
+	opts := []nats.Option{
+		nats.Name(name),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(redial),
+		nats.IgnoreAuthErrorAbort(),
+		nats.PingInterval(20 * time.Second),
+		nats.DisconnectErrHandler(func(conn *nats.Conn, err error) {
+			if !conn.IsClosed() {
+				c.tell(Status{State: "disconnected", URL: redacted(c.URL), Err: err})
+			}
+		}),
+		nats.ReconnectHandler(func(conn *nats.Conn) {
+			c.tell(Status{State: "reconnected", URL: conn.ConnectedUrlRedacted()})
+		}),
+		nats.ClosedHandler(func(conn *nats.Conn) {
+			c.tell(Status{State: "closed", Err: conn.LastError()})
+		}),
+		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			if sub != nil {
+				err = fmt.Errorf("%s: %w", sub.Subject, err)
+			}
+			c.tell(Status{State: "error", Err: err})
+		}),
+	}
+	var bad []error
+	if (c.Cert == "") != (c.Key == "") {
+		bad = append(bad, errors.New("a client certificate and its key go together: give both"))
+	}
+	if n := count(c.User != "" || c.Password != "", c.Token != "", c.Creds != "", c.NKey != ""); n > 1 {
+		bad = append(bad, errors.New("give one of user and password, token, creds or nkey, not several"))
+	}
+	if c.User != "" || c.Password != "" {
+		opts = append(opts, nats.UserInfo(c.User, c.Password))
+	}
+	if c.Token != "" {
+		opts = append(opts, nats.Token(c.Token))
+	}
+	if c.Creds != "" {
+		if _, err := os.Stat(c.Creds); err != nil {
+			bad = append(bad, fmt.Errorf("creds: %w", err))
+		}
+		opts = append(opts, nats.UserCredentials(c.Creds))
+	}
+	if c.NKey != "" {
+		opt, err := nats.NkeyOptionFromSeed(c.NKey)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("nkey: %w", err))
+		} else {
+			opts = append(opts, opt)
+		}
+	}
+	if c.CA != "" {
+		if _, err := os.Stat(c.CA); err != nil {
+			bad = append(bad, fmt.Errorf("CA: %w", err))
+		} else {
+			opts = append(opts, nats.RootCAs(c.CA))
+		}
+	}
+	if c.Cert != "" && c.Key != "" {
+		if _, err := tls.LoadX509KeyPair(c.Cert, c.Key); err != nil {
+			bad = append(bad, fmt.Errorf("client certificate: %w", err))
+		} else {
+			opts = append(opts, nats.ClientCert(c.Cert, c.Key))
+		}
+	}
+	if c.TLSFirst {
+		opts = append(opts, nats.TLSHandshakeFirst())
+	}
+	if c.InboxPrefix != "" {
+		opts = append(opts, nats.CustomInboxPrefix(strings.TrimSuffix(c.InboxPrefix, ".")))
+	}
+	return append(opts, c.Options...), errors.Join(bad...)
+}
+
+func count(conditions ...bool) (n int) {
+	for _, c := range conditions {
+		if c {
+			n++
+		}
+	}
+	return n
+}
+
+// redacted takes credentials out of server URLs.
+func redacted(urls string) string {
+	parts := strings.Split(urls, ",")
+	for i, u := range parts {
+		if scheme, rest, ok := strings.Cut(u, "://"); ok {
+			if at := strings.LastIndex(rest, "@"); at >= 0 {
+				parts[i] = scheme + "://" + rest[at+1:]
+			}
+		} else if at := strings.LastIndex(u, "@"); at >= 0 {
+			parts[i] = u[at+1:]
+		}
+	}
+	return strings.Join(parts, ",")
+}

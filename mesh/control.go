@@ -1,0 +1,93 @@
+package mesh
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// onControl takes a message from aee.ctl.<entity>, which every replica hears.
+// Only the replica that has the task answers.
+func (h *host) onControl(msg *nats.Msg) {
+	env, cbor, err := h.node.decode(msg)
+	if err != nil {
+		h.counts.malformed.Add(1)
+		h.node.tel.refused(h, "malformed")
+		return
+	}
+	a := arrival{msg, env, cbor}
+	select {
+	case h.control <- func() { h.checkControl(a) }:
+	default:
+		h.counts.busy.Add(1)
+	}
+}
+
+// checkControl verifies a control message as strictly as a task. Refusals are
+// counted and raise an alert, but are not answered: every replica would.
+func (h *host) checkControl(a arrival) {
+	now := time.Now()
+	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
+	if err == nil {
+		if problem := h.node.fresh(a.env, now); problem != nil {
+			err = problem
+		}
+	}
+	if err != nil {
+		h.counts.refused.Add(1)
+		h.node.tel.refused(h, string(border(err).Code))
+		h.alert(a.env, border(err))
+		return
+	}
+	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || a.env.Intent != intents.TaskCancel {
+		h.counts.unexpected.Add(1)
+		return
+	}
+	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+	t.span = h.node.tel.startTask(t, a.msg.Header)
+	if err := h.validate(a.env.Intent, intents.Task, a.env.Payload); err != nil {
+		h.fail(t, err)
+		return
+	}
+	if h.cancelTasks(a.env) {
+		h.succeed(t, mustJSON(intents.CancelResult{Cancelled: true}))
+	}
+}
+
+// cancelTasks ends the tasks that the payload names, if their own sender, or
+// this agent itself, asks for it.
+func (h *host) cancelTasks(env *envelope.Envelope) (found bool) {
+	var what intents.CancelTask
+	if json.Unmarshal(env.Payload, &what) != nil {
+		return false
+	}
+	mine := func(t *Task) bool {
+		e := t.Envelope
+		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
+			(e.From == env.From || env.From == h.Entity)
+	}
+	reason := "cancelled by " + env.From
+	if what.Reason != "" {
+		reason += ": " + what.Reason
+	}
+	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
+	for _, t := range h.queue.remove(mine) {
+		h.fail(t, cause)
+		found = true
+	}
+	h.running.Range(func(_, v any) bool {
+		if t := v.(*Task); mine(t) {
+			h.fail(t, cause)
+			if cancel := t.cancel.Load(); cancel != nil {
+				(*cancel)(cause)
+			}
+			found = true
+		}
+		return true
+	})
+	return found
+}

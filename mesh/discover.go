@@ -1,0 +1,114 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// Instance is one worker of one agent, as it describes itself.
+type Instance struct {
+	Entity string       `json:"entity"`
+	Info   micro.Info   `json:"info"`
+	Stats  *micro.Stats `json:"stats,omitempty"`
+}
+
+// Discover lists the workers that answer within wait, of this mesh's prefix,
+// of one entity if entity is not empty. It returns early once answers have
+// stopped coming for a while.
+func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
+	infos, err := n.survey(ctx, micro.InfoVerb, wait)
+	if err != nil {
+		return nil, err
+	}
+	stats, err := n.survey(ctx, micro.StatsVerb, wait)
+	if err != nil {
+		return nil, err
+	}
+	byID := map[string]*micro.Stats{}
+	for _, raw := range stats {
+		var s micro.Stats
+		if json.Unmarshal(raw, &s) == nil && s.Type == micro.StatsResponseType {
+			byID[s.ID] = &s
+		}
+	}
+	var out []Instance
+	for _, raw := range infos {
+		var info micro.Info
+		if json.Unmarshal(raw, &info) != nil || info.Type != micro.InfoResponseType {
+			continue
+		}
+		e := info.Metadata[MetaEntity]
+		if e == "" || info.Metadata[MetaPrefix] != n.cfg.Prefix || entity != "" && e != entity {
+			continue
+		}
+		out = append(out, Instance{Entity: e, Info: info, Stats: byID[info.ID]})
+	}
+	slices.SortFunc(out, func(a, b Instance) int {
+		return strings.Compare(a.Entity+" "+a.Info.ID, b.Entity+" "+b.Info.ID)
+	})
+	return out, nil
+}
+
+// survey asks all services one question and collects the answers.
+func (n *Node) survey(ctx context.Context, verb micro.Verb, wait time.Duration) ([][]byte, error) {
+	to, err := micro.ControlSubject(verb, "", "")
+	if err != nil {
+		return nil, err
+	}
+	sub, err := n.conn.SubscribeSync(n.conn.NewRespInbox())
+	if err != nil {
+		return nil, err
+	}
+	defer sub.Unsubscribe()
+	if err := n.conn.PublishRequest(to, sub.Subject, nil); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var out [][]byte
+	for gap := wait; ; gap = min(wait, 300*time.Millisecond) {
+		turn, stop := context.WithTimeout(ctx, gap)
+		msg, err := sub.NextMsgWithContext(turn)
+		stop()
+		if err != nil {
+			if len(out) == 0 && ctx.Err() == nil && turn.Err() == nil {
+				return nil, err
+			}
+			return out, nil
+		}
+		if len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+			return nil, nil
+		}
+		out = append(out, msg.Data)
+	}
+}
+
+// Ping asks one worker of an entity for a sign of life and says how long it
+// took (aee.status.ping).
+func (n *Node) Ping(ctx context.Context, entity string) (time.Duration, error) {
+	started := time.Now()
+	_, err := n.Query(ctx, entity, intents.StatusPing, struct{}{}, nil)
+	return time.Since(started), err
+}
+
+// Query sends a task with one of the aee.* intents, or any other, and decodes
+// the result's payload into out, unless that is nil.
+func (n *Node) Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error) {
+	payload, err := json.Marshal(in)
+	if err != nil {
+		return nil, err
+	}
+	reply, err := n.Send(ctx, envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intent, payload), SendOptions{})
+	if err != nil || out == nil {
+		return reply, err
+	}
+	return reply, json.Unmarshal(reply.Payload, out)
+}

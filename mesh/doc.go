@@ -1,0 +1,46 @@
+// Package mesh puts agents on NATS: a [Node] serves agents on their subjects
+// and sends tasks to others, in AEE envelopes.
+//
+//	node, err := mesh.New(conn, mesh.Config{})
+//	go node.Serve(ctx, mesh.Agent{Entity: "agent.reviewer", Handler: mesh.Typed(review)})
+//
+//	task := envelope.New(envelope.TypeTask, "human.ada", "agent.reviewer", "code.review", payload)
+//	result, err := node.Send(ctx, task, mesh.SendOptions{})
+//
+// docs/nats-binding.md specifies what goes over the wire.
+//
+// # From the bottom up
+//
+// A message that arrives on the live lane is decoded under limits and its
+// signature is verified (intake.go); what is too old, came before, or comes
+// from a sender over its quota is refused. The reserved aee.* intents are
+// answered at once, beside the agent's own work (reserved.go). Everything else
+// is validated against its intent's schema and waits in a bounded queue, drawn
+// by priority so that low never starves (queue.go), for one of
+// [Agent].Concurrency workers to run its [Handler] (run.go). Whatever happens
+// then, a panic included, exactly one terminal envelope answers the task, and
+// every error passes one border (border.go) that decides what a peer may read.
+//
+// Beside this, an agent is a NATS micro service (service.go), hears control
+// messages that go to all its replicas (control.go), and tells the bus about
+// itself and its tasks (bus.go).
+//
+// # Guarantees and limits
+//
+// The live lane is core NATS: at most once. A task is run by one worker of its
+// queue group or by none; a worker that is killed takes its tasks with it, and
+// the sender times out. A task that was refused with E_BUSY, E_RATE_LIMITED or
+// E_DRAINING was not begun. The deadline is counted from arrival, by this
+// process's clock; the sender is answered when it passes, whether or not the
+// handler has noticed.
+//
+// Everything that a peer can make grow is bounded: the size and depth of
+// messages, the queue, what waits for a signature check, remembered ids,
+// senders, refutations and envelopes.
+//
+// # Concurrency
+//
+// A Node's methods may be called from many goroutines. [Node.Serve] blocks and
+// owns the goroutines that it starts; when it returns, they have ended, except
+// handlers that outlived the drain.
+package mesh

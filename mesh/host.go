@@ -1,0 +1,324 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nuid"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// QueueGroup is the NATS queue group of all workers of an entity. It is the
+// default of NATS micro, so that a worker written with any micro library joins it.
+const QueueGroup = "q"
+
+// Defaults of [Agent].
+const (
+	DefaultConcurrency = 1
+	DefaultQueue       = 256
+)
+
+// Agent is one entity that a node serves.
+type Agent struct {
+	// Entity is its id, <type>.<name>, and so its subject. Required.
+	Entity string
+	// Handler does its work. Required.
+	Handler Handler
+
+	// Concurrency is how many tasks run at once in this process. Default 1.
+	Concurrency int
+	// Queue is how many more may wait; beyond it senders get E_BUSY.
+	// Default 256; below 0: none.
+	Queue int
+	// Timeout is the agent's own limit for one task (AAIF
+	// runtime.timeout_seconds), on top of the node's. Default none.
+	Timeout time.Duration
+
+	// Intents validates payloads; nil: the reserved intents only. Intents
+	// that it does not know pass unless RefuseUnknown is set, and are
+	// validated as DefaultIntent if that is set.
+	Intents       *intents.Registry
+	DefaultIntent string
+	RefuseUnknown bool
+
+	// Signer signs what this agent sends; nil: the node's.
+	Signer *sign.Signer
+	// Health is asked for aee.status.health and heartbeats; nil: healthy.
+	// It must return at once.
+	Health func() Health
+
+	// For discovery: version is a semantic version, default "0.0.0".
+	Version     string
+	Description string
+	AgentID     string            // AAIF agent_id
+	Metadata    map[string]string // more NATS micro metadata
+}
+
+// Health is an agent's own opinion of itself.
+type Health struct {
+	Status  string         // "healthy", "degraded" or "unhealthy" (AEE, aee.status.health)
+	Details map[string]any // shown with it
+}
+
+var semver = regexp.MustCompile(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$`)
+
+// host is an agent while it is served.
+type host struct {
+	Agent
+	node    *Node
+	id      string // of this instance, as NATS micro names it
+	log     *slog.Logger
+	live    string // subjects
+	ask     string
+	ctl     string
+	started time.Time
+	queue   *queue
+	verify  chan arrival // what waits for a slow signature check
+	control chan func()  // aee.* intents and control messages
+
+	stats   [numEndpoints]endpointStats
+	counts  counts
+	running sync.Map // task id → *Task, begun or queued
+	active  atomic.Int64
+
+	unsubscribe func()
+	stopping    atomic.Bool
+	intake      sync.WaitGroup // verifiers and the control worker
+	workers     sync.WaitGroup
+	closing     chan struct{} // closed when intake must end
+	taskScope   context.Context
+	stopTasks   context.CancelCauseFunc
+}
+
+// counts are what becomes of messages that never become tasks. They are told
+// in the service's stats and as metrics.
+type counts struct {
+	malformed, refused, busy, replayed, dropped, unexpected, replyFailed, panics atomic.Int64
+}
+
+// Serve answers for the agent until ctx ends, then takes no more tasks, hands
+// back what it has not begun (E_DRAINING, retryable), finishes what it has, for
+// at most Config.Drain, and returns. It owns every goroutine that it starts.
+func (n *Node) Serve(ctx context.Context, agent Agent) error {
+	h, err := n.newHost(agent)
+	if err != nil {
+		return err
+	}
+	if err := h.start(); err != nil {
+		return fmt.Errorf("serve %s: %w", agent.Entity, err)
+	}
+	h.announce(intents.AgentJoined)
+	beats := h.heartbeats()
+	<-ctx.Done()
+	beats()
+	return h.stop()
+}
+
+func (n *Node) newHost(a Agent) (*host, error) {
+	var bad []error
+	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{})}
+	if err := subject.ValidateEntity(a.Entity); err != nil {
+		bad = append(bad, err)
+	} else {
+		var errs [3]error
+		h.live, errs[0] = n.subjects.Live(a.Entity)
+		h.ask, errs[1] = n.subjects.Ask(a.Entity)
+		h.ctl, errs[2] = n.subjects.Ctl(a.Entity)
+		bad = append(bad, errs[:]...)
+	}
+	switch subject.EntityType(a.Entity) {
+	case subject.TypeBus, subject.TypeHuman:
+		bad = append(bad, fmt.Errorf("entity %s: a %s has no worker", a.Entity, subject.EntityType(a.Entity)))
+	}
+	if a.Handler == nil {
+		bad = append(bad, errors.New("a handler is needed"))
+	}
+	if a.Concurrency == 0 {
+		a.Concurrency = DefaultConcurrency
+	}
+	if a.Concurrency < 0 {
+		bad = append(bad, fmt.Errorf("concurrency %d: must be at least 1", a.Concurrency))
+	}
+	if a.Queue == 0 {
+		a.Queue = DefaultQueue
+	}
+	if a.Intents == nil {
+		a.Intents = intents.NewRegistry()
+	}
+	if a.Signer == nil {
+		a.Signer = n.cfg.Signer
+	}
+	if a.Version == "" {
+		a.Version = "0.0.0"
+	} else if !semver.MatchString(a.Version) {
+		bad = append(bad, fmt.Errorf("version %q is no semantic version such as 1.0.0", a.Version))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, fmt.Errorf("agent: %w", err)
+	}
+	h.Agent = a
+	h.log = n.log.With("entity", a.Entity)
+	// The queue also holds what is on its way to a free worker.
+	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
+	h.verify = make(chan arrival, max(64, a.Queue))
+	h.control = make(chan func(), 256)
+	h.taskScope, h.stopTasks = context.WithCancelCause(context.Background())
+	return h, nil
+}
+
+// start subscribes and starts the workers.
+func (h *host) start() (err error) {
+	for range h.Concurrency {
+		h.workers.Go(h.work)
+	}
+	for range verifiers() {
+		h.intake.Go(h.verifyLoop)
+	}
+	h.intake.Go(h.controlLoop)
+	var subs []*nats.Subscription
+	subscribe := func(subject, group string, handle nats.MsgHandler) {
+		if err != nil {
+			return
+		}
+		var sub *nats.Subscription
+		if group == "" {
+			sub, err = h.node.conn.Subscribe(subject, handle)
+		} else {
+			sub, err = h.node.conn.QueueSubscribe(subject, group, handle)
+		}
+		if err == nil {
+			subs = append(subs, sub)
+		}
+	}
+	subscribe(h.live, QueueGroup, h.onTask)
+	subscribe(h.ask, QueueGroup, h.onAsk)
+	subscribe(h.ctl, "", h.onControl)
+	for _, m := range h.monitoring() {
+		subscribe(m.subject, "", m.handle)
+	}
+	if err == nil {
+		// A round trip: what the server refuses is refused by now, and who
+		// sends next reaches us.
+		err = h.node.conn.FlushTimeout(10 * time.Second)
+	}
+	if err != nil {
+		for _, sub := range subs {
+			sub.Unsubscribe()
+		}
+		h.stopping.Store(true)
+		h.queue.close()
+		close(h.closing)
+		h.intake.Wait()
+		h.workers.Wait()
+		return err
+	}
+	h.unsubscribe = func() { h.drainSubscriptions(subs) }
+	return nil
+}
+
+// drainSubscriptions takes the subscriptions back, after what the server has
+// sent already has been handled.
+func (h *host) drainSubscriptions(subs []*nats.Subscription) {
+	var wait []<-chan nats.SubStatus
+	for _, sub := range subs {
+		closed := sub.StatusChanged(nats.SubscriptionClosed)
+		if sub.Drain() == nil {
+			wait = append(wait, closed)
+		}
+	}
+	deadline := time.NewTimer(5 * time.Second)
+	defer deadline.Stop()
+	for _, closed := range wait {
+		select {
+		case <-closed:
+		case <-deadline.C:
+			return
+		}
+	}
+}
+
+// stop is the graceful end; see Serve.
+func (h *host) stop() error {
+	h.stopping.Store(true)
+	for _, t := range h.queue.close() {
+		h.fail(t, handBack(h.Entity))
+	}
+	h.unsubscribe()
+	close(h.closing)
+	h.intake.Wait()
+
+	finished := make(chan struct{})
+	go func() {
+		h.workers.Wait()
+		close(finished)
+	}()
+	var err error
+	deadline := time.NewTimer(h.node.cfg.Drain)
+	defer deadline.Stop()
+	select {
+	case <-finished:
+	case <-deadline.C:
+		left := h.active.Load()
+		err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, left, h.node.cfg.Drain)
+		h.running.Range(func(_, v any) bool {
+			h.fail(v.(*Task), envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
+			return true
+		})
+	}
+	h.stopTasks(envelope.Errorf(envelope.CodeUnavailable, "the worker stopped"))
+	h.announce(intents.AgentLeft)
+	if flushErr := h.node.conn.FlushTimeout(5 * time.Second); err == nil && flushErr != nil && !errors.Is(flushErr, nats.ErrConnectionClosed) {
+		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)
+	}
+	return err
+}
+
+func handBack(entity string) *envelope.Error {
+	return envelope.Errorf(envelope.CodeDraining, "this worker of %s is shutting down and had not begun the task", entity).WithBackoff(100 * time.Millisecond)
+}
+
+// health is the agent's own opinion, made worse by what the mesh sees.
+func (h *host) health() Health {
+	out := Health{Status: "healthy"}
+	if h.Health != nil {
+		out = h.Health()
+	}
+	details := map[string]any{
+		"running": h.active.Load(), "queued": h.queue.len(),
+		"concurrency": h.Concurrency, "queue": max(0, h.Queue),
+	}
+	for k, v := range out.Details {
+		details[k] = v
+	}
+	out.Details = details
+	switch {
+	case out.Status == "healthy" && h.stopping.Load():
+		out.Status = "degraded"
+		details["reason"] = "shutting down"
+	case out.Status == "healthy" && h.Queue > 0 && h.queue.len() >= h.Queue:
+		out.Status = "degraded"
+		details["reason"] = "the queue is full"
+	}
+	return out
+}
+
+// mustJSON encodes values of our own making.
+func mustJSON(v any) json.RawMessage {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", v, err))
+	}
+	return raw
+}

@@ -1,0 +1,211 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// Defaults of [Config]. Each is also the --help text's number.
+const (
+	DefaultReplayWindow = 2 * time.Minute
+	DefaultSkew         = 5 * time.Minute
+	DefaultMaxTimeout   = 10 * time.Minute
+	DefaultTimeout      = 5 * time.Minute
+	DefaultDrain        = 30 * time.Second
+	DefaultHeartbeat    = 10 * time.Second
+)
+
+// TaskEvents says which events about tasks go to bus.mesh.task.
+type TaskEvents int
+
+// The levels of task events. Failures are always told.
+const (
+	EventsAll      TaskEvents = iota // started, finished and failed
+	EventsFailures                   // failed only
+)
+
+// Seen is a replay window that the whole mesh shares. FirstSeen reports
+// whether nobody has claimed id within the window, and claims it; one of two
+// concurrent callers is told true. An error means that it cannot be known.
+type Seen interface {
+	FirstSeen(ctx context.Context, id string) (bool, error)
+}
+
+// Journal keeps envelopes beyond the memory of one process. Put may return
+// before the envelope is stored; Get returns nil where there is none.
+type Journal interface {
+	Put(ctx context.Context, entity, id string, raw []byte) error
+	Get(ctx context.Context, entity, id string) ([]byte, error)
+}
+
+// Refutations remembers which contexts were refuted, beyond one process.
+type Refutations interface {
+	Add(ctx context.Context, id string, record []byte) error
+	List(ctx context.Context, id string) ([][]byte, error)
+}
+
+// Config is what all agents and clients of one [Node] share. The zero value
+// works: unsigned, signatures verified where they are present, memory only.
+type Config struct {
+	// Prefix stands in front of every subject. Default none.
+	Prefix string
+	// Entity is who the node speaks as where no agent of its own does: the
+	// from of its requests. Default "service.aeemesh".
+	Entity string
+
+	// Signer signs what this node sends; nil sends unsigned. An [Agent] may
+	// have one of its own.
+	Signer *sign.Signer
+	// Verifier checks what this node receives. The zero value knows no key,
+	// and so refuses every signed envelope (AEE: a present signature must
+	// be verified before processing).
+	Verifier sign.Verifier
+
+	// ReplayWindow is for how long a task's id may not come again. Default
+	// 2 minutes; below 0 turns the check off.
+	ReplayWindow time.Duration
+	// Skew is how far ts may be from this clock. Default 5 minutes; below
+	// 0 turns the check off.
+	Skew time.Duration
+	// Seen replaces the process's own replay window by the mesh's.
+	Seen Seen
+
+	// Limits bound what is decoded. Default: the server's max_payload, depth 64.
+	Limits envelope.Limits
+	// MaxTimeout caps requires.timeout_ms (AEE, Security Considerations).
+	// Default 10 minutes.
+	MaxTimeout time.Duration
+	// DefaultTimeout is for tasks that ask for none. Default 5 minutes.
+	DefaultTimeout time.Duration
+	// Drain is how long a stopping agent may take to finish what it has
+	// begun. Default 30 seconds.
+	Drain time.Duration
+	// Heartbeat is the time between two heartbeats of an agent. Default 10
+	// seconds; below 0 turns them off.
+	Heartbeat time.Duration
+	// Quotas limit senders. The zero value has generous limits for unknown
+	// senders and none for known ones; see [Quotas].
+	Quotas Quotas
+	// TaskEvents says which task events go to the bus. Default all.
+	TaskEvents TaskEvents
+
+	// Journal and Refutations back the memory's journal; nil: memory only.
+	Journal     Journal
+	Refutations Refutations
+
+	// Logger gets warnings and errors, and tasks at debug level. Default
+	// discards.
+	Logger *slog.Logger
+	// TracerProvider gives each hop a span; nil: trace contexts pass
+	// through unchanged.
+	TracerProvider trace.TracerProvider
+	// MeterProvider gets the metrics; nil: none.
+	MeterProvider metric.MeterProvider
+	// Version is the program's, told by aee.spec.query and on the bus.
+	Version string
+}
+
+// Node is this process's place in the mesh: a NATS connection, an identity,
+// the rules for what may come in. It serves agents and sends tasks. Its
+// methods may be called from many goroutines.
+type Node struct {
+	conn     *nats.Conn
+	cfg      Config
+	subjects subject.Map
+	log      *slog.Logger
+	replay   *sign.Replay
+	quotas   *quotas
+	alerts   alertLimiter
+	tel      *telemetry
+	journal  *journal
+	limits   envelope.Limits
+	refuted  refutations
+
+	pending sync.WaitGroup // what Close waits for
+}
+
+// New makes a node on a connection that the caller owns and closes. It does
+// no I/O. All faults of the configuration are reported at once.
+func New(conn *nats.Conn, cfg Config) (*Node, error) {
+	var bad []error
+	if conn == nil {
+		bad = append(bad, errors.New("a NATS connection is needed"))
+	}
+	subjects, err := subject.New(cfg.Prefix)
+	if err != nil {
+		bad = append(bad, err)
+	}
+	if cfg.Entity == "" {
+		cfg.Entity = "service.aeemesh"
+	} else if err := subject.ValidateEntity(cfg.Entity); err != nil {
+		bad = append(bad, err)
+	}
+	cfg.ReplayWindow = orDefault(cfg.ReplayWindow, DefaultReplayWindow)
+	cfg.Skew = orDefault(cfg.Skew, DefaultSkew)
+	cfg.MaxTimeout = orDefault(cfg.MaxTimeout, DefaultMaxTimeout)
+	cfg.DefaultTimeout = min(orDefault(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
+	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
+	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
+	if cfg.MaxTimeout < 0 || cfg.DefaultTimeout < 0 {
+		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))
+	}
+	if cfg.Version == "" {
+		cfg.Version = "0.0.0"
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	tel, err := newTelemetry(cfg.TracerProvider, cfg.MeterProvider)
+	if err != nil {
+		bad = append(bad, err)
+	}
+	if len(bad) > 0 {
+		return nil, fmt.Errorf("mesh node: %w", errors.Join(bad...))
+	}
+	n := &Node{
+		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
+		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits,
+	}
+	if cfg.ReplayWindow > 0 && cfg.Seen == nil {
+		n.replay = sign.NewReplay(cfg.ReplayWindow)
+	}
+	return n, nil
+}
+
+func orDefault(d, def time.Duration) time.Duration {
+	if d == 0 {
+		return def
+	}
+	return d
+}
+
+// Conn is the node's NATS connection.
+func (n *Node) Conn() *nats.Conn { return n.conn }
+
+// Subjects maps entities to this mesh's subjects.
+func (n *Node) Subjects() subject.Map { return n.subjects }
+
+// Entity is who the node speaks as.
+func (n *Node) Entity() string { return n.cfg.Entity }
+
+// decodeLimits are the configured limits, with the server's max_payload as the
+// default for the size.
+func (n *Node) decodeLimits() envelope.Limits {
+	l := n.limits
+	if l.MaxBytes <= 0 {
+		l.MaxBytes = int(n.conn.MaxPayload())
+	}
+	return l
+}

@@ -1,0 +1,83 @@
+package mesh
+
+import (
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// Permissions are what a NATS user may do, in the words of the server's
+// configuration.
+type Permissions struct {
+	Publish        []string       `json:"publish"`
+	Subscribe      []string       `json:"subscribe"`
+	AllowResponses AllowResponses `json:"allow_responses"`
+}
+
+// AllowResponses lets a user publish to the reply subjects of what it was
+// sent. The server's own defaults, 1 message within 2 minutes, would cut
+// streams and slow tasks off.
+type AllowResponses struct {
+	Max     int           `json:"max"` // messages to one reply subject; -1: any number
+	Expires time.Duration `json:"expires"`
+}
+
+// WorkerPermissions are the least that a worker of the entity needs: to hear
+// its lanes and the questions of NATS micro, to answer for as long as a task
+// may take, and to tell the bus about itself.
+func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
+	live, err := m.Live(entity)
+	if err != nil {
+		return Permissions{}, err
+	}
+	ask, err := m.Ask(entity)
+	if err != nil {
+		return Permissions{}, err
+	}
+	ctl, err := m.Ctl(entity)
+	if err != nil {
+		return Permissions{}, err
+	}
+	p := Permissions{
+		// "subject queue" allows the queue group only, as the server writes it.
+		Subscribe:      []string{live + " " + QueueGroup, ask + " " + QueueGroup, ctl},
+		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, DefaultMaxTimeout)},
+	}
+	name := subject.ServiceName(entity)
+	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {
+		all := micro.APIPrefix + "." + verb.String()
+		p.Subscribe = append(p.Subscribe, all, all+"."+name, all+"."+name+".*")
+	}
+	for _, topic := range []string{BusAgent, BusTask, BusAlert} {
+		to, err := m.Bus(topic)
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, to)
+	}
+	return p, nil
+}
+
+// ClientPermissions are the least that a sender needs which talks to the
+// given entities, under an inbox prefix of its own.
+func ClientPermissions(m subject.Map, inboxPrefix string, entities ...string) (Permissions, error) {
+	p := Permissions{Subscribe: []string{inboxPrefix + ".>"}}
+	for _, entity := range entities {
+		live, err := m.Live(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		ask, err := m.Ask(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		ctl, err := m.Ctl(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, live, ask, ctl)
+	}
+	return p, nil
+}

@@ -1,0 +1,132 @@
+package mesh
+
+import (
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// buffers hold encoded envelopes on their way into the connection, which
+// copies them.
+var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
+
+// maxPooled keeps buffers of rare large envelopes from staying for ever.
+const maxPooled = 64 << 10
+
+// answer sends an error as the terminal envelope.
+func (h *host) answer(t *Task, problem *envelope.Error) {
+	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeError, problem.Payload()), problem); err != nil {
+		h.counts.replyFailed.Add(1)
+		h.log.Warn("reply not sent", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", t.Envelope.From, "err", err)
+	}
+}
+
+// sendReply signs, encodes and publishes one reply, in the sender's own
+// encoding, and after a terminal one the empty message that ends a stream.
+func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error) error {
+	e.From = h.Entity // salvaged and asked tasks may have said otherwise
+	t.span.inject(e)
+	to := t.reply
+	if to == "" {
+		// Nobody waits. A person still finds the reply in the inbox.
+		if subject.EntityType(e.To) != subject.TypeHuman || e.Type == envelope.TypeStream {
+			return nil
+		}
+		inbox, err := h.node.subjects.Live(e.To)
+		if err != nil {
+			return nil
+		}
+		to = inbox
+	}
+	if t.ask {
+		return h.sendText(t, e, problem)
+	}
+	if h.Signer != nil {
+		if err := h.Signer.Sign(e); err != nil {
+			return err
+		}
+	}
+	buf := buffers.Get().(*[]byte)
+	defer func() {
+		if cap(*buf) <= maxPooled {
+			buffers.Put(buf)
+		}
+	}()
+	var err error
+	if t.cbor {
+		*buf, err = e.AppendCBOR((*buf)[:0])
+	} else {
+		*buf, err = e.AppendJSON((*buf)[:0])
+	}
+	if err != nil {
+		return fmt.Errorf("encode reply: %w", outputError(err))
+	}
+	if err := h.node.publish(to, *buf, t.replyHeader(e, problem)); err != nil {
+		return fmt.Errorf("publish reply: %w", err)
+	}
+	if e.Type != envelope.TypeStream {
+		h.node.remember(h.Entity, e)
+		if t.Streaming() {
+			return h.node.publish(to, nil, nil)
+		}
+	}
+	return nil
+}
+
+// outputError says that the agent, not the sender, made an invalid envelope.
+func outputError(err error) error {
+	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer makes no valid envelope: %s", border(err).Message).WithCause(err)
+}
+
+// replyHeader is nil for a plain result, which needs none.
+func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.Header {
+	var header nats.Header
+	set := func(key, value string) {
+		if header == nil {
+			header = nats.Header{}
+		}
+		header[key] = []string{value}
+	}
+	if t.cbor {
+		set(headerContentType, envelope.ContentCBOR)
+	}
+	if parent := t.span.traceparent(); parent != "" {
+		set(headerTraceParent, parent)
+	}
+	if problem != nil {
+		set(micro.ErrorHeader, headerText(problem.Message))
+		set(micro.ErrorCodeHeader, string(problem.Code))
+	}
+	if t.Streaming() && e.Type.Terminal() {
+		set(HeaderStreamCount, strconv.Itoa(t.seq))
+	}
+	return header
+}
+
+// headerText makes a message fit for one header line.
+func headerText(s string) string {
+	const limit = 256
+	out := make([]byte, 0, min(len(s), limit))
+	for i := 0; i < len(s) && len(out) < limit; i++ {
+		if c := s[i]; c >= 0x20 && c < 0x7f {
+			out = append(out, c)
+		} else {
+			out = append(out, ' ')
+		}
+	}
+	return string(out)
+}
+
+// publish is the one way out for everything but requests.
+func (n *Node) publish(to string, data []byte, header nats.Header) error {
+	if header == nil {
+		return n.conn.Publish(to, data)
+	}
+	return n.conn.PublishMsg(&nats.Msg{Subject: to, Data: data, Header: header})
+}

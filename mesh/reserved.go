@@ -1,0 +1,148 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// intentRefused is the intent of an answer to a message whose own intent could
+// not be read.
+const intentRefused = "mesh.envelope.refused"
+
+// lookTimeout bounds what a reserved intent may spend on stores of the mesh.
+const lookTimeout = 5 * time.Second
+
+// controlLoop answers the reserved intents, one after the other, beside the
+// agent's own tasks.
+func (h *host) controlLoop() {
+	for {
+		select {
+		case f := <-h.control:
+			f()
+		case <-h.closing:
+			for {
+				select {
+				case f := <-h.control:
+					f()
+				default:
+					return
+				}
+			}
+		}
+	}
+}
+
+// answerReserved answers a task of the aee.* namespace (AEE, "Reserved
+// Namespace"), whose payload has been validated.
+func (h *host) answerReserved(t *Task) {
+	t.started = time.Now()
+	ctx, cancel := context.WithTimeout(h.taskScope, min(t.Requires.Timeout, lookTimeout))
+	defer cancel()
+	result, err := h.reserved(ctx, t.Envelope)
+	if err == nil {
+		var payload json.RawMessage
+		if payload, err = json.Marshal(result); err == nil {
+			err = h.validate(t.Envelope.Intent, intents.Result, payload)
+		}
+		if err == nil {
+			h.succeed(t, payload)
+			return
+		}
+	}
+	h.fail(t, err)
+}
+
+func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, error) {
+	switch task.Intent {
+	case intents.StatusPing:
+		return intents.PingResult{Pong: true, TS: envelope.Now()}, nil
+	case intents.StatusHealth:
+		health := h.health()
+		return intents.HealthResult{Status: intents.Health(health.Status), Details: health.Details}, nil
+	case intents.SpecQuery:
+		return intents.SpecQueryResult{AEEVersion: envelope.Version, Extensions: h.extensions()}, nil
+	case intents.CapabilityList:
+		return h.Intents.AnswerCapabilityList(task.Payload)
+	case intents.ValidatePayload:
+		return h.Intents.AnswerValidatePayload(task.Payload)
+	case intents.ContextFetch:
+		return h.fetch(ctx, task)
+	case intents.ContextRefute:
+		return h.refute(ctx, task)
+	case intents.TaskCancel:
+		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s belongs on subject %s, where all replicas hear it", intents.TaskCancel, h.ctl)
+	}
+	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", task.Intent)
+}
+
+func (h *host) extensions() []string {
+	return []string{intents.ExtDecisionEvidence}
+}
+
+// fetch looks for an envelope that this agent sent or received. Whoever knows
+// an id may ask: ids are not guessable, and a reference is made to be followed.
+func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) {
+	var want intents.FetchTask
+	if err := json.Unmarshal(task.Payload, &want); err != nil {
+		return nil, err
+	}
+	found, err := h.node.recall(ctx, h.Entity, want.ID)
+	if err != nil {
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
+	}
+	if found == nil || found.ID == task.ID || want.Corr != "" && want.Corr != found.Corr {
+		return intents.FetchResult{Found: false}, nil
+	}
+	hash, err := found.Hash()
+	if err != nil {
+		return nil, err
+	}
+	if want.Hash != "" && want.Hash != hash {
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has hash %s", want.ID, hash)
+	}
+	raw, err := found.AppendJSON(nil)
+	if err != nil {
+		return nil, err
+	}
+	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: h.refutationsOf(ctx, want.ID)}, nil
+}
+
+// refute remembers that somebody rejects a context, for later fetches.
+func (h *host) refute(ctx context.Context, task *envelope.Envelope) (any, error) {
+	var what intents.RefuteTask
+	if err := json.Unmarshal(task.Payload, &what); err != nil {
+		return nil, err
+	}
+	record := mustJSON(intents.Refutation{By: task.From, Reason: what.Reason, TS: envelope.Now()})
+	h.node.refuted.add(what.ID, record)
+	if store := h.node.cfg.Refutations; store != nil {
+		if err := store.Add(ctx, what.ID, record); err != nil {
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the refutation cannot be stored for now: %w", err)
+		}
+	}
+	return intents.RefuteResult{Acknowledged: true}, nil
+}
+
+func (h *host) refutationsOf(ctx context.Context, id string) []intents.Refutation {
+	records := h.node.refuted.list(id)
+	if store := h.node.cfg.Refutations; store != nil {
+		if shared, err := store.List(ctx, id); err == nil {
+			records = shared
+		} else if !errors.Is(err, context.Canceled) {
+			h.log.Warn("refutations of the mesh not read", "id", id, "err", err)
+		}
+	}
+	var out []intents.Refutation
+	for _, raw := range records {
+		var r intents.Refutation
+		if json.Unmarshal(raw, &r) == nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}

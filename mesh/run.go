@@ -1,0 +1,226 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// accept takes a task that may be served: it answers the reserved intents,
+// checks what the sender asks for, and queues the rest.
+func (h *host) accept(t *Task, header nats.Header) {
+	t.span = h.node.tel.startTask(t, header)
+	if err := h.prepare(t); err != nil {
+		h.fail(t, err)
+		return
+	}
+	if intents.Reserved(t.Envelope.Intent) {
+		// Answered beside the queue: a busy agent is still alive.
+		select {
+		case h.control <- func() { h.answerReserved(t) }:
+		default:
+			h.counts.busy.Add(1)
+			h.fail(t, busy(h.Entity))
+		}
+		return
+	}
+	h.running.Store(t.Envelope.ID, t)
+	if !h.queue.put(t) {
+		h.running.CompareAndDelete(t.Envelope.ID, t)
+		if h.stopping.Load() {
+			h.fail(t, handBack(h.Entity))
+			return
+		}
+		h.counts.busy.Add(1)
+		h.fail(t, busy(h.Entity))
+	}
+}
+
+func busy(entity string) *envelope.Error {
+	return envelope.Errorf(envelope.CodeBusy, "the queue of this worker of %s is full", entity).WithBackoff(250 * time.Millisecond)
+}
+
+// prepare reads the constraints and validates the payload.
+func (h *host) prepare(t *Task) error {
+	requires, err := t.Envelope.Requirements()
+	if err != nil {
+		return err
+	}
+	if requires.HumanApproval {
+		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+	}
+	timeout := requires.Timeout
+	if timeout == 0 {
+		timeout = h.node.cfg.DefaultTimeout
+	}
+	timeout = min(timeout, h.node.cfg.MaxTimeout)
+	if h.Timeout > 0 {
+		timeout = min(timeout, h.Timeout)
+	}
+	requires.Timeout = timeout
+	t.Requires = requires
+	t.Deadline = t.queued.Add(timeout)
+	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
+}
+
+// validate checks a payload against its intent's schema, or the agent's own
+// for intents that nobody has described.
+func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
+	err := h.Intents.Validate(intent, variant, payload)
+	if errors.Is(err, intents.ErrUnknownIntent) {
+		switch {
+		case intents.Reserved(intent):
+			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", intent)
+		case h.RefuseUnknown:
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", intent)
+		case h.DefaultIntent == "":
+			return nil
+		}
+		err = h.Intents.Validate(h.DefaultIntent, variant, payload)
+	}
+	var bad *intents.ValidationError
+	if errors.As(err, &bad) && variant != intents.Task {
+		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
+	}
+	return err
+}
+
+// work is one worker: it runs tasks until the queue closes.
+func (h *host) work() {
+	for {
+		t := h.queue.take()
+		if t == nil {
+			return
+		}
+		h.run(t)
+	}
+}
+
+// run runs one task to its terminal envelope.
+func (h *host) run(t *Task) {
+	h.active.Add(1)
+	defer h.active.Add(-1)
+	t.started = time.Now()
+	ctx, cancel := context.WithDeadlineCause(h.taskScope, t.Deadline, deadlineError(t))
+	defer cancel()
+	ctx, stopTask := context.WithCancelCause(ctx)
+	defer stopTask(nil)
+	t.cancel.Store(&stopTask)
+	if t.done.Load() {
+		return // cancelled before it could hear of it
+	}
+	// The sender is answered when the deadline passes, not when the handler
+	// has noticed.
+	stop := context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); cause != nil {
+			h.fail(t, cause)
+		}
+	})
+	defer stop()
+	ctx = t.span.context(ctx)
+
+	h.taskEvent(intents.TaskStarted, t, nil)
+	payload, err := h.handle(ctx, t)
+	if err == nil {
+		err = h.validateResult(t, payload)
+	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+		err = cause
+	}
+	if err != nil {
+		h.fail(t, err)
+		return
+	}
+	h.succeed(t, payload)
+}
+
+func deadlineError(t *Task) error {
+	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", t.Requires.Timeout).WithCause(context.DeadlineExceeded)
+}
+
+// handle calls the handler; its panic is an error like any other.
+func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.counts.panics.Add(1)
+			err = fmt.Errorf("panic: %v", p)
+			h.log.Error("handler panicked", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "intent", t.Envelope.Intent, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	return h.Handler.Handle(ctx, t)
+}
+
+func (h *host) validateResult(t *Task, payload json.RawMessage) error {
+	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
+		return err
+	}
+	if level := t.Requires.DecisionEvidence; level != "" && level != envelope.EvidenceNone {
+		if err := intents.ValidateEvidence(string(level), payload); err != nil {
+			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", level, err)
+		}
+	}
+	return nil
+}
+
+// succeed sends the result, unless the task has ended already.
+func (h *host) succeed(t *Task, payload json.RawMessage) {
+	if !t.end() {
+		return
+	}
+	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeResult, payload), nil); err != nil {
+		// The result cannot be sent as it is; the sender must hear of it.
+		h.conclude(t, border(err))
+		h.answer(t, border(err))
+		return
+	}
+	h.conclude(t, nil)
+}
+
+// fail sends an error, unless the task has ended already.
+func (h *host) fail(t *Task, err error) {
+	if !t.end() {
+		return
+	}
+	problem := border(err)
+	level := h.log.Debug
+	if problem.Code == envelope.CodeInternal {
+		level = h.log.Error
+	}
+	e := t.Envelope
+	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
+	h.answer(t, problem)
+	h.conclude(t, problem)
+}
+
+// end claims the right to send the terminal envelope.
+func (t *Task) end() bool {
+	if t.done.Swap(true) {
+		return false
+	}
+	t.mu.Lock()
+	t.sealed = true
+	t.mu.Unlock()
+	return true
+}
+
+// conclude writes the books on a task that has been answered.
+func (h *host) conclude(t *Task, problem *envelope.Error) {
+	h.running.CompareAndDelete(t.Envelope.ID, t)
+	h.stats[t.endpoint()].record(t, problem)
+	h.node.tel.endTask(h, t, problem)
+	if intents.Reserved(t.Envelope.Intent) {
+		return
+	}
+	if problem != nil {
+		h.taskEvent(intents.TaskFailed, t, problem)
+	} else {
+		h.taskEvent(intents.TaskFinished, t, nil)
+	}
+}

@@ -1,0 +1,180 @@
+package mesh
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// The endpoints of an agent's NATS service.
+const (
+	endpointTask = iota // the live lane
+	endpointAsk         // plain text
+	numEndpoints
+)
+
+func (t *Task) endpoint() int {
+	if t.ask {
+		return endpointAsk
+	}
+	return endpointTask
+}
+
+// endpointStats are what NATS micro calls an endpoint's stats. The library's
+// own service runs handlers one after the other and times only them; an
+// agent's tasks run beside one another, so it counts for itself.
+type endpointStats struct {
+	requests, errors atomic.Int64
+	busyFor          atomic.Int64 // nanoseconds from queued to answered
+	lastError        atomic.Pointer[string]
+}
+
+func (s *endpointStats) record(t *Task, problem *envelope.Error) {
+	s.requests.Add(1)
+	s.busyFor.Add(int64(time.Since(t.queued)))
+	if problem != nil {
+		s.errors.Add(1)
+		text := string(problem.Code) + ":" + headerText(problem.Message)
+		s.lastError.Store(&text)
+	}
+}
+
+// monitor is one subject of the NATS service protocol (ADR-32).
+type monitor struct {
+	subject string
+	handle  nats.MsgHandler
+}
+
+// monitoring are the subjects on which "nats micro" asks about the agent: each
+// verb for all services, for those of this name, and for this instance.
+func (h *host) monitoring() []monitor {
+	var out []monitor
+	name := subject.ServiceName(h.Entity)
+	for _, verb := range []struct {
+		verb   micro.Verb
+		answer func() any
+	}{
+		{micro.PingVerb, func() any {
+			return micro.Ping{ServiceIdentity: h.identity(), Type: micro.PingResponseType}
+		}},
+		{micro.InfoVerb, func() any { return h.serviceInfo() }},
+		{micro.StatsVerb, func() any { return h.serviceStats() }},
+	} {
+		handle := func(msg *nats.Msg) {
+			if msg.Reply != "" {
+				h.node.publish(msg.Reply, mustJSON(verb.answer()), nil)
+			}
+		}
+		for _, to := range [...][2]string{{}, {name, ""}, {name, h.id}} {
+			if s, err := micro.ControlSubject(verb.verb, to[0], to[1]); err == nil {
+				out = append(out, monitor{s, handle})
+			}
+		}
+	}
+	return out
+}
+
+func (h *host) identity() micro.ServiceIdentity {
+	meta := map[string]string{
+		MetaEntity: h.Entity, "aee_version": envelope.Version, "aeemesh_version": h.node.cfg.Version,
+		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
+	}
+	if h.AgentID != "" {
+		meta[MetaAgentID] = h.AgentID
+	}
+	if h.node.cfg.Prefix != "" {
+		meta[MetaPrefix] = h.node.cfg.Prefix
+	}
+	meta[MetaIntents] = joinIntents(h.Intents.List(""))
+	for k, v := range h.Metadata {
+		if _, taken := meta[k]; !taken {
+			meta[k] = v
+		}
+	}
+	return micro.ServiceIdentity{Name: subject.ServiceName(h.Entity), ID: h.id, Version: h.Version, Metadata: meta}
+}
+
+// Keys of an agent's NATS micro metadata.
+const (
+	MetaEntity  = "entity"
+	MetaAgentID = "agent_id"
+	MetaIntents = "intents" // comma-separated, cut after 4096 characters
+	MetaPrefix  = "prefix"
+)
+
+func joinIntents(names []string) string {
+	const limit = 4096
+	var b []byte
+	for i, name := range names {
+		if len(b)+len(name) > limit {
+			return string(append(b, ",…"...))
+		}
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, name...)
+	}
+	return string(b)
+}
+
+func (h *host) serviceInfo() micro.Info {
+	description := h.Description
+	if description == "" {
+		description = "AEE agent " + h.Entity
+	}
+	return micro.Info{
+		ServiceIdentity: h.identity(), Type: micro.InfoResponseType, Description: description,
+		Endpoints: []micro.EndpointInfo{
+			{Name: "task", Subject: h.live, QueueGroup: QueueGroup, Metadata: map[string]string{"format": envelope.ContentJSON + "," + envelope.ContentCBOR}},
+			{Name: "ask", Subject: h.ask, QueueGroup: QueueGroup, Metadata: map[string]string{"format": "text/plain"}},
+		},
+	}
+}
+
+func (h *host) serviceStats() micro.Stats {
+	out := micro.Stats{ServiceIdentity: h.identity(), Type: micro.StatsResponseType, Started: h.started}
+	for i, name := range [numEndpoints]string{"task", "ask"} {
+		s := &h.stats[i]
+		e := &micro.EndpointStats{
+			Name: name, Subject: h.live, QueueGroup: QueueGroup,
+			NumRequests: int(s.requests.Load()), NumErrors: int(s.errors.Load()),
+			ProcessingTime: time.Duration(s.busyFor.Load()),
+		}
+		if i == endpointAsk {
+			e.Subject = h.ask
+		} else {
+			e.Data = h.counters()
+		}
+		if e.NumRequests > 0 {
+			e.AverageProcessingTime = e.ProcessingTime / time.Duration(e.NumRequests)
+		}
+		if last := s.lastError.Load(); last != nil {
+			e.LastError = *last
+		}
+		out.Endpoints = append(out.Endpoints, e)
+	}
+	return out
+}
+
+// counters are the numbers that micro has no field for.
+func (h *host) counters() json.RawMessage {
+	c := &h.counts
+	return mustJSON(map[string]int64{
+		"running": h.active.Load(), "queued": int64(h.queue.len()),
+		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),
+		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
+		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),
+	})
+}
+
+// appendMillis writes a duration as milliseconds with three decimals.
+func appendMillis(b []byte, d time.Duration) []byte {
+	return strconv.AppendFloat(b, float64(d.Microseconds())/1000, 'f', -1, 64)
+}

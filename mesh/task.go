@@ -1,0 +1,148 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Handler does the work of an agent.
+//
+// Handle gets one task and returns the result's payload, a JSON object. An
+// *[envelope.Error] in the chain of a returned error travels to the sender as
+// it is; of any other error the sender learns only that the agent failed. A
+// panic counts as such an error.
+//
+// ctx ends at the task's deadline, when it is cancelled, and when the worker
+// must stop; its cause is then an *[envelope.Error]. The sender has its answer
+// by then, whatever Handle still does, but the agent's place for one task
+// stays taken until Handle returns. As many calls as [Agent].Concurrency says
+// run at once. The payload of the task must not be changed.
+type Handler interface {
+	Handle(ctx context.Context, task *Task) (json.RawMessage, error)
+}
+
+// HandlerFunc is a function as a [Handler].
+type HandlerFunc func(ctx context.Context, task *Task) (json.RawMessage, error)
+
+// Handle calls f.
+func (f HandlerFunc) Handle(ctx context.Context, task *Task) (json.RawMessage, error) {
+	return f(ctx, task)
+}
+
+// Typed is a [Handler] for a function on Go values. The payload is decoded
+// into I as encoding/json does; what does not fit is the sender's fault
+// (E_INPUT_SCHEMA). O must encode as a JSON object.
+func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
+	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
+		var in I
+		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+			return nil, envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %v", err)
+		}
+		out, err := f(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		raw, err := json.Marshal(out)
+		if err != nil {
+			return nil, fmt.Errorf("encode result: %w", err)
+		}
+		return raw, nil
+	})
+}
+
+// Task is one task that an agent works on.
+type Task struct {
+	// Envelope is the task as it came, priority capped by policy.
+	Envelope *envelope.Envelope
+	// Requires is the typed view of the constraints, timeout capped.
+	Requires envelope.Requirements
+	// Deadline is when the sender gets E_TIMEOUT.
+	Deadline time.Time
+	// KeyID is the kid of the signature that was verified; "" for an
+	// unsigned task, whose from is only a claim.
+	KeyID string
+
+	host    *host
+	reply   string // the NATS reply subject; "" where nobody waits
+	cbor    bool   // the sender speaks CBOR
+	ask     bool   // plain text in, plain text out
+	started time.Time
+	queued  time.Time
+
+	done   atomic.Bool // the terminal envelope has been sent
+	cancel atomic.Pointer[context.CancelCauseFunc]
+
+	mu     sync.Mutex // keeps stream envelopes in order, and before the terminal one
+	seq    int
+	sealed bool
+	span   taskSpan
+}
+
+// Emit sends payload, a JSON object, as the next stream envelope. The mesh
+// adds its number as member "seq", counted from 1. It does nothing unless the
+// sender asked for a stream (requires.stream), and fails once the task has
+// ended.
+func (t *Task) Emit(payload json.RawMessage) error {
+	if !t.Streaming() {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sealed {
+		return envelope.Errorf(envelope.CodeCancelled, "the task has ended")
+	}
+	numbered, err := withSeq(payload, t.seq+1)
+	if err != nil {
+		return err
+	}
+	t.seq++
+	return t.host.sendReply(t, t.Envelope.Reply(envelope.TypeStream, numbered), nil)
+}
+
+// EmitText is [Task.Emit] of {"text": text}.
+func (t *Task) EmitText(text string) error {
+	if !t.Streaming() {
+		return nil
+	}
+	b := append(envelope.AppendString(append(make([]byte, 0, len(text)+16), `{"text":`...), text), '}')
+	return t.Emit(b)
+}
+
+// Streaming reports whether the sender asked for stream envelopes and can
+// receive them.
+func (t *Task) Streaming() bool { return t.Requires.Stream && t.reply != "" && !t.ask }
+
+// withSeq puts "seq" into a JSON object, in front.
+func withSeq(payload json.RawMessage, seq int) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil || members == nil {
+		return nil, fmt.Errorf("a stream payload must be a JSON object: %w", err)
+	}
+	b := fmt.Appendf(make([]byte, 0, len(payload)+16), `{"seq":%d`, seq)
+	if _, taken := members["seq"]; taken {
+		// The name belongs to the mesh (docs/nats-binding.md).
+		delete(members, "seq")
+		rest, err := json.Marshal(members)
+		if err != nil {
+			return nil, err
+		}
+		payload = rest
+		if len(members) == 0 {
+			return append(b, '}'), nil
+		}
+	} else if len(members) == 0 {
+		return append(b, '}'), nil
+	}
+	open := 0
+	for payload[open] != '{' {
+		open++
+	}
+	b = append(b, ',')
+	return append(b, payload[open+1:]...), nil
+}

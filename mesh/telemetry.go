@@ -1,0 +1,159 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// scope names this package to OpenTelemetry.
+const scope = "github.com/aeemesh/aeemesh/mesh"
+
+// telemetry makes spans and metrics. Where the caller gave no provider it
+// does nothing, and costs nothing.
+type telemetry struct {
+	tracer   trace.Tracer // nil: no spans
+	duration metric.Float64Histogram
+	waiting  metric.Float64Histogram
+	refusals metric.Int64Counter
+	metrics  bool
+}
+
+func newTelemetry(tp trace.TracerProvider, mp metric.MeterProvider) (*telemetry, error) {
+	tel := &telemetry{}
+	if tp != nil {
+		tel.tracer = tp.Tracer(scope)
+	}
+	if mp == nil {
+		return tel, nil
+	}
+	m := mp.Meter(scope)
+	tel.metrics = true
+	var errs [3]error
+	tel.duration, errs[0] = m.Float64Histogram("aee.task.duration", metric.WithUnit("s"),
+		metric.WithDescription("From a task's arrival to its terminal envelope."))
+	tel.waiting, errs[1] = m.Float64Histogram("aee.task.queue.duration", metric.WithUnit("s"),
+		metric.WithDescription("From a task's arrival to its handler."))
+	tel.refusals, errs[2] = m.Int64Counter("aee.messages.refused", metric.WithUnit("{message}"),
+		metric.WithDescription("Messages that never became tasks, by error code."))
+	return tel, errors.Join(errs[:]...)
+}
+
+func (tel *telemetry) refused(h *host, code string) {
+	if tel.metrics {
+		tel.refusals.Add(context.Background(), 1, metric.WithAttributes(attribute.String("aee.entity", h.Entity), attribute.String("error.type", code)))
+	}
+}
+
+// taskSpan is one hop's span; the zero value is none.
+type taskSpan struct {
+	span trace.Span
+	ctx  context.Context // holds the span only
+}
+
+// startTask begins the span of one hop. Its parent is the header traceparent,
+// or field trace where there is no such header: senders write both alike.
+func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
+	if tel.tracer == nil {
+		return taskSpan{}
+	}
+	e := t.Envelope
+	ctx := remoteParent(context.Background(), header.Get(headerTraceParent), e)
+	ctx, span := tel.tracer.Start(ctx, "aee.task "+t.host.Entity, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", t.host.live),
+		attribute.String("messaging.message.id", e.ID), attribute.String("messaging.message.conversation_id", e.Corr),
+		attribute.String("aee.intent", e.Intent), attribute.String("aee.from", e.From), attribute.String("aee.to", e.To),
+		attribute.String("aee.type", string(e.Type)), attribute.String("aee.priority", string(e.Priority)),
+	))
+	return taskSpan{span, ctx}
+}
+
+// remoteParent puts the sender's span into ctx.
+func remoteParent(ctx context.Context, traceparent string, e *envelope.Envelope) context.Context {
+	if traceparent != "" {
+		out := propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{headerTraceParent: traceparent})
+		if trace.SpanContextFromContext(out).IsValid() {
+			return out
+		}
+	}
+	tc, ok := e.TraceContext()
+	if !ok {
+		return ctx
+	}
+	traceID, err1 := trace.TraceIDFromHex(tc.TraceID)
+	spanID, err2 := trace.SpanIDFromHex(tc.SpanID)
+	if err1 != nil || err2 != nil {
+		return ctx // somebody else's ids; they pass through the envelope
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
+	}))
+}
+
+// context gives the handler's context the span.
+func (s taskSpan) context(ctx context.Context) context.Context {
+	if s.span == nil {
+		return ctx
+	}
+	return trace.ContextWithSpan(ctx, s.span)
+}
+
+// inject writes the span into an envelope's field trace.
+func (s taskSpan) inject(e *envelope.Envelope) {
+	if s.span == nil {
+		return
+	}
+	injectSpan(s.span.SpanContext(), e)
+}
+
+func injectSpan(sc trace.SpanContext, e *envelope.Envelope) {
+	if sc.IsValid() {
+		e.SetTraceContext(envelope.TraceContext{TraceID: sc.TraceID().String(), SpanID: sc.SpanID().String()})
+	}
+}
+
+// traceparent is the W3C header of the span, "" where there is none.
+func (s taskSpan) traceparent() string {
+	if s.ctx == nil {
+		return ""
+	}
+	return traceparentOf(s.ctx)
+}
+
+func traceparentOf(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[headerTraceParent]
+}
+
+// endTask ends the span and records the metrics.
+func (tel *telemetry) endTask(h *host, t *Task, problem *envelope.Error) {
+	if s := t.span.span; s != nil {
+		if problem != nil {
+			s.SetStatus(codes.Error, string(problem.Code))
+			s.SetAttributes(attribute.String("error.type", string(problem.Code)))
+		}
+		s.End()
+	}
+	if !tel.metrics {
+		return
+	}
+	outcome := "ok"
+	if problem != nil {
+		outcome = string(problem.Code)
+	}
+	attrs := metric.WithAttributes(attribute.String("aee.entity", h.Entity), attribute.String("aee.outcome", outcome))
+	tel.duration.Record(context.Background(), time.Since(t.queued).Seconds(), attrs)
+	if !t.started.IsZero() {
+		tel.waiting.Record(context.Background(), t.started.Sub(t.queued).Seconds(), attrs)
+	}
+}
