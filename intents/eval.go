@@ -1,0 +1,278 @@
+package intents
+
+import (
+	"fmt"
+	"sync"
+	"unicode/utf8"
+)
+
+// Bounds of one validation.
+const (
+	maxValues = 250_000    // JSON values of a document
+	maxWork   = 50_000_000 // steps, see eval.spend; about a second at the very worst
+	maxEval   = 4_000      // rules open at once
+)
+
+// An eval holds one document against one schema. It does so twice at most:
+// first silently, stopping at the first fault, which is all that a good
+// document needs; then, for a bad one, collecting problems.
+type eval struct {
+	tree
+	collect   bool
+	problems  []Problem
+	truncated bool
+	work      int // steps left
+	depth     int
+	annotates bool
+}
+
+var evals = sync.Pool{New: func() any { return new(eval) }}
+
+// validate returns the document's problems.
+func (s *Schema) validate(doc []byte) (problems []Problem, truncated bool) {
+	e := evals.Get().(*eval)
+	defer func() {
+		e.release()
+		if cap(e.values) <= 4096 { // keep no giants
+			evals.Put(e)
+		}
+	}()
+	if p := e.parse(doc, maxDepth, maxValues); p != nil {
+		return []Problem{*p}, false
+	}
+	if ok, within := e.run(s, false); ok && within {
+		return nil, false
+	} else if within {
+		_, within = e.run(s, true)
+		if within {
+			return e.problems, e.truncated
+		}
+	}
+	return []Problem{{Keyword: "limit", Message: "takes too much work to check against its schema"}}, false
+}
+
+// run holds the root value against the schema; within is false when the work
+// allowed for it did not suffice, and then ok means nothing.
+func (e *eval) run(s *Schema, collect bool) (ok, within bool) {
+	e.collect, e.annotates = collect, s.annotates
+	e.problems, e.truncated = nil, false
+	e.work, e.depth = maxWork, 0
+	ok = e.check(s.root, 0, nil)
+	return ok, e.work >= 0
+}
+
+// spend takes steps from the allowance. One step is some 10 ns; a rule held
+// against a value is ten, and whatever grows with the document is counted.
+func (e *eval) spend(steps int) bool {
+	e.work -= steps
+	return e.work >= 0
+}
+
+// fail notes a problem when problems are collected. It returns whether to go
+// on looking for more.
+func (e *eval) fail(at int32, keyword, format string, args ...any) bool {
+	if !e.collect {
+		return false
+	}
+	if len(e.problems) >= MaxProblems {
+		e.truncated = true
+		return false
+	}
+	e.problems = append(e.problems, Problem{Pointer: e.pointer(at), Keyword: keyword, Message: fmt.Sprintf(format, args...)})
+	return true
+}
+
+// named is a name as messages show it; it is put together only when a message is.
+type named string
+
+func (n named) String() string { return quoted(string(n)) }
+
+// seen marks the children of one value that some rule has looked at, for the
+// unevaluated keywords; nil when the schema has none of them.
+type seen []bool
+
+func (s seen) mark(i int32) {
+	if s != nil {
+		s[i] = true
+	}
+}
+
+func (s seen) add(other seen) {
+	for i, m := range other {
+		s[i] = s[i] || m
+	}
+}
+
+// check holds the value at index at against r. Every check below follows the
+// same pattern: after a fault it goes on only while problems are collected.
+func (e *eval) check(r *rule, at int32, marks seen) bool {
+	if e.depth >= maxEval || !e.spend(10) {
+		e.work = -1
+		return false
+	}
+	e.depth++
+	defer func() { e.depth-- }()
+	if r.never {
+		e.fail(at, "false", "is not allowed")
+		return false
+	}
+	v := &e.values[at]
+	if r.types != 0 && r.types&v.kind == 0 && !(v.kind == kNumber && r.types&kInteger != 0 && isInteger(v.raw)) {
+		got := v.kind.String()
+		if r.types&kInteger != 0 && v.kind == kNumber {
+			got = "a number with a fraction"
+		}
+		e.fail(at, "type", "must be %s, not %s", r.types, got)
+		return false
+	}
+	if e.annotates && marks == nil && v.count > 0 {
+		marks = make(seen, v.count)
+		e.spend(int(v.count))
+	}
+	ok := e.checkValue(r, at)
+	if !ok && !e.collect {
+		return false
+	}
+	switch v.kind {
+	case kObject:
+		ok = e.checkObject(r, at, marks) && ok
+	case kArray:
+		ok = e.checkArray(r, at, marks) && ok
+	case kString:
+		ok = e.checkString(r, at) && ok
+	case kNumber:
+		ok = e.checkNumber(r, at) && ok
+	}
+	if !ok && !e.collect {
+		return false
+	}
+	ok = e.checkInPlace(r, at, marks) && ok
+	if !ok && !e.collect {
+		return false
+	}
+	return e.checkUnevaluated(r, at, marks) && ok
+}
+
+// checkValue is const, enum and format.
+func (e *eval) checkValue(r *rule, at int32) bool {
+	ok := true
+	if r.constant != nil && !e.equal(at, *r.constant) {
+		if ok = false; !e.fail(at, "const", "%s", r.oneOfMsg) {
+			return false
+		}
+	}
+	if len(r.enum) > 0 {
+		found := false
+		for _, allowed := range r.enum {
+			if found = e.equal(at, allowed); found {
+				break
+			}
+		}
+		if !found {
+			if ok = false; !e.fail(at, "enum", "%s", r.oneOfMsg) {
+				return false
+			}
+		}
+	}
+	if v := &e.values[at]; r.formatOK != nil && v.kind == kString {
+		e.spend(len(v.raw))
+		if !r.formatOK(string(e.text(v))) {
+			e.fail(at, "format", "is not a %s", clip(r.format, 40))
+			return false
+		}
+	}
+	return ok
+}
+
+func (e *eval) checkString(r *rule, at int32) bool {
+	if r.minLen < 0 && r.maxLen < 0 && r.pattern == nil {
+		return true
+	}
+	ok, text := true, e.text(&e.values[at])
+	if r.minLen >= 0 || r.maxLen >= 0 {
+		e.spend(len(text) / 8)
+		n := utf8.RuneCount(text)
+		if n < r.minLen {
+			ok = false
+			e.fail(at, "minLength", "has %d characters, %d at least are due", n, r.minLen)
+		}
+		if r.maxLen >= 0 && n > r.maxLen {
+			ok = false
+			e.fail(at, "maxLength", "has %d characters, %d at most are allowed", n, r.maxLen)
+		}
+	}
+	if r.pattern != nil {
+		if !e.spend(len(text) * r.patternSize / 4) {
+			return false
+		}
+		if !r.pattern.Match(text) {
+			ok = false
+			e.fail(at, "pattern", "does not match %s", named(r.pattern.String()))
+		}
+	}
+	return ok
+}
+
+func (e *eval) checkNumber(r *rule, at int32) bool {
+	if r.minimum == nil && r.maximum == nil && r.above == nil && r.below == nil && r.step == nil {
+		return true
+	}
+	ok, raw := true, e.values[at].raw
+	for _, b := range [...]struct {
+		bound   *bound
+		keyword string
+		words   string
+		broken  func(c int) bool
+	}{
+		{r.minimum, "minimum", "must be at least %s", func(c int) bool { return c < 0 }},
+		{r.maximum, "maximum", "must be at most %s", func(c int) bool { return c > 0 }},
+		{r.above, "exclusiveMinimum", "must be above %s", func(c int) bool { return c <= 0 }},
+		{r.below, "exclusiveMaximum", "must be below %s", func(c int) bool { return c >= 0 }},
+	} {
+		if b.bound == nil {
+			continue
+		}
+		e.spend(len(raw) * 10)
+		if b.broken(b.bound.compare(raw)) {
+			ok = false
+			e.fail(at, b.keyword, b.words, b.bound)
+		}
+	}
+	if r.step != nil {
+		e.spend(len(raw) * 10)
+		if !r.step.divides(raw) {
+			ok = false
+			e.fail(at, "multipleOf", "must be a multiple of %s", r.step)
+		}
+	}
+	return ok
+}
+
+// checkUnevaluated runs last: it covers what nothing else has looked at.
+func (e *eval) checkUnevaluated(r *rule, at int32, marks seen) bool {
+	v := &e.values[at]
+	sub, keyword := r.unevaluated, "unevaluatedProperties"
+	if v.kind == kArray {
+		sub, keyword = r.unevaluatedAt, "unevaluatedItems"
+	}
+	if sub == nil || v.kind&(kArray|kObject) == 0 {
+		return true
+	}
+	ok := true
+	for c := v.first; c != none; c = e.values[c].next {
+		if marks[e.values[c].index] {
+			continue
+		}
+		if sub.never {
+			if ok = false; !e.fail(c, keyword, "is not allowed here") {
+				return false
+			}
+		} else if !e.check(sub, c, nil) {
+			if ok = false; !e.collect {
+				return false
+			}
+		}
+		marks.mark(e.values[c].index)
+	}
+	return ok
+}

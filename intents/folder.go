@@ -1,0 +1,120 @@
+package intents
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+)
+
+// maxFolder bounds how many intents one folder may define.
+const maxFolder = 5_000
+
+const schemaSuffix = ".schema.json"
+
+// ReadFS reads definitions from the top of a file system laid out as the draft
+// recommends: <intent>.task.schema.json, <intent>.result.schema.json and
+// <intent>.error.schema.json, none of them required. Files that do not end in
+// .schema.json and folders are not looked at; one that does and names no
+// variant is an error, for it is a slip that would leave payloads unchecked.
+// The schemas are not compiled yet; [Registry.Register] does that. The
+// definitions come sorted by name.
+func ReadFS(fsys fs.FS) ([]Definition, error) {
+	entries, err := fs.ReadDir(fsys, ".")
+	if err != nil {
+		return nil, fmt.Errorf("read intent schemas: %w", err)
+	}
+	found := map[string]*Definition{}
+	var problems []error
+	for _, entry := range entries {
+		base, isSchema := strings.CutSuffix(entry.Name(), schemaSuffix)
+		if !isSchema || entry.IsDir() {
+			continue
+		}
+		dot := strings.LastIndexByte(base, '.')
+		v := Variant(base[dot+1:])
+		if dot < 0 || v.index() < 0 {
+			problems = append(problems, fmt.Errorf("%s: a schema file is named <intent>.task%s, .result%s or .error%s", entry.Name(), schemaSuffix, schemaSuffix, schemaSuffix))
+			continue
+		}
+		raw, err := readBounded(fsys, entry.Name())
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		d := found[base[:dot]]
+		if d == nil {
+			if len(found) == maxFolder {
+				problems = append(problems, fmt.Errorf("more than %d intents in one folder", maxFolder))
+				break
+			}
+			d = &Definition{Intent: base[:dot]}
+			found[d.Intent] = d
+		}
+		switch v {
+		case Task:
+			d.Task = raw
+		case Result:
+			d.Result = raw
+		case Error:
+			d.Error = raw
+		}
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("read intent schemas: %w", errors.Join(problems...))
+	}
+	definitions := make([]Definition, 0, len(found))
+	for _, name := range sorted(found) {
+		definitions = append(definitions, *found[name])
+	}
+	return definitions, nil
+}
+
+// readBounded reads a file of a schema's size at most. An empty file is an
+// error: as no schema it would leave payloads unchecked.
+func readBounded(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	raw, err := io.ReadAll(io.LimitReader(f, MaxSchemaBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	switch text := strings.TrimSpace(string(raw)); {
+	case len(raw) > MaxSchemaBytes:
+		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSchemaBytes)
+	case text == "" || text == "null":
+		return nil, fmt.Errorf("%s: holds no schema", name)
+	}
+	return raw, nil
+}
+
+// LoadFS registers what [ReadFS] finds and returns the names, sorted. Nothing
+// is registered when anything is wrong.
+func (r *Registry) LoadFS(fsys fs.FS) ([]string, error) {
+	definitions, err := ReadFS(fsys)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Register(definitions...); err != nil {
+		return nil, err
+	}
+	names := make([]string, len(definitions))
+	for i, d := range definitions {
+		names[i] = d.Intent
+	}
+	return names, nil
+}
+
+// LoadDir is [Registry.LoadFS] on a folder of the disk.
+func (r *Registry) LoadDir(dir string) ([]string, error) {
+	names, err := r.LoadFS(os.DirFS(dir))
+	if err != nil {
+		return nil, fmt.Errorf("intents in %s: %w", dir, err)
+	}
+	return names, nil
+}

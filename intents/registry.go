@@ -1,0 +1,190 @@
+package intents
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"sync/atomic"
+)
+
+// A Definition is one intent with the schemas of its payloads. A variant that
+// is nil or null has no schema and is not validated; an intent may have none.
+type Definition struct {
+	Intent string
+	Task   json.RawMessage
+	Result json.RawMessage
+	Error  json.RawMessage
+}
+
+// FromIO is the definition for an AAIF agent's contract: io.input_schema holds
+// for task payloads of the intent, io.output_schema for result payloads.
+func FromIO(intent string, input, output json.RawMessage) Definition {
+	return Definition{Intent: intent, Task: input, Result: output}
+}
+
+// compile checks the name's form and compiles the schemas; it reports all
+// problems at once. Reserved names are not its business.
+func (d Definition) compile() (*intent, error) {
+	var problems []error
+	if err := CheckName(d.Intent); err != nil {
+		problems = append(problems, err)
+	}
+	compiled := &intent{}
+	for i, v := range [...]Variant{Task, Result, Error} {
+		raw := d.variant(v)
+		if len(raw) == 0 || string(raw) == "null" {
+			continue
+		}
+		s, err := Compile(raw)
+		if err == nil && !s.takesObject() {
+			err = &SchemaError{Problems: []Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
+		}
+		var refused *SchemaError
+		if errors.As(err, &refused) {
+			refused.Intent, refused.Variant = clip(d.Intent, MaxNameLength), v
+		}
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		compiled.schemas[i] = s
+	}
+	return compiled, errors.Join(problems...)
+}
+
+func (d *Definition) variant(v Variant) json.RawMessage {
+	switch v {
+	case Task:
+		return d.Task
+	case Result:
+		return d.Result
+	}
+	return d.Error
+}
+
+// A Registry knows intents and the schemas of their payloads. The seven
+// reserved ones and mesh.task.cancel are in it from the start. Any number of
+// goroutines may use it at once; readers never wait.
+type Registry struct {
+	mu      sync.Mutex // held by writers
+	current atomic.Pointer[snapshot]
+}
+
+// A snapshot is what a registry knows at one time. It never changes.
+type snapshot struct {
+	intents map[string]*intent
+	names   []string // sorted
+}
+
+type intent struct {
+	schemas [3]*Schema // by Variant.index; nil where there is none
+}
+
+// NewRegistry returns a registry with the reserved intents in it.
+func NewRegistry() *Registry {
+	r := &Registry{}
+	first := builtin()
+	r.current.Store(&first)
+	return r
+}
+
+// Register adds an application's intents, all of them or, when anything is
+// wrong with one, none. The error joins every problem: a [*NameError] for an
+// illegal or reserved name ([ErrReserved]), [ErrRegistered] for an intent that
+// is there already, a [*SchemaError] for a schema.
+func (r *Registry) Register(definitions ...Definition) error {
+	return r.add(definitions, false)
+}
+
+// Replace is [Registry.Register] for intents that may be there already: theirs
+// go, the new ones take their place. Reserved intents stay out of reach.
+func (r *Registry) Replace(definitions ...Definition) error {
+	return r.add(definitions, true)
+}
+
+func (r *Registry) add(definitions []Definition, replace bool) error {
+	fresh := make(map[string]*intent, len(definitions))
+	var problems []error
+	for _, d := range definitions {
+		compiled, err := d.compile()
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if why := reservedFor(d.Intent); why != "" {
+			problems = append(problems, &NameError{Intent: d.Intent, Reason: why, cause: ErrReserved})
+		}
+		if _, twice := fresh[d.Intent]; twice {
+			problems = append(problems, fmt.Errorf("%w: %s, twice in one call", ErrRegistered, quoted(d.Intent)))
+		}
+		fresh[d.Intent] = compiled
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := r.current.Load()
+	if !replace {
+		for _, name := range sorted(fresh) {
+			if now.intents[name] != nil && !Reserved(name) {
+				problems = append(problems, fmt.Errorf("%w: %s", ErrRegistered, quoted(name)))
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	next := &snapshot{intents: maps.Clone(now.intents)}
+	maps.Copy(next.intents, fresh)
+	next.names = sorted(next.intents)
+	r.current.Store(next)
+	return nil
+}
+
+// Has reports whether the registry knows an intent, with schemas or without.
+func (r *Registry) Has(intent string) bool { return r.current.Load().intents[intent] != nil }
+
+// Schema is the schema of an intent's variant, nil where there is none.
+func (r *Registry) Schema(intent string, v Variant) *Schema {
+	known := r.current.Load().intents[intent]
+	if i := v.index(); known != nil && i >= 0 {
+		return known.schemas[i]
+	}
+	return nil
+}
+
+// List gives the names of the intents in a namespace, sorted; all of them for
+// "". A namespace is whole tokens: "ops", "ops." and "ops.*" all mean ops
+// itself and everything under it, and not opsec.
+func (r *Registry) List(namespace string) []string {
+	names := r.current.Load().names
+	namespace = strings.TrimSuffix(strings.TrimSuffix(namespace, "*"), ".")
+	list := make([]string, 0, len(names))
+	for _, name := range names {
+		rest, under := strings.CutPrefix(name, namespace)
+		if namespace == "" || under && (rest == "" || rest[0] == '.') {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// Validate holds a payload against the schema of its intent and variant. It
+// returns nil when it fits and when that variant has no schema,
+// [ErrUnknownIntent] for an intent that the registry does not know, and
+// otherwise a [*ValidationError] with all problems.
+func (r *Registry) Validate(intent string, v Variant, payload json.RawMessage) error {
+	known := r.current.Load().intents[intent]
+	if known == nil {
+		return fmt.Errorf("%w: %s", ErrUnknownIntent, quoted(intent))
+	}
+	i := v.index()
+	if i < 0 || known.schemas[i] == nil {
+		return nil
+	}
+	err := known.schemas[i].Validate(payload)
+	if invalid, ok := err.(*ValidationError); ok {
+		invalid.Intent, invalid.Variant = intent, v
+	}
+	return err
+}

@@ -1,0 +1,141 @@
+package intents
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"regexp/syntax"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// A Schema is a compiled JSON Schema. It may be used by any number of
+// goroutines at once.
+type Schema struct {
+	raw       json.RawMessage
+	root      *rule
+	annotates bool
+	emptyOK   bool // whether {} fits: asked so often that it is answered beforehand
+}
+
+// Compile compiles a JSON Schema from anywhere, a stranger's document included.
+//
+// Drafts 2020-12 (when $schema is absent), 2019-09, 07, 06 and 04 are
+// understood. format is asserted, in every draft. Nothing is loaded from disk
+// or network: a $ref leads to a place in the same schema or is refused.
+// So are schemas beyond the bounds (256 KiB, 64 levels, 2,000 subschemas,
+// regular expressions of 2,000 instructions), endless references, $id below
+// the top, the dynamic and recursive references, and regular expressions that
+// RE2 does not know. The error is a [*SchemaError]; raw is not retained.
+func Compile(raw json.RawMessage) (*Schema, error) {
+	if problems, truncated := vet(raw); len(problems) > 0 {
+		return nil, &SchemaError{Problems: problems, Truncated: truncated}
+	}
+	compiled, err := compile(raw)
+	if err != nil {
+		return nil, &SchemaError{Problems: compilerProblems(err)}
+	}
+	b := &builder{rules: map[*jsonschema.Schema]*rule{}}
+	s := &Schema{raw: append(json.RawMessage(nil), raw...), root: b.rule(compiled), annotates: b.annotates}
+	if b.endless() {
+		return nil, &SchemaError{Problems: []Problem{{Keyword: "$ref", Message: "leads back to itself without end"}}}
+	}
+	problems, _ := s.validate([]byte("{}"))
+	s.emptyOK = len(problems) == 0
+	return s, nil
+}
+
+// JSON is the schema's text, as it was compiled. Callers must not change it.
+func (s *Schema) JSON() json.RawMessage { return s.raw }
+
+// Validate holds a JSON document against the schema. The error is a
+// [*ValidationError] with all problems, up to [MaxProblems]. Duplicate names
+// and invalid UTF-8 are problems, whatever the schema says. Numbers are
+// compared exactly; one of more than 400 characters or an exponent beyond ±400
+// is refused, and so is a document that takes too much work.
+func (s *Schema) Validate(doc json.RawMessage) error {
+	if s.emptyOK && len(doc) == 2 && doc[0] == '{' && doc[1] == '}' {
+		return nil
+	}
+	if problems, truncated := s.validate(doc); len(problems) > 0 {
+		return &ValidationError{Problems: problems, Truncated: truncated}
+	}
+	return nil
+}
+
+// takesObject reports whether an object can fit at all, as far as the root's type tells.
+func (s *Schema) takesObject() bool {
+	return !s.root.never && (s.root.types == 0 || s.root.types&kObject != 0)
+}
+
+// schemaURL is where the one document stands as far as the compiler knows.
+const schemaURL = "intent:///schema"
+
+// compile runs the compiler over a vetted schema. Its panics are errors here:
+// it asserts the types of some keywords of other drafts unchecked.
+func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			s, err = nil, fmt.Errorf("the compiler gave up: %s", clip(fmt.Sprint(r), 200))
+		}
+	}()
+	c := jsonschema.NewCompiler()
+	c.AssertFormat = true
+	c.Formats = maps.Clone(formats)
+	c.LoadURL = func(string) (io.ReadCloser, error) { return nil, errOtherDocument }
+	if err := c.AddResource(schemaURL, strings.NewReader(string(raw))); err != nil {
+		return nil, err
+	}
+	return c.Compile(schemaURL)
+}
+
+// errOtherDocument is the second bolt on a door that vet has closed.
+var errOtherDocument = errors.New("refers to another document; schemas are never loaded from disk or network")
+
+// compilerProblems puts the compiler's findings into our form: the innermost
+// causes, which say most.
+func compilerProblems(err error) []Problem {
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return []Problem{{Keyword: "schema", Message: clip(strings.TrimPrefix(err.Error(), "jsonschema: "), 300)}}
+	}
+	var problems []Problem
+	var walk func(v *jsonschema.ValidationError)
+	walk = func(v *jsonschema.ValidationError) {
+		for _, cause := range v.Causes {
+			walk(cause)
+		}
+		if len(v.Causes) == 0 && len(problems) < MaxProblems {
+			pointer, err := url.PathUnescape(v.InstanceLocation)
+			if err != nil {
+				pointer = v.InstanceLocation
+			}
+			keyword := v.KeywordLocation[strings.LastIndexByte(v.KeywordLocation, '/')+1:]
+			problems = append(problems, Problem{Pointer: clip(pointer, maxPointer), Keyword: keyword, Message: clip(v.Message, 300)})
+		}
+	}
+	walk(invalid)
+	return problems
+}
+
+// formats are the compiler's, save the one that would compile whatever regular
+// expression a payload brings.
+var formats = func() map[string]func(any) bool {
+	m := maps.Clone(jsonschema.Formats)
+	m["regex"] = func(v any) bool {
+		expr, ok := v.(string)
+		if !ok {
+			return true
+		}
+		if len(expr) > maxPatternLength {
+			return false
+		}
+		_, err := syntax.Parse(expr, syntax.Perl)
+		return err == nil
+	}
+	return m
+}()

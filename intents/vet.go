@@ -1,0 +1,398 @@
+package intents
+
+import (
+	"fmt"
+	"net/url"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+)
+
+// Bounds of a schema. They are far above what people write and far below
+// what hurts: at all of them at once a schema still compiles within a second.
+const (
+	MaxSchemaBytes   = 256 << 10 // of its text
+	maxSchemaDepth   = 64        // open objects and arrays
+	maxSchemaValues  = 20_000    // JSON values in it
+	maxSubschemas    = 2_000
+	maxPatternLength = 1_024  // bytes of one regular expression
+	maxPatternSize   = 2_000  // instructions it compiles to: {1000} is a thousand
+	maxPatternsSize  = 20_000 // all of a schema's together
+	maxCount         = 1 << 53
+)
+
+// accepts says which JSON a keyword takes.
+type accepts uint8
+
+const (
+	aString accepts = iota
+	aAnchor
+	aURI
+	aPattern
+	aBool
+	aNumber
+	aLimit // a number, or draft 4's boolean
+	aCount // a non-negative integer
+	aMultiple
+	aType
+	aEnum
+	aSchema
+	aItems // a schema, or an array of them before 2020-12
+	aSchemas
+	aSchemaMap
+	aPatternMap
+	aNames // an array of strings
+	aNamesMap
+	aDependencies
+	aRef
+	aRefused
+)
+
+// keywords are those of all drafts from 4 to 2020-12 that say something about
+// a document. What is not here is an annotation or unknown, and not looked at.
+var keywords = map[string]accepts{
+	"$ref": aRef, "$id": aURI, "$schema": aURI, "$anchor": aAnchor,
+	"format": aString, "pattern": aPattern, "uniqueItems": aBool,
+	"minimum": aNumber, "maximum": aNumber, "exclusiveMinimum": aLimit, "exclusiveMaximum": aLimit, "multipleOf": aMultiple,
+	"minLength": aCount, "maxLength": aCount, "minItems": aCount, "maxItems": aCount,
+	"minProperties": aCount, "maxProperties": aCount, "minContains": aCount, "maxContains": aCount,
+	"type": aType, "enum": aEnum,
+	"not": aSchema, "if": aSchema, "then": aSchema, "else": aSchema, "contains": aSchema, "propertyNames": aSchema,
+	"additionalProperties": aSchema, "additionalItems": aSchema, "unevaluatedProperties": aSchema, "unevaluatedItems": aSchema,
+	"contentSchema": aSchema, "items": aItems,
+	"allOf": aSchemas, "anyOf": aSchemas, "oneOf": aSchemas, "prefixItems": aSchemas,
+	"properties": aSchemaMap, "$defs": aSchemaMap, "definitions": aSchemaMap, "dependentSchemas": aSchemaMap,
+	"patternProperties": aPatternMap, "required": aNames, "dependentRequired": aNamesMap, "dependencies": aDependencies,
+	// Their meaning depends on who refers to whom at run time, which no bound
+	// on work can be read from; hardly a payload schema uses them.
+	"$dynamicRef": aRefused, "$dynamicAnchor": aRefused, "$recursiveRef": aRefused, "$recursiveAnchor": aRefused,
+	"$vocabulary": aRefused, "regexProperties": aRefused,
+}
+
+// drafts are the values of $schema that are understood, without scheme and fragment.
+var drafts = map[string]bool{
+	defaultDraft:                           true,
+	"json-schema.org/draft/2019-09/schema": true,
+	"json-schema.org/draft-07/schema":      true,
+	"json-schema.org/draft-06/schema":      true,
+	"json-schema.org/draft-04/schema":      true,
+}
+
+const defaultDraft = "json-schema.org/draft/2020-12/schema"
+
+// draftName is a draft's URI as drafts has it: they are written with and
+// without TLS and an empty fragment.
+func draftName(uri string) string {
+	uri = strings.TrimSuffix(uri, "#")
+	if rest, ok := strings.CutPrefix(uri, "https://"); ok {
+		return rest
+	}
+	return strings.TrimPrefix(uri, "http://")
+}
+
+// A vetter reads a schema before any compiler does: it refuses what is beyond
+// the bounds, what would load another document, and what a compiler or a
+// validator would stumble over.
+type vetter struct {
+	tree
+	problems  []Problem
+	truncated bool
+	schemas   map[int32]bool // values at which a schema stands
+	anchors   map[string]bool
+	refs      []int32
+	id        string // $id of the whole schema
+	draft     string // its $schema
+	patterns  int    // instructions so far
+}
+
+func (w *vetter) fail(at int32, keyword, format string, args ...any) {
+	if len(w.problems) >= MaxProblems {
+		w.truncated = true
+		return
+	}
+	w.problems = append(w.problems, Problem{Pointer: w.pointer(at), Keyword: keyword, Message: fmt.Sprintf(format, args...)})
+}
+
+// vet returns the problems of a schema, none when it may be compiled.
+func vet(raw []byte) ([]Problem, bool) {
+	if len(raw) > MaxSchemaBytes {
+		return []Problem{{Keyword: "limit", Message: fmt.Sprintf("is larger than %d bytes", MaxSchemaBytes)}}, false
+	}
+	w := &vetter{schemas: map[int32]bool{}, anchors: map[string]bool{}}
+	if p := w.parse(raw, maxSchemaDepth, maxSchemaValues); p != nil {
+		return []Problem{*p}, false
+	}
+	w.draft = defaultDraft
+	if i := w.member(&w.values[0], "$schema"); i != none && w.values[i].kind == kString {
+		w.draft = draftName(string(w.text(&w.values[i])))
+	}
+	w.schema(0)
+	for _, at := range w.refs {
+		w.ref(at)
+	}
+	return w.problems, w.truncated
+}
+
+// schema looks at the value at index at, where a schema is due.
+func (w *vetter) schema(at int32) {
+	v := &w.values[at]
+	if v.kind != kObject && v.kind != kBool {
+		w.fail(at, "schema", "must be a schema: an object or a boolean, not %s", v.kind)
+		return
+	}
+	if w.schemas[at] = true; len(w.schemas) > maxSubschemas {
+		if len(w.schemas) == maxSubschemas+1 {
+			w.fail(none, "limit", "has more than %d subschemas", maxSubschemas)
+		}
+		return
+	}
+	for c := v.first; c != none && v.kind == kObject; c = w.values[c].next {
+		if takes, known := keywords[string(w.values[c].name)]; known {
+			w.keyword(c, takes, at == 0)
+		}
+	}
+}
+
+func (w *vetter) keyword(at int32, takes accepts, top bool) {
+	v := &w.values[at]
+	name := string(v.name)
+	switch takes {
+	case aRefused:
+		w.fail(at, "keyword", "%s is not accepted here", name)
+	case aString:
+		w.want(at, kString)
+	case aAnchor:
+		if w.want(at, kString) {
+			if text := string(w.text(v)); w.anchors[text] {
+				w.fail(at, name, "stands twice in this schema")
+			} else {
+				w.anchors[text] = true
+			}
+		}
+	case aURI:
+		w.uri(at, name, top)
+	case aRef:
+		if w.want(at, kString) {
+			w.refs = append(w.refs, at)
+		}
+	case aBool:
+		w.want(at, kBool)
+	case aNumber:
+		w.want(at, kNumber)
+	case aLimit:
+		w.want(at, kNumber|kBool)
+	case aMultiple:
+		if w.want(at, kNumber) && ratOf(v.raw).Sign() <= 0 {
+			w.fail(at, name, "must be above 0")
+		}
+	case aCount:
+		if w.want(at, kNumber) && (!isInteger(v.raw) || ratOf(v.raw).Sign() < 0 || countLimit.compare(v.raw) > 0) {
+			w.fail(at, name, "must be an integer from 0 to 2^53")
+		}
+	case aPattern:
+		if w.want(at, kString) {
+			w.pattern(at, string(w.text(v)))
+		}
+	case aType:
+		w.types(at)
+	case aEnum:
+		if w.want(at, kArray) && v.count == 0 {
+			w.fail(at, name, "must list at least one value")
+		}
+	case aNames:
+		w.names(at)
+	case aSchema, aItems, aSchemas:
+		w.subschemas(at, takes)
+	case aSchemaMap, aPatternMap, aNamesMap, aDependencies:
+		w.members(at, takes)
+	}
+}
+
+var countLimit = &bound{i: maxCount, small: true, rat: ratOf([]byte(strconv.Itoa(maxCount)))}
+
+func (w *vetter) want(at int32, k kind) bool {
+	if got := w.values[at].kind; got&k == 0 {
+		w.fail(at, string(w.values[at].name), "must be %s, not %s", k, got)
+		return false
+	}
+	return true
+}
+
+func (w *vetter) subschemas(at int32, takes accepts) {
+	v := w.values[at]
+	if takes == aSchema || takes == aItems && v.kind != kArray {
+		w.schema(at)
+		return
+	}
+	if !w.want(at, kArray) {
+		return
+	}
+	if v.count == 0 && takes == aSchemas {
+		w.fail(at, string(v.name), "must list at least one schema")
+	}
+	for c := v.first; c != none; c = w.values[c].next {
+		w.schema(c)
+	}
+}
+
+func (w *vetter) members(at int32, takes accepts) {
+	if !w.want(at, kObject) {
+		return
+	}
+	for c := w.values[at].first; c != none; c = w.values[c].next {
+		switch m := &w.values[c]; {
+		case takes == aNamesMap, takes == aDependencies && m.kind == kArray:
+			w.names(c)
+		case takes == aPatternMap:
+			w.pattern(c, string(m.name))
+			w.schema(c)
+		default:
+			w.schema(c)
+		}
+	}
+}
+
+func (w *vetter) names(at int32) {
+	v := &w.values[at]
+	if v.kind != kArray {
+		w.fail(at, string(v.name), "must be array, not %s", v.kind)
+		return
+	}
+	for c := v.first; c != none; c = w.values[c].next {
+		if w.values[c].kind != kString {
+			w.fail(c, string(v.name), "must be string, not %s", w.values[c].kind)
+		}
+	}
+}
+
+func (w *vetter) types(at int32) {
+	one := func(i int32) {
+		if v := &w.values[i]; v.kind != kString || kindNamed(string(w.text(v))) == 0 {
+			w.fail(i, "type", "must be one of null, boolean, number, integer, string, array, object")
+		}
+	}
+	if w.values[at].kind != kArray {
+		one(at)
+		return
+	}
+	if w.values[at].count == 0 {
+		w.fail(at, "type", "must name at least one type")
+	}
+	for c := w.values[at].first; c != none; c = w.values[c].next {
+		one(c)
+	}
+}
+
+func kindNamed(name string) kind {
+	for k := kNull; k <= kInteger; k <<= 1 {
+		if k.String() == name {
+			return k
+		}
+	}
+	return 0
+}
+
+// uri looks at $schema and $id. Both are allowed at the top only: further down
+// they would change draft and base of a part.
+func (w *vetter) uri(at int32, name string, top bool) {
+	if !w.want(at, kString) {
+		return
+	}
+	text := string(w.text(&w.values[at]))
+	switch {
+	case name == "$schema" && !drafts[draftName(text)]:
+		w.fail(at, name, "is no JSON Schema draft that is understood; 2020-12 is, and 2019-09, 07, 06 and 04 are")
+	case name == "$schema" && draftName(text) != w.draft:
+		w.fail(at, name, "differs from the draft of the whole schema")
+	case name == "$id" && top:
+		w.id, _, _ = strings.Cut(text, "#")
+	case name == "$id":
+		w.fail(at, name, "is accepted at the top of a schema only; use $defs and $anchor")
+	}
+}
+
+// pattern refuses regular expressions that Go's engine cannot run, or that
+// are so large that matching them takes long. The engine does not backtrack.
+func (w *vetter) pattern(at int32, expr string) {
+	if len(expr) > maxPatternLength {
+		w.fail(at, "pattern", "is a regular expression of more than %d bytes", maxPatternLength)
+		return
+	}
+	size, err := patternSize(expr)
+	if err != nil {
+		w.fail(at, "pattern", "is no regular expression of the RE2 syntax: %s", clip(err.Error(), 200))
+		return
+	}
+	if w.patterns += size; size > maxPatternSize || w.patterns > maxPatternsSize {
+		w.fail(at, "limit", "is too large a regular expression, or one too many; mind counts such as {1000}")
+	}
+}
+
+// patternSize is how many instructions a regular expression compiles to.
+func patternSize(expr string) (int, error) {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	prog, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(prog.Inst), nil
+}
+
+// ref demands that a $ref stays in the document and leads to a schema.
+func (w *vetter) ref(at int32) {
+	text := string(w.text(&w.values[at]))
+	base, fragment, _ := strings.Cut(text, "#")
+	if base != "" && (w.id == "" || base != w.id) {
+		w.fail(at, "$ref", "refers to another document, %s; schemas are never loaded from disk or network: put it under $defs", quoted(base))
+		return
+	}
+	if fragment == "" {
+		return
+	}
+	if !strings.HasPrefix(fragment, "/") {
+		if !w.anchors[fragment] {
+			w.fail(at, "$ref", "refers to an $anchor that is not there")
+		}
+		return
+	}
+	target, ok := w.follow(fragment)
+	if !ok || !w.schemas[target] {
+		w.fail(at, "$ref", "refers to a place in this schema where no schema stands")
+	}
+}
+
+// follow resolves a JSON pointer that stands in a URI's fragment.
+func (w *vetter) follow(pointer string) (int32, bool) {
+	pointer, err := url.PathUnescape(pointer)
+	if err != nil {
+		return none, false
+	}
+	at := int32(0)
+	for _, token := range strings.Split(pointer[1:], "/") {
+		token = pointerUnescape.Replace(token)
+		v := &w.values[at]
+		switch v.kind {
+		case kObject:
+			at = w.member(v, token)
+		case kArray:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= int(v.count) {
+				return none, false
+			}
+			for at = v.first; i > 0; i-- {
+				at = w.values[at].next
+			}
+		default:
+			return none, false
+		}
+		if at == none {
+			return none, false
+		}
+	}
+	return at, true
+}
+
+var pointerUnescape = strings.NewReplacer("~1", "/", "~0", "~")
