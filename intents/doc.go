@@ -31,7 +31,7 @@
 // bounds. [Schema.Validate] keeps an account of its work and gives up with a
 // problem "limit" where a schema would make it exponential, or a regular
 // expression endless; no combination of schema and payload panics, overflows the
-// stack or runs for more than a second or two. Messages name places, types,
+// stack or runs for much more than a second. Messages name places, types,
 // sizes and what the schema says, and no value from the payload.
 //
 // The compiler is santhosh-tekuri/jsonschema: it reads the drafts and resolves

@@ -33,6 +33,7 @@ func (s *Schema) validate(doc []byte) (problems []Problem, truncated bool) {
 	e := evals.Get().(*eval)
 	defer func() {
 		e.release()
+		e.problems = nil
 		if cap(e.values) <= 4096 { // keep no giants
 			evals.Put(e)
 		}
