@@ -152,24 +152,27 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	if err != nil {
 		return err
 	}
-	add := map[string]json.RawMessage{}
-	if opts.OnStream != nil && !have.Stream {
-		add["stream"] = json.RawMessage("true")
-	}
+	stream := opts.OnStream != nil && !have.Stream
+	var timeout time.Duration
 	if have.Timeout == 0 && !deadline.IsZero() {
-		add["timeout_ms"] = mustJSON(max(1, time.Until(deadline).Milliseconds()))
+		timeout = max(time.Millisecond, time.Until(deadline))
 	}
-	if len(add) == 0 {
+	switch {
+	case !stream && timeout == 0:
+		return nil
+	case task.Requires == nil:
+		task.Requires = envelope.Requirements{Stream: stream, Timeout: timeout}.AppendJSON(nil)
 		return nil
 	}
 	members := map[string]json.RawMessage{}
-	if task.Requires != nil {
-		if err := json.Unmarshal(task.Requires, &members); err != nil {
-			return err
-		}
+	if err := json.Unmarshal(task.Requires, &members); err != nil {
+		return err
 	}
-	for k, v := range add {
-		members[k] = v
+	if stream {
+		members["stream"] = json.RawMessage("true")
+	}
+	if timeout > 0 {
+		members["timeout_ms"] = mustJSON(timeout.Milliseconds())
 	}
 	task.Requires = mustJSON(members)
 	return nil

@@ -79,15 +79,9 @@ func (h *host) cancelTasks(env *envelope.Envelope) (found bool) {
 		h.fail(t, cause)
 		found = true
 	}
-	h.running.Range(func(_, v any) bool {
-		if t := v.(*Task); mine(t) {
-			h.fail(t, cause)
-			if cancel := t.cancel.Load(); cancel != nil {
-				(*cancel)(cause)
-			}
-			found = true
-		}
-		return true
-	})
+	for _, t := range h.running.matching(mine) {
+		h.end(t, cause)
+		found = true
+	}
 	return found
 }

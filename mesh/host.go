@@ -90,7 +90,7 @@ type host struct {
 
 	stats   [numEndpoints]endpointStats
 	counts  counts
-	running sync.Map // task id → *Task, begun or queued
+	running running
 	active  atomic.Int64
 
 	unsubscribe func()
@@ -174,7 +174,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
 	h.verify = make(chan arrival, max(64, a.Queue))
 	h.control = make(chan func(), 256)
-	h.taskScope, h.stopTasks = context.WithCancelCause(context.Background())
+	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	return h, nil
 }
 
@@ -270,14 +270,13 @@ func (h *host) stop() error {
 	select {
 	case <-finished:
 	case <-deadline.C:
-		left := h.active.Load()
-		err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, left, h.node.cfg.Drain)
-		h.running.Range(func(_, v any) bool {
-			h.fail(v.(*Task), envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
-			return true
-		})
+		left := h.running.matching(nil)
+		err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, len(left), h.node.cfg.Drain)
+		for _, t := range left {
+			h.end(t, envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
+		}
 	}
-	h.stopTasks(envelope.Errorf(envelope.CodeUnavailable, "the worker stopped"))
+	h.stopTasks()
 	h.announce(intents.AgentLeft)
 	if flushErr := h.node.conn.FlushTimeout(5 * time.Second); err == nil && flushErr != nil && !errors.Is(flushErr, nats.ErrConnectionClosed) {
 		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)

@@ -32,9 +32,9 @@ func (h *host) accept(t *Task, header nats.Header) {
 		}
 		return
 	}
-	h.running.Store(t.Envelope.ID, t)
+	h.running.add(t)
 	if !h.queue.put(t) {
-		h.running.CompareAndDelete(t.Envelope.ID, t)
+		h.running.remove(t)
 		if h.stopping.Load() {
 			h.fail(t, handBack(h.Entity))
 			return
@@ -109,23 +109,17 @@ func (h *host) run(t *Task) {
 	h.active.Add(1)
 	defer h.active.Add(-1)
 	t.started = time.Now()
-	ctx, cancel := context.WithDeadlineCause(h.taskScope, t.Deadline, deadlineError(t))
-	defer cancel()
-	ctx, stopTask := context.WithCancelCause(ctx)
-	defer stopTask(nil)
-	t.cancel.Store(&stopTask)
+	base, cancel := context.WithCancelCause(t.span.context(context.Background()))
+	defer cancel(nil)
+	t.cancel.Store(&cancel)
 	if t.done.Load() {
 		return // cancelled before it could hear of it
 	}
 	// The sender is answered when the deadline passes, not when the handler
 	// has noticed.
-	stop := context.AfterFunc(ctx, func() {
-		if cause := context.Cause(ctx); cause != nil {
-			h.fail(t, cause)
-		}
-	})
-	defer stop()
-	ctx = t.span.context(ctx)
+	timer := time.AfterFunc(time.Until(t.Deadline), func() { h.end(t, deadlineError(t)) })
+	defer timer.Stop()
+	ctx := taskContext{base, t.Deadline}
 
 	h.taskEvent(intents.TaskStarted, t, nil)
 	payload, err := h.handle(ctx, t)
@@ -162,7 +156,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 		return err
 	}
 	if level := t.Requires.DecisionEvidence; level != "" && level != envelope.EvidenceNone {
-		if err := intents.ValidateEvidence(string(level), payload); err != nil {
+		if err := intents.CheckEvidence(intents.EvidenceLevel(level), payload); err != nil {
 			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", level, err)
 		}
 	}
@@ -171,7 +165,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 
 // succeed sends the result, unless the task has ended already.
 func (h *host) succeed(t *Task, payload json.RawMessage) {
-	if !t.end() {
+	if !t.claim() {
 		return
 	}
 	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeResult, payload), nil); err != nil {
@@ -185,7 +179,7 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 
 // fail sends an error, unless the task has ended already.
 func (h *host) fail(t *Task, err error) {
-	if !t.end() {
+	if !t.claim() {
 		return
 	}
 	problem := border(err)
@@ -199,8 +193,16 @@ func (h *host) fail(t *Task, err error) {
 	h.conclude(t, problem)
 }
 
-// end claims the right to send the terminal envelope.
-func (t *Task) end() bool {
+// end answers a task with an error, and tells its handler to stop.
+func (h *host) end(t *Task, cause *envelope.Error) {
+	h.fail(t, cause)
+	if cancel := t.cancel.Load(); cancel != nil {
+		(*cancel)(cause)
+	}
+}
+
+// claim takes the right to send the terminal envelope.
+func (t *Task) claim() bool {
 	if t.done.Swap(true) {
 		return false
 	}
@@ -212,7 +214,7 @@ func (t *Task) end() bool {
 
 // conclude writes the books on a task that has been answered.
 func (h *host) conclude(t *Task, problem *envelope.Error) {
-	h.running.CompareAndDelete(t.Envelope.ID, t)
+	h.running.remove(t)
 	h.stats[t.endpoint()].record(t, problem)
 	h.node.tel.endTask(h, t, problem)
 	if intents.Reserved(t.Envelope.Intent) {
