@@ -99,7 +99,7 @@ type host struct {
 	workers     sync.WaitGroup
 	closing     chan struct{} // closed when intake must end
 	taskScope   context.Context
-	stopTasks   context.CancelCauseFunc
+	stopTasks   context.CancelFunc
 }
 
 // counts are what becomes of messages that never become tasks. They are told

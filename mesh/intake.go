@@ -12,7 +12,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
-	"github.com/aeemesh/aeemesh/intents"
 )
 
 // Names of NATS headers.

@@ -135,7 +135,7 @@ func (h *host) run(t *Task) {
 	h.succeed(t, payload)
 }
 
-func deadlineError(t *Task) error {
+func deadlineError(t *Task) *envelope.Error {
 	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", t.Requires.Timeout).WithCause(context.DeadlineExceeded)
 }
 
