@@ -1,0 +1,115 @@
+package aaif
+
+import (
+	"maps"
+	"slices"
+)
+
+// Set is a set of names.
+type Set[T ~string] map[T]struct{}
+
+// SetOf makes a set.
+func SetOf[T ~string](names ...T) Set[T] {
+	s := make(Set[T], len(names))
+	for _, n := range names {
+		s[n] = struct{}{}
+	}
+	return s
+}
+
+// Has says whether a name is in the set. A nil set is empty.
+func (s Set[T]) Has(name T) bool { _, ok := s[name]; return ok }
+
+// Sorted returns the names in order.
+func (s Set[T]) Sorted() []T { return slices.Sorted(maps.Keys(s)) }
+
+// An Offer is what a runtime has for agents.
+type Offer struct {
+	// Capabilities are ids of the registry, such as tool.function, and names of manifest fields, such as
+	// telemetry.otel_traces. Where both name one thing, either satisfies the other.
+	Capabilities Set[string]
+	// Languages are the condition languages that the runtime evaluates.
+	Languages Set[Language]
+}
+
+// A Need is what a definition requires of a runtime.
+type Need struct {
+	Capabilities []string            // required_capabilities, as declared
+	Languages    map[Language]string // of its structured conditions, each with the pointer of one
+}
+
+// Needs collects what the definition requires: its required_capabilities, and the languages of its structured
+// conditions.
+func (d *Definition) Needs() Need {
+	n := Need{Capabilities: d.Agent.RequiredCapabilities, Languages: make(map[Language]string)}
+	for pointer, c := range d.Conditions() {
+		if c.IsString() {
+			continue
+		}
+		if first, ok := n.Languages[c.Lang]; !ok || comparePointers(pointer, first) < 0 {
+			n.Languages[c.Lang] = pointer
+		}
+	}
+	return n
+}
+
+// registryNames maps the manifest's name for a capability to the registry's id, where they differ. Agents in
+// the field require either.
+var registryNames = map[string]string{
+	"telemetry.otel_traces":        CapTelemetryOTel,
+	"compliance.human_in_the_loop": CapHumanInTheLoop,
+}
+
+// registryName is the registry's id for a capability, or the name itself.
+func registryName(name string) string {
+	if id, ok := registryNames[name]; ok {
+		return id
+	}
+	return name
+}
+
+// Offers says whether a runtime has a capability, under this name or its other one.
+func (o Offer) Offers(capability string) bool {
+	if o.Capabilities.Has(capability) || capability == CapConditionStructured && len(o.Languages) > 0 {
+		return true
+	}
+	id := registryName(capability)
+	if o.Capabilities.Has(id) {
+		return true
+	}
+	for name, other := range registryNames {
+		if other == id && o.Capabilities.Has(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// Offer is what the platform of a manifest has, by registry ids where there are any.
+func (m *Manifest) Offer() Offer {
+	o := Offer{Capabilities: make(Set[string]), Languages: make(Set[Language])}
+	c := m.Platform.Capabilities
+	if c == nil {
+		return o
+	}
+	for name, has := range c.flags() {
+		if *has != nil && **has {
+			o.Capabilities[registryName(name)] = struct{}{}
+		}
+	}
+	if o.Capabilities.Has(CapStateCheckpoint) { // in a manifest it means "can write and restore"
+		o.Capabilities[CapStateRestore] = struct{}{}
+	}
+	if c.Compliance != nil && len(c.Compliance.DataResidencyRegions) > 0 {
+		o.Capabilities[CapDataResidency] = struct{}{}
+	}
+	if c.Orchestration != nil && len(c.Orchestration.ConditionLanguages) > 0 {
+		for _, l := range c.Orchestration.ConditionLanguages {
+			o.Languages[l] = struct{}{}
+		}
+	}
+	for _, name := range m.extendedCapabilities() {
+		o.Capabilities[name] = struct{}{}
+	}
+	return o
+}

@@ -1,0 +1,261 @@
+package aaif
+
+import (
+	stdjson "encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// explain puts one schema error into words for the document's author. It takes the facts from the schema and
+// the document; the validator's own text is the last resort.
+func (s *documentSchema) explain(tree any, ve *jsonschema.ValidationError) []Problem {
+	at := ve.InstanceLocation
+	if decoded, err := url.PathUnescape(at); err == nil {
+		at = decoded
+	}
+	value := lookup(tree, at)
+	_, keywordAt, _ := strings.Cut(ve.AbsoluteKeywordLocation, "#")
+	cut := strings.LastIndexByte(keywordAt, '/')
+	if cut < 0 {
+		return []Problem{errorf(at, RuleSchema, "%s", ve.Message)}
+	}
+	keyword := keywordAt[cut+1:]
+	schema, _ := s.lookup(keywordAt[:cut]).(map[string]any)
+	limit := schema[keyword]
+
+	switch keyword {
+	case "required":
+		return s.explainRequired(at, value, limit)
+	case "additionalProperties":
+		return s.explainUnknown(at, value, schema)
+	case "type":
+		return []Problem{explainType(at, value, limit)}
+	case "enum":
+		return []Problem{explainEnum(at, value, limit)}
+	case "const":
+		return []Problem{errorf(at, RuleConst, "this is %s; it has to be %s", show(value), show(limit))}
+	case "pattern":
+		return []Problem{explainPattern(at, value, limit)}
+	case "minimum":
+		return []Problem{errorf(at, RuleRange, "%s is less than %s", show(value), show(limit))}
+	case "maximum":
+		return []Problem{errorf(at, RuleRange, "%s is more than %s", show(value), show(limit))}
+	case "minLength":
+		return []Problem{errorf(at, RuleLength, "the text is empty")}
+	case "minItems":
+		return []Problem{errorf(at, RuleLength, "the array needs at least %s", items(limit))}
+	case "maxItems":
+		return []Problem{errorf(at, RuleLength, "the array may have at most %s", items(limit))}
+	case "uniqueItems":
+		return []Problem{explainUnique(at, value)}
+	}
+	return []Problem{errorf(at, RuleSchema, "%s", ve.Message)}
+}
+
+func (s *documentSchema) explainRequired(at string, value, limit any) []Problem {
+	object, _ := value.(map[string]any)
+	names, _ := limit.([]any)
+	var ps []Problem
+	for _, n := range names {
+		name, _ := n.(string)
+		if _, ok := object[name]; ok {
+			continue
+		}
+		p := errorf(at, RuleRequired, "%q is missing", name)
+		switch {
+		case name == "sc_standard":
+			p = p.hint(`every AAIF document says "sc_standard": "SC-006"`)
+		case name == "provider_id":
+			p = p.hint(`provider "custom" has to say which one, such as "litellm" or "builtin"`)
+		case name == "expr":
+			p = p.hint("only the languages always and never do without an expression")
+		case name == "agent" && at == "":
+			p = p.hint("name, goal and all else about the agent stand under agent")
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// explainUnknown names each field that an object must not have, and what its author may have meant.
+func (s *documentSchema) explainUnknown(at string, value any, schema map[string]any) []Problem {
+	object, _ := value.(map[string]any)
+	props, _ := schema["properties"].(map[string]any)
+	_, extensible := schema["patternProperties"]
+	var known []string
+	for name := range props {
+		if _, used := object[name]; !used {
+			known = append(known, name)
+		}
+	}
+	var ps []Problem
+	for name := range object {
+		if _, ok := props[name]; ok || extensible && strings.HasPrefix(name, "x-") {
+			continue
+		}
+		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip(name))
+		switch near, home := nearest(name, known), s.home(name, at); {
+		case near != "":
+			p = p.hint("did you mean %q?", near)
+		case home != "":
+			p = p.hint("it belongs in %s", home)
+		case strings.HasPrefix(name, "x-") || name == "_comment":
+			p = p.hint("extensions and comments stand at the root of the document")
+		case extensible:
+			p = p.hint(`your own fields start with "x-": %q`, "x-"+clip(strings.ToLower(name)))
+		}
+		ps = append(ps, p)
+	}
+	return ps
+}
+
+// home is where else in a document a field of this name belongs, if that is one place.
+func (s *documentSchema) home(name, at string) string {
+	homes := slices.DeleteFunc(slices.Clone(s.homes[name]), func(h string) bool { return h == at })
+	if len(homes) != 1 {
+		return ""
+	}
+	if homes[0] == "" {
+		return "the root of the document"
+	}
+	return homes[0]
+}
+
+func explainType(at string, value, limit any) Problem {
+	want := "one of another type"
+	switch limit := limit.(type) {
+	case string:
+		want = article(limit)
+	case []any:
+		var names []string
+		for _, l := range limit {
+			names = append(names, article(fmt.Sprint(l)))
+		}
+		want = strings.Join(names, " or ")
+	}
+	p := errorf(at, RuleType, "this is %s; it has to be %s", article(jsonType(value)), want)
+	switch got := jsonType(value); {
+	case limit == "string" && (got == "number" || got == "boolean" || got == "null"):
+		p = p.hint("quote it")
+	case limit == "boolean" && got == "string":
+		p = p.hint("write true or false, without quotes")
+	case (limit == "integer" || limit == "number") && got == "string":
+		p = p.hint("write the number without quotes")
+	case limit == "array" && got == "string":
+		p = p.hint("write a list, even of one")
+	}
+	return p
+}
+
+func explainEnum(at string, value, limit any) Problem {
+	var words []string
+	list, _ := limit.([]any)
+	for _, l := range list {
+		words = append(words, fmt.Sprint(l))
+	}
+	got, _ := value.(string)
+	p := errorf(at, RuleEnum, "%s is not one of %s", show(value), strings.Join(words, ", "))
+	last := at[strings.LastIndexByte(at, '/')+1:]
+	switch near := nearest(got, words); {
+	case last == "provider" && provisionalProvider(got):
+		p = p.hint(`write provider "custom" and provider_id %q`, got)
+	case near != "":
+		p = p.hint("did you mean %q?", near)
+	case last == "provider" && slices.Contains(words, "openrouter"):
+		p = p.hint(`write provider "custom", and name this one in provider_id`)
+	}
+	return p
+}
+
+func explainPattern(at string, value, limit any) Problem {
+	pattern, _ := limit.(string)
+	p := errorf(at, RulePattern, "%s does not match %s", show(value), pattern)
+	switch {
+	case strings.HasPrefix(pattern, "^[0-9]+"):
+		p.Message = show(value) + " is not a version"
+		p = p.hint("write three numbers, as in 1.0.0")
+	case strings.HasPrefix(pattern, "^[a-zA-Z_]"):
+		p.Message = show(value) + " is not a tool name"
+		p = p.hint("a letter or an underscore, then up to 63 letters, digits, underscores and hyphens")
+	}
+	return p
+}
+
+func explainUnique(at string, value any) Problem {
+	items, _ := value.([]any)
+	for i, a := range items {
+		for j, b := range items[:i] {
+			if s, ok := a.(string); ok && s == b {
+				return errorf(child(at, i), RuleUnique, "%s is already item %d", show(s), j).hint("delete one")
+			}
+		}
+	}
+	return errorf(at, RuleUnique, "an item is in the array twice")
+}
+
+func items(limit any) string {
+	if n := fmt.Sprint(limit); n != "1" {
+		return n + " items"
+	}
+	return "1 item"
+}
+
+// jsonType is the JSON Schema type of a decoded value.
+func jsonType(v any) string {
+	switch v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return "boolean"
+	case string:
+		return "string"
+	case stdjson.Number:
+		return "number"
+	case []any:
+		return "array"
+	default:
+		return "object"
+	}
+}
+
+func article(jsonType string) string {
+	switch jsonType {
+	case "array", "object", "integer":
+		return "an " + jsonType
+	case "null":
+		return "null"
+	}
+	return "a " + jsonType
+}
+
+// show quotes a value for a message: short, and never a credential.
+func show(v any) string {
+	switch v := v.(type) {
+	case string:
+		if _, secret := credential(v); secret || looksRandom(v) {
+			return "this text"
+		}
+		return fmt.Sprintf("%q", clip(v))
+	case stdjson.Number:
+		return clip(string(v))
+	case nil:
+		return "null"
+	case bool:
+		return fmt.Sprint(v)
+	}
+	return "this " + jsonType(v)
+}
+
+// clip shortens a text to what a message can hold.
+func clip(s string) string {
+	const most = 60
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most]) + "…"
+}

@@ -1,0 +1,190 @@
+package aaif
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Supported is what a runtime honours of an agent definition. [NotHonoured] reports the rest, so that nothing
+// an author declares is dropped in silence.
+//
+// A path is a JSON pointer in which "*" stands for any array index. A path covers everything below it.
+type Supported struct {
+	// Fields lists the paths that the runtime honours, whatever they say.
+	Fields []string
+	// Values lists, for a path, the only values that it honours, as text: "sync", "false".
+	Values map[string][]string
+	// Protocols are the tool protocols that it speaks. A tool of another one is reported as a whole.
+	Protocols Set[Protocol]
+	// Providers are the model providers that it reaches. Others count as custom where they have a base_url.
+	Providers Set[Provider]
+}
+
+// WorkerSupports is what this project's worker honours. Whoever teaches the worker another field adds it here.
+func WorkerSupports() Supported {
+	return Supported{
+		Fields: []string{
+			"/_comment", "/sc_standard", "/sc_version", "/agent_id", "/status", "/tags",
+			"/agent/name", "/agent/version", "/agent/description", "/agent/goal", "/agent/instructions", "/agent/skills",
+			"/agent/required_capabilities",
+			"/agent/constraints",
+			"/agent/model/provider", "/agent/model/provider_id", "/agent/model/base_url", "/agent/model/preferred",
+			"/agent/model/temperature", "/agent/model/params", "/agent/model/response_format",
+			"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/protocol",
+			"/agent/tools/*/parameters_schema", "/agent/tools/*/output_schema",
+			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming",
+			"/agent/runtime/timeout_seconds", "/agent/runtime/concurrency", "/agent/runtime/streaming", "/agent/runtime/environment",
+			"/agent/compliance/safety_level",
+			"/provenance/authored_by", "/provenance/source_platform", "/provenance/created_at", "/provenance/updated_at",
+			"/provenance/license", "/provenance/sc_refs",
+		},
+		Values: map[string][]string{
+			"/agent/io/mode":                   {"sync"},
+			"/agent/io/format":                 {"text", "json"},
+			"/agent/model/routing_strategy":    {"preferred_first"},
+			"/agent/runtime/max_retries":       {"0"},
+			"/agent/runtime/async_execution":   {"false"},
+			"/agent/compliance/audit_log":      {"false"},
+			"/agent/compliance/data_residency": {"global"},
+			"/agent/compliance/pii_handling":   {"none"},
+		},
+		Protocols: SetOf(ProtocolFunction),
+		Providers: func() Set[Provider] {
+			s := SetOf(ProviderCustom)
+			for _, p := range Providers() {
+				if p.OpenAICompatible() {
+					s[p] = struct{}{}
+				}
+			}
+			return s
+		}(),
+	}
+}
+
+// With returns a Supported that also honours the given paths.
+func (s Supported) With(paths ...string) Supported {
+	s.Fields = append(slices.Clone(s.Fields), paths...)
+	return s
+}
+
+// binding are the fields that the draft says a runtime MUST honour: not to honour them is no matter of taste,
+// and the problem is an error.
+var binding = []string{
+	"/agent/constraints",
+	"/agent/compliance/human_in_the_loop",
+	"/agent/compliance/data_residency",
+	"/agent/compliance/audit_log",
+	"/agent/compliance/pii_handling",
+	"/agent/runtime/timeout_seconds",
+	"/agent/runtime/concurrency",
+	"/agent/orchestration/max_iterations",
+	"/agent/model/min_context_tokens",
+}
+
+// NotHonoured lists every field that an agent definition uses and a runtime does not honour: the widest field
+// that says it all, such as /agent/memory rather than each part of it. Fields that the draft makes binding are
+// errors, the rest are warnings. Extensions and comments have no effect by definition and are never listed.
+//
+// It returns nil for documents of another kind.
+func NotHonoured(doc *Document, s Supported) []Problem {
+	if doc.Kind() != KindAgent {
+		return nil
+	}
+	h := honourCheck{Supported: s}
+	h.value(doc.tree, "", "")
+	if m := doc.definition.Agent.Model; m != nil && m.Provider != "" && !s.Providers.Has(m.Provider) &&
+		(m.BaseURL == "" || !s.Providers.Has(ProviderCustom)) {
+		h.problems = append(h.problems, warnf("/agent/model/provider", RuleNotHonoured, "provider %q cannot be reached from this runtime", m.Provider).
+			hint("give the base_url of an OpenAI-compatible endpoint"))
+	}
+	return doc.locate(sortProblems(h.problems))
+}
+
+// approval is the gate that counts only where it is enabled.
+const approval = "/agent/compliance/human_in_the_loop"
+
+type honourCheck struct {
+	Supported
+	problems []Problem
+}
+
+// value checks the value at a pointer; pattern is the pointer with "*" for array indexes.
+func (h *honourCheck) value(v any, pointer, pattern string) {
+	if h.covered(pattern) {
+		return
+	}
+	if values, ok := h.Values[pattern]; ok {
+		if text := fmt.Sprint(v); !slices.Contains(values, text) {
+			h.report(v, pointer, pattern, fmt.Sprintf("%s is not honoured here", show(v)))
+		}
+		return
+	}
+	if gate, ok := v.(map[string]any); ok && pattern == approval && gate["enabled"] != true {
+		return // no approval is asked for
+	}
+	if pattern != "" && !h.reaches(pattern) {
+		h.report(v, pointer, pattern, "this is not honoured here")
+		return
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		if pattern == "/agent/tools/*" && !h.speaks(v) {
+			h.report(v, pointer, pattern, fmt.Sprintf("tools of protocol %v are not offered to the model here", v["protocol"]))
+			return
+		}
+		for name, member := range v {
+			if pattern == "" && (strings.HasPrefix(name, "x-") || name == "_comment") {
+				continue
+			}
+			h.value(member, child(pointer, name), child(pattern, name))
+		}
+	case []any:
+		for i, item := range v {
+			h.value(item, child(pointer, i), pattern+"/*")
+		}
+	}
+}
+
+func (h *honourCheck) speaks(tool map[string]any) bool {
+	protocol, ok := tool["protocol"].(string)
+	return !ok || h.Protocols.Has(Protocol(protocol))
+}
+
+// covered is true of a path that is supported, or lies below one that is.
+func (h *honourCheck) covered(pattern string) bool {
+	return slices.ContainsFunc(h.Fields, func(f string) bool { return within(pattern, f) })
+}
+
+// reaches is true of a path below which something is supported.
+func (h *honourCheck) reaches(pattern string) bool {
+	if slices.ContainsFunc(h.Fields, func(f string) bool { return within(f, pattern) }) {
+		return true
+	}
+	for f := range h.Values {
+		if within(f, pattern) {
+			return true
+		}
+	}
+	return false
+}
+
+// within says whether a path is another one or lies below it.
+func within(path, above string) bool {
+	rest, ok := strings.CutPrefix(path, above)
+	return ok && (rest == "" || rest[0] == '/')
+}
+
+// report adds a problem about the value at a pointer. It is an error if the value is, or holds, a binding field.
+func (h *honourCheck) report(v any, pointer, pattern, message string) {
+	p := warnf(pointer, RuleNotHonoured, "%s", message)
+	for _, b := range binding {
+		below, inside := strings.CutPrefix(b, pattern)
+		if within(pattern, b) || inside && lookup(v, below) != nil {
+			p.Severity = SeverityError
+			p = p.hint("a runtime must not drop %s", b)
+			break
+		}
+	}
+	h.problems = append(h.problems, p)
+}

@@ -1,0 +1,113 @@
+package aaif
+
+import (
+	"bytes"
+	"path"
+	"strings"
+)
+
+// Kind is one of the four kinds of AAIF document.
+type Kind string
+
+const (
+	KindAgent    Kind = "agent"              // an agent definition
+	KindState    Kind = "agent-state"        // a checkpoint of a run
+	KindManifest Kind = "platform-manifest"  // what a runtime offers
+	KindReport   Kind = "conformance-report" // what a runtime claims
+)
+
+// Kinds returns the four kinds.
+func Kinds() []Kind { return []Kind{KindAgent, KindState, KindManifest, KindReport} }
+
+func (k Kind) valid() bool {
+	switch k {
+	case KindAgent, KindState, KindManifest, KindReport:
+		return true
+	}
+	return false
+}
+
+// schemaFile is the name of the kind's schema, which the x-sc-schema hint of a document may give.
+func (k Kind) schemaFile() string { return string(k) + ".schema.json" }
+
+// schemaHint is the extension key that names the schema a document is meant for.
+const schemaHint = "x-sc-schema"
+
+// kindOf finds out what a document wants to be: first by its x-sc-schema hint, then by the fields
+// that only one kind has. What gives no clue is taken for an agent definition, by far the most common.
+func kindOf(tree any) Kind {
+	root, ok := tree.(map[string]any)
+	if !ok {
+		return KindAgent
+	}
+	if hint, ok := root[schemaHint].(string); ok {
+		if k := Kind(strings.TrimSuffix(path.Base(hint), ".schema.json")); k.valid() {
+			return k
+		}
+	}
+	has := func(name string) bool { _, ok := root[name]; return ok }
+	switch {
+	case has("agent"):
+		return KindAgent
+	case has("state_id"), has("checkpoint_at"):
+		return KindState
+	case has("claims"), has("report"):
+		return KindReport
+	case has("platform"):
+		return KindManifest
+	default:
+		return KindAgent
+	}
+}
+
+// Format is an encoding of documents.
+type Format string
+
+const (
+	JSON Format = "json"
+	YAML Format = "yaml"
+	CBOR Format = "cbor"
+)
+
+// MediaTypeCBOR is the media type of an AAIF document in CBOR (Binary Encoding).
+const MediaTypeCBOR = `application/cbor; profile="https://schemacommons.org/SC-006/cbor"`
+
+// MediaType is the media type under which documents of this format travel, or "" for an unknown format.
+func (f Format) MediaType() string {
+	switch f {
+	case JSON:
+		return "application/json"
+	case YAML:
+		return "application/yaml"
+	case CBOR:
+		return MediaTypeCBOR
+	}
+	return ""
+}
+
+func (f Format) valid() bool { return f.MediaType() != "" }
+
+// formatOf tells the format by the name's extension, else by the first bytes.
+//
+// No UTF-8 text starts with the first byte of a CBOR array or map (0x80–0xbf), nor with CBOR's self-describing
+// tag, so the two cannot be confused. Of texts, one that opens with a brace, a bracket or a quote is JSON.
+func formatOf(name string, data []byte) Format {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".json":
+		return JSON
+	case ".yaml", ".yml":
+		return YAML
+	case ".cbor":
+		return CBOR
+	}
+	text := bytes.TrimLeft(data, " \t\r\n")
+	switch {
+	case len(text) == 0:
+		return JSON
+	case data[0] >= 0x80 && data[0] <= 0xbf, bytes.HasPrefix(data, []byte{0xd9, 0xd9, 0xf7}):
+		return CBOR
+	case text[0] == '{', text[0] == '[', text[0] == '"':
+		return JSON
+	}
+	return YAML
+}

@@ -1,0 +1,153 @@
+package aaif
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Level is a conformance level (Conformance Levels).
+type Level string
+
+const (
+	LevelNone       Level = "" // not even Core
+	LevelCore       Level = "Core"
+	LevelTooled     Level = "Tooled"
+	LevelPortable   Level = "Portable"
+	LevelMultiAgent Level = "Multi-agent"
+	LevelObservable Level = "Observable"
+	LevelEnterprise Level = "Enterprise"
+	LevelStateful   Level = "Stateful"
+)
+
+// AllLevels returns the seven levels in the draft's order.
+func AllLevels() []Level {
+	return []Level{LevelCore, LevelTooled, LevelPortable, LevelMultiAgent, LevelObservable, LevelEnterprise, LevelStateful}
+}
+
+// Base is the level that this one adds to: Multi-agent and Observable both build on Portable, so an
+// Observable agent need not be a Multi-agent one. Core has none.
+func (l Level) Base() Level {
+	switch l {
+	case LevelTooled:
+		return LevelCore
+	case LevelPortable:
+		return LevelTooled
+	case LevelMultiAgent, LevelObservable:
+		return LevelPortable
+	case LevelEnterprise:
+		return LevelObservable
+	case LevelStateful:
+		return LevelEnterprise
+	}
+	return LevelNone
+}
+
+// A LevelStatus says whether a definition reaches a level.
+type LevelStatus struct {
+	Level   Level     `json:"level"`
+	Reached bool      `json:"reached"`
+	Missing []Problem `json:"missing,omitzero"` // what the level asks for and the definition lacks, lower levels included
+}
+
+// Levels holds a definition to each of the seven levels, in the draft's order.
+//
+// A telemetry.tracing that is absent is true, as its schema default says: observability is opt-out (Design
+// Principles). Stateful asks the runtime to support checkpoints too, which no document shows; and it builds on
+// Enterprise as the table says, though the text below the table calls that no prerequisite.
+func (d *Definition) Levels() []LevelStatus {
+	statuses := make([]LevelStatus, 0, len(AllLevels()))
+	missing := make(map[Level][]Problem)
+	for _, l := range AllLevels() {
+		missing[l] = slices.Concat(missing[l.Base()], d.missingFor(l))
+		statuses = append(statuses, LevelStatus{Level: l, Reached: len(missing[l]) == 0, Missing: missing[l]})
+	}
+	return statuses
+}
+
+// Level is the highest level that a definition reaches, in the draft's order, and what the next one asks for
+// beyond it. A definition that is not valid reaches none.
+func (d *Definition) Level() (reached Level, next LevelStatus) {
+	for _, s := range slices.Backward(d.Levels()) {
+		if s.Reached {
+			return s.Level, next
+		}
+		next = s
+	}
+	return LevelNone, next
+}
+
+// missingFor is what a level asks for on top of its base.
+func (d *Definition) missingFor(l Level) []Problem {
+	var ps []Problem
+	want := func(ok bool, pointer, format string, args ...any) {
+		if !ok {
+			p := warnf(pointer, RuleRequired, format, args...)
+			ps = append(ps, p.hint("level %s asks for it", l))
+		}
+	}
+	a := &d.Agent
+	switch l {
+	case LevelCore:
+		want(a.Name != "", "/agent", `"name" is missing`)
+		want(a.Goal != "", "/agent", `"goal" is missing`)
+	case LevelTooled:
+		want(slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.ParametersSchema != nil }),
+			"/agent", "no tool with a parameters_schema")
+	case LevelPortable:
+		want(len(a.Constraints) > 0, "/agent", "no constraints")
+		for i := range a.Tools {
+			if reason := unresolvable(&a.Tools[i]); reason != "" {
+				want(false, child("/agent/tools", i), "tool %q: %s", a.Tools[i].Name, reason)
+			}
+		}
+	case LevelMultiAgent:
+		o := a.Orchestration
+		want(o != nil && o.Role != "", "/agent", "no orchestration.role")
+		want(o != nil && len(o.Subagents)+len(o.Handoff) > 0, "/agent", "neither a subagent nor a handoff")
+	case LevelObservable:
+		want(a.Telemetry == nil || a.Telemetry.Tracing == nil || *a.Telemetry.Tracing,
+			"/agent/telemetry/tracing", "tracing is switched off")
+		e := a.Evaluation
+		want(e != nil && slices.ContainsFunc(e.Metrics, func(m Metric) bool { return m.Threshold.IsSet() }),
+			"/agent", "no evaluation metric with a threshold")
+	case LevelEnterprise:
+		c := a.Compliance
+		want(c != nil && c.SafetyLevel != "", "/agent", "no compliance.safety_level")
+		want(c != nil && c.AuditLog != nil && *c.AuditLog, "/agent", "compliance.audit_log is not true")
+		want(d.Provenance != nil && d.Provenance.Signature != "", "", "no provenance.signature")
+	case LevelStateful:
+		want(slices.Contains(a.RequiredCapabilities, CapStateCheckpoint), "/agent",
+			"required_capabilities lacks %s", CapStateCheckpoint)
+	}
+	return ps
+}
+
+// unresolvable says why a tool's endpoint leads nowhere, or "". A function needs none; an OpenAPI document may
+// be a local path; all others are URIs.
+func unresolvable(t *Tool) string {
+	protocol := t.EffectiveProtocol()
+	if protocol == ProtocolFunction {
+		return ""
+	}
+	if t.Endpoint == "" {
+		return fmt.Sprintf("protocol %s without an endpoint", protocol)
+	}
+	if protocol == ProtocolOpenAPI && !strings.Contains(t.Endpoint, "://") {
+		return ""
+	}
+	if !absoluteURI(t.Endpoint) {
+		return "the endpoint is no URI"
+	}
+	return ""
+}
+
+// absoluteURI is true of a URI with a scheme and something behind it. Templates in braces are allowed.
+func absoluteURI(s string) bool {
+	if strings.ContainsAny(s, " \t\r\n\"<>\\^`|") {
+		return false
+	}
+	u, err := url.Parse(strings.NewReplacer("{", "", "}", "").Replace(s))
+	return err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "" || u.Path != "")
+}

@@ -1,0 +1,183 @@
+package aaif
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// Lint reports what is legal and yet not what the author can have wanted: all of it warnings, sorted, with
+// places where the source is a text.
+//
+// The schemas' formats are among them. AAIF's own conformance corpus has ids that are no UUIDs in documents
+// that must be accepted, so an id, a time or a URI of the wrong form is never an error.
+func (d *Document) Lint() []Problem {
+	var l linter
+	switch d.kind {
+	case KindAgent:
+		l.definition(d.definition)
+	case KindState:
+		l.state(d.state)
+	case KindManifest:
+		l.manifest(d.manifest)
+	case KindReport:
+		l.report(d.report)
+	}
+	return d.locate(sortProblems(l.problems))
+}
+
+type linter struct{ problems []Problem }
+
+func (l *linter) warn(pointer string, rule Rule, hint, format string, args ...any) {
+	p := warnf(pointer, rule, format, args...)
+	p.Hint = hint
+	l.problems = append(l.problems, p)
+}
+
+// id warns of an id that is no UUID.
+func (l *linter) id(pointer, id string) {
+	if id != "" && !uuidForm.MatchString(id) {
+		l.warn(pointer, RuleID, "write 8-4-4-4-12 hex digits", "%s is no UUID", show(id))
+	}
+}
+
+func (l *linter) time(pointer, text string) {
+	if text == "" {
+		return
+	}
+	if _, err := time.Parse(time.RFC3339, text); err != nil {
+		l.warn(pointer, RuleFormat, "write it as 2026-11-20T09:30:00Z", "%s is no RFC 3339 time", show(text))
+	}
+}
+
+func (l *linter) uri(pointer, text string) {
+	if text != "" && !absoluteURI(text) {
+		l.warn(pointer, RuleFormat, "write it in full, with its scheme, as in https://host/path", "%s is no URI", show(text))
+	}
+}
+
+// version warns of a document for a later AAIF than this package implements.
+func (l *linter) version(pointer, text string) {
+	if text != "" && laterVersion(text, Version) {
+		l.warn(pointer, RuleVersion, "what "+Version+" does not have is refused, not ignored",
+			"the document is written for AAIF %s; this is %s", clip(text), Version)
+	}
+}
+
+// laterVersion compares two versions of three numbers.
+func laterVersion(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := range min(len(as), len(bs)) {
+		x, errx := strconv.ParseUint(as[i], 10, 64)
+		y, erry := strconv.ParseUint(bs[i], 10, 64)
+		if errx != nil || erry != nil || x != y {
+			return errx != nil || erry == nil && x > y // a number too long for 64 bits is late enough
+		}
+	}
+	return false
+}
+
+func (l *linter) definition(d *Definition) {
+	l.version("/sc_version", d.Version)
+	l.id("/agent_id", d.AgentID)
+	if d.Status == StatusDeprecated {
+		l.warn("/status", RuleDeprecated, "", "the agent is deprecated: runtimes may refuse it")
+	}
+	if p := d.Provenance; p != nil {
+		l.time("/provenance/created_at", p.CreatedAt)
+		l.time("/provenance/updated_at", p.UpdatedAt)
+	}
+	a := &d.Agent
+	if _, err := EntityName(a.Name); err != nil {
+		l.warn("/agent/name", RuleEntity, "name the entity yourself when you start the worker", "the name gives no entity id")
+	}
+	for i, c := range a.RequiredCapabilities {
+		l.capability(child("/agent/required_capabilities", i), c)
+	}
+	for pointer, c := range d.Conditions() {
+		l.condition(pointer, c)
+	}
+	l.model(a)
+	l.orchestration(a.Orchestration)
+	for i := range a.Context {
+		l.context(child("/agent/context", i), &a.Context[i])
+	}
+	l.tools(a.Tools)
+	for i := range a.Memory {
+		l.memory(child("/agent/memory", i), &a.Memory[i])
+	}
+	if a.IO != nil {
+		l.subschema("/agent/io/input_schema", a.IO.InputSchema)
+		l.subschema("/agent/io/output_schema", a.IO.OutputSchema)
+	}
+	l.events(a.Events)
+	if r := a.Runtime; r != nil && r.Queue != "" && (r.AsyncExecution == nil || !*r.AsyncExecution) {
+		l.warn("/agent/runtime/queue", RuleIgnoredField, "set async_execution to true, or delete queue", "queue has no effect without async_execution")
+	}
+	l.evaluation(a.Evaluation)
+	if c := a.Compliance; c != nil && c.HumanInTheLoop != nil {
+		h := c.HumanInTheLoop
+		if h.Trigger != nil && (h.Enabled == nil || !*h.Enabled) {
+			l.warn("/agent/compliance/human_in_the_loop/trigger", RuleIgnoredField, "set enabled to true, or delete it",
+				"the trigger has no effect: human_in_the_loop is not enabled")
+		}
+	}
+}
+
+// capability warns of a capability that the registry does not list. Manifest names for the same things are in
+// use, and pass where an offer would satisfy them.
+func (l *linter) capability(pointer, c string) {
+	known := Capabilities()
+	if slices.Contains(known, c) || slices.Contains(known, registryName(c)) {
+		return
+	}
+	hint := "capabilities are written category.capability, as in tool.http"
+	if near := nearest(c, known); near != "" {
+		hint = fmt.Sprintf("did you mean %q?", near)
+	} else if category, _, ok := strings.Cut(c, "."); ok {
+		siblings := slices.DeleteFunc(known, func(k string) bool { return !strings.HasPrefix(k, category+".") })
+		if len(siblings) > 0 {
+			hint = "registered are " + strings.Join(siblings, ", ")
+		}
+	}
+	l.warn(pointer, RuleRegistry, hint, "capability %q is not in the registry: no runtime has to know it", clip(c))
+}
+
+// subschema compiles an embedded JSON Schema, which has to be complete in itself.
+func (l *linter) subschema(pointer string, text []byte) {
+	if len(text) == 0 {
+		return
+	}
+	if err := CheckSchema(text); err != nil {
+		l.warn(pointer, RuleSubschema, "", "%s", err)
+	}
+}
+
+// CheckSchema says what is wrong with a JSON Schema that a document embeds, such as a tool's
+// parameters_schema. It loads nothing: a reference to a file or a host is an error.
+func CheckSchema(text []byte) error {
+	_, err := compileSchema("urn:aaif:subschema", text)
+	var ve *jsonschema.ValidationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &ve):
+		for leaf := range leaves(ve) {
+			at, _ := url.PathUnescape(leaf.InstanceLocation)
+			return fmt.Errorf("not a JSON Schema: %s: %s", at, leaf.Message)
+		}
+	case errors.Is(err, errNoLoading):
+		return fmt.Errorf("the JSON Schema refers to another document: %w", errNoLoading)
+	}
+	var se *jsonschema.SchemaError
+	if errors.As(err, &se) && se.Err != nil {
+		err = se.Err
+	}
+	return fmt.Errorf("not a JSON Schema: %w", err)
+}

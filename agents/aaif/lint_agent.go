@@ -1,0 +1,211 @@
+package aaif
+
+import (
+	"fmt"
+	"slices"
+)
+
+func (l *linter) condition(pointer string, c *Condition) {
+	if c.IsString() {
+		l.warn(pointer, RuleStringCondition, `write {"lang": …, "expr": …}; the words can stay as "nl"`,
+			"a condition in words is a hint that each runtime reads differently")
+		return
+	}
+	kind := byte(0)
+	if len(c.Expr) > 0 {
+		kind = c.Expr[0]
+	}
+	switch c.Lang {
+	case LangAlways, LangNever:
+		if kind != 0 {
+			l.warn(pointer+"/expr", RuleIgnoredField, "delete it", "%s takes no expression", c.Lang)
+		}
+	case LangJSONLogic:
+		if kind == '"' {
+			l.warn(pointer+"/expr", RuleFormat, "write the rule as an object", "a jsonlogic rule is an object, not text")
+		}
+	default:
+		if kind != '"' {
+			l.warn(pointer+"/expr", RuleFormat, "write it in quotes", "a %s expression is text", c.Lang)
+		}
+	}
+}
+
+func (l *linter) model(a *Agent) {
+	m := a.Model
+	if m == nil {
+		return
+	}
+	l.uri("/agent/model/base_url", m.BaseURL)
+	if m.ProviderID != "" && m.Provider != ProviderCustom {
+		l.warn("/agent/model/provider_id", RuleIgnoredField, `set provider to "custom", or delete provider_id`,
+			"provider_id has no effect: provider is %q", m.Provider)
+	}
+	if m.Provider == ProviderCustom && m.ProviderID != string(ProviderCustom) && slices.Contains(Providers(), Provider(m.ProviderID)) {
+		l.warn("/agent/model/provider_id", RuleRegistry, fmt.Sprintf("write provider %q", m.ProviderID), "%q is a standard provider", m.ProviderID)
+	}
+	for i, f := range m.Fallbacks {
+		if slices.Contains(Providers(), Provider(f.Provider)) || provisionalProvider(f.Provider) {
+			continue
+		}
+		hint := ""
+		if near := nearest(f.Provider, stringsOf(Providers())); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		l.warn(child("/agent/model/fallbacks", i)+"/provider", RuleRegistry, hint, "provider %s is not in the registry", show(f.Provider))
+	}
+	if m.ResponseFormat == ResponseJSONSchema && (a.IO == nil || a.IO.OutputSchema == nil) {
+		l.warn("/agent/model/response_format", RuleIncomplete, "give io.output_schema", "json_schema needs a schema to enforce")
+	}
+}
+
+func (l *linter) orchestration(o *Orchestration) {
+	if o == nil {
+		return
+	}
+	var aliases []string
+	for i, s := range o.Subagents {
+		aliases = append(aliases, s.Alias, s.Ref)
+		if !uuidForm.MatchString(s.Ref) && !absoluteURI(s.Ref) {
+			l.warn(child("/agent/orchestration/subagents", i)+"/ref", RuleID, "write the agent_id or a URI", "%s is neither a UUID nor a URI", show(s.Ref))
+		}
+	}
+	reference := func(pointer, name string) {
+		if slices.Contains(aliases, name) || uuidForm.MatchString(name) {
+			return
+		}
+		hint := "declare it in subagents"
+		if near := nearest(name, aliases); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		l.warn(pointer, RuleReference, hint, "no subagent has the alias %s", show(name))
+	}
+	for i, h := range o.Handoff {
+		reference(child("/agent/orchestration/handoff", i)+"/target_agent", h.TargetAgent)
+	}
+	for i, step := range o.Pipeline {
+		reference(child("/agent/orchestration/pipeline", i), step)
+	}
+	c := o.Consensus
+	if c == nil {
+		return
+	}
+	const at = "/agent/orchestration/consensus"
+	if c.RefereeAgent != "" {
+		reference(at+"/referee_agent", c.RefereeAgent)
+	}
+	switch {
+	case c.Strategy == ConsensusReferee && c.RefereeAgent == "":
+		l.warn(at, RuleIncomplete, "name one in referee_agent", "the strategy referee needs a referee")
+	case c.Strategy != ConsensusReferee && c.RefereeAgent != "":
+		l.warn(at+"/referee_agent", RuleIgnoredField, `set strategy to "referee", or delete it`, "no other strategy has a referee")
+	}
+	if c.MinVotes.IsSet() && c.Strategy != ConsensusMajorityVote {
+		l.warn(at+"/min_votes", RuleIgnoredField, `set strategy to "majority_vote", or delete it`, "no other strategy counts votes")
+	}
+}
+
+func (l *linter) context(at string, c *Context) {
+	if c.Type == ContextURL || c.Type == ContextSchemaRef {
+		l.uri(at+"/value", c.Value)
+	}
+	if c.RefreshTTLSeconds.IsSet() && c.Type != ContextURL {
+		l.warn(at+"/refresh_ttl_seconds", RuleIgnoredField, "delete it", "only a url is fetched again")
+	}
+}
+
+func (l *linter) tools(tools []Tool) {
+	names := make(map[string]bool)
+	for i := range tools {
+		t, at := &tools[i], child("/agent/tools", i)
+		if names[t.Name] {
+			l.warn(at+"/name", RuleReference, "give each tool a name of its own", "another tool is called %q too: the model cannot tell them apart", t.Name)
+		}
+		names[t.Name] = true
+		l.subschema(at+"/parameters_schema", t.ParametersSchema)
+		l.subschema(at+"/output_schema", t.OutputSchema)
+		if t.ParametersSchema == nil && t.EffectiveProtocol() != ProtocolMCP && t.EffectiveProtocol() != ProtocolOpenAPI {
+			l.warn(at, RuleIncomplete, "give parameters_schema", "the model is not told which arguments tool %q takes", t.Name)
+		}
+		if t.EffectiveProtocol() == ProtocolFunction && t.Endpoint != "" {
+			l.warn(at+"/endpoint", RuleIgnoredField, "set protocol to mcp, http or openapi, or delete it", "a function has no endpoint")
+		}
+		if reason := unresolvable(t); reason != "" {
+			l.warn(at, RuleIncomplete, "give an endpoint such as https://host/path or mcp://server/capability", "tool %q: %s", t.Name, reason)
+		}
+		if t.Auth != nil {
+			l.auth(at+"/auth", t.Auth)
+		}
+	}
+}
+
+func (l *linter) auth(at string, a *Auth) {
+	none := a.Type == "" || a.Type == AuthNone
+	switch {
+	case a.EnvVar != "" && a.VaultRef != nil:
+		l.warn(at+"/env_var", RuleIgnoredField, "keep one of them", "vault_ref wins over env_var")
+	case none && (a.EnvVar != "" || a.VaultRef != nil):
+		l.warn(at, RuleIgnoredField, "set type", "a credential is named, but the auth type is none")
+	case !none && a.EnvVar == "" && a.VaultRef == nil && a.Type != AuthMTLS && a.Type != AuthAWSSigV4:
+		l.warn(at, RuleIncomplete, "give env_var or vault_ref", "auth type %s needs a credential", a.Type)
+	}
+	if a.EnvVar != "" && !envVarName.MatchString(a.EnvVar) {
+		l.warn(at+"/env_var", RuleFormat, "write the name alone, as in BILLING_API_TOKEN", "env_var is the name of a variable, not a reference to it")
+	}
+	if a.Header != "" && a.Type != AuthAPIKey {
+		l.warn(at+"/header", RuleIgnoredField, `set type to "api_key", or delete it`, "header is for the auth type api_key")
+	}
+	if (a.TokenURL != "" || len(a.Scopes) > 0) && a.Type != AuthOAuth2 {
+		l.warn(at, RuleIgnoredField, `set type to "oauth2", or delete them`, "token_url and scopes are for the auth type oauth2")
+	}
+	l.uri(at+"/token_url", a.TokenURL)
+}
+
+func (l *linter) memory(at string, m *Memory) {
+	vector := []string{"pinecone", "weaviate", "qdrant", "chroma"}
+	if m.EmbeddingModel != "" && (m.Backend == "in_memory" || m.Backend == "redis") && !slices.Contains(vector, m.Backend) {
+		l.warn(at+"/embedding_model", RuleIgnoredField, "choose a vector backend, or delete it", "backend %s has no vectors", m.Backend)
+	}
+}
+
+func (l *linter) events(e *Events) {
+	if e == nil {
+		return
+	}
+	for i, t := range e.Triggers {
+		at := child("/agent/events/triggers", i)
+		for _, f := range []struct {
+			owner       TriggerType
+			name, value string
+		}{
+			{TriggerSchedule, "schedule", t.Schedule},
+			{TriggerEvent, "event_name", t.EventName},
+			{TriggerWebhook, "webhook_path", t.WebhookPath},
+		} {
+			switch {
+			case t.Type == f.owner && f.value == "":
+				l.warn(at, RuleIncomplete, "give "+f.name, "a trigger of type %s needs %s", t.Type, f.name)
+			case t.Type != f.owner && f.value != "":
+				l.warn(at+"/"+f.name, RuleIgnoredField, fmt.Sprintf("set type to %q, or delete it", f.owner), "%s has no effect on a trigger of type %s", f.name, t.Type)
+			}
+		}
+	}
+}
+
+func (l *linter) evaluation(e *Evaluation) {
+	if e == nil {
+		return
+	}
+	for i, m := range e.Metrics {
+		at := child("/agent/evaluation/metrics", i)
+		switch {
+		case m.Name == "custom" && m.CustomName == "":
+			l.warn(at, RuleIncomplete, "give custom_name", "a custom metric needs a name")
+		case m.Name != "custom" && m.CustomName != "":
+			l.warn(at+"/custom_name", RuleIgnoredField, `set name to "custom", or delete it`, "metric %s has its own name", m.Name)
+		}
+		if !m.Threshold.IsSet() {
+			l.warn(at, RuleIncomplete, "give threshold", "metric %s gates nothing without a threshold", m.Name)
+		}
+	}
+}

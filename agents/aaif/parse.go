@@ -1,0 +1,114 @@
+package aaif
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Parse reads one document. It accepts what the kind's schema accepts and what holds no credential; every
+// problem that makes it refuse the document is in the [*Error] it returns.
+//
+// Warnings do not keep a document from being parsed: ask [Document.Lint], or [Check] for all at once.
+// The document keeps a reference to data, which must not change afterwards.
+func Parse(data []byte, opts Options) (*Document, error) {
+	doc, problems := parse(data, opts)
+	if len(problems) > 0 {
+		return nil, &Error{Name: opts.Name, Problems: problems}
+	}
+	return doc, nil
+}
+
+// Read reads a document from r, at most Options.MaxBytes of it, and parses it. The name says where it came
+// from, in messages, and its extension gives the format; it takes the place of Options.Name.
+func Read(name string, r io.Reader, opts Options) (*Document, error) {
+	opts.Name = name
+	opts = opts.withDefaults()
+	data, err := io.ReadAll(io.LimitReader(r, int64(opts.MaxBytes)+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return Parse(data, opts)
+}
+
+// Check reports everything there is to say about a document: what makes Parse refuse it, errors first, or
+// else what the linter warns of. No problems is a good document.
+func Check(data []byte, opts Options) []Problem {
+	doc, problems := parse(data, opts)
+	if doc == nil {
+		return problems
+	}
+	return doc.Lint()
+}
+
+// parse returns a document, or the errors that prevent it.
+func parse(data []byte, opts Options) (*Document, []Problem) {
+	opts = opts.withDefaults()
+	if len(data) > opts.MaxBytes {
+		return nil, []Problem{errorf("", RuleTooLarge, "the document is larger than %d bytes", opts.MaxBytes)}
+	}
+	if opts.Format == "" {
+		opts.Format = formatOf(opts.Name, data)
+	}
+	if !opts.Format.valid() {
+		return nil, []Problem{errorf("", RuleSyntax, "unknown format %q", opts.Format).hint("json, yaml or cbor")}
+	}
+	if opts.Kind != "" && !opts.Kind.valid() {
+		return nil, []Problem{errorf("", RuleSyntax, "unknown kind of document %q", opts.Kind)}
+	}
+
+	doc := &Document{format: opts.Format, source: data}
+	var problem *Problem
+	switch opts.Format {
+	case JSON:
+		doc.text = jsontext.Value(data)
+	case YAML:
+		doc.text, problem = decodeYAML(data, opts.MaxDepth, nil)
+	case CBOR:
+		doc.text, problem = decodeCBOR(data, opts.MaxDepth)
+	}
+	if problem != nil {
+		return nil, []Problem{*problem}
+	}
+	tree, problems := decodeJSON(doc.text, opts.MaxDepth)
+	if problems != nil {
+		return nil, problems
+	}
+	doc.tree, doc.kind = tree, opts.Kind
+	if doc.kind == "" {
+		doc.kind = kindOf(tree)
+	}
+	problems = validateTree(doc.kind, tree)
+	problems = append(problems, scanSecrets(doc.kind, tree)...)
+	if len(problems) > 0 {
+		return nil, doc.locate(sortProblems(problems))
+	}
+	if err := doc.decode(); err != nil {
+		// The schema admits nothing that the types do not hold; this is a defect of ours.
+		return nil, []Problem{errorf("", RuleSchema, "the document cannot be decoded: %v", err)}
+	}
+	return doc, nil
+}
+
+// locate fills in lines and columns, for texts.
+func (d *Document) locate(problems []Problem) []Problem {
+	if len(problems) == 0 || d.format == CBOR {
+		return problems
+	}
+	places := make(map[string]position)
+	if d.format == JSON {
+		for _, p := range problems {
+			places[p.Pointer] = position{}
+		}
+		jsonPositions(d.source, places)
+	} else {
+		decodeYAML(d.source, maxMaxDepth, places) // it succeeded before
+	}
+	for i, p := range problems {
+		if pos := places[p.Pointer]; pos.line > 0 && p.Line == 0 {
+			problems[i].Line, problems[i].Column = pos.line, max(pos.column, 1)
+		}
+	}
+	return problems
+}

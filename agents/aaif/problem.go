@@ -1,0 +1,223 @@
+package aaif
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Severity says whether a problem makes a document unusable.
+type Severity string
+
+const (
+	SeverityError   Severity = "error"   // the document is refused
+	SeverityWarning Severity = "warning" // the document is accepted; its author should know
+)
+
+// Rule names the rule that a problem breaks, for programs and for searching the documentation.
+type Rule string
+
+// Rules about the encoding. Each makes the document unreadable: nothing else is checked.
+const (
+	RuleSyntax        Rule = "syntax"         // not well-formed JSON, YAML or CBOR
+	RuleTooLarge      Rule = "too-large"      // more bytes than Options.MaxBytes
+	RuleTooDeep       Rule = "too-deep"       // nested deeper than Options.MaxDepth
+	RuleEncoding      Rule = "encoding"       // text that is not UTF-8
+	RuleDuplicateName Rule = "duplicate-name" // an object with the same name twice
+	RuleNumberRange   Rule = "number-range"   // a number that no IEEE 754 double can stand for
+	RuleYAML          Rule = "yaml"           // YAML beyond what JSON can say: anchors, tags, several documents, …
+	RuleCBOR          Rule = "cbor"           // CBOR beyond what JSON can say: byte strings, tags, integer keys, …
+)
+
+// Rules of the schemas, by the JSON Schema keyword behind them.
+const (
+	RuleRequired     Rule = "required"      // a field is missing
+	RuleUnknownField Rule = "unknown-field" // a field that the schema does not have
+	RuleType         Rule = "type"          // a value of the wrong JSON type
+	RuleEnum         Rule = "enum"          // a value outside the vocabulary
+	RuleConst        Rule = "const"         // sc_standard is not SC-006
+	RulePattern      Rule = "pattern"       // a version or a tool name of the wrong form
+	RuleRange        Rule = "range"         // a number below its minimum or above its maximum
+	RuleLength       Rule = "length"        // a string or an array too short or too long
+	RuleUnique       Rule = "unique"        // an array with the same item twice
+	RuleSchema       Rule = "schema"        // any other keyword
+)
+
+// RuleSecret is broken by a document that carries a credential (Security Considerations: such a
+// document MUST be rejected).
+const RuleSecret Rule = "inline-secret"
+
+// Rules of the linter. All are warnings.
+const (
+	RuleStringCondition Rule = "string-condition" // a condition in words, which no two runtimes read alike
+	RuleDeprecated      Rule = "deprecated"       // the agent is retired
+	RuleVersion         Rule = "version"          // written for a later AAIF than this package knows
+	RuleID              Rule = "id"               // an id that is no UUID
+	RuleFormat          Rule = "format"           // a time or a URI that is none
+	RuleEntity          Rule = "entity"           // a name that gives no entity id
+	RuleRegistry        Rule = "registry"         // a provider or capability that nobody registered
+	RuleReference       Rule = "reference"        // an alias that no subagent has
+	RuleIgnoredField    Rule = "ignored-field"    // a field without effect next to the others
+	RuleIncomplete      Rule = "incomplete"       // a field that asks for another one
+	RuleSubschema       Rule = "subschema"        // an embedded JSON Schema that does not compile
+)
+
+// RuleNotHonoured marks what [NotHonoured] reports.
+const RuleNotHonoured Rule = "not-honoured"
+
+// RuleCapability and RuleConditionLanguage mark what [Negotiation.Problems] reports.
+const (
+	RuleCapability        Rule = "capability"
+	RuleConditionLanguage Rule = "condition-language"
+)
+
+// A Problem is one thing that is wrong with a document, or that its author should know.
+//
+// Messages never quote a value that looks like a credential.
+type Problem struct {
+	Pointer  string   `json:"pointer"` // RFC 6901; "" is the document; where a field is missing, the object that lacks it
+	Rule     Rule     `json:"rule"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"hint,omitzero"`
+	Line     int      `json:"line,omitzero"`   // from 1, in JSON and YAML; 0 is unknown
+	Column   int      `json:"column,omitzero"` // from 1, in characters; 0 is unknown
+}
+
+// String is the problem in one line: place, message, hint.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d: ", p.Line, p.Column)
+	}
+	if p.Pointer != "" {
+		b.WriteString(p.Pointer)
+		b.WriteString(": ")
+	}
+	if p.Severity == SeverityWarning {
+		b.WriteString("warning: ")
+	}
+	b.WriteString(p.Message)
+	if p.Hint != "" {
+		b.WriteString(" (")
+		b.WriteString(p.Hint)
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// Error says why a document was refused. It holds at least one problem of [SeverityError].
+type Error struct {
+	Name     string    // where the document came from; may be empty
+	Problems []Problem // sorted, errors only
+}
+
+// maxPrinted bounds the length of Error's text; Problems has them all.
+const maxPrinted = 20
+
+// Error names the document and its problems, one a line when there are several.
+func (e *Error) Error() string {
+	name := e.Name
+	if name == "" {
+		name = "AAIF document"
+	}
+	if len(e.Problems) == 1 {
+		p := e.Problems[0]
+		sep := ": "
+		if p.Line > 0 && e.Name != "" {
+			sep = ":" // file:line:column, as editors like it
+		}
+		return name + sep + p.String()
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d problems", name, len(e.Problems))
+	for i, p := range e.Problems {
+		if i == maxPrinted {
+			fmt.Fprintf(&b, "\n  and %d more", len(e.Problems)-i)
+			break
+		}
+		b.WriteString("\n  ")
+		b.WriteString(p.String())
+	}
+	return b.String()
+}
+
+// errorf makes a problem of SeverityError.
+func errorf(pointer string, rule Rule, format string, args ...any) Problem {
+	return Problem{Pointer: pointer, Rule: rule, Severity: SeverityError, Message: fmt.Sprintf(format, args...)}
+}
+
+// warnf makes a problem of SeverityWarning.
+func warnf(pointer string, rule Rule, format string, args ...any) Problem {
+	return Problem{Pointer: pointer, Rule: rule, Severity: SeverityWarning, Message: fmt.Sprintf(format, args...)}
+}
+
+// hint returns the problem with a hint.
+func (p Problem) hint(format string, args ...any) Problem {
+	p.Hint = fmt.Sprintf(format, args...)
+	return p
+}
+
+// sortProblems puts errors first, then orders by place, rule and message, and drops repetitions.
+func sortProblems(ps []Problem) []Problem {
+	slices.SortFunc(ps, func(a, b Problem) int {
+		return cmp.Or(
+			cmp.Compare(a.Severity, b.Severity), // "error" < "warning"
+			comparePointers(a.Pointer, b.Pointer),
+			cmp.Compare(a.Rule, b.Rule),
+			cmp.Compare(a.Message, b.Message),
+		)
+	})
+	return slices.Compact(ps)
+}
+
+// onlyErrors returns the problems of SeverityError. The slice must be sorted.
+func onlyErrors(ps []Problem) []Problem {
+	i := slices.IndexFunc(ps, func(p Problem) bool { return p.Severity != SeverityError })
+	if i < 0 {
+		return ps
+	}
+	return ps[:i:i]
+}
+
+// comparePointers orders JSON pointers token by token, array indexes by value.
+func comparePointers(a, b string) int {
+	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
+	return slices.CompareFunc(as, bs, func(x, y string) int {
+		i, errx := strconv.Atoi(x)
+		j, erry := strconv.Atoi(y)
+		if errx == nil && erry == nil {
+			return cmp.Compare(i, j)
+		}
+		return cmp.Compare(x, y)
+	})
+}
+
+var (
+	pointerEscaper   = strings.NewReplacer("~", "~0", "/", "~1")
+	pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// child is the pointer of a member or an item of the value at pointer.
+func child[T string | int](pointer string, key T) string {
+	switch key := any(key).(type) {
+	case string:
+		return pointer + "/" + pointerEscaper.Replace(key)
+	default:
+		return pointer + "/" + strconv.Itoa(key.(int))
+	}
+}
+
+// splitPointer returns the tokens of a pointer, unescaped.
+func splitPointer(pointer string) []string {
+	if pointer == "" {
+		return nil
+	}
+	tokens := strings.Split(pointer[1:], "/")
+	for i, t := range tokens {
+		tokens[i] = pointerUnescaper.Replace(t)
+	}
+	return tokens
+}

@@ -1,0 +1,94 @@
+package aaif
+
+import "slices"
+
+// What the six community registries list (Extension Registries). Ids with status "standard" may stand in a
+// document; provisional providers are written as provider "custom" with a provider_id.
+
+// Providers returns the standard providers, "custom" among them.
+func Providers() []Provider {
+	return []Provider{
+		ProviderOpenAI, ProviderAnthropic, ProviderGoogle, ProviderVertexAI, ProviderMistral, ProviderCohere,
+		ProviderGroq, ProviderOllama, ProviderAzureOpenAI, ProviderBedrock, ProviderHuggingFace, ProviderTogether,
+		ProviderFireworks, ProviderDeepSeek, ProviderXAI, ProviderOpenRouter, ProviderCustom,
+	}
+}
+
+// OpenAICompatible says whether the registry lists the provider's API as compatible with OpenAI's, so that
+// one client serves them all. For "custom" it is the endpoint at base_url that decides.
+func (p Provider) OpenAICompatible() bool {
+	switch p {
+	case ProviderOpenAI, ProviderMistral, ProviderGroq, ProviderOllama, ProviderAzureOpenAI, ProviderTogether,
+		ProviderFireworks, ProviderDeepSeek, ProviderXAI, ProviderOpenRouter:
+		return true
+	}
+	return false
+}
+
+// provisionalProvider is true of the ids that are registered but not standard.
+func provisionalProvider(id string) bool {
+	return slices.Contains([]string{"copilot", "cline", "litellm", "vllm", "perplexity"}, id)
+}
+
+// Languages returns the condition languages.
+func Languages() []Language {
+	return []Language{LangJSONPath, LangJMESPath, LangCEL, LangJSONLogic, LangAlways, LangNever}
+}
+
+// Protocols returns the tool protocols.
+func Protocols() []Protocol {
+	return []Protocol{ProtocolFunction, ProtocolMCP, ProtocolHTTP, ProtocolOpenAPI}
+}
+
+// MemoryBackends returns the memory backends, "custom" among them.
+func MemoryBackends() []string {
+	return []string{"in_memory", "redis", "postgres", "sqlite", "pinecone", "weaviate", "qdrant", "chroma", "custom"}
+}
+
+// VaultProviders returns the vaults, "custom" among them.
+func VaultProviders() []VaultProvider {
+	return []VaultProvider{
+		VaultAWSSecretsManager, VaultHashiCorp, VaultAzureKeyVault, VaultGCPSecretManager, Vault1Password, VaultCustom,
+	}
+}
+
+// Capabilities of the registry: what required_capabilities may ask for.
+const (
+	CapToolFunction           = "tool.function"
+	CapToolMCP                = "tool.mcp"
+	CapToolHTTP               = "tool.http"
+	CapToolOpenAPI            = "tool.openapi"
+	CapMemoryVector           = "memory.vector"
+	CapMemoryRedis            = "memory.redis"
+	CapMemoryPostgres         = "memory.postgres"
+	CapMemoryPinecone         = "memory.pinecone"
+	CapMemoryQdrant           = "memory.qdrant"
+	CapOrchestrationParallel  = "orchestration.parallel"
+	CapOrchestrationHandoff   = "orchestration.handoff"
+	CapOrchestrationPipeline  = "orchestration.pipeline"
+	CapOrchestrationConsensus = "orchestration.consensus"
+	CapConditionStructured    = "condition.structured"
+	CapTelemetryOTel          = "telemetry.otel"
+	CapDataResidency          = "compliance.data_residency"
+	CapHumanInTheLoop         = "compliance.hitl"
+	CapAuditLog               = "compliance.audit_log"
+	CapIOStreaming            = "io.streaming"
+	CapIOAsync                = "io.async"
+	CapIOBatch                = "io.batch"
+	CapAuthVault              = "auth.vault"
+	CapStateCheckpoint        = "state.checkpoint"
+	CapStateRestore           = "state.restore"
+)
+
+// Capabilities returns the registry's vocabulary.
+func Capabilities() []string {
+	return []string{
+		CapToolFunction, CapToolMCP, CapToolHTTP, CapToolOpenAPI,
+		CapMemoryVector, CapMemoryRedis, CapMemoryPostgres, CapMemoryPinecone, CapMemoryQdrant,
+		CapOrchestrationParallel, CapOrchestrationHandoff, CapOrchestrationPipeline, CapOrchestrationConsensus,
+		CapConditionStructured, CapTelemetryOTel,
+		CapDataResidency, CapHumanInTheLoop, CapAuditLog,
+		CapIOStreaming, CapIOAsync, CapIOBatch,
+		CapAuthVault, CapStateCheckpoint, CapStateRestore,
+	}
+}

@@ -1,0 +1,55 @@
+package aaif
+
+import "strings"
+
+// nearest returns the candidate that a word was most likely meant to be, or "".
+func nearest(word string, candidates []string) string {
+	if word == "" || len(word) > 64 {
+		return ""
+	}
+	folded := fold(word)
+	best, least := "", 1+max(1, len(folded)/3) // a third of the letters may be wrong
+	for _, c := range candidates {
+		d := distance(folded, fold(c))
+		if d < least || d == least && best != "" && c < best {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// fold drops what people get wrong without thinking: case, and how words are joined.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '_' || r == '-' || r == ' ' || r == '.' {
+			return -1
+		}
+		return r
+	}, strings.ToLower(s))
+}
+
+// distance is the optimal string alignment distance: insertions, deletions, substitutions, and swaps of
+// neighbours.
+func distance(a, b string) int {
+	prev2 := make([]int, len(b)+1)
+	prev := make([]int, len(b)+1)
+	cur := make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, cur = prev, cur, prev2
+	}
+	return prev[len(b)]
+}

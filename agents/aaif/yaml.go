@@ -1,0 +1,321 @@
+package aaif
+
+import (
+	"bytes"
+	"errors"
+	"regexp"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// YAML documents are read as a notation for JSON, nothing more. The parser supplies a syntax tree; which plain
+// scalar is a number, a bool or null is decided here, by YAML 1.2's JSON rules, so that a document means the
+// same in both notations: 2025-01-01, no, on and 3.4.0 are strings.
+
+// maxYAMLColumn bounds the columns of structure tokens, and with them how deep blocks can nest before the
+// exact limit is checked on the tree: a block's children stand to the right of it.
+const maxYAMLColumn = 1000
+
+// decodeYAML turns YAML into JSON text, with members in the order of the source. Where positions is not nil it
+// receives the place of every value, by pointer.
+func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text jsontext.Value, problem *Problem) {
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		p := errorf("", RuleSyntax, "the text starts with a byte order mark").hint("save it as UTF-8 without one")
+		return nil, &p
+	}
+	if !utf8.Valid(data) {
+		p := errorf("", RuleEncoding, "the text is not UTF-8")
+		p.Line, p.Column = lineColumn(data, invalidUTF8(data))
+		return nil, &p
+	}
+	defer func() {
+		// The parser is not ours, and the text may be hostile.
+		if r := recover(); r != nil {
+			p := errorf("", RuleSyntax, "not YAML: the parser gave up")
+			text, problem = nil, &p
+		}
+	}()
+
+	tokens := lexer.Tokenize(string(data))
+	if p := checkYAMLTokens(tokens, maxDepth); p != nil {
+		return nil, p
+	}
+	// Duplicate names are found below, in linear time.
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		return nil, yamlProblem(err)
+	}
+	var body ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if body != nil {
+			p := yamlErrorf(doc.Body.GetToken(), "", RuleYAML, "a second document begins here").hint("one file holds one document")
+			return nil, &p
+		}
+		body = doc.Body
+	}
+	if body == nil {
+		p := errorf("", RuleSyntax, "the document is empty")
+		return nil, &p
+	}
+	var out bytes.Buffer
+	c := yamlConverter{enc: jsontext.NewEncoder(&out), maxDepth: maxDepth, positions: positions}
+	if p := c.value(body, body.GetToken(), "", 1); p != nil {
+		return nil, p
+	}
+	return jsontext.Value(bytes.TrimRight(out.Bytes(), "\n")), nil
+}
+
+// checkYAMLTokens refuses, before anything is built, what JSON has no word for, and nesting so deep that it
+// could exhaust the parser's stack.
+func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
+	depth, headers := 0, 0
+	refuse := func(tk *token.Token, what, hint string) *Problem {
+		p := yamlErrorf(tk, "", RuleYAML, "%s", what).hint("%s", hint)
+		return &p
+	}
+	for _, tk := range tokens {
+		switch tk.Type {
+		case token.AnchorType, token.AliasType:
+			return refuse(tk, "anchors and aliases are not accepted", "write the value out, or quote the text if it only looks like one")
+		case token.MergeKeyType:
+			return refuse(tk, "merge keys are not accepted", "write the members out")
+		case token.TagType:
+			return refuse(tk, "tags are not accepted", `a string is a string when it is quoted; "!" itself needs quotes too`)
+		case token.DirectiveType:
+			return refuse(tk, "directives are not accepted", "delete the line")
+		case token.MappingKeyType:
+			return refuse(tk, `"? " keys are not accepted`, "write key: value")
+		case token.DocumentHeaderType:
+			if headers++; headers > 1 {
+				return refuse(tk, "a second document begins here", "one file holds one document")
+			}
+		case token.MappingStartType, token.SequenceStartType:
+			if depth++; depth > maxDepth {
+				p := yamlErrorf(tk, "", RuleTooDeep, "%s", tooDeep(maxDepth).message)
+				return &p
+			}
+		case token.MappingEndType, token.SequenceEndType:
+			depth--
+		case token.SequenceEntryType, token.MappingValueType:
+			at := tk
+			if tk.Type == token.MappingValueType && tk.Prev != nil {
+				at = tk.Prev // the key
+			}
+			if depth == 0 && at.Position.Column > maxYAMLColumn {
+				p := yamlErrorf(tk, "", RuleTooDeep, "%s", tooDeep(maxDepth).message)
+				return &p
+			}
+		}
+	}
+	return nil
+}
+
+// A yamlConverter writes a syntax tree as JSON.
+type yamlConverter struct {
+	enc       *jsontext.Encoder
+	maxDepth  int
+	positions map[string]position
+}
+
+// value writes one node. The token at is where a reader would look for the value.
+func (c *yamlConverter) value(node ast.Node, at *token.Token, pointer string, depth int) *Problem {
+	if c.positions != nil && at != nil && at.Position != nil {
+		c.positions[pointer] = position{at.Position.Line, at.Position.Column}
+	}
+	switch n := node.(type) {
+	case *ast.MappingNode:
+		return c.mapping(n.Values, at, pointer, depth)
+	case *ast.MappingValueNode:
+		return c.mapping([]*ast.MappingValueNode{n}, at, pointer, depth)
+	case *ast.SequenceNode:
+		return c.sequence(n, at, pointer, depth)
+	case *ast.LiteralNode:
+		return c.write(jsontext.String(n.Value.Value), at, pointer)
+	case nil:
+		return c.write(jsontext.Null, at, pointer)
+	case ast.ScalarNode:
+		return c.scalar(n, at, pointer)
+	}
+	p := yamlErrorf(at, pointer, RuleYAML, "this has no counterpart in JSON")
+	return &p
+}
+
+func (c *yamlConverter) mapping(members []*ast.MappingValueNode, at *token.Token, pointer string, depth int) *Problem {
+	if depth > c.maxDepth {
+		p := yamlErrorf(at, pointer, RuleTooDeep, "%s", tooDeep(c.maxDepth).message)
+		return &p
+	}
+	if p := c.write(jsontext.BeginObject, at, pointer); p != nil {
+		return p
+	}
+	seen := make(map[string]bool, len(members))
+	for _, m := range members {
+		keyToken := m.Key.GetToken()
+		key, ok := yamlKey(m.Key)
+		if !ok {
+			p := yamlErrorf(keyToken, pointer, RuleYAML, "a name has to be a string").hint("quote it")
+			return &p
+		}
+		at := child(pointer, key)
+		if seen[key] {
+			p := yamlErrorf(keyToken, at, RuleDuplicateName, "this name is in the object twice")
+			return &p
+		}
+		seen[key] = true
+		if p := c.write(jsontext.String(key), keyToken, at); p != nil {
+			return p
+		}
+		if p := c.value(m.Value, keyToken, at, depth+1); p != nil {
+			return p
+		}
+	}
+	return c.write(jsontext.EndObject, at, pointer)
+}
+
+// yamlKey is the text of a key that is a string: quoted, or plain and no number, bool or null.
+func yamlKey(key ast.MapKeyNode) (string, bool) {
+	n, ok := key.(*ast.StringNode)
+	if !ok {
+		return "", false
+	}
+	if quoted(n.Token) {
+		return n.Value, true
+	}
+	return n.Value, plainKind(n.Value) == plainString
+}
+
+func (c *yamlConverter) sequence(n *ast.SequenceNode, at *token.Token, pointer string, depth int) *Problem {
+	if depth > c.maxDepth {
+		p := yamlErrorf(at, pointer, RuleTooDeep, "%s", tooDeep(c.maxDepth).message)
+		return &p
+	}
+	if p := c.write(jsontext.BeginArray, at, pointer); p != nil {
+		return p
+	}
+	for i, item := range n.Values {
+		at := at
+		if item != nil && item.GetToken() != nil {
+			at = item.GetToken()
+			if m, ok := item.(*ast.MappingNode); ok && len(m.Values) > 0 && !m.IsFlowStyle {
+				at = m.Values[0].Key.GetToken()
+			}
+		}
+		if p := c.value(item, at, child(pointer, i), depth+1); p != nil {
+			return p
+		}
+	}
+	return c.write(jsontext.EndArray, at, pointer)
+}
+
+func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string) *Problem {
+	tk := n.GetToken()
+	if s, ok := n.(*ast.StringNode); ok && quoted(tk) {
+		return c.write(jsontext.String(s.Value), at, pointer)
+	}
+	if tk.Type == token.ImplicitNullType {
+		return c.write(jsontext.Null, at, pointer)
+	}
+	text := tk.Value
+	switch kind := plainKind(text); {
+	case kind == plainNull:
+		return c.write(jsontext.Null, at, pointer)
+	case kind == plainTrue:
+		return c.write(jsontext.True, at, pointer)
+	case kind == plainFalse:
+		return c.write(jsontext.False, at, pointer)
+	case kind == plainNumber:
+		if err, ok := checkNumber(text); !ok {
+			p := yamlErrorf(at, pointer, err.rule, "%s", err.message)
+			return &p
+		}
+		if err := c.enc.WriteValue(jsontext.Value(text)); err != nil {
+			p := yamlErrorf(at, pointer, RuleSyntax, "not JSON: %v", err)
+			return &p
+		}
+		return nil
+	case kind == plainString && tk.Type == token.StringType:
+		return c.write(jsontext.String(text), at, pointer)
+	}
+	// YAML has more ways to write a number than JSON, and its versions disagree on them.
+	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip(text)).
+		hint("write it in plain decimals, or quote it if it is text")
+	return &p
+}
+
+func (c *yamlConverter) write(t jsontext.Token, at *token.Token, pointer string) *Problem {
+	if err := c.enc.WriteToken(t); err != nil {
+		p := yamlErrorf(at, pointer, RuleSyntax, "no JSON for this: %v", err)
+		return &p
+	}
+	return nil
+}
+
+// quoted says whether a scalar stands in quotes, and so is a string whatever it looks like.
+func quoted(tk *token.Token) bool {
+	return tk.Type == token.DoubleQuoteType || tk.Type == token.SingleQuoteType
+}
+
+// plainScalar is what a scalar without quotes stands for.
+type plainScalar int
+
+const (
+	plainString plainScalar = iota
+	plainNull
+	plainTrue
+	plainFalse
+	plainNumber
+	plainOther // a number in YAML, but not in JSON
+)
+
+var (
+	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+	yamlNumber = regexp.MustCompile(`^([-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|0o[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0b[01_]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+)
+
+func plainKind(text string) plainScalar {
+	switch text {
+	case "", "~", "null", "Null", "NULL":
+		return plainNull
+	case "true", "True", "TRUE":
+		return plainTrue
+	case "false", "False", "FALSE":
+		return plainFalse
+	}
+	if c := text[0]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' {
+		if jsonNumber.MatchString(text) {
+			return plainNumber
+		}
+		if yamlNumber.MatchString(text) {
+			return plainOther
+		}
+	}
+	return plainString
+}
+
+// yamlProblem takes message and place from a parser's error, and leaves the excerpt of the source behind.
+func yamlProblem(err error) *Problem {
+	var y yaml.Error
+	if errors.As(err, &y) {
+		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", y.GetMessage())
+		return &p
+	}
+	p := errorf("", RuleSyntax, "not YAML")
+	return &p
+}
+
+func yamlErrorf(at *token.Token, pointer string, rule Rule, format string, args ...any) Problem {
+	p := errorf(pointer, rule, format, args...)
+	if at != nil && at.Position != nil {
+		p.Line, p.Column = at.Position.Line, max(at.Position.Column, 1)
+	}
+	return p
+}
