@@ -37,7 +37,8 @@
 // errors.Is(err, model.ErrRateLimited). Whether to try again, and where, is the
 // caller's decision; see [Kind]. A cancelled or expired context is returned as
 // the context's own error and is not an [*Error]. No error text holds a
-// credential, a prompt or an answer.
+// credential; it may quote the provider's own words, so it is meant for
+// operators, not for peers.
 //
 // # Implementing
 //

@@ -60,7 +60,9 @@ func (k Kind) Retryable() bool { return k == ErrUnavailable || k == ErrRateLimit
 type Error struct {
 	Kind Kind
 
-	// Message says what happened, for people: no credential, no prompt.
+	// Message says what happened, for operators and their logs: never a
+	// credential. It may quote the provider's own words, so it is not for
+	// peers.
 	Message string
 
 	// RetryAfter is how long the provider asked to be left alone; 0 where it

@@ -18,7 +18,7 @@ import (
 //     returned; stop at its first error and return that error, wrapped at most;
 //   - stop soon after ctx is done, with an error for which errors.Is(err,
 //     ctx.Err()) holds;
-//   - map failures to [*Error]; put neither credentials nor content in them;
+//   - map failures to [*Error], without credentials in their text;
 //   - give every tool call an ID that is unique in the Response;
 //   - leave the Request unchanged, keep nothing of it, and be safe for
 //     concurrent use.

@@ -1,0 +1,208 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// DefaultBaseURL is OpenAI's own endpoint.
+const DefaultBaseURL = "https://api.openai.com/v1"
+
+// The other defaults of [Config].
+const (
+	DefaultMaxRetryDelay  = 8 * time.Second
+	DefaultRequestTimeout = 10 * time.Minute
+	DefaultMaxResponse    = 32 << 20 // bytes
+)
+
+// Config says where the endpoint is and how to treat it.
+type Config struct {
+	// BaseURL of the endpoint, up to and without /chat/completions. http or
+	// https, without user, query and fragment. Default DefaultBaseURL.
+	BaseURL string
+
+	// Key returns the API key. It is called once for each Generate, at most as
+	// often as Generate at once, and its error's text becomes part of an
+	// ErrAuth. Nil, or an empty key, sends none.
+	Key func(ctx context.Context) (string, error)
+
+	// HTTPClient carries the requests. Default: one of the Model's own, on the
+	// standard library's transport, which heeds the usual proxy variables. A
+	// client with a Timeout would cut streams.
+	HTTPClient *http.Client
+
+	// MaxRetries is how often the SDK tries again before the answer has begun,
+	// after connection failures and the statuses 408, 409, 429 and 5xx.
+	// Default 0: whoever runs the agent retries (AAIF runtime.max_retries).
+	MaxRetries int
+
+	// MaxRetryDelay is the longest wait between two tries. Where the server
+	// asks for a longer one, there is no retry. Default 8 s.
+	MaxRetryDelay time.Duration
+
+	// RequestTimeout bounds one try, its whole stream included. Default 10
+	// minutes; the context of Generate bounds all tries together.
+	RequestTimeout time.Duration
+
+	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
+	MaxResponse int64
+}
+
+// Model is an endpoint. Make it with [New].
+type Model struct {
+	cfg     Config
+	host    string
+	service openai.ChatCompletionService
+}
+
+// New returns a Model, or all that is wrong with cfg. It does no I/O.
+func New(cfg Config) (*Model, error) {
+	if cfg.BaseURL == "" {
+		cfg.BaseURL = DefaultBaseURL
+	}
+	var problems []error
+	u, err := url.Parse(cfg.BaseURL)
+	switch {
+	case err != nil: // its text would quote the URL, and with it perhaps a password
+		problems = append(problems, errors.New("base_url: not a URL"))
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		problems = append(problems, errors.New("base_url: want http:// or https:// and a host"))
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		problems = append(problems, errors.New("base_url: must have no user, query or fragment; keys are given by reference"))
+	}
+	if cfg.MaxRetries < 0 || cfg.MaxRetries > 10 {
+		problems = append(problems, fmt.Errorf("max retries: %d is not between 0 and 10", cfg.MaxRetries))
+	}
+	if cfg.MaxRetryDelay < 0 || cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
+		problems = append(problems, errors.New("max retry delay, request timeout and max response must not be negative"))
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("openai model: %w", errors.Join(problems...))
+	}
+	if cfg.MaxRetryDelay == 0 {
+		cfg.MaxRetryDelay = DefaultMaxRetryDelay
+	}
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = DefaultRequestTimeout
+	}
+	if cfg.MaxResponse == 0 {
+		cfg.MaxResponse = DefaultMaxResponse
+	}
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = &http.Client{}
+		if t, ok := http.DefaultTransport.(*http.Transport); ok {
+			cfg.HTTPClient.Transport = t.Clone()
+		}
+	}
+	return &Model{
+		cfg:  cfg,
+		host: u.Hostname(),
+		// A service, unlike the SDK's client, takes nothing from the environment.
+		service: openai.NewChatCompletionService(
+			option.WithBaseURL(cfg.BaseURL),
+			option.WithHTTPClient(cfg.HTTPClient),
+			option.WithMaxRetries(cfg.MaxRetries),
+			option.WithMaxRetryDelay(cfg.MaxRetryDelay),
+			option.WithRequestTimeout(cfg.RequestTimeout),
+			option.WithMiddleware(limitBody(cfg.MaxResponse)),
+		),
+	}, nil
+}
+
+// Generate asks the endpoint for the next turn.
+func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	body, err := m.body(req, onDelta != nil)
+	if err != nil {
+		return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
+	}
+	key, err := m.key(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var res *http.Response
+	_, err = m.service.New(ctx, openai.ChatCompletionNewParams{},
+		option.WithAPIKey(key),
+		option.WithRequestBody("application/json", body),
+		option.WithResponseBodyInto(&res),
+	)
+	if err != nil {
+		return nil, m.failure(ctx, res, err, key)
+	}
+	defer res.Body.Close()
+	turn, err := read(res, onDelta)
+	var callback callbackError
+	switch {
+	case errors.As(err, &callback):
+		return nil, callback.error
+	case err != nil:
+		return nil, m.failure(ctx, nil, err, key)
+	}
+	out, err := turn.response(req)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (m *Model) key(ctx context.Context) (string, error) {
+	if m.cfg.Key == nil {
+		return "", nil
+	}
+	key, err := m.cfg.Key(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", ctx.Err()
+		}
+		return "", model.Errorf(model.ErrAuth, "resolve the key: %w", err)
+	}
+	return strings.TrimSpace(key), nil
+}
+
+// limitBody lets at most n bytes of a response's body through.
+func limitBody(n int64) option.Middleware {
+	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+		res, err := next(req)
+		if res != nil && res.Body != nil {
+			res.Body = &limitedBody{res.Body, n}
+		}
+		return res, err
+	}
+}
+
+type limitedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+var errTooLarge = errors.New("the answer exceeds its bound")
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n - 1, errTooLarge
+	}
+	return n, err
+}

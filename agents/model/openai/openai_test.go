@@ -1,0 +1,488 @@
+package openai_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/model/openai"
+)
+
+func TestConforms(t *testing.T) {
+	t.Parallel()
+	modeltest.Run(t, func(t *testing.T, turns ...modeltest.Turn) model.Model {
+		return newModel(t, double(t, turns...).URL)
+	})
+}
+
+// canned serves one answer and keeps what was asked.
+type canned struct {
+	status  int
+	header  map[string]string
+	body    string
+	mu      sync.Mutex
+	bodies  []string
+	headers []http.Header
+}
+
+func (c *canned) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	c.mu.Lock()
+	c.bodies = append(c.bodies, string(body))
+	c.headers = append(c.headers, r.Header.Clone())
+	c.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	for k, v := range c.header {
+		w.Header().Set(k, v)
+	}
+	if c.status != 0 {
+		w.WriteHeader(c.status)
+	}
+	io.WriteString(w, c.body)
+}
+
+const fine = `{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"},"finish_reason":"stop"}],"model":"m"}`
+
+func serve(t *testing.T, h http.Handler) string {
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+var hi = &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
+
+func TestRequestOnTheWire(t *testing.T) {
+	t.Parallel()
+	f := func(v float64) *float64 { return &v }
+	seed := int64(9007199254740993)
+	call := model.ToolCall{ID: "c1", Name: "look", Arguments: json.RawMessage(`{"n": 1.50}`)}
+	req := &model.Request{
+		Model:    "llama3.1",
+		Messages: []model.Message{model.System("be <brief> & kind"), model.User("hi"), model.Assistant("", call), model.ToolResult(call, json.RawMessage(`{"ok":true}`)), model.Assistant(""), model.User("go on")},
+		Tools:    []model.ToolDef{{Name: "look", Description: "looks", Parameters: json.RawMessage(`{"type":"object","z":1.50,"a":9007199254740993}`)}, {Name: "bare"}},
+		Format:   model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object","z":1,"a":2}`), Strict: true},
+		Params: model.Params{Temperature: f(0), MaxTokens: 7, TopP: f(0.25), FrequencyPenalty: f(-1.5), PresencePenalty: f(2), Stop: []string{"END", "."}, Seed: &seed,
+			Extended: json.RawMessage(`{"a.b*|#@{}": {"y": 1.50, "x": "<&>"}, "top_k": 9007199254740993, "temperature": 0.70, "10": null}`)},
+	}
+	const want = `{"messages":[{"content":"be <brief> & kind","role":"system"},{"content":"hi","role":"user"},` +
+		`{"tool_calls":[{"id":"c1","function":{"arguments":"{\"n\": 1.50}","name":"look"},"type":"function"}],"role":"assistant"},` +
+		`{"content":"{\"ok\":true}","tool_call_id":"c1","role":"tool"},{"content":"","role":"assistant"},{"content":"go on","role":"user"}],` +
+		`"model":"llama3.1","frequency_penalty":-1.5,"max_tokens":7,"presence_penalty":2,"seed":9007199254740993,"temperature":0.70,"top_p":0.25,` +
+		`"response_format":{"json_schema":{"name":"output","strict":true,"schema":{"type":"object","z":1,"a":2}},"type":"json_schema"},"stop":["END","."],` +
+		`"tools":[{"function":{"name":"look","description":"looks","parameters":{"type":"object","z":1.50,"a":9007199254740993}},"type":"function"},{"function":{"name":"bare"},"type":"function"}],` +
+		`"a.b*|#@{}":{"y": 1.50, "x": "<&>"},"top_k":9007199254740993,"10":null}`
+	c := &canned{body: fine}
+	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	got := c.bodies[0]
+	if !sameMembers(t, got, want) {
+		t.Errorf("body\n got %s\nwant %s", got, want)
+	}
+	if !strings.Contains(got, `{"y": 1.50, "x": "<&>"}`) {
+		t.Errorf("extended parameters did not travel byte for byte: %s", got)
+	}
+	if h := c.headers[0]; h.Get("Authorization") != "Bearer "+testKey || h.Get("Content-Type") != "application/json" {
+		t.Errorf("headers %v", h)
+	}
+
+	c = &canned{body: fine}
+	plain := newModel(t, serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
+	if _, err := plain.Generate(t.Context(), hi, func(model.Delta) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.bodies[0], `{"messages":[{"content":"hi","role":"user"}],"model":"m","stream_options":{"include_usage":true},"stream":true}`; !sameMembers(t, got, want) {
+		t.Errorf("body\n got %s\nwant %s", got, want)
+	}
+	if auth, ok := c.headers[0]["Authorization"]; ok {
+		t.Errorf("without a key, Authorization is %q", auth)
+	}
+}
+
+func sameMembers(t *testing.T, a, b string) bool {
+	t.Helper()
+	decode := func(s string) (v any) {
+		d := json.NewDecoder(strings.NewReader(s))
+		d.UseNumber()
+		if err := d.Decode(&v); err != nil {
+			t.Fatalf("decode %s: %v", s, err)
+		}
+		return v
+	}
+	return reflect.DeepEqual(decode(a), decode(b))
+}
+
+// rewrite sends requests for any host to one server.
+type rewrite struct{ to string }
+
+func (r rewrite) RoundTrip(req *http.Request) (*http.Response, error) {
+	req = req.Clone(req.Context())
+	req.URL.Scheme, req.URL.Host = "http", strings.TrimPrefix(r.to, "http://")
+	return http.DefaultTransport.RoundTrip(req)
+}
+
+func TestMaxTokensHasItsNewNameAtOpenAI(t *testing.T) {
+	t.Parallel()
+	c := &canned{body: fine}
+	url := serve(t, c)
+	m, err := openai.New(openai.Config{HTTPClient: &http.Client{Transport: rewrite{url}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := *hi
+	req.Params.MaxTokens = 5
+	if _, err := m.Generate(t.Context(), &req, nil); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(c.bodies[0], `"max_completion_tokens":5`) || strings.Contains(c.bodies[0], `"max_tokens"`) {
+		t.Errorf("body %s", c.bodies[0])
+	}
+}
+
+// streamOf joins events into a body.
+func streamOf(events ...string) string { return "data: " + strings.Join(events, "\n\ndata: ") + "\n\n" }
+
+const opening = `{"choices":[{"index":0,"delta":{"role":"assistant","content":""}}],"model":"m"}`
+
+func say(text string) string {
+	return fmt.Sprintf(`{"choices":[{"index":0,"delta":{"content":%q}}]}`, text)
+}
+
+func finish(reason string) string {
+	return fmt.Sprintf(`{"choices":[{"index":0,"delta":{},"finish_reason":%q}]}`, reason)
+}
+
+func callDelta(index, id, name, args string) string {
+	return fmt.Sprintf(`{"choices":[{"index":0,"delta":{"tool_calls":[{%s"id":%q,"type":"function","function":{"name":%q,"arguments":%q}}]}}]}`, index, id, name, args)
+}
+
+func TestServersDiffer(t *testing.T) {
+	t.Parallel()
+	ok := func(content string) *model.Response {
+		return &model.Response{Message: model.Assistant(content), Finish: model.FinishStop, Model: "m"}
+	}
+	calls := func(f model.Finish, calls ...model.ToolCall) *model.Response {
+		return &model.Response{Message: model.Assistant("", calls...), Finish: f, Model: "m"}
+	}
+	call := func(id, name, args string) model.ToolCall {
+		return model.ToolCall{ID: id, Name: name, Arguments: json.RawMessage(args)}
+	}
+	const sse, js = "text/event-stream", "application/json"
+	for name, c := range map[string]struct {
+		media, body string
+		want        *model.Response
+	}{
+		"JSON where a stream was asked for":  {js, fine, ok("ok")},
+		"a stream without DONE":              {sse, streamOf(opening, say("ok"), finish("stop")), ok("ok")},
+		"DONE without a finish reason":       {sse, streamOf(opening, say("ok"), `[DONE]`), ok("ok")},
+		"error null in chunks":               {sse, streamOf(opening, `{"error":null,"choices":[{"index":0,"delta":{"content":"ok"}}]}`, finish("stop"), "[DONE]"), ok("ok")},
+		"carriage returns and comments":      {sse, strings.ReplaceAll(": hi\n\n"+streamOf(opening, say("ok"), finish("stop"), "[DONE]"), "\n", "\r\n"), ok("ok")},
+		"an event in several data lines":     {sse, "data: {\"choices\":[{\"index\":0,\ndata: \"delta\":{\"content\":\"ok\"},\"finish_reason\":\"stop\"}]}\n\n", ok("ok")},
+		"empty events":                       {sse, streamOf(opening, "", say("ok"), " ", finish("stop")), ok("ok")},
+		"a wrong media type":                 {"text/plain", streamOf(opening, say("ok"), finish("stop")), ok("ok")},
+		"other choices are not ours":         {sse, streamOf(opening, `{"choices":[{"index":1,"delta":{"content":"no"},"finish_reason":"length"}]}`, say("ok"), finish("stop")), ok("ok")},
+		"an unknown finish reason":           {sse, streamOf(say("ok"), finish("end_turn")), ok("ok")},
+		"cut at the limit":                   {sse, streamOf(say("ok"), finish("length")), &model.Response{Message: model.Assistant("ok"), Finish: model.FinishLength, Model: "m"}},
+		"filtered":                           {sse, streamOf(say("ok"), finish("content_filter")), &model.Response{Message: model.Assistant("ok"), Finish: model.FinishContentFilter, Model: "m"}},
+		"refused":                            {sse, streamOf(`{"choices":[{"index":0,"delta":{"refusal":"no "}}]}`, `{"choices":[{"index":0,"delta":{"refusal":"way"}}]}`, finish("stop")), &model.Response{Message: model.Assistant("no way"), Finish: model.FinishContentFilter, Model: "m"}},
+		"usage in every chunk":               {sse, streamOf(`{"usage":{"prompt_tokens":1,"completion_tokens":1},"choices":[]}`, say("ok"), finish("stop"), `{"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[]}`, "[DONE]"), &model.Response{Message: model.Assistant("ok"), Finish: model.FinishStop, Model: "m", Usage: model.Usage{InputTokens: 3, OutputTokens: 4}}},
+		"calls without index":                {sse, streamOf(callDelta("", "a", "one", `{"x":1}`), callDelta("", "b", "two", `{}`), finish("tool_calls")), calls(model.FinishToolCalls, call("a", "one", `{"x":1}`), call("b", "two", `{}`))},
+		"calls without id":                   {sse, streamOf(callDelta(`"index":0,`, "", "one", `{}`), callDelta(`"index":1,`, "", "two", `{}`), finish("tool_calls")), calls(model.FinishToolCalls, call("call_1", "one", `{}`), call("call_2", "two", `{}`))},
+		"calls with one id":                  {sse, streamOf(callDelta(`"index":0,`, "a", "one", `{}`), callDelta(`"index":1,`, "a", "two", `{}`), finish("tool_calls")), calls(model.FinishToolCalls, call("a", "one", `{}`), call("call_2", "two", `{}`))},
+		"an id and name in every piece":      {sse, streamOf(callDelta(`"index":0,`, "a", "one", `{"x"`), callDelta(`"index":0,`, "a", "one", `:1}`), finish("tool_calls")), calls(model.FinishToolCalls, call("a", "one", `{"x":1}`))},
+		"calls that finish with stop":        {sse, streamOf(callDelta(`"index":0,`, "a", "one", ``), finish("stop")), calls(model.FinishToolCalls, call("a", "one", `{}`))},
+		"arguments that are no JSON":         {sse, streamOf(callDelta(`"index":0,`, "a", "one", `{"x":`), finish("length")), calls(model.FinishLength, call("a", "one", `"{\"x\":"`))},
+		"calls in JSON":                      {js, `{"model":"m","choices":[{"message":{"content":null,"tool_calls":[{"id":"a","type":"function","function":{"name":"one","arguments":"{\"x\":1}"}},{"id":"b","type":"function","function":{"name":"two","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`, calls(model.FinishToolCalls, call("a", "one", `{"x":1}`), call("b", "two", `{}`))},
+		"usage and model left out":           {js, `{"choices":[{"message":{"content":"ok"},"finish_reason":"stop"}]}`, ok("ok")},
+		"whole calls in the finishing chunk": {sse, streamOf(`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}`), calls(model.FinishToolCalls, call("a", "one", `{}`))},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}))
+			var text strings.Builder
+			got, err := m.Generate(t.Context(), hi, func(d model.Delta) error {
+				text.WriteString(d.Text)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got, c.want) {
+				t.Errorf("response\n got %+v\nwant %+v", got, c.want)
+			}
+			if text.String() != c.want.Message.Content {
+				t.Errorf("streamed %q, want %q", text.String(), c.want.Message.Content)
+			}
+		})
+	}
+}
+
+func TestAnswersThatBreak(t *testing.T) {
+	t.Parallel()
+	const sse, js = "text/event-stream", "application/json"
+	for name, c := range map[string]struct {
+		media, body string
+		kind        model.Kind
+		text        string
+	}{
+		"a stream that just ends":        {sse, streamOf(opening, say("ok")), model.ErrUnavailable, "broke off"},
+		"an empty stream":                {sse, "", model.ErrUnavailable, "broke off"},
+		"a chunk cut in half":            {sse, streamOf(opening) + `data: {"choi`, model.ErrUnavailable, "broke off"},
+		"a chunk that is no JSON":        {sse, streamOf(opening, "<html>"), model.ErrUnavailable, "not the JSON of a chunk"},
+		"an error event":                 {sse, streamOf(opening, `{"error":{"message":"overloaded","type":"server_error"}}`), model.ErrUnavailable, "overloaded; server_error"},
+		"an error event with its status": {sse, streamOf(`{"error":{"message":"slow down","code":429}}`), model.ErrRateLimited, "slow down"},
+		"an error event in words":        {sse, streamOf(`{"error":"out of memory"}`), model.ErrUnavailable, "out of memory"},
+		"a long conversation":            {sse, streamOf(`{"error":{"message":"too long","code":"context_length_exceeded"}}`), model.ErrContextTooLong, "too long"},
+		"an error with status 200":       {js, `{"error":{"message":"bad model","code":400}}`, model.ErrBadRequest, "bad model"},
+		"no choices":                     {js, `{"choices":[]}`, model.ErrUnavailable, "no choices"},
+		"no JSON":                        {js, `<html>`, model.ErrUnavailable, "not the JSON of a chat completion"},
+		"half of the JSON":               {js, fine[:40], model.ErrUnavailable, "not the JSON"},
+		"a call without a name":          {sse, streamOf(callDelta(`"index":0,`, "a", "", `{}`), finish("tool_calls")), model.ErrUnavailable, "without a name"},
+		"too many calls":                 {sse, streamOf(strings.Repeat(callDelta(`"index":0,`, "a", "x", `{}`)+"\n\ndata: "+callDelta(`"index":0,`, "b", "x", `{}`)+"\n\ndata: ", 200) + finish("stop")), model.ErrUnavailable, "more than 256 tool calls"},
+		"too much":                       {js, strings.Repeat(" ", 70_000) + fine, model.ErrUnavailable, "exceeds the bound of 65536 bytes"},
+		"a stream without end":           {sse, streamOf(strings.Repeat(say("x")+"\n\ndata: ", 5000)), model.ErrUnavailable, "exceeds the bound of 65536 bytes"},
+	} {
+		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel()
+			m := newModel(t, serve(t, &canned{header: map[string]string{"Content-Type": c.media}, body: c.body}), func(cfg *openai.Config) { cfg.MaxResponse = 65536 })
+			res, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
+			if res != nil || !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("response %+v, error %v, want %v that says %q", res, err, c.kind, c.text)
+			}
+		})
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	t.Parallel()
+	obj := func(code, typ, message string) string {
+		b, _ := json.Marshal(map[string]any{"error": map[string]string{"code": code, "type": typ, "message": message}})
+		return string(b)
+	}
+	for _, c := range []struct {
+		status int
+		header map[string]string
+		body   string
+		want   model.Error
+	}{
+		{400, nil, obj("", "invalid_request_error", "bad temperature"), model.Error{Kind: model.ErrBadRequest, Message: "bad temperature; invalid_request_error"}},
+		{400, nil, obj("context_length_exceeded", "", "long"), model.Error{Kind: model.ErrContextTooLong, Message: "long; context_length_exceeded"}},
+		{400, nil, obj("", "exceed_context_size_error", "long"), model.Error{Kind: model.ErrContextTooLong, Message: "long; exceed_context_size_error"}},
+		{400, nil, obj("", "", "This model's maximum context length is 8192 tokens."), model.Error{Kind: model.ErrContextTooLong, Message: "This model's maximum context length is 8192 tokens."}},
+		{413, nil, ``, model.Error{Kind: model.ErrContextTooLong}},
+		{401, nil, obj("invalid_api_key", "", "Incorrect API key: "+testKey), model.Error{Kind: model.ErrAuth, Message: "invalid_api_key"}},
+		{403, nil, `forbidden`, model.Error{Kind: model.ErrAuth}},
+		{404, nil, `{"error":"model \"m\" not found, try pulling it first"}`, model.Error{Kind: model.ErrBadRequest, Message: `model "m" not found, try pulling it first`}},
+		{422, nil, `{"detail":"field required"}`, model.Error{Kind: model.ErrBadRequest, Message: "field required"}},
+		{429, map[string]string{"Retry-After": "2"}, obj("rate_limit_exceeded", "", "slow"), model.Error{Kind: model.ErrRateLimited, Message: "slow; rate_limit_exceeded", RetryAfter: 2 * time.Second}},
+		{429, map[string]string{"Retry-After": "2", "Retry-After-Ms": "150"}, ``, model.Error{Kind: model.ErrRateLimited, RetryAfter: 150 * time.Millisecond}},
+		{429, map[string]string{"Retry-After": "1e99"}, ``, model.Error{Kind: model.ErrRateLimited, RetryAfter: 24 * time.Hour}},
+		{429, map[string]string{"Retry-After": "soon"}, ``, model.Error{Kind: model.ErrRateLimited}},
+		{429, map[string]string{"Retry-After": "Mon, 02 Jan 2006 15:04:05 GMT"}, obj("insufficient_quota", "", "pay"), model.Error{Kind: model.ErrRateLimited, Message: "pay; insufficient_quota"}},
+		{500, nil, `<html>oops</html>`, model.Error{Kind: model.ErrUnavailable}},
+		{503, map[string]string{"Retry-After": "3"}, `{"message":"loading"}`, model.Error{Kind: model.ErrUnavailable, Message: "loading", RetryAfter: 3 * time.Second}},
+		{529, nil, obj("", "overloaded_error", "busy\n\x1b[31m now"), model.Error{Kind: model.ErrUnavailable, Message: "busy [31m now; overloaded_error"}},
+		{400, nil, obj("", "", "we got Bearer abcdef and "+testKey+" and sk-other123456 "+strings.Repeat("x", 400)), model.Error{Kind: model.ErrBadRequest, Message: "we got [key] and [key] and [key] " + strings.Repeat("x", 300-33) + "…"}},
+	} {
+		m := newModel(t, serve(t, &canned{status: c.status, header: c.header, body: c.body}))
+		for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
+			_, err := m.Generate(t.Context(), hi, onDelta)
+			c.want.Status = c.status
+			var got *model.Error
+			if !errors.As(err, &got) || !reflect.DeepEqual(*got, c.want) {
+				t.Errorf("%d %s\n got %+v\nwant %+v", c.status, c.body, got, c.want)
+			}
+			if hasKey(fmt.Sprintf("%v %+v", err, got)) {
+				t.Errorf("the error tells the key: %+v", got)
+			}
+		}
+	}
+}
+
+func TestUnreachableServerIsUnavailable(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.NotFoundHandler())
+	srv.Close()
+	_, err := newModel(t, srv.URL).Generate(t.Context(), hi, nil)
+	if !errors.Is(err, model.ErrUnavailable) || !strings.Contains(err.Error(), "cannot reach 127.0.0.1: ") || hasKey(err.Error()) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestAttemptTimeoutIsUnavailable(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, double(t, modeltest.Turn{Hang: true, Text: "it began "}).URL, func(c *openai.Config) { c.RequestTimeout = 30 * time.Millisecond })
+	for _, onDelta := range []func(model.Delta) error{nil, func(model.Delta) error { return nil }} {
+		_, err := m.Generate(t.Context(), hi, onDelta)
+		var e *model.Error
+		if !errors.Is(err, model.ErrUnavailable) || !errors.As(err, &e) || e.Message != "no complete answer within 30ms" {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
+func TestRetriesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name       string
+		retries    int
+		retryAfter string
+		tries      int
+	}{
+		{"none by default", 0, "0.001", 1},
+		{"as configured", 2, "0.001", 3},
+		{"not if the server asks for longer than we wait", 2, "60", 1},
+	} {
+		h := &canned{status: 429, header: map[string]string{"Retry-After": c.retryAfter}}
+		m := newModel(t, serve(t, h), func(cfg *openai.Config) { cfg.MaxRetries = c.retries; cfg.MaxRetryDelay = time.Second })
+		_, err := m.Generate(t.Context(), hi, nil)
+		if !errors.Is(err, model.ErrRateLimited) || len(h.bodies) != c.tries {
+			t.Errorf("%s: %d tries, want %d; error %v", c.name, len(h.bodies), c.tries, err)
+		}
+		for _, b := range h.bodies {
+			if b != h.bodies[0] {
+				t.Errorf("%s: a retry sent another body", c.name)
+			}
+		}
+	}
+}
+
+func TestKeyIsResolvedAtEachCall(t *testing.T) {
+	t.Parallel()
+	c := &canned{body: fine}
+	key := "first"
+	var keyErr error
+	m := newModel(t, serve(t, c), func(cfg *openai.Config) {
+		cfg.Key = func(context.Context) (string, error) { return key, keyErr }
+	})
+	for _, key = range []string{"first", "second", ""} {
+		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, h := range c.headers {
+		got = append(got, h.Get("Authorization"))
+	}
+	if want := []string{"Bearer first", "Bearer second", ""}; !reflect.DeepEqual(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
+	}
+	keyErr = errors.New("environment variable LLM_KEY is not set")
+	_, err := m.Generate(t.Context(), hi, nil)
+	if !errors.Is(err, model.ErrAuth) || !errors.Is(err, keyErr) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
+		t.Errorf("error %v after %d requests", err, len(c.bodies))
+	}
+}
+
+func TestNothingComesFromTheEnvironment(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"} {
+		t.Setenv(name, "from-the-environment")
+	}
+	t.Setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/")
+	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Leak: from-the-environment")
+	c := &canned{body: fine}
+	m := newModel(t, serve(t, c), func(cfg *openai.Config) { cfg.Key = nil })
+	if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.headers); strings.Contains(got, "environment") {
+		t.Errorf("headers %s", got)
+	}
+}
+
+func TestKeyStaysAtItsOrigin(t *testing.T) {
+	t.Parallel()
+	elsewhere := &canned{body: fine}
+	url := serve(t, elsewhere)
+	m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, url+"/v1/chat/completions", http.StatusTemporaryRedirect)
+	})))
+	_, err := m.Generate(t.Context(), hi, nil)
+	if !errors.Is(err, model.ErrUnavailable) || hasKey(err.Error()) {
+		t.Errorf("error %v", err)
+	}
+	if len(elsewhere.bodies) != 0 {
+		t.Errorf("the request went elsewhere: %v", elsewhere.headers)
+	}
+}
+
+func TestNewReportsAllProblems(t *testing.T) {
+	t.Parallel()
+	for base, want := range map[string]string{
+		"ftp://x/v1":              "want http:// or https://",
+		"localhost:11434/v1":      "want http:// or https://",
+		"http://":                 "and a host",
+		"http://u:secret@h/v1":    "no user",
+		"http://h/v1?key=secret":  "no user, query",
+		"http://h:secret:port/v1": "not a URL",
+	} {
+		_, err := openai.New(openai.Config{BaseURL: base, MaxRetries: -1, MaxResponse: -1})
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "max retries") || !strings.Contains(err.Error(), "negative") {
+			t.Errorf("%s: error %v, want one that says %q and the rest", base, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the error quotes the URL: %v", base, err)
+		}
+	}
+}
+
+// body serves one body without a network.
+type body struct{ media, text string }
+
+func (b body) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {b.media}}, Body: io.NopCloser(strings.NewReader(b.text)), Request: req}, nil
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add(true, streamOf(opening, say("a b"), callDelta(`"index":0,`, "a", "one", `{"x":1}`), finish("stop"), "[DONE]"))
+	f.Add(true, streamOf(opening, `{"error":{"message":"x","code":429}}`))
+	f.Add(true, ": c\r\nevent: x\r\ndata: {}\r\ndata: {}\r\n\r\ndata:[DONE]\n\n")
+	f.Add(false, fine)
+	f.Add(false, `{"choices":[{"message":{"content":null,"tool_calls":[{"id":"a","function":{"name":"x","arguments":"{"}}]}}]}`)
+	f.Fuzz(func(t *testing.T, stream bool, text string) {
+		media := "application/json"
+		if stream {
+			media = "text/event-stream"
+		}
+		m, err := openai.New(openai.Config{BaseURL: "http://h/v1", HTTPClient: &http.Client{Transport: body{media, text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got strings.Builder
+		res, err := m.Generate(t.Context(), hi, func(d model.Delta) error {
+			if d.Text == "" {
+				t.Error("an empty delta")
+			}
+			got.WriteString(d.Text)
+			return nil
+		})
+		if (res == nil) == (err == nil) {
+			t.Fatalf("response %v and error %v", res, err)
+		}
+		if err != nil {
+			var e *model.Error
+			if !errors.As(err, &e) {
+				t.Fatalf("error %v is not an *Error", err)
+			}
+			return
+		}
+		if got.String() != res.Message.Content {
+			t.Errorf("streamed %q, answered %q", got.String(), res.Message.Content)
+		}
+		next := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), res.Message}}
+		if err := next.Validate(); err != nil {
+			t.Errorf("the turn cannot go into a conversation: %v", err)
+		}
+	})
+}
