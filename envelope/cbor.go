@@ -43,17 +43,17 @@ var definedValues = func() *cbor.SimpleValueRegistry {
 // and indefinite lengths, which deterministic encoding forbids.
 func cborDecode(maxDepth int) (cbor.DecMode, error) {
 	return cbor.DecOptions{
-		DupMapKey:         cbor.DupMapKeyEnforcedAPF,
-		DefaultMapType:    reflect.TypeFor[map[string]any](),
-		IndefLength:       cbor.IndefLengthForbidden,
-		TagsMd:            cbor.TagsForbidden,
-		UTF8:              cbor.UTF8RejectInvalid,
-		MaxNestedLevels:   max(4, maxDepth),
-		MaxArrayElements:  131072,
-		MaxMapPairs:       131072,
-		NaN:               cbor.NaNDecodeForbidden,
-		Inf:               cbor.InfDecodeForbidden,
-		SimpleValues:      definedValues,
+		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
+		DefaultMapType:   reflect.TypeFor[map[string]any](),
+		IndefLength:      cbor.IndefLengthForbidden,
+		TagsMd:           cbor.TagsForbidden,
+		UTF8:             cbor.UTF8RejectInvalid,
+		MaxNestedLevels:  max(4, maxDepth),
+		MaxArrayElements: 131072,
+		MaxMapPairs:      131072,
+		NaN:              cbor.NaNDecodeForbidden,
+		Inf:              cbor.InfDecodeForbidden,
+		SimpleValues:     definedValues,
 	}.DecMode()
 }
 

@@ -145,8 +145,8 @@ func (e *Envelope) TraceContext() (tc TraceContext, ok bool) {
 	if e.Trace == nil {
 		return tc, false
 	}
-	eachMember(e.Trace, func(name string, value []byte) error {
-		switch name {
+	eachMember(e.Trace, func(name, value []byte) error {
+		switch string(name) {
 		case "trace_id":
 			tc.TraceID, _ = stringValue(value)
 		case "span_id":

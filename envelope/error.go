@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Error is the payload of an error envelope, and a Go error (AEE, Message
@@ -79,40 +81,38 @@ func (e *Error) Backoff() time.Duration { return time.Duration(e.BackoffMS) * ti
 // nothing to peers but that it happened: E_INTERNAL, with err as its cause.
 func AsError(err error) *Error {
 	var e *Error
-	if errors.As(err, &e) {
+	if errors.As(err, &e) && e != nil {
 		return e
 	}
 	return Errorf(CodeInternal, "the agent failed for an internal reason").WithCause(err)
 }
 
 // ErrorOf reads an error envelope's payload. AEE only says that code, message
-// and retryable SHOULD be there: what is missing gets a plain default.
+// and retryable SHOULD be there: what is missing, or of another kind, gets a
+// plain default.
 func ErrorOf(e *Envelope) *Error {
 	out := &Error{peer: true, Code: CodeAgent}
-	eachMember(e.Payload, func(name string, value []byte) error {
-		ok := true
-		switch name {
+	eachMember(e.Payload, func(name, value []byte) error {
+		switch string(name) {
 		case "code":
-			var code string
-			if code, ok = stringValue(value); ok && code != "" {
+			if code, ok := stringValue(value); ok && code != "" {
 				out.Code = Code(code)
 			}
 		case "message":
-			out.Message, ok = stringValue(value)
+			out.Message, _ = stringValue(value)
 		case "retryable":
-			out.Retryable, ok = boolValue(value)
+			out.Retryable, _ = boolValue(value)
 		case "backoff_ms":
-			var ms float64
-			if ms, ok = numberValue(value); ok && ms > 0 {
+			if ms, ok := numberValue(value); ok && ms > 0 {
 				out.BackoffMS = int64(min(ms, float64(maxTimeout)))
 			}
 		case "evidence_refs":
-			ok = json.Unmarshal(value, &out.EvidenceRefs) == nil
+			var refs []string
+			if json.Unmarshal(value, &refs) == nil && len(refs) > 0 {
+				out.EvidenceRefs = refs
+			}
 		default:
-			ok = false
-		}
-		if !ok {
-			out.Details = append(out.Details, Member{name, value})
+			out.Details = append(out.Details, Member{string(name), value})
 		}
 		return nil
 	})
@@ -122,7 +122,9 @@ func ErrorOf(e *Envelope) *Error {
 	return out
 }
 
-// Payload is the error as the payload of an error envelope.
+// Payload is the error as the payload of an error envelope. A detail that
+// would make it no valid payload is left out: one that has the name of another
+// member, or a value that is no JSON.
 func (e *Error) Payload() json.RawMessage {
 	b := append(make([]byte, 0, 128), `{"code":`...)
 	b = AppendString(b, strings.ToValidUTF8(string(e.Code), "\uFFFD"))
@@ -137,13 +139,25 @@ func (e *Error) Payload() json.RawMessage {
 		b = append(b, `,"evidence_refs":`...)
 		b = append(b, refs...)
 	}
-	for _, m := range e.Details {
+	for i, m := range e.Details {
+		if !m.detail() || slices.ContainsFunc(e.Details[:i], func(o Member) bool { return o.Name == m.Name }) {
+			continue
+		}
 		b = append(b, ',')
 		b = AppendString(b, m.Name)
 		b = append(b, ':')
 		b = append(b, m.Value...)
 	}
 	return append(b, '}')
+}
+
+// detail reports whether m may stand beside an error's own members.
+func (m Member) detail() bool {
+	switch m.Name {
+	case "code", "message", "retryable", "backoff_ms", "evidence_refs":
+		return false
+	}
+	return utf8.ValidString(m.Name) && checkJSON(m.Value, defaultMaxDepth-2) == nil
 }
 
 // MarshalJSON is [Error.Payload].

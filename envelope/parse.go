@@ -49,9 +49,8 @@ func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
-	p := parser{}
-	var names [fewNames][]byte
-	p.scanner = scanner{data: data, maxDepth: limits.MaxDepth, names: names[:0]}
+	p := parser{scanner: scanner{data: data, maxDepth: limits.MaxDepth}}
+	defer p.release()
 	if err := p.envelope(); err != nil {
 		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
 	}
@@ -134,7 +133,7 @@ func (p *parser) envelope() error {
 		return p.fail("an envelope is a JSON object")
 	}
 	unknown := nameSet{}
-	more, err := p.open()
+	more, err := p.open('}')
 	for more && err == nil {
 		var name []byte
 		if name, err = p.name(); err != nil {

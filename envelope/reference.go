@@ -36,8 +36,8 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 // Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
 	var refs []Reference
-	err := eachMember(e.Payload, func(name string, value []byte) error {
-		if name != "references" {
+	err := eachMember(e.Payload, func(name, value []byte) error {
+		if string(name) != "references" {
 			return nil
 		}
 		if err := json.Unmarshal(value, &refs); err != nil {

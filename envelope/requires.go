@@ -42,12 +42,12 @@ func (e *Envelope) Requirements() (r Requirements, err error) {
 	if e.Requires == nil {
 		return r, nil
 	}
-	err = eachMember(e.Requires, func(name string, value []byte) error {
+	err = eachMember(e.Requires, func(name, value []byte) error {
 		if string(value) == "null" {
 			return nil
 		}
 		ok := true
-		switch name {
+		switch string(name) {
 		case "timeout_ms":
 			var ms float64
 			if ms, ok = numberValue(value); ok {
@@ -91,7 +91,7 @@ func (e *Envelope) Requirements() (r Requirements, err error) {
 	return r, nil
 }
 
-func badRequirement(name, want string) error {
+func badRequirement(name []byte, want string) error {
 	return Errorf(CodeRequires, "requires.%s must be %s", name, want)
 }
 

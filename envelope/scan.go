@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/bits"
 	"strconv"
+	"sync"
 	"unicode/utf16"
 	"unicode/utf8"
 )
@@ -17,7 +18,8 @@ type scanner struct {
 	data     []byte
 	pos      int
 	maxDepth int
-	names    [][]byte // stack of the names of the objects that are open
+	names    [][]byte  // stack of the names of the objects that are open
+	stack    *[][]byte // where names came from; see release
 }
 
 // syntaxError says where the text is no JSON that we accept.
@@ -278,33 +280,29 @@ func unescape(raw []byte) []byte {
 
 func (s *scanner) array(depth int) error {
 	if depth >= s.maxDepth {
-		return s.fail("nested deeper than " + strconv.Itoa(s.maxDepth))
+		return s.tooDeep()
 	}
-	s.pos++
-	s.space()
-	if s.pos < len(s.data) && s.data[s.pos] == ']' {
-		s.pos++
-		return nil
-	}
-	for {
+	more, err := s.open(']')
+	for more && err == nil {
 		s.space()
-		if err := s.value(depth + 1); err != nil {
+		if err = s.value(depth + 1); err != nil {
 			return err
 		}
-		more, err := s.next(']')
-		if !more || err != nil {
-			return err
-		}
+		more, err = s.next(']')
 	}
+	return err
+}
+
+func (s *scanner) tooDeep() error {
+	return s.fail("nested deeper than " + strconv.Itoa(s.maxDepth))
 }
 
 func (s *scanner) object(depth int) error {
 	if depth >= s.maxDepth {
-		return s.fail("nested deeper than " + strconv.Itoa(s.maxDepth))
+		return s.tooDeep()
 	}
 	names := nameSet{base: len(s.names)}
-	defer func() { s.names = s.names[:names.base] }()
-	more, err := s.open()
+	more, err := s.open('}')
 	for more && err == nil {
 		var name []byte
 		if name, err = s.name(); err != nil {
@@ -318,14 +316,16 @@ func (s *scanner) object(depth int) error {
 		}
 		more, err = s.next('}')
 	}
+	s.names = s.names[:names.base]
 	return err
 }
 
-// open walks over the brace at pos and reports whether the object has members.
-func (s *scanner) open() (more bool, err error) {
+// open walks over the bracket at pos and reports whether something is between
+// it and the closing one.
+func (s *scanner) open(closing byte) (more bool, err error) {
 	s.pos++
 	s.space()
-	if s.pos < len(s.data) && s.data[s.pos] == '}' {
+	if s.pos < len(s.data) && s.data[s.pos] == closing {
 		s.pos++
 		return false, nil
 	}
@@ -346,13 +346,18 @@ func (s *scanner) name() ([]byte, error) {
 	if escaped {
 		name = unescape(name)
 	}
+	return name, s.colon()
+}
+
+// colon walks over the colon after a name, up to the value.
+func (s *scanner) colon() error {
 	s.space()
 	if s.pos >= len(s.data) || s.data[s.pos] != ':' {
-		return nil, s.fail("a colon must follow a member's name")
+		return s.fail("a colon must follow a member's name")
 	}
 	s.pos++
 	s.space()
-	return name, nil
+	return nil
 }
 
 // next walks over the comma, or the closing bracket, after an element.
@@ -391,6 +396,10 @@ func (n *nameSet) add(s *scanner, name []byte) bool {
 			}
 		}
 		if len(have) < fewNames {
+			if s.stack == nil {
+				s.stack = nameStacks.Get().(*[][]byte)
+				s.names = *s.stack
+			}
 			s.names = append(s.names, name)
 			return true
 		}
@@ -414,10 +423,26 @@ func quoteName(name []byte) string {
 	return strconv.QuoteToASCII(string(name))
 }
 
+// nameStacks saves an allocation a text: most objects have few names.
+var nameStacks = sync.Pool{New: func() any {
+	stack := make([][]byte, 0, 2*fewNames)
+	return &stack
+}}
+
+// release gives the stack of names back, without the text it points to.
+func (s *scanner) release() {
+	if s.stack != nil {
+		clear(s.names[:cap(s.names)])
+		*s.stack = s.names[:0]
+		nameStacks.Put(s.stack)
+		s.stack, s.names = nil, nil
+	}
+}
+
 // checkJSON reports whether raw is exactly one JSON value that we accept.
 func checkJSON(raw []byte, maxDepth int) error {
-	var names [fewNames][]byte
-	s := scanner{data: raw, maxDepth: maxDepth, names: names[:0]}
+	s := scanner{data: raw, maxDepth: maxDepth}
+	defer s.release()
 	s.space()
 	if err := s.value(0); err != nil {
 		return err
@@ -427,13 +452,14 @@ func checkJSON(raw []byte, maxDepth int) error {
 
 // eachMember calls f for the members of an object that checkJSON accepted,
 // until f fails.
-func eachMember(raw []byte, f func(name string, value []byte) error) error {
+func eachMember(raw []byte, f func(name, value []byte) error) error {
 	s := scanner{data: raw, maxDepth: hardDepth}
+	defer s.release()
 	s.space()
 	if s.pos >= len(raw) || raw[s.pos] != '{' {
 		return s.fail("not an object")
 	}
-	more, err := s.open()
+	more, err := s.open('}')
 	for more && err == nil {
 		var name []byte
 		if name, err = s.name(); err != nil {
@@ -443,7 +469,7 @@ func eachMember(raw []byte, f func(name string, value []byte) error) error {
 		if err = s.value(1); err != nil {
 			return err
 		}
-		if err = f(string(name), raw[from:s.pos]); err != nil {
+		if err = f(name, raw[from:s.pos]); err != nil {
 			return err
 		}
 		more, err = s.next('}')

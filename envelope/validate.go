@@ -180,8 +180,8 @@ func (e *Envelope) checkTrace(bad *problems) {
 		bad.add(fieldTrace, RuleFields, "must be an object or null")
 		return
 	}
-	eachMember(e.Trace, func(name string, value []byte) error {
-		if (name == "trace_id" || name == "span_id") && value[0] != '"' {
+	eachMember(e.Trace, func(name, value []byte) error {
+		if (string(name) == "trace_id" || string(name) == "span_id") && value[0] != '"' {
 			bad.add(fieldTrace, RuleFields, "must have a string as %s", name)
 		}
 		return nil

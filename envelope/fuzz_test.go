@@ -1,0 +1,308 @@
+package envelope_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/gowebpki/jcs"
+)
+
+// seedEnvelopes are what the decoders' fuzzers begin with.
+func seedEnvelopes() []string {
+	long := strings.Repeat("x", 100)
+	return []string{
+		draftTask,
+		strings.Replace(draftTask, `"type":"task"`, `"type":"result"`, 1),
+		strings.Replace(draftTask, `"reply_to":null`, `"reply_to":""`, 1),
+		strings.Replace(draftTask, `"reply_to":null`, `"reply_to":"01JFB2R1JZ"`, 1),
+		strings.Replace(draftTask, `"sig":null`, `"sig":{"alg":"ed25519","kid":"k","value":"AA=="}`, 1),
+		strings.Replace(draftTask, `"sig":null`, `"sig":"text","x_new":[1,2.50,-0,1e2,"\u00e9\ud83d\ude00"]`, 1),
+		strings.Replace(draftTask, `"24h"`, `"\"\\\/\b\f\n\r\t\u0001é😀"`, 1),
+		strings.Replace(draftTask, `{"cluster"`, `{"references":[{"id":"x","type":"aee.envelope"}],"cluster"`, 1),
+		strings.Replace(draftTask, "01JFB2QX0K8X5K6ZJ9G2C0C1MW", long, 1),
+		`{"v":"1","id":"01JFB2R1JZ","type":"event","from":"agent.a","intent":"log.line"}`,
+		`{}`, `[]`, `null`, ``, ` `, `{"v":"1"`, "\xff", `{"v":"1","v":"1"}`,
+	}
+}
+
+// FuzzParse holds what is promised of every text: no panic; what is accepted
+// is JSON to the standard library too, encodes, and the encoding parses to the
+// same envelope and is the same text when it is encoded again.
+func FuzzParse(f *testing.F) {
+	for _, s := range seedEnvelopes() {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := envelope.Parse(data)
+		if err != nil {
+			var invalid *envelope.InvalidError
+			if !errors.As(err, &invalid) && !errors.Is(err, envelope.ErrTooLarge) {
+				t.Fatalf("an error of another kind: %T %v", err, err)
+			}
+			return
+		}
+		if !json.Valid(data) {
+			t.Fatal("accepted what encoding/json finds malformed")
+		}
+		text, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatalf("accepted and not encodable: %v", err)
+		}
+		again, err := envelope.Parse(text)
+		if err != nil {
+			t.Fatalf("own encoding refused: %v\n%s", err, text)
+		}
+		if !reflect.DeepEqual(e, again) {
+			t.Fatalf("changed on the way:\n%+v\n%+v", e, again)
+		}
+		text2, err := again.AppendJSON(nil)
+		if err != nil || !bytes.Equal(text, text2) {
+			t.Fatalf("encodings differ (%v):\n%s\n%s", err, text, text2)
+		}
+		// The typed views must not panic on anything that was accepted.
+		e.TraceContext()
+		e.Requirements()
+		e.References()
+		e.Time()
+		envelope.ErrorOf(e)
+		if hash, err := e.Hash(); err == nil {
+			if hash2, err := again.Hash(); err != nil || hash != hash2 {
+				t.Fatalf("hashes differ: %s, %s, %v", hash, hash2, err)
+			}
+		} else if !errors.Is(err, envelope.ErrNumber) {
+			t.Fatalf("no hash: %v", err)
+		}
+	})
+}
+
+// FuzzCanonical holds Canonical to two other implementations of RFC 8785.
+func FuzzCanonical(f *testing.F) {
+	for _, s := range append(seedEnvelopes(),
+		`{"\ue000":1,"😀":2,"a":3,"é":4,"":5}`, `{"b":{"d":1,"c":[{"z":1,"y":2}]},"a":null}`,
+		`[1,1.0,-0,0.0,1e2,1E+2,0.10,1e21,1e20,123456789012345680000,1e-6,1e-7,333333333.33333329,5e-324,9007199254740991,-1.7976931348623157e308]`,
+		`[9007199254740993]`, `[1e400]`, `[1e-400]`, `"\ud800"`, `"\u2028\u007f\u0000"`, `{"a":1,"\u0061":2}`, `{"b":1,"a":2,"b":3}`,
+		`[0.1000000000000000055511151231257827]`, `true`, ` null `, `nul`, `[1,]`, `{"a":}`, `-`, `01`, `[1e]`) {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, err := envelope.Canonical(data)
+		if err != nil {
+			// The others round numbers, and have no limit of depth.
+			if _, theirs := jcsTransform(data); theirs == nil && !errors.Is(err, envelope.ErrNumber) && !strings.Contains(err.Error(), "nested deeper") {
+				t.Fatalf("gowebpki/jcs accepts what we refuse: %v", err)
+			}
+			return
+		}
+		for name, f := range map[string]func([]byte) ([]byte, error){
+			"gowebpki/jcs": jcsTransform,
+			"jsontext": func(data []byte) ([]byte, error) {
+				v := jsontext.Value(bytes.Clone(data))
+				err := v.Canonicalize()
+				return v, err
+			},
+		} {
+			if want, err := f(data); err != nil {
+				t.Fatalf("%s refuses what we canonicalise: %v", name, err)
+			} else if !bytes.Equal(got, want) {
+				t.Fatalf("%s differs:\nours   %s\ntheirs %s", name, got, want)
+			}
+		}
+		again, err := envelope.Canonical(got)
+		if err != nil || !bytes.Equal(again, got) {
+			t.Fatalf("not stable: %s, then %s (%v)", got, again, err)
+		}
+		if with, err := envelope.AppendCanonical([]byte("before"), data); err != nil || string(with) != "before"+string(got) {
+			t.Fatalf("AppendCanonical gives %s, %v", with, err)
+		}
+	})
+}
+
+// jcsTransform also canonicalises what is neither object nor array.
+func jcsTransform(data []byte) ([]byte, error) {
+	out, err := jcs.Transform(append(append([]byte("["), data...), ']'))
+	if err != nil {
+		return nil, err
+	}
+	return out[1 : len(out)-1], nil
+}
+
+// FuzzParseCBOR: what is accepted encodes to deterministic CBOR, which parses
+// to the same envelope and encodes to the same bytes.
+func FuzzParseCBOR(f *testing.F) {
+	for _, s := range seedEnvelopes() {
+		if e, err := envelope.Parse([]byte(s)); err == nil {
+			data, err := e.AppendCBOR(nil)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	f.Add([]byte{0xa1, 0x01, 0x02})
+	f.Add([]byte{0xbf, 0xff})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := envelope.ParseCBOR(data)
+		if err != nil {
+			return
+		}
+		first, err := e.AppendCBOR(nil)
+		if err != nil {
+			t.Fatalf("accepted and not encodable: %v", err)
+		}
+		again, err := envelope.ParseCBOR(first)
+		if err != nil {
+			t.Fatalf("own encoding refused: %v", err)
+		}
+		if !reflect.DeepEqual(e, again) {
+			t.Fatalf("changed on the way:\n%+v\n%+v", e, again)
+		}
+		second, err := again.AppendCBOR(nil)
+		if err != nil || !bytes.Equal(first, second) {
+			t.Fatalf("encodings differ: %v\n%x\n%x", err, first, second)
+		}
+		text, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatalf("no JSON: %v", err)
+		}
+		if _, err := envelope.Parse(text); err != nil {
+			t.Fatalf("its JSON is refused: %v\n%s", err, text)
+		}
+	})
+}
+
+// FuzzCBORRoundTrip takes JSON envelopes to CBOR and back: every value is the
+// same, and so is its kind.
+func FuzzCBORRoundTrip(f *testing.F) {
+	for _, s := range seedEnvelopes() {
+		f.Add([]byte(s))
+	}
+	f.Add([]byte(strings.Replace(draftTask, `"24h"`, `[1,1.0,9007199254740993,-18446744073709551616,18446744073709551615,0.10,-0,-0.0,1e20,100000000000000000000,1e300]`, 1)))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		e, err := envelope.Parse(data)
+		if err != nil {
+			return
+		}
+		cbor, err := e.AppendCBOR(nil)
+		if errors.Is(err, envelope.ErrNumber) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("not encodable: %v", err)
+		}
+		back, err := envelope.ParseCBOR(cbor)
+		if err != nil {
+			t.Fatalf("own CBOR refused: %v", err)
+		}
+		want, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := back.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.DeepEqual(exactValue(t, want), exactValue(t, got)) {
+			t.Fatalf("values differ:\n%s\n%s", want, got)
+		}
+	})
+}
+
+// FuzzParseLog: no panic, and the five fields are there.
+func FuzzParseLog(f *testing.F) {
+	for _, s := range seedEnvelopes() {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		r, err := envelope.ParseLog(data)
+		if err != nil {
+			if _, err := envelope.Parse(data); err == nil {
+				t.Fatal("a full envelope is no log record")
+			}
+			return
+		}
+		if r.V != "1" || len(r.ID) < 8 || r.Type == "" || r.From == "" || len(r.Intent) < 3 {
+			t.Fatalf("accepted %+v", r)
+		}
+		if !json.Valid(data) {
+			t.Fatal("accepted what encoding/json finds malformed")
+		}
+	})
+}
+
+// FuzzRequirements: no panic, constraints within their ranges, and what
+// AppendJSON writes reads as the same again.
+func FuzzRequirements(f *testing.F) {
+	for _, s := range []string{
+		`{}`, `{"timeout_ms":30000,"evidence":true,"human_approval":false}`, `{"timeout_ms":1e300}`, `{"timeout_ms":0.5}`,
+		`{"min_confidence":0.9,"format":"json","decision_evidence":"full","stream":true,"unknown":[1]}`,
+		`{"timeout_ms":-1}`, `{"min_confidence":"1"}`, `{"timeout_ms":null,"format":null}`, `{"timeout_ms":1e400}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		e := envelope.New(envelope.TypeTask, "agent.a", "agent.b", "test.it", nil)
+		e.Requires = raw
+		if e.Validate() != nil {
+			return
+		}
+		r, err := e.Requirements()
+		if err != nil {
+			var coded *envelope.Error
+			if !errors.As(err, &coded) || coded.Code != envelope.CodeRequires {
+				t.Fatalf("an error of another kind: %v", err)
+			}
+			return
+		}
+		if r.Timeout < 0 || r.MinConfidence < 0 || r.MinConfidence > 1 {
+			t.Fatalf("out of range: %+v", r)
+		}
+		e.Requires = r.AppendJSON(nil)
+		again, err := e.Requirements()
+		if err != nil {
+			t.Fatalf("own constraints refused: %v: %s", err, e.Requires)
+		}
+		// Below a millisecond a timeout is written as one.
+		r.Timeout = r.Timeout.Truncate(time.Millisecond)
+		if again != r {
+			t.Fatalf("changed: %+v, then %+v", r, again)
+		}
+	})
+}
+
+// FuzzErrorOf: the payload of every error that a peer may send can be passed
+// on: it stays a JSON object without duplicate names.
+func FuzzErrorOf(f *testing.F) {
+	for _, s := range []string{
+		`{"code":"E_TIMEOUT","message":"late","retryable":true,"backoff_ms":60000,"evidence_refs":["a"]}`,
+		`{}`, `{"code":5,"message":5,"retryable":"yes","backoff_ms":"x","evidence_refs":["a",1]}`,
+		`{"code":"","detail":{"a":1}}`, `{"backoff_ms":-1}`, `{"backoff_ms":1e300}`, `{"evidence_refs":null}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		e := envelope.New(envelope.TypeError, "agent.a", "agent.b", "test.it", payload)
+		e.ReplyTo = "01JFB2R1JZKQ9V3K8W8Y9W1F2A"
+		if e.Validate() != nil {
+			return
+		}
+		peer := envelope.ErrorOf(e)
+		if peer.Code == "" || peer.Message == "" || peer.BackoffMS < 0 || !peer.FromPeer() {
+			t.Fatalf("got %+v", peer)
+		}
+		e.Payload = peer.Payload()
+		if err := e.Validate(); err != nil {
+			t.Fatalf("cannot be passed on: %v: %s", err, e.Payload)
+		}
+		again := envelope.ErrorOf(e)
+		if !reflect.DeepEqual(again, peer) {
+			t.Fatalf("changed: %+v, then %+v", peer, again)
+		}
+	})
+}
