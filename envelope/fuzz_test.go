@@ -95,7 +95,7 @@ func FuzzCanonical(f *testing.F) {
 		got, err := envelope.Canonical(data)
 		if err != nil {
 			// The others round numbers, and have no limit of depth.
-			if _, theirs := jcsTransform(data); theirs == nil && !errors.Is(err, envelope.ErrNumber) && !strings.Contains(err.Error(), "nested deeper") {
+			if _, theirs := jcsTransform(data); theirs == nil && json.Valid(data) && !errors.Is(err, envelope.ErrNumber) && !strings.Contains(err.Error(), "nested deeper") {
 				t.Fatalf("gowebpki/jcs accepts what we refuse: %v", err)
 			}
 			return
