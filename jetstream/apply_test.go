@@ -1,0 +1,276 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+func TestApplyTwiceChangesNothing(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	for _, p := range []string{"", "acme.eu"} {
+		m := prefix(t, p)
+		opts := jetstream.Options{Map: m}
+		suffix := m.Suffix()
+		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted"}
+		var created, none []string
+		for _, n := range names {
+			created = append(created, "create "+n+suffix)
+			none = append(none, "none "+n+suffix)
+		}
+		plan, err := jetstream.Plan(ctx, js, opts)
+		if err != nil || !slices.Equal(words(plan), created) {
+			t.Errorf("plan: %q, %v", words(plan), err)
+		}
+		if got := words(apply(t, js, opts)); !slices.Equal(got, created) {
+			t.Errorf("first: %q", got)
+		}
+		before := configs(t, js)
+		if got := words(apply(t, js, opts)); !slices.Equal(got, none) {
+			t.Errorf("second: %q", got)
+		}
+		if after := configs(t, js); !reflect.DeepEqual(before, after) {
+			t.Errorf("applying twice changed\n%+v\nto\n%+v", before, after)
+		}
+	}
+	for name, want := range map[string][]string{
+		"AEE_BUS": {"bus.>"}, "AEE_BUS_acme_eu": {"acme.eu.bus.>"}, "AEE_JOURNAL_acme_eu": {"acme.eu.aee.journal.>"},
+		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"},
+	} {
+		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "1" {
+			t.Errorf("%s captures %v, metadata %v", name, got.Subjects, got.Metadata)
+		}
+	}
+}
+
+func configs(t *testing.T, js natsjs.JetStream) map[string]natsjs.StreamConfig {
+	t.Helper()
+	all := map[string]natsjs.StreamConfig{}
+	list := js.ListStreams(testContext(t))
+	for info := range list.Info() {
+		all[info.Config.Name] = info.Config
+	}
+	if list.Err() != nil {
+		t.Fatal(list.Err())
+	}
+	return all
+}
+
+// The buckets are what nats.go itself would make, but for the limits, the
+// metadata and the time to live of ids.
+func TestBucketsAreOrdinaryOnes(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	if _, err := js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "theirs", History: 8, MaxBytes: 16 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	all := configs(t, js)
+	ours, theirs := all["KV_aee_keys"], all["KV_theirs"]
+	theirs.Name, theirs.Subjects, theirs.Description, theirs.Metadata = ours.Name, ours.Subjects, ours.Description, ours.Metadata
+	if !reflect.DeepEqual(ours, theirs) {
+		t.Errorf("ours   %+v\ntheirs %+v", ours, theirs)
+	}
+	names := map[string]bool{}
+	for s := range js.KeyValueStores(ctx).Status() {
+		names[s.Bucket()] = true
+	}
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted"} {
+		if !names[n] {
+			t.Errorf("%s is not listed as a bucket", n)
+		}
+	}
+}
+
+func TestNamesWithASuffixAreLegalAndDoNotCollide(t *testing.T) {
+	t.Parallel()
+	legal := regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+	seen := map[string]string{}
+	for _, p := range []string{"", "a", "a.b", "a_b", "keys", "AEE_BUS"} {
+		m := prefix(t, p)
+		for _, s := range jetstream.Topology() {
+			name := s.StreamName(m)
+			if other, dup := seen[name]; dup || !legal.MatchString(name) {
+				t.Errorf("%s with prefix %q is %q, and so is %s", s.Name, p, name, other)
+			}
+			seen[name] = fmt.Sprintf("%s with prefix %q", s.Name, p)
+		}
+	}
+}
+
+func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	// As an operator may have made them by hand.
+	for _, cfg := range []natsjs.StreamConfig{
+		{Name: "AEE_BUS", Subjects: []string{"bus.ops", "news.>"}, MaxAge: time.Hour, Metadata: map[string]string{"team": "x"}},
+		{Name: "KV_aee_keys", Subjects: []string{"$KV.aee_keys.>"}, MaxMsgsPerSubject: 1},
+	} {
+		if _, err := js.CreateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
+	want := []string{
+		"update AEE_BUS: topology none, should be 1; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
+		"update aee_keys: topology none, should be 1; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	bus := configs(t, js)["AEE_BUS"]
+	if !bus.NoAck || bus.MaxAge != time.Hour || bus.Metadata["team"] != "x" || !slices.Equal(bus.Subjects, []string{"news.>", "bus.>"}) {
+		t.Errorf("mended to %+v", bus)
+	}
+	if got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus}})); !slices.Equal(got, []string{"none AEE_BUS"}) {
+		t.Errorf("again: %q", got)
+	}
+}
+
+func TestApplyNeverLowersALimit(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	only := []string{jetstream.StreamBus}
+	limits := func(age time.Duration, bytes int64) jetstream.Options {
+		return jetstream.Options{Only: only, Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxAge: age, MaxBytes: bytes}}}
+	}
+	apply(t, js, limits(time.Hour, 1<<20))
+	got := words(apply(t, js, limits(2*time.Hour, 1<<19)))
+	want := []string{"update AEE_BUS: max_age 1h0m0s, should be 2h0m0s; max_bytes 1048576, should be 524288 (lowering it would drop messages; do that with `nats stream edit`)"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	got = words(apply(t, js, limits(time.Minute, -1)))
+	want = []string{"update AEE_BUS: max_age 2h0m0s, should be 1m0s (lowering it would drop messages; do that with `nats stream edit`); max_bytes 1048576, should be -1"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if c := configs(t, js)["AEE_BUS"]; c.MaxAge != 2*time.Hour || c.MaxBytes != -1 {
+		t.Errorf("age %s, bytes %d", c.MaxAge, c.MaxBytes)
+	}
+	// Limits of its operator's stay when nobody asks.
+	if got := words(apply(t, js, jetstream.Options{Only: only})); !slices.Equal(got, []string{"none AEE_BUS"}) {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	for _, cfg := range []natsjs.StreamConfig{
+		{Name: "AEE_BUS", Subjects: []string{"bus.>"}, Metadata: map[string]string{jetstream.MetaTopology: "99"}},
+		{Name: "AEE_HUMAN", Subjects: []string{"human.>"}, Retention: natsjs.WorkQueuePolicy},
+		{Name: "AEE_JOURNAL", Subjects: []string{"something.else"}},
+	} {
+		if _, err := js.CreateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := configs(t, js)
+	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
+	want := []string{
+		"newer AEE_BUS: topology 99, should be 1 (a newer aeemesh made it)",
+		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
+		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
+	}
+	if !slices.Equal(words(report), want) {
+		t.Errorf("got %q", words(report))
+	}
+	if err == nil || err.Error() != want[1]+"\n"+want[2] {
+		t.Errorf("error %v", err)
+	}
+	if after := configs(t, js); !reflect.DeepEqual(before, after) {
+		t.Error("something was changed")
+	}
+}
+
+func TestApplyNamesTheStreamThatHasTheSubjects(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: "EVERYTHING", Subjects: []string{"bus.ops.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := jetstream.Apply(ctx, js, jetstream.Options{})
+	if err == nil || !strings.HasPrefix(err.Error(), "create AEE_BUS: bus.> captured by EVERYTHING already: ") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestManyNodesApplyAtOnce(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	var nodes sync.WaitGroup
+	errs := make([]error, 8)
+	for i := range errs {
+		js := connect(t, srv)
+		nodes.Go(func() {
+			age := time.Duration(i%2+1) * time.Hour // two opinions
+			_, errs[i] = jetstream.Apply(testContext(t), js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxAge: age}}})
+		})
+	}
+	nodes.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApplyWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	js := connect(t, natstest.Run(t, natsd.Config{}))
+	if _, err := jetstream.Apply(testContext(t), js, jetstream.Options{}); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	report, err := jetstream.Inspect(testContext(t), js, jetstream.Options{})
+	if err != nil || report.Enabled || !strings.Contains(report.Reason, "jetstream is not available") {
+		t.Errorf("report %+v, %v", report, err)
+	}
+}
+
+// permitted are a server and a user with these permissions to publish.
+func permitted(t *testing.T, publish ...string) (admin, user natsjs.JetStream) {
+	t.Helper()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "admin", Password: "a"},
+		{Name: "user", Password: "u", Permissions: &natsd.Permissions{
+			Publish: natsd.Subjects{Allow: publish}, Subscribe: natsd.Subjects{Allow: []string{"_INBOX.>"}},
+		}},
+	}})
+	return connect(t, srv, nats.UserInfo("admin", "a")), connect(t, srv, nats.UserInfo("user", "u"))
+}
+
+func TestPermissionDeniedSaysSo(t *testing.T) {
+	t.Parallel()
+	admin, user := permitted(t, "$JS.API.STREAM.INFO.AEE_BUS")
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	_, err := jetstream.Apply(short(), user, jetstream.Options{})
+	if !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), `create AEE_BUS: NATS permissions do not allow it: `) || !strings.Contains(err.Error(), `"$JS.API.STREAM.CREATE.AEE_BUS"`) {
+		t.Errorf("apply: %v", err)
+	}
+	apply(t, admin, jetstream.Options{})
+	_, err = jetstream.NewSeen(user, subject.Map{}, time.Minute).FirstSeen(short(), "01JFB2R1JZKQ9V3K8W8Y9W1F2A")
+	if !errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrUncertain) || !strings.Contains(err.Error(), `"$KV.aee_seen.01JFB2R1JZKQ9V3K8W8Y9W1F2A"`) {
+		t.Errorf("seen: %v", err)
+	}
+	if err := jetstream.NewJournal(user, subject.Map{}).Put(short(), "agent.x", "12345678", nil); !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), `"aee.journal.agent.x.12345678"`) {
+		t.Errorf("journal: %v", err)
+	}
+}

@@ -1,0 +1,92 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Errors for errors.Is.
+var (
+	// ErrUnavailable: JetStream is off, for this server or this account, or
+	// does not answer just now.
+	ErrUnavailable = errors.New("jetstream is not available")
+	// ErrDenied: the connection's NATS permissions do not cover the request.
+	ErrDenied = errors.New("NATS permissions do not allow it")
+	// ErrNotFound: no such stream, bucket, envelope or record.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: there is one already.
+	ErrExists = errors.New("exists already")
+	// ErrChanged: the record is not at the revision that the caller knows.
+	ErrChanged = errors.New("changed meanwhile")
+	// ErrUncertain: the answer did not come; the effect may have happened.
+	ErrUncertain = errors.New("no answer, so it may or may not be stored")
+)
+
+// explain wraps an error of nats.go with what was tried, and with the one of
+// our errors that it means.
+func explain(nc *nats.Conn, err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	op := fmt.Sprintf(format, args...)
+	switch {
+	case errors.Is(err, natsjs.ErrJetStreamNotEnabled), errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
+		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		if denied := violation(nc); denied != nil {
+			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
+		}
+	}
+	return fmt.Errorf("%s: %w", op, err)
+}
+
+// uncertain marks the failures of a write after which nobody knows whether it
+// happened.
+func uncertain(err error) error {
+	if err == nil || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	for _, e := range []error{nats.ErrTimeout, context.DeadlineExceeded, context.Canceled, nats.ErrConnectionClosed, nats.ErrDisconnected} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", ErrUncertain, err)
+		}
+	}
+	return err
+}
+
+// violation is the last permissions violation that the connection was told
+// of, if it is about something that this package sends, or about an inbox,
+// where the answers arrive. A server sends it beside the request, which then
+// times out.
+func violation(nc *nats.Conn) error {
+	err := nc.LastError()
+	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) {
+		return nil
+	}
+	inbox := nc.Opts.InboxPrefix
+	if inbox == "" {
+		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+	}
+	for _, s := range []string{`"$JS.`, `"$KV.`, `"` + inbox, "aee.journal."} {
+		if strings.Contains(err.Error(), s) {
+			return err
+		}
+	}
+	return nil
+}
+
+// isWrongSequence reports that a write found the subject at another sequence
+// than it expected.
+func isWrongSequence(err error) bool {
+	var api *natsjs.APIError
+	return errors.As(err, &api) && (api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence || api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+}

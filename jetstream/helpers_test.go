@@ -1,0 +1,73 @@
+package jetstream_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 20 * time.Second
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// brief is for one try of several: a request that a dying server swallowed is
+// not answered by the next one.
+func brief(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func connect(t testing.TB, srv *natsd.Server, opts ...nats.Option) natsjs.JetStream {
+	t.Helper()
+	js, err := natsjs.New(natstest.Conn(t, srv, opts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+func start(t testing.TB) natsjs.JetStream {
+	t.Helper()
+	return connect(t, natstest.Run(t, natsd.Config{JetStream: true}))
+}
+
+func apply(t testing.TB, js natsjs.JetStream, opts jetstream.Options) []jetstream.Change {
+	t.Helper()
+	report, err := jetstream.Apply(testContext(t), js, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+func prefix(t testing.TB, p string) subject.Map {
+	t.Helper()
+	m, err := subject.New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func words(report []jetstream.Change) []string {
+	var out []string
+	for _, c := range report {
+		out = append(out, c.String())
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A Journal keeps the envelopes that entities sent and received, each under
+// the entity and the envelope's id, for as long as the limits of
+// [StreamJournal] allow.
+//
+// The first envelope under an id stays: a later one with the same id and other
+// bytes does not take its place, so nobody rewrites what an entity saw.
+type Journal struct {
+	js natsjs.JetStream
+	m  subject.Map
+
+	mu     sync.Mutex
+	stream natsjs.Stream // a handle, fetched with the first Get
+}
+
+// NewJournal returns the journal of m's mesh. It does no I/O.
+func NewJournal(js natsjs.JetStream, m subject.Map) *Journal {
+	return &Journal{js: js, m: m}
+}
+
+// Put stores an envelope's bytes and waits until the server has them. It
+// returns nil if the same bytes are there already, and [ErrExists] if others
+// are. After [ErrUncertain] it may be called again.
+func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) error {
+	subj, err := j.m.Journal(entity, id)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	_, err = j.js.Publish(ctx, subj, envelope, natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(j.name()))
+	if isWrongSequence(err) {
+		have, err := j.Get(ctx, entity, id)
+		switch {
+		case err == nil && bytes.Equal(have, envelope):
+			return nil
+		case err == nil:
+			return fmt.Errorf("journal envelope %q of %s: %w, with other bytes", id, entity, ErrExists)
+		case !errors.Is(err, ErrNotFound):
+			return err
+		}
+		return nil // it was there, and went by its age
+	}
+	return uncertain(explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
+}
+
+// Post stores an envelope's bytes without waiting, at the cost of a plain
+// publish: nobody hears whether it was stored. It needs no answer, so a node
+// can journal every envelope in passing.
+func (j *Journal) Post(entity, id string, envelope []byte) error {
+	subj, err := j.m.Journal(entity, id)
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	msg := &nats.Msg{Subject: subj, Data: envelope, Header: nats.Header{natsjs.ExpectedLastSubjSeqHeader: {"0"}}}
+	if err := j.js.Conn().PublishMsg(msg); err != nil {
+		return fmt.Errorf("journal envelope %q of %s: %w", id, entity, err)
+	}
+	return nil
+}
+
+// Get returns the bytes of an envelope, or [ErrNotFound]. Any replica may
+// answer, so what was put a moment ago may be missing for another moment.
+func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
+	subj, err := j.m.Journal(entity, id)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	stream, err := j.handle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	msg, err := stream.GetLastMsgForSubject(ctx, subj)
+	if err != nil {
+		return nil, explain(j.js.Conn(), err, "fetch envelope %q of %s", id, entity)
+	}
+	return msg.Data, nil
+}
+
+func (j *Journal) name() string { return StreamJournal + j.m.Suffix() }
+
+func (j *Journal) handle(ctx context.Context) (natsjs.Stream, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.stream == nil {
+		stream, err := j.js.Stream(ctx, j.name())
+		if err != nil {
+			return nil, explain(j.js.Conn(), err, "open %s", j.name())
+		}
+		j.stream = stream
+	}
+	return j.stream, nil
+}

@@ -1,0 +1,94 @@
+package jetstream_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A stream that acknowledges answers requests on its subjects, racing the
+// responder. AEE_BUS and AEE_HUMAN do not: a requester hears the responder and
+// nobody else, and the message is stored all the same.
+func TestNoPubAckReachesARequester(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	nc := natstest.Conn(t, srv)
+	responder := natstest.Conn(t, srv)
+	for _, subj := range []string{"bus.ops", "human.adam"} {
+		if _, err := responder.Subscribe(subj, func(m *nats.Msg) { _ = m.Respond([]byte("from the responder")) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := responder.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	const requests = 50
+	inbox, err := nc.SubscribeSync("answers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range requests {
+		for _, subj := range []string{"bus.ops", "human.adam"} {
+			if err := nc.PublishRequest(subj, "answers", []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 * requests {
+		msg, err := inbox.NextMsg(patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(msg.Data) != "from the responder" {
+			t.Fatalf("a requester heard %q", msg.Data)
+		}
+	}
+	// Everything is stored by now; whatever else the server would say had been
+	// on its way before this answer.
+	for _, name := range []string{"AEE_BUS", "AEE_HUMAN"} {
+		waitFor(t, name+" to have stored the requests", func() bool {
+			stream, err := js.Stream(ctx, name)
+			return err == nil && stream.CachedInfo().State.Msgs == requests
+		})
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := inbox.Pending(); n != 0 {
+		msg, _ := inbox.NextMsg(time.Second)
+		t.Errorf("%d more answers, the first %q", n, msg.Data)
+	}
+
+	// The control: without no_ack the requester does hear the stream.
+	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: "ACKS", Subjects: []string{"loud"}}); err != nil {
+		t.Fatal(err)
+	}
+	msg, err := nc.Request("loud", nil, patience)
+	if err != nil || !strings.Contains(string(msg.Data), `"stream":"ACKS"`) {
+		t.Errorf("without no_ack: %v, %v", msg, err)
+	}
+}
+
+// waitFor polls with a deadline.
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(patience)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("timed out waiting for %s", what)
+		}
+	}
+}

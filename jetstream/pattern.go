@@ -1,0 +1,51 @@
+package jetstream
+
+import "strings"
+
+// covers reports whether every subject of pattern b is one of pattern a.
+func covers(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i, t := range as {
+		if t == ">" {
+			return len(bs) > i
+		}
+		if i >= len(bs) || bs[i] == ">" || t != "*" && t != bs[i] {
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// overlap reports whether there is a subject that both patterns match.
+func overlap(a, b string) bool {
+	as, bs := strings.Split(a, "."), strings.Split(b, ".")
+	for i := 0; i < len(as) && i < len(bs); i++ {
+		if as[i] == ">" || bs[i] == ">" {
+			return true
+		}
+		if as[i] != "*" && bs[i] != "*" && as[i] != bs[i] {
+			return false
+		}
+	}
+	return len(as) == len(bs)
+}
+
+// union adds to have what it does not cover of want, and takes out what the
+// addition covers: nats-server refuses subjects of one stream that overlap.
+func union(have, want []string) []string {
+	out := append([]string(nil), have...)
+	for _, w := range want {
+		covered := false
+		kept := out[:0:0]
+		for _, h := range out {
+			covered = covered || covers(h, w)
+			if !covers(w, h) || h == w {
+				kept = append(kept, h)
+			}
+		}
+		if !covered {
+			out = append(kept, w)
+		}
+	}
+	return out
+}

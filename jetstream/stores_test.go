@@ -1,0 +1,410 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+func TestJournal(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	m := prefix(t, "acme")
+	apply(t, js, jetstream.Options{Map: m})
+	j := jetstream.NewJournal(js, m)
+
+	if _, err := j.Get(ctx, "agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A"); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	for _, id := range []string{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", "urn:uuid:a.b/ü *>"} {
+		raw := []byte(`{"id":"` + id + `"}`)
+		for range 2 { // the same bytes again are no error
+			if err := j.Put(ctx, "agent.x", id, raw); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := j.Get(ctx, "agent.x", id); err != nil || string(got) != string(raw) {
+			t.Errorf("got %s, %v", got, err)
+		}
+		if err := j.Put(ctx, "agent.x", id, []byte("forged")); !errors.Is(err, jetstream.ErrExists) {
+			t.Errorf("other bytes under the id: %v", err)
+		}
+		if err := j.Post("agent.x", id, []byte("forged")); err != nil {
+			t.Error(err)
+		}
+		if _, err := j.Get(ctx, "agent.y", id); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("another entity's: %v", err)
+		}
+	}
+	if err := j.Post("agent.x", "posted-0001", []byte("posted")); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the posted envelope", func() bool {
+		got, err := j.Get(ctx, "agent.x", "posted-0001")
+		return err == nil && string(got) == "posted"
+	})
+	for _, bad := range []func() error{
+		func() error { return j.Put(ctx, "agent.*", "12345678", nil) },
+		func() error { return j.Post("agent.x", "", nil) },
+		func() error { _, err := j.Get(ctx, "x", "12345678"); return err },
+	} {
+		var refused *subject.Error
+		if err := bad(); !errors.As(err, &refused) {
+			t.Errorf("got %v", err)
+		}
+	}
+
+	natstest.Restart(t, srv)
+	waitFor(t, "the journal after a restart", func() bool {
+		got, err := j.Get(brief(t), "agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A")
+		return err == nil && string(got) == `{"id":"01JFB2R1JZKQ9V3K8W8Y9W1F2A"}`
+	})
+}
+
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	for _, id := range []string{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", "a.b:c", "a=2Eb", "_kv", strings.Repeat("x", 512)} {
+		for i, want := range []bool{true, false, false} {
+			if first, err := seen.FirstSeen(ctx, id); err != nil || first != want {
+				t.Errorf("%q, time %d: %v, %v", id, i, first, err)
+			}
+		}
+	}
+	for _, bad := range []string{"", strings.Repeat("x", 513)} {
+		if first, err := seen.FirstSeen(ctx, bad); err == nil || first {
+			t.Errorf("an id of %d bytes: %v, %v", len(bad), first, err)
+		}
+	}
+}
+
+func TestSeenIsFirstForOneOfMany(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	apply(t, connect(t, srv), jetstream.Options{})
+	const nodes, ids = 4, 50
+	var firsts [ids]atomic.Int32
+	var wg sync.WaitGroup
+	for range nodes {
+		seen := jetstream.NewSeen(connect(t, srv), subject.Map{}, time.Minute)
+		wg.Go(func() {
+			for i := range ids {
+				first, err := seen.FirstSeen(testContext(t), fmt.Sprintf("id-%08d", i))
+				if err != nil {
+					t.Error(err)
+				}
+				if first {
+					firsts[i].Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range firsts {
+		if n := firsts[i].Load(); n != 1 {
+			t.Errorf("id %d was first seen %d times", i, n)
+		}
+	}
+}
+
+// The window ends although nobody deletes anything, and leaves no marker that
+// would look like an id that was seen.
+func TestSeenForgetsAfterItsWindow(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	long := jetstream.NewSeen(js, subject.Map{}, time.Hour)
+	short := jetstream.NewSeen(js, subject.Map{}, time.Millisecond) // rounded up to a second
+	if first, err := long.FirstSeen(ctx, "long-0001"); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	begin := time.Now()
+	if first, err := short.FirstSeen(ctx, "short-0001"); err != nil || !first {
+		t.Fatal(first, err)
+	}
+	waitFor(t, "the id to be forgotten", func() bool {
+		first, err := short.FirstSeen(ctx, "short-0001")
+		return err == nil && first
+	})
+	if took := time.Since(begin); took < time.Second {
+		t.Errorf("forgotten after %s", took)
+	}
+	if first, err := long.FirstSeen(ctx, "long-0001"); err != nil || first {
+		t.Errorf("the long window ended too: %v, %v", first, err)
+	}
+	natstest.Restart(t, srv)
+	waitFor(t, "the window after a restart", func() bool {
+		first, err := long.FirstSeen(brief(t), "long-0001")
+		if err == nil && first {
+			t.Fatal("a restart forgot an id")
+		}
+		return err == nil
+	})
+}
+
+func TestSeenWithoutItsBucketOrAnAnswer(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	if first, err := seen.FirstSeen(testContext(t), "id-000001"); !errors.Is(err, jetstream.ErrUnavailable) || first {
+		t.Errorf("no bucket: %v, %v", first, err)
+	}
+	apply(t, js, jetstream.Options{})
+	srv.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if first, err := seen.FirstSeen(ctx, "id-000001"); !errors.Is(err, jetstream.ErrUncertain) || first {
+		t.Errorf("no server: %v, %v", first, err)
+	}
+}
+
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	const kid = "agent.reviewer/2026"
+	if _, err := keys.Get(ctx, kid); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("before: %v", err)
+	}
+	rev, err := keys.Create(ctx, kid, []byte("one"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Create(ctx, kid, []byte("two")); !errors.Is(err, jetstream.ErrExists) {
+		t.Errorf("create again: %v", err)
+	}
+	rev2, err := keys.Update(ctx, kid, []byte("two"), rev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.Update(ctx, kid, []byte("three"), rev); !errors.Is(err, jetstream.ErrChanged) {
+		t.Errorf("update of an old revision: %v", err)
+	}
+	got, err := keys.Get(ctx, kid)
+	if err != nil || got.ID != kid || string(got.Value) != "two" || got.Revision != rev2 || time.Since(got.Time) > time.Hour {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	if _, err := keys.Put(ctx, "other", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	list := func() (ids []string) {
+		all, err := keys.List(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range all {
+			ids = append(ids, r.ID+"="+string(r.Value))
+		}
+		return ids
+	}
+	if got := list(); !slices.Equal(got, []string{kid + "=two", "other=x"}) {
+		t.Errorf("list %q", got)
+	}
+	for range 2 {
+		if err := keys.Delete(ctx, kid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := keys.Get(ctx, kid); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("deleted: %v", err)
+	}
+	if got := list(); !slices.Equal(got, []string{"other=x"}) {
+		t.Errorf("list %q", got)
+	}
+	if _, err := keys.Create(ctx, kid, []byte("again")); err != nil {
+		t.Errorf("create after delete: %v", err)
+	}
+	for _, bad := range []string{"", strings.Repeat(".", 200)} {
+		if _, err := keys.Put(ctx, bad, nil); err == nil {
+			t.Errorf("an id of %d bytes was stored", len(bad))
+		}
+	}
+	if _, err := jetstream.NewRefuted(js, subject.Map{}).Get(ctx, kid); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("the buckets are one: %v", err)
+	}
+	if _, err := jetstream.NewKeys(js, prefix(t, "nobody")).List(ctx); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("no bucket: %v", err)
+	}
+}
+
+// watched collects what Watch says.
+type watched struct {
+	mu   sync.Mutex
+	now  map[string]string
+	said []string
+}
+
+func (w *watched) change(id string, record []byte, deleted bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if deleted {
+		delete(w.now, id)
+		w.said = append(w.said, "-"+id)
+		return
+	}
+	w.now[id] = string(record)
+	w.said = append(w.said, id+"="+string(record))
+}
+
+func (w *watched) is(want map[string]string) func() bool {
+	return func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return fmt.Sprint(w.now) == fmt.Sprint(want)
+	}
+}
+
+func startWatch(t *testing.T, keys *jetstream.Records) *watched {
+	t.Helper()
+	w := &watched{now: map[string]string{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- keys.Watch(ctx, w.change) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func put(t *testing.T, keys *jetstream.Records, id, value string) {
+	t.Helper()
+	if _, err := keys.Put(testContext(t), id, []byte(value)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWatchSaysEveryChangeInOrder(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	put(t, keys, "k.1", "old")
+	put(t, keys, "k.1", "a")
+	if err := keys.Delete(testContext(t), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	w := startWatch(t, keys)
+	waitFor(t, "the first record", w.is(map[string]string{"k.1": "a"}))
+	put(t, keys, "k.2", "b")
+	put(t, keys, "k.1", "c")
+	if err := keys.Delete(testContext(t), "k.2"); err != nil {
+		t.Fatal(err)
+	}
+	put(t, keys, "k.3", "d")
+	waitFor(t, "the last record", w.is(map[string]string{"k.1": "c", "k.3": "d"}))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if want := []string{"k.1=a", "k.2=b", "k.1=c", "-k.2", "k.3=d"}; !slices.Equal(w.said, want) {
+		t.Errorf("said %q, want %q", w.said, want)
+	}
+}
+
+func TestWatchSurvivesAServerRestart(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	put(t, keys, "stays", "1")
+	put(t, keys, "goes", "1")
+	w := startWatch(t, keys)
+	waitFor(t, "the records", w.is(map[string]string{"stays": "1", "goes": "1"}))
+
+	for round := range 3 {
+		// What changes while the watcher is away it learns when it is back.
+		srv.Close()
+		cfg := srv.Config()
+		port := cfg.Port
+		cfg.Port = natsd.RandomPort // where the watcher does not look
+		away := natstest.Run(t, cfg)
+		others := jetstream.NewKeys(connect(t, away), subject.Map{})
+		if err := others.Delete(testContext(t), "goes"); err != nil {
+			t.Fatal(err)
+		}
+		put(t, others, "stays", fmt.Sprint("away", round))
+		away.Close()
+		cfg.Port = port
+		srv = natstest.Run(t, cfg)
+		waitFor(t, "what changed meanwhile", w.is(map[string]string{"stays": fmt.Sprint("away", round)}))
+		put(t, keys, "goes", "back")
+		waitFor(t, "a change after the restart", w.is(map[string]string{"stays": fmt.Sprint("away", round), "goes": "back"}))
+	}
+}
+
+// In memory a restart loses the bucket: the watcher waits until somebody makes
+// it again, and sees what is in the new one, whose revisions begin anew.
+func TestWatchSurvivesTheLossOfItsBucket(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	memory := jetstream.Options{Storage: natsjs.MemoryStorage}
+	apply(t, js, memory)
+	keys := jetstream.NewKeys(js, subject.Map{})
+	for i := range 5 {
+		put(t, keys, "old", fmt.Sprint(i))
+	}
+	w := startWatch(t, keys)
+	waitFor(t, "the record", w.is(map[string]string{"old": "4"}))
+	srv = natstest.Restart(t, srv)
+	waitFor(t, "the topology to be made again", func() bool {
+		_, err := jetstream.Apply(brief(t), js, memory)
+		return err == nil
+	})
+	put(t, jetstream.NewKeys(connect(t, srv), subject.Map{}), "new", "1")
+	waitFor(t, "the new record", w.is(map[string]string{"new": "1"}))
+}
+
+func TestWatchEnds(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	keys := jetstream.NewKeys(js, subject.Map{})
+	nothing := func(string, []byte, bool) {}
+	if err := keys.Watch(testContext(t), nothing); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("no bucket: %v", err)
+	}
+	apply(t, js, jetstream.Options{})
+	put(t, keys, "k", "v")
+	heard := make(chan struct{}, 1)
+	done := make(chan error, 1)
+	go func() {
+		done <- keys.Watch(t.Context(), func(string, []byte, bool) {
+			select {
+			case heard <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	<-heard
+	js.Conn().Close()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "watch aee_keys: nats: connection closed") {
+			t.Errorf("connection closed: %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("Watch did not end with its connection")
+	}
+}
