@@ -54,7 +54,7 @@ func (h *host) question(env *envelope.Envelope, body []byte) *envelope.Error {
 		h.counts.malformed.Add(1)
 		return envelope.Errorf(envelope.CodeEncoding, "the text is not valid UTF-8")
 	}
-	if limit := h.node.decodeLimits().MaxBytes; len(body) > limit {
+	if limit := h.node.limits.MaxBytes; limit > 0 && len(body) > limit {
 		return envelope.Errorf(envelope.CodeTooLarge, "%d bytes, the limit is %d", len(body), limit)
 	}
 	if h.DefaultIntent != "" && len(body) > 0 && body[0] == '{' {

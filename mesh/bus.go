@@ -40,8 +40,8 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 			return err
 		}
 	}
-	buf := buffers.Get().(*[]byte)
-	defer buffers.Put(buf)
+	buf := getBuffer()
+	defer putBuffer(buf)
 	if *buf, err = e.AppendJSON((*buf)[:0]); err != nil {
 		return err
 	}

@@ -109,7 +109,9 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err := n.require(ctx, task, opts); err != nil {
 		return nil, err
 	}
-	msg, err := n.encode(ctx, task, to, opts.CBOR)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	msg, err := n.encode(ctx, task, to, opts.CBOR, buf)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +181,8 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 }
 
 // encode signs a task and makes the NATS message of it.
-func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, cbor bool) (*nats.Msg, error) {
+// The message lies in buf, which must stay as it is until it is published.
+func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, cbor bool, buf *[]byte) (*nats.Msg, error) {
 	msg := &nats.Msg{Subject: to}
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		injectSpan(sc, task)
@@ -196,10 +199,11 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, c
 			msg.Header = nats.Header{}
 		}
 		msg.Header[headerContentType] = []string{envelope.ContentCBOR}
-		msg.Data, err = task.AppendCBOR(nil)
+		*buf, err = task.AppendCBOR((*buf)[:0])
 	} else {
-		msg.Data, err = task.AppendJSON(make([]byte, 0, 512+len(task.Payload)))
+		*buf, err = task.AppendJSON((*buf)[:0])
 	}
+	msg.Data = *buf
 	return msg, err
 }
 
@@ -302,7 +306,9 @@ func (n *Node) Cancel(entity string, what intents.CancelTask) error {
 	}
 	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intents.TaskCancel, mustJSON(what))
 	e.Priority = envelope.PriorityHigh
-	msg, err := n.encode(context.Background(), e, to, false)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	msg, err := n.encode(context.Background(), e, to, false, buf)
 	if err != nil {
 		return err
 	}
@@ -346,7 +352,9 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	msg, err := n.encode(ctx, e, to, false)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	msg, err := n.encode(ctx, e, to, false, buf)
 	if err != nil {
 		return err
 	}

@@ -78,13 +78,12 @@ func (h *host) verifyLoop() {
 // decode reads a message by its Content-Type. cbor says which encoding the
 // sender speaks, as far as that is known.
 func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	limits := n.decodeLimits()
 	if len(msg.Header) > 0 {
 		if value := msg.Header.Get(headerContentType); value != "" {
 			kind, _, err := mime.ParseMediaType(value)
 			switch {
 			case err == nil && (kind == envelope.ContentCBOR || strings.HasSuffix(kind, "+cbor")):
-				env, err := envelope.ParseCBORLimits(msg.Data, limits)
+				env, err := envelope.ParseCBORLimits(msg.Data, n.limits)
 				return env, true, err
 			case err == nil && (kind == envelope.ContentJSON || kind == "text/plain" || strings.HasSuffix(kind, "+json")):
 			default:
@@ -92,7 +91,7 @@ func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 			}
 		}
 	}
-	env, err = envelope.ParseLimits(msg.Data, limits)
+	env, err = envelope.ParseLimits(msg.Data, n.limits)
 	return env, false, err
 }
 

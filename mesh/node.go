@@ -178,6 +178,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
 		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits,
 	}
+	if n.limits.MaxBytes <= 0 {
+		n.limits.MaxBytes = int(conn.MaxPayload())
+	}
 	if cfg.ReplayWindow > 0 && cfg.Seen == nil {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)
 	}
@@ -199,13 +202,3 @@ func (n *Node) Subjects() subject.Map { return n.subjects }
 
 // Entity is who the node speaks as.
 func (n *Node) Entity() string { return n.cfg.Entity }
-
-// decodeLimits are the configured limits, with the server's max_payload as the
-// default for the size.
-func (n *Node) decodeLimits() envelope.Limits {
-	l := n.limits
-	if l.MaxBytes <= 0 {
-		l.MaxBytes = int(n.conn.MaxPayload())
-	}
-	return l
-}

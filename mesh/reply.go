@@ -16,8 +16,14 @@ import (
 // copies them.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
-// maxPooled keeps buffers of rare large envelopes from staying for ever.
-const maxPooled = 64 << 10
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+
+// putBuffer gives a buffer back, unless a rare large envelope has blown it up.
+func putBuffer(b *[]byte) {
+	if cap(*b) <= 64<<10 {
+		buffers.Put(b)
+	}
+}
 
 // answer sends an error as the terminal envelope.
 func (h *host) answer(t *Task, problem *envelope.Error) {
@@ -52,12 +58,8 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 			return err
 		}
 	}
-	buf := buffers.Get().(*[]byte)
-	defer func() {
-		if cap(*buf) <= maxPooled {
-			buffers.Put(buf)
-		}
-	}()
+	buf := getBuffer()
+	defer putBuffer(buf)
 	var err error
 	if t.cbor {
 		*buf, err = e.AppendCBOR((*buf)[:0])

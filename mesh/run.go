@@ -74,18 +74,18 @@ func (h *host) prepare(t *Task) error {
 // validate checks a payload against its intent's schema, or the agent's own
 // for intents that nobody has described.
 func (h *host) validate(intent string, variant intents.Variant, payload json.RawMessage) error {
-	err := h.Intents.Validate(intent, variant, payload)
-	if errors.Is(err, intents.ErrUnknownIntent) {
+	if !h.Intents.Has(intent) {
 		switch {
 		case intents.Reserved(intent):
-			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", intent)
+			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip(intent))
 		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", intent)
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip(intent))
 		case h.DefaultIntent == "":
 			return nil
 		}
-		err = h.Intents.Validate(h.DefaultIntent, variant, payload)
+		intent = h.DefaultIntent
 	}
+	err := h.Intents.Validate(intent, variant, payload)
 	var bad *intents.ValidationError
 	if errors.As(err, &bad) && variant != intents.Task {
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
