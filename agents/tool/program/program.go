@@ -1,0 +1,217 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// The defaults of [Config].
+const (
+	DefaultMaxResult = 1 << 20 // bytes
+	DefaultMaxStderr = 8 << 10 // bytes
+)
+
+// grace is how long the pipes of a program that has exited may stay open in the
+// hands of its children.
+const grace = 2 * time.Second
+
+// Config says which program to run, and how.
+type Config struct {
+	// Definition is what the model is told.
+	Definition tool.Definition
+
+	// Command is the program and its arguments. The program is named by a path
+	// with a slash, absolute or relative to Dir; this package searches no PATH.
+	Command []string
+
+	// Dir is the working directory. Default: that of the worker.
+	Dir string
+
+	// Env is the whole environment, as NAME=value. Default: empty.
+	Env []string
+
+	// MaxResult bounds standard output, in bytes. Default 1 MiB.
+	MaxResult int
+
+	// MaxStderr is how many bytes of standard error, the last ones, go to the
+	// log. Default 8 KiB.
+	MaxStderr int
+
+	// Log is told what programs write to standard error, at level Info, or Warn
+	// if they failed. Default: nobody is told.
+	Log *slog.Logger
+}
+
+// Tool runs a program for each call. Make it with [New].
+type Tool struct{ cfg Config }
+
+// New returns a Tool, or all that is wrong with cfg. It does no I/O: whether the
+// program exists shows at the first call.
+func New(cfg Config) (*Tool, error) {
+	var problems []error
+	if err := cfg.Definition.Validate(); err != nil {
+		problems = append(problems, err)
+	}
+	switch {
+	case len(cfg.Command) == 0:
+		problems = append(problems, errors.New("command: must not be empty"))
+	case !strings.ContainsAny(cfg.Command[0], `/\`):
+		problems = append(problems, fmt.Errorf("command: %q: give the program's path, with a slash", cfg.Command[0]))
+	}
+	for i, arg := range cfg.Command {
+		if strings.ContainsRune(arg, 0) {
+			problems = append(problems, fmt.Errorf("command[%d]: has a NUL", i))
+		}
+	}
+	for i, env := range cfg.Env {
+		if name, _, ok := strings.Cut(env, "="); !ok || name == "" || strings.ContainsRune(env, 0) {
+			problems = append(problems, fmt.Errorf("env[%d]: want NAME=value", i)) // no value in errors
+		}
+	}
+	if cfg.MaxResult < 0 || cfg.MaxStderr < 0 {
+		problems = append(problems, errors.New("max result and max stderr must not be negative"))
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("program tool: %w", errors.Join(problems...))
+	}
+	if cfg.MaxResult == 0 {
+		cfg.MaxResult = DefaultMaxResult
+	}
+	if cfg.MaxStderr == 0 {
+		cfg.MaxStderr = DefaultMaxStderr
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	cfg.Command = slices.Clone(cfg.Command)
+	cfg.Env = append([]string{}, cfg.Env...) // never nil, which would mean inherit
+	return &Tool{cfg}, nil
+}
+
+// Definition returns what the model is told.
+func (t *Tool) Definition() tool.Definition { return t.cfg.Definition }
+
+// Call runs the program.
+func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	runCtx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stdout := &head{max: t.cfg.MaxResult, overflow: func() { cancel(errTooMuch) }}
+	stderr := &tail{max: t.cfg.MaxStderr}
+
+	cmd := exec.CommandContext(runCtx, t.cfg.Command[0], t.cfg.Command[1:]...)
+	cmd.Dir = t.cfg.Dir
+	cmd.Env = t.cfg.Env
+	cmd.Stdin = bytes.NewReader(args)
+	cmd.Stdout = stdout
+	cmd.Stderr = stderr
+	cmd.WaitDelay = grace
+	ownGroup(cmd)
+
+	err := cmd.Start()
+	if err != nil {
+		// The reason names paths of this machine: for the log, not the model.
+		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
+	}
+	err = cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		killGroup(cmd)
+	}
+	t.log(ctx, stderr, err)
+	switch {
+	case context.Cause(runCtx) == errTooMuch:
+		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), errTooMuch)
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil, t.fail(tool.ErrFailed, "the program left a child behind", err)
+	case err != nil:
+		return nil, t.fail(tool.ErrFailed, words(stdout.buf.Bytes(), cmd), err)
+	}
+	result := bytes.TrimSpace(stdout.buf.Bytes())
+	if !json.Valid(result) {
+		return nil, t.fail(tool.ErrInvalidResult, "the program's output is not one JSON value", nil)
+	}
+	return result, nil
+}
+
+var errTooMuch = errors.New("the program writes more than it may")
+
+func (t *Tool) fail(kind tool.Kind, message string, cause error) error {
+	return &tool.Error{Kind: kind, Tool: t.cfg.Definition.Name, Message: message, Err: cause}
+}
+
+// words is what the model is told of a program that failed.
+func words(stdout []byte, cmd *exec.Cmd) string {
+	var out struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(stdout, &out) == nil && out.Error != "" {
+		return out.Error
+	}
+	if code := cmd.ProcessState.ExitCode(); code >= 0 {
+		return fmt.Sprintf("the program exited with status %d", code)
+	}
+	return "the program was killed"
+}
+
+func (t *Tool) log(ctx context.Context, stderr *tail, err error) {
+	level := slog.LevelInfo
+	attrs := []slog.Attr{slog.String("tool", t.cfg.Definition.Name)}
+	if err != nil {
+		level = slog.LevelWarn
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	if len(stderr.buf) == 0 && err == nil {
+		return
+	}
+	attrs = append(attrs, slog.String("stderr", strings.ToValidUTF8(string(stderr.buf), "\ufffd")))
+	if stderr.cut {
+		attrs = append(attrs, slog.Bool("cut", true))
+	}
+	t.cfg.Log.LogAttrs(ctx, level, "tool program wrote to standard error or failed", attrs...)
+}
+
+// head keeps what is written, up to max bytes, and then calls overflow.
+type head struct {
+	buf      bytes.Buffer
+	max      int
+	overflow func()
+}
+
+func (h *head) Write(p []byte) (int, error) {
+	if h.buf.Len()+len(p) > h.max {
+		h.overflow()
+		return 0, io.ErrShortWrite
+	}
+	return h.buf.Write(p)
+}
+
+// tail keeps the last max bytes that are written.
+type tail struct {
+	buf []byte
+	max int
+	cut bool
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if over := len(t.buf) - t.max; over > 0 {
+		t.buf = append(t.buf[:0], t.buf[over:]...)
+		t.cut = true
+	}
+	return len(p), nil
+}
