@@ -2,10 +2,12 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 const (
@@ -51,7 +53,7 @@ func (n *Node) remember(entity string, e *envelope.Envelope) {
 	}
 	raw, err := e.AppendJSON(nil)
 	if err == nil {
-		err = n.cfg.Journal.Put(context.Background(), entity, e.ID, raw)
+		err = n.cfg.Journal.Post(entity, e.ID, raw)
 	}
 	if err != nil {
 		n.log.Warn("envelope not journaled", "id", e.ID, "entity", entity, "err", err)
@@ -67,7 +69,10 @@ func (n *Node) recall(ctx context.Context, entity, id string) (*envelope.Envelop
 		return nil, nil
 	}
 	raw, err := n.cfg.Journal.Get(ctx, entity, id)
-	if err != nil || raw == nil {
+	if errors.Is(err, jetstream.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	return envelope.Parse(raw)

@@ -14,7 +14,15 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// The stores of package jetstream are what these interfaces are for.
+var (
+	_ Journal     = (*jetstream.Journal)(nil)
+	_ Seen        = (*jetstream.Seen)(nil)
+	_ Refutations = (*jetstream.Refutations)(nil)
 )
 
 // Defaults of [Config]. Each is also the --help text's number.
@@ -43,10 +51,11 @@ type Seen interface {
 	FirstSeen(ctx context.Context, id string) (bool, error)
 }
 
-// Journal keeps envelopes beyond the memory of one process. Put may return
-// before the envelope is stored; Get returns nil where there is none.
+// Journal keeps envelopes beyond the memory of one process. Post must return
+// at once, whether or not the envelope gets stored; Get fails with
+// [jetstream.ErrNotFound] where there is none.
 type Journal interface {
-	Put(ctx context.Context, entity, id string, raw []byte) error
+	Post(entity, id string, raw []byte) error
 	Get(ctx context.Context, entity, id string) ([]byte, error)
 }
 

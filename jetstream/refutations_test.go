@@ -1,0 +1,54 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(natstest.Conn(t, srv))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, m := context.Background(), subject.Map{}
+	if _, err := Apply(ctx, js, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r := NewRefutations(js, m)
+	if list, err := r.List(ctx, "01JFB2R1"); err != nil || list != nil {
+		t.Fatalf("List of nothing = %s, %v", list, err)
+	}
+	const writers = 8
+	var wait sync.WaitGroup
+	errs := make([]error, writers)
+	for i := range writers {
+		wait.Go(func() { errs[i] = r.Add(ctx, "01JFB2R1", fmt.Appendf(nil, `{"by":"agent.%d"}`, i)) })
+	}
+	wait.Wait()
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("writer %d: %v", i, err)
+		}
+	}
+	list, err := r.List(ctx, "01JFB2R1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, raw := range list {
+		seen[string(raw)] = true
+	}
+	if len(list) != writers || len(seen) != writers {
+		t.Errorf("List has %d refutations, %d different, want %d", len(list), len(seen), writers)
+	}
+}
