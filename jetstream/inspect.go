@@ -92,7 +92,7 @@ func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, er
 		Domain: info.Domain, Memory: info.Memory, MaxMemory: info.Limits.MaxMemory, Storage: info.Store, MaxStorage: info.Limits.MaxStore,
 		Streams: info.Streams, MaxStreams: info.Limits.MaxStreams, Consumers: info.Consumers, MaxConsumers: info.Limits.MaxConsumers,
 	}
-	r.Fsync = askFsync(ctx, nc)
+	r.Fsync = AskFsync(ctx, nc)
 	if r.Streams, err = Plan(ctx, js, opts); err != nil {
 		return r, err
 	}
@@ -128,9 +128,10 @@ func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, err
 	return races, nil
 }
 
-// askFsync asks the server for its configuration. It answers the system
-// account only; anybody else hears nothing, or that there is nobody to answer.
-func askFsync(ctx context.Context, nc *nats.Conn) Fsync {
+// AskFsync asks the server that nc is connected to for its fsync class. It
+// answers the system account only: for any other the class is unknown, after
+// half a second at most.
+func AskFsync(ctx context.Context, nc *nats.Conn) Fsync {
 	const why = "the server tells its sync_interval only to the system account ($SYS.REQ.SERVER.PING.JSZ) and on its monitoring port (/jsz)"
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()

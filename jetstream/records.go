@@ -112,16 +112,13 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, ok := ctx.Deadline(); !ok {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
 	w, err := kv.WatchAll(ctx, natsjs.IgnoreDeletes())
 	if err != nil {
 		return nil, explain(r.js.Conn(), err, "list %s", r.bucket)
 	}
-	defer w.Stop()
+	defer endWatcher(cancel, w)
 	var all []Record
 	for {
 		select {
@@ -144,6 +141,13 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 // requestTimeout bounds a request whose context has no deadline, as nats.go
 // does.
 const requestTimeout = 5 * time.Second
+
+func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, requestTimeout)
+}
 
 func (r *Records) open(ctx context.Context, id string) (natsjs.KeyValue, string, error) {
 	key := subject.Escape(id)

@@ -322,6 +322,32 @@ func TestWatchSaysEveryChangeInOrder(t *testing.T) {
 	}
 }
 
+// A watcher that is left with much to say lets go of everything.
+func TestWatchIsLeftInTheMiddle(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	keys := jetstream.NewKeys(js, subject.Map{})
+	for i := range 1000 {
+		if _, err := js.PublishAsync(fmt.Sprintf("$KV.aee_keys.k%d", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	err := keys.Watch(ctx, func(string, []byte, bool) {
+		n++
+		cancel()
+	})
+	if err != nil || n != 1 {
+		t.Errorf("after %d records: %v", n, err)
+	}
+	if all, err := keys.List(testContext(t)); err != nil || len(all) != 1000 {
+		t.Errorf("%d records, %v", len(all), err)
+	}
+}
+
 func TestWatchSurvivesAServerRestart(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -65,20 +65,28 @@ type watch struct {
 // once reads the bucket from its beginning and follows it. It returns nil when
 // the connection came back and it should be read anew.
 func (w *watch) once(ctx context.Context, status <-chan nats.Status) error {
-	opening, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	opening, stop := bounded(ctx)
+	defer stop()
 	kv, err := w.r.handle(opening)
 	if err != nil {
 		return err
 	}
-	watcher, err := kv.WatchAll(opening)
+	// The watcher lives as long as its context, so the deadline for opening it
+	// cannot be in there.
+	watching, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	bound := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
+	watcher, err := kv.WatchAll(watching)
+	if !bound.Stop() {
+		err = context.Cause(watching)
+	}
 	if err != nil {
 		return explain(w.r.js.Conn(), err, "watch %s", w.r.bucket)
 	}
-	defer watcher.Stop()
+	defer endWatcher(func() { cancel(nil) }, watcher)
 	fresh := map[string]bool{}
 	reading := true
-	for {
+	for ctx.Err() == nil { // fn is not called any more once it has ended
 		select {
 		case <-ctx.Done():
 			return nil
@@ -94,6 +102,27 @@ func (w *watch) once(ctx context.Context, status <-chan nats.Status) error {
 			default:
 				w.entry(e, fresh, reading)
 			}
+		}
+	}
+	return nil
+}
+
+// endWatcher ends a watcher by its context. Stopping it would wait for a server
+// that may be away. nats.go's reader may be about to hand over another entry:
+// it is let go of, or it would wait for ever. The bound is for a connection
+// that was closed just when the watcher was made, which nats.go does not tell.
+func endWatcher(cancel context.CancelFunc, w natsjs.KeyWatcher) {
+	cancel()
+	bound := time.NewTimer(time.Second)
+	defer bound.Stop()
+	for {
+		select {
+		case _, ok := <-w.Updates():
+			if !ok {
+				return
+			}
+		case <-bound.C:
+			return
 		}
 	}
 }

@@ -1,0 +1,51 @@
+package jetstream_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func BenchmarkFirstSeen(b *testing.B) {
+	js := start(b)
+	apply(b, js, jetstream.Options{})
+	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
+	i := 0
+	for b.Loop() {
+		i++
+		if first, err := seen.FirstSeen(b.Context(), fmt.Sprintf("id-%08d", i)); err != nil || !first {
+			b.Fatal(first, err)
+		}
+	}
+}
+
+func BenchmarkJournalPut(b *testing.B) {
+	js := start(b)
+	apply(b, js, jetstream.Options{})
+	j := jetstream.NewJournal(js, subject.Map{})
+	envelope := make([]byte, 625)
+	i := 0
+	for b.Loop() {
+		i++
+		if err := j.Put(b.Context(), "agent.x", fmt.Sprintf("id-%08d", i), envelope); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkJournalPost(b *testing.B) {
+	js := start(b)
+	apply(b, js, jetstream.Options{})
+	j := jetstream.NewJournal(js, subject.Map{})
+	envelope := make([]byte, 625)
+	i := 0
+	for b.Loop() {
+		i++
+		if err := j.Post("agent.x", fmt.Sprintf("id-%08d", i), envelope); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

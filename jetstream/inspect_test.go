@@ -1,0 +1,120 @@
+package jetstream_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Name: "one", SyncAlways: true})
+	js := connect(t, srv)
+	r, err := jetstream.Inspect(ctx, js, jetstream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Server != "one" || !strings.HasPrefix(r.Version, "2.") || !r.Enabled || len(r.Streams) != len(jetstream.Topology()) || r.Streams[0].Action != jetstream.ActionCreate || r.Races != nil {
+		t.Errorf("before: %+v", r)
+	}
+	if r.Fsync.Class != jetstream.FsyncUnknown || !strings.Contains(r.Fsync.Why, "system account") {
+		t.Errorf("fsync %+v", r.Fsync)
+	}
+	apply(t, js, jetstream.Options{})
+	for _, cfg := range []natsjs.StreamConfig{
+		{Name: "TASKS", Subjects: []string{"agent.*", "orders.>"}},
+		{Name: "ASKED", Subjects: []string{"aee.ask.agent.x"}},
+		{Name: "FINE", Subjects: []string{"service.x"}, NoAck: true},
+	} {
+		if _, err := js.CreateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r, err = jetstream.Inspect(ctx, js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	want := []jetstream.Race{{"ASKED", []string{"aee.ask.agent.x"}}, {"TASKS", []string{"agent.*"}}}
+	if !reflect.DeepEqual(r.Races, want) || r.Streams[0].Action != jetstream.ActionNone || r.Account.Streams != len(jetstream.Topology())+3 || r.Account.MaxStreams != -1 {
+		t.Errorf("after: %+v", r)
+	}
+}
+
+func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "nats.conf")
+	// Not the user's own business: JetStream in SYS is refused, so what is
+	// asked here is the reply to the request alone.
+	conf := "accounts { SYS: { users: [ { user: sys, password: s } ] }, APP: { jetstream: enabled, users: [ { user: app, password: a } ] } }\nsystem_account: SYS\n"
+	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	srv := natstest.Run(t, natsd.Config{ConfigFile: file, Port: natsd.RandomPort, MonitorPort: natsd.RandomPort, JetStream: true, SyncInterval: 7 * time.Second})
+	app := connect(t, srv, nats.UserInfo("app", "a"))
+	r, err := jetstream.Inspect(testContext(t), app, jetstream.Options{})
+	if err != nil || r.Fsync.Class != jetstream.FsyncUnknown {
+		t.Errorf("an ordinary account: %+v, %v", r.Fsync, err)
+	}
+
+	sys := natstest.Conn(t, srv, nats.UserInfo("sys", "s"))
+	if f := jetstream.AskFsync(testContext(t), sys); f != (jetstream.Fsync{Class: jetstream.FsyncInterval, Interval: 7 * time.Second, Why: "the server said so on the system account"}) {
+		t.Errorf("the system account: %+v", f)
+	}
+
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	resp, err := client.Get(srv.MonitorURL() + "/jsz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := jetstream.ParseJSZ(body); err != nil || f.Class != jetstream.FsyncInterval || f.Interval != 7*time.Second {
+		t.Errorf("the monitoring port: %+v, %v", f, err)
+	}
+}
+
+func TestParseJSZ(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]jetstream.FsyncClass{
+		`{"config":{"sync_interval":120000000000}}`:                    jetstream.FsyncInterval,
+		`{"config":{"sync_interval":120000000000,"sync_always":true}}`: jetstream.FsyncAlways,
+	} {
+		if f, err := jetstream.ParseJSZ([]byte(body)); err != nil || f.Class != want {
+			t.Errorf("%s: %+v, %v", body, f, err)
+		}
+	}
+	for _, body := range []string{`{"disabled":true}`, `{}`, `{"config":{}}`, `<html>`, ``} {
+		if f, err := jetstream.ParseJSZ([]byte(body)); err == nil || f.Class != jetstream.FsyncUnknown {
+			t.Errorf("%s: %+v, %v", body, f, err)
+		}
+	}
+}
+
+func TestProbeAck(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	if _, err := jetstream.ProbeAck(testContext(t), js, subject.Map{}, 3); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Errorf("no bucket: %v", err)
+	}
+	apply(t, js, jetstream.Options{})
+	if took, err := jetstream.ProbeAck(testContext(t), js, subject.Map{}, 9); err != nil || took <= 0 {
+		t.Errorf("took %s, %v", took, err)
+	}
+}
