@@ -49,8 +49,8 @@ func cborDecode(maxDepth int) (cbor.DecMode, error) {
 		TagsMd:           cbor.TagsForbidden,
 		UTF8:             cbor.UTF8RejectInvalid,
 		MaxNestedLevels:  max(4, maxDepth),
-		MaxArrayElements: 131072,
-		MaxMapPairs:      131072,
+		MaxArrayElements: math.MaxInt32, // what is declared must be there, and MaxBytes bounds that
+		MaxMapPairs:      math.MaxInt32,
 		NaN:              cbor.NaNDecodeForbidden,
 		Inf:              cbor.InfDecodeForbidden,
 		SimpleValues:     definedValues,
@@ -168,15 +168,13 @@ func treeNumber(text string) (any, error) {
 		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 			return u, nil
 		}
-		if !strings.HasPrefix(text, "-") || len(text) > 21 {
-			return nil, numberError([]byte(text))
-		}
 		// CBOR's negative integers reach down to -2^64.
-		n, _ := new(big.Int).SetString(text, 10)
-		if n.Cmp(minCBOR) < 0 {
-			return nil, numberError([]byte(text))
+		if strings.HasPrefix(text, "-") && len(text) <= len("-18446744073709551616") {
+			if n, _ := new(big.Int).SetString(text, 10); n.Cmp(minCBOR) >= 0 {
+				return *n, nil
+			}
 		}
-		return *n, nil
+		// Beyond, an integer is a float of the same value, if there is one.
 	}
 	return exactFloat([]byte(text))
 }

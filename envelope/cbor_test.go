@@ -1,10 +1,14 @@
 package envelope_test
 
 import (
+	"errors"
 	"math/big"
+	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -81,4 +85,133 @@ func readExact(d *jsontext.Decoder) (any, error) {
 		return tok.Bool(), nil
 	}
 	return nil, nil
+}
+
+// TestCBORTakesWhatJSONTakes: nothing that is within the limits in JSON is
+// beyond one in CBOR.
+func TestCBORTakesWhatJSONTakes(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"long array":  "[" + strings.Repeat("1,", 200_000) + "1]",
+		"deepest":     strings.Repeat("[", 62) + strings.Repeat("]", 62),
+		"deepest map": strings.Repeat(`{"a":`, 62) + "1" + strings.Repeat("}", 62),
+		"long text":   `"` + strings.Repeat("é", 100_000) + `"`,
+	} {
+		e := mustParse(t, strings.Replace(draftTask, `"24h"`, value, 1))
+		data, err := e.AppendCBOR(nil)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		back, err := envelope.ParseCBOR(data)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if !reflect.DeepEqual(exactValue(t, e.Payload), exactValue(t, back.Payload)) {
+			t.Errorf("%s: changed on the way", name)
+		}
+	}
+}
+
+// TestNumbersInCBOR: which numbers CBOR takes, and that value and kind come back.
+func TestNumbersInCBOR(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ in, out string }{
+		{"1", "1"}, {"1.0", "1.0"}, {"1e0", "1.0"}, {"0.10", "0.1"}, {"-0", "-0.0"}, {"0", "0"}, {"1e2", "100.0"}, {"1.5E-3", "0.0015"},
+		{"9007199254740993", "9007199254740993"}, {"18446744073709551615", "18446744073709551615"},
+		{"-9223372036854775808", "-9223372036854775808"}, {"-9223372036854775809", "-9223372036854775809"},
+		{"-18446744073709551616", "-18446744073709551616"}, {"5e-324", "5e-324"}, {"1.7976931348623157e308", "1.7976931348623157e+308"},
+		// Beyond CBOR's integers, and exact as a double: JavaScript writes so.
+		{"100000000000000000000", "100000000000000000000.0"}, {"-100000000000000000000", "-100000000000000000000.0"},
+		{"18446744073709551617", ""}, {"-18446744073709551617", ""}, {"1e400", ""}, {"-1e400", ""}, {"1e-400", ""},
+		{"0.1000000000000000055511151231257827", ""}, {"9007199254740993.0", ""},
+	} {
+		e := mustParse(t, strings.Replace(draftTask, `"24h"`, tt.in, 1))
+		data, err := e.AppendCBOR(nil)
+		if tt.out == "" {
+			if !errors.Is(err, envelope.ErrNumber) || data != nil {
+				t.Errorf("%s: got %x, %v; want envelope.ErrNumber", tt.in, data, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.in, err)
+			continue
+		}
+		back, err := envelope.ParseCBOR(data)
+		if err != nil {
+			t.Errorf("%s: %v", tt.in, err)
+			continue
+		}
+		if want := `{"cluster":"node.lan","window":` + tt.out + `}`; string(back.Payload) != want {
+			t.Errorf("%s: got %s, want %s", tt.in, back.Payload, want)
+		}
+	}
+}
+
+// TestCBORIsDeterministic: the order of members, and how they are spelled,
+// does not change the bytes.
+func TestCBORIsDeterministic(t *testing.T) {
+	t.Parallel()
+	a, err := mustParse(t, draftTask).AppendCBOR([]byte("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	turned := strings.Replace(draftTask, `{"cluster":"node.lan","window":"24h"}`, "{ \"window\":\"\\u00324h\",\n\"cluster\":\"node.lan\"}", 1)
+	b, err := mustParse(t, turned).AppendCBOR([]byte("before"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(a) != string(b) || !strings.HasPrefix(string(a), "before") {
+		t.Errorf("got\n%x\n%x", a, b)
+	}
+	back, err := envelope.ParseCBOR(a[len("before"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := back.AppendCBOR(nil)
+	if err != nil || string(again) != string(a[len("before"):]) {
+		t.Errorf("CBOR to JSON and back (%v):\n%x\n%x", err, a, again)
+	}
+}
+
+func TestCBORLimits(t *testing.T) {
+	t.Parallel()
+	data, err := mustParse(t, draftTask).AppendCBOR(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := envelope.ParseCBORLimits(data, envelope.Limits{MaxBytes: len(data)}); err != nil {
+		t.Error(err)
+	}
+	if _, err := envelope.ParseCBORLimits(data, envelope.Limits{MaxBytes: len(data) - 1}); !errors.Is(err, envelope.ErrTooLarge) {
+		t.Errorf("got %v, want envelope.ErrTooLarge", err)
+	}
+	var invalid *envelope.InvalidError
+	for _, depth := range []int{1, 2, 3} {
+		_, err := envelope.ParseCBORLimits(data, envelope.Limits{MaxDepth: depth})
+		if refused := errors.As(err, &invalid); refused != (depth < 2) {
+			t.Errorf("depth %d: %v", depth, err)
+		}
+	}
+}
+
+// TestHostileCBORAllocatesLittle: a declared length is not believed.
+func TestHostileCBORAllocatesLittle(t *testing.T) {
+	for _, length := range [][]byte{{0x9a, 0x00, 0x01, 0xff, 0xff}, {0xba, 0x00, 0x01, 0xff, 0xff}, {0x7a, 0x7f, 0xff, 0xff, 0xff}, {0x9b, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff}} {
+		data := withPayload(append([]byte{0xa1, 0x61, 'x'}, length...))
+		const runs = 100
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range runs {
+			if _, err := envelope.ParseCBOR(data); err == nil {
+				t.Fatal("accepted")
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if n := (after.TotalAlloc - before.TotalAlloc) / runs; n > 16<<10 {
+			t.Errorf("%x: %d bytes allocated", length, n)
+		}
+	}
 }

@@ -14,7 +14,8 @@ type LogRecord struct {
 	Type   Type
 	From   string
 	Intent string
-	// Others holds all further members, envelope fields among them.
+	// Others holds all further members, envelope fields among them, whatever
+	// their values are.
 	Others []Member
 }
 
@@ -46,8 +47,8 @@ func ParseLog(data []byte) (*LogRecord, error) {
 			bad.add(f, RuleRequired, "is missing, and MVE-5 needs it")
 		}
 	}
-	texts := p.strings(&bad)
 	const five = 1<<fieldV | 1<<fieldID | 1<<fieldType | 1<<fieldFrom | 1<<fieldIntent
+	texts := p.strings(five, &bad)
 	e := Envelope{V: texts[fieldV], ID: texts[fieldID], Type: Type(texts[fieldType]), From: texts[fieldFrom], Intent: texts[fieldIntent], ReplyTo: "unchecked"}
 	e.check(&bad, p.seen&five)
 	if len(bad) > 0 {

@@ -179,7 +179,7 @@ func (p *parser) finish() (*Envelope, error) {
 	}
 
 	e := &Envelope{Extra: p.extra}
-	texts := p.strings(&bad)
+	texts := p.strings(stringFields, &bad)
 	e.V, e.ID, e.TS, e.From, e.To, e.Intent, e.Corr = texts[fieldV], texts[fieldID], texts[fieldTS], texts[fieldFrom], texts[fieldTo], texts[fieldIntent], texts[fieldCorr]
 	e.Type, e.Priority = Type(texts[fieldType]), Priority(texts[fieldPriority])
 	e.ReplyTo = texts[fieldReplyTo]
@@ -212,16 +212,18 @@ func (p *parser) raw(f field) json.RawMessage {
 	return p.value[f]
 }
 
-// strings decodes the string-valued fields into one allocation. A field of
-// another kind is a problem.
-func (p *parser) strings(bad *problems) (texts [numFields]string) {
-	const stringFields = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
-		1<<fieldIntent | 1<<fieldCorr | 1<<fieldReplyTo | 1<<fieldPriority
+// stringFields are the fields whose value is a string, or null in reply_to.
+const stringFields = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
+	1<<fieldIntent | 1<<fieldCorr | 1<<fieldReplyTo | 1<<fieldPriority
+
+// strings decodes those fields that have a bit in wanted into one allocation.
+// One of another kind is a problem.
+func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string) {
 	var stack [512]byte
 	buf := stack[:0]
 	var ends [numFields]int
 	for f := range numFields {
-		if stringFields&(1<<f) != 0 && p.kind(f) != 0 {
+		if wanted&(1<<f) != 0 && p.kind(f) != 0 {
 			if known := interned(f, p.value[f]); known != "" {
 				texts[f] = known
 			} else if p.kind(f) == '"' {

@@ -1,0 +1,164 @@
+package envelope_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/santhosh-tekuri/jsonschema/v5"
+)
+
+// compileSchema compiles one schema that refers to nothing outside itself.
+func compileSchema(tb testing.TB, text []byte) *jsonschema.Schema {
+	tb.Helper()
+	c := jsonschema.NewCompiler()
+	c.Draft = jsonschema.Draft2020
+	if err := c.AddResource("mem:///schema.json", bytes.NewReader(text)); err != nil {
+		tb.Fatal(err)
+	}
+	schema, err := c.Compile("mem:///schema.json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return schema
+}
+
+// conformanceFile reads a file of the conformance corpus that lies beside the
+// module on some machines, and skips the test where it does not.
+func conformanceFile(tb testing.TB, name string) []byte {
+	tb.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			tb.Fatal("no go.mod above the test")
+		}
+		dir = parent
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "..", "shared", "conformance", name))
+	if errors.Is(err, os.ErrNotExist) {
+		tb.Skip("the conformance corpus is not beside this checkout")
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return data
+}
+
+// fieldValues are texts that any field may be given.
+var fieldValues = []string{
+	`null`, `true`, `false`, `0`, `1`, `-1.5e3`, `""`, `"1"`, `"2"`, `"x"`, `"ab"`, `"abc"`, `"1234567"`, `"12345678"`, `"123456789"`, `"1234567890"`,
+	`"日本語日本語日"`, `"日本語日本語日本"`, `"😀😀😀😀😀😀😀"`, `"😀😀😀😀😀😀😀😀"`, `"\u0031"`, `"\ud83d\ude00234567"`,
+	`"task"`, `"result"`, `"event"`, `"error"`, `"stream"`, `"Task"`, `"t\u0061sk"`, `"low"`, `"normal"`, `"high"`, `"urgent"`, `"HIGH"`, `"low "`,
+	`[]`, `["x"]`, `{}`, `{"a":1}`, ` {"trace_id":"t"} `, `{"trace_id":"t","span_id":"s"}`, `{"trace_id":1}`, `{"span_id":null}`, `{"trace\u005fid":[]}`,
+	`{"alg":"ed25519","kid":"k","value":"AA=="}`, `{"deep":[[[{"x":[]}]]]}`, `"agent.a"`, `"2025-12-14T03:45:12Z"`, `"2025-12-14"`, `"20251214"`,
+}
+
+var fieldNames = []string{"v", "id", "ts", "type", "from", "to", "intent", "corr", "reply_to", "trace", "priority", "requires", "payload", "sig"}
+
+// mutation changes a few fields of the sample task: a value of the list, or
+// away with it, or something beside it.
+func mutation(random *rand.Rand) string {
+	var base map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(draftTask), &base); err != nil {
+		panic(err)
+	}
+	if random.IntN(3) == 0 {
+		base["type"], base["reply_to"] = json.RawMessage(`"result"`), json.RawMessage(`"12345678"`)
+	}
+	for range 1 + random.IntN(3) {
+		name := fieldNames[random.IntN(len(fieldNames))]
+		switch random.IntN(5) {
+		case 0:
+			delete(base, name)
+		case 1:
+			base["x_"+name] = json.RawMessage(fieldValues[random.IntN(len(fieldValues))])
+		default:
+			base[name] = json.RawMessage(fieldValues[random.IntN(len(fieldValues))])
+		}
+	}
+	var b strings.Builder
+	for name, value := range base { // in random order
+		fmt.Fprintf(&b, ",%q:%s", name, value)
+	}
+	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
+}
+
+// differential compares Parse with a schema over every value in every field,
+// and over thousands of combinations.
+func differential(t *testing.T, schema *jsonschema.Schema) {
+	accepted, refused := 0, 0
+	compare := func(text string) {
+		var doc any
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		if err := d.Decode(&doc); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		bySchema := schema.Validate(doc)
+		_, byUs := envelope.Parse([]byte(text))
+		if (bySchema == nil) != (byUs == nil) {
+			t.Errorf("verdicts differ for %s\nschema: %v\nParse: %v", text, bySchema, byUs)
+		}
+		if byUs == nil {
+			accepted++
+		} else {
+			refused++
+		}
+	}
+	for _, kind := range []string{"task", "result", "error", "event", "stream"} {
+		for _, name := range fieldNames {
+			var base map[string]json.RawMessage
+			if err := json.Unmarshal([]byte(draftTask), &base); err != nil {
+				t.Fatal(err)
+			}
+			base["type"] = json.RawMessage(`"` + kind + `"`)
+			if kind == "result" || kind == "error" {
+				base["reply_to"] = json.RawMessage(`"12345678"`)
+			}
+			for _, value := range append([]string{""}, fieldValues...) {
+				if base[name] = json.RawMessage(value); value == "" {
+					delete(base, name)
+				}
+				text, err := json.Marshal(base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				compare(string(text))
+			}
+		}
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10000 {
+		compare(mutation(random))
+	}
+	for _, text := range []string{`{}`, `[]`, `null`, `"x"`, `1`, `{"v":"1"}`} {
+		compare(text)
+	}
+	if accepted < 1000 || refused < 1000 {
+		t.Errorf("%d accepted and %d refused: the test does not look at both sides", accepted, refused)
+	}
+}
+
+func TestParseAgreesWithOurSchema(t *testing.T) {
+	t.Parallel()
+	differential(t, compileSchema(t, envelope.Schema()))
+}
+
+func TestParseAgreesWithTheDraftsSchema(t *testing.T) {
+	t.Parallel()
+	differential(t, compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json")))
+}
