@@ -156,3 +156,43 @@ func oracle(t interface{ Fatalf(string, ...any) }, s *jsonschema.Schema, doc str
 	}
 	return s.Validate(v) == nil
 }
+
+// The unevaluated keywords see what subschemas that agreed have looked at;
+// random schemas seldom get that far.
+func TestUnevaluatedSeesWhatAgreed(t *testing.T) {
+	t.Parallel()
+	const draft2019 = `"$schema":"https://json-schema.org/draft/2019-09/schema",`
+	objects := []string{`{}`, `{"a":1}`, `{"a":"x"}`, `{"b":1}`, `{"a":1,"b":1}`, `{"a":1,"b":"x"}`, `{"a":1,"b":1,"c":1}`, `{"a":"x","b":1}`}
+	arrays := []string{`[]`, `[1]`, `["x"]`, `[1,1]`, `[1,"x"]`, `["x",1]`, `["x","x"]`, `[1,1,1]`, `[1,"x",true]`}
+	for schema, docs := range map[string][]string{
+		`"allOf":[{"properties":{"a":{"type":"integer"}}}],"unevaluatedProperties":false`:                                                                                   objects,
+		`"anyOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}],"unevaluatedProperties":false`:                         objects,
+		`"oneOf":[{"properties":{"a":{"type":"integer"}},"required":["a"]},{"properties":{"b":{"type":"string"}}}],"unevaluatedProperties":false`:                           objects,
+		`"if":{"properties":{"a":{"type":"integer"}},"required":["a"]},"then":{"properties":{"b":{}}},"else":{"patternProperties":{"^a":{}}},"unevaluatedProperties":false`: objects,
+		`"$ref":"#/$defs/x","$defs":{"x":{"properties":{"a":{}},"additionalProperties":{"type":"integer"}}},"unevaluatedProperties":false`:                                  objects,
+		`"dependentSchemas":{"a":{"properties":{"b":{}}}},"properties":{"a":{}},"unevaluatedProperties":{"type":"string"}`:                                                  objects,
+		`"not":{"not":{"properties":{"a":{}}}},"unevaluatedProperties":false`:                                                                                               objects,
+		`"allOf":[{"unevaluatedProperties":true}],"unevaluatedProperties":false`:                                                                                            objects,
+		`"contains":{"type":"integer"},"unevaluatedItems":false`:                                                                                                            arrays,
+		`"allOf":[{"prefixItems":[{"type":"integer"}]}],"unevaluatedItems":false`:                                                                                           arrays,
+		`"allOf":[{"prefixItems":[{}],"items":{"type":"integer"}}],"unevaluatedItems":false`:                                                                                arrays,
+		`"anyOf":[{"prefixItems":[{"type":"integer"}]},{"prefixItems":[true,{"type":"integer"}]}],"unevaluatedItems":{"type":"boolean"}`:                                    arrays,
+		draft2019 + `"contains":{"type":"integer"},"unevaluatedItems":false`:                                                                                                arrays,
+		draft2019 + `"allOf":[{"items":[{}],"additionalItems":{"type":"integer"}}],"unevaluatedItems":false`:                                                                arrays,
+	} {
+		schema = "{" + schema + "}"
+		ours, theirs := compiled(t, schema), func() *jsonschema.Schema {
+			s, err := compile([]byte(schema))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}()
+		for _, doc := range docs {
+			want := oracle(t, theirs, doc)
+			if err := ours.Validate([]byte(doc)); (err == nil) != want {
+				t.Errorf("schema %s document %s: %v, the library says valid: %v", schema, doc, err, want)
+			}
+		}
+	}
+}

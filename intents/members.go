@@ -1,0 +1,179 @@
+package intents
+
+import "encoding/json"
+
+// checkObject is every keyword about objects, save the unevaluated one.
+func (e *eval) checkObject(r *rule, at int32, marks seen) bool {
+	v := &e.values[at]
+	ok := e.checkNames(r, at)
+	if !ok && !e.collect {
+		return false
+	}
+	if r.props == nil && r.names == nil && r.patterns == nil && r.additional == nil {
+		return ok
+	}
+	for c := v.first; c != none; c = e.values[c].next {
+		if !e.spend(2) {
+			return false
+		}
+		if !e.checkMember(r, c, marks) {
+			if ok = false; !e.collect {
+				return false
+			}
+		}
+	}
+	return ok
+}
+
+// checkNames is what depends only on which names an object has.
+func (e *eval) checkNames(r *rule, at int32) bool {
+	v := &e.values[at]
+	ok := true
+	if int(v.count) < r.minProps {
+		ok = false
+		e.fail(at, "minProperties", "has %d properties, %d at least are due", v.count, r.minProps)
+	}
+	if r.maxProps >= 0 && int(v.count) > r.maxProps {
+		ok = false
+		e.fail(at, "maxProperties", "has %d properties, %d at most are allowed", v.count, r.maxProps)
+	}
+	for _, name := range r.required {
+		if e.spend(int(v.count)); e.member(v, name) == none {
+			if ok = false; !e.fail(at, "required", "lacks the property %s", named(name)) {
+				return false
+			}
+		}
+	}
+	for _, d := range r.dependentNames {
+		if e.spend(int(v.count)); e.member(v, d.name) == none {
+			continue
+		}
+		for _, name := range d.required {
+			if e.spend(int(v.count)); e.member(v, name) == none {
+				if ok = false; !e.fail(at, "dependentRequired", "has %s and so must have %s", named(d.name), named(name)) {
+					return false
+				}
+			}
+		}
+	}
+	return ok
+}
+
+// checkMember holds one member against whatever covers its name.
+func (e *eval) checkMember(r *rule, c int32, marks seen) bool {
+	v := &e.values[c]
+	ok, covered := true, false
+	if r.names != nil && !e.checkName(r.names, c) {
+		if ok = false; !e.collect {
+			return false
+		}
+	}
+	if sub := r.props[string(v.name)]; sub != nil {
+		covered = true
+		ok = e.check(sub, c, nil) && ok
+	}
+	for _, p := range r.patterns {
+		if !e.spend(len(v.name) * p.size / 4) {
+			return false
+		}
+		if p.expr.Match(v.name) {
+			covered = true
+			ok = e.check(p.rule, c, nil) && ok
+		}
+	}
+	if r.additional != nil && !covered {
+		covered = true
+		if r.additional.never {
+			e.fail(c, "additionalProperties", "is no property that is allowed here")
+			ok = false
+		} else {
+			ok = e.check(r.additional, c, nil) && ok
+		}
+	}
+	if covered {
+		marks.mark(v.index)
+	}
+	return ok
+}
+
+// checkName holds a member's name against propertyNames, as a string value
+// that takes the member's place in the tree for the moment.
+func (e *eval) checkName(r *rule, c int32) bool {
+	member := e.values[c]
+	raw, err := json.Marshal(string(member.name))
+	if err != nil {
+		return false
+	}
+	e.spend(len(raw))
+	e.values[c] = value{kind: kString, escaped: true, parent: member.parent, first: none, next: member.next, index: member.index, name: member.name, raw: raw}
+	ok := e.check(r, c, nil)
+	e.values[c] = member
+	return ok
+}
+
+// checkArray is every keyword about arrays, save the unevaluated one.
+func (e *eval) checkArray(r *rule, at int32, marks seen) bool {
+	v := &e.values[at]
+	ok := true
+	if int(v.count) < r.minItems {
+		ok = false
+		e.fail(at, "minItems", "has %d items, %d at least are due", v.count, r.minItems)
+	}
+	if r.maxItems >= 0 && int(v.count) > r.maxItems {
+		ok = false
+		e.fail(at, "maxItems", "has %d items, %d at most are allowed", v.count, r.maxItems)
+	}
+	if r.unique && v.count > 1 && !e.distinct(at) {
+		ok = false
+		e.fail(at, "uniqueItems", "has the same item twice")
+	}
+	if !ok && !e.collect {
+		return false
+	}
+	for c := v.first; c != none && (r.items != nil || len(r.prefix) > 0); c = e.values[c].next {
+		i := e.values[c].index
+		sub := r.items
+		if int(i) < len(r.prefix) {
+			sub = r.prefix[i]
+		}
+		if sub == nil {
+			break
+		}
+		marks.mark(i)
+		if !e.check(sub, c, nil) {
+			if ok = false; !e.collect {
+				return false
+			}
+		}
+		if e.work < 0 {
+			return false
+		}
+	}
+	return e.checkContains(r, at, marks) && ok
+}
+
+func (e *eval) checkContains(r *rule, at int32, marks seen) bool {
+	if r.contains == nil {
+		return true
+	}
+	matched, ok := 0, true
+	for c := e.values[at].first; c != none; c = e.values[c].next {
+		if e.silently(func() bool { return e.check(r.contains, c, nil) }) {
+			if matched++; r.containsCounts {
+				marks.mark(e.values[c].index)
+			}
+		}
+		if e.work < 0 {
+			return false
+		}
+	}
+	if matched < r.minContains {
+		ok = false
+		e.fail(at, "contains", "has %d items of the kind that is due, %d at least must be there", matched, r.minContains)
+	}
+	if r.maxContains >= 0 && matched > r.maxContains {
+		ok = false
+		e.fail(at, "maxContains", "has %d items of one kind, %d at most are allowed", matched, r.maxContains)
+	}
+	return ok
+}
