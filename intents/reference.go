@@ -1,0 +1,113 @@
+package intents
+
+import (
+	"net/url"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+)
+
+// uri looks at $schema and $id. Both are allowed at the top only: further down
+// they would change draft and base of a part.
+func (w *vetter) uri(at int32, name string, top bool) {
+	if !w.want(at, kString) {
+		return
+	}
+	text := string(w.text(&w.values[at]))
+	switch {
+	case name == "$schema" && !drafts[draftName(text)]:
+		w.fail(at, name, "is no JSON Schema draft that is understood; 2020-12 is, and 2019-09, 07, 06 and 04 are")
+	case name == "$schema" && draftName(text) != w.draft:
+		w.fail(at, name, "differs from the draft of the whole schema")
+	case name == "$id" && top:
+		w.id, _, _ = strings.Cut(text, "#")
+	case name == "$id":
+		w.fail(at, name, "is accepted at the top of a schema only; use $defs and $anchor")
+	}
+}
+
+// pattern refuses regular expressions that Go's engine cannot run, or that
+// are so large that matching them takes long. The engine does not backtrack.
+func (w *vetter) pattern(at int32, expr string) {
+	if len(expr) > maxPatternLength {
+		w.fail(at, "pattern", "is a regular expression of more than %d bytes", maxPatternLength)
+		return
+	}
+	size, err := patternSize(expr)
+	if err != nil {
+		w.fail(at, "pattern", "is no regular expression of the RE2 syntax: %s", clip(err.Error(), 200))
+		return
+	}
+	if w.patterns += size; size > maxPatternSize || w.patterns > maxPatternsSize {
+		w.fail(at, "limit", "is too large a regular expression, or one too many; mind counts such as {1000}")
+	}
+}
+
+// patternSize is how many instructions a regular expression compiles to.
+func patternSize(expr string) (int, error) {
+	re, err := syntax.Parse(expr, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	prog, err := syntax.Compile(re.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(prog.Inst), nil
+}
+
+// ref demands that a $ref stays in the document and leads to a schema.
+func (w *vetter) ref(at int32) {
+	text := string(w.text(&w.values[at]))
+	base, fragment, _ := strings.Cut(text, "#")
+	if base != "" && (w.id == "" || base != w.id) {
+		w.fail(at, "$ref", "refers to another document, %s; schemas are never loaded from disk or network: put it under $defs", quoted(base))
+		return
+	}
+	if fragment == "" {
+		return
+	}
+	if !strings.HasPrefix(fragment, "/") {
+		if !w.anchors[fragment] {
+			w.fail(at, "$ref", "refers to an $anchor that is not there")
+		}
+		return
+	}
+	target, ok := w.follow(fragment)
+	if !ok || !w.schemas[target] {
+		w.fail(at, "$ref", "refers to a place in this schema where no schema stands")
+	}
+}
+
+// follow resolves a JSON pointer that stands in a URI's fragment.
+func (w *vetter) follow(pointer string) (int32, bool) {
+	pointer, err := url.PathUnescape(pointer)
+	if err != nil {
+		return none, false
+	}
+	at := int32(0)
+	for _, token := range strings.Split(pointer[1:], "/") {
+		token = pointerUnescape.Replace(token)
+		v := &w.values[at]
+		switch v.kind {
+		case kObject:
+			at = w.member(v, token)
+		case kArray:
+			i, err := strconv.Atoi(token)
+			if err != nil || i < 0 || i >= int(v.count) {
+				return none, false
+			}
+			for at = v.first; i > 0; i-- {
+				at = w.values[at].next
+			}
+		default:
+			return none, false
+		}
+		if at == none {
+			return none, false
+		}
+	}
+	return at, true
+}
+
+var pointerUnescape = strings.NewReplacer("~1", "/", "~0", "~")
