@@ -40,6 +40,6 @@ func BenchmarkTask(b *testing.B) {
 	b.ResetTimer()
 	for _, body := range bodies {
 		h.onTask(&nats.Msg{Subject: "agent.bench", Reply: "_INBOX.x.y", Data: body})
-		h.run(h.queue.take())
+		h.run(h.queue.take(true))
 	}
 }

@@ -170,8 +170,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	}
 	h.Agent = a
 	h.log = n.log.With("entity", a.Entity)
-	// The queue also holds what is on its way to a free worker.
-	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
+	h.queue = newQueue(max(0, a.Queue)+a.Concurrency, func(t *Task) { h.end(t, deadlineError(t)) })
 	h.verify = make(chan arrival, max(64, a.Queue))
 	h.control = make(chan func(), 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())

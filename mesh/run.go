@@ -93,15 +93,21 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 	return err
 }
 
-// work is one worker: it runs tasks until the queue closes.
-func (h *host) work() {
-	for {
-		t := h.queue.take()
-		if t == nil {
-			return
+// work is one worker: it runs tasks until the queue closes. A handler that
+// ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
+func (h *host) work() { h.workFrom(false) }
+
+func (h *host) workFrom(finished bool) {
+	closed := false
+	defer func() {
+		if !closed {
+			h.workers.Go(func() { h.workFrom(true) })
 		}
+	}()
+	for t := h.queue.take(finished); t != nil; t = h.queue.take(true) {
 		h.run(t)
 	}
+	closed = true
 }
 
 // run runs one task to its terminal envelope.
@@ -141,14 +147,19 @@ func deadlineError(t *Task) *envelope.Error {
 
 // handle calls the handler; its panic is an error like any other.
 func (h *host) handle(ctx context.Context, t *Task) (payload json.RawMessage, err error) {
+	returned := false
 	defer func() {
-		if p := recover(); p != nil {
+		if p := recover(); p == nil && !returned {
+			h.fail(t, errors.New("the handler ended its goroutine"))
+		} else if p != nil {
 			h.counts.panics.Add(1)
 			err = fmt.Errorf("panic: %v", p)
 			h.log.Error("handler panicked", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "intent", t.Envelope.Intent, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	return h.Handler.Handle(ctx, t)
+	payload, err = h.Handler.Handle(ctx, t)
+	returned = true
+	return payload, err
 }
 
 func (h *host) validateResult(t *Task, payload json.RawMessage) error {

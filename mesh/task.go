@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		var in I
 		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
-			return nil, envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %v", err)
+			return nil, misfit(err)
 		}
 		out, err := f(ctx, in)
 		if err != nil {
@@ -54,6 +55,25 @@ func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 		}
 		return raw, nil
 	})
+}
+
+// misfit says what is wrong with a payload, without the names of Go types.
+func misfit(err error) *envelope.Error {
+	var wrong *json.UnmarshalTypeError
+	if !errors.As(err, &wrong) {
+		return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes").WithCause(err)
+	}
+	field, value := wrong.Field, wrong.Value
+	if field == "" {
+		field = "it"
+	}
+	switch value {
+	case "array", "object":
+		value = "an " + value
+	case "string", "number", "bool":
+		value = "a " + value
+	}
+	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip(field), clip(value)).WithCause(err)
 }
 
 // Task is one task that an agent works on.
@@ -101,8 +121,11 @@ func (t *Task) Emit(payload json.RawMessage) error {
 	if err != nil {
 		return err
 	}
+	if err := t.host.sendReply(t, t.Envelope.Reply(envelope.TypeStream, numbered), nil); err != nil {
+		return err
+	}
 	t.seq++
-	return t.host.sendReply(t, t.Envelope.Reply(envelope.TypeStream, numbered), nil)
+	return nil
 }
 
 // EmitText is [Task.Emit] of {"text": text}.

@@ -1,0 +1,601 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+func TestResultAnswersTaskInItsOwnEncoding(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	for _, media := range []string{"", "application/json", "application/json; charset=utf-8", "application/vnd.aee+json", "text/plain", "application/cbor", "application/vnd.aee+cbor"} {
+		task := newTask(reviewer, "code.review", `{"n":1,"text":"é\u0000"}`)
+		task.Priority = envelope.PriorityHigh
+		task.Trace = json.RawMessage(`{"trace_id":"9f3c","span_id":"b77c","x":1}`)
+		header := nats.Header{}
+		if media != "" {
+			header.Set("Content-Type", media)
+		}
+		cbor := strings.HasSuffix(media, "cbor")
+		body, wantType := encode(t, task), ""
+		if cbor {
+			var err error
+			if body, err = task.AppendCBOR(nil); err != nil {
+				t.Fatal(err)
+			}
+			wantType = "application/cbor"
+		}
+		answer := r.requestRaw(reviewer, body, header)
+		equal(t, media+": content type", answer.Header.Get("Content-Type"), wantType)
+		var got *envelope.Envelope
+		var err error
+		if cbor {
+			got, err = envelope.ParseCBOR(answer.Data)
+		} else {
+			got, err = envelope.Parse(answer.Data)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, got, task.Reply(envelope.TypeResult, task.Payload))
+	}
+}
+
+func TestErrorAnswersInTheTasksEncoding(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: failing(envelope.Errorf("E_MINE", "no luck"))})
+	body, err := newTask(reviewer, "code.review", `{}`).AppendCBOR(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, body := range map[string][]byte{"handler": body, "malformed": {0xff, 0x00}} {
+		answer := r.requestRaw(reviewer, body, nats.Header{"Content-Type": {"application/cbor"}})
+		if _, err := envelope.ParseCBOR(answer.Data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func failing(err error) mesh.Handler {
+	return mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return nil, err })
+}
+
+func TestOneTerminalReplyAndNothingElseWithoutStream(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		for range 5 {
+			if err := task.EmitText("not asked for"); err != nil {
+				return nil, err
+			}
+		}
+		return json.RawMessage(`{"ok":true}`), nil
+	})})
+	task := newTask(reviewer, "code.review", `{}`)
+	answers := r.send(task)
+	same(t, parse(t, within(t, "the result", answers).Data), task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`)))
+	r.ping(reviewer)
+	empty(t, "after the result", answers)
+}
+
+func TestStreamIsNumberedThenTerminalThenEmpty(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var in struct {
+			Fail bool `json:"fail"`
+		}
+		json.Unmarshal(task.Envelope.Payload, &in)
+		for _, payload := range []string{`{"text":"a"}`, `{}`, ` {"seq":99,"x":1.0}`, `{"seq":99}`} {
+			if err := task.Emit(json.RawMessage(payload)); err != nil {
+				return nil, err
+			}
+		}
+		if err := task.Emit(json.RawMessage(`[]`)); err == nil {
+			return nil, errors.New("an array was emitted")
+		}
+		if in.Fail {
+			return nil, envelope.Errorf("E_MINE", "no luck")
+		}
+		return json.RawMessage(`{"done":true}`), nil
+	})})
+	for _, fail := range []bool{false, true} {
+		task := requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"fail":%t}`, fail)), `{"stream":true}`)
+		answers := r.send(task)
+		for _, want := range []string{`{"seq":1,"text":"a"}`, `{"seq":2}`, `{"seq":3,"x":1.0}`, `{"seq":4}`} {
+			same(t, parse(t, within(t, "a stream envelope", answers).Data), task.Reply(envelope.TypeStream, json.RawMessage(want)))
+		}
+		last := within(t, "the terminal envelope", answers)
+		equal(t, "count header", last.Header.Get(mesh.HeaderStreamCount), "4")
+		want := task.Reply(envelope.TypeResult, json.RawMessage(`{"done":true}`))
+		if fail {
+			want = task.ReplyError(envelope.Errorf("E_MINE", "no luck"))
+			equal(t, "code header", last.Header.Get("Nats-Service-Error-Code"), "E_MINE")
+		}
+		same(t, parse(t, last.Data), want)
+		end := within(t, "the empty message", answers)
+		equal(t, "the last message", [2]int{len(end.Data), len(end.Header)}, [2]int{0, 0})
+		r.ping(reviewer)
+		empty(t, "after the empty message", answers)
+	}
+}
+
+// A stream payload that could not be sent must not leave a gap in the numbers.
+func TestStreamNumbersHaveNoGapAfterFailedEmit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if task.Emit(json.RawMessage(`{"n":1}`)) != nil {
+			return nil, errors.New("emit")
+		}
+		if task.Emit(json.RawMessage(`{"text":"`+strings.Repeat("x", 2<<20)+`"}`)) == nil {
+			return nil, errors.New("2 MiB were emitted")
+		}
+		if task.Emit(json.RawMessage(`{"n":2}`)) != nil {
+			return nil, errors.New("emit")
+		}
+		return nil, nil
+	})})
+	answers := r.send(requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`))
+	var got []string
+	for range 3 {
+		got = append(got, string(parse(t, within(t, "an answer", answers).Data).Payload))
+	}
+	equal(t, "payloads", got, []string{`{"seq":1,"n":1}`, `{"seq":2,"n":2}`, `{}`})
+}
+
+func TestEmitAfterTheEndFails(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	late := make(chan error, 1)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		<-ctx.Done()
+		late <- task.EmitText("too late")
+		return nil, ctx.Err()
+	})})
+	answers := r.send(requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true,"timeout_ms":20}`))
+	equal(t, "code", errorOf(t, parse(t, within(t, "the error", answers).Data)).Code, envelope.CodeTimeout)
+	equal(t, "emit", codeOf(within(t, "emit", late)), envelope.CodeCancelled)
+	within(t, "the empty message", answers)
+	r.ping(reviewer)
+	empty(t, "after the end", answers)
+}
+
+func TestErrorRepliesCarryServiceErrorHeaders(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	said := envelope.Errorf("E_MINE", "line one\nÜmläut\x00: %s", strings.Repeat("x", 400)).WithBackoff(1500 * time.Millisecond)
+	said.EvidenceRefs = []string{"log:1"}
+	said.Details = []envelope.Member{{Name: "hint", Value: json.RawMessage(`{"a":1}`)}}
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: failing(fmt.Errorf("while working: %w", said))})
+	task := newTask(reviewer, "code.review", `{}`)
+	answer := r.requestRaw(reviewer, encode(t, task), nil)
+	same(t, parse(t, answer.Data), task.ReplyError(said))
+	equal(t, "headers", answer.Header, nats.Header{
+		"Nats-Service-Error":      {"line one " + "  ml  ut : " + strings.Repeat("x", 256-len("line one   ml  ut : "))},
+		"Nats-Service-Error-Code": {"E_MINE"},
+	})
+}
+
+func TestHiddenCausesAreNotTold(t *testing.T) {
+	t.Parallel()
+	secret := errors.New("dial postgres://root:hunter2@db: /etc/passwd")
+	for name, h := range map[string]mesh.Handler{
+		"plain error": failing(secret),
+		"with a code": failing(envelope.Errorf("E_MINE", "no luck: %w", secret)),
+		"panic":       mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { panic(secret) }),
+		"typed": mesh.Typed(func(_ context.Context, in struct {
+			Secret1 *int `json:"n"`
+		}) (struct{}, error) {
+			return struct{}{}, secret
+		}),
+		"bad output": mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			return json.RawMessage(`"hunter2"`), nil
+		}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			bus := r.listen("bus.>")
+			w := r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: h})
+			for _, payload := range []string{`{}`, `{"n":"x"}`} {
+				answer := r.requestRaw(reviewer, encode(t, newTask(reviewer, "code.review", payload)), nil)
+				if errorOf(t, parse(t, answer.Data)); strings.Contains(string(answer.Data)+fmt.Sprint(answer.Header), "hunter2") {
+					t.Errorf("told: %s %v", answer.Data, answer.Header)
+				}
+				// Nor the names of Go types.
+				for _, word := range []string{"Secret1", "Go ", "struct", "unmarshal", "mesh."} {
+					if strings.Contains(string(answer.Data), word) {
+						t.Errorf("told %q: %s", word, answer.Data)
+					}
+				}
+			}
+			text := r.requestRaw("aee.ask."+reviewer, []byte("hello"), nil)
+			if strings.Contains(string(text.Data)+fmt.Sprint(text.Header), "hunter2") {
+				t.Errorf("told: %s %v", text.Data, text.Header)
+			}
+			if err := w.end(); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, r.nc)
+			for _, msg := range drained(bus) {
+				if strings.Contains(string(msg.Data), "hunter2") {
+					t.Errorf("told the bus: %s", msg.Data)
+				}
+			}
+		})
+	}
+}
+
+func TestPanicIsInternalErrorAndTheWorkerLives(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	log := &syncBuffer{}
+	r.serve(r.node(mesh.Config{Logger: textLogger(log)}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		switch string(task.Envelope.Payload) {
+		case `{"do":"panic"}`:
+			panic("boom")
+		case `{"do":"nil"}`:
+			var none *mesh.Task
+			_ = none.Deadline
+		case `{"do":"abort"}`:
+			panic(http.ErrAbortHandler)
+		}
+		return nil, nil
+	})})
+	for range 3 {
+		for _, do := range []string{"panic", "nil", "abort"} {
+			e := errorOf(t, r.request(newTask(reviewer, "code.review", `{"do":"`+do+`"}`)))
+			equal(t, do, *e, *envelope.ErrorOf(newTask(reviewer, "x.y", `{}`).ReplyError(errors.New(""))))
+		}
+	}
+	task := newTask(reviewer, "code.review", `{"x":1}`)
+	same(t, r.request(task), task.Reply(envelope.TypeResult, nil))
+	if !strings.Contains(log.String(), "boom") || !strings.Contains(log.String(), "lane_test.go") {
+		t.Errorf("the log has no panic with its stack:\n%s", log)
+	}
+}
+
+func TestHandlerThatEndsItsGoroutineIsInternalErrorAndTheWorkerLives(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if string(task.Envelope.Payload) == `{"do":"exit"}` {
+			goexit()
+		}
+		return nil, nil
+	})})
+	for range 3 {
+		equal(t, "code", errorOf(t, r.request(requiring(newTask(reviewer, "code.review", `{"do":"exit"}`), `{"timeout_ms":20000}`))).Code, envelope.CodeInternal)
+		equal(t, "type", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
+	}
+}
+
+func TestWorkersOfOneEntityShareItsQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const tasks = 400
+	var ran [2]atomic.Int64
+	var seen sync.Map
+	for i := range ran {
+		r.serve(r.node(mesh.Config{}), mesh.Agent{Concurrency: 4, Queue: tasks, Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			ran[i].Add(1)
+			if _, twice := seen.LoadOrStore(task.Envelope.ID, true); twice {
+				return nil, errors.New("ran twice")
+			}
+			return nil, nil
+		})})
+	}
+	inbox := r.nc.NewInbox()
+	answers := r.listen(inbox)
+	for range tasks {
+		if err := r.nc.PublishRequest(reviewer, inbox, encode(t, newTask(reviewer, "code.review", `{}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range tasks {
+		if e := parse(t, within(t, "an answer", answers).Data); e.Type != envelope.TypeResult {
+			t.Fatalf("%s", e.Payload)
+		}
+	}
+	if a, b := ran[0].Load(), ran[1].Load(); a+b != tasks || a == 0 || b == 0 {
+		t.Errorf("the workers ran %d and %d of %d tasks", a, b, tasks)
+	}
+}
+
+func TestConcurrencyIsNeverExceeded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const concurrency, tasks = 3, 60
+	var now, most atomic.Int64
+	full := make(chan struct{}, tasks)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Concurrency: concurrency, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		n := now.Add(1)
+		defer now.Add(-1)
+		for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+		}
+		if n == concurrency {
+			full <- struct{}{}
+		}
+		<-full // the first tasks wait for one another, so that they must run at once
+		full <- struct{}{}
+		return nil, nil
+	})})
+	inbox := r.nc.NewInbox()
+	answers := r.listen(inbox)
+	for range tasks {
+		r.nc.PublishRequest(reviewer, inbox, encode(t, newTask(reviewer, "code.review", `{}`)))
+	}
+	for range tasks {
+		within(t, "an answer", answers)
+	}
+	equal(t, "most at once", most.Load(), int64(concurrency))
+}
+
+func TestBusyBeyondTheQueue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ concurrency, queue, waiting int }{{1, -1, 0}, {1, 1, 1}, {2, 3, 3}} {
+		t.Run(fmt.Sprintf("concurrency %d queue %d", c.concurrency, c.queue), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := newGate(t)
+			r.serve(r.node(mesh.Config{}), mesh.Agent{Concurrency: c.concurrency, Queue: c.queue, Handler: g})
+			var answers []chan *nats.Msg
+			for range c.concurrency {
+				answers = append(answers, r.send(newTask(reviewer, "code.review", `{}`)))
+			}
+			for range c.concurrency {
+				within(t, "a task to begin", g.entered)
+			}
+			for range c.waiting {
+				answers = append(answers, r.send(newTask(reviewer, "code.review", `{}`)))
+			}
+			refused := newTask(reviewer, "code.review", `{}`)
+			want := envelope.Errorf(envelope.CodeBusy, "the queue of this worker of agent.reviewer is full").WithBackoff(250 * time.Millisecond)
+			same(t, r.request(refused), refused.ReplyError(want))
+			g.open()
+			for _, a := range answers {
+				equal(t, "type", parse(t, within(t, "a result", a).Data).Type, envelope.TypeResult)
+			}
+			equal(t, "type", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
+		})
+	}
+}
+
+func TestPrioritiesAreDrawnByWeightOverTheWire(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{Quotas: mesh.Quotas{UnknownCap: envelope.PriorityUrgent}}), mesh.Agent{Handler: g})
+	r.send(newTask(reviewer, "code.review", `{}`))
+	within(t, "the first task", g.entered)
+	const each = 16
+	inbox := r.nc.NewInbox()
+	for i := len(envelope.Priorities) - 1; i >= 0; i-- {
+		for range each {
+			e := newTask(reviewer, "code.review", `{}`)
+			e.Priority = envelope.Priorities[i]
+			r.nc.PublishRequest(reviewer, inbox, encode(t, e))
+		}
+	}
+	r.ping(reviewer) // all are queued
+	g.open()
+	var order []envelope.Priority
+	for range each * len(envelope.Priorities) {
+		order = append(order, within(t, "a task", g.entered).Envelope.Priority)
+	}
+	count := map[envelope.Priority]int{}
+	for _, p := range order[:14] { // the first task of all took one of the two normal ones
+		count[p]++
+	}
+	equal(t, "the first round", count, map[envelope.Priority]int{"urgent": 8, "high": 4, "normal": 1, "low": 1})
+	equal(t, "the first task", order[0], envelope.PriorityUrgent)
+}
+
+func TestDeadlineAnswersThoughTheHandlerIgnoresIt(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		node     mesh.Config
+		agent    time.Duration
+		requires string
+		want     time.Duration
+	}{
+		{"the task's own", mesh.Config{}, 0, `{"timeout_ms":30}`, 30 * time.Millisecond},
+		{"a fraction of a millisecond", mesh.Config{}, 0, `{"timeout_ms":0.5}`, time.Millisecond},
+		{"capped by the node", mesh.Config{MaxTimeout: 30 * time.Millisecond}, 0, `{"timeout_ms":1e9}`, 30 * time.Millisecond},
+		{"capped by the agent", mesh.Config{}, 30 * time.Millisecond, `{"timeout_ms":60000}`, 30 * time.Millisecond},
+		{"the node's default", mesh.Config{DefaultTimeout: 30 * time.Millisecond}, 0, `{"evidence":true}`, 30 * time.Millisecond},
+		{"the node's default capped by its maximum", mesh.Config{MaxTimeout: 30 * time.Millisecond}, 0, `null`, 30 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			g := newGate(t)
+			r.serve(r.node(c.node), mesh.Agent{Handler: g, Timeout: c.agent})
+			task := newTask(reviewer, "code.review", `{}`)
+			if c.requires != "null" {
+				requiring(task, c.requires)
+			}
+			before := time.Now()
+			same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeTimeout, "not done within %v", c.want)))
+			if took := time.Since(before); took < c.want {
+				t.Errorf("answered after %v", took)
+			}
+			equal(t, "what the handler sees", within(t, "the task", g.entered).Requires.Timeout, c.want)
+		})
+	}
+}
+
+func TestDeadlineAnswersTasksThatStillWait(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: g})
+	r.send(newTask(reviewer, "code.review", `{}`))
+	within(t, "the first task", g.entered)
+	later := r.send(requiring(newTask(reviewer, "code.review", `{"n":2}`), `{"timeout_ms":60000}`))
+	waits := requiring(newTask(reviewer, "code.review", `{"n":3}`), `{"timeout_ms":30}`)
+	same(t, r.request(waits), waits.ReplyError(envelope.Errorf(envelope.CodeTimeout, "not done within 30ms")))
+	g.open()
+	equal(t, "the other one", parse(t, within(t, "a result", later).Data).Type, envelope.TypeResult)
+	within(t, "the second task", g.entered)
+	r.ping(reviewer)
+	select {
+	case task := <-g.entered:
+		t.Errorf("a task ran after its deadline: %s", task.Envelope.Payload)
+	default:
+	}
+}
+
+// The deadline may have passed by the time a worker takes the task: nothing
+// may race then (run with -race).
+func TestDeadlinesThatPassAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo, Concurrency: 4, Queue: 1000})
+	inbox := r.nc.NewInbox()
+	answers := r.listen(inbox)
+	const tasks = 300
+	for range tasks {
+		r.nc.PublishRequest(reviewer, inbox, encode(t, requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":0.01}`)))
+	}
+	for range tasks {
+		e := parse(t, within(t, "an answer", answers).Data)
+		if e.Type == envelope.TypeError {
+			equal(t, "code", errorOf(t, e).Code, envelope.CodeTimeout)
+		}
+	}
+	r.ping(reviewer)
+	empty(t, "after all answers", answers)
+}
+
+func TestOversizedResultIsAnError(t *testing.T) {
+	t.Parallel()
+	r := rigWith(t, natsd.Config{MaxPayload: 64 << 10})
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return json.RawMessage(`{"text":` + strconv.Quote(strings.Repeat("x", 70<<10)) + `}`), nil
+	})})
+	bus := r.listen("bus.mesh.task")
+	e := errorOf(t, r.request(newTask(reviewer, "code.review", `{}`)))
+	equal(t, "error", *e, *envelope.ErrorOf(newTask(reviewer, "x.y", `{}`).ReplyError(envelope.Errorf(envelope.CodeTooLarge, "the message is larger than the server's max_payload"))))
+	within(t, "started", bus)
+	equal(t, "event", parse(t, within(t, "failed", bus).Data).Intent, "mesh.task.failed")
+}
+
+func TestResultThatIsNoObjectIsTheAgentsFault(t *testing.T) {
+	t.Parallel()
+	for _, result := range []string{`[]`, `"x"`, `{"a":1,"a":2}`, `{`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 500) + `1` + strings.Repeat(`}`, 500)} {
+		r := newRig(t)
+		r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			return json.RawMessage(result), nil
+		})})
+		equal(t, result[:min(20, len(result))], errorOf(t, r.request(newTask(reviewer, "code.review", `{}`))).Code, envelope.CodeOutputSchema)
+	}
+}
+
+func TestTypedHandler(t *testing.T) {
+	t.Parallel()
+	type in struct {
+		N    int      `json:"n"`
+		List []string `json:"list"`
+	}
+	type out struct {
+		Double int `json:"double"`
+	}
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.Typed(func(_ context.Context, v in) (out, error) { return out{2 * v.N}, nil })})
+	task := newTask(reviewer, "code.review", `{"n":21}`)
+	same(t, r.request(task), task.Reply(envelope.TypeResult, json.RawMessage(`{"double":42}`)))
+	for payload, want := range map[string]string{
+		`{"n":"x"}`:        "the payload does not fit what the agent takes: n cannot be a string",
+		`{"n":1.5}`:        "the payload does not fit what the agent takes: n cannot be number 1.5",
+		`{"list":{"a":1}}`: "the payload does not fit what the agent takes: list cannot be an object",
+	} {
+		task := newTask(reviewer, "code.review", payload)
+		same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeInputSchema, "%s", want)))
+	}
+}
+
+func TestTaskWithoutReplySubjectFromAPersonLandsInTheInbox(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if err := task.EmitText("x"); err != nil {
+			return nil, err
+		}
+		if string(task.Envelope.Payload) == `{"fail":true}` {
+			return nil, envelope.Errorf("E_MINE", "no luck")
+		}
+		return nil, nil
+	})})
+	inbox, all := r.listen("human.ada"), r.listen(">")
+	for _, want := range []string{"result", "error"} {
+		task := requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"fail":%t}`, want == "error")), `{"stream":true}`)
+		r.nc.Publish(reviewer, encode(t, task))
+		got := parse(t, within(t, "the answer", inbox).Data)
+		if want == "result" {
+			same(t, got, task.Reply(envelope.TypeResult, nil))
+		} else {
+			same(t, got, task.ReplyError(envelope.Errorf("E_MINE", "no luck")))
+		}
+	}
+	// Nobody else has an inbox.
+	other := newTask(reviewer, "code.review", `{}`)
+	other.From = "agent.other"
+	r.nc.Publish(reviewer, encode(t, other))
+	r.ping(reviewer)
+	empty(t, "after the answers", inbox)
+	for _, msg := range drained(all) {
+		if msg.Subject == "agent.other" {
+			t.Errorf("an agent's task without a reply subject was answered: %s", msg.Data)
+		}
+	}
+}
+
+func TestPrefixStandsInFrontOfEverything(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	all := r.listen(">")
+	node := r.node(mesh.Config{Prefix: "acme.eu"})
+	w := r.serve(node, mesh.Agent{Handler: echo})
+	reply, err := node.Send(t.Context(), newTask(reviewer, "code.review", `{"x":1}`), mesh.SendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "payload", string(reply.Payload), `{"x":1}`)
+	if text, err := node.Ask(t.Context(), reviewer, "hi"); text != "hi" || err != nil {
+		t.Errorf("ask: %q, %v", text, err)
+	}
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, r.nc)
+	subjects := map[string]bool{}
+	for _, msg := range drained(all) {
+		if !strings.HasPrefix(msg.Subject, "_INBOX.") {
+			subjects[msg.Subject] = true
+		}
+	}
+	equal(t, "subjects", subjects, map[string]bool{
+		"acme.eu.agent.reviewer": true, "acme.eu.aee.ask.agent.reviewer": true,
+		"acme.eu.bus.mesh.agent": true, "acme.eu.bus.mesh.task": true,
+	})
+}
