@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,15 +48,6 @@ type SendOptions struct {
 func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
 	if task.Type != envelope.TypeTask {
 		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
-	}
-	if _, has := ctx.Deadline(); !has {
-		timeout := n.cfg.DefaultTimeout
-		if r, err := task.Requirements(); err == nil && r.Timeout > 0 {
-			timeout = r.Timeout + time.Second // the agent's own E_TIMEOUT says more
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
 	}
 	ctx, span := n.tel.startSend(ctx, task)
 	reply, err := n.sendRetrying(ctx, task, opts)
@@ -106,7 +98,8 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err != nil {
 		return nil, err
 	}
-	if err := n.require(ctx, task, opts); err != nil {
+	deadline, err := n.require(ctx, task, opts)
+	if err != nil {
 		return nil, err
 	}
 	buf := getBuffer()
@@ -116,15 +109,10 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		return nil, err
 	}
 	n.journal.put(task)
-	var reply *envelope.Envelope
-	if opts.OnStream != nil {
-		reply, err = n.exchangeStream(ctx, task, msg, opts.OnStream)
-	} else {
-		reply, err = n.exchange(ctx, task, msg)
-	}
+	reply, err := n.exchange(ctx, deadline, task, msg, opts.OnStream)
 	if err != nil && reply == nil {
 		if ctx.Err() != nil && !opts.NoCancel {
-			n.abandon(task, context.Cause(ctx))
+			n.abandon(task, ctx.Err())
 		}
 		return nil, border(sendError(task, err))
 	}
@@ -146,29 +134,38 @@ func sendError(task *envelope.Envelope, err error) error {
 	return err
 }
 
-// require writes into requires what the sender needs to say: that it wants a
-// stream, and how long it waits.
-func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) error {
-	deadline, _ := ctx.Deadline()
+// require writes into requires what the sender needs to say, that it wants a
+// stream and how long it waits, and returns until when to wait: a little
+// longer than it says, because the agent's own E_TIMEOUT tells more.
+func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, err error) {
 	have, err := task.Requirements()
 	if err != nil {
-		return err
+		return deadline, err
+	}
+	now := time.Now()
+	deadline, limited := ctx.Deadline()
+	var timeout time.Duration // to be written; 0: none
+	switch {
+	case limited && have.Timeout == 0:
+		left := deadline.Sub(now)
+		timeout = max(time.Millisecond, left-min(left/20, grace))
+	case !limited && have.Timeout == 0:
+		timeout = n.cfg.DefaultTimeout
+		deadline = now.Add(timeout + grace)
+	case !limited:
+		deadline = now.Add(have.Timeout + grace)
 	}
 	stream := opts.OnStream != nil && !have.Stream
-	var timeout time.Duration
-	if have.Timeout == 0 && !deadline.IsZero() {
-		timeout = max(time.Millisecond, time.Until(deadline))
-	}
 	switch {
 	case !stream && timeout == 0:
-		return nil
+		return deadline, nil
 	case task.Requires == nil:
 		task.Requires = envelope.Requirements{Stream: stream, Timeout: timeout}.AppendJSON(nil)
-		return nil
+		return deadline, nil
 	}
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(task.Requires, &members); err != nil {
-		return err
+		return deadline, err
 	}
 	if stream {
 		members["stream"] = json.RawMessage("true")
@@ -177,8 +174,11 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 		members["timeout_ms"] = mustJSON(timeout.Milliseconds())
 	}
 	task.Requires = mustJSON(members)
-	return nil
+	return deadline, nil
 }
+
+// grace is how much longer than an agent its sender waits.
+const grace = 500 * time.Millisecond
 
 // encode signs a task and makes the NATS message of it.
 // The message lies in buf, which must stay as it is until it is published.
@@ -207,44 +207,48 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, c
 	return msg, err
 }
 
-// exchange waits for the one reply of a task without a stream.
-func (n *Node) exchange(ctx context.Context, task *envelope.Envelope, msg *nats.Msg) (*envelope.Envelope, error) {
-	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
+// exchange sends a task and waits for its terminal envelope, and for stream
+// envelopes before it if onStream is there to take them.
+func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
+	buffered := 1
+	if onStream != nil {
+		buffered = maxBuffered
+	}
+	x, err := n.replies.open(buffered)
 	if err != nil {
 		return nil, err
 	}
-	return n.readReply(task, answer)
-}
-
-// exchangeStream waits for stream envelopes and the terminal one.
-func (n *Node) exchangeStream(ctx context.Context, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
-	msg.Reply = n.conn.NewRespInbox()
-	sub, err := n.conn.SubscribeSync(msg.Reply)
-	if err != nil {
-		return nil, err
-	}
-	defer sub.Unsubscribe()
+	defer n.replies.close(x)
+	msg.Reply = x.subject
 	if err := n.conn.PublishMsg(msg); err != nil {
 		return nil, err
 	}
-	for {
-		answer, err := sub.NextMsgWithContext(ctx)
+	for seen := 0; ; seen++ {
+		answer, err := x.wait(ctx, deadline)
 		if err != nil {
 			return nil, err
-		}
-		if len(answer.Data) == 0 && answer.Header.Get("Status") == "503" {
-			return nil, nats.ErrNoResponders
 		}
 		reply, err := n.readReply(task, answer)
 		if err != nil {
 			return nil, err
 		}
 		if reply.Type != envelope.TypeStream {
+			if sent := answer.Header.Get(HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
+				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
+			}
 			return reply, nil
+		}
+		if onStream == nil {
+			seen--
+			continue // nobody asked for it
 		}
 		if err := onStream(reply); err != nil {
 			n.abandon(task, err)
 			return nil, err
+		}
+		if x.overflow.Load() {
+			n.abandon(task, errOverflow)
+			return nil, errOverflow
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -141,8 +140,7 @@ type Node struct {
 	journal  *journal
 	limits   envelope.Limits
 	refuted  refutations
-
-	pending sync.WaitGroup // what Close waits for
+	replies  replies
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -185,7 +183,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits,
+		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn},
 	}
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
