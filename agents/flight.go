@@ -1,0 +1,187 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// flight is a task that the program works on.
+type flight struct {
+	emit func(json.RawMessage) error
+	done chan outcome // one fits
+	over atomic.Bool  // its sender has an answer already
+}
+
+type outcome struct {
+	payload json.RawMessage
+	err     error
+}
+
+// errNotBegun says that the process has seen nothing of the task.
+var errNotBegun = errors.New("the program ended before it was given the task")
+
+// died answers the tasks that a program had under way when it ended.
+func died() *envelope.Error {
+	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program ended before it had answered; the task may have begun").WithBackoff(time.Second)
+}
+
+// do gives the process a task and waits for the answer.
+func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) error, line []byte) (json.RawMessage, error) {
+	f, err := x.enter(id, emit)
+	if err != nil {
+		return nil, err
+	}
+	defer x.leave(id)
+	begun, err := x.write(ctx, line)
+	if err != nil && (!begun || ctx.Err() == nil) {
+		return nil, err
+	}
+	select {
+	case o := <-f.done:
+		return o.payload, o.err
+	case <-ctx.Done():
+	}
+	f.over.Store(true)
+	timer := time.NewTimer(x.p.cfg.Linger)
+	defer timer.Stop()
+	select {
+	case <-f.done:
+	case <-timer.C:
+		x.p.counts.overrun.Add(1)
+		x.p.notes.warn("program still owes an answer to a task that has ended", "id", id)
+	}
+	return nil, ctx.Err()
+}
+
+// enter puts a task into the table where readers of answers look for it.
+func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.flights == nil {
+		return nil, errNotBegun
+	}
+	if x.flights[id] != nil {
+		return nil, envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
+	}
+	f := &flight{emit: emit, done: make(chan outcome, 1)}
+	x.flights[id] = f
+	return f, nil
+}
+
+func (x *process) leave(id string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.flights, id)
+	x.ended.add(id)
+}
+
+// find returns the task that a line is about, or nil and whether it was under
+// way a while ago. A line that ends the task takes it out of the table.
+func (x *process) find(id string, ends bool) (f *flight, late bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	f = x.flights[id]
+	if f == nil {
+		return nil, x.ended.has(id)
+	}
+	if ends {
+		delete(x.flights, id)
+		x.ended.add(id)
+	}
+	return f, false
+}
+
+// abandon ends all tasks, because no answer can come any more.
+func (x *process) abandon() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, f := range x.flights {
+		f.done <- outcome{err: died()}
+	}
+	x.flights = nil
+}
+
+func (x *process) inFlight() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.flights)
+}
+
+// writing is a line on its way into the program.
+type writing struct {
+	line []byte
+	done chan error // one fits
+}
+
+// write hands a line to the program. Begun tells whether the program may have
+// seen some of it: if so the rest follows, whatever write returns, because the
+// next line has to start at the beginning of a line.
+func (x *process) write(ctx context.Context, line []byte) (begun bool, err error) {
+	timer := time.NewTimer(x.p.cfg.WriteTimeout)
+	defer timer.Stop()
+	w := &writing{line: line, done: make(chan error, 1)}
+	select {
+	case x.lines <- w:
+	case <-timer.C:
+		return false, envelope.Errorf(envelope.CodeUnavailable, "the agent's program does not read its input; it had not begun the task").WithBackoff(time.Second)
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-x.gone:
+		return false, errNotBegun
+	}
+	select {
+	case err := <-w.done:
+		if err != nil {
+			return true, died().WithCause(err)
+		}
+		return true, nil
+	case <-timer.C:
+		return true, envelope.Errorf(envelope.CodeUnavailable, "the agent's program does not read its input").WithBackoff(time.Second)
+	case <-ctx.Done():
+		return true, ctx.Err()
+	}
+}
+
+func (x *process) writeLoop() {
+	for {
+		select {
+		case w := <-x.lines:
+			_, err := x.stdin.Write(w.line)
+			w.done <- err
+			if err != nil {
+				x.closed("standard input")
+				return
+			}
+		case <-x.gone:
+			return
+		}
+	}
+}
+
+// recent remembers the last few task ids that ended, to tell a late line from
+// one about a task that never was.
+type recent struct {
+	ring [256]string
+	next int
+	set  map[string]struct{}
+}
+
+func (r *recent) add(id string) {
+	if r.has(id) {
+		return
+	}
+	if r.set == nil {
+		r.set = make(map[string]struct{}, len(r.ring))
+	}
+	delete(r.set, r.ring[r.next])
+	r.ring[r.next] = id
+	r.set[id] = struct{}{}
+	r.next = (r.next + 1) % len(r.ring)
+}
+
+func (r *recent) has(id string) bool { _, ok := r.set[id]; return ok }

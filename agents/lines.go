@@ -1,0 +1,230 @@
+package agents
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	stdjson "encoding/json"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/time/rate"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// answer is a line of the program's.
+type answer struct {
+	Type    envelope.Type  `json:"type"`
+	ReplyTo string         `json:"reply_to"`
+	Payload jsontext.Value `json:"payload"`
+}
+
+// lineCounts are the lines that changed nothing.
+type lineCounts struct {
+	malformed, oversized, unknown, late, overrun, stderrDropped atomic.Int64
+}
+
+func (c *lineCounts) details(d map[string]any) {
+	for name, n := range map[string]*atomic.Int64{
+		"lines_malformed": &c.malformed, "lines_oversized": &c.oversized, "lines_unknown_task": &c.unknown,
+		"lines_late": &c.late, "tasks_unanswered": &c.overrun, "stderr_lines_dropped": &c.stderrDropped,
+	} {
+		if v := n.Load(); v > 0 {
+			d[name] = v
+		}
+	}
+}
+
+// readLoop takes the program's answers until its standard output ends.
+func (x *process) readLoop() {
+	r := lineReader{r: bufio.NewReaderSize(x.stdout, 64<<10), max: x.p.cfg.MaxLine}
+	for {
+		line, err := r.next()
+		if err == errLineTooLong {
+			x.p.counts.oversized.Add(1)
+			x.ignored("longer than the limit")
+			continue
+		}
+		// A last line without its end is a line that was cut off.
+		if err != nil {
+			break
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			x.take(line)
+		}
+	}
+	x.abandon()
+	x.closed("standard output")
+}
+
+// take handles one line.
+func (x *process) take(line []byte) {
+	var a answer
+	if err := json.Unmarshal(line, &a); err != nil || a.ReplyTo == "" {
+		x.malformed("no JSON object with type, reply_to and payload")
+		return
+	}
+	switch a.Type {
+	case envelope.TypeStream, envelope.TypeResult, envelope.TypeError:
+	default:
+		x.malformed("its type is none of stream, result and error")
+		return
+	}
+	isObject := a.Payload.Kind() == '{'
+	if a.Type == envelope.TypeStream && !isObject {
+		x.malformed("its payload is no object")
+		return
+	}
+	f, late := x.find(a.ReplyTo, a.Type != envelope.TypeStream)
+	switch {
+	case f == nil && late:
+		x.p.counts.late.Add(1)
+		return
+	case f == nil:
+		x.p.counts.unknown.Add(1)
+		x.ignored("it is about a task that is not under way")
+		return
+	case f.over.Load():
+		x.p.counts.late.Add(1)
+	}
+	if a.Type == envelope.TypeStream {
+		x.stream(f, stdjson.RawMessage(a.Payload))
+		return
+	}
+	x.answered.Store(true)
+	switch {
+	case !isObject:
+		x.malformed("its payload is no object")
+		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}
+	case a.Type == envelope.TypeResult:
+		f.done <- outcome{payload: stdjson.RawMessage(a.Payload)}
+	default:
+		f.done <- outcome{err: programError(stdjson.RawMessage(a.Payload))}
+	}
+}
+
+func (x *process) stream(f *flight, payload stdjson.RawMessage) {
+	if f.over.Load() {
+		return
+	}
+	err := f.emit(payload)
+	switch {
+	case err == nil:
+	case errors.Is(err, &envelope.Error{Code: envelope.CodeCancelled}): // the task has just ended
+		x.p.counts.late.Add(1)
+	default:
+		x.p.notes.warn("stream envelope of program not sent", "err", err)
+	}
+}
+
+// programError is the program's own error: its code and all else travel as
+// they are.
+func programError(payload stdjson.RawMessage) *envelope.Error {
+	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
+	var message struct {
+		Message *string `json:"message"`
+	}
+	if stdjson.Unmarshal(payload, &message); message.Message == nil || *message.Message == "" {
+		said.Message = "the agent's program gave no message"
+	}
+	return &envelope.Error{
+		Code: said.Code, Message: said.Message, Retryable: said.Retryable, BackoffMS: said.BackoffMS,
+		EvidenceRefs: said.EvidenceRefs, Details: said.Details,
+	}
+}
+
+func (x *process) malformed(reason string) {
+	x.p.counts.malformed.Add(1)
+	x.ignored(reason)
+}
+
+func (x *process) ignored(reason string) {
+	x.p.notes.warn("line of program ignored", "reason", reason)
+}
+
+// maxStderrLine is where a line of standard error is cut.
+const maxStderrLine = 4 << 10
+
+// stderrLoop passes on what the program says to its operator.
+func (x *process) stderrLoop() {
+	r := lineReader{r: bufio.NewReaderSize(x.stderr, maxStderrLine), max: maxStderrLine, cut: true}
+	own := newLimitedLog(x.p.cfg.Logger, 50, 200)
+	for {
+		line, err := r.next()
+		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
+			switch w := x.p.cfg.Stderr; {
+			case w != nil:
+				w.Write(append(line, '\n'))
+			case !own.info("program", "stderr", string(bytes.ToValidUTF8(line, []byte("\uFFFD")))):
+				x.p.counts.stderrDropped.Add(1)
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+var errLineTooLong = errors.New("the line is too long")
+
+// lineReader reads lines of bounded length.
+type lineReader struct {
+	r   *bufio.Reader
+	max int
+	cut bool // return the beginning of a line that is too long, instead of an error
+	buf []byte
+}
+
+// next returns the next line, which is valid until the next call, its end
+// included. Of a line that is too long the rest is skipped. What comes before
+// the end of input is returned together with the error.
+func (l *lineReader) next() ([]byte, error) {
+	l.buf = l.buf[:0]
+	tooLong := false
+	for {
+		part, err := l.r.ReadSlice('\n')
+		if room := l.max - len(l.buf); len(part) > room {
+			part, tooLong = part[:room], true
+		}
+		l.buf = append(l.buf, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return l.buf, err
+		case tooLong && !l.cut:
+			return nil, errLineTooLong
+		default:
+			return l.buf, nil
+		}
+	}
+}
+
+// limitedLog keeps a program from flooding the log.
+type limitedLog struct {
+	log     *slog.Logger
+	limiter *rate.Limiter
+	skipped atomic.Int64
+}
+
+func newLimitedLog(log *slog.Logger, perSecond float64, burst int) *limitedLog {
+	return &limitedLog{log: log, limiter: rate.NewLimiter(rate.Limit(perSecond), burst)}
+}
+
+func (l *limitedLog) warn(msg string, args ...any) bool { return l.write(slog.LevelWarn, msg, args) }
+func (l *limitedLog) info(msg string, args ...any) bool { return l.write(slog.LevelInfo, msg, args) }
+
+func (l *limitedLog) write(level slog.Level, msg string, args []any) bool {
+	if !l.limiter.Allow() {
+		l.skipped.Add(1)
+		return false
+	}
+	if n := l.skipped.Swap(0); n > 0 {
+		args = append(args, "skipped_before", n)
+	}
+	l.log.Log(context.Background(), level, msg, args...)
+	return true
+}

@@ -1,0 +1,158 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// process is one life of a program.
+type process struct {
+	p      *Program
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+	stderr *os.File
+
+	lines    chan *writing // to the writer, which takes one at a time
+	gone     chan struct{} // closed when no more tasks are taken
+	broken   chan error    // the program has closed a pipe
+	answered atomic.Bool
+	loops    sync.WaitGroup
+
+	mu      sync.Mutex
+	flights map[string]*flight // nil once no answer can come any more
+	ended   recent
+}
+
+// startProcess starts the program. On error nothing is left behind.
+func startProcess(p *Program) (x *process, err error) {
+	x = &process{
+		p: p, cmd: exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...),
+		lines: make(chan *writing), gone: make(chan struct{}), broken: make(chan error, 2),
+		flights: make(map[string]*flight),
+	}
+	x.cmd.Dir, x.cmd.Env = p.cfg.Dir, p.cfg.Env
+	ownGroup(x.cmd)
+	var theirs []*os.File
+	defer func() {
+		for _, f := range theirs {
+			f.Close()
+		}
+		if err != nil {
+			x.close()
+		}
+	}()
+	var stdin, stdout, stderr *os.File
+	if stdin, x.stdin, err = os.Pipe(); err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	theirs = append(theirs, stdin)
+	if x.stdout, stdout, err = os.Pipe(); err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	theirs = append(theirs, stdout)
+	if x.stderr, stderr, err = os.Pipe(); err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	theirs = append(theirs, stderr)
+	// Files, not readers and writers: Wait then waits for the program alone,
+	// and not for whoever inherited its pipes.
+	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = stdin, stdout, stderr
+	if err = x.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start program: %w", err)
+	}
+	return x, nil
+}
+
+func (x *process) close() {
+	for _, f := range []*os.File{x.stdin, x.stdout, x.stderr} {
+		if f != nil {
+			f.Close()
+		}
+	}
+}
+
+// lastWords is how long the pipes of a program that has ended are still read:
+// they end at once, unless a process that left the group holds them.
+const lastWords = time.Second
+
+// supervise serves the process until it ends, by itself or because ctx does, and
+// returns when nothing of it is left. It calls down as soon as the process takes
+// no more tasks. The error says how it ended.
+func (x *process) supervise(ctx context.Context, down func()) error {
+	x.loops.Go(x.writeLoop)
+	x.loops.Go(x.readLoop)
+	x.loops.Go(x.stderrLoop)
+	exited := make(chan error, 1)
+	go func() { exited <- x.cmd.Wait() }()
+
+	var err, why error
+	select {
+	case err = <-exited:
+		down()
+		close(x.gone)
+	case why = <-x.broken:
+		down()
+		close(x.gone)
+		err = x.stop(exited)
+	case <-ctx.Done():
+		down()
+		close(x.gone)
+		err = x.stop(exited)
+	}
+	killGroup(x.cmd) // whatever it has left behind
+	deadline := time.Now().Add(lastWords)
+	x.stdout.SetReadDeadline(deadline)
+	x.stderr.SetReadDeadline(deadline)
+	x.stdin.Close()
+	x.loops.Wait()
+	x.close()
+	switch {
+	case why != nil:
+		return why
+	case err == nil:
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// stop ends the process: kindly, then firmly, then for certain.
+func (x *process) stop(exited <-chan error) error {
+	x.stdin.Close()
+	for _, step := range []struct {
+		wait time.Duration
+		next func(*exec.Cmd)
+	}{{x.p.cfg.Grace, terminateGroup}, {x.p.cfg.TermGrace, killGroup}} {
+		timer := time.NewTimer(step.wait)
+		select {
+		case err := <-exited:
+			timer.Stop()
+			return err
+		case <-timer.C:
+			step.next(x.cmd)
+		}
+	}
+	return <-exited
+}
+
+// closed tells supervise that the program has closed a pipe, or ended.
+func (x *process) closed(what string) {
+	select {
+	case <-x.gone:
+	default:
+		// An end of the process closes its pipes first: let that be the reason.
+		timer := time.NewTimer(lastWords)
+		defer timer.Stop()
+		select {
+		case <-x.gone:
+		case <-timer.C:
+			x.broken <- fmt.Errorf("the program closed its %s", what)
+		}
+	}
+}

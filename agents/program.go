@@ -1,0 +1,246 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// Program is a [mesh.Handler] whose work any program does. It starts the
+// program once and keeps it. The program reads one task a line on its standard
+// input, a whole AEE envelope as compact JSON:
+//
+//	{"v":"1","id":"01J…","type":"task","intent":"code.review","payload":{…},…}
+//
+// and writes one JSON object a line on its standard output, in any order and for
+// any task that it has read:
+//
+//	{"type":"stream","reply_to":"01J…","payload":{"text":"reading"}}
+//	{"type":"result","reply_to":"01J…","payload":{"findings":[]}}
+//	{"type":"error","reply_to":"01J…","payload":{"code":"E_NO_REPO","message":"…","retryable":false}}
+//
+// Streams may come any number of times, then one result or one error; an error's
+// code travels as it is and is E_AGENT where there is none. The mesh fills in
+// the rest of the envelope and signs it. Other members of a line are ignored.
+//
+// As many tasks are under way at once as the agent's concurrency allows. A
+// program is told nothing when a task is cancelled or times out; what it still
+// says about it is ignored and counted. It must flush its output after each
+// line, and end when its standard input ends.
+//
+// A program that dies is started again, after a pause that doubles each time.
+// Tasks that it had under way are answered with E_UNAVAILABLE, retryable. A line
+// that is no such object, or names a task that is not under way, is counted and
+// logged and does no harm.
+type Program struct {
+	cfg    ProgramConfig
+	counts lineCounts
+	notes  *limitedLog
+
+	mu       sync.Mutex
+	state    programState
+	proc     *process      // while it runs
+	changed  chan struct{} // closed, and replaced, when state or proc change
+	started  time.Time     // of proc
+	retryAt  time.Time     // while it is down
+	failures int           // ends in a row that came too soon
+	restarts int
+	lastExit string
+}
+
+type programState int
+
+const (
+	programIdle programState = iota // Run has not been called
+	programUp                       // Run is under way: it runs, or will again
+	programStopped
+)
+
+// NewProgram makes a Program, or reports all that is wrong with the
+// configuration. It does no I/O.
+func NewProgram(cfg ProgramConfig) (*Program, error) {
+	if err := cfg.complete(); err != nil {
+		return nil, err
+	}
+	return &Program{
+		cfg:     cfg,
+		notes:   newLimitedLog(cfg.Logger, 5, 20),
+		changed: make(chan struct{}),
+	}, nil
+}
+
+// Run starts the program and keeps it running until ctx ends, then stops it
+// and everything in its process group: it closes the program's standard input,
+// waits, and becomes more insistent. It returns when they are gone. It fails at
+// once if there is no such program, and if it was called before.
+func (p *Program) Run(ctx context.Context) error {
+	if err := p.check(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	if p.state != programIdle {
+		p.mu.Unlock()
+		return errors.New("program: it runs, or has run, already")
+	}
+	p.state = programUp
+	p.mu.Unlock()
+	defer p.set(func() { p.state = programStopped })
+	for ctx.Err() == nil {
+		proc, err := startProcess(p)
+		if err == nil {
+			p.set(func() { p.proc, p.started = proc, time.Now() })
+			p.cfg.Logger.Info("program started", "pid", proc.cmd.Process.Pid)
+			err = proc.supervise(ctx, func() { p.set(func() { p.proc = nil }) })
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		pause := p.ended(proc, err)
+		p.cfg.Logger.Warn("program ended", "reason", err.Error(), "restart_in", pause)
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+	return nil
+}
+
+// check reports whether the program can be found.
+func (p *Program) check() error {
+	cmd := exec.Command(p.cfg.Command[0])
+	if cmd.Err != nil {
+		return fmt.Errorf("program: %w", cmd.Err)
+	}
+	return nil
+}
+
+// ended keeps the books on an end that nobody asked for, and says how long to
+// wait before the next start.
+func (p *Program) ended(proc *process, err error) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if proc != nil && (proc.answered.Load() || time.Since(p.started) >= p.cfg.StableAfter) {
+		p.failures = 0
+	}
+	pause := min(p.cfg.RestartMax, p.cfg.RestartMin<<min(p.failures, 20))
+	pause = pause/2 + rand.N(pause/2+1)
+	p.failures++
+	p.restarts++
+	p.lastExit = err.Error()
+	p.retryAt = time.Now().Add(pause)
+	return pause
+}
+
+// set changes the state and tells those who wait for it.
+func (p *Program) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// Handle gives a task to the program and waits for its answer.
+func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	line, err := taskLine(task.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	wait := time.NewTimer(p.cfg.StartWait)
+	defer wait.Stop()
+	var proc *process
+	for {
+		if proc, err = p.await(ctx, wait.C, proc); err != nil {
+			return nil, err
+		}
+		payload, err := proc.do(ctx, task.Envelope.ID, task.Emit, line)
+		if !errors.Is(err, errNotBegun) {
+			return payload, err
+		}
+	}
+}
+
+// taskLine is the task in one line.
+func taskLine(e *envelope.Envelope) ([]byte, error) {
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		return nil, fmt.Errorf("encode task for the program: %w", err)
+	}
+	var line bytes.Buffer
+	line.Grow(len(raw) + 1)
+	if err := json.Compact(&line, raw); err != nil {
+		return nil, fmt.Errorf("encode task for the program: %w", err)
+	}
+	line.WriteByte('\n')
+	return line.Bytes(), nil
+}
+
+// await returns the running program, or waits for another than last as long as
+// giveUp allows.
+func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *process) (*process, error) {
+	for {
+		p.mu.Lock()
+		proc, state, changed, retryAt := p.proc, p.state, p.changed, p.retryAt
+		p.mu.Unlock()
+		switch {
+		case proc != nil && proc != last:
+			return proc, nil
+		case state == programStopped:
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's program has been stopped")
+		}
+		select {
+		case <-changed:
+		case <-giveUp:
+			down := envelope.Errorf(envelope.CodeUnavailable, "the agent's program is not running; it had not begun the task")
+			return nil, down.WithBackoff(max(time.Until(retryAt), time.Second))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// troubled is after how many ends in a row a program counts as unhealthy.
+const troubled = 3
+
+// Health is what the mesh shows as the agent's: unhealthy, with the reason,
+// while the program keeps dying soon after its start; degraded while it is down
+// for another reason.
+func (p *Program) Health() mesh.Health {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := mesh.Health{Status: "healthy", Details: map[string]any{"program": "running", "restarts": p.restarts}}
+	p.counts.details(h.Details)
+	if p.lastExit != "" {
+		h.Details["last_exit"] = p.lastExit
+	}
+	proven := false
+	switch {
+	case p.proc != nil:
+		h.Details["in_flight"] = p.proc.inFlight()
+		proven = p.proc.answered.Load() || time.Since(p.started) >= p.cfg.StableAfter
+	case p.state == programUp:
+		h.Details["program"] = "restarting"
+		h.Status = "degraded"
+		h.Details["reason"] = "the program is being started"
+	default:
+		h.Details["program"] = "stopped"
+		h.Status = "unhealthy"
+		h.Details["reason"] = "the program is not running"
+	}
+	if p.failures >= troubled && !proven && p.state == programUp {
+		h.Status = "unhealthy"
+		h.Details["reason"] = fmt.Sprintf("the program ended %d times in a row soon after its start, the last time with: %s", p.failures, p.lastExit)
+	}
+	return h
+}

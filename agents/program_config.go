@@ -1,0 +1,107 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Defaults of [ProgramConfig].
+const (
+	DefaultMaxLine      = 8 << 20 // bytes
+	DefaultStartWait    = 5 * time.Second
+	DefaultWriteTimeout = 10 * time.Second
+	DefaultLinger       = 30 * time.Second
+	DefaultRestartMin   = 100 * time.Millisecond
+	DefaultRestartMax   = 30 * time.Second
+	DefaultStableAfter  = 5 * time.Second
+	DefaultGrace        = 5 * time.Second
+	DefaultTermGrace    = 2 * time.Second
+)
+
+// ProgramConfig says which program to run and how to treat it. Only Command is
+// required.
+type ProgramConfig struct {
+	// Command is the program and its arguments; see [SplitCommand]. It is the
+	// operator's: no document can name it.
+	Command []string
+	// Dir is where it runs. Default: this process's directory.
+	Dir string
+	// Env is its environment. Default: this process's, as os/exec does.
+	Env []string
+
+	// MaxLine bounds a line that it writes, in bytes. A longer one is skipped
+	// and counted. Default 8 MiB.
+	MaxLine int
+	// StartWait is how long a task waits for a program that is being
+	// restarted, before its sender gets E_UNAVAILABLE. Default 5 s.
+	StartWait time.Duration
+	// WriteTimeout is how long the program may take to read a task from its
+	// standard input, before its sender gets E_UNAVAILABLE. Default 10 s.
+	WriteTimeout time.Duration
+	// Linger is how long a task that was cancelled, or timed out, keeps its
+	// place until the program has answered it all the same, so that the program
+	// does not get more tasks at once than the agent's concurrency. Default 30 s.
+	Linger time.Duration
+
+	// RestartMin and RestartMax bound the pause before a restart, which doubles
+	// each time and has a random part. Default 100 ms and 30 s.
+	RestartMin, RestartMax time.Duration
+	// StableAfter is how long a program must run, if it answers no task, for
+	// the pause to start over and for [Program.Health] to forget that it
+	// failed. Default 5 s.
+	StableAfter time.Duration
+
+	// Grace is how long it may take to end after its standard input was
+	// closed; then it gets SIGTERM. TermGrace is how long it has after that;
+	// then its whole process group is killed. Default 5 s and 2 s.
+	Grace, TermGrace time.Duration
+
+	// Stderr gets what the program writes to its standard error, one line a
+	// Write, cut after 4 KiB. Default: Logger, at most 50 lines a second.
+	Stderr io.Writer
+	// Logger gets starts, ends and lines that were ignored, never their
+	// contents. Default discards.
+	Logger *slog.Logger
+}
+
+// complete fills in the defaults and reports what is wrong.
+func (c *ProgramConfig) complete() error {
+	var bad []error
+	if len(c.Command) == 0 || c.Command[0] == "" {
+		bad = append(bad, errors.New("a command is needed"))
+	}
+	for _, d := range []struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"start wait", &c.StartWait, DefaultStartWait}, {"write timeout", &c.WriteTimeout, DefaultWriteTimeout},
+		{"linger", &c.Linger, DefaultLinger}, {"restart min", &c.RestartMin, DefaultRestartMin},
+		{"restart max", &c.RestartMax, DefaultRestartMax}, {"stable after", &c.StableAfter, DefaultStableAfter},
+		{"grace", &c.Grace, DefaultGrace}, {"term grace", &c.TermGrace, DefaultTermGrace},
+	} {
+		if *d.value == 0 {
+			*d.value = d.def
+		}
+		if *d.value < 0 {
+			bad = append(bad, fmt.Errorf("%s %v: must be above 0", d.name, *d.value))
+		}
+	}
+	c.RestartMax = max(c.RestartMax, c.RestartMin)
+	if c.MaxLine == 0 {
+		c.MaxLine = DefaultMaxLine
+	}
+	if c.MaxLine < 0 {
+		bad = append(bad, fmt.Errorf("max line %d: must be above 0", c.MaxLine))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := errors.Join(bad...); err != nil {
+		return fmt.Errorf("program: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,415 @@
+package agents_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+const entity = "agent.program"
+
+// hostProgram serves the test program as an agent.
+func (w *world) hostProgram(p *agents.Program, concurrency int) (stop func() error) {
+	w.t.Helper()
+	return w.host(&agents.Agent{
+		Agent:   mesh.Agent{Entity: entity, Handler: p, Health: p.Health, Concurrency: concurrency},
+		Program: p,
+	})
+}
+
+func do(what, text string) string {
+	raw, _ := json.Marshal(command{what, text})
+	return string(raw)
+}
+
+func TestProgramAnswers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hostProgram(program(t, "serve", nil), 1)
+
+	if got := w.send(entity, do("echo", "hello"), sending{}); got.payload != `{"text":"hello"}` {
+		t.Errorf("result: got %+v", got)
+	}
+	got := w.send(entity, do("stream", "one two three"), sending{stream: true})
+	want := sent{payload: `{"text":"one two three"}`, stream: []string{`{"text":"one"}`, `{"text":"two"}`, `{"text":"three"}`}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("stream: got %+v, want %+v", got, want)
+	}
+	if got := w.send(entity, do("stream", "one two"), sending{}); got.payload != `{"text":"one two"}` {
+		t.Errorf("nobody asked for a stream: got %+v", got)
+	}
+}
+
+// The program reads the whole task, in one line although the payload had
+// several.
+func TestProgramReadsTheEnvelopeInOneLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hostProgram(program(t, "serve", nil), 1)
+
+	got := w.send(entity, "{\"do\": \"line\",\n\n \"text\": \"a\\nb\",\r\n \"n\": 1.50}", sending{intent: "code.review"})
+	var result struct{ Line string }
+	if err := json.Unmarshal([]byte(got.payload), &result); err != nil {
+		t.Fatalf("%v: %+v", err, got)
+	}
+	if n := strings.Count(result.Line, "\n"); n != 1 {
+		t.Errorf("%d line ends, want 1: %q", n, result.Line)
+	}
+	task, err := envelope.Parse([]byte(strings.TrimSpace(result.Line)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.From != "human.ada" || task.To != entity || task.Intent != "code.review" ||
+		string(task.Payload) != `{"do":"line","text":"a\nb","n":1.50}` {
+		t.Errorf("the program read %s", result.Line)
+	}
+}
+
+func TestProgramErrorsTravelAsTheyAre(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.hostProgram(program(t, "serve", nil), 1)
+
+	for name, c := range map[string]struct {
+		payload string
+		want    envelope.Error
+	}{
+		"own code": {`{"code":"NO_REPO","message":"no such repository","retryable":true,"backoff_ms":70,"repo":"x"}`,
+			envelope.Error{Code: "NO_REPO", Message: "no such repository", Retryable: true, BackoffMS: 70}},
+		"no code":   {`{"message":"it broke"}`, envelope.Error{Code: envelope.CodeAgent, Message: "it broke"}},
+		"nothing":   {`{}`, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program gave no message"}},
+		"no object": {``, envelope.Error{Code: envelope.CodeAgent, Message: "the agent's program answered without a payload object"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := w.send(entity, do("error", c.payload), sending{})
+			if got.err == nil {
+				t.Fatalf("got %+v", got)
+			}
+			e := envelope.Error{Code: got.err.Code, Message: got.err.Message, Retryable: got.err.Retryable, BackoffMS: got.err.BackoffMS}
+			if !reflect.DeepEqual(e, c.want) {
+				t.Errorf("got %+v, want %+v", e, c.want)
+			}
+		})
+	}
+	if got := w.send(entity, do("nonobject", ""), sending{}); got.err == nil || got.err.Code != envelope.CodeAgent {
+		t.Errorf("result that is no object: got %+v", got)
+	}
+}
+
+func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 1)
+
+	if got := w.send(entity, do("garbage", ""), sending{stream: true}); got.payload != `{"text":"still here"}` || got.stream != nil {
+		t.Errorf("got %+v", got)
+	}
+	want := map[string]any{
+		"program": "running", "restarts": 0, "in_flight": 0,
+		"lines_malformed": int64(4), "lines_oversized": int64(1), "lines_unknown_task": int64(1), "lines_late": int64(1),
+	}
+	var health mesh.Health
+	until(t, "the second result is counted", func() bool {
+		health = p.Health()
+		return health.Details["lines_late"] != nil
+	})
+	if health.Status != "healthy" || !reflect.DeepEqual(health.Details, want) {
+		t.Errorf("health %+v, want details %v", health, want)
+	}
+}
+
+func TestProgramTwoInFlightOutOfOrder(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 3)
+
+	var wg sync.WaitGroup
+	results := make([]sent, 2)
+	for i := range results {
+		wg.Go(func() { results[i] = w.send(entity, do("hold", ""), sending{stream: true}) })
+		until(t, "the program holds it", func() bool { return p.Health().Details["in_flight"] == i+1 })
+	}
+	if got := w.send(entity, do("release", ""), sending{}); got.payload != `{"text":"released"}` {
+		t.Errorf("release: got %+v", got)
+	}
+	wg.Wait()
+	texts := map[string]bool{results[0].payload: true, results[1].payload: true}
+	if want := map[string]bool{`{"text":"held 0"}`: true, `{"text":"held 1"}`: true}; !reflect.DeepEqual(texts, want) {
+		t.Errorf("got %v, want %v", results, want)
+	}
+}
+
+func TestProgramThatDiesIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 2)
+
+	var held sent
+	var wg sync.WaitGroup
+	wg.Go(func() { held = w.send(entity, do("hold", ""), sending{}) })
+	until(t, "the program holds a task", func() bool { return p.Health().Details["in_flight"] == 1 })
+	crashed := w.send(entity, do("crash", ""), sending{})
+	wg.Wait()
+	for name, got := range map[string]sent{"the crashing task": crashed, "the other task": held} {
+		if got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.Retryable {
+			t.Errorf("%s: got %+v, want a retryable E_UNAVAILABLE", name, got)
+		}
+	}
+	if got := w.send(entity, do("echo", "back"), sending{}); got.payload != `{"text":"back"}` {
+		t.Errorf("after the crash: got %+v", got)
+	}
+	if h := p.Health(); h.Status != "healthy" || h.Details["restarts"] != 1 || h.Details["last_exit"] != "exit status 7" {
+		t.Errorf("health %+v", h)
+	}
+}
+
+func TestProgramThatKeepsDyingIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "dead", func(c *agents.ProgramConfig) { c.StartWait = 10 * time.Millisecond })
+	w.hostProgram(p, 1)
+
+	until(t, "it is unhealthy, and still tried", func() bool {
+		h := p.Health()
+		restarts, _ := h.Details["restarts"].(int)
+		return h.Status == "unhealthy" && restarts > 5
+	})
+	if reason, _ := p.Health().Details["reason"].(string); !strings.Contains(reason, "exit status 3") {
+		t.Errorf("reason %q", reason)
+	}
+	got := w.send(entity, do("echo", "x"), sending{})
+	if got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.Retryable || got.err.BackoffMS == 0 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
+	t.Parallel()
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: []string{"no-such-program-anywhere"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-program-anywhere") {
+		t.Errorf("got %v", err)
+	}
+	w := newWorld(t)
+	a := &agents.Agent{Agent: mesh.Agent{Entity: entity, Handler: p}, Program: p}
+	if err := a.Run(t.Context(), w.node); err == nil {
+		t.Error("the agent runs without its program")
+	}
+}
+
+func TestProgramThatDoesNotReadIsUnavailable(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "deaf", func(c *agents.ProgramConfig) {
+		c.WriteTimeout = 20 * time.Millisecond
+		c.Grace, c.TermGrace = time.Millisecond, time.Millisecond
+	})
+	stop := w.hostProgram(p, 2)
+
+	// More than a pipe holds.
+	for range 2 {
+		got := w.send(entity, do("echo", strings.Repeat("x", 300_000)), sending{})
+		if got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.Retryable {
+			t.Errorf("got %+v", got)
+		}
+	}
+	if err := stop(); err != nil { // it ignores SIGTERM too
+		t.Error(err)
+	}
+}
+
+// A task that timed out keeps its place until the program has answered it, so
+// that the program never has more tasks than the agent's concurrency.
+func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = 50 * time.Millisecond })
+	w.hostProgram(p, 1)
+
+	got := w.send(entity, do("hold", ""), sending{requires: `{"timeout_ms":30}`})
+	if got.err == nil || got.err.Code != envelope.CodeTimeout {
+		t.Fatalf("got %+v", got)
+	}
+	// The place is given back after Linger at the latest.
+	if got := w.send(entity, do("release", ""), sending{}); got.payload != `{"text":"released"}` {
+		t.Errorf("got %+v", got)
+	}
+	until(t, "the late answer is counted", func() bool {
+		d := p.Health().Details
+		return d["lines_late"] == int64(1) && d["tasks_unanswered"] == int64(1)
+	})
+}
+
+func TestProgramStopsWithEverythingItStarted(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"serve", "stubborn"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := program(t, mode, func(c *agents.ProgramConfig) {
+				if mode == "stubborn" {
+					c.Grace, c.TermGrace = 10*time.Millisecond, 10*time.Millisecond
+				}
+			})
+			stop := w.hostProgram(p, 1)
+			var pids []int
+			for _, what := range []string{"pid", "child"} {
+				var result struct{ PID int }
+				if err := json.Unmarshal([]byte(w.send(entity, do(what, ""), sending{}).payload), &result); err != nil || result.PID == 0 {
+					t.Fatalf("%s: %v", what, err)
+				}
+				pids = append(pids, result.PID)
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			for _, pid := range pids {
+				until(t, fmt.Sprintf("process %d is gone", pid), func() bool { return !alive(pid) })
+			}
+			if h := p.Health(); h.Status != "unhealthy" || h.Details["program"] != "stopped" {
+				t.Errorf("health %+v", h)
+			}
+		})
+	}
+}
+
+// alive reports whether a process runs. One that nobody has reaped does not.
+func alive(pid int) bool {
+	if errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") "))
+	return !bytes.HasPrefix(rest, []byte("Z"))
+}
+
+func TestProgramThatShutsItsOutputIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 1)
+	if got := w.send(entity, do("shut", ""), sending{}); got.err == nil || got.err.Code != envelope.CodeUnavailable {
+		t.Errorf("got %+v", got)
+	}
+	if got := w.send(entity, do("echo", "back"), sending{}); got.payload != `{"text":"back"}` {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestProgramDrainsBeforeItStops(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	stop := w.hostProgram(p, 2)
+	var pid struct{ PID int }
+	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan sent, 1)
+	go func() { held <- w.send(entity, do("until_signal", ""), sending{}) }()
+	until(t, "the program has the task", func() bool { return p.Health().Details["in_flight"] == 1 })
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	until(t, "the agent takes no more tasks", func() bool {
+		got := w.send(entity, do("echo", ""), sending{})
+		return got.err != nil && (got.err.Code == envelope.CodeDraining || got.err.Code == envelope.CodeNoResponders)
+	})
+	syscall.Kill(pid.PID, syscall.SIGUSR1)
+	if got := <-held; got.payload != `{"text":"signalled"}` {
+		t.Errorf("got %+v", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProgramStderrGoesLineByLine(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lines := make(chan string, 16)
+	p := program(t, "serve", func(c *agents.ProgramConfig) {
+		c.Stderr = writerFunc(func(b []byte) (int, error) { lines <- string(b); return len(b), nil })
+	})
+	w.hostProgram(p, 1)
+	select {
+	case line := <-lines:
+		if !strings.HasPrefix(line, "ready ") || strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+			t.Errorf("got %q", line)
+		}
+	case <-time.After(patience):
+		t.Error("nothing came")
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+func TestSplitCommand(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string][]string{
+		`python3 agent.py`:         {"python3", "agent.py"},
+		"  a\t b\n":                {"a", "b"},
+		`sh -c 'a | b; echo "$X"'`: {"sh", "-c", `a | b; echo "$X"`},
+		`a "b c" d\ e "" ''`:       {"a", "b c", "d e", "", ""},
+		`a"b"'c'd`:                 {"abcd"},
+		`a "x\"y\\z\n\$"`:          {"a", `x"y\z\n$`},
+		`a 'b\'`:                   {"a", `b\`},
+		`a --re=.*? b~c d#e`:       {"a", "--re=.*?", "b~c", "d#e"},
+		"a\\\nb":                   {"a\nb"},
+	} {
+		got, err := agents.SplitCommand(line)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %q, %v, want %q", line, got, err, want)
+		}
+	}
+	for _, line := range []string{
+		``, ` `, `''`, `'a`, `"a`, `a \`, `a | b`, `a && b`, `a; b`, `a > b`, `a < b`, `$A`, `a $(b)`, "a `b`", `a "$B"`,
+		"\"a`b`\"", `~/a`, `a ~/b`, `# a`, "a\x00b", `a (b)`,
+	} {
+		if got, err := agents.SplitCommand(line); err == nil {
+			t.Errorf("%s: got %q, want an error", line, got)
+		}
+	}
+}
+
+func FuzzSplitCommand(f *testing.F) {
+	f.Add(`a "b c" 'd' \e`)
+	f.Fuzz(func(t *testing.T, line string) {
+		words, err := agents.SplitCommand(line)
+		if err != nil {
+			return
+		}
+		// Quoting the words gives them back.
+		var again []string
+		for _, w := range words {
+			again = append(again, "'"+strings.ReplaceAll(w, "'", `'\''`)+"'")
+		}
+		got, err := agents.SplitCommand(strings.Join(again, " "))
+		if err != nil || !reflect.DeepEqual(got, words) {
+			t.Errorf("%q: %q, then %q, %v", line, words, got, err)
+		}
+	})
+}
