@@ -1,0 +1,114 @@
+package reviewer
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+//go:embed agent.yaml
+var document []byte
+
+//go:embed testdata/faulty
+var sample embed.FS
+
+const sampleDir = "testdata/faulty"
+
+// Document returns the agent's AAIF document, agent.yaml.
+func Document() []byte { return slices.Clone(document) }
+
+// Tools returns the agent's tools, which read below root and nowhere else. A
+// root that does not exist shows when a tool is called.
+func Tools(root string) *tool.Registry {
+	type at struct {
+		Path string `json:"path"`
+	}
+	scan := func(def tool.Definition, check func(context.Context, string, string) (*Report, error)) tool.Tool {
+		def.Parameters, def.Output = json.RawMessage(pathSchema), json.RawMessage(reportSchema)
+		return tool.Func(def, func(ctx context.Context, in at) (*Report, error) {
+			report, err := check(ctx, root, in.Path)
+			var typed *tool.Error
+			if errors.As(err, &typed) {
+				typed.Tool = def.Name
+			}
+			return report, err
+		})
+	}
+	var r tool.Registry
+	err := r.Add(
+		scan(tool.Definition{Name: "check_format", Description: "Reports syntax errors and what gofmt would change in the Go files below a path."}, checkFormat),
+		scan(tool.Definition{Name: "check_code", Description: "Reports mistakes that compile, such as ignored errors or copied locks, in the Go files below a path."}, checkCode),
+		scan(tool.Definition{Name: "find_secrets", Description: "Reports shapes of credentials in the Go and configuration files below a path."}, findSecrets),
+		tool.Func(tool.Definition{Name: "summarize", Description: "Sorts and counts findings, and puts them into words.",
+			Parameters: json.RawMessage(summarizeSchema), Output: json.RawMessage(reviewSchema)}, summarize),
+	)
+	if err != nil {
+		panic("reviewer: " + err.Error()) // the definitions above are at fault
+	}
+	return &r
+}
+
+// WriteSample writes the package with planted faults into dir, which it makes
+// if need be. It overwrites nothing: a file that exists is an error.
+func WriteSample(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("write sample: %w", err)
+	}
+	entries, err := fs.ReadDir(sample, sampleDir)
+	if err != nil {
+		return fmt.Errorf("write sample: %w", err)
+	}
+	for _, e := range entries {
+		data, err := fs.ReadFile(sample, sampleDir+"/"+e.Name())
+		if err != nil {
+			return fmt.Errorf("write sample: %w", err)
+		}
+		f, err := os.OpenFile(filepath.Join(dir, e.Name()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return fmt.Errorf("write sample: %w", err)
+		}
+		_, err = f.Write(data)
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("write sample: %w", err)
+		}
+	}
+	return nil
+}
+
+const findingSchema = `{"type":"object",
+	"required":["file","line","column","rule","severity","message"],
+	"additionalProperties":false,
+	"properties":{
+		"file":{"type":"string"},
+		"line":{"type":"integer","minimum":1},
+		"column":{"type":"integer","minimum":1},
+		"rule":{"type":"string"},
+		"severity":{"enum":["error","warning","info"]},
+		"message":{"type":"string"}}}`
+
+const pathSchema = `{"type":"object","required":["path"],"additionalProperties":false,
+	"properties":{"path":{"type":"string","minLength":1,"maxLength":4096,
+		"description":"A file or folder, relative to the folder under review; \".\" is all of it."}}}`
+
+const reportSchema = `{"type":"object","required":["files","findings","skipped","truncated"],"properties":{
+	"files":{"type":"integer"},
+	"findings":{"type":"array","items":` + findingSchema + `},
+	"skipped":{"type":"integer"},
+	"truncated":{"type":"boolean"}}}`
+
+const summarizeSchema = `{"type":"object","required":["findings"],"additionalProperties":false,"properties":{
+	"files":{"type":"integer","minimum":0},
+	"findings":{"type":"array","items":` + findingSchema + `}}}`
+
+const reviewSchema = `{"type":"object","required":["summary","findings","counts"],"properties":{
+	"summary":{"type":"string"},
+	"findings":{"type":"array","items":` + findingSchema + `},
+	"counts":{"type":"object","required":["error","warning","info","total"],"additionalProperties":{"type":"integer"}}}}`

@@ -1,0 +1,126 @@
+package reviewer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math"
+	"path"
+	"regexp"
+	"strings"
+	"unicode"
+)
+
+// shape is what a kind of credential looks like. If the expression has a group,
+// the group is the secret, else all of it.
+type shape struct {
+	rule     string
+	what     string
+	re       *regexp.Regexp
+	mayGuess bool // the name gives it away, not the value: ask for randomness
+}
+
+var shapes = []shape{
+	{"private-key", "a private key", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----`), false},
+	{"aws-key", "an AWS access key id", regexp.MustCompile(`\b(?:AKIA|ASIA)[A-Z0-9]{16}\b`), false},
+	{"github-token", "a GitHub token", regexp.MustCompile(`\b(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{50,})`), false},
+	{"slack-token", "a Slack token", regexp.MustCompile(`\bxox[abposr]-[A-Za-z0-9-]{10,}`), false},
+	{"google-key", "a Google API key", regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`), false},
+	{"stripe-key", "a Stripe key", regexp.MustCompile(`\b[rs]k_live_[A-Za-z0-9]{16,}`), false},
+	{"api-key", "an API key", regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{20,}`), false},
+	{"nats-seed", "an nkeys seed", regexp.MustCompile(`\bS[UAOCNX][A-Z2-7]{56}\b`), false},
+	{"jwt", "a signed token", regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}`), false},
+	{"url-password", "a password in a URL", regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s/:@"']+:([^\s/@"'{}$<>%]{4,})@[A-Za-z0-9.-]+`), false},
+	{"hardcoded-secret", "a hard-coded secret", regexp.MustCompile(`(?i)(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*["']?\s*(?::=|=|:)\s*["` + "`" + `']([^"` + "`" + `'\s]{8,})["` + "`" + `']`), true},
+}
+
+// bare is the hardcoded-secret of files where values need no quotes.
+var bare = shape{"hardcoded-secret", "a hard-coded secret", regexp.MustCompile(`(?i)^\s*(?:export\s+)?[a-z0-9_.-]*(?:passw(?:or)?d|secret|token|api[_-]?key|access[_-]?key|credential)[a-z0-9_]*\s*[=:]\s*([^\s"'#]{8,})\s*$`), true}
+
+// mayHoldSecrets chooses the files to read: Go, and usual configuration.
+func mayHoldSecrets(name string) bool {
+	switch path.Ext(name) {
+	case ".go", ".env", ".yaml", ".yml", ".json", ".toml", ".ini", ".conf", ".properties", ".pem", ".key", ".creds", ".tf", ".sh":
+		return true
+	}
+	return strings.HasPrefix(path.Base(name), ".env")
+}
+
+func findSecrets(ctx context.Context, root, at string) (*Report, error) {
+	files, skipped, err := readFiles(ctx, root, at, mayHoldSecrets)
+	if err != nil {
+		return nil, err
+	}
+	var found []Finding
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		found = append(found, secretsIn(f)...)
+	}
+	return newReport(len(files), skipped, found), nil
+}
+
+func secretsIn(f source) (found []Finding) {
+	kinds := shapes
+	if !isGo(f.name) {
+		kinds = append(kinds[:len(kinds):len(kinds)], bare)
+	}
+	for i, line := range bytes.Split(f.data, []byte("\n")) {
+		for _, s := range kinds {
+			m := s.re.FindSubmatchIndex(line)
+			if m == nil {
+				continue
+			}
+			from, to := m[0], m[1]
+			if len(m) > 2 && m[2] >= 0 {
+				from, to = m[2], m[3]
+			}
+			secret := string(line[from:to])
+			if s.mayGuess && !looksRandom(secret) {
+				continue
+			}
+			found = append(found, Finding{f.name, i + 1, from + 1, s.rule, SeverityError,
+				fmt.Sprintf("this looks like %s: %s", s.what, mask(secret))})
+			break // the most telling shape of a line is enough
+		}
+	}
+	return found
+}
+
+// mask shows at most the first four characters, and never more than a quarter.
+func mask(secret string) string {
+	r := []rune(secret)
+	return fmt.Sprintf("%s… (%d characters)", string(r[:min(4, len(r)/4)]), len(r))
+}
+
+// looksRandom tells a secret from a word or a placeholder.
+func looksRandom(s string) bool {
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, "./") {
+		return false // where the secret is, not what
+	}
+	lower := strings.ToLower(s)
+	for _, word := range []string{"example", "changeme", "placeholder", "your", "xxxx", "****", "${", "{{", "<", "%s", "redacted", "dummy"} {
+		if strings.Contains(lower, word) {
+			return false
+		}
+	}
+	letters, others := false, false
+	count := make(map[rune]int)
+	n := 0
+	for _, r := range s {
+		if unicode.IsLetter(r) {
+			letters = true
+		} else if r != '_' && r != '-' && r != '.' && r != '/' {
+			others = true
+		}
+		count[r]++
+		n++
+	}
+	entropy := 0.0
+	for _, c := range count {
+		p := float64(c) / float64(n)
+		entropy -= p * math.Log2(p)
+	}
+	return letters && others && entropy >= 2.5
+}
