@@ -1,0 +1,24 @@
+# The whole program is one static binary; the image holds it, the certificate
+# authorities that it needs for TLS, and nothing else. For an agent that is a
+# program (worker --exec), copy /aeemesh into an image that can run the program.
+FROM --platform=$BUILDPLATFORM golang:1.26.8-alpine AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+ARG TARGETOS TARGETARCH
+ARG VERSION=
+RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION" -o /out/aeemesh ./cmd/aeemesh && \
+    mkdir /out/data
+
+FROM scratch
+COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
+COPY --from=build /out/aeemesh /aeemesh
+# Where "aeemesh up --store /data" may write; mount a volume on it.
+COPY --from=build --chown=65532:65532 /out/data /data
+# nobody's user: it has no name here, for there is no /etc/passwd
+USER 65532:65532
+WORKDIR /data
+ENTRYPOINT ["/aeemesh"]
+CMD ["help"]

@@ -1,0 +1,349 @@
+package main_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/format"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+func TestEveryPackageIsDocumentedInOnePlace(t *testing.T) {
+	t.Parallel()
+	docs := map[string][]string{} // by folder: the files with a package comment
+	packages := map[string]string{}
+	for _, f := range repoFiles(t) {
+		if f.test {
+			continue
+		}
+		packages[f.dir] = f.ast.Name.Name
+		if f.ast.Doc == nil {
+			continue
+		}
+		docs[f.dir] = append(docs[f.dir], f.name)
+		text := f.ast.Doc.Text()
+		if name := f.ast.Name.Name; name != "main" && !strings.HasPrefix(text, "Package "+name+" ") {
+			t.Errorf("%s: the package comment must begin with %q", f.name, "Package "+name)
+		}
+		if len(strings.Fields(text)) < 10 {
+			t.Errorf("%s: the package comment says too little: %q", f.name, text)
+		}
+	}
+	for dir, name := range packages {
+		want := []string{dir + "/doc.go"}
+		if name == "main" && slices.Equal(docs[dir], []string{dir + "/main.go"}) {
+			continue
+		}
+		if !slices.Equal(docs[dir], want) {
+			t.Errorf("package comments of %s are in %v, want %v", dir, docs[dir], want)
+		}
+	}
+}
+
+func TestEveryExportedNameIsDocumented(t *testing.T) {
+	t.Parallel()
+	types := map[string]bool{} // documented ones, as dir.Name
+	for _, f := range repoFiles(t) {
+		for _, decl := range f.ast.Decls {
+			if d, ok := decl.(*ast.GenDecl); ok {
+				for _, spec := range d.Specs {
+					if s, ok := spec.(*ast.TypeSpec); ok && (s.Doc != nil || d.Doc != nil) {
+						types[f.dir+"."+s.Name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	for _, f := range repoFiles(t) {
+		if f.test {
+			continue
+		}
+		for _, name := range undocumented(f.ast, func(typ string) bool { return types[f.dir+"."+typ] }) {
+			t.Errorf("%s: %s has no doc comment", f.name, name)
+		}
+	}
+}
+
+// plain are methods that say what they do by their names.
+var plain = []string{"Error", "String", "Unwrap", "Is", "As"}
+
+// undocumented lists the exported names of a file without a comment:
+// functions, methods of exported types, types, variables and constants. The
+// comment of a group will do, and for the constants of a type the type's.
+func undocumented(file *ast.File, typeHasDoc func(string) bool) (names []string) {
+	for _, decl := range file.Decls {
+		switch d := decl.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) && !(d.Recv != nil && slices.Contains(plain, d.Name.Name)) {
+				names = append(names, d.Name.Name)
+			}
+		case *ast.GenDecl:
+			ofType := false
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.TypeSpec:
+					if s.Name.IsExported() && s.Doc == nil && (d.Doc == nil || d.Lparen != token.NoPos) {
+						names = append(names, s.Name.Name)
+					}
+				case *ast.ValueSpec:
+					if typ, ok := s.Type.(*ast.Ident); ok {
+						ofType = d.Tok == token.CONST && typeHasDoc(typ.Name)
+					} else if len(s.Values) > 0 {
+						ofType = false
+					}
+					for _, n := range s.Names {
+						if n.IsExported() && d.Doc == nil && s.Doc == nil && s.Comment == nil && !ofType {
+							names = append(names, n.Name)
+						}
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	for {
+		switch x := typ.(type) {
+		case *ast.StarExpr:
+			typ = x.X
+		case *ast.IndexExpr:
+			typ = x.X
+		case *ast.IndexListExpr:
+			typ = x.X
+		case *ast.Ident:
+			return x.IsExported()
+		default:
+			return true
+		}
+	}
+}
+
+func TestEveryFileIsFormatted(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		formatted, err := format.Source(f.src)
+		if err != nil {
+			t.Errorf("%s: %v", f.name, err)
+		} else if !bytes.Equal(formatted, f.src) {
+			t.Errorf("%s is not gofmt's", f.name)
+		}
+	}
+}
+
+// Tests wait for a signal, or poll with a deadline; a sleep is either too
+// short or too long.
+func TestTestsDoNotSleep(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		if !f.test {
+			continue
+		}
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if !ok || sel.Sel.Name != "Sleep" {
+				return true
+			}
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "time" {
+				t.Errorf("%s sleeps", f.name)
+			}
+			return true
+		})
+	}
+}
+
+// topLevel is all that the root of the repository may hold.
+var topLevel = strings.Fields(`go.mod go.sum cmd mesh envelope intents agents state jetstream compose.yaml README.md docs examples .ci
+	Dockerfile LICENSE CONTRIBUTING.md CHANGELOG.md .gitignore .dockerignore`)
+
+// unkept are in no commit: git's own folder and what .gitignore names.
+var unkept = []string{".git", "aeemesh", "bin", ".aeemesh", "*.test", "*.prof"}
+
+func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
+	t.Parallel()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !slices.Contains(topLevel, e.Name()) && !matchAny(unkept, e.Name()) {
+			t.Errorf("%s does not belong in the root", e.Name())
+		}
+	}
+}
+
+// textFiles calls f with every file of the repository that is text.
+func textFiles(t *testing.T, f func(name string, text []byte)) {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		if filepath.Dir(rel) == "." && matchAny(unkept, rel) {
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !d.Type().IsRegular() {
+			return nil
+		}
+		text, err := os.ReadFile(name)
+		if err == nil && bytes.IndexByte(text, 0) < 0 {
+			f(filepath.ToSlash(rel), text)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Paths of the machine on which something was written mean nothing elsewhere.
+func TestNoFileNamesTheMachineItWasWrittenOn(t *testing.T) {
+	t.Parallel()
+	machine := regexp.MustCompile("(^|[\\s\"'`(=:,])/(work|root|tmp/aee|Users/\\w+)(/|$|[\\s\"'`),])|shared/(design|research|specs|hooks)\\b")
+	textFiles(t, func(name string, text []byte) {
+		for i, line := range bytes.Split(text, []byte("\n")) {
+			if m := machine.Find(line); m != nil {
+				t.Errorf("%s:%d names %q", name, i+1, m)
+			}
+		}
+	})
+}
+
+// What a page links to in this repository is there.
+func TestLinksBetweenPagesHold(t *testing.T) {
+	t.Parallel()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := regexp.MustCompile(`\]\(([^)\s#]+)(#[^)\s]*)?\)`)
+	textFiles(t, func(name string, text []byte) {
+		if !strings.HasSuffix(name, ".md") {
+			return
+		}
+		for _, m := range link.FindAllSubmatch(text, -1) {
+			to := string(m[1])
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(root, filepath.Dir(name), filepath.FromSlash(to))); err != nil {
+				t.Errorf("%s links to %s, which is not there", name, to)
+			}
+		}
+	})
+}
+
+func readRoot(t *testing.T, name string) string {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// compose.yaml is what its readers take it for: a server that is healthy
+// before the workers start, two replicas of one agent, one of another, pinned
+// images, no secrets.
+func TestComposeFile(t *testing.T) {
+	t.Parallel()
+	text := readRoot(t, "compose.yaml")
+	var compose struct {
+		Services map[string]struct {
+			Image       string            `yaml:"image"`
+			Build       any               `yaml:"build"`
+			Command     []string          `yaml:"command"`
+			Environment map[string]string `yaml:"environment"`
+			DependsOn   map[string]struct {
+				Condition string `yaml:"condition"`
+			} `yaml:"depends_on"`
+			Healthcheck struct {
+				Test []string `yaml:"test"`
+			} `yaml:"healthcheck"`
+			Deploy struct {
+				Replicas int `yaml:"replicas"`
+			} `yaml:"deploy"`
+			Volumes []string `yaml:"volumes"`
+		} `yaml:"services"`
+		Volumes map[string]any `yaml:"volumes"`
+	}
+	if err := yaml.Unmarshal([]byte(text), &compose); err != nil {
+		t.Fatal(err)
+	}
+	nats, ok := compose.Services["nats"]
+	if !ok || !regexp.MustCompile(`^nats:\d+\.\d+\.\d+-alpine$`).MatchString(nats.Image) || len(nats.Healthcheck.Test) == 0 || !slices.Contains(nats.Command, "--jetstream") {
+		t.Errorf("the server: %+v", nats)
+	}
+	replicas := map[int]int{}
+	for name, s := range compose.Services {
+		if name == "nats" {
+			continue
+		}
+		replicas[max(s.Deploy.Replicas, 1)]++
+		if s.Build == nil || s.DependsOn["nats"].Condition != "service_healthy" || s.Environment["NATS_URL"] != "nats://nats:4222" {
+			t.Errorf("worker %s: %+v", name, s)
+		}
+		if len(s.Command) < 2 || s.Command[0] != "worker" {
+			t.Errorf("worker %s runs %v", name, s.Command)
+			continue
+		}
+		readRoot(t, "examples/"+strings.TrimPrefix(s.Command[len(s.Command)-1], "/agents/"))
+	}
+	if replicas[1] != 1 || replicas[2] != 1 || len(compose.Services) != 3 {
+		t.Errorf("replicas of the workers: %v", replicas)
+	}
+	if m := regexp.MustCompile(`(?i)password|secret|token|_key\b|nkey|:latest`).FindString(text); m != "" {
+		t.Errorf("compose.yaml holds %q", m)
+	}
+}
+
+// The image is built with the Go that go.mod asks for, from pinned images, and
+// does not run as root.
+func TestDockerfile(t *testing.T) {
+	t.Parallel()
+	text := readRoot(t, "Dockerfile")
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readRoot(t, "go.mod"))
+	if version == nil || !strings.Contains(text, "golang:"+version[1]) {
+		t.Errorf("the Dockerfile does not build with Go %v", version)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^FROM\s+(?:--\S+\s+)?(\S+)`).FindAllStringSubmatch(text, -1) {
+		if image := m[1]; image != "scratch" && !strings.Contains(image, ":") || strings.HasSuffix(image, ":latest") {
+			t.Errorf("image %s is not pinned", image)
+		}
+	}
+	if !regexp.MustCompile(`(?m)^USER\s+(nonroot|65532)`).MatchString(text) {
+		t.Error("the image runs as root")
+	}
+}

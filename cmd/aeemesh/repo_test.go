@@ -1,0 +1,302 @@
+package main_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// The tests in the files repo*_test.go hold the repository to its own rules:
+// who may import whom, package docs, form. They read the source and build
+// nothing.
+
+const module = "github.com/aeemesh/aeemesh"
+
+// A goFile is one parsed file of the repository.
+type goFile struct {
+	name string // from the module's root, with slashes
+	dir  string
+	test bool // _test.go
+	src  []byte
+	ast  *ast.File
+}
+
+var parseRepo = sync.OnceValues(func() ([]goFile, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return nil, err
+	}
+	var files []goFile
+	fset := token.NewFileSet()
+	err = filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "bin"):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		src, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		file, err := parser.ParseFile(fset, rel, src, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		files = append(files, goFile{name: rel, dir: path.Dir(rel), test: strings.HasSuffix(rel, "_test.go"), src: src, ast: file})
+		return nil
+	})
+	return files, err
+})
+
+func repoFiles(t *testing.T) []goFile {
+	t.Helper()
+	files, err := parseRepo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// moduleRoot is the folder of go.mod.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", os.ErrNotExist
+		}
+		dir = parent
+	}
+}
+
+// floors are the packages from the ground up. A package imports floors below
+// its own, and of its own floor only what beside says. Ports are a floor of
+// their own, and know nothing but the ground; what implements a port is a
+// leaf.
+var floors = []struct {
+	name     string
+	packages []string // path.Match patterns
+}{
+	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject"}},
+	{"ports", []string{"agents/model", "agents/tool", "agents/memory", "agents/condition", "agents/*/*test"}},
+	{"meaning", []string{"intents", "intents/template", "state"}},
+	{"storage", []string{"jetstream"}},
+	{"mesh", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/memory/*", "agents/condition/*"}},
+	{"agents", []string{"agents", "agents/orchestrate"}},
+	{"examples", []string{"examples/*"}},
+	{"command", []string{"cmd/*"}},
+}
+
+// beside are the imports within one floor.
+var beside = map[string][]string{
+	"envelope/sign":        {"envelope"},
+	"intents/template":     {"intents"},
+	"mesh/natsd/natstest":  {"mesh/natsd"},
+	"agents/orchestrate":   {"agents"},
+	"agents/model/*test":   {"agents/model"},
+	"agents/tool/*test":    {"agents/tool"},
+	"agents/memory/*test":  {"agents/memory"},
+	"agents/condition/*st": {"agents/condition"},
+}
+
+// forTests may be imported by the tests of every floor: a real server.
+var forTests = []string{"mesh/natsd", "mesh/natsd/natstest"}
+
+func floorOf(dir string) int {
+	return slices.IndexFunc(floors, func(f struct {
+		name     string
+		packages []string
+	}) bool {
+		return matchAny(f.packages, dir)
+	})
+}
+
+func matchAny(patterns []string, s string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, _ := path.Match(p, s)
+		return ok
+	})
+}
+
+// mayImport reports why package from must not import package to of this
+// repository; "" if it may.
+func mayImport(from, to string, test bool) string {
+	f, t := floorOf(from), floorOf(to)
+	switch {
+	case f < 0:
+		return from + " is on no floor"
+	case t < 0:
+		return to + " is on no floor"
+	case from == to || test && matchAny(forTests, to):
+		return ""
+	case floors[f].name == "leaves" && floors[t].name == "ports" && path.Dir(from) != to && !(test && path.Dir(from) == path.Dir(to)):
+		return "a leaf knows its own port only"
+	case floors[f].name == "agents" && floors[t].name == "leaves" && !test:
+		return "only a command and an example choose the leaves"
+	case floors[f].name == "ports" && floors[t].name != "ground" && f != t:
+		return "a port knows nothing of the mesh"
+	case t < f:
+		return ""
+	case t == f:
+		for pattern, allowed := range beside {
+			if ok, _ := path.Match(pattern, from); ok && slices.Contains(allowed, to) {
+				return ""
+			}
+		}
+		if test && floors[f].name == "ports" && path.Dir(to) == from { // a port's own suite
+			return ""
+		}
+		return "both are on the floor " + floors[f].name
+	}
+	return "floor " + floors[f].name + " is below floor " + floors[t].name
+}
+
+func TestImportsGoDownwards(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		if floorOf(f.dir) < 0 {
+			t.Errorf("%s: the folder is on no floor", f.name)
+			continue
+		}
+		for _, imp := range imports(f) {
+			to, ours := strings.CutPrefix(imp, module+"/")
+			if !ours {
+				continue
+			}
+			if why := mayImport(f.dir, to, f.test); why != "" {
+				t.Errorf("%s must not import %s: %s", f.name, to, why)
+			}
+		}
+	}
+}
+
+// The table itself: what it must refuse, and what it must let pass.
+func TestFloorsRefuseArrowsUpwards(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from, to string
+		test, ok bool
+	}{
+		{"envelope", "mesh", false, false},
+		{"envelope", "mesh/subject", false, false},
+		{"envelope/sign", "envelope", false, true},
+		{"envelope", "envelope/sign", false, false},
+		{"intents", "envelope", false, true},
+		{"intents", "jetstream", false, false},
+		{"jetstream", "mesh/natsd", false, false},
+		{"jetstream", "mesh/natsd/natstest", true, true},
+		{"mesh", "mesh/natsd", false, false},
+		{"mesh", "jetstream", false, true},
+		{"agents/model", "mesh", false, false},
+		{"agents/model", "agents/model/modeltest", true, true},
+		{"agents/model", "agents/model/builtin", true, false},
+		{"agents/model/openai", "agents/model", false, true},
+		{"agents/model/openai", "agents/tool", false, false},
+		{"agents/model/openai", "agents/model/builtin", false, false},
+		{"agents/model/openai", "agents/model/modeltest", true, true},
+		{"agents", "agents/model/builtin", false, false},
+		{"agents", "agents/model/builtin", true, true},
+		{"agents", "mesh", false, true},
+		{"mesh", "agents", false, false},
+		{"agents/orchestrate", "agents", false, true},
+		{"cmd/aeemesh", "agents/model/openai", false, true},
+		{"agents", "cmd/aeemesh", false, false},
+		{"somewhere/new", "envelope", false, false},
+	} {
+		if why := mayImport(tt.from, tt.to, tt.test); (why == "") != tt.ok {
+			t.Errorf("%s imports %s (test %v): %q, want allowed %v", tt.from, tt.to, tt.test, why, tt.ok)
+		}
+	}
+}
+
+// heavy modules are imported by the packages named and nobody else, so that
+// a library user links what he uses, and a library can be changed in one place.
+var heavy = []struct {
+	module string
+	in     []string // path.Match patterns of packages
+	tests  []string // and of packages whose tests may, too
+}{
+	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "cmd/*"}, []string{"agents", "examples/*"}},
+	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh", "cmd/*"}, []string{"mesh/natsd"}},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*"}, []string{"mesh", "agents"}},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*"}, nil},
+	{"github.com/spf13", []string{"cmd/*"}, nil},
+	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
+	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
+	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
+	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
+	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
+	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},
+	{"github.com/santhosh-tekuri/jsonschema", []string{"intents", "agents/aaif", "agents/tool"}, []string{"envelope", "mesh", "cmd/*"}},
+	{"github.com/gowebpki/jcs", nil, []string{"envelope", "envelope/sign"}},
+	{"github.com/rogpeppe/go-internal", nil, []string{"*", "*/*", "*/*/*"}},
+	{"golang.org/x/tools", []string{"examples/*"}, []string{"*", "*/*", "*/*/*"}},
+	{"pgregory.net/rapid", nil, []string{"*", "*/*", "*/*/*"}},
+	{"go.uber.org/goleak", nil, []string{"*", "*/*", "*/*/*"}},
+}
+
+func TestHeavyModulesHaveOneImporter(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		for _, imp := range imports(f) {
+			for _, h := range heavy {
+				if imp != h.module && !strings.HasPrefix(imp, h.module+"/") {
+					continue
+				}
+				if !matchAny(h.in, f.dir) && !(f.test && matchAny(h.tests, f.dir)) {
+					t.Errorf("%s imports %s, which is for %v alone (tests: %v)", f.name, imp, h.in, h.tests)
+				}
+			}
+		}
+	}
+}
+
+// mesh/subject is pure: it is what a port to another language begins with.
+func TestSubjectImportsTheStandardLibraryAlone(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		if f.dir != "mesh/subject" || f.test {
+			continue
+		}
+		for _, imp := range imports(f) {
+			if first, _, _ := strings.Cut(imp, "/"); strings.Contains(first, ".") {
+				t.Errorf("%s imports %s", f.name, imp)
+			}
+		}
+	}
+}
+
+func imports(f goFile) []string {
+	var all []string
+	for _, spec := range f.ast.Imports {
+		if p, err := strconv.Unquote(spec.Path.Value); err == nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
