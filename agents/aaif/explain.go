@@ -140,7 +140,9 @@ func explainType(at string, value, limit any) Problem {
 	}
 	p := errorf(at, RuleType, "this is %s; it has to be %s", article(jsonType(value)), want)
 	switch got := jsonType(value); {
-	case limit == "string" && (got == "number" || got == "boolean" || got == "null"):
+	case got == "null":
+		p = p.hint("give it a value, or leave the field out")
+	case limit == "string" && (got == "number" || got == "boolean"):
 		p = p.hint("quote it")
 	case limit == "boolean" && got == "string":
 		p = p.hint("write true or false, without quotes")
@@ -168,6 +170,8 @@ func explainEnum(at string, value, limit any) Problem {
 		p = p.hint("did you mean %q?", near)
 	case last == "provider" && slices.Contains(words, "openrouter"):
 		p = p.hint(`write provider "custom", and name this one in provider_id`)
+	case slices.Contains(words, "custom"):
+		p = p.hint(`what is not in the list is "custom"`)
 	}
 	return p
 }

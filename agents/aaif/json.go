@@ -139,6 +139,10 @@ func jsonProblem(data []byte, dec *jsontext.Decoder, err error) Problem {
 	switch {
 	case errors.As(err, &own):
 		p.Rule, p.Message, p.Hint = own.rule, own.message, own.hint
+		at := map[string]position{p.Pointer: {}}
+		jsonPositions(data, at)
+		p.Line, p.Column = at[p.Pointer].line, at[p.Pointer].column
+		return p
 	case errors.Is(err, errTrailing):
 		p.Pointer, p.Message = "", err.Error()
 	case errors.As(err, &syntactic):
@@ -151,6 +155,8 @@ func jsonProblem(data []byte, dec *jsontext.Decoder, err error) Problem {
 			offset = int64(invalidUTF8(data))
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			p.Message = "the document ends too early"
+		case strings.Contains(syntactic.Err.Error(), "surrogate"):
+			p.Rule, p.Message = RuleEncoding, "half a surrogate pair in a string is no character"
 		default:
 			p.Message = "not JSON: " + syntactic.Err.Error()
 		}

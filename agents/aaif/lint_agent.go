@@ -162,8 +162,7 @@ func (l *linter) auth(at string, a *Auth) {
 }
 
 func (l *linter) memory(at string, m *Memory) {
-	vector := []string{"pinecone", "weaviate", "qdrant", "chroma"}
-	if m.EmbeddingModel != "" && (m.Backend == "in_memory" || m.Backend == "redis") && !slices.Contains(vector, m.Backend) {
+	if m.EmbeddingModel != "" && (m.Backend == "in_memory" || m.Backend == "redis") {
 		l.warn(at+"/embedding_model", RuleIgnoredField, "choose a vector backend, or delete it", "backend %s has no vectors", m.Backend)
 	}
 }

@@ -44,12 +44,16 @@ func (n Number) Int64() int64 {
 	}
 }
 
-// Seconds is the number as a duration, at most the longest one that Go has.
+// Seconds is the number as a duration, within the longest ones that Go has.
 func (n Number) Seconds() time.Duration {
-	if s := n.Float64(); s < float64(math.MaxInt64)/float64(time.Second) {
-		return time.Duration(s * float64(time.Second))
+	switch ns := n.Float64() * float64(time.Second); {
+	case ns >= math.MaxInt64:
+		return math.MaxInt64
+	case ns <= math.MinInt64:
+		return math.MinInt64
+	default:
+		return time.Duration(ns)
 	}
-	return math.MaxInt64
 }
 
 // MarshalJSONTo writes the number as it is.

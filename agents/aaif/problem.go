@@ -173,15 +173,6 @@ func sortProblems(ps []Problem) []Problem {
 	return slices.Compact(ps)
 }
 
-// onlyErrors returns the problems of SeverityError. The slice must be sorted.
-func onlyErrors(ps []Problem) []Problem {
-	i := slices.IndexFunc(ps, func(p Problem) bool { return p.Severity != SeverityError })
-	if i < 0 {
-		return ps
-	}
-	return ps[:i:i]
-}
-
 // comparePointers orders JSON pointers token by token, array indexes by value.
 func comparePointers(a, b string) int {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")

@@ -15,6 +15,18 @@ func nearest(word string, candidates []string) string {
 			best, least = c, d
 		}
 	}
+	if best != "" || len(folded) < 4 {
+		return best
+	}
+	// Half a name is a good guess, if only one name has it: parameters is parameters_schema.
+	for _, c := range candidates {
+		if strings.HasPrefix(fold(c), folded) {
+			if best != "" {
+				return ""
+			}
+			best = c
+		}
+	}
 	return best
 }
 

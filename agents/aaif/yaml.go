@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -77,12 +78,13 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 // checkYAMLTokens refuses, before anything is built, what JSON has no word for, and nesting so deep that it
 // could exhaust the parser's stack.
 func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
-	depth, headers := 0, 0
+	depth, content := 0, false
 	refuse := func(tk *token.Token, what, hint string) *Problem {
 		p := yamlErrorf(tk, "", RuleYAML, "%s", what).hint("%s", hint)
 		return &p
 	}
 	for _, tk := range tokens {
+		content = content || tk.Type != token.DocumentHeaderType && tk.Type != token.CommentType
 		switch tk.Type {
 		case token.AnchorType, token.AliasType:
 			return refuse(tk, "anchors and aliases are not accepted", "write the value out, or quote the text if it only looks like one")
@@ -95,9 +97,10 @@ func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
 		case token.MappingKeyType:
 			return refuse(tk, `"? " keys are not accepted`, "write key: value")
 		case token.DocumentHeaderType:
-			if headers++; headers > 1 {
+			if content {
 				return refuse(tk, "a second document begins here", "one file holds one document")
 			}
+			content = true
 		case token.MappingStartType, token.SequenceStartType:
 			if depth++; depth > maxDepth {
 				p := yamlErrorf(tk, "", RuleTooDeep, "%s", tooDeep(maxDepth).message)
@@ -305,7 +308,10 @@ func plainKind(text string) plainScalar {
 func yamlProblem(err error) *Problem {
 	var y yaml.Error
 	if errors.As(err, &y) {
-		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", y.GetMessage())
+		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", clip(y.GetMessage()))
+		if strings.ContainsRune(p.Message, '\t') {
+			p = yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: a tab").hint("indent with spaces")
+		}
 		return &p
 	}
 	p := errorf("", RuleSyntax, "not YAML")
