@@ -29,20 +29,21 @@ func CheckTime(e *envelope.Envelope, now time.Time, skew time.Duration) error {
 const (
 	replayShards = 16
 	// replayMax bounds how many ids one shard remembers in one generation:
-	// two million in all, some 60 MB.
+	// two million in all, 32 MB at most.
 	replayMax = 1 << 16
 )
 
 // Replay remembers the envelopes of the last while and refuses those that come
 // again (AEE, Security Considerations, "Replay Attacks"). An envelope is known
 // by its from and id together, so that nobody can spoil another's ids. Each is
-// remembered for at least the window and at most twice as long, by a 64-bit
+// remembered for at least the window and at most twice as long, by a 63-bit
 // keyed hash. Memory is bounded: beyond two million ids the oldest are
 // forgotten early, which [Replay.Early] counts. A Replay may be used by many
 // goroutines.
 type Replay struct {
 	window time.Duration
 	seed   maphash.Seed
+	max    int // ids of one shard in one generation
 	early  atomic.Int64
 	shards [replayShards]replayShard
 }
@@ -51,13 +52,53 @@ type Replay struct {
 // lasted for the window.
 type replayShard struct {
 	mu         sync.Mutex
-	young, old map[uint64]struct{}
+	young, old idSet
 	since      time.Time // when young began
+}
+
+// idSet is a set of hashes: a table with linear probing, which costs one look
+// into memory where a map costs several. A worker asks it once a task.
+type idSet struct {
+	slots []uint64 // a power of two of them; 0 is empty
+	n     int
+}
+
+func (s *idSet) has(key uint64) bool {
+	if s.n == 0 {
+		return false
+	}
+	mask := uint64(len(s.slots) - 1)
+	for i := key >> 8 & mask; s.slots[i] != 0; i = (i + 1) & mask {
+		if s.slots[i] == key {
+			return true
+		}
+	}
+	return false
+}
+
+// add puts in a key that the set does not have.
+func (s *idSet) add(key uint64) {
+	if s.n >= len(s.slots)/4*3 {
+		old := s.slots
+		s.slots, s.n = make([]uint64, max(256, 2*len(old))), 0
+		for _, k := range old {
+			if k != 0 {
+				s.add(k)
+			}
+		}
+	}
+	mask := uint64(len(s.slots) - 1)
+	i := key >> 8 & mask
+	for s.slots[i] != 0 {
+		i = (i + 1) & mask
+	}
+	s.slots[i] = key
+	s.n++
 }
 
 // NewReplay makes an empty memory. The window must be above 0.
 func NewReplay(window time.Duration) *Replay {
-	return &Replay{window: window, seed: maphash.MakeSeed()}
+	return &Replay{window: window, seed: maphash.MakeSeed(), max: replayMax}
 }
 
 // Check refuses an envelope that was checked before within the window, with
@@ -75,29 +116,23 @@ func (r *Replay) firstSeen(from, id string, now time.Time) bool {
 	h.WriteString(from)
 	h.WriteByte(0)
 	h.WriteString(id)
-	key := h.Sum64()
+	key := h.Sum64() | 1<<63 // never 0
 	s := &r.shards[key%replayShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch age := now.Sub(s.since); {
 	case age >= 2*r.window:
-		s.young, s.old, s.since = nil, nil, now
+		s.young, s.old, s.since = idSet{}, idSet{}, now
 	case age >= r.window:
-		s.young, s.old, s.since = nil, s.young, now
-	case len(s.young) >= replayMax:
-		s.young, s.old, s.since = nil, s.young, now
+		s.young, s.old, s.since = idSet{}, s.young, now
+	case s.young.n >= r.max:
+		s.young, s.old, s.since = idSet{}, s.young, now
 		r.early.Add(1)
 	}
-	if _, seen := s.young[key]; seen {
+	if s.young.has(key) || s.old.has(key) {
 		return false
 	}
-	if _, seen := s.old[key]; seen {
-		return false
-	}
-	if s.young == nil {
-		s.young = make(map[uint64]struct{})
-	}
-	s.young[key] = struct{}{}
+	s.young.add(key)
 	return true
 }
 
