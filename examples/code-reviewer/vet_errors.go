@@ -31,7 +31,11 @@ func ignoredErrors(p *pkg, file *ast.File) {
 		if name == "" {
 			name = "the call"
 		}
-		p.report(call, "ignored-error", SeverityWarning, fmt.Sprintf("the error of %s is ignored", name))
+		severity := SeverityWarning
+		if strings.HasSuffix(name, ".Close") { // often there is nothing left to do
+			severity = SeverityInfo
+		}
+		p.report(call, "ignored-error", severity, fmt.Sprintf("the error of %s is ignored", name))
 		return true
 	})
 }
