@@ -36,14 +36,14 @@ func (h *host) onAsk(msg *nats.Msg) {
 		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", h.live)
 	}
 	if problem == nil {
-		problem = h.node.quotas.admit(env, false, t.queued)
+		env.Priority, problem = h.node.quotas.admit(env, false, t.queued)
 	}
 	if problem != nil {
 		h.counts.refused.Add(1)
 		h.answer(t, problem)
 		return
 	}
-	h.node.remember(h.Entity, env)
+	h.node.remember(h.Entity, env, len(env.Payload))
 	h.accept(t, msg.Header)
 }
 
@@ -83,7 +83,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	if err := e.Validate(); err != nil {
 		return outputError(err)
 	}
-	h.node.remember(h.Entity, e)
+	h.node.remember(h.Entity, e, len(e.Payload))
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 

@@ -17,10 +17,13 @@ import (
 func border(err error) *envelope.Error {
 	var said *envelope.Error
 	var bad *envelope.InvalidError
+	var large *oversized
 	var payload *intents.ValidationError
 	switch {
 	case errors.As(err, &said):
 		return said
+	case errors.As(err, &large):
+		return envelope.Errorf(envelope.CodeTooLarge, "%s", large.Error())
 	case errors.As(err, &bad):
 		return envelope.Errorf(envelope.CodeInvalidEnvelope, "%s", strings.TrimPrefix(bad.Error(), "invalid envelope: ")).WithCause(err)
 	case errors.Is(err, envelope.ErrTooLarge):

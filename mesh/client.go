@@ -108,15 +108,15 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err != nil {
 		return nil, err
 	}
-	n.journal.put(task)
-	reply, err := n.exchange(ctx, deadline, task, msg, opts.OnStream)
+	n.journal.put(task, len(msg.Data))
+	reply, size, err := n.exchange(ctx, deadline, task, msg, opts.OnStream)
 	if err != nil && reply == nil {
 		if ctx.Err() != nil && !opts.NoCancel {
 			n.abandon(task, ctx.Err())
 		}
 		return nil, border(sendError(task, err))
 	}
-	n.journal.put(reply)
+	n.journal.put(reply, size)
 	if reply.Type == envelope.TypeError {
 		return reply, envelope.ErrorOf(reply)
 	}
@@ -209,34 +209,34 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, c
 
 // exchange sends a task and waits for its terminal envelope, and for stream
 // envelopes before it if onStream is there to take them.
-func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
+func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (reply *envelope.Envelope, size int, err error) {
 	buffered := 1
-	if onStream != nil {
+	if requires, _ := task.Requirements(); onStream != nil || requires.Stream {
 		buffered = maxBuffered
 	}
 	x, err := n.replies.open(buffered)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer n.replies.close(x)
 	msg.Reply = x.subject
 	if err := n.conn.PublishMsg(msg); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	for seen := 0; ; seen++ {
 		answer, err := x.wait(ctx, deadline)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		reply, err := n.readReply(task, answer)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		if reply.Type != envelope.TypeStream {
 			if sent := answer.Header.Get(HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
-			return reply, nil
+			return reply, len(answer.Data), nil
 		}
 		if onStream == nil {
 			seen--
@@ -244,11 +244,11 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		}
 		if err := onStream(reply); err != nil {
 			n.abandon(task, err)
-			return nil, err
+			return nil, 0, err
 		}
 		if x.overflow.Load() {
 			n.abandon(task, errOverflow)
-			return nil, errOverflow
+			return nil, 0, errOverflow
 		}
 	}
 }
@@ -297,18 +297,22 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 	if errors.Is(why, context.DeadlineExceeded) {
 		return // the agent knows the deadline
 	}
-	_ = n.Cancel(task.To, intents.CancelTask{ID: task.ID, Reason: reason})
+	_ = n.cancelAs(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})
 }
 
 // Cancel asks every worker of an entity to end tasks that this node, as its
 // own entity, has sent. It does not wait: each task that is ended answers its
 // sender with E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
+	return n.cancelAs(n.cfg.Entity, entity, what)
+}
+
+func (n *Node) cancelAs(from, entity string, what intents.CancelTask) error {
 	to, err := n.subjects.Ctl(entity)
 	if err != nil {
 		return err
 	}
-	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intents.TaskCancel, mustJSON(what))
+	e := envelope.New(envelope.TypeTask, from, entity, intents.TaskCancel, mustJSON(what))
 	e.Priority = envelope.PriorityHigh
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -362,7 +366,7 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	n.journal.put(e)
+	n.journal.put(e, len(msg.Data))
 	if err := n.conn.PublishMsg(msg); err != nil {
 		return border(err)
 	}

@@ -14,6 +14,9 @@ import (
 // Only the replica that has the task answers.
 func (h *host) onControl(msg *nats.Msg) {
 	env, cbor, err := h.node.decode(msg)
+	if err == nil {
+		err = bounded(env)
+	}
 	if err != nil {
 		h.counts.malformed.Add(1)
 		h.node.tel.refused(h, "malformed")
@@ -33,7 +36,7 @@ func (h *host) checkControl(a arrival) {
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
 	if err == nil {
-		if problem := h.node.fresh(a.env, now); problem != nil {
+		if problem := h.freshControl(a.env, now); problem != nil {
 			err = problem
 		}
 	}
@@ -48,19 +51,36 @@ func (h *host) checkControl(a arrival) {
 		return
 	}
 	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
-	t.span = h.node.tel.startTask(t, a.msg.Header)
 	if err := h.validate(a.env.Intent, intents.Task, a.env.Payload); err != nil {
 		h.fail(t, err)
 		return
 	}
-	if h.cancelTasks(a.env) {
+	if h.cancelTasks(a.env, identity.Signed) {
+		t.span = h.node.tel.startTask(t, a.msg.Header)
 		h.succeed(t, mustJSON(intents.CancelResult{Cancelled: true}))
 	}
 }
 
+// freshControl refuses what is stale, and what this instance has heard before.
+// Every replica hears a control message, so the windows of the process and of
+// the mesh would let only one of them act on it.
+func (h *host) freshControl(env *envelope.Envelope, now time.Time) *envelope.Error {
+	if err := h.node.timely(env, now); err != nil {
+		return err
+	}
+	if h.heard != nil {
+		if err := h.heard.Check(env, now); err != nil {
+			h.counts.replayed.Add(1)
+			return border(err)
+		}
+	}
+	return nil
+}
+
 // cancelTasks ends the tasks that the payload names, if their own sender, or
-// this agent itself, asks for it.
-func (h *host) cancelTasks(env *envelope.Envelope) (found bool) {
+// this agent itself, asks for it. What came signed ends by a signed word only:
+// ids are told on the bus, and an unsigned from is no more than a claim.
+func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
 	if json.Unmarshal(env.Payload, &what) != nil {
 		return false
@@ -68,11 +88,11 @@ func (h *host) cancelTasks(env *envelope.Envelope) (found bool) {
 	mine := func(t *Task) bool {
 		e := t.Envelope
 		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
-			(e.From == env.From || env.From == h.Entity)
+			(e.From == env.From || env.From == h.Entity) && (signed || t.KeyID == "")
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
-		reason += ": " + what.Reason
+		reason += ": " + clip(what.Reason)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
 	for _, t := range h.queue.remove(mine) {

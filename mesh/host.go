@@ -91,6 +91,7 @@ type host struct {
 	stats   [numEndpoints]endpointStats
 	counts  counts
 	running running
+	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64
 
 	unsubscribe func()
@@ -171,6 +172,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.Agent = a
 	h.log = n.log.With("entity", a.Entity)
 	h.queue = newQueue(max(0, a.Queue)+a.Concurrency, func(t *Task) { h.end(t, deadlineError(t)) })
+	if n.cfg.ReplayWindow > 0 {
+		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
+	}
 	h.verify = make(chan arrival, max(64, a.Queue))
 	h.control = make(chan func(), 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())

@@ -2,11 +2,15 @@ package mesh
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
 	"mime"
 	"runtime"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 
@@ -40,6 +44,10 @@ func verifiers() int { return max(1, runtime.GOMAXPROCS(0)) }
 func (h *host) onTask(msg *nats.Msg) {
 	env, cbor, err := h.node.decode(msg)
 	if err != nil {
+		h.malformed(msg, cbor, err)
+		return
+	}
+	if err := bounded(env); err != nil {
 		h.malformed(msg, cbor, err)
 		return
 	}
@@ -87,12 +95,42 @@ func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 				return env, true, err
 			case err == nil && (kind == envelope.ContentJSON || kind == "text/plain" || strings.HasSuffix(kind, "+json")):
 			default:
-				return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", value, envelope.ContentJSON, envelope.ContentCBOR)
+				return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip(value), envelope.ContentJSON, envelope.ContentCBOR)
 			}
 		}
 	}
 	env, err = envelope.ParseLimits(msg.Data, n.limits)
 	return env, false, err
+}
+
+// maxName bounds, in bytes, the fields that name things: they are remembered,
+// repeated in replies and told on the bus.
+const maxName = 1024
+
+// oversized is an envelope with a field that is longer than maxName.
+type oversized struct {
+	field string
+	env   *envelope.Envelope
+}
+
+func (o *oversized) Error() string {
+	return fmt.Sprintf("%s has more than %d bytes", o.field, maxName)
+}
+
+func bounded(e *envelope.Envelope) error {
+	if max(len(e.ID), len(e.From), len(e.Intent), len(e.Corr)) <= maxName {
+		return nil
+	}
+	field := "corr"
+	switch {
+	case len(e.ID) > maxName:
+		field = "id"
+	case len(e.From) > maxName:
+		field = "from"
+	case len(e.Intent) > maxName:
+		field = "intent"
+	}
+	return &oversized{field, e}
 }
 
 // malformed answers a body that is no envelope once, or drops it where nobody
@@ -108,8 +146,12 @@ func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	}
 	partial := &envelope.Envelope{}
 	var bad *envelope.InvalidError
-	if errors.As(err, &bad) {
+	var large *oversized
+	switch {
+	case errors.As(err, &bad):
 		partial = bad.Partial()
+	case errors.As(err, &large):
+		partial = large.env
 	}
 	h.answer(&Task{Envelope: salvage(partial, h.Entity), host: h, reply: msg.Reply, cbor: cbor}, problem)
 }
@@ -121,19 +163,22 @@ const unknownID = "00000000000000000000000000"
 // salvage makes what could be read of a broken message good enough to be
 // answered.
 func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
-	out := envelope.New(envelope.TypeTask, e.From, entity, e.Intent, nil)
+	usable := func(s string, least int) bool {
+		return len(s) <= maxName && utf8.RuneCountInString(s) >= least
+	}
+	out := envelope.New(envelope.TypeTask, "unknown", entity, intentRefused, nil)
 	out.ID = unknownID
-	if len(e.ID) >= 8 {
+	if usable(e.ID, 8) {
 		out.ID = e.ID
 	}
-	if len(e.Corr) >= 8 {
+	if usable(e.Corr, 8) {
 		out.Corr = e.Corr
 	}
-	if out.From == "" {
-		out.From = "unknown"
+	if usable(e.From, 1) {
+		out.From = e.From
 	}
-	if len(out.Intent) < 3 {
-		out.Intent = intentRefused
+	if usable(e.Intent, 3) {
+		out.Intent = e.Intent
 	}
 	return out
 }
@@ -153,7 +198,7 @@ func (h *host) check(a arrival) {
 		h.refuse(a, envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", h.Entity))
 		return
 	}
-	if env.Type != envelope.TypeTask {
+	if env.Type != envelope.TypeTask && env.Type != envelope.TypeEvent {
 		h.unexpected(a)
 		return
 	}
@@ -165,25 +210,40 @@ func (h *host) check(a arrival) {
 		h.refuse(a, err)
 		return
 	}
-	if err := h.node.quotas.admit(env, identity.Signed, now); err != nil {
-		h.refuse(a, err)
+	priority, problem := h.node.quotas.admit(env, identity.Signed, now)
+	if problem != nil {
+		h.refuse(a, problem)
 		return
 	}
-	t := &Task{Envelope: env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
+	if env.Type == envelope.TypeEvent {
+		h.node.remember(h.Entity, env, len(a.msg.Data))
+		h.unexpected(a)
+		return
+	}
+	t := &Task{Envelope: capped(env, priority), KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
 	if h.stopping.Load() {
 		h.refuse(a, handBack(h.Entity))
 		return
 	}
-	h.node.remember(h.Entity, env)
+	h.node.remember(h.Entity, env, len(a.msg.Data))
 	h.accept(t, a.msg.Header)
+}
+
+// capped gives an envelope another priority. The one that came stays as it
+// is: its hash is what references to it name.
+func capped(e *envelope.Envelope, p envelope.Priority) *envelope.Envelope {
+	if e.Priority == p {
+		return e
+	}
+	c := *e
+	c.Priority = p
+	return &c
 }
 
 // fresh refuses envelopes that are replayed or stale.
 func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
-	if n.cfg.Skew > 0 {
-		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
-			return border(err)
-		}
+	if err := n.timely(env, now); err != nil {
+		return err
 	}
 	switch {
 	case n.cfg.ReplayWindow < 0:
@@ -197,12 +257,30 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	return n.freshInMesh(env)
 }
 
+// timely refuses envelopes that are stale.
+func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
+	if n.cfg.Skew > 0 {
+		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
+			return border(err)
+		}
+	}
+	return nil
+}
+
+// seenKey names an envelope in the mesh's replay window: by from and id
+// together, so that nobody can spoil another's ids, and in a length that any
+// store takes.
+func seenKey(env *envelope.Envelope) string {
+	sum := sha256.Sum256([]byte(env.From + "\x00" + env.ID))
+	return hex.EncodeToString(sum[:])
+}
+
 // freshInMesh asks the mesh's replay window. Where it cannot be asked, the
 // task is refused: a replay must not get through because a store is down.
 func (n *Node) freshInMesh(env *envelope.Envelope) *envelope.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	first, err := n.cfg.Seen.FirstSeen(ctx, env.From+" "+env.ID)
+	first, err := n.cfg.Seen.FirstSeen(ctx, seenKey(env))
 	if err != nil {
 		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
 	}
@@ -212,14 +290,15 @@ func (n *Node) freshInMesh(env *envelope.Envelope) *envelope.Error {
 	return nil
 }
 
-// unexpected deals with what is no task. Only a task is answered, or two
-// agents could go on answering one another; an event may come to an agent, as
-// to anybody, and is remembered.
+// unexpected deals with what is no task. Answers have no reply subject of
+// their own, so two agents never go on answering one another; an event may
+// come to an agent, as to anybody, and is remembered.
 func (h *host) unexpected(a arrival) {
-	if a.env.Type == envelope.TypeEvent {
-		h.node.remember(h.Entity, a.env)
-	} else {
+	if a.env.Type != envelope.TypeEvent {
 		h.counts.unexpected.Add(1)
+		if a.msg.Reply == "" {
+			h.counts.dropped.Add(1)
+		}
 	}
 	if a.msg.Reply != "" {
 		h.refuse(a, envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", a.env.Type))

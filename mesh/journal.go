@@ -14,7 +14,8 @@ const (
 	// journalSize is how many envelopes a process remembers, sent and
 	// received, for aee.context.fetch.
 	journalSize = 1024
-	// journalMax is the largest payload that it remembers: 64 MiB in all.
+	// journalMax is the largest message that it remembers, whatever makes it
+	// large: an envelope keeps hold of all the bytes it came in.
 	journalMax = 64 << 10
 )
 
@@ -27,8 +28,8 @@ type journal struct {
 
 func newJournal() *journal { return &journal{} }
 
-func (j *journal) put(e *envelope.Envelope) {
-	if len(e.Payload) > journalMax {
+func (j *journal) put(e *envelope.Envelope, size int) {
+	if size > journalMax {
 		return
 	}
 	j.slot[j.next.Add(1)%journalSize].Store(e)
@@ -45,9 +46,9 @@ func (j *journal) find(entity, id string) *envelope.Envelope {
 }
 
 // remember puts e into the journal of entity: the memory's, and the mesh's
-// where there is one.
-func (n *Node) remember(entity string, e *envelope.Envelope) {
-	n.journal.put(e)
+// where there is one. Size is the length of the message.
+func (n *Node) remember(entity string, e *envelope.Envelope, size int) {
+	n.journal.put(e, size)
 	if n.cfg.Journal == nil {
 		return
 	}

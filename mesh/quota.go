@@ -73,30 +73,31 @@ func newQuotas(q Quotas) *quotas {
 	return out
 }
 
-// admit applies the quotas to a task of a sender: it may cap e.Priority, and
-// returns E_RATE_LIMITED when the sender is over its rate.
-func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) *envelope.Error {
+// admit applies the quotas to an envelope of a sender: it returns the priority
+// that e is served with, and E_RATE_LIMITED when the sender is over its rate.
+func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (envelope.Priority, *envelope.Error) {
 	known := verified || q.known[e.From]
 	highest, perSecond, burst := q.Cap, q.Rate, q.Burst
 	if !known {
 		highest, perSecond, burst = q.UnknownCap, q.UnknownRate, q.UnknownBurst
 	}
-	if e.Priority.Rank() < highest.Rank() {
-		e.Priority = highest
+	priority := e.Priority
+	if priority.Rank() < highest.Rank() {
+		priority = highest
 	}
-	urgent := e.Priority.Rank() < envelope.PriorityNormal.Rank() && q.UrgentRate > 0
+	urgent := priority.Rank() < envelope.PriorityNormal.Rank() && q.UrgentRate > 0
 	if perSecond <= 0 && !urgent {
-		return nil
+		return priority, nil
 	}
 	s := q.sender(e.From, known, perSecond, burst)
 	if s.tasks != nil && !s.tasks.AllowN(now, 1) {
 		wait := time.Duration(float64(time.Second) / perSecond)
-		return envelope.Errorf(envelope.CodeRateLimited, "sender %s is over its quota of %g tasks a second", e.From, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
+		return priority, envelope.Errorf(envelope.CodeRateLimited, "sender %s is over its quota of %g tasks a second", e.From, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
 	}
 	if urgent && !s.urgent.AllowN(now, 1) {
-		e.Priority = envelope.PriorityNormal
+		priority = envelope.PriorityNormal
 	}
-	return nil
+	return priority, nil
 }
 
 func (q *quotas) sender(name string, known bool, perSecond float64, burst int) *sender {

@@ -39,7 +39,7 @@ type exchange struct {
 }
 
 // errOverflow ends an exchange whose reader fell behind.
-var errOverflow = envelope.Errorf(envelope.CodeBusy, "more than %d stream envelopes waited to be read", maxBuffered)
+var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", maxBuffered)
 
 // open begins an exchange; buffered is how many answers may wait to be read.
 func (r *replies) open(buffered int) (*exchange, error) {

@@ -7,35 +7,32 @@ import (
 )
 
 // running holds the tasks that have been taken in and not answered, so that
-// they can be cancelled.
+// they can be cancelled. Their ids are the senders', and need not differ.
 type running struct {
-	mu   sync.Mutex
-	byID map[string]*Task
+	mu    sync.Mutex
+	tasks map[*Task]struct{}
 }
 
 func (r *running) add(t *Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.byID == nil {
-		r.byID = map[string]*Task{}
+	if r.tasks == nil {
+		r.tasks = map[*Task]struct{}{}
 	}
-	r.byID[t.Envelope.ID] = t
+	r.tasks[t] = struct{}{}
 }
 
 func (r *running) remove(t *Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Where replays are let through, the id may be another task's by now.
-	if r.byID[t.Envelope.ID] == t {
-		delete(r.byID, t.Envelope.ID)
-	}
+	delete(r.tasks, t)
 }
 
 // matching returns the tasks for which match holds; nil matches all.
 func (r *running) matching(match func(*Task) bool) (out []*Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, t := range r.byID {
+	for t := range r.tasks {
 		if match == nil || match(t) {
 			out = append(out, t)
 		}
