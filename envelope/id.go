@@ -18,6 +18,7 @@ var ids = idSource{entropy: newEntropy()}
 
 type idSource struct {
 	mu      sync.Mutex
+	last    uint64 // the time of the latest id, in milliseconds
 	entropy *ulid.MonotonicEntropy
 }
 
@@ -27,19 +28,21 @@ func newEntropy() *ulid.MonotonicEntropy {
 }
 
 // NewID returns a fresh message or correlation id: a ULID, 26 characters,
-// greater than every one that this process has made before.
+// greater than every one that this process has made before, also where the
+// clock goes back.
 func NewID() string {
 	ids.mu.Lock()
 	defer ids.mu.Unlock()
-	ms := ulid.Timestamp(time.Now())
-	for {
-		id, err := ulid.New(ms, ids.entropy)
-		if err == nil {
+	return ids.next(ulid.Timestamp(time.Now()))
+}
+
+func (s *idSource) next(ms uint64) string {
+	for s.last = max(s.last, ms); ; s.last++ {
+		if id, err := ulid.New(s.last, s.entropy); err == nil {
 			return id.String()
 		}
 		// The 80 random bits overflowed within this millisecond: the next
 		// one starts afresh.
-		ms++
 	}
 }
 

@@ -1,0 +1,121 @@
+package envelope
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+)
+
+func TestIDsGrowAndDiffer(t *testing.T) {
+	t.Parallel()
+	const workers, each = 8, 5000
+	made := make([][]string, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for range each {
+				made[w] = append(made[w], NewID())
+			}
+		})
+	}
+	wg.Wait()
+	var all []string
+	for _, ids := range made {
+		if !slices.IsSorted(ids) {
+			t.Error("one goroutine's ids do not grow")
+		}
+		all = append(all, ids...)
+	}
+	slices.Sort(all)
+	if n := len(slices.Compact(all)); n != workers*each {
+		t.Errorf("%d different ids of %d", n, workers*each)
+	}
+	for _, id := range []string{all[0], all[workers*each-1]} {
+		parsed, err := ulid.ParseStrict(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if age := time.Since(ulid.Time(parsed.Time())); age < -time.Minute || age > time.Minute {
+			t.Errorf("%s is of %s", id, ulid.Time(parsed.Time()))
+		}
+	}
+}
+
+// TestIDsGrowWhenTheClockGoesBack also lets the random part overflow.
+func TestIDsGrowWhenTheClockGoesBack(t *testing.T) {
+	t.Parallel()
+	source := idSource{entropy: newEntropy()}
+	last := ""
+	for _, ms := range []uint64{1000, 1000, 999, 1000, 500, 1001, 1001, 0} {
+		id := source.next(ms)
+		if id <= last {
+			t.Errorf("at %d ms: %s after %s", ms, id, last)
+		}
+		last = id
+	}
+	source = idSource{entropy: ulid.Monotonic(allOnes{}, 1)}
+	first, second, third := source.next(7), source.next(7), source.next(7)
+	if first >= second || second >= third {
+		t.Errorf("overflow: %s, %s, %s", first, second, third)
+	}
+}
+
+// allOnes is a source of random numbers that overflow at the first increment.
+type allOnes struct{}
+
+func (allOnes) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = 0xff
+	}
+	return len(p), nil
+}
+
+func TestNowIsUTCWithMilliseconds(t *testing.T) {
+	t.Parallel()
+	now := Now()
+	if len(now) != len(TimeLayout) || now[len(now)-1] != 'Z' {
+		t.Errorf("got %s", now)
+	}
+	e := Envelope{TS: now}
+	if at, ok := e.Time(); !ok || time.Since(at) > time.Minute || time.Since(at) < -time.Minute {
+		t.Errorf("got %s, %t", at, ok)
+	}
+}
+
+func TestTime(t *testing.T) {
+	t.Parallel()
+	for ts, want := range map[string]string{
+		"2025-12-14T03:45:12Z":           "2025-12-14T03:45:12Z",
+		"2025-12-14T03:45:12.345Z":       "2025-12-14T03:45:12.345Z",
+		"2025-12-14T03:45:12.123456789Z": "2025-12-14T03:45:12.123456789Z",
+		"2025-12-14T05:45:12+02:00":      "2025-12-14T03:45:12Z",
+		"2025-12-14T03:45:12-00:30":      "2025-12-14T04:15:12Z",
+		"2025-12-14T03:45:12":            "2025-12-14T03:45:12Z",
+		"2025-12-14T03:45:12.5":          "2025-12-14T03:45:12.5Z",
+		"2025-12-14 03:45:12":            "2025-12-14T03:45:12Z",
+		"2025-12-14 03:45:12Z":           "2025-12-14T03:45:12Z",
+		"2025-12-14 05:45:12+02:00":      "2025-12-14T03:45:12Z",
+		"20251214T034512Z":               "2025-12-14T03:45:12Z",
+		"2025-12-14":                     "2025-12-14T00:00:00Z",
+		"2025-13-14T03:45:12Z":           "",
+		"2025-12-14T25:45:12Z":           "",
+		"1734147912":                     "",
+		"yesterday, noon":                "",
+		"2025-12-14T03:45:12Z ":          "",
+		"2025-12-14T03:45:12ZZ":          "",
+		"":                               "",
+	} {
+		e := Envelope{TS: ts}
+		at, ok := e.Time()
+		got := ""
+		if ok {
+			got = at.Format(time.RFC3339Nano)
+		}
+		if got != want || ok && at.Location() != time.UTC {
+			t.Errorf("%q: got %q, want %q", ts, got, want)
+		}
+	}
+}
