@@ -82,15 +82,41 @@ func (r *Ring) Put(src Source, k Key) error {
 	if err != nil {
 		return err
 	}
+	r.put(src, p)
+	return nil
+}
+
+func (r *Ring) put(src Source, p *preparedKey) {
 	r.change(func(next *ringState) {
 		m := maps.Clone(next.sources[src])
 		if m == nil {
 			m = map[string]*preparedKey{}
 		}
-		m[k.KID] = p.keepWork(m[k.KID])
+		m[p.KID] = p.keepWork(m[p.KID])
 		next.sources[src] = m
 	})
-	return nil
+}
+
+// PutRecord is [Ring.Put] for a trust record from the mesh's key bucket. The
+// record of a revoked HS256 key counts too, although no other of its kind may
+// be shared: the kid is refused from then on.
+func (r *Ring) PutRecord(rec Record) error {
+	if rec.Alg == HS256 && rec.Revoked {
+		if err := rec.check(); err != nil {
+			return err
+		}
+		k, err := rec.key(nil)
+		if err != nil {
+			return err
+		}
+		r.put(Shared, &preparedKey{Key: k, source: Shared})
+		return nil
+	}
+	k, err := rec.Key()
+	if err != nil {
+		return err
+	}
+	return r.Put(Shared, k)
 }
 
 // Delete removes the key of this source. A revoked key should be kept instead:
@@ -189,7 +215,7 @@ func (r *Ring) List() []Entry {
 	return list
 }
 
-// Lookup returns the key that counts for kid. It must not be changed.
+// Lookup returns the key that counts for kid, valid or not. It must not be changed.
 func (r *Ring) Lookup(kid string) (Key, bool) {
 	if state := r.state.Load(); state != nil {
 		if p := state.effective[kid]; p != nil {

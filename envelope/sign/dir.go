@@ -1,0 +1,348 @@
+package sign
+
+import (
+	"bytes"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A key directory has two kinds of files; all others in it are ignored.
+const (
+	seedExt   = ".nk"   // <kid>.nk: the secret, an nkeys seed; only its owner may read it
+	recordExt = ".json" // <kid>.json: the trust record
+)
+
+// maxSeed bounds a key file.
+const maxSeed = 1 << 10
+
+// Keys is the content of a key directory.
+type Keys struct {
+	Trusted []Key     // the trust records, sorted by kid; for [Ring.Replace]
+	Signers []*Signer // the key files, sorted by kid
+}
+
+// Signer returns the signer with this kid.
+func (k Keys) Signer(kid string) (*Signer, bool) {
+	for _, s := range k.Signers {
+		if s.kid == kid {
+			return s, true
+		}
+	}
+	return nil, false
+}
+
+// SignerFor returns the signer that should sign envelopes of this from at the
+// time now: of those whose trust record allows it, the one that has been valid
+// for the shortest time, so that a new key takes over when its time has come.
+func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
+	var best *Signer
+	var since time.Time
+	for _, key := range k.Trusted {
+		if !key.Valid(now) || !key.SpeaksFor(from) || best != nil && key.NotBefore.Before(since) {
+			continue
+		}
+		if s, ok := k.Signer(key.KID); ok {
+			best, since = s, key.NotBefore
+		}
+	}
+	return best, best != nil
+}
+
+// LoadDir reads a key directory, and reports everything that is wrong in it at
+// once. A directory that is not there is an error that wraps
+// [fs.ErrNotExist].
+func LoadDir(dir string) (Keys, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return Keys{}, fmt.Errorf("key directory: %w", err)
+	}
+	var keys Keys
+	var bad []error
+	for _, entry := range entries {
+		if kid, ok := strings.CutSuffix(entry.Name(), seedExt); ok && CheckKID(kid) == nil {
+			s, err := readSeed(dir, kid)
+			if err != nil {
+				bad = append(bad, err)
+				continue
+			}
+			keys.Signers = append(keys.Signers, s)
+		}
+	}
+	for _, entry := range entries {
+		kid, ok := strings.CutSuffix(entry.Name(), recordExt)
+		if !ok || CheckKID(kid) != nil {
+			continue
+		}
+		r, err := readRecord(dir, kid)
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		s, _ := keys.Signer(kid)
+		if r.Alg == HS256 && s == nil && r.Revoked {
+			continue // nothing to verify with, and nothing to verify
+		}
+		k, err := r.withSigner(s)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", filepath.Join(dir, entry.Name()), err))
+			continue
+		}
+		keys.Trusted = append(keys.Trusted, k)
+	}
+	if err := errors.Join(bad...); err != nil {
+		return Keys{}, fmt.Errorf("key directory %s: %w", dir, err)
+	}
+	byKID := func(a, b *Signer) int { return strings.Compare(a.kid, b.kid) }
+	slices.SortFunc(keys.Signers, byKID)
+	slices.SortFunc(keys.Trusted, func(a, b Key) int { return strings.Compare(a.KID, b.KID) })
+	return keys, nil
+}
+
+// withSigner is the key that the record describes; s is the signer of the key
+// file beside it, or nil.
+func (r Record) withSigner(s *Signer) (Key, error) {
+	if r.Alg == HS256 && s == nil {
+		return Key{}, fmt.Errorf("the secret is missing: %s%s must be here too", r.KID, seedExt)
+	}
+	var own Key
+	if s != nil {
+		own = s.Key(r.From...)
+		if own.Alg != r.Alg {
+			return Key{}, fmt.Errorf("the record says %s and the key file holds a key for %s", r.Alg, own.Alg)
+		}
+	}
+	k, err := r.key(own.Secret)
+	if err != nil {
+		return Key{}, err
+	}
+	if s != nil && subtle.ConstantTimeCompare(own.Public, k.Public) != 1 {
+		return Key{}, errors.New("the record's public key is not that of the key file")
+	}
+	return k, k.Check()
+}
+
+// LoadSigner reads one key of a directory: its key file, and its trust record
+// where there is one; else trusted.From is empty.
+func LoadSigner(dir, kid string) (s *Signer, trusted Key, err error) {
+	if err := CheckKID(kid); err != nil {
+		return nil, Key{}, err
+	}
+	if s, err = readSeed(dir, kid); err != nil {
+		return nil, Key{}, err
+	}
+	r, err := readRecord(dir, kid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, s.Key(), nil
+	}
+	if err == nil {
+		trusted, err = r.withSigner(s)
+	}
+	if err != nil {
+		return nil, Key{}, err
+	}
+	return s, trusted, nil
+}
+
+func readSeed(dir, kid string) (*Signer, error) {
+	path := filepath.Join(dir, kid+seedExt)
+	text, mode, err := readSmall(path, maxSeed)
+	if err != nil {
+		return nil, fmt.Errorf("key file: %w", err)
+	}
+	defer clear(text)
+	if runtime.GOOS != "windows" && mode.Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("key file %s has mode %04o, so others can read it; take a new key, or if nobody has read it: chmod 600 %s", path, mode.Perm(), path)
+	}
+	s, err := parseSeed(kid, text)
+	if err != nil {
+		return nil, fmt.Errorf("key file %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func readRecord(dir, kid string) (Record, error) {
+	path := filepath.Join(dir, kid+recordExt)
+	text, _, err := readSmall(path, maxRecord)
+	if err != nil {
+		return Record{}, fmt.Errorf("trust record: %w", err)
+	}
+	r, err := ParseRecord(text)
+	if err != nil {
+		return Record{}, fmt.Errorf("%s: %w", path, err)
+	}
+	if r.KID != kid {
+		return Record{}, fmt.Errorf("%s: the record is of key %q", path, r.KID)
+	}
+	return r, nil
+}
+
+// readSmall reads a regular file of limited size, and its mode.
+func readSmall(path string, limit int64) ([]byte, fs.FileMode, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, 0, fmt.Errorf("%s is no regular file", path)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(text)) > limit {
+		err = fmt.Errorf("%s is larger than %d bytes", path, limit)
+	}
+	return text, info.Mode(), err
+}
+
+// SaveKey writes a new key into a directory, which it makes if need be: the
+// signer into <kid>.nk, which only its owner may read, and the trust record
+// into <kid>.json. It never overwrites a key: the error wraps [fs.ErrExist].
+func SaveKey(dir string, s *Signer, trusted Key) error {
+	r, err := trusted.Record()
+	if err != nil {
+		return err
+	}
+	if trusted.KID != s.kid {
+		return fmt.Errorf("key %q does not belong to the signer %q", trusted.KID, s.kid)
+	}
+	if k, err := r.withSigner(s); err != nil || subtle.ConstantTimeCompare(k.Secret, trusted.Secret) != 1 {
+		return fmt.Errorf("key %q is not that of its signer", s.kid)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("key directory: %w", err)
+	}
+	seed, err := s.appendSeed(nil)
+	if err != nil {
+		return err
+	}
+	defer clear(seed)
+	if _, err := os.Stat(filepath.Join(dir, s.kid+recordExt)); err == nil {
+		return fmt.Errorf("key %q: %w in %s", s.kid, fs.ErrExist, dir)
+	}
+	if err := writeFile(filepath.Join(dir, s.kid+seedExt), seed, 0o600, false); err != nil {
+		return fmt.Errorf("key %q: %w", s.kid, err)
+	}
+	return saveRecord(dir, r)
+}
+
+// Trust writes the trust record of a key into a directory, which it makes if
+// need be: new, or in the place of an older one of the same key. A record of
+// another key with this kid stays, and so does a revocation.
+func Trust(dir string, r Record) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("key directory: %w", err)
+	}
+	old, err := readRecord(dir, r.KID)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	case old.Alg != r.Alg || old.Public != r.Public:
+		return fmt.Errorf("another key has the id %q already; a new key needs a new id", r.KID)
+	case old.Revoked && !r.Revoked:
+		return fmt.Errorf("key %q is revoked, and that cannot be undone; make a new key", r.KID)
+	}
+	s, err := readSeed(dir, r.KID)
+	if errors.Is(err, fs.ErrNotExist) {
+		s, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, err := r.withSigner(s); err != nil {
+		return fmt.Errorf("key %q: %w", r.KID, err)
+	}
+	return saveRecord(dir, r)
+}
+
+// Revoke marks the trust record of a key as revoked and returns it, so that it
+// can be shared. The key file stays; its signatures are good nowhere.
+func Revoke(dir, kid string) (Record, error) {
+	if err := CheckKID(kid); err != nil {
+		return Record{}, err
+	}
+	r, err := readRecord(dir, kid)
+	if err != nil || r.Revoked {
+		return r, err
+	}
+	r.Revoked = true
+	return r, saveRecord(dir, r)
+}
+
+func saveRecord(dir string, r Record) error {
+	text, err := r.Marshal()
+	if err == nil {
+		err = writeFile(filepath.Join(dir, r.KID+recordExt), text, 0o644, true)
+	}
+	if err != nil {
+		return fmt.Errorf("trust record of key %q: %w", r.KID, err)
+	}
+	return nil
+}
+
+// writeFile writes a file whole or not at all.
+func writeFile(path string, data []byte, mode fs.FileMode, replace bool) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	defer func() {
+		if err != nil {
+			os.Remove(temp)
+		}
+	}()
+	_, err = io.Copy(f, bytes.NewReader(data))
+	if err == nil {
+		err = f.Chmod(mode)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	if !replace {
+		// Link fails where the file exists; not every file system has it.
+		if err = os.Link(temp, path); err == nil {
+			os.Remove(temp)
+			return syncDir(dir)
+		}
+		if _, there := os.Lstat(path); !errors.Is(there, fs.ErrNotExist) {
+			return err
+		}
+	}
+	if err = os.Rename(temp, path); err != nil {
+		return err
+	}
+	return syncDir(dir)
+}
+
+// syncDir makes a rename last. Not every system can.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	d.Sync()
+	return d.Close()
+}

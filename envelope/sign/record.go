@@ -1,0 +1,113 @@
+package sign
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/nats-io/nkeys"
+)
+
+// maxRecord bounds a trust record's text.
+const maxRecord = 64 << 10
+
+// Record is a trust record: a [Key] as it is written down, in a key directory
+// as <kid>.json and in the mesh's key bucket under the kid. It never holds a
+// secret. A record of an HS256 key only says that the key file beside it,
+// <kid>.nk, may be used, and for whom.
+type Record struct {
+	KID       string    `json:"kid"`
+	Alg       Alg       `json:"alg"`
+	Public    string    `json:"public,omitzero"` // Ed25519: an nkeys user public key, "U…"
+	From      []string  `json:"from"`
+	NotBefore time.Time `json:"not_before,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"`
+	Revoked   bool      `json:"revoked,omitzero"`
+	Comment   string    `json:"comment,omitzero"`
+}
+
+// ParseRecord reads and checks a trust record in JSON. An unknown member is an
+// error: it may be a restriction that this version does not know.
+func ParseRecord(data []byte) (Record, error) {
+	if len(data) > maxRecord {
+		return Record{}, fmt.Errorf("trust record is larger than %d bytes", maxRecord)
+	}
+	var r Record
+	if err := jsonv2.Unmarshal(data, &r, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return Record{}, fmt.Errorf("trust record: %w", err)
+	}
+	if err := r.check(); err != nil {
+		return Record{}, fmt.Errorf("trust record: %w", err)
+	}
+	return r, nil
+}
+
+// check is [Key.Check] without what only the key file knows.
+func (r Record) check() error {
+	k, err := r.key(make([]byte, secretSize))
+	if err != nil {
+		return err
+	}
+	return k.Check()
+}
+
+// Marshal writes the record as JSON, a member a line.
+func (r Record) Marshal() ([]byte, error) {
+	if err := r.check(); err != nil {
+		return nil, fmt.Errorf("trust record: %w", err)
+	}
+	data, err := jsonv2.Marshal(r, jsontext.WithIndent("  "))
+	if err != nil {
+		return nil, fmt.Errorf("trust record: %w", err)
+	}
+	return append(data, '\n'), nil
+}
+
+// Key is the key that the record describes, for [Ring.Put]. A record of an
+// HS256 key has none: its secret is only in a key directory, see [LoadDir].
+func (r Record) Key() (Key, error) {
+	if r.Alg == HS256 {
+		return Key{}, fmt.Errorf("key %q: %w", r.KID, errSharedSecret)
+	}
+	k, err := r.key(nil)
+	if err != nil {
+		return Key{}, err
+	}
+	return k, k.Check()
+}
+
+// key is the record with the secret of its key file.
+func (r Record) key(secret []byte) (Key, error) {
+	k := Key{KID: r.KID, Alg: r.Alg, From: r.From, NotBefore: r.NotBefore, Expires: r.Expires, Revoked: r.Revoked, Comment: r.Comment}
+	switch {
+	case r.Alg == HS256 && r.Public != "":
+		return k, errors.New("an HS256 key has no public key")
+	case r.Alg == HS256:
+		k.Secret = secret
+	case r.Alg == Ed25519:
+		public, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(r.Public))
+		if err != nil {
+			return k, fmt.Errorf("key %q: public must be an nkeys user key, U…: %w", r.KID, err)
+		}
+		k.Public = public
+	}
+	return k, nil
+}
+
+// Record is k as it is written down, without its secret.
+func (k Key) Record() (Record, error) {
+	r := Record{KID: k.KID, Alg: k.Alg, From: k.From, NotBefore: k.NotBefore.UTC(), Expires: k.Expires.UTC(), Revoked: k.Revoked, Comment: k.Comment}
+	if err := k.Check(); err != nil {
+		return r, err
+	}
+	if k.Alg == Ed25519 {
+		public, err := nkeys.Encode(nkeys.PrefixByteUser, k.Public)
+		if err != nil {
+			return r, fmt.Errorf("key %q: %w", k.KID, err)
+		}
+		r.Public = string(public)
+	}
+	return r, nil
+}
