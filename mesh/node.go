@@ -81,8 +81,8 @@ type Config struct {
 	// be verified before processing).
 	Verifier sign.Verifier
 
-	// ReplayWindow is for how long a task's id may not come again. Default
-	// 2 minutes; below 0 turns the check off.
+	// ReplayWindow is for how long a task's id may not come again; see
+	// [ReplayWindow] for the default. Below 0 turns the check off.
 	ReplayWindow time.Duration
 	// Skew is how far ts may be from this clock. Default 5 minutes; below
 	// 0 turns the check off.
@@ -159,8 +159,8 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	} else if err := subject.ValidateEntity(cfg.Entity); err != nil {
 		bad = append(bad, err)
 	}
-	cfg.ReplayWindow = orDefault(cfg.ReplayWindow, DefaultReplayWindow)
 	cfg.Skew = orDefault(cfg.Skew, DefaultSkew)
+	cfg.ReplayWindow = ReplayWindow(cfg.ReplayWindow, cfg.Skew)
 	cfg.MaxTimeout = orDefault(cfg.MaxTimeout, DefaultMaxTimeout)
 	cfg.DefaultTimeout = min(orDefault(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
 	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
@@ -192,6 +192,17 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)
 	}
 	return n, nil
+}
+
+// ReplayWindow is the window that a node keeps which is configured with the
+// given window and skew. A window that is set is taken at its word. The default
+// is 2 minutes, or as long as an envelope's ts can stay within the skew bound,
+// if that is longer: an envelope that is not stale yet must not be forgotten.
+func ReplayWindow(window, skew time.Duration) time.Duration {
+	if window != 0 {
+		return window
+	}
+	return max(DefaultReplayWindow, 2*orDefault(skew, DefaultSkew))
 }
 
 func orDefault(d, def time.Duration) time.Duration {
