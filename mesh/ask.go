@@ -87,11 +87,22 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 
+// plainText is the text of {"text": …}, whatever the mesh has put beside it.
 func plainText(payload json.RawMessage) []byte {
 	var members map[string]json.RawMessage
-	var text string
-	if json.Unmarshal(payload, &members) == nil && len(members) == 1 && json.Unmarshal(members["text"], &text) == nil {
-		return []byte(text)
+	if json.Unmarshal(payload, &members) != nil {
+		return payload
+	}
+	for name := range members {
+		switch name {
+		case "text", "usage", "cost", "decision_evidence", "references", "job_id": // reserved: docs/nats-binding.md
+		default:
+			return payload
+		}
+	}
+	var text *string
+	if json.Unmarshal(members["text"], &text) == nil && text != nil {
+		return []byte(*text)
 	}
 	return payload
 }
