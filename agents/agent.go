@@ -3,17 +3,133 @@ package agents
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"strings"
+	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Agent is one agent, ready to be served.
-type Agent struct {
-	mesh.Agent
+// Options are what the operator, not the document, decides about an agent. The
+// zero value runs the model that the document names, without tools.
+type Options struct {
+	// As is the agent's entity id. Default: "agent." and the document's name in
+	// lower snake case.
+	As string
+
+	// Handler does the agent's work instead of a model; so does Program, and
+	// so does Model, a model instead of the one that the document names. At
+	// most one of the three.
+	Handler mesh.Handler
 	Program *Program
+	Model   model.Model
+
+	// Tools are the functions that the document's tools of protocol function
+	// may name. Default none.
+	Tools *tool.Registry
+	// ParallelTools is how many tools that a model calls at once really run at
+	// once. Default 4.
+	ParallelTools int
+
+	// Secret looks up an environment variable, or whatever stands for it.
+	// Default: nothing is set. This package reads no environment itself.
+	Secret func(name string) (string, bool)
+	// KeyName is the name that Secret is asked for the model's API key. Default:
+	// OPENAI_API_KEY for provider openai, likewise for the others, and
+	// <PROVIDER_ID>_API_KEY for custom. Naming it sends the key to whatever
+	// base_url the document has; see the package comment.
+	KeyName string
+	// HTTPClient reaches the model's endpoint. Default: one of the adapter's.
+	HTTPClient *http.Client
+
+	// Concurrency is how many tasks may run at once in this process. A document
+	// that declares runtime.concurrency can be lowered by it, never raised.
+	// Default: the document's, or 1.
+	Concurrency int
+	// Queue is [mesh.Agent].Queue.
+	Queue int
+
+	// IntentsDir is a folder of schemas of further intents, laid out as
+	// <intent>.{task,result,error}.schema.json. New reads it. Default none.
+	IntentsDir string
+	// RefuseUnknown refuses tasks of an intent that the agent has not
+	// published. Default: they are served, and held to the document's io
+	// schemas.
+	RefuseUnknown bool
+
+	// Metadata is added to what NATS micro shows of the agent.
+	Metadata map[string]string
+	// Logger gets what the operator should know of each task. Default discards.
+	Logger *slog.Logger
 }
 
-// Run serves the agent.
+// Agent is one agent, ready to be served. Callers may change the embedded
+// [mesh.Agent] before Run, to set a Signer for instance. An agent without a
+// document can be put together by hand:
+//
+//	p, err := agents.NewProgram(agents.ProgramConfig{Command: command})
+//	a := agents.Agent{Agent: mesh.Agent{Entity: "agent.x", Handler: p, Health: p.Health}, Program: p}
+type Agent struct {
+	mesh.Agent
+	// Program, if there is one, lives as long as Run.
+	Program *Program
+	// Notices are what the document declares and this runtime does not do, and
+	// what the operator should know besides. An operator must be shown them.
+	Notices []aaif.Problem
+	// Negotiation is how the document's required_capabilities fared.
+	Negotiation aaif.Negotiation
+}
+
+// New makes an agent of a definition, or reports all that keeps it from being
+// hosted. It does no I/O but to read Options.IntentsDir.
+func New(doc *aaif.Document, opts Options) (*Agent, error) {
+	if doc == nil || doc.Kind() != aaif.KindAgent {
+		return nil, errors.New("agent: an agent definition is needed")
+	}
+	def := doc.Definition()
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	var bad []error
+	note := func(err error) {
+		if err != nil {
+			bad = append(bad, err)
+		}
+	}
+	a := &Agent{Program: opts.Program}
+	var err error
+	a.Entity, err = entityOf(def, opts.As)
+	note(err)
+	a.Version, a.Description, a.AgentID = def.Agent.Version, def.Agent.Description, def.AgentID
+	if a.Description == "" {
+		a.Description = def.Agent.Goal
+	}
+	a.Metadata = metadata(def, opts)
+	a.Queue = opts.Queue
+	note(a.limits(def, opts))
+	note(a.terms(doc, opts))
+
+	c, err := newContract(a.Entity, def, opts)
+	note(err)
+	if c != nil {
+		a.Intents, a.DefaultIntent, a.RefuseUnknown = c.registry, c.enforced, opts.RefuseUnknown
+	}
+	note(a.handler(def, c, opts))
+	if err := errors.Join(bad...); err != nil {
+		return nil, fmt.Errorf("agent %s: %w", def.Agent.Name, err)
+	}
+	return a, nil
+}
+
+// Run serves the agent on a node until ctx ends, then drains and returns; see
+// [mesh.Node.Serve]. A Program runs as long, and is stopped after the drain.
 func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	if a.Program == nil {
 		return node.Serve(ctx, a.Agent)
@@ -24,6 +140,7 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	serving, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	ended := make(chan error, 1)
 	go func() {
 		defer giveUp()
@@ -32,4 +149,93 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	err := node.Serve(serving, a.Agent)
 	stop()
 	return errors.Join(err, <-ended)
+}
+
+// handler sets who does the work.
+func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
+	given := 0
+	for _, is := range []bool{opts.Handler != nil, opts.Program != nil, opts.Model != nil} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return errors.New("only one of a handler, a program and a model can do the work")
+	case opts.Handler != nil:
+		a.Handler = opts.Handler
+	case opts.Program != nil:
+		a.Handler, a.Health = opts.Program, opts.Program.Health
+	default:
+		l, notices, err := newLoop(def, c, opts)
+		a.Notices = append(a.Notices, notices...)
+		if err != nil {
+			return err
+		}
+		a.Handler = l
+	}
+	return nil
+}
+
+// limits sets concurrency and timeout (AAIF, Runtime Configuration).
+func (a *Agent) limits(def *aaif.Definition, opts Options) error {
+	if opts.Concurrency < 0 {
+		return fmt.Errorf("concurrency %d: must be at least 1", opts.Concurrency)
+	}
+	a.Concurrency = max(1, opts.Concurrency)
+	r := def.Agent.Runtime
+	if r == nil {
+		return nil
+	}
+	if r.Concurrency.IsSet() {
+		declared := int(min(r.Concurrency.Int64(), 1<<20))
+		if opts.Concurrency > declared {
+			a.Notices = append(a.Notices, aaif.Problem{
+				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityWarning,
+				Message: fmt.Sprintf("the operator's concurrency of %d is lowered to the document's %d", opts.Concurrency, declared),
+			})
+		}
+		if opts.Concurrency == 0 || opts.Concurrency > declared {
+			a.Concurrency = declared
+		}
+	}
+	if r.TimeoutSeconds.IsSet() {
+		a.Timeout = max(time.Millisecond, r.TimeoutSeconds.Seconds())
+	}
+	return nil
+}
+
+func entityOf(def *aaif.Definition, as string) (string, error) {
+	if as == "" {
+		return aaif.EntityName(def.Agent.Name)
+	}
+	return as, subject.ValidateEntity(as)
+}
+
+// metadata is what NATS micro shows of the agent.
+func metadata(def *aaif.Definition, opts Options) map[string]string {
+	m := map[string]string{"aaif_version": def.Version, "runs": "model"}
+	if def.Version == "" {
+		m["aaif_version"] = aaif.Version
+	}
+	switch {
+	case opts.Program != nil:
+		m["runs"] = "program"
+	case opts.Handler != nil:
+		m["runs"] = "handler"
+	}
+	if len(def.Tags) > 0 {
+		m["tags"] = strings.Join(def.Tags, ",")
+	}
+	if len(def.Agent.Skills) > 0 {
+		m["skills"] = strings.Join(def.Agent.Skills, ",")
+	}
+	if def.Status != "" {
+		m["status"] = string(def.Status)
+	}
+	if r := def.Agent.Runtime; r != nil && r.Environment != "" {
+		m["environment"] = string(r.Environment)
+	}
+	maps.Copy(m, opts.Metadata)
+	return m
 }

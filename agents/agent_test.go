@@ -1,0 +1,293 @@
+package agents_test
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// doc is a definition whose agent block has these members beside name and
+// goal.
+func doc(t testing.TB, agent string) *aaif.Document {
+	t.Helper()
+	if agent != "" {
+		agent = ", " + agent
+	}
+	return definition(t, `{"sc_standard":"SC-006","agent":{"name":"Test Agent","goal":"Pass."`+agent+`}}`)
+}
+
+const echoModel = `"model":{"provider":"custom","provider_id":"builtin","preferred":"echo"}`
+
+func newAgent(t testing.TB, d *aaif.Document, opts agents.Options) *agents.Agent {
+	t.Helper()
+	a, err := agents.New(d, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestNewReadsTheDefinition(t *testing.T) {
+	t.Parallel()
+	a := newAgent(t, definition(t, `{
+		"sc_standard": "SC-006", "sc_version": "3.4.0", "agent_id": "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", "status": "draft", "tags": ["a", "b"],
+		"agent": {
+			"name": "Invoice Chaser", "version": "1.2.3", "goal": "Get paid.", "skills": ["writing"],
+			"model": {"provider": "custom", "provider_id": "builtin", "preferred": "echo"},
+			"io": {"input_schema": {"type": "object", "required": ["text"]}},
+			"runtime": {"timeout_seconds": 15, "concurrency": 4, "environment": "test"}
+		}}`), agents.Options{Metadata: map[string]string{"team": "billing"}, Queue: 7})
+	type view struct {
+		Entity, Version, Description, AgentID, DefaultIntent string
+		Concurrency, Queue                                   int
+		Timeout                                              time.Duration
+		Metadata                                             map[string]string
+	}
+	got := view{a.Entity, a.Version, a.Description, a.AgentID, a.DefaultIntent, a.Concurrency, a.Queue, a.Timeout, a.Metadata}
+	want := view{
+		"agent.invoice_chaser", "1.2.3", "Get paid.", "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", "agent.invoice_chaser.run", 4, 7, 15 * time.Second,
+		map[string]string{"aaif_version": "3.4.0", "runs": "model", "status": "draft", "tags": "a,b", "skills": "writing", "environment": "test", "team": "billing"},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if len(a.Notices) != 0 {
+		t.Errorf("notices %v", a.Notices)
+	}
+	if got := newAgent(t, doc(t, echoModel), agents.Options{As: "service.x.y"}).Entity; got != "service.x.y" {
+		t.Errorf("as: got %s", got)
+	}
+}
+
+func TestConcurrencyCanBeLoweredNotRaised(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ declared, asked, want, notices int }{
+		{0, 0, 1, 0}, {0, 8, 8, 0}, {4, 0, 4, 0}, {4, 2, 2, 0}, {4, 8, 4, 1},
+	} {
+		text := echoModel
+		if c.declared > 0 {
+			text += `, "runtime": {"concurrency": ` + string(rune('0'+c.declared)) + `}`
+		}
+		a := newAgent(t, doc(t, text), agents.Options{Concurrency: c.asked})
+		if a.Concurrency != c.want || len(a.Notices) != c.notices {
+			t.Errorf("%+v: got %d, notices %v", c, a.Concurrency, a.Notices)
+		}
+	}
+}
+
+// pointers are the places that notices are about, with their severities.
+func pointers(ps []aaif.Problem) map[string]aaif.Severity {
+	m := make(map[string]aaif.Severity)
+	for _, p := range ps {
+		m[p.Pointer] = p.Severity
+	}
+	return m
+}
+
+func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
+	t.Parallel()
+	const text = echoModel + `,
+		"constraints": ["Be kind."], "orchestration": {"max_iterations": 3},
+		"memory": [{"scope": "session", "backend": "in_memory", "content": "x"}],
+		"compliance": {"safety_level": "standard", "audit_log": true},
+		"tools": [{"name": "far", "description": "Far away.", "protocol": "mcp", "endpoint": "mcp://far/away"}],
+		"required_capabilities": ["memory.vector", "tool.function"]`
+	a := newAgent(t, doc(t, text), agents.Options{})
+	want := map[string]aaif.Severity{
+		"/agent/memory": aaif.SeverityWarning, "/agent/compliance/audit_log": aaif.SeverityError,
+		"/agent/tools/0": aaif.SeverityWarning, "/agent/required_capabilities": aaif.SeverityWarning,
+	}
+	if got := pointers(a.Notices); !maps.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if a.Negotiation.Action != aaif.ActionDisable || !slices.Equal(a.Negotiation.Unsatisfied, []string{"memory.vector"}) {
+		t.Errorf("negotiation %+v", a.Negotiation)
+	}
+
+	// A program does the model's work: what it has to keep by itself is said.
+	a = newAgent(t, doc(t, text), agents.Options{Program: program(t, "serve", nil)})
+	for _, pointer := range []string{"/agent/constraints", "/agent/model", "/agent/tools", "/agent/orchestration/max_iterations"} {
+		want[pointer] = aaif.SeverityWarning
+	}
+	delete(want, "/agent/tools/0")
+	if got := pointers(a.Notices); !maps.Equal(got, want) {
+		t.Errorf("with a program: got  %v\nwant %v", got, want)
+	}
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	fake := modeltest.New()
+	none := agents.Options{}
+	for name, c := range map[string]struct {
+		agent string
+		opts  agents.Options
+		want  string // part of the error
+	}{
+		"model is silent":    {``, none, "--exec"},
+		"unknown provider":   {`"model": {"provider": "anthropic", "preferred": "m"}`, none, "provider anthropic cannot be reached here"},
+		"custom without url": {`"model": {"provider": "custom", "provider_id": "litellm", "preferred": "m"}`, none, "custom provider litellm"},
+		"no model name":      {`"model": {"provider": "ollama"}`, none, "/agent/model/preferred"},
+		"no key":             {`"model": {"provider": "openai", "preferred": "m"}`, none, "OPENAI_API_KEY is not set"},
+		"named key not set":  {`"model": {"provider": "ollama", "preferred": "m"}`, agents.Options{KeyName: "MY_KEY"}, "MY_KEY is not set"},
+		"bad base_url":       {`"model": {"provider": "custom", "provider_id": "x", "preferred": "m", "base_url": "ftp://x"}`, none, "/agent/model"},
+		"builtin what":       {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "gpt"}`, none, `"echo" or "script"`},
+		"no script":          {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script"}`, none, "script"},
+		"bad script":         {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script", "params": {"extended": {"script": [{"sing": 1}]}}}`, none, "turn 1"},
+		"unknown function":   {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, agents.Options{Tools: registry(t, "lint", "fmt")}, "no function is named look: registered are fmt, lint"},
+		"no functions":       {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, none, "none is registered"},
+		"bad tool schema":    {echoModel + `, "tools": [{"name": "lint", "description": "Lints.", "parameters_schema": {"$ref": "file:///etc/passwd"}}]`, agents.Options{Tools: registry(t, "lint")}, "/agent/tools/0"},
+		"bad input schema":   {echoModel + `, "io": {"input_schema": {"type": "objekt"}}`, none, "/agent/io"},
+		"capability, strict": {echoModel + `, "required_capabilities": ["memory.vector"], "compliance": {"safety_level": "strict"}`, none, "memory.vector"},
+		"binding, strict":    {echoModel + `, "compliance": {"safety_level": "strict", "audit_log": true}`, none, "/agent/compliance/audit_log"},
+		"approval": {echoModel + `, "compliance": {"human_in_the_loop": {"enabled": true}}, "tools": [{"name": "lint", "description": "Lints."}]`,
+			agents.Options{Tools: registry(t, "lint")}, "human_in_the_loop"},
+		"two workers":     {echoModel, agents.Options{Model: fake, Handler: mesh.HandlerFunc(nil)}, "only one"},
+		"bad concurrency": {echoModel, agents.Options{Concurrency: -1}, "concurrency -1"},
+		"bad entity":      {echoModel, agents.Options{As: "nobody"}, "nobody"},
+		"no such folder":  {echoModel, agents.Options{IntentsDir: "/no/such/folder"}, "/no/such/folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := agents.New(doc(t, c.agent), c.opts)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q in it", err, c.want)
+			}
+		})
+	}
+	if _, err := agents.New(nil, none); err == nil {
+		t.Error("no document: accepted")
+	}
+}
+
+func TestNewReportsAllProblemsAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := agents.New(doc(t, `"tools": [{"name": "look", "description": "Looks."}], "io": {"output_schema": {"type": "objekt"}}`), agents.Options{As: "nobody", Concurrency: -1})
+	for _, part := range []string{"nobody", "concurrency", "/agent/tools/0", "/agent/model"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%s is missing in: %v", part, err)
+		}
+	}
+}
+
+// A key that everybody has under a well-known name goes to its provider's own
+// endpoint, or where the operator sends it; not wherever a document points.
+func TestModelKeyGoesWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	secret := func(name string) (string, bool) { return "secret-of-" + name, name != "UNSET_API_KEY" }
+	for name, c := range map[string]struct {
+		model   string
+		keyName string
+		auth    string
+		notice  bool
+	}{
+		"openai's name, foreign host": {`"provider": "openai"`, "", "", true},
+		"custom in openai's clothes":  {`"provider": "custom", "provider_id": "OpenAI"`, "", "", true},
+		"the operator says so":        {`"provider": "openai"`, "OPENAI_API_KEY", "Bearer secret-of-OPENAI_API_KEY", false},
+		"custom, by its own name":     {`"provider": "custom", "provider_id": "lite-llm"`, "", "Bearer secret-of-LITE_LLM_API_KEY", false},
+		"custom, key not set":         {`"provider": "custom", "provider_id": "unset"`, "", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			auth := make(chan string, 1)
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				auth <- r.Header.Get("Authorization")
+				w.Header().Set("Content-Type", "application/json")
+				w.Write([]byte(`{"id":"1","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`))
+			}))
+			t.Cleanup(srv.Close)
+			d := doc(t, `"model": {`+c.model+`, "preferred": "m", "base_url": "`+srv.URL+`/v1"}`)
+			client := srv.Client()
+			t.Cleanup(client.CloseIdleConnections)
+			a := newAgent(t, d, agents.Options{Secret: secret, KeyName: c.keyName, HTTPClient: client})
+			if got := len(a.Notices) > 0; got != c.notice {
+				t.Errorf("notices %v", a.Notices)
+			}
+			w := newWorld(t)
+			w.host(a)
+			if got := w.send(a.Entity, `{"text":"hi"}`, sending{}); got.payload != `{"text":"hello","usage":{"input_tokens":3,"output_tokens":1}}` {
+				t.Errorf("got %+v", got)
+			}
+			if got := <-auth; got != c.auth {
+				t.Errorf("Authorization %q, want %q", got, c.auth)
+			}
+		})
+	}
+}
+
+func TestIntentsOfTheAgent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, schema := range map[string]string{
+		"code.review.task.schema.json":   `{"type":"object","required":["path"]}`,
+		"code.review.result.schema.json": `{"type":"object","required":["findings"]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(schema), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := newAgent(t, doc(t, echoModel+`, "io": {"input_schema": {"type":"object","required":["text"]}}`), agents.Options{IntentsDir: dir, RefuseUnknown: true})
+	w := newWorld(t)
+	w.host(a)
+	var list intents.CapabilityListResult
+	if _, err := w.node.Query(t.Context(), a.Entity, intents.CapabilityList, intents.CapabilityListTask{}, &list); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"agent.test_agent.run", "code.review", "agent.ask"} {
+		if !slices.Contains(list.Intents, want) {
+			t.Errorf("%s is missing in %v", want, list.Intents)
+		}
+	}
+	for name, c := range map[string]struct {
+		intent, payload string
+		want            envelope.Code
+	}{
+		"its own":              {"agent.test_agent.run", `{"text":"hi"}`, ""},
+		"its own, wrong":       {"agent.test_agent.run", `{}`, envelope.CodeInputSchema},
+		"from the folder":      {"code.review", `{"text":"{\"findings\":[]}"}`, envelope.CodeInputSchema},
+		"result of the folder": {"code.review", `{"path":"x"}`, envelope.CodeOutputSchema},
+		"unknown":              {"some.thing", `{"text":"hi"}`, envelope.CodeIntentUnknown},
+	} {
+		got := w.send(a.Entity, c.payload, sending{intent: c.intent})
+		var code envelope.Code
+		if got.err != nil {
+			code = got.err.Code
+		}
+		if code != c.want {
+			t.Errorf("%s: got %+v, want %s", name, got, c.want)
+		}
+	}
+	if text, err := w.node.Ask(t.Context(), a.Entity, "plain words"); err != nil || text != "plain words" {
+		t.Errorf("ask: %q, %v", text, err)
+	}
+}
+
+func TestRunIntentIsAlwaysLegal(t *testing.T) {
+	t.Parallel()
+	for entity, want := range map[string]string{
+		"agent.invoice_chaser": "agent.invoice_chaser.run",
+		"agent.größe":          "agent.gr__e.run",
+		"agent.aee":            "agent.aee.run",
+	} {
+		if got := agents.RunIntent(entity); got != want {
+			t.Errorf("%s: got %s, want %s", entity, got, want)
+		}
+	}
+	if err := intents.CheckName(agents.RunIntent("agent." + strings.Repeat("x.", 120) + "y")); err != nil {
+		t.Error(err)
+	}
+}

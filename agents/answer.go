@@ -1,0 +1,128 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// wantsJSON says whether the model has to answer a task with a JSON object:
+// where the document asks for it, and where {"text": …} could not be a result.
+func (l *loop) wantsJSON(task *mesh.Task) bool {
+	if l.format == aaif.ResponseJSON || l.format == aaif.ResponseJSONSchema {
+		return true
+	}
+	return l.contract.fits(task.Envelope.Intent, json.RawMessage(`{"text":"an answer"}`)) != nil
+}
+
+// requestFormat is what the provider is asked for.
+func (l *loop) requestFormat(task *mesh.Task) model.Format {
+	switch schema := l.contract.schema(task.Envelope.Intent); {
+	case !l.wantsJSON(task):
+		return model.Format{}
+	case l.format == aaif.ResponseJSONSchema && schema != nil:
+		return model.Format{Type: model.FormatJSONSchema, Schema: schema.JSON()}
+	}
+	return model.Format{Type: model.FormatJSON}
+}
+
+// answer makes the model's last turn the result's payload. If that cannot be
+// done the model is told why and may try once more.
+func (l *loop) answer(task *mesh.Task, r *run) error {
+	content := r.Messages[len(r.Messages)-1].Content
+	payload, problem := l.payload(task, content)
+	switch {
+	case problem == "":
+		r.Payload = payload
+		r.Phase = phaseAccount
+		return nil
+	case r.Repaired || r.Turns >= l.maxTurns:
+		return envelope.Errorf(envelope.CodeOutputSchema, "the model's answer cannot be the result: %s", problem)
+	}
+	r.Repaired = true
+	r.Messages = append(r.Messages, model.User("This answer cannot be used: "+problem+"\nAnswer again, with nothing but the JSON object."))
+	r.Phase = phaseModel
+	return nil
+}
+
+// payload is a model's answer as a result's payload, or what is wrong with it.
+func (l *loop) payload(task *mesh.Task, content string) (_ json.RawMessage, problem string) {
+	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
+	if l.wantsJSON(task) {
+		value := jsontext.Value(unfenced(content))
+		if err := value.Compact(); err != nil {
+			return nil, fmt.Sprintf("it is no valid JSON (%v)", err)
+		}
+		if value.Kind() != '{' {
+			return nil, "it is no JSON object"
+		}
+		payload = value
+	}
+	if err := l.contract.fits(task.Envelope.Intent, json.RawMessage(payload)); err != nil {
+		return nil, err.Error()
+	}
+	return json.RawMessage(payload), ""
+}
+
+// unfenced takes off the code fence that models like to put around JSON.
+func unfenced(s string) string {
+	s = strings.TrimSpace(s)
+	body, ok := strings.CutPrefix(s, "```")
+	if !ok {
+		return s
+	}
+	body, ok = strings.CutSuffix(body, "```")
+	if !ok {
+		return s
+	}
+	if language, rest, ok := strings.Cut(body, "\n"); ok && !strings.ContainsAny(language, "{[") {
+		body = rest
+	}
+	return strings.TrimSpace(body)
+}
+
+// tokens is the reserved member usage of a result.
+type tokens struct {
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	Truncated    bool  `json:"truncated,omitempty"` // the answer was cut at the model's token limit
+}
+
+// addUsage tells in the payload what the model used: where it said so, and
+// where the intent's schema leaves room for it.
+func (l *loop) addUsage(task *mesh.Task, r *run) {
+	if r.Usage == (model.Usage{}) && !r.Cut {
+		return
+	}
+	with, ok := addMember(r.Payload, "usage", tokens{r.Usage.InputTokens, r.Usage.OutputTokens, r.Cut})
+	if ok && l.contract.fits(task.Envelope.Intent, with) == nil {
+		r.Payload = with
+	}
+}
+
+// addMember adds a member to a compact JSON object that has none of that name.
+func addMember(object json.RawMessage, name string, value any) (json.RawMessage, bool) {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(object, &members) != nil {
+		return object, false
+	}
+	if _, taken := members[name]; taken {
+		return object, false
+	}
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return object, false
+	}
+	out := append(make([]byte, 0, len(object)+len(name)+len(raw)+8), object[:len(object)-1]...)
+	if len(members) > 0 {
+		out = append(out, ',')
+	}
+	return fmt.Appendf(out, "%q:%s}", name, raw), true
+}

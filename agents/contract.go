@@ -1,0 +1,86 @@
+package agents
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// contract is what an agent takes and gives.
+type contract struct {
+	registry *intents.Registry
+	// enforced is the intent whose schemas hold for tasks of intents that the
+	// registry does not know; "" if the document has no io schemas.
+	enforced string
+}
+
+// RunIntent is the intent under which an agent publishes its document's io
+// schemas: the entity id and ".run", as in agent.invoice_chaser.run. Characters
+// that an intent may not have become "_".
+func RunIntent(entity string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, entity)
+	const suffix = ".run"
+	if most := intents.MaxNameLength - len(suffix); len(name) > most {
+		name = strings.TrimRight(name[:most], ".")
+	}
+	return name + suffix
+}
+
+// newContract registers the agent's own intents: the document's io schemas as
+// [RunIntent], and as agent.ask where unknown intents are refused, so that plain
+// text still gets through; and what the operator's folder holds.
+func newContract(entity string, def *aaif.Definition, opts Options) (*contract, error) {
+	c := &contract{registry: intents.NewRegistry()}
+	if entity == "" {
+		return c, nil // it has been said already
+	}
+	var in, out json.RawMessage
+	if io := def.Agent.IO; io != nil {
+		in, out = io.InputSchema, io.OutputSchema
+	}
+	run := intents.FromIO(RunIntent(entity), in, out)
+	var bad []error
+	if err := c.registry.Register(run); err != nil {
+		bad = append(bad, fmt.Errorf("/agent/io: %w", err))
+	} else if in != nil || out != nil {
+		c.enforced = run.Intent
+	}
+	if opts.IntentsDir != "" {
+		if _, err := c.registry.LoadDir(opts.IntentsDir); err != nil {
+			bad = append(bad, fmt.Errorf("intents of %s: %w", opts.IntentsDir, err))
+		}
+	}
+	if opts.RefuseUnknown && len(bad) == 0 && !c.registry.Has(intents.AgentAsk) {
+		if err := c.registry.Register(intents.FromIO(intents.AgentAsk, in, out)); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	return c, errors.Join(bad...)
+}
+
+// schema is the schema of the results of an intent, nil where there is none.
+func (c *contract) schema(intent string) *intents.Schema {
+	if !c.registry.Has(intent) && c.enforced != "" {
+		intent = c.enforced
+	}
+	return c.registry.Schema(intent, intents.Result)
+}
+
+// fits holds a result's payload against its intent's schema.
+func (c *contract) fits(intent string, payload json.RawMessage) error {
+	s := c.schema(intent)
+	if s == nil {
+		return nil
+	}
+	return s.Validate(payload)
+}

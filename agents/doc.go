@@ -1,0 +1,108 @@
+// Package agents makes agents of AAIF documents: what a worker hosts.
+//
+//	doc, err := aaif.Parse(data, aaif.Options{Kind: aaif.KindAgent})
+//	a, err := agents.New(doc, agents.Options{Tools: tools, Secret: os.LookupEnv})
+//	for _, p := range a.Notices { … }  // what the document declares and nobody does
+//	err = a.Run(ctx, node)             // serves, until ctx ends
+//
+// Three things can do an agent's work: a model, which the document names; a Go
+// handler, a [mesh.Handler] or [mesh.Typed] function (see the examples); or any
+// program that the operator names, a [Program].
+//
+// # From the bottom up
+//
+// A model's work on one task is a [mesh.Handler] (loop.go): a small state
+// machine over plain data, whose steps are a turn of the model, the tool calls
+// that it asked for (toolset.go), making its last turn the result (answer.go),
+// and accounting for it (evidence.go). The prompt is prompt.go, what goes to
+// those who asked for a stream stream.go, and where the model comes from
+// provider.go.
+//
+// A program (program.go) has lives (process.go), tasks under way (flight.go) and
+// a language of lines (lines.go).
+//
+// [New] holds the document against what there is (terms.go), registers what it
+// takes and gives (contract.go), and puts the agent together (agent.go).
+//
+// # What becomes of the document
+//
+// The entity is "agent." and the name in lower snake case, or Options.As.
+// runtime.concurrency and runtime.timeout_seconds are kept; an operator may
+// lower the first. io.input_schema and io.output_schema are published as intent
+// [RunIntent], and hold for every task of an intent that has no schema of its
+// own. Goal, instructions, skills and constraints are the system prompt, the
+// constraints last and numbered, as hard rules.
+//
+// What the document declares beyond this is in [Agent].Notices; nothing is
+// dropped in silence. Fields that a runtime MUST honour are errors among them,
+// and keep the agent from being hosted at safety levels strict and regulated.
+// required_capabilities are negotiated by the same levels. Tools of other
+// protocols than function are not offered to the model; a function that nobody
+// registered is an error. An agent that wants a person's approval and has tools
+// is refused: nobody can approve yet.
+//
+// # The model
+//
+// Provider custom with provider_id builtin is the offline model. Any provider
+// with a base_url is spoken to as an OpenAI-compatible endpoint, and so are,
+// without one, openai, mistral, groq, together, fireworks, deepseek, xai,
+// openrouter and ollama. The others are refused.
+//
+// The API key is looked up by name, at each call, through Options.Secret. A
+// base_url comes from the document, which may be a stranger's: the key of a
+// well-known provider, by its default name, is sent to that provider's own
+// endpoint alone. To send it elsewhere the operator names it (Options.KeyName).
+// The key of a custom provider, <PROVIDER_ID>_API_KEY, goes to the document's
+// base_url, and a notice says so.
+//
+// # Tasks and results
+//
+// The payload {"text": …} is the user's message as it is, reserved members
+// aside; of any other payload it is the JSON. The result's payload is
+// {"text": …}, or the model's JSON object, where response_format is json or
+// json_schema, or where a text could not fit the result's schema. JSON that
+// does not parse or does not fit gets one repair turn, then E_OUTPUT_SCHEMA.
+// The runtime adds, under names that are reserved for it:
+//
+//   - usage: {"input_tokens", "output_tokens"} of all turns, and "truncated" if
+//     the answer was cut at the model's token limit. It is left out where the
+//     provider does not count, and where the result's schema has no room.
+//   - decision_evidence, if requires.decision_evidence asks for it. inputs_used,
+//     tools_used and context_refs are the runtime's own knowledge; decision,
+//     reason_summary, action_taken and confidence are what the model says, in
+//     its answer or in one more turn. A model that cannot say is described from
+//     outside, with confidence 0. A schema without room for it is E_REQUIRES,
+//     before anything is done where that is plain to see.
+//
+// requires.min_confidence is held against the same confidence: below it the task
+// ends with E_REQUIRES. requires.format and requires.evidence are not looked at.
+//
+// A run has orchestration.max_iterations turns of the model, 10 by default, the
+// repair and the account included; then it is E_MAX_ITERATIONS. When the last
+// turn asks for tools they are not called any more.
+//
+// A tool that fails is no failure of the run: the model is told, and may mend
+// its call. Arguments are held to the tool's schema before the tool sees them.
+// The failures of a model are E_UNAVAILABLE (unreachable, or rate limited after
+// tools were called), E_RATE_LIMITED (before), and E_MODEL. Their words are for
+// this side's log.
+//
+// # Streams
+//
+// Whoever sets requires.stream gets the model's text as it comes, as
+// {"text": …}, and the tools as they are called:
+//
+//	{"tool_call": {"name": "check", "arguments": {…}}}   arguments of up to 4 KiB
+//	{"tool_result": {"name": "check", "ms": 12, "error": "timed out"}}   error only on failure
+//
+// Results of tools, and what they said on failure, are not shown. A turn that is
+// the JSON answer is not streamed either. io.streaming or runtime.streaming false
+// in the document turns streams off; absent, they leave the choice to the sender.
+//
+// # Concurrency and limits
+//
+// An Agent is served once. Its handler runs for as many tasks at once as its
+// concurrency allows, and up to Options.ParallelTools tools for each. One turn
+// may call 64 tools. What a tool or a program may write is bounded; see
+// [tool.Options] and [ProgramConfig].
+package agents

@@ -1,0 +1,250 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+func wantsEvidence(task *mesh.Task) bool {
+	level := task.Requires.DecisionEvidence
+	return level != "" && level != envelope.EvidenceNone
+}
+
+// closedToEvidence is true of a schema that plainly allows no decision_evidence.
+func closedToEvidence(s *intents.Schema) bool {
+	if s == nil {
+		return false
+	}
+	var top struct {
+		Additional any                        `json:"additionalProperties"`
+		Patterns   map[string]json.RawMessage `json:"patternProperties"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if json.Unmarshal(s.JSON(), &top) != nil {
+		return false
+	}
+	_, named := top.Properties[intents.EvidenceMember]
+	return top.Additional == false && !named && len(top.Patterns) == 0
+}
+
+const accountPrompt = `Account for your last answer. Reply with one JSON object and nothing else:
+{"decision": "the decision that you reached, concisely", "reason_summary": "why, in one to three sentences", "action_taken": "what you did", "confidence": a number from 0 to 1}`
+
+// account completes the payload with what goes beside the answer: decision
+// evidence where the task asks for it, and usage.
+//
+// What the runtime knows for itself it says itself: the tools that were called,
+// the inputs, the context. Decision, reason, action and confidence are the
+// model's to say: it has said so in its answer, or is asked in one more turn. A
+// model that cannot say (the offline one) is described from outside, with
+// confidence 0.
+func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
+	if wantsEvidence(task) || task.Requires.HasMinConfidence {
+		e, err := l.evidence(ctx, task, r)
+		if err != nil {
+			return err
+		}
+		if least := task.Requires.MinConfidence; *e.Confidence < least {
+			return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the agent's confidence in its answer is %v, below %v", *e.Confidence, least)
+		}
+		if err := l.addEvidence(task, r, e); err != nil {
+			return err
+		}
+	}
+	l.addUsage(task, r)
+	r.Phase = phaseDone
+	return nil
+}
+
+// evidence is the full account, whatever the level.
+func (l *loop) evidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
+	own := ownEvidence(r.Payload)
+	if own == nil && r.Turns < l.maxTurns {
+		var err error
+		if own, err = l.askForEvidence(ctx, task, r); err != nil {
+			return nil, err
+		}
+	}
+	if own == nil {
+		own = describe(r)
+	}
+	if own.ActionTaken == "" {
+		own.ActionTaken = describe(r).ActionTaken
+	}
+	if own.Confidence == nil {
+		own.Confidence = new(float64)
+	}
+	own.InputsUsed, own.ToolsUsed, own.ContextRefs = inputsUsed(task), slices.Clone(r.ToolsUsed), contextRefs(task)
+	if own.ToolsUsed == nil {
+		own.ToolsUsed = []string{}
+	}
+	return own, nil
+}
+
+// ownEvidence is the account in a model's answer, nil if there is none.
+func ownEvidence(payload json.RawMessage) *intents.DecisionEvidence {
+	var answer struct {
+		Evidence *intents.DecisionEvidence `json:"decision_evidence"`
+	}
+	if json.Unmarshal(payload, &answer) != nil {
+		return nil
+	}
+	return usable(answer.Evidence)
+}
+
+// usable is e if it says what every level demands and nothing impossible.
+func usable(e *intents.DecisionEvidence) *intents.DecisionEvidence {
+	if e == nil || e.Decision == "" || e.ReasonSummary == "" {
+		return nil
+	}
+	if c := e.Confidence; c != nil && (*c < 0 || *c > 1) {
+		e.Confidence = nil
+	}
+	return e
+}
+
+// askForEvidence spends one more turn of the model. Only what ends the run is
+// an error: a model that fails here has answered already.
+func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
+	req := l.base
+	req.Tools = nil
+	req.Format = model.Format{Type: model.FormatJSON}
+	req.Messages = append(slices.Clip(r.Messages), model.User(accountPrompt))
+	res, err := l.model.Generate(ctx, &req, nil)
+	r.Turns++
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		l.log.Debug("model gave no account of its answer", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "err", err)
+		return nil, nil
+	}
+	r.Usage = r.Usage.Add(res.Usage)
+	var e intents.DecisionEvidence
+	if json.Unmarshal([]byte(unfenced(res.Message.Content)), &e) != nil {
+		return nil, nil
+	}
+	return usable(&e), nil
+}
+
+// describe accounts for a run from outside.
+func describe(r *run) *intents.DecisionEvidence {
+	decision := strings.TrimSpace(r.Messages[len(r.Messages)-1].Content)
+	if decision == "" {
+		decision = "an empty answer"
+	}
+	how := "without calling a tool"
+	action := "Answered; no tool was called."
+	if len(r.ToolsUsed) > 0 {
+		names := strings.Join(r.ToolsUsed, ", ")
+		how = "after calling " + names
+		action = "Called " + names + ", then answered."
+	}
+	return &intents.DecisionEvidence{
+		Decision:      clip(decision, 500),
+		ReasonSummary: fmt.Sprintf("The model answered %s. It gave no reasons of its own.", how),
+		ActionTaken:   action,
+	}
+}
+
+// clip cuts a text after at most n bytes, between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// maxInputs bounds the lists of an account.
+const maxInputs = 64
+
+// inputsUsed names the members of the task's payload.
+func inputsUsed(task *mesh.Task) []string {
+	names := []string{}
+	var members map[string]json.RawMessage
+	if json.Unmarshal(task.Envelope.Payload, &members) == nil {
+		for name := range members {
+			if !reservedNames[name] {
+				names = append(names, "payload."+clip(name, 100))
+			}
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), maxInputs)]
+}
+
+// contextRefs are the task itself and what it refers to.
+func contextRefs(task *mesh.Task) []string {
+	ids := []string{task.Envelope.ID}
+	refs, err := task.Envelope.References()
+	if err != nil {
+		return ids
+	}
+	for _, ref := range refs[:min(len(refs), maxInputs)] {
+		ids = append(ids, ref.ID)
+	}
+	return ids
+}
+
+// addEvidence puts as much of the account into the payload as the task's level
+// demands.
+func (l *loop) addEvidence(task *mesh.Task, r *run, e *intents.DecisionEvidence) error {
+	shown := *e
+	switch task.Requires.DecisionEvidence {
+	case "", envelope.EvidenceNone:
+		return nil
+	case envelope.EvidenceMinimal:
+		shown = intents.DecisionEvidence{Decision: e.Decision, ReasonSummary: e.ReasonSummary}
+	case envelope.EvidenceStandard:
+		shown.ContextRefs = nil
+	}
+	with, ok := addMember(without(r.Payload, intents.EvidenceMember), intents.EvidenceMember, shown)
+	if !ok || l.contract.fits(task.Envelope.Intent, with) != nil {
+		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
+	}
+	r.Payload = with
+	return nil
+}
+
+// without is a compact object without one of its members; the others keep
+// their order and their bytes.
+func without(object json.RawMessage, name string) json.RawMessage {
+	dec := jsontext.NewDecoder(strings.NewReader(string(object)))
+	if _, err := dec.ReadToken(); err != nil {
+		return object
+	}
+	out := []byte{'{'}
+	for dec.PeekKind() == '"' {
+		key, err := dec.ReadValue()
+		if err != nil {
+			return object
+		}
+		key = key.Clone()
+		value, err := dec.ReadValue()
+		if err != nil {
+			return object
+		}
+		if member, err := jsontext.AppendUnquote(nil, key); err == nil && string(member) == name {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, key...), ':'), value...)
+	}
+	return append(out, '}')
+}

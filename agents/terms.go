@@ -1,0 +1,93 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Rules of notices, beside those of package aaif.
+const (
+	RuleLimit     aaif.Rule = "limit"     // a limit that was lowered
+	RuleDelegated aaif.Rule = "delegated" // left to the program or handler
+	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
+)
+
+// Honours is what this package does of a definition that it runs with a
+// model; see [aaif.NotHonoured].
+func Honours() aaif.Supported {
+	return aaif.WorkerSupports().With("/agent/orchestration/max_iterations", "/agent/tools/*/timeout_seconds")
+}
+
+// Offers is what this package has for agents that declare
+// required_capabilities.
+func Offers() aaif.Offer {
+	return aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolFunction, aaif.CapIOStreaming)}
+}
+
+// delegated are the parts of a definition that a program or a handler has to
+// keep by itself.
+var delegated = []struct {
+	pointer string
+	used    func(*aaif.Agent) bool
+	message string
+}{
+	{"/agent/constraints", func(a *aaif.Agent) bool { return len(a.Constraints) > 0 }, "what does the agent's work has to keep the constraints; this runtime cannot"},
+	{"/agent/model", func(a *aaif.Agent) bool { return a.Model != nil }, "the model is not used: something else does the agent's work"},
+	{"/agent/tools", func(a *aaif.Agent) bool { return len(a.Tools) > 0 }, "the tools are not offered: something else does the agent's work"},
+	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "what does the agent's work has to count its iterations; this runtime cannot"},
+}
+
+// terms holds the definition against what this runtime does, and decides
+// whether it may be hosted (AAIF, Capability Negotiation and Compliance
+// Controls).
+//
+// What a runtime MUST do and this one does not is a notice of severity error.
+// At safety levels strict and regulated it refuses the agent: these are the
+// levels at which nothing may be left out. Approval by a person is asked for
+// before tools write; since nobody can approve yet, such an agent gets no tools,
+// and is refused if it has any.
+func (a *Agent) terms(doc *aaif.Document, opts Options) error {
+	def := doc.Definition()
+	supported := Honours()
+	byModel := opts.Handler == nil && opts.Program == nil
+	if !byModel {
+		for _, d := range delegated {
+			supported = supported.With(d.pointer)
+			if d.used(&def.Agent) {
+				a.Notices = append(a.Notices, aaif.Problem{Pointer: d.pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: d.message})
+			}
+		}
+	}
+	if def.Status == aaif.StatusDeprecated {
+		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
+	}
+	lacking := aaif.NotHonoured(doc, supported)
+	a.Notices = append(a.Notices, lacking...)
+	a.Negotiation = def.Negotiate(Offers())
+	a.Notices = append(a.Notices, a.Negotiation.Problems()...)
+
+	var bad []error
+	if err := a.Negotiation.Err(); err != nil {
+		bad = append(bad, err)
+	}
+	switch a.Negotiation.Safety {
+	case aaif.SafetyMinimal, aaif.SafetyStandard:
+	default:
+		for _, p := range lacking {
+			if p.Severity == aaif.SeverityError {
+				bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, p))
+			}
+		}
+	}
+	if byModel && needsApproval(def) && len(def.Agent.Tools) > 0 {
+		bad = append(bad, errors.New("/agent/compliance/human_in_the_loop: nobody can approve tool calls here yet, so an agent that wants it cannot have tools"))
+	}
+	return errors.Join(bad...)
+}
+
+func needsApproval(def *aaif.Definition) bool {
+	c := def.Agent.Compliance
+	return c != nil && c.HumanInTheLoop != nil && c.HumanInTheLoop.Enabled != nil && *c.HumanInTheLoop.Enabled
+}
