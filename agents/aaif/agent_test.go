@@ -380,7 +380,7 @@ func TestCondition(t *testing.T) {
 			t.Errorf("%s in a value comes back as %s, %v", text, out, err)
 		}
 	}
-	for _, text := range []string{`5`, `null`, `[]`, `true`, `{"lang":5}`, `{"lang":"cel","expr":"x","more":1}`, `{`, ``} {
+	for _, text := range []string{`5`, `null`, `[]`, `true`, `{"lang":5}`, `{}`, `{"expr":{}}`, `{"lang":""}`, `{"lang":"cel","expr":"x","more":1}`, `{`, ``} {
 		var c Condition
 		if err := json.Unmarshal([]byte(text), &c); err == nil {
 			t.Errorf("%s is a condition: %+v", text, c)

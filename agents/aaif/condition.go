@@ -2,6 +2,7 @@ package aaif
 
 import (
 	stdjson "encoding/json"
+	"errors"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -47,6 +48,8 @@ func (c *Condition) Text() string {
 	return string(c.Expr)
 }
 
+var errNoLang = errors.New("aaif: a condition without a lang")
+
 // structured is the JSON object of the structured form.
 type structured struct {
 	Lang Language           `json:"lang"`
@@ -76,6 +79,9 @@ func (c *Condition) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		var s structured
 		if err := json.UnmarshalDecode(dec, &s, json.RejectUnknownMembers(true)); err != nil {
 			return err
+		}
+		if s.Lang == "" {
+			return errNoLang // it would turn into the string form
 		}
 		*c = Condition{Lang: s.Lang, Expr: s.Expr, NL: s.NL}
 		return nil

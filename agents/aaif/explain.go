@@ -3,6 +3,7 @@ package aaif
 import (
 	stdjson "encoding/json"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -94,7 +95,10 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 		}
 	}
 	var ps []Problem
-	for name := range object {
+	for _, name := range slices.Sorted(maps.Keys(object)) {
+		if len(ps) > maxProblems {
+			break
+		}
 		if _, ok := props[name]; ok || extensible && strings.HasPrefix(name, "x-") {
 			continue
 		}
@@ -192,12 +196,16 @@ func explainPattern(at string, value, limit any) Problem {
 
 func explainUnique(at string, value any) Problem {
 	items, _ := value.([]any)
-	for i, a := range items {
-		for j, b := range items[:i] {
-			if s, ok := a.(string); ok && s == b {
-				return errorf(child(at, i), RuleUnique, "%s is already item %d", show(s), j).hint("delete one")
-			}
+	first := make(map[string]int, len(items))
+	for i, item := range items {
+		text, ok := item.(string)
+		if !ok {
+			continue
 		}
+		if j, ok := first[text]; ok {
+			return errorf(child(at, i), RuleUnique, "%s is already item %d", show(text), j).hint("delete one")
+		}
+		first[text] = i
 	}
 	return errorf(at, RuleUnique, "an item is in the array twice")
 }

@@ -34,7 +34,11 @@ func (d *Document) Lint() []Problem {
 
 type linter struct{ problems []Problem }
 
+// warn adds a warning, unless there are too many already.
 func (l *linter) warn(pointer string, rule Rule, hint, format string, args ...any) {
+	if len(l.problems) > maxProblems {
+		return
+	}
 	p := warnf(pointer, rule, format, args...)
 	p.Hint = hint
 	l.problems = append(l.problems, p)

@@ -64,14 +64,16 @@ func (l *linter) orchestration(o *Orchestration) {
 		return
 	}
 	var aliases []string
+	known := make(map[string]bool)
 	for i, s := range o.Subagents {
-		aliases = append(aliases, s.Alias, s.Ref)
+		known[s.Alias], known[s.Ref] = true, true
+		aliases = append(aliases, s.Alias)
 		if !uuidForm.MatchString(s.Ref) && !absoluteURI(s.Ref) {
 			l.warn(child("/agent/orchestration/subagents", i)+"/ref", RuleID, "write the agent_id or a URI", "%s is neither a UUID nor a URI", show(s.Ref))
 		}
 	}
 	reference := func(pointer, name string) {
-		if slices.Contains(aliases, name) || uuidForm.MatchString(name) {
+		if known[name] || uuidForm.MatchString(name) || len(l.problems) > maxProblems {
 			return
 		}
 		hint := "declare it in subagents"

@@ -18,7 +18,8 @@ type Options struct {
 	// Kind is what the document has to be: a worker that wants an agent definition says so. Default: whatever
 	// the document says, by its x-sc-schema hint or by its fields.
 	Kind Kind
-	// MaxBytes bounds the encoded document. Default DefaultMaxBytes, 1 MiB.
+	// MaxBytes bounds the encoded document. Default DefaultMaxBytes, 1 MiB. YAML has bounds of its own besides,
+	// on structure rather than on text: 10,000 members, and some hundred thousand punctuation marks.
 	MaxBytes int
 	// MaxDepth bounds how deep objects and arrays nest; the document itself is 1. Default DefaultMaxDepth, 64;
 	// more than 256 is taken as 256.

@@ -19,6 +19,10 @@ const (
 // Rule names the rule that a problem breaks, for programs and for searching the documentation.
 type Rule string
 
+// maxProblems bounds how many problems of one document are listed, for the sake of documents that are nothing
+// but problems.
+const maxProblems = 1000
+
 // Rules about the encoding. Each makes the document unreadable: nothing else is checked.
 const (
 	RuleSyntax        Rule = "syntax"         // not well-formed JSON, YAML or CBOR
@@ -44,6 +48,9 @@ const (
 	RuleUnique       Rule = "unique"        // an array with the same item twice
 	RuleSchema       Rule = "schema"        // any other keyword
 )
+
+// RuleTooMany closes a list of problems that would go on.
+const RuleTooMany Rule = "too-many"
 
 // RuleSecret is broken by a document that carries a credential (Security Considerations: such a
 // document MUST be rejected).
@@ -160,7 +167,8 @@ func (p Problem) hint(format string, args ...any) Problem {
 	return p
 }
 
-// sortProblems puts errors first, then orders by place, rule and message, and drops repetitions.
+// sortProblems puts errors first, then orders by place, rule and message, drops repetitions, and cuts a list
+// that is too long.
 func sortProblems(ps []Problem) []Problem {
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
@@ -170,7 +178,13 @@ func sortProblems(ps []Problem) []Problem {
 			cmp.Compare(a.Message, b.Message),
 		)
 	})
-	return slices.Compact(ps)
+	ps = slices.Compact(ps)
+	if len(ps) > maxProblems {
+		ps = append(ps[:maxProblems:maxProblems], Problem{
+			Rule: RuleTooMany, Severity: ps[0].Severity, Message: "there are more problems than these",
+		})
+	}
+	return ps
 }
 
 // comparePointers orders JSON pointers token by token, array indexes by value.

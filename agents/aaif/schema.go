@@ -1,12 +1,14 @@
 package aaif
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 
@@ -155,9 +157,15 @@ func validateTree(k Kind, tree any) []Problem {
 	if !errors.As(err, &ve) {
 		return []Problem{errorf("", RuleSchema, "the document cannot be validated: %v", err)}
 	}
+	causes := slices.Collect(leaves(ve))
+	slices.SortFunc(causes, func(a, b *jsonschema.ValidationError) int {
+		return cmp.Compare(a.InstanceLocation, b.InstanceLocation) // so that it is always the same ones that are cut
+	})
 	var ps []Problem
-	for leaf := range leaves(ve) {
-		ps = append(ps, s.explain(tree, leaf)...)
+	for _, leaf := range causes {
+		if ps = append(ps, s.explain(tree, leaf)...); len(ps) > maxProblems {
+			break
+		}
 	}
 	return ps
 }

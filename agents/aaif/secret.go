@@ -2,6 +2,7 @@ package aaif
 
 import (
 	"encoding/base64"
+	"maps"
 	"math"
 	"net/url"
 	"regexp"
@@ -50,14 +51,14 @@ var credentialForms = []struct {
 var (
 	skKey       = regexp.MustCompile(`\bsk-[\w-]{20,}`)
 	bearerToken = regexp.MustCompile(`(?i)\bbearer[ :]+([\w.~+/=-]{16,})`)
-	basicToken  = regexp.MustCompile(`(?i)\bbasic[ ]+([A-Za-z0-9+/]{8,}={0,2})`)
+	basicToken  = regexp.MustCompile(`(?i)\bbasic[ ]+([A-Za-z0-9+/]{10,}={0,2})`)
 	urlInText   = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"'<>]+`)
 )
 
 // credential says what kind of credential a text contains, if any.
 func credential(text string) (what string, found bool) {
-	if len(text) < 12 {
-		return "", false
+	if longestWord(text) < 10 && !strings.Contains(text, "BEGIN ") {
+		return "", false // prose, as most texts are
 	}
 	for _, form := range credentialForms {
 		if form.re.MatchString(text) {
@@ -87,6 +88,17 @@ func credential(text string) (what string, found bool) {
 		}
 	}
 	return "", false
+}
+
+// longestWord is the length of the longest run without white space.
+func longestWord(text string) int {
+	longest, start := 0, 0
+	for i := range len(text) {
+		if c := text[i]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			longest, start = max(longest, i-start), i+1
+		}
+	}
+	return max(longest, len(text)-start)
 }
 
 func isDashOrScore(r rune) bool { return r == '-' || r == '_' }
@@ -261,12 +273,17 @@ func scanSecrets(k Kind, tree any) []Problem {
 
 type secretScan struct{ problems []Problem }
 
+func (s *secretScan) full() bool { return len(s.problems) > maxProblems }
+
 func (s *secretScan) found(pointer, what string) {
 	s.problems = append(s.problems, errorf(pointer, RuleSecret, "this looks like %s", what).hint("%s", secretHint))
 }
 
 // value scans a value that stands below a name of the given class.
 func (s *secretScan) value(v any, pointer string, class nameClass) {
+	if s.full() {
+		return
+	}
 	switch v := v.(type) {
 	case string:
 		s.text(v, pointer, class)
@@ -275,8 +292,8 @@ func (s *secretScan) value(v any, pointer string, class nameClass) {
 			s.value(item, child(pointer, i), class)
 		}
 	case map[string]any:
-		for name, member := range v {
-			s.member(name, member, pointer, class)
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			s.member(name, v[name], pointer, class)
 		}
 	}
 }

@@ -4,12 +4,15 @@ import "strings"
 
 // nearest returns the candidate that a word was most likely meant to be, or "".
 func nearest(word string, candidates []string) string {
-	if word == "" || len(word) > 64 {
+	if word == "" || len(word) > 64 || len(candidates) > 100 {
 		return ""
 	}
 	folded := fold(word)
 	best, least := "", 1+max(1, len(folded)/3) // a third of the letters may be wrong
 	for _, c := range candidates {
+		if len(c) > 64 {
+			continue
+		}
 		d := distance(folded, fold(c))
 		if d < least || d == least && best != "" && c < best {
 			best, least = c, d

@@ -23,6 +23,17 @@ import (
 // exact limit is checked on the tree: a block's children stand to the right of it.
 const maxYAMLColumn = 1000
 
+// maxYAMLMembers bounds the members of all objects of a YAML document. The parser recurses over the members of
+// a block mapping, and copies those that follow at each. People write YAML; machines write JSON.
+const maxYAMLMembers = 10_000
+
+// maxYAMLIndicators bounds the characters that can start or end a token, and with them the tokens: the scanner
+// takes some hundred bytes of memory for each. Prose has one in ten.
+const maxYAMLIndicators = 128 << 10
+
+// yamlIndicators are those characters.
+const yamlIndicators = "[]{},:-?&*!|>'\"#%@`\n"
+
 // decodeYAML turns YAML into JSON text, with members in the order of the source. Where positions is not nil it
 // receives the place of every value, by pointer.
 func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text jsontext.Value, problem *Problem) {
@@ -33,6 +44,16 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 	if !utf8.Valid(data) {
 		p := errorf("", RuleEncoding, "the text is not UTF-8")
 		p.Line, p.Column = lineColumn(data, invalidUTF8(data))
+		return nil, &p
+	}
+	indicators := 0
+	for _, c := range data {
+		if strings.IndexByte(yamlIndicators, c) >= 0 {
+			indicators++
+		}
+	}
+	if indicators > maxYAMLIndicators {
+		p := errorf("", RuleTooLarge, "too much structure for a YAML document").hint("send it as JSON")
 		return nil, &p
 	}
 	defer func() {
@@ -78,7 +99,7 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 // checkYAMLTokens refuses, before anything is built, what JSON has no word for, and nesting so deep that it
 // could exhaust the parser's stack.
 func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
-	depth, content := 0, false
+	depth, members, content := 0, 0, false
 	refuse := func(tk *token.Token, what, hint string) *Problem {
 		p := yamlErrorf(tk, "", RuleYAML, "%s", what).hint("%s", hint)
 		return &p
@@ -110,8 +131,14 @@ func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
 			depth--
 		case token.SequenceEntryType, token.MappingValueType:
 			at := tk
-			if tk.Type == token.MappingValueType && tk.Prev != nil {
-				at = tk.Prev // the key
+			if tk.Type == token.MappingValueType {
+				if members++; members > maxYAMLMembers {
+					p := yamlErrorf(tk, "", RuleTooLarge, "more than %d members in a YAML document", maxYAMLMembers).hint("send it as JSON")
+					return &p
+				}
+				if tk.Prev != nil {
+					at = tk.Prev // the key
+				}
 			}
 			if depth == 0 && at.Position.Column > maxYAMLColumn {
 				p := yamlErrorf(tk, "", RuleTooDeep, "%s", tooDeep(maxDepth).message)
