@@ -2,6 +2,7 @@ package agents_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -236,19 +238,68 @@ func TestProgramThatDoesNotReadIsUnavailable(t *testing.T) {
 	}
 }
 
-// A task that timed out keeps its place until the program has answered it, so
-// that the program never has more tasks than the agent's concurrency.
+// cancelled sends a task, cancels it as soon as the program has it, and returns
+// what the sender was told, after the agent has ended the task.
+func (w *world) cancelled(what string) *envelope.Error {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	task := envelope.New(envelope.TypeTask, "human.ada", entity, "test.run", json.RawMessage(do(what, "")))
+	events, err := w.node.Conn().SubscribeSync("bus.mesh.task")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer events.Unsubscribe()
+	_, err = w.node.Send(ctx, task, mesh.SendOptions{OnStream: func(*envelope.Envelope) error { cancel(); return nil }})
+	for {
+		msg, waitErr := events.NextMsg(patience)
+		if waitErr != nil {
+			w.t.Fatalf("the task never ended: %v", waitErr)
+		}
+		if e, parseErr := envelope.Parse(msg.Data); parseErr == nil && e.Intent == intents.TaskFailed && e.Corr == task.Corr {
+			return envelope.AsError(err)
+		}
+	}
+}
+
+// A task that was cancelled keeps its place until the program has answered it,
+// so that the program never has more tasks than the agent's concurrency.
 func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 1)
+	var pid struct{ PID int }
+	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cancelled("until_signal"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	next := make(chan sent, 1)
+	go func() { next <- w.send(entity, do("echo", "next"), sending{}) }()
+	until(t, "the next task waits", func() bool {
+		var health intents.HealthResult
+		_, err := w.node.Query(t.Context(), entity, intents.StatusHealth, intents.Empty{}, &health)
+		return err == nil && health.Details["queued"] == 1.0 && health.Details["running"] == 1.0
+	})
+	syscall.Kill(pid.PID, syscall.SIGUSR1)
+	if got := <-next; got.payload != `{"text":"next"}` {
+		t.Errorf("got %+v", got)
+	}
+	if d := p.Health().Details; d["lines_late"] != int64(1) || d["tasks_unanswered"] != nil {
+		t.Errorf("health %v", d)
+	}
+}
+
+func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = 50 * time.Millisecond })
 	w.hostProgram(p, 1)
-
-	got := w.send(entity, do("hold", ""), sending{requires: `{"timeout_ms":30}`})
-	if got.err == nil || got.err.Code != envelope.CodeTimeout {
-		t.Fatalf("got %+v", got)
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
 	}
-	// The place is given back after Linger at the latest.
 	if got := w.send(entity, do("release", ""), sending{}); got.payload != `{"text":"released"}` {
 		t.Errorf("got %+v", got)
 	}

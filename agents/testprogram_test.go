@@ -102,6 +102,7 @@ func runTestProgram(mode string) int {
 		case "shut": // closes its output and lives on
 			os.Stdout.Close()
 		case "until_signal":
+			say("stream", map[string]string{"text": "waiting"})
 			<-signals
 			say("result", map[string]string{"text": "signalled"})
 		case "pid":
