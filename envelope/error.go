@@ -135,9 +135,14 @@ func (e *Error) Payload() json.RawMessage {
 		b = fmt.Appendf(b, `,"backoff_ms":%d`, e.BackoffMS)
 	}
 	if len(e.EvidenceRefs) > 0 {
-		refs, _ := json.Marshal(e.EvidenceRefs)
-		b = append(b, `,"evidence_refs":`...)
-		b = append(b, refs...)
+		b = append(b, `,"evidence_refs":[`...)
+		for i, ref := range e.EvidenceRefs {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = AppendString(b, strings.ToValidUTF8(ref, "\uFFFD"))
+		}
+		b = append(b, ']')
 	}
 	for i, m := range e.Details {
 		if !m.detail() || slices.ContainsFunc(e.Details[:i], func(o Member) bool { return o.Name == m.Name }) {

@@ -2,6 +2,7 @@ package envelope_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -145,12 +146,20 @@ func FuzzParseCBOR(f *testing.F) {
 			f.Add(data)
 		}
 	}
-	f.Add([]byte{0xa1, 0x01, 0x02})
-	f.Add([]byte{0xbf, 0xff})
+	for _, payload := range []string{"a0", "a1617801", "bfff", "a10102", "a16178fb3ff0000000000000", "a161783bffffffffffffffff", "a16178826161f6"} {
+		data, err := hex.DecodeString(payload)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := envelope.ParseCBOR(data)
 		if err != nil {
-			return
+			// Most inputs are no envelope: look at them as a payload too.
+			if e, err = envelope.ParseCBOR(withPayload(data)); err != nil {
+				return
+			}
 		}
 		first, err := e.AppendCBOR(nil)
 		if err != nil {

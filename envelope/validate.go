@@ -118,9 +118,13 @@ func (e *Envelope) Validate() error {
 			bad.add(r.f, RuleJSON, "is not valid JSON: %v", err)
 		}
 	}
+	unique := nameSet{}
+	var names scanner // only holds the names
+	defer names.release()
 	for _, m := range e.Extra {
-		if _, known := fieldOf([]byte(m.Name)); known || !utf8.ValidString(m.Name) {
-			bad = append(bad, Problem{quoteName([]byte(m.Name)), RuleJSON, "cannot be an extra member"})
+		name := []byte(m.Name)
+		if _, known := fieldOf(name); known || !utf8.ValidString(m.Name) || !unique.add(&names, name) {
+			bad = append(bad, Problem{quoteName(name), RuleJSON, "cannot be an extra member: its name is a field's, is there twice, or is not valid UTF-8"})
 		}
 		if err := checkJSON(m.Value, defaultMaxDepth-1); err != nil {
 			bad = append(bad, Problem{quoteName([]byte(m.Name)), RuleJSON, fmt.Sprintf("is not valid JSON: %v", err)})
