@@ -7,8 +7,8 @@ import (
 )
 
 // TestHostileDocuments reads documents of the largest size that were made to cost as much as they can: to
-// nest, to recurse, to backtrack, to be all problems. Each once took seconds, a minute or the stack, or could
-// have; the test's own deadline is the measure.
+// nest, to recurse, to backtrack, to be all problems. What has no bound takes minutes, or the process: the test
+// run's own deadline is the measure.
 func TestHostileDocuments(t *testing.T) {
 	const n = DefaultMaxBytes
 	fill := func(head, unit, tail string) string {

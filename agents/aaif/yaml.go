@@ -3,7 +3,6 @@ package aaif
 import (
 	"bytes"
 	"errors"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -246,89 +245,12 @@ func (c *yamlConverter) sequence(n *ast.SequenceNode, at *token.Token, pointer s
 	return c.write(jsontext.EndArray, at, pointer)
 }
 
-func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string) *Problem {
-	tk := n.GetToken()
-	if s, ok := n.(*ast.StringNode); ok && quoted(tk) {
-		return c.write(jsontext.String(s.Value), at, pointer)
-	}
-	if tk.Type == token.ImplicitNullType {
-		return c.write(jsontext.Null, at, pointer)
-	}
-	text := tk.Value
-	switch kind := plainKind(text); {
-	case kind == plainNull:
-		return c.write(jsontext.Null, at, pointer)
-	case kind == plainTrue:
-		return c.write(jsontext.True, at, pointer)
-	case kind == plainFalse:
-		return c.write(jsontext.False, at, pointer)
-	case kind == plainNumber:
-		if err, ok := checkNumber(text); !ok {
-			p := yamlErrorf(at, pointer, err.rule, "%s", err.message)
-			return &p
-		}
-		if err := c.enc.WriteValue(jsontext.Value(text)); err != nil {
-			p := yamlErrorf(at, pointer, RuleSyntax, "not JSON: %v", err)
-			return &p
-		}
-		return nil
-	case kind == plainString && tk.Type == token.StringType:
-		return c.write(jsontext.String(text), at, pointer)
-	}
-	// YAML has more ways to write a number than JSON, and its versions disagree on them.
-	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip(text)).
-		hint("write it in plain decimals, or quote it if it is text")
-	return &p
-}
-
 func (c *yamlConverter) write(t jsontext.Token, at *token.Token, pointer string) *Problem {
 	if err := c.enc.WriteToken(t); err != nil {
 		p := yamlErrorf(at, pointer, RuleSyntax, "no JSON for this: %v", err)
 		return &p
 	}
 	return nil
-}
-
-// quoted says whether a scalar stands in quotes, and so is a string whatever it looks like.
-func quoted(tk *token.Token) bool {
-	return tk.Type == token.DoubleQuoteType || tk.Type == token.SingleQuoteType
-}
-
-// plainScalar is what a scalar without quotes stands for.
-type plainScalar int
-
-const (
-	plainString plainScalar = iota
-	plainNull
-	plainTrue
-	plainFalse
-	plainNumber
-	plainOther // a number in YAML, but not in JSON
-)
-
-var (
-	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
-	yamlNumber = regexp.MustCompile(`^([-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|0o[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0b[01_]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
-)
-
-func plainKind(text string) plainScalar {
-	switch text {
-	case "", "~", "null", "Null", "NULL":
-		return plainNull
-	case "true", "True", "TRUE":
-		return plainTrue
-	case "false", "False", "FALSE":
-		return plainFalse
-	}
-	if c := text[0]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' {
-		if jsonNumber.MatchString(text) {
-			return plainNumber
-		}
-		if yamlNumber.MatchString(text) {
-			return plainOther
-		}
-	}
-	return plainString
 }
 
 // yamlProblem takes message and place from a parser's error, and leaves the excerpt of the source behind.

@@ -1,0 +1,245 @@
+package aaif
+
+import (
+	"encoding/base64"
+	"math"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// credentialForms are the forms in which services issue credentials.
+var credentialForms = []struct {
+	name string
+	re   *regexp.Regexp
+}{
+	{"a private key", regexp.MustCompile(`-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----`)},
+	{"an nkeys seed", regexp.MustCompile(`\bS[ACNOUX][A-Z2-7]{56}\b`)},
+	{"an nkeys seed", regexp.MustCompile(`-----BEGIN [A-Z ]*SEED-----`)},
+	{"a JSON Web Token", regexp.MustCompile(`\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]*`)},
+	{"an AWS access key id", regexp.MustCompile(`\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b`)},
+	{"a GitHub token", regexp.MustCompile(`\b(?:gh[opsru]_[A-Za-z0-9]{20,}|github_pat_\w{20,})`)},
+	{"a GitLab token", regexp.MustCompile(`\bgl(?:pat|ptt|dt|rt)-[\w-]{20,}`)},
+	{"a Slack token", regexp.MustCompile(`\bxox[abcdeoprs]-[A-Za-z0-9-]{10,}`)},
+	{"a Slack webhook", regexp.MustCompile(`hooks\.slack\.com/services/T\w+/B\w+/\w{16,}`)},
+	{"a Google API key", regexp.MustCompile(`\bAIza[\w-]{35}`)},
+	{"a Google OAuth token", regexp.MustCompile(`\bya29\.[\w-]{20,}`)},
+	{"a Stripe key", regexp.MustCompile(`\b[rs]k_(?:live|test)_[A-Za-z0-9]{16,}`)},
+	{"a Hugging Face token", regexp.MustCompile(`\bhf_[A-Za-z0-9]{30,}`)},
+	{"a Groq key", regexp.MustCompile(`\bgsk_[A-Za-z0-9]{30,}`)},
+	{"an xAI key", regexp.MustCompile(`\bxai-[A-Za-z0-9]{30,}`)},
+	{"a SendGrid key", regexp.MustCompile(`\bSG\.[\w-]{16,}\.[\w-]{16,}`)},
+	{"an npm token", regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}`)},
+	{"a Vault token", regexp.MustCompile(`\bhv[bs]\.[\w-]{20,}`)},
+	{"a Replicate token", regexp.MustCompile(`\br8_[A-Za-z0-9]{30,}`)},
+}
+
+var (
+	skKey       = regexp.MustCompile(`\bsk-[\w-]{20,}`)
+	bearerToken = regexp.MustCompile(`(?i)\bbearer[ :]+([\w.~+/=-]{16,})`)
+	basicToken  = regexp.MustCompile(`(?i)\bbasic[ ]+([A-Za-z0-9+/]{10,}={0,2})`)
+	urlInText   = regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]*://[^\s"'<>]+`)
+)
+
+// credential says what kind of credential a text contains, if any.
+func credential(text string) (what string, found bool) {
+	if longestWord(text) < 10 && !strings.Contains(text, "BEGIN ") {
+		return "", false // prose, as most texts are
+	}
+	for _, form := range credentialForms {
+		if form.re.MatchString(text) {
+			return form.name, true
+		}
+	}
+	for _, key := range skKey.FindAllString(text, -1) {
+		if slices.ContainsFunc(strings.FieldsFunc(key, isDashOrScore), randomRun) {
+			return "an API key (sk-…)", true
+		}
+	}
+	for _, m := range bearerToken.FindAllStringSubmatch(text, -1) {
+		if looksRandom(m[1]) {
+			return "a bearer token", true
+		}
+	}
+	for _, m := range basicToken.FindAllStringSubmatch(text, -1) {
+		if isUserPassword(m[1]) {
+			return "a user name and password (Basic)", true
+		}
+	}
+	if strings.Contains(text, "://") {
+		for _, raw := range urlInText.FindAllString(text, -1) {
+			if what, found := urlCredential(raw); found {
+				return what, true
+			}
+		}
+	}
+	return "", false
+}
+
+// longestWord is the length of the longest run without white space.
+func longestWord(text string) int {
+	longest, start := 0, 0
+	for i := range len(text) {
+		if c := text[i]; c == ' ' || c == '\n' || c == '\t' || c == '\r' {
+			longest, start = max(longest, i-start), i+1
+		}
+	}
+	return max(longest, len(text)-start)
+}
+
+func isDashOrScore(r rune) bool { return r == '-' || r == '_' }
+
+// randomRun is true of the random part of an issued key: long, letters and digits mixed.
+func randomRun(s string) bool {
+	return len(s) >= 16 && strings.ContainsAny(s, digits) && strings.ContainsFunc(s, isLetter)
+}
+
+const digits = "0123456789"
+
+func isLetter(r rune) bool { return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' }
+
+// isUserPassword is true of base64 that decodes to user:password.
+func isUserPassword(b64 string) bool {
+	raw, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(b64, "="))
+	if err != nil {
+		return false
+	}
+	user, password, ok := strings.Cut(string(raw), ":")
+	printable := func(s string) bool {
+		return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
+	}
+	return ok && user != "" && password != "" && printable(user) && printable(password)
+}
+
+// urlCredential looks into the user part and the query of a URL.
+func urlCredential(raw string) (what string, found bool) {
+	rest := raw[strings.Index(raw, "://")+3:]
+	authority, _, _ := strings.Cut(rest, "/")
+	authority, _, _ = strings.Cut(authority, "?")
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, password, ok := strings.Cut(authority[:i], ":")
+		if ok && password != "" && !placeholder(password) {
+			return "a password in a URL", true
+		}
+		if !ok && looksRandom(user) {
+			return "a token in a URL", true
+		}
+	}
+	_, query, _ := strings.Cut(rest, "?")
+	query, _, _ = strings.Cut(query, "#")
+	for _, pair := range strings.FieldsFunc(query, func(r rune) bool { return r == '&' || r == ';' }) {
+		name, value, _ := strings.Cut(pair, "=")
+		if v, err := url.QueryUnescape(value); err == nil {
+			value = v
+		}
+		switch secretName(name) {
+		case secretKey, secretPassword:
+			if len(value) >= 4 && !placeholder(value) {
+				return "a credential in a URL's query", true
+			}
+		default:
+			if weakQueryNames[strings.ToLower(name)] && looksRandom(value) {
+				return "a credential in a URL's query", true
+			}
+		}
+	}
+	return "", false
+}
+
+// weakQueryNames carry credentials in some APIs and harmless things in others.
+var weakQueryNames = map[string]bool{"key": true, "sig": true, "signature": true, "auth": true, "code": true, "subscription-key": true}
+
+// A nameClass says what a member's name promises.
+type nameClass int
+
+const (
+	harmless       nameClass = iota
+	secretKey                // a key or token, which machines make: random
+	secretPassword           // a password, which people make
+)
+
+// secretName classifies a member's name, however its words are joined.
+func secretName(name string) nameClass {
+	switch fold(name) {
+	case "password", "passwd", "passphrase", "pwd":
+		return secretPassword
+	case "secret", "clientsecret", "secretkey", "secretaccesskey", "awssecretaccesskey", "sharedsecret", "signingkey",
+		"token", "accesstoken", "refreshtoken", "authtoken", "bearertoken", "idtoken", "sessiontoken", "apitoken",
+		"apikey", "xapikey", "apisecret", "privatekey", "seed", "credential", "credentials", "authorization",
+		"accesskey", "authkey", "personalaccesstoken":
+		return secretKey
+	}
+	return harmless
+}
+
+// placeholder is true of a text that stands for a value to be filled in.
+func placeholder(s string) bool {
+	if s == "" || strings.ContainsAny(s, "{}<>$*…") || strings.Contains(s, "...") {
+		return true
+	}
+	lower := strings.ToLower(s)
+	for _, word := range []string{"example", "placeholder", "changeme", "change-me", "your", "redacted", "xxxx", "dummy", "env:", "vault:"} {
+		if strings.Contains(lower, word) {
+			return true
+		}
+	}
+	return false
+}
+
+var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+
+// looksRandom is true of a text without spaces that was probably drawn by a machine: long, of many different
+// characters, with digits among the letters, and not made of words. UUIDs and placeholders are not.
+func looksRandom(s string) bool {
+	if len(s) < 16 || uuidForm.MatchString(s) || placeholder(s) {
+		return false
+	}
+	nDigits := 0
+	for _, c := range []byte(s) {
+		switch {
+		case c >= '0' && c <= '9':
+			nDigits++
+		case isLetter(rune(c)), strings.IndexByte("+/=_.~-!@#%^&", c) >= 0:
+		default:
+			return false
+		}
+	}
+	if nDigits < 2 || nDigits == len(s) || entropy(s) < 3.2 {
+		return false
+	}
+	// Names are words and numbers that are joined: claude-3-5-sonnet-20241022, arn-like paths, INTERNAL_TOKEN_2.
+	words := strings.FieldsFunc(s, func(r rune) bool { return !isLetter(r) && (r < '0' || r > '9') })
+	longest := slices.MaxFunc(append(words, ""), func(a, b string) int { return len(mixed(a)) - len(mixed(b)) })
+	return len(mixed(longest)) >= 12
+}
+
+// mixed returns a run in which letters and digits alternate more than in a word with a number at its end.
+func mixed(word string) string {
+	changes := 0
+	for i := 1; i < len(word); i++ {
+		if isLetter(rune(word[i])) != isLetter(rune(word[i-1])) {
+			changes++
+		}
+	}
+	if changes < 2 {
+		return ""
+	}
+	return word
+}
+
+// entropy is the Shannon entropy of a text's bytes, in bits a byte.
+func entropy(s string) float64 {
+	var counts [256]int
+	for _, c := range []byte(s) {
+		counts[c]++
+	}
+	h := 0.0
+	for _, n := range counts {
+		if n > 0 {
+			p := float64(n) / float64(len(s))
+			h -= p * math.Log2(p)
+		}
+	}
+	return h
+}

@@ -1,0 +1,86 @@
+package aaif
+
+import (
+	"regexp"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string) *Problem {
+	tk := n.GetToken()
+	if s, ok := n.(*ast.StringNode); ok && quoted(tk) {
+		return c.write(jsontext.String(s.Value), at, pointer)
+	}
+	if tk.Type == token.ImplicitNullType {
+		return c.write(jsontext.Null, at, pointer)
+	}
+	text := tk.Value
+	switch kind := plainKind(text); {
+	case kind == plainNull:
+		return c.write(jsontext.Null, at, pointer)
+	case kind == plainTrue:
+		return c.write(jsontext.True, at, pointer)
+	case kind == plainFalse:
+		return c.write(jsontext.False, at, pointer)
+	case kind == plainNumber:
+		if err, ok := checkNumber(text); !ok {
+			p := yamlErrorf(at, pointer, err.rule, "%s", err.message)
+			return &p
+		}
+		if err := c.enc.WriteValue(jsontext.Value(text)); err != nil {
+			p := yamlErrorf(at, pointer, RuleSyntax, "not JSON: %v", err)
+			return &p
+		}
+		return nil
+	case kind == plainString && tk.Type == token.StringType:
+		return c.write(jsontext.String(text), at, pointer)
+	}
+	// YAML has more ways to write a number than JSON, and its versions disagree on them.
+	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip(text)).
+		hint("write it in plain decimals, or quote it if it is text")
+	return &p
+}
+
+// quoted says whether a scalar stands in quotes, and so is a string whatever it looks like.
+func quoted(tk *token.Token) bool {
+	return tk.Type == token.DoubleQuoteType || tk.Type == token.SingleQuoteType
+}
+
+// plainScalar is what a scalar without quotes stands for.
+type plainScalar int
+
+const (
+	plainString plainScalar = iota
+	plainNull
+	plainTrue
+	plainFalse
+	plainNumber
+	plainOther // a number in YAML, but not in JSON
+)
+
+var (
+	jsonNumber = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+	yamlNumber = regexp.MustCompile(`^([-+]?(\.[0-9_]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?|0o[0-7_]+|[-+]?0[xX][0-9a-fA-F_]+|[-+]?0b[01_]+|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$`)
+)
+
+func plainKind(text string) plainScalar {
+	switch text {
+	case "", "~", "null", "Null", "NULL":
+		return plainNull
+	case "true", "True", "TRUE":
+		return plainTrue
+	case "false", "False", "FALSE":
+		return plainFalse
+	}
+	if c := text[0]; c >= '0' && c <= '9' || c == '-' || c == '+' || c == '.' {
+		if jsonNumber.MatchString(text) {
+			return plainNumber
+		}
+		if yamlNumber.MatchString(text) {
+			return plainOther
+		}
+	}
+	return plainString
+}
