@@ -31,7 +31,8 @@ func (s Source) String() string {
 
 // Ring holds the keys that signatures are checked against. The zero value is
 // an empty ring. Verification reads a snapshot and takes no lock; changes
-// replace the snapshot and take effect for every Verify that begins later.
+// replace the snapshot and take effect for every Verify that begins later. A
+// change copies the ring, which is meant for some thousand keys.
 type Ring struct {
 	mu    sync.Mutex // serialises changes
 	state atomic.Pointer[ringState]
