@@ -156,6 +156,9 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 		deadline = now.Add(have.Timeout + grace)
 	}
 	stream := opts.OnStream != nil && !have.Stream
+	if task.Sig != nil {
+		return deadline, nil // requires is signed; what it does not say stays unsaid
+	}
 	switch {
 	case !stream && timeout == 0:
 		return deadline, nil
