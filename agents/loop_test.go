@@ -6,7 +6,6 @@ import (
 	"errors"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // registry has tools of these names that return {"tool": name}.
@@ -300,34 +300,34 @@ func TestToolFailuresAreToldToTheModel(t *testing.T) {
 
 func TestParallelToolsAreBounded(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	running, most := 0, 0
-	full := make(chan struct{})
+	release := make(chan struct{}, 5)
 	reg := new(tool.Registry)
-	reg.Add(tool.Raw(tool.Definition{Name: "lint", Description: "x"}, func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
-		mu.Lock()
-		running++
-		if most = max(most, running); running == 2 {
-			select {
-			case <-full:
-			default:
-				close(full)
-			}
-		}
-		mu.Unlock()
-		<-full // both places get used
-		mu.Lock()
-		running--
-		mu.Unlock()
+	reg.Add(tool.Raw(tool.Definition{Name: "lint", Description: "x"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		<-release
 		return json.RawMessage(`1`), nil
 	}))
 	w, entity, _ := hostFake(t, lintTool, agents.Options{Tools: reg, ParallelTools: 2},
 		calls(call("1", "lint", `{}`), call("2", "lint", `{}`), call("3", "lint", `{}`), call("4", "lint", `{}`), call("5", "lint", `{}`)), says("done"))
-	if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"text":"done"}` {
-		t.Errorf("got %+v", got)
-	}
-	if most != 2 {
-		t.Errorf("%d ran at once, want 2", most)
+	begun, running, most := 0, 0, 0
+	task := envelope.New(envelope.TypeTask, "human.ada", entity, "test.run", json.RawMessage(`{"text":"go"}`))
+	_, err := w.node.Send(t.Context(), task, mesh.SendOptions{OnStream: func(e *envelope.Envelope) error {
+		switch s := string(e.Payload); {
+		case strings.Contains(s, "tool_call"):
+			begun, running = begun+1, running+1
+			most = max(most, running)
+			if running == 2 { // none goes on before two are there
+				release <- struct{}{}
+			}
+			if begun == 5 {
+				release <- struct{}{}
+			}
+		case strings.Contains(s, "tool_result"):
+			running--
+		}
+		return nil
+	}})
+	if err != nil || begun != 5 || most != 2 {
+		t.Errorf("%v: %d calls, at most %d at once; want 5 and 2", err, begun, most)
 	}
 }
 

@@ -372,7 +372,7 @@ func TestProgramDrainsBeforeItStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := program(t, "serve", nil)
-	stop := w.hostProgram(p, 2)
+	stop := w.hostProgram(p, 1) // what comes meanwhile waits, and is handed back
 	var pid struct{ PID int }
 	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
 		t.Fatal(err)
