@@ -32,6 +32,8 @@ func border(err error) *envelope.Error {
 		return envelope.Errorf(envelope.CodeInvalidEnvelope, "%s", err.Error()).WithCause(err)
 	case errors.As(err, &payload):
 		return envelope.Errorf(envelope.CodeInputSchema, "%s", payload.Error()).WithCause(err)
+	case errors.Is(err, intents.ErrUnknownIntent):
+		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list tells which it knows").WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "not done by the deadline").WithCause(err)
 	case errors.Is(err, context.Canceled):

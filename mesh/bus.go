@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -193,10 +194,14 @@ func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
 }
 
 // clip bounds what a peer chose and an event repeats.
-func clip(s string) string {
-	const limit = 128
-	if len(s) > limit {
-		return s[:limit] + "…"
+func clip(s string) string { return clipTo(s, 128) }
+
+func clipTo(s string, limit int) string {
+	if len(s) <= limit {
+		return s
 	}
-	return s
+	for limit > 0 && !utf8.RuneStart(s[limit]) {
+		limit--
+	}
+	return s[:limit] + "…"
 }

@@ -385,3 +385,13 @@ func textLogger(w io.Writer) *slog.Logger {
 }
 
 func goexit() { runtime.Goexit() }
+
+// streamFive emits five chunks and answers with the payload.
+func streamFive(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+	for range 5 {
+		if err := task.EmitText("chunk"); err != nil {
+			return nil, err
+		}
+	}
+	return task.Envelope.Payload, nil
+}

@@ -84,6 +84,7 @@ func (n *Node) recall(ctx context.Context, entity, id string) (*envelope.Envelop
 const (
 	maxRefuted     = 4096
 	maxRefutations = 32
+	maxReason      = 512 // bytes of a reason that are kept
 )
 
 // refutations remembers what was said against contexts, the oldest forgotten

@@ -98,12 +98,10 @@ func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) 
 	if found == nil || found.ID == task.ID || want.Corr != "" && want.Corr != found.Corr {
 		return intents.FetchResult{Found: false}, nil
 	}
+	// A number beyond I-JSON has no canonical form, and so its envelope no hash.
 	hash, err := found.Hash()
-	if err != nil {
-		return nil, err
-	}
-	if want.Hash != "" && want.Hash != hash {
-		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has hash %s", want.ID, hash)
+	if want.Hash != "" && (err != nil || want.Hash != hash) {
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip(want.ID)).WithCause(err)
 	}
 	raw, err := found.AppendJSON(nil)
 	if err != nil {
@@ -118,7 +116,10 @@ func (h *host) refute(ctx context.Context, task *envelope.Envelope) (any, error)
 	if err := json.Unmarshal(task.Payload, &what); err != nil {
 		return nil, err
 	}
-	record := mustJSON(intents.Refutation{By: task.From, Reason: what.Reason, TS: envelope.Now()})
+	if len(what.ID) > maxName {
+		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", maxName)
+	}
+	record := mustJSON(intents.Refutation{By: clip(task.From), Reason: clipTo(what.Reason, maxReason), TS: envelope.Now()})
 	h.node.refuted.add(what.ID, record)
 	if store := h.node.cfg.Refutations; store != nil {
 		if err := store.Add(ctx, what.ID, record); err != nil {

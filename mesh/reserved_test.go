@@ -1,0 +1,271 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// result is the payload of a result, or a failure.
+func (r *rig) result(intent, payload string) string {
+	r.t.Helper()
+	e := r.request(newTask(reviewer, intent, payload))
+	if e.Type != envelope.TypeResult {
+		r.t.Fatalf("%s: %s", intent, e.Payload)
+	}
+	return canonical(r.t, e.Payload)
+}
+
+func (r *rig) code(intent, payload string) envelope.Code {
+	r.t.Helper()
+	return errorOf(r.t, r.request(newTask(reviewer, intent, payload))).Code
+}
+
+func reviewIntents(t testing.TB) *intents.Registry {
+	t.Helper()
+	reg := intents.NewRegistry()
+	if err := reg.Register(intents.Definition{
+		Intent: "code.review",
+		Task:   json.RawMessage(`{"type":"object","required":["path"],"properties":{"path":{"type":"string"}}}`),
+		Result: json.RawMessage(`{"type":"object","required":["ok"],"properties":{"ok":{"type":"boolean"}}}`),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return reg
+}
+
+func TestReservedIntentsAreAnsweredWhileTheAgentIsBusy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: g, Queue: 1, Intents: reviewIntents(t), Health: func() mesh.Health {
+		return mesh.Health{Status: "healthy", Details: map[string]any{"model": "up"}}
+	}})
+	first := newTask(reviewer, "code.review", `{"path":"x"}`)
+	r.send(first)
+	within(t, "the first task", g.entered)
+	r.send(newTask(reviewer, "code.review", `{"path":"y"}`))
+
+	var ping intents.PingResult
+	json.Unmarshal([]byte(r.result(intents.StatusPing, `{}`)), &ping)
+	if _, err := (&envelope.Envelope{TS: ping.TS}).Time(); !ping.Pong || !err {
+		t.Errorf("ping: %+v", ping)
+	}
+	equal(t, "health", r.result(intents.StatusHealth, `{}`), `{"details":{"concurrency":1,"model":"up","queue":1,"queued":1,"reason":"the queue is full","running":1},"status":"degraded"}`)
+	equal(t, "spec", r.result(intents.SpecQuery, `{}`), `{"aee_version":"1","extensions":["aee.ext.decision_evidence"]}`)
+	equal(t, "capabilities", r.result(intents.CapabilityList, `{"namespace_filter":"code"}`), `{"intents":["code.review"]}`)
+	equal(t, "all capabilities", r.result(intents.CapabilityList, `{}`), `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","code.review","mesh.task.cancel"]}`)
+	equal(t, "valid", r.result(intents.ValidatePayload, `{"intent":"code.review","payload_to_validate":{"path":"x"}}`), `{"valid":true}`)
+	equal(t, "invalid", strings.Contains(r.result(intents.ValidatePayload, `{"intent":"code.review","payload_to_validate":{"path":1},"type_hint":"task"}`), `"valid":false`), true)
+	equal(t, "fetch", strings.HasPrefix(r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, first.ID)), `{"envelope":{"corr":`), true)
+	equal(t, "refute", r.result(intents.ContextRefute, fmt.Sprintf(`{"id":%q,"reason":"wrong"}`, first.ID)), `{"acknowledged":true}`)
+	// Whatever is not as the draft wants it is refused.
+	equal(t, "ping with a payload", r.code(intents.StatusPing, `{"x":1}`), envelope.CodeInputSchema)
+	equal(t, "fetch without an id", r.code(intents.ContextFetch, `{}`), envelope.CodeInputSchema)
+	equal(t, "no such intent", r.code("aee.status.sing", `{}`), envelope.CodeIntentReserved)
+	equal(t, "in capitals", r.code("AEE.status.ping", `{}`), envelope.CodeIntentReserved)
+	equal(t, "the mesh's own", r.code("mesh.task.pause", `{}`), envelope.CodeIntentReserved)
+	equal(t, "validate an unknown intent", r.code(intents.ValidatePayload, `{"intent":"no.such","payload_to_validate":{}}`), envelope.CodeIntentUnknown)
+}
+
+func TestHealthOfThePanickingKindIsUnhealthy(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo, Health: func() mesh.Health { panic("secret") }})
+	got := r.result(intents.StatusHealth, `{}`)
+	if !strings.Contains(got, `"status":"unhealthy"`) || strings.Contains(got, "secret") {
+		t.Errorf("health: %s", got)
+	}
+	r.ping(reviewer)
+}
+
+func TestFetchFindsWhatWasSentAndReceived(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.other", Handler: echo})
+	task := newTask(reviewer, "code.review", `{"n":9007199254740991}`)
+	reply := r.request(task)
+	for name, e := range map[string]*envelope.Envelope{"received": task, "sent": reply} {
+		hash, err := e.Hash()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := canonical(t, []byte(fmt.Sprintf(`{"envelope":%s,"found":true,"hash":%q}`, encode(t, e), hash)))
+		for _, ask := range []string{
+			fmt.Sprintf(`{"id":%q}`, e.ID), fmt.Sprintf(`{"id":%q,"corr":%q,"hash":%q,"locator":"agent.reviewer"}`, e.ID, e.Corr, hash),
+		} {
+			equal(t, name, r.result(intents.ContextFetch, ask), want)
+		}
+		equal(t, "wrong hash", r.code(intents.ContextFetch, fmt.Sprintf(`{"id":%q,"hash":"sha256:00"}`, e.ID)), envelope.CodeHashMismatch)
+		equal(t, "wrong corr", r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q,"corr":"another-one"}`, e.ID)), `{"found":false}`)
+		foreign := newTask("agent.other", intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, e.ID))
+		equal(t, "of another agent", string(r.request(foreign).Payload), `{"found":false}`)
+	}
+	equal(t, "unknown", r.result(intents.ContextFetch, `{"id":"no-such-id"}`), `{"found":false}`)
+	// A number that no hash covers does not hide the envelope.
+	big := newTask(reviewer, "code.review", `{"n":12345678901234567890}`)
+	r.request(big)
+	equal(t, "big number", strings.Contains(string(r.request(newTask(reviewer, intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, big.ID))).Payload), `"n":12345678901234567890`), true)
+}
+
+func TestRefutationsAreShownByLaterFetches(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{}`)
+	r.request(task)
+	for _, reason := range []string{"stale", "wrong"} {
+		r.result(intents.ContextRefute, fmt.Sprintf(`{"id":%q,"reason":%q}`, task.ID, reason))
+	}
+	var got intents.FetchResult
+	json.Unmarshal([]byte(r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, task.ID))), &got)
+	for i := range got.Refutations {
+		if got.Refutations[i].TS == "" {
+			t.Error("a refutation has no time")
+		}
+		got.Refutations[i].TS = ""
+	}
+	equal(t, "refutations", got.Refutations, []intents.Refutation{{By: ada, Reason: "stale"}, {By: ada, Reason: "wrong"}})
+}
+
+// What anybody may send must not grow the memory for ever.
+func TestRefutationsAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{}`)
+	r.request(task)
+	for range 40 {
+		r.result(intents.ContextRefute, fmt.Sprintf(`{"id":%q,"reason":%q}`, task.ID, strings.Repeat("x", 100<<10)))
+	}
+	got := r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, task.ID))
+	if n := strings.Count(got, `"by"`); n != 32 || len(got) > 64<<10 {
+		t.Errorf("%d refutations in %d bytes", n, len(got))
+	}
+	equal(t, "a huge id", r.code(intents.ContextRefute, fmt.Sprintf(`{"id":%q,"reason":"x"}`, strings.Repeat("x", 100<<10))), envelope.CodeNotFound)
+}
+
+func TestJournalAndRefutationsThroughJetStream(t *testing.T) {
+	t.Parallel()
+	r := rigWith(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	serve := func() *worker {
+		node := r.node(mesh.Config{})
+		m := node.Subjects()
+		return r.serve(r.node(mesh.Config{Journal: jetstream.NewJournal(js, m), Refutations: jetstream.NewRefutations(js, m)}), mesh.Agent{Handler: echo})
+	}
+	w := serve()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	reply := r.request(task)
+	r.result(intents.ContextRefute, fmt.Sprintf(`{"id":%q,"reason":"stale"}`, task.ID))
+	w.end()
+	serve() // another process, with nothing in its memory
+	for name, e := range map[string]*envelope.Envelope{"received": task, "sent": reply} {
+		var got intents.FetchResult
+		eventually(t, "the envelope is stored", func() bool {
+			got = intents.FetchResult{}
+			json.Unmarshal([]byte(r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, e.ID))), &got)
+			return got.Found
+		})
+		equal(t, name, canonical(t, got.Envelope), canonical(t, encode(t, e)))
+		equal(t, "refuted", len(got.Refutations) == 1, name == "received")
+	}
+	equal(t, "unknown", r.result(intents.ContextFetch, `{"id":"no-such-id"}`), `{"found":false}`)
+}
+
+func TestUnknownIntentsByPolicy(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		agent   mesh.Agent
+		intent  string
+		payload string
+		want    envelope.Code
+	}{
+		{"pass by default", mesh.Agent{}, "no.such", `{"x":1}`, ""},
+		{"refused", mesh.Agent{RefuseUnknown: true}, "no.such", `{"path":"x"}`, envelope.CodeIntentUnknown},
+		{"known is not refused", mesh.Agent{RefuseUnknown: true}, "code.review", `{"path":"x"}`, ""},
+		{"as the default intent", mesh.Agent{DefaultIntent: "code.review"}, "no.such", `{"path":"x"}`, ""},
+		{"as the default intent, wrong", mesh.Agent{DefaultIntent: "code.review"}, "no.such", `{"path":1}`, envelope.CodeInputSchema},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c.agent.Intents = reviewIntents(t)
+			c.agent.Handler = mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(`{"ok":true}`), nil })
+			r.serve(r.node(mesh.Config{}), c.agent)
+			got := r.request(newTask(reviewer, c.intent, c.payload))
+			if c.want == "" {
+				equal(t, "type", got.Type, envelope.TypeResult)
+				return
+			}
+			equal(t, "code", errorOf(t, got).Code, c.want)
+		})
+	}
+}
+
+func TestOwnSchemasHoldBothWays(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Intents: reviewIntents(t), Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		switch string(task.Envelope.Payload) {
+		case `{"path":"bad"}`:
+			return json.RawMessage(`{"ok":"yes"}`), nil
+		case `{"path":"none"}`:
+			return nil, nil
+		}
+		return json.RawMessage(`{"ok":true}`), nil
+	})})
+	equal(t, "good", r.result("code.review", `{"path":"x"}`), `{"ok":true}`)
+	equal(t, "bad input", r.code("code.review", `{"path":1}`), envelope.CodeInputSchema)
+	equal(t, "bad output", r.code("code.review", `{"path":"bad"}`), envelope.CodeOutputSchema)
+	equal(t, "no output", r.code("code.review", `{"path":"none"}`), envelope.CodeOutputSchema)
+}
+
+func TestConstraintsThatCannotBeKeptAreRefused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.Envelope.Payload, nil
+	})})
+	full := `{"decision_evidence":{"decision":"d","reason_summary":"r","inputs_used":[],"tools_used":[],"action_taken":"a","confidence":1,"context_refs":[]}}`
+	for requires, want := range map[string]envelope.Code{
+		`{"timeout_ms":"soon"}`:             envelope.CodeRequires,
+		`{"timeout_ms":0}`:                  envelope.CodeRequires,
+		`{"timeout_ms":-1}`:                 envelope.CodeRequires,
+		`{"stream":"yes"}`:                  envelope.CodeRequires,
+		`{"min_confidence":2}`:              envelope.CodeRequires,
+		`{"decision_evidence":"some"}`:      envelope.CodeRequires,
+		`{"human_approval":true}`:           envelope.CodeRequires,
+		`{"human_approval":false}`:          "",
+		`{"x-unknown":{"deep":[1]}}`:        "",
+		`{"timeout_ms":null,"stream":null}`: "",
+		`{"decision_evidence":"none"}`:      "",
+		`{"decision_evidence":"full"}`:      "",
+	} {
+		got := r.request(requiring(newTask(reviewer, "code.review", full), requires))
+		if want == "" {
+			equal(t, requires, got.Type, envelope.TypeResult)
+		} else {
+			equal(t, requires, errorOf(t, got).Code, want)
+		}
+	}
+	equal(t, "evidence that is not there", errorOf(t, r.request(requiring(newTask(reviewer, "code.review", `{}`), `{"decision_evidence":"minimal"}`))).Code, envelope.CodeOutputSchema)
+}
