@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -171,7 +172,8 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	}
 	h.Agent = a
 	h.log = n.log.With("entity", a.Entity)
-	h.queue = newQueue(max(0, a.Queue)+a.Concurrency, func(t *Task) { h.end(t, deadlineError(t)) })
+	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
+	h.running.overdue = h.overdue
 	if n.cfg.ReplayWindow > 0 {
 		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
 	}
@@ -205,6 +207,7 @@ func (h *host) start() (err error) {
 			subs = append(subs, sub)
 		}
 	}
+	lastError := h.node.conn.LastError()
 	subscribe(h.live, QueueGroup, h.onTask)
 	subscribe(h.ask, QueueGroup, h.onAsk)
 	subscribe(h.ctl, "", h.onControl)
@@ -215,6 +218,9 @@ func (h *host) start() (err error) {
 		// A round trip: what the server refuses is refused by now, and who
 		// sends next reaches us.
 		err = h.node.conn.FlushTimeout(10 * time.Second)
+	}
+	if err == nil {
+		err = refusedSubscription(lastError, h.node.conn.LastError(), subs)
 	}
 	if err != nil {
 		for _, sub := range subs {
@@ -228,6 +234,21 @@ func (h *host) start() (err error) {
 		return err
 	}
 	h.unsubscribe = func() { h.drainSubscriptions(subs) }
+	return nil
+}
+
+// refusedSubscription looks for the one sign that the server gives of a
+// subscription it does not permit: the connection's last error has changed,
+// and names it.
+func refusedSubscription(before, after error, subs []*nats.Subscription) error {
+	if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
+		return nil
+	}
+	for _, sub := range subs {
+		if strings.Contains(strings.ToLower(after.Error()), strings.ToLower(fmt.Sprintf("subscription to %q", sub.Subject))) {
+			return fmt.Errorf("the server does not permit subscribing to %s; \"aeemesh auth perms\" prints what a worker needs: %w", sub.Subject, after)
+		}
+	}
 	return nil
 }
 
@@ -279,6 +300,7 @@ func (h *host) stop() error {
 			h.end(t, envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
 		}
 	}
+	h.running.stop()
 	h.stopTasks()
 	h.announce(intents.AgentLeft)
 	if flushErr := h.node.conn.FlushTimeout(5 * time.Second); err == nil && flushErr != nil && !errors.Is(flushErr, nats.ErrConnectionClosed) {
@@ -295,7 +317,7 @@ func handBack(entity string) *envelope.Error {
 func (h *host) health() Health {
 	out := Health{Status: "healthy"}
 	if h.Health != nil {
-		out = h.Health()
+		out = h.ownHealth()
 	}
 	details := map[string]any{
 		"running": h.active.Load(), "queued": h.queue.len(),
@@ -314,6 +336,18 @@ func (h *host) health() Health {
 		details["reason"] = "the queue is full"
 	}
 	return out
+}
+
+// ownHealth asks the agent. One that panics when asked is not well.
+func (h *host) ownHealth() (out Health) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.counts.panics.Add(1)
+			h.log.Error("health check panicked", "panic", p)
+			out = Health{Status: "unhealthy", Details: map[string]any{"reason": "the health check panicked"}}
+		}
+	}()
+	return h.Health()
 }
 
 // mustJSON encodes values of our own making.

@@ -1,9 +1,6 @@
 package mesh
 
-import (
-	"sync"
-	"time"
-)
+import "sync"
 
 // levels is how many priorities there are; see [envelope.Priority.Rank].
 const levels = 4
@@ -13,8 +10,7 @@ const levels = 4
 var weights = [levels]int{8, 4, 2, 1}
 
 // queue is a bounded queue that many goroutines put into and take from.
-// Within one priority the order is kept. Tasks whose deadline passes while
-// they wait are taken out and given to late.
+// Within one priority the order is kept.
 type queue struct {
 	mu      sync.Mutex
 	ready   sync.Cond
@@ -24,14 +20,10 @@ type queue struct {
 	taken   int // how many are being worked on
 	limit   int // of both together
 	closed  bool
-
-	late     func(*Task)
-	earliest time.Time   // when timer goes off; no task that waits is due before; zero: not set
-	timer    *time.Timer // nil until the first task
 }
 
-func newQueue(limit int, late func(*Task)) *queue {
-	q := &queue{limit: limit, late: late, credit: weights}
+func newQueue(limit int) *queue {
+	q := &queue{limit: limit, credit: weights}
 	q.ready.L = &q.mu
 	return q
 }
@@ -45,46 +37,9 @@ func (q *queue) put(t *Task) bool {
 	}
 	q.waiting[t.Envelope.Priority.Rank()].push(t)
 	q.size++
-	// Deadlines mostly come in order, so the timer is seldom set.
-	if q.earliest.IsZero() || t.Deadline.Before(q.earliest) {
-		q.alarm(t.Deadline)
-	}
 	q.mu.Unlock()
 	q.ready.Signal()
 	return true
-}
-
-func (q *queue) alarm(at time.Time) {
-	q.earliest = at
-	if q.timer == nil {
-		q.timer = time.AfterFunc(time.Until(at), q.expire)
-		return
-	}
-	q.timer.Reset(time.Until(at))
-}
-
-// expire takes out what is past its deadline.
-func (q *queue) expire() {
-	now := time.Now()
-	var next time.Time
-	q.mu.Lock()
-	overdue := q.removeLocked(func(t *Task) bool {
-		if !t.Deadline.After(now) {
-			return true
-		}
-		if next.IsZero() || t.Deadline.Before(next) {
-			next = t.Deadline
-		}
-		return false
-	})
-	q.earliest = time.Time{}
-	if !next.IsZero() && !q.closed {
-		q.alarm(next)
-	}
-	q.mu.Unlock()
-	for _, t := range overdue {
-		q.late(t)
-	}
 }
 
 // take waits for a task; nil means that the queue is closed. Whoever has taken
@@ -132,9 +87,6 @@ func (q *queue) close() []*Task {
 		}
 	}
 	q.size = 0
-	if q.timer != nil {
-		q.timer.Stop()
-	}
 	q.ready.Broadcast()
 	return left
 }
@@ -143,10 +95,6 @@ func (q *queue) close() []*Task {
 func (q *queue) remove(match func(*Task) bool) (removed []*Task) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.removeLocked(match)
-}
-
-func (q *queue) removeLocked(match func(*Task) bool) (removed []*Task) {
 	for level := range q.waiting {
 		r := &q.waiting[level]
 		for range r.n {

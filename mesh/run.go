@@ -114,18 +114,14 @@ func (h *host) workFrom(finished bool) {
 func (h *host) run(t *Task) {
 	h.active.Add(1)
 	defer h.active.Add(-1)
-	t.started = time.Now()
-	base, cancel := context.WithCancelCause(t.span.context(context.Background()))
-	defer cancel(nil)
-	t.cancel.Store(&cancel)
-	if t.done.Load() {
-		return // cancelled before it could hear of it
+	if h.node.tel.metrics {
+		t.started = time.Now()
 	}
-	// The sender is answered when the deadline passes, not when the handler
-	// has noticed.
-	timer := time.AfterFunc(time.Until(t.Deadline), func() { h.end(t, deadlineError(t)) })
-	defer timer.Stop()
-	ctx := taskContext{base, t.Deadline}
+	defer t.stop(context.Canceled)
+	if t.done.Load() {
+		return // cancelled, or overdue, before it began
+	}
+	ctx := taskContext{t}
 
 	h.taskEvent(intents.TaskStarted, t, nil)
 	payload, err := h.handle(ctx, t)
@@ -133,6 +129,8 @@ func (h *host) run(t *Task) {
 		err = h.validateResult(t, payload)
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		err = cause
+	} else {
+		err = begun(err)
 	}
 	if err != nil {
 		h.fail(t, err)
@@ -204,12 +202,19 @@ func (h *host) fail(t *Task, err error) {
 	h.conclude(t, problem)
 }
 
+// overdue ends the tasks whose deadline has passed. Their senders are answered
+// now, whether they wait or run, and whether or not a handler notices.
+func (h *host) overdue(now time.Time, late []*Task) {
+	h.queue.remove(func(t *Task) bool { return !t.Deadline.After(now) })
+	for _, t := range late {
+		h.end(t, deadlineError(t))
+	}
+}
+
 // end answers a task with an error, and tells its handler to stop.
 func (h *host) end(t *Task, cause *envelope.Error) {
 	h.fail(t, cause)
-	if cancel := t.cancel.Load(); cancel != nil {
-		(*cancel)(cause)
-	}
+	t.stop(cause)
 }
 
 // claim takes the right to send the terminal envelope.

@@ -16,8 +16,9 @@ import (
 //
 // Handle gets one task and returns the result's payload, a JSON object. An
 // *[envelope.Error] in the chain of a returned error travels to the sender as
-// it is; of any other error the sender learns only that the agent failed. A
-// panic counts as such an error.
+// it is; of any other error the sender learns only that the agent failed. What a
+// handler hears from others that were busy or not there becomes E_UNAVAILABLE:
+// its own task has begun. A panic counts as an error without a code.
 //
 // ctx ends at the task's deadline, when it is cancelled, and when the worker
 // must stop; its cause is then an *[envelope.Error]. The sender has its answer
@@ -92,11 +93,15 @@ type Task struct {
 	reply   string // the NATS reply subject; "" where nobody waits
 	cbor    bool   // the sender speaks CBOR
 	ask     bool   // plain text in, plain text out
-	started time.Time
 	queued  time.Time
+	started time.Time // zero where no metrics are kept
 
-	done   atomic.Bool // the terminal envelope has been sent
-	cancel atomic.Pointer[context.CancelCauseFunc]
+	done atomic.Bool // the terminal envelope has been sent
+
+	ctxMu     sync.Mutex
+	ctx       context.Context // nil until somebody asks for it
+	stopCtx   context.CancelCauseFunc
+	stopCause error // set when the context has ended
 
 	mu     sync.Mutex // keeps stream envelopes in order, and before the terminal one
 	seq    int
