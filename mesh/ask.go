@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // onAsk takes plain text from aee.ask.<entity> and makes a task of it. Nothing
@@ -32,6 +33,10 @@ func (h *host) onAsk(msg *nats.Msg) {
 		return
 	}
 	problem := h.question(env, msg.Data)
+	if err := subject.ValidateEntity(from); err != nil {
+		env.From = "human.unknown"
+		problem = envelope.Errorf(envelope.CodeInvalidEnvelope, "header %s: %v", HeaderFrom, err)
+	}
 	if problem == nil && h.node.cfg.Verifier.Mode == sign.Required {
 		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", h.live)
 	}

@@ -11,6 +11,27 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
+// begun turns an error of a handler's into one that its own sender can act
+// on. Some codes promise that nothing was done: said by a peer that the
+// handler had asked, they are about that errand, and the task has begun.
+func begun(err error) error {
+	var e *envelope.Error
+	switch {
+	case !errors.As(err, &e):
+		if !errors.Is(err, nats.ErrNoResponders) {
+			return err
+		}
+		e = envelope.Errorf(envelope.CodeNoResponders, "something that the agent needs does not answer")
+	case e.Code == envelope.CodeNoResponders:
+	case e.FromPeer() && (e.Code == envelope.CodeBusy || e.Code == envelope.CodeRateLimited || e.Code == envelope.CodeDraining):
+	default:
+		return err
+	}
+	out := envelope.Errorf(envelope.CodeUnavailable, "%s", e.Message).WithCause(err)
+	out.BackoffMS = e.BackoffMS
+	return out
+}
+
 // border is the one place where an error becomes what a peer may read. The
 // order is fixed: what was said on purpose first, then what is understood,
 // then nothing but that it happened.

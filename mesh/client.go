@@ -85,7 +85,11 @@ func worthRetrying(err error, attempt int) (*envelope.Error, time.Duration) {
 		return nil, 0
 	}
 	switch e.Code {
-	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining, envelope.CodeNoResponders:
+	case envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining:
+	case envelope.CodeNoResponders:
+		if e.FromPeer() {
+			return nil, 0 // somebody answered, so it is about somebody else
+		}
 	default:
 		return nil, 0
 	}
@@ -262,7 +266,7 @@ func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (*envelope.Enve
 	reply, _, err := n.decode(msg)
 	if err != nil {
 		if isPubAck(msg.Data) {
-			return nil, fmt.Errorf("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
+			return nil, unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
 		}
 		return nil, fmt.Errorf("reply from %s: %w", task.To, err)
 	}
@@ -273,15 +277,23 @@ func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (*envelope.Enve
 	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
 		// The peer could not even read whom it answers.
 	case reply.ReplyTo != task.ID && reply.Type != envelope.TypeStream || reply.Type == envelope.TypeStream && reply.ReplyTo != "" && reply.ReplyTo != task.ID:
-		return nil, fmt.Errorf("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+		return nil, unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
 	case reply.Corr != task.Corr:
-		return nil, fmt.Errorf("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+		return nil, unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+	}
+	if reply.From != task.To {
+		return nil, unusable("reply from %s: it comes from %s", task.To, clip(reply.From))
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
 		return reply, nil
 	}
-	return nil, fmt.Errorf("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
+	return nil, unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
+}
+
+// unusable says that what came back is no answer to the task.
+func unusable(format string, args ...any) *envelope.Error {
+	return envelope.Errorf(envelope.CodeInvalidEnvelope, format, args...)
 }
 
 func isPubAck(data []byte) bool {

@@ -322,7 +322,7 @@ func TestWorkerServesAgainAfterServerRestart(t *testing.T) {
 	r := &rig{t, srv, natstest.Conn(t, srv)}
 	g := newGate(t)
 	agents := make(chan *nats.Msg, 65536)
-	r.serve(r.node(mesh.Config{Heartbeat: 10 * time.Millisecond}), mesh.Agent{Handler: g, Concurrency: 2})
+	w := r.serve(r.node(mesh.Config{Heartbeat: 10 * time.Millisecond}), mesh.Agent{Handler: g, Concurrency: 2})
 	// One task is under way while the server goes and comes.
 	mid := r.send(newTask(reviewer, "code.review", `{"mid":true}`))
 	within(t, "the task", g.entered)
@@ -342,6 +342,9 @@ func TestWorkerServesAgainAfterServerRestart(t *testing.T) {
 	equal(t, "the task under way", parse(t, within(t, "its result", mid).Data).Type, envelope.TypeResult)
 	task := newTask(reviewer, "code.review", `{"after":true}`)
 	same(t, r.request(task), task.Reply(envelope.TypeResult, task.Payload))
+	if err := w.end(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestKilledWorkersTaskTimesOutAndTheOthersGoOn(t *testing.T) {

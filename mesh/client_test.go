@@ -1,0 +1,317 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+func TestSendReturnsTheResultAndErrorsAsErrors(t *testing.T) {
+	t.Parallel()
+	for _, cbor := range []bool{false, true} {
+		for _, stream := range []bool{false, true} {
+			r := newRig(t)
+			r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				if string(task.Envelope.Payload) == `{"fail":true}` {
+					return nil, envelope.Errorf("E_MINE", "no luck").WithBackoff(time.Second)
+				}
+				return streamFive(ctx, task)
+			})})
+			client := r.node(mesh.Config{})
+			var seqs []string
+			opts := mesh.SendOptions{CBOR: cbor}
+			if stream {
+				opts.OnStream = func(e *envelope.Envelope) error { seqs = append(seqs, canonical(t, e.Payload)); return nil }
+			}
+			task := newTask(reviewer, "code.review", `{"n":1}`)
+			reply, err := client.Send(t.Context(), task, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, reply, task.Reply(envelope.TypeResult, task.Payload))
+			var want []string
+			if stream {
+				for _, n := range []string{"1", "2", "3", "4", "5"} {
+					want = append(want, `{"seq":`+n+`,"text":"chunk"}`)
+				}
+			}
+			equal(t, "stream", seqs, want)
+			reply, err = client.Send(t.Context(), newTask(reviewer, "code.review", `{"fail":true}`), opts)
+			var e *envelope.Error
+			if !errors.As(err, &e) || reply == nil || !e.FromPeer() || e.Code != "E_MINE" || e.Message != "no luck" || e.Backoff() != time.Second {
+				t.Errorf("%+v, %v", reply, err)
+			}
+		}
+	}
+}
+
+// A task may ask for a stream although nobody here takes it.
+func TestSendIgnoresAStreamThatNobodyTakes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(streamFive)})
+	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"stream":true,"timeout_ms":5000}`)
+	reply, err := r.node(mesh.Config{}).Send(t.Context(), task, mesh.SendOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, reply, task.Reply(envelope.TypeResult, task.Payload))
+}
+
+func TestSendWithoutAWorkerSaysSoAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client := r.node(mesh.Config{})
+	for _, onStream := range []func(*envelope.Envelope) error{nil, func(*envelope.Envelope) error { return nil }} {
+		_, err := client.Send(t.Context(), newTask("agent.nobody", "code.review", `{}`), mesh.SendOptions{OnStream: onStream})
+		if codeOf(err) != envelope.CodeNoResponders || !errors.Is(err, nats.ErrNoResponders) || !strings.HasPrefix(err.Error(), "E_NO_RESPONDERS: no worker serves agent.nobody") {
+			t.Errorf("Send: %v", err)
+		}
+	}
+}
+
+func TestSendEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	control := r.listen("aee.ctl.>")
+	r.listen("agent.silent")
+	client := r.node(mesh.Config{DefaultTimeout: 20 * time.Millisecond})
+	for name, prepare := range map[string]func(context.Context, *envelope.Envelope) (context.Context, context.CancelFunc){
+		"of the context": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, 20*time.Millisecond)
+		},
+		"of the task": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
+			requiring(e, `{"timeout_ms":20}`)
+			return ctx, func() {}
+		},
+		"of the node": func(ctx context.Context, e *envelope.Envelope) (context.Context, context.CancelFunc) {
+			return ctx, func() {}
+		},
+	} {
+		task := newTask("agent.silent", "code.review", `{}`)
+		ctx, cancel := prepare(t.Context(), task)
+		_, err := client.Send(ctx, task, mesh.SendOptions{})
+		cancel()
+		if codeOf(err) != envelope.CodeTimeout || !strings.HasPrefix(err.Error(), "E_TIMEOUT: agent.silent did not answer in time") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	settle(t, r.nc)
+	empty(t, "a deadline needs no cancel", control)
+}
+
+func TestAgentLearnsHowLongTheSenderWaits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	g.open()
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.node(mesh.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for requires, atMost := range map[string]time.Duration{"": time.Minute, `{"x-mine":[1.0],"evidence":true}`: time.Minute, `{"timeout_ms":7000}`: 7 * time.Second} {
+		task := newTask(reviewer, "code.review", `{}`)
+		if requires != "" {
+			requiring(task, requires)
+		}
+		if _, err := client.Send(ctx, task, mesh.SendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		got := within(t, "the task", g.entered)
+		if d := got.Requires.Timeout; d > atMost || d < atMost*9/10 {
+			t.Errorf("%s: timeout %v", requires, d)
+		}
+		if strings.Contains(requires, "x-mine") && !strings.Contains(string(got.Envelope.Requires), `"x-mine":[1.0]`) {
+			t.Errorf("unknown keys are lost: %s", got.Envelope.Requires)
+		}
+	}
+}
+
+func TestReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change func(task, reply *envelope.Envelope)
+		want   string
+	}{
+		"foreign corr":     {func(_, e *envelope.Envelope) { e.Corr = "another-corr" }, "foreign corr another-corr"},
+		"foreign reply_to": {func(_, e *envelope.Envelope) { e.ReplyTo = "another-task" }, "it answers another-task, not "},
+		"foreign stream":   {func(_, e *envelope.Envelope) { e.Type, e.ReplyTo = envelope.TypeStream, "another-task" }, "it answers another-task, not "},
+		"a task":           {func(_, e *envelope.Envelope) { e.Type = envelope.TypeTask }, "an envelope of type task is no answer"},
+		"foreign from":     {func(_, e *envelope.Envelope) { e.From = "agent.eve" }, "it comes from agent.eve"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			if _, err := r.nc.Subscribe(reviewer, func(msg *nats.Msg) {
+				task, err := envelope.Parse(msg.Data)
+				if err != nil {
+					return
+				}
+				reply := task.Reply(envelope.TypeResult, nil)
+				c.change(task, reply)
+				if data, err := reply.AppendJSON(nil); err == nil {
+					msg.Respond(data)
+				}
+			}); err != nil {
+				t.Fatal(err)
+			}
+			settle(t, r.nc)
+			client := r.node(mesh.Config{})
+			for _, onStream := range []func(*envelope.Envelope) error{nil, func(*envelope.Envelope) error { return nil }} {
+				reply, err := client.Send(t.Context(), requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":500}`), mesh.SendOptions{OnStream: onStream})
+				if reply != nil || err == nil || !strings.Contains(err.Error(), "reply from agent.reviewer: "+c.want) {
+					t.Errorf("%+v, %v", reply, err)
+				}
+				if code := codeOf(err); code != envelope.CodeInvalidEnvelope {
+					t.Errorf("code %s", code)
+				}
+			}
+		})
+	}
+}
+
+func TestPubAckInsteadOfAnAnswerGivesTheHint(t *testing.T) {
+	t.Parallel()
+	r := rigWith(t, natsd.Config{JetStream: true})
+	js, err := natsjs.New(r.nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), natsjs.StreamConfig{Name: "ALL", Subjects: []string{"agent.>"}, Storage: natsjs.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.node(mesh.Config{}).Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{})
+	if err == nil || !strings.Contains(err.Error(), "a JetStream stream captures agent.reviewer") || !strings.Contains(err.Error(), "no_ack") {
+		t.Errorf("Send: %v", err)
+	}
+}
+
+func TestRetriesGoUnderNewIdsAndTheSameCorr(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	seen := r.listen(reviewer)
+	var n atomic.Int32
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		if n.Add(1) < 3 {
+			return nil, envelope.Errorf(envelope.CodeBusy, "not now").WithBackoff(time.Millisecond)
+		}
+		return json.RawMessage(`{"ok":true}`), nil
+	})})
+	var told []int
+	task := newTask(reviewer, "code.review", `{}`)
+	corr := task.Corr
+	reply, err := r.node(mesh.Config{}).Send(t.Context(), task, mesh.SendOptions{Retries: 5, OnRetry: func(attempt int, _ time.Duration, why *envelope.Error) {
+		if why.Code == envelope.CodeBusy {
+			told = append(told, attempt)
+		}
+	}})
+	if err != nil || string(reply.Payload) != `{"ok":true}` {
+		t.Fatalf("%+v, %v", reply, err)
+	}
+	equal(t, "told", told, []int{1, 2})
+	ids := map[string]bool{}
+	for range 3 {
+		e := parse(t, within(t, "an attempt", seen).Data)
+		equal(t, "corr", e.Corr, corr)
+		ids[e.ID] = true
+	}
+	equal(t, "ids", len(ids), 3)
+	equal(t, "reply", reply.Corr, corr)
+}
+
+func TestRetriesEnd(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[envelope.Code]int32{
+		envelope.CodeBusy: 3, envelope.CodeRateLimited: 3, envelope.CodeDraining: 3,
+		envelope.CodeTimeout: 1, envelope.CodeUnavailable: 1, envelope.CodeInternal: 1, "E_MINE": 1,
+		// Said by an agent, it is about somebody whom the agent asked: the
+		// task itself was begun.
+		envelope.CodeNoResponders: 1,
+	} {
+		r := newRig(t)
+		var n atomic.Int32
+		r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			n.Add(1)
+			return nil, envelope.Errorf(code, "no").WithBackoff(time.Millisecond)
+		})})
+		_, err := r.node(mesh.Config{}).Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{Retries: 2})
+		if code == envelope.CodeNoResponders {
+			code = envelope.CodeUnavailable
+		}
+		equal(t, string(code), codeOf(err), code)
+		equal(t, string(code)+" attempts", n.Load(), want)
+	}
+}
+
+// An agent whose own errand failed because somebody else was busy has begun
+// its task: its sender must not be told that nothing was done.
+func TestRefusalsOfOthersAreNotTheAgentsOwn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node := r.node(mesh.Config{})
+	full := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.full", Handler: full, Queue: -1})
+	r.send(newTask("agent.full", "code.review", `{}`))
+	within(t, "its only place", full.entered)
+	var ran atomic.Int32
+	r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		ran.Add(1)
+		var in struct{ To string }
+		json.Unmarshal(task.Envelope.Payload, &in)
+		reply, err := node.Send(ctx, envelope.New(envelope.TypeTask, reviewer, in.To, "code.review", nil), mesh.SendOptions{})
+		if err != nil {
+			return nil, err
+		}
+		return reply.Payload, nil
+	})})
+	for _, to := range []string{"agent.full", "agent.nobody"} {
+		ran.Store(0)
+		_, err := r.node(mesh.Config{}).Send(t.Context(), newTask(reviewer, "code.review", `{"to":"`+to+`"}`), mesh.SendOptions{Retries: 3})
+		equal(t, to, codeOf(err), envelope.CodeUnavailable)
+		equal(t, to+": ran", ran.Load(), int32(1))
+	}
+}
+
+func TestSendTakesTasksOnly(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	client := r.node(mesh.Config{})
+	if _, err := client.Send(t.Context(), envelope.New(envelope.TypeEvent, ada, reviewer, "x.y", nil), mesh.SendOptions{}); err == nil {
+		t.Error("an event was sent as a task")
+	}
+	if _, err := client.Send(t.Context(), newTask("not an entity", "x.y", `{}`), mesh.SendOptions{}); err == nil {
+		t.Error("a task was sent to no subject")
+	}
+}
+
+func TestPostAndBroadcastReachWhoListens(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node := r.node(mesh.Config{Entity: "service.news"})
+	inbox, bus := r.listen(ada), r.listen("bus.news.daily")
+	e := envelope.New(envelope.TypeEvent, "service.news", ada, "news.mail", json.RawMessage(`{"a":1}`))
+	if err := node.Post(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "mail", string(within(t, "mail", inbox).Data), string(encode(t, e)))
+	if err := node.Broadcast("news.daily", "news.told", "workflow-1", json.RawMessage(`{"b":2}`)); err != nil {
+		t.Fatal(err)
+	}
+	want := envelope.New(envelope.TypeEvent, "service.news", "bus.news.daily", "news.told", json.RawMessage(`{"b":2}`))
+	want.Corr = "workflow-1"
+	same(t, parse(t, within(t, "news", bus).Data), want)
+	if err := node.Broadcast("no such topic", "x.y", "", nil); err == nil {
+		t.Error("a topic with spaces")
+	}
+}
