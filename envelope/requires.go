@@ -111,6 +111,9 @@ func numberValue(raw []byte) (float64, bool) {
 // are set only (AEE: producers keep requires compact). It is nil-safe for the
 // zero value, which gives "{}".
 func (r Requirements) AppendJSON(dst []byte) []byte {
+	if dst == nil {
+		dst = make([]byte, 0, 48) // enough for the usual two keys
+	}
 	dst = append(dst, '{')
 	from := len(dst)
 	key := func(name string) {
