@@ -1,0 +1,354 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func (a *app) agentsCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "agents",
+		Short: "List, describe and ping the agents that are there",
+		Example: `  aeemesh agents list
+  aeemesh agents describe agent.reviewer
+  aeemesh agents ping agent.reviewer --count 5`,
+	}, a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand())
+}
+
+// agentSummary is one entity with all its workers.
+type agentSummary struct {
+	Entity    string  `json:"entity"`
+	Instances int     `json:"instances"`
+	Version   string  `json:"version"` // of all; several comma-separated
+	Status    string  `json:"status"`  // of the one that answered; "unknown" where none did
+	Requests  int     `json:"requests"`
+	Errors    int     `json:"errors"`
+	AverageMS float64 `json:"average_ms"`
+	Intents   string  `json:"intents"`
+}
+
+func (a *app) agentsListCommand() *cobra.Command {
+	var wait time.Duration
+	c := connects(&cobra.Command{
+		Use:   "list",
+		Short: "List the agents that answer",
+		Long: `Lists the agents that answer NATS micro discovery: each entity with its workers
+together, their status, and what they have done since they started.`,
+		Example: `  aeemesh agents list
+  aeemesh agents list --json | jq -r .entity
+
+  # with the nats CLI, a line for each worker:
+  nats micro ls`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			found, err := s.node.Discover(ctx, "", wait)
+			if err != nil {
+				return err
+			}
+			list := s.summaries(ctx, found)
+			if a.term.json {
+				for _, l := range list {
+					if err := a.term.object(l); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(list) == 0 {
+				a.term.say("no agent answers")
+				a.term.hint("\"aeemesh worker FILE\" starts one.")
+				return nil
+			}
+			var rows [][]string
+			for _, l := range list {
+				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, l.Status,
+					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS)})
+			}
+			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average"}, rows)
+			return nil
+		}),
+	})
+	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+// summaries puts the workers of each entity together and asks each entity how
+// it is.
+func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentSummary {
+	byEntity := map[string]*agentSummary{}
+	var list []*agentSummary
+	busy := map[string]time.Duration{}
+	for _, i := range found {
+		l := byEntity[i.Entity]
+		if l == nil {
+			l = &agentSummary{Entity: i.Entity, Status: "unknown", Intents: i.Info.Metadata[mesh.MetaIntents]}
+			byEntity[i.Entity] = l
+			list = append(list, l)
+		}
+		l.Instances++
+		if !slices.Contains(strings.Split(l.Version, ","), i.Info.Version) {
+			l.Version = strings.TrimPrefix(l.Version+","+i.Info.Version, ",")
+		}
+		if i.Stats != nil {
+			for _, e := range i.Stats.Endpoints {
+				l.Requests += e.NumRequests
+				l.Errors += e.NumErrors
+				busy[i.Entity] += e.ProcessingTime
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.app.conn.wait()))
+	defer cancel()
+	var wait sync.WaitGroup
+	for _, l := range list {
+		if l.Requests > 0 {
+			l.AverageMS = float64(busy[l.Entity].Microseconds()) / 1000 / float64(l.Requests)
+		}
+		wait.Go(func() {
+			var health intents.HealthResult
+			if _, err := s.node.Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err == nil {
+				l.Status = string(health.Status)
+			}
+		})
+	}
+	wait.Wait()
+	out := make([]agentSummary, len(list))
+	for i, l := range list {
+		out[i] = *l
+	}
+	return out
+}
+
+func millis(ms float64) string {
+	return time.Duration(ms * float64(time.Millisecond)).Round(10 * time.Microsecond).String()
+}
+
+// agentDescription is everything that an entity tells about itself.
+type agentDescription struct {
+	Entity     string                `json:"entity"`
+	Subject    string                `json:"subject"`
+	Ask        string                `json:"ask_subject"`
+	Service    string                `json:"service"`
+	About      string                `json:"description,omitempty"`
+	AgentID    string                `json:"agent_id,omitempty"`
+	AEEVersion string                `json:"aee_version,omitempty"`
+	Extensions []string              `json:"extensions,omitempty"`
+	Intents    []string              `json:"intents,omitempty"`
+	Health     *intents.HealthResult `json:"health,omitempty"`
+	Instances  []mesh.Instance       `json:"instances"`
+	Problems   []string              `json:"problems,omitempty"` // what it did not answer
+}
+
+func (a *app) agentsDescribeCommand() *cobra.Command {
+	var wait time.Duration
+	c := connects(&cobra.Command{
+		Use:   "describe ENTITY",
+		Short: "Tell all that an agent says about itself",
+		Long: `Asks an agent for its workers, its health, its intents and the version of AEE
+that it speaks (the intents aee.status.health, aee.capability.list and
+aee.spec.query, which every agent answers).`,
+		Example: `  aeemesh agents describe agent.reviewer
+  aeemesh agents describe agent.reviewer --json | jq .intents
+
+  # with the nats CLI:
+  nats micro info agent-reviewer
+  nats micro stats agent-reviewer`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := subject.ValidateEntity(args[0]); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			d, err := s.describe(ctx, args[0], wait)
+			if err != nil {
+				return err
+			}
+			if a.term.json {
+				return a.term.object(d)
+			}
+			a.printDescription(d)
+			return nil
+		}),
+	})
+	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+func (s *session) describe(ctx context.Context, entity string, wait time.Duration) (agentDescription, error) {
+	d := agentDescription{Entity: entity, Service: subject.ServiceName(entity)}
+	var err error
+	if d.Subject, err = s.node.Subjects().Live(entity); err != nil {
+		return d, err
+	}
+	if d.Ask, err = s.node.Subjects().Ask(entity); err != nil {
+		return d, err
+	}
+	if d.Instances, err = s.node.Discover(ctx, entity, wait); err != nil {
+		return d, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.app.conn.wait())
+	defer cancel()
+	health, spec, list := intents.HealthResult{}, intents.SpecQueryResult{}, intents.CapabilityListResult{}
+	for _, q := range []struct {
+		intent string
+		out    any
+		done   func()
+	}{
+		{intents.StatusHealth, &health, func() { d.Health = &health }},
+		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
+		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
+	} {
+		if _, err := s.node.Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
+			var e *envelope.Error
+			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
+				return d, err
+			}
+			d.Problems = append(d.Problems, fmt.Sprintf("%s: %s", q.intent, errorText(err)))
+			continue
+		}
+		q.done()
+	}
+	if len(d.Instances) > 0 {
+		first := d.Instances[0].Info
+		d.About, d.AgentID = first.Description, first.Metadata[mesh.MetaAgentID]
+	}
+	return d, nil
+}
+
+func (a *app) printDescription(d agentDescription) {
+	t := a.term
+	field := func(name, value string) {
+		if value != "" {
+			t.line("%-12s %s", name, printable(value))
+		}
+	}
+	field("entity", d.Entity)
+	field("about", d.About)
+	field("agent id", d.AgentID)
+	field("subjects", d.Subject+", "+d.Ask+" (plain text)")
+	field("service", d.Service)
+	if d.Health != nil {
+		details := []string{}
+		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {
+			details = append(details, fmt.Sprintf("%s %v", k, d.Health.Details[k]))
+		}
+		field("health", strings.Join(append([]string{string(d.Health.Status)}, details...), ", "))
+	}
+	field("AEE", strings.Join(append([]string{d.AEEVersion}, d.Extensions...), " "))
+	for i, name := range d.Intents {
+		if i == 0 {
+			field("intents", name)
+		} else {
+			t.line("%-12s %s", "", printable(name))
+		}
+	}
+	for _, p := range d.Problems {
+		t.warn("%s", printable(p))
+	}
+	t.line("")
+	var rows [][]string
+	for _, i := range d.Instances {
+		requests, errs, average, last := 0, 0, time.Duration(0), ""
+		started := ""
+		if i.Stats != nil {
+			started = i.Stats.Started.UTC().Format(time.DateTime)
+			var busy time.Duration
+			for _, e := range i.Stats.Endpoints {
+				requests, errs, busy = requests+e.NumRequests, errs+e.NumErrors, busy+e.ProcessingTime
+				if e.LastError != "" {
+					last = e.LastError
+				}
+			}
+			if requests > 0 {
+				average = busy / time.Duration(requests)
+			}
+		}
+		rows = append(rows, []string{i.Info.ID, i.Info.Version, started, strconv.Itoa(requests), strconv.Itoa(errs),
+			average.Round(10 * time.Microsecond).String(), last})
+	}
+	t.table([]string{"instance", "version", "started", "requests", "errors", "average", "last error"}, rows)
+}
+
+func (a *app) agentsPingCommand() *cobra.Command {
+	var count int
+	var interval time.Duration
+	c := connects(&cobra.Command{
+		Use:   "ping ENTITY",
+		Short: "Ask an agent for a sign of life",
+		Long: `Sends aee.status.ping and tells how long the answer took. A busy agent answers
+too: its work does not hold this up.`,
+		Example: `  aeemesh agents ping agent.reviewer
+  aeemesh agents ping agent.reviewer --count 10 --interval 200ms
+
+  # with the nats CLI:
+  nats micro ping agent-reviewer`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := subject.ValidateEntity(args[0]); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			if count < 1 {
+				return usagef(cmd, "--count %d: it must be at least 1", count)
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			for n := range count {
+				if n > 0 {
+					select {
+					case <-time.After(interval):
+					case <-ctx.Done():
+						return sendFailed(ctx, ctx.Err())
+					}
+				}
+				turn, cancel := context.WithTimeout(ctx, a.conn.wait())
+				took, err := s.node.Ping(turn, args[0])
+				cancel()
+				if err != nil {
+					return sendFailed(ctx, err)
+				}
+				if a.term.json {
+					if err := a.term.object(map[string]any{"entity": args[0], "ms": float64(took.Microseconds()) / 1000}); err != nil {
+						return err
+					}
+					continue
+				}
+				a.term.line("%s answered in %v", args[0], took.Round(10*time.Microsecond))
+			}
+			return nil
+		}),
+	})
+	c.Flags().IntVar(&count, "count", 1, "how often")
+	c.Flags().DurationVar(&interval, "interval", time.Second, "pause between two")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}

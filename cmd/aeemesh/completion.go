@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+func (a *app) completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion SHELL",
+		Short: "Print the completion script for a shell",
+		Long: `Prints a script that makes a shell complete commands and flags, and also the
+entities that are there now, NATS contexts and your keys.`,
+		Example: `  source <(aeemesh completion bash)
+  aeemesh completion bash > /etc/bash_completion.d/aeemesh
+  aeemesh completion zsh > "${fpath[1]}/_aeemesh"
+  aeemesh completion fish > ~/.config/fish/completions/aeemesh.fish
+  aeemesh completion powershell | Out-String | Invoke-Expression`,
+		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			root, out := cmd.Root(), a.term.data
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			default:
+				return root.GenPowerShellCompletionWithDesc(out)
+			}
+		}),
+	}
+}
+
+// completeWait bounds what a shell waits for a completion.
+const completeWait = 700 * time.Millisecond
+
+// completeEntities completes the first n arguments with the entities that
+// answer now.
+func (a *app) completeEntities(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if n > 0 && len(args) >= n {
+			return nil, cobra.ShellCompDirectiveDefault // @FILE
+		}
+		return a.liveEntities(cmd), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func (a *app) liveEntities(cmd *cobra.Command) []string {
+	if a.fromEnvironment(cmd) != nil {
+		return nil
+	}
+	c, err := a.connection(cmd)
+	if err != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*completeWait)
+	defer cancel()
+	c.Wait, c.Name = completeWait, "aeemesh completion"
+	conn, err := mesh.Connect(ctx, c)
+	if err != nil {
+		return nil
+	}
+	defer conn.Close()
+	node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
+	if err != nil {
+		return nil
+	}
+	found, _ := node.Discover(ctx, "", completeWait)
+	var out []string
+	for _, i := range found {
+		out = append(out, cobra.CompletionWithDesc(i.Entity, printable(i.Info.Description)))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if a.fromEnvironment(cmd) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return a.keyIDs(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// registerCompletions gives flags their values, wherever they are.
+func (a *app) registerCompletions(c *cobra.Command) {
+	values := func(list ...string) cobra.CompletionFunc {
+		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)
+	}
+	priorities := []string{}
+	for _, p := range envelope.Priorities {
+		priorities = append(priorities, string(p))
+	}
+	known := map[string]cobra.CompletionFunc{
+		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
+		},
+		"sign":              a.completeKeys,
+		"entity":            a.completeEntities(0),
+		"signatures":        values("off", "verify-if-present", "required"),
+		"replay-scope":      values("process", "mesh"),
+		"priority":          values(priorities...),
+		"type":              values("task", "result", "event", "error", "stream"),
+		"decision-evidence": values("none", "minimal", "standard", "full"),
+		"log-level":         values("debug", "info", "warn", "error"),
+		"log-format":        values("text", "json"),
+		"task-events":       values("all", "failures"),
+		"journal":           values("auto", "memory", "jetstream"),
+		"to":                values("json", "cbor"),
+		"alg":               values("ed25519", "hs256"),
+		"sync":              values("always", "2m"),
+	}
+	for name, f := range known {
+		if c.Flags().Lookup(name) != nil || c.PersistentFlags().Lookup(name) != nil {
+			if err := c.RegisterFlagCompletionFunc(name, f); err != nil {
+				panic(err)
+			}
+		}
+	}
+	for _, child := range c.Commands() {
+		a.registerCompletions(child)
+	}
+}

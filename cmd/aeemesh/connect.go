@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// connectFlags are the flags of every command that connects to NATS, named as
+// the nats CLI names them.
+type connectFlags struct {
+	url, context                       string
+	creds, nkey, user, password, token string
+	cert, key, ca                      string
+	tlsFirst                           bool
+	inboxPrefix, prefix, domain        string
+	timeout                            time.Duration
+}
+
+// defaultTimeout is for the connection and for each request of a command.
+const defaultTimeout = 5 * time.Second
+
+func (a *app) addConnectFlags(flags *pflag.FlagSet) {
+	c := &a.conn
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	own.StringVarP(&c.url, "nats", "s", "", "server `URLs`, comma-separated (default the context's, else "+nats.DefaultURL+")")
+	own.StringVar(&c.context, "context", "", "NATS `context` to use (default the selected one, where no URL is given)")
+	own.StringVar(&c.creds, "creds", "", "credentials `file`")
+	own.StringVar(&c.nkey, "nkey", "", "`file` with an nkey seed")
+	own.StringVar(&c.user, "user", "", "user `name`")
+	own.StringVar(&c.password, "password", "", "its password; better in the environment than on the command line")
+	own.StringVar(&c.token, "token", "", "token; better in the environment than on the command line")
+	own.StringVar(&c.cert, "tls-cert", "", "client certificate `file`")
+	own.StringVar(&c.key, "tls-key", "", "its private key `file`")
+	own.StringVar(&c.ca, "tls-ca", "", "`file` of certificates to trust")
+	own.BoolVar(&c.tlsFirst, "tls-first", false, "TLS handshake before the server's INFO")
+	own.StringVar(&c.inboxPrefix, "inbox-prefix", "", "`prefix` of reply subjects (default _INBOX)")
+	own.StringVar(&c.domain, "js-domain", "", "JetStream `domain`")
+	own.StringVar(&c.prefix, "prefix", "", "the mesh's subject `prefix`")
+	own.DurationVar(&c.timeout, "timeout", 0, "how long to wait for the server, and for an answer (default 5s, for a task 5m)")
+	for flag, variable := range map[string]string{
+		"nats": "NATS_URL", "context": "NATS_CONTEXT", "creds": "NATS_CREDS", "nkey": "NATS_NKEY",
+		"user": "NATS_USER", "password": "NATS_PASSWORD", "token": "NATS_TOKEN",
+		"tls-cert": "NATS_CERT", "tls-key": "NATS_KEY", "tls-ca": "NATS_CA", "prefix": "AEEMESH_PREFIX",
+	} {
+		bindEnv(own, flag, variable)
+	}
+	own.VisitAll(func(f *pflag.Flag) { inGroup(own, groupConnect, f.Name) })
+	flags.AddFlagSet(own)
+}
+
+// wait is how long one request may take.
+func (c *connectFlags) wait() time.Duration {
+	if c.timeout > 0 {
+		return c.timeout
+	}
+	return defaultTimeout
+}
+
+// connection puts flags, environment and context together.
+func (a *app) connection(cmd *cobra.Command) (mesh.Connection, error) {
+	c := &a.conn
+	if c.timeout < 0 {
+		return mesh.Connection{}, usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
+	}
+	if _, err := subject.New(c.prefix); err != nil {
+		return mesh.Connection{}, usagef(cmd, "--prefix: %w", err)
+	}
+	out := mesh.Connection{
+		URL: c.url, Cert: c.cert, Key: c.key, CA: c.ca, TLSFirst: c.tlsFirst, InboxPrefix: c.inboxPrefix,
+		Wait: c.wait(), Logger: nil,
+	}
+	a.credentials(cmd, &out)
+	if c.context != "" || c.url == "" {
+		if err := a.applyContext(&out); err != nil {
+			return mesh.Connection{}, err
+		}
+	}
+	return out, nil
+}
+
+// credentials takes the kinds of credentials that the command line gives, and
+// where it gives none those of the environment: a flag is not spoiled by a
+// variable of another kind.
+func (a *app) credentials(cmd *cobra.Command, out *mesh.Connection) {
+	take := func(level func(*pflag.Flag) bool) bool {
+		found := false
+		for name, set := range map[string]func(string){
+			"creds": func(v string) { out.Creds = v }, "nkey": func(v string) { out.NKey = v }, "token": func(v string) { out.Token = v },
+			"user": func(v string) { out.User = v },
+		} {
+			if f := cmd.Flags().Lookup(name); f != nil && level(f) && f.Value.String() != "" {
+				set(f.Value.String())
+				found = true
+			}
+		}
+		return found
+	}
+	if !take(func(f *pflag.Flag) bool { return f.Changed }) {
+		take(func(f *pflag.Flag) bool { return a.byEnv[f.Name] })
+	}
+	if out.User != "" || out.Creds == "" && out.NKey == "" && out.Token == "" {
+		out.Password = a.conn.password
+	}
+}
+
+// hasCredentials reports whether any kind is given.
+func hasCredentials(c mesh.Connection) bool {
+	return c.User != "" || c.Password != "" || c.Token != "" || c.Creds != "" || c.NKey != ""
+}
+
+// connect connects, and tells status what goes on.
+func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.Status), opts ...nats.Option) (*nats.Conn, error) {
+	c, err := a.connection(cmd)
+	if err != nil {
+		return nil, err
+	}
+	c.Name = "aeemesh " + cmd.Name()
+	c.OnStatus = status
+	c.Options = append(c.Options, opts...)
+	a.term.progress("connecting to %s", redactedURL(c.URL))
+	conn, err := mesh.Connect(ctx, c)
+	if err != nil {
+		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+			return nil, fmt.Errorf("interrupted while connecting: %w", err)
+		}
+		return nil, err
+	}
+	return conn, nil
+}
+
+// jetStream is the connection's JetStream, in the domain that was asked for.
+func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
+	if a.conn.domain != "" {
+		return natsjs.NewWithDomain(conn, a.conn.domain)
+	}
+	return natsjs.New(conn)
+}
+
+// subjects are the mesh's; the prefix has been checked by connection.
+func (a *app) subjects() (subject.Map, error) {
+	m, err := subject.New(a.conn.prefix)
+	if err != nil {
+		return m, usagef(nil, "--prefix: %w", err)
+	}
+	return m, nil
+}

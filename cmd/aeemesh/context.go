@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/synadia-io/orbit.go/natscontext"
+	"golang.org/x/net/proxy"
+
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// applyContext fills in what neither flags nor environment say from the NATS
+// context that was named, or else from the selected one, if there is any.
+func (a *app) applyContext(c *mesh.Connection) error {
+	name := a.conn.context
+	if name == "" {
+		if name = a.selectedContext(); name == "" {
+			return nil
+		}
+	}
+	s, err := a.readContext(name)
+	if err != nil {
+		return err
+	}
+	a.term.progress("context %s", name)
+	fill := func(to *string, from string) {
+		if *to == "" {
+			*to = from
+		}
+	}
+	fill(&c.URL, s.URL)
+	if !hasCredentials(*c) {
+		c.User, c.Password, c.Token = s.User, s.Password, s.Token
+		switch { // of several kinds the nats CLI takes the first
+		case s.User != "":
+			c.Token = ""
+		case s.Creds != "":
+			c.Creds, c.Token = a.expand(s.Creds), ""
+		case s.NKey != "" && s.UserJwt == "":
+			c.NKey, c.Token = a.expand(s.NKey), ""
+		case s.UserJwt != "":
+			c.Options = append(c.Options, nats.UserJWTAndSeed(s.UserJwt, s.NKey))
+		}
+	}
+	if c.Cert == "" && c.Key == "" {
+		c.Cert, c.Key = a.expand(s.Cert), a.expand(s.Key)
+	}
+	fill(&c.CA, a.expand(s.CA))
+	fill(&c.InboxPrefix, s.InboxPrefix)
+	fill(&a.conn.domain, s.JSDomain)
+	c.TLSFirst = c.TLSFirst || s.TLSFirst
+	if s.SocksProxy != "" {
+		dialer, err := socks(s.SocksProxy)
+		if err != nil {
+			return fmt.Errorf("context %s: socks_proxy: %w", name, err)
+		}
+		c.Options = append(c.Options, nats.SetCustomDialer(dialer))
+	}
+	return nil
+}
+
+// readContext reads a context that the nats CLI has stored, or a file where
+// name is a path.
+func (a *app) readContext(name string) (natscontext.Settings, error) {
+	var s natscontext.Settings
+	path := name
+	if !filepath.IsAbs(name) {
+		if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
+			return s, fmt.Errorf("NATS context %q: no such name is legal", name)
+		}
+		path = filepath.Join(a.contextDir(), "context", name+".json")
+	}
+	raw, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		hint := "There is none; \"nats context add\" makes one."
+		if have := a.contexts(); len(have) > 0 {
+			hint = "There are: " + strings.Join(have, ", ") + "."
+		}
+		return s, hinted(fmt.Errorf("NATS context %q is unknown", name), "%s", hint)
+	}
+	if err != nil {
+		return s, fmt.Errorf("NATS context %q: %w", name, err)
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, fmt.Errorf("NATS context %q: %w", name, err)
+	}
+	if s.NSCLookup != "" && s.Creds == "" {
+		return s, hinted(fmt.Errorf("NATS context %q takes its credentials from nsc, which aeemesh does not run", name),
+			"Write them to a file with \"nsc generate creds\" and give --creds FILE.")
+	}
+	return s, nil
+}
+
+// contexts lists the stored contexts.
+func (a *app) contexts() []string {
+	files, _ := filepath.Glob(filepath.Join(a.contextDir(), "context", "*.json"))
+	var out []string
+	for _, f := range files {
+		out = append(out, strings.TrimSuffix(filepath.Base(f), ".json"))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// selectedContext is the one that "nats context select" chose, or "".
+func (a *app) selectedContext() string {
+	raw, err := os.ReadFile(filepath.Join(a.contextDir(), "context.txt"))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(raw))
+}
+
+func (a *app) contextDir() string { return filepath.Join(a.configHome(), "nats") }
+
+// configHome and dataHome are the XDG base directories.
+func (a *app) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
+func (a *app) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
+
+func (a *app) base(variable, under string) string {
+	if dir := a.env(variable); filepath.IsAbs(dir) {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	if h := a.env("HOME"); h != "" {
+		home, err = h, nil
+	}
+	if err != nil {
+		home = "."
+	}
+	return filepath.Join(home, filepath.FromSlash(under))
+}
+
+// expand replaces a leading ~ and variables, as the nats CLI does.
+func (a *app) expand(path string) string {
+	path = os.Expand(path, a.env)
+	if rest, ok := strings.CutPrefix(path, "~/"); ok {
+		return filepath.Join(a.base("", ""), rest)
+	}
+	return path
+}
+
+// socksDialer adapts a SOCKS proxy to nats.go.
+type socksDialer struct{ proxy.Dialer }
+
+func (d socksDialer) Dial(network, address string) (net.Conn, error) {
+	return d.Dialer.Dial(network, address)
+}
+
+func socks(proxyURL string) (nats.CustomDialer, error) {
+	u, err := url.Parse(proxyURL)
+	if err != nil {
+		return nil, errors.New("is no URL")
+	}
+	d, err := proxy.FromURL(u, proxy.Direct)
+	if err != nil {
+		return nil, err
+	}
+	return socksDialer{d}, nil
+}
+
+// redactedURL takes the credentials out of server URLs.
+func redactedURL(urls string) string {
+	if urls == "" {
+		return nats.DefaultURL
+	}
+	parts := strings.Split(urls, ",")
+	for i, p := range parts {
+		scheme, rest, ok := strings.Cut(p, "://")
+		if !ok {
+			scheme, rest = "nats", p
+		}
+		if at := strings.LastIndex(rest, "@"); at >= 0 {
+			rest = rest[at+1:]
+		}
+		parts[i] = scheme + "://" + rest
+	}
+	return strings.Join(parts, ",")
+}

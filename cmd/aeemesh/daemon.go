@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// daemon serves several agents on one node, from start to drained. It is what
+// "worker" runs, and "demo" too.
+type daemon struct {
+	node   *mesh.Node
+	agents []*agents.Agent
+
+	// refused gets what the server refuses for lack of permissions. A
+	// subscription that is refused leaves an agent deaf, so it ends the daemon.
+	refused chan error
+}
+
+func newDaemon(node *mesh.Node, served []*agents.Agent) *daemon {
+	return &daemon{node: node, agents: served, refused: make(chan error, 1)}
+}
+
+// status hears of the connection, before what is told to a person. It reports
+// whether that person should hear of it.
+func (d *daemon) status(s mesh.Status) bool {
+	if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
+		return true
+	}
+	if strings.Contains(s.Err.Error(), "Subscription") {
+		select {
+		case d.refused <- s.Err:
+		default:
+		}
+		return false
+	}
+	return true
+}
+
+// run serves until ctx ends, then drains. Its error says what could not be
+// served, or what was lost.
+func (d *daemon) run(ctx context.Context) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wait sync.WaitGroup
+	errs := make([]error, len(d.agents))
+	for i, a := range d.agents {
+		wait.Go(func() {
+			if errs[i] = a.Run(ctx, d.node); errs[i] != nil {
+				stop(nil) // one that fails takes the others along: the operator restarts them together
+			}
+		})
+	}
+	ended := make(chan struct{})
+	go func() {
+		wait.Wait()
+		close(ended)
+	}()
+	var denied error
+	select {
+	case <-ended:
+	case err := <-d.refused:
+		denied = hinted(fmt.Errorf("the NATS user may not listen where the agent must: %w", err),
+			"\"aeemesh auth perms %s\" prints what it needs.", d.agents[0].Entity)
+		stop(nil)
+		<-ended
+	}
+	return errors.Join(append([]error{denied}, errs...)...)
+}
+
+// tellOnce lets each text through once, so that what happens again at every
+// heartbeat does not fill a terminal.
+type tellOnce struct {
+	mu   sync.Mutex
+	told map[string]bool
+}
+
+const maxTold = 256
+
+func (t *tellOnce) first(text string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.told == nil || len(t.told) > maxTold {
+		t.told = map[string]bool{}
+	}
+	if t.told[text] {
+
+		return false
+	}
+	t.told[text] = true
+	return true
+}

@@ -1,0 +1,365 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// check is a line of "doctor".
+type check struct {
+	Name    string `json:"check"`
+	Outcome string `json:"outcome"` // ok, warn or fail
+	Found   string `json:"found"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// doctor collects checks.
+type doctor struct {
+	app      *app
+	conn     *nats.Conn
+	subjects subject.Map
+	entity   string
+	monitor  string
+	probe    bool
+	failed   bool
+	inbox    bool   // requests can be answered
+	stream   string // a stream that is there, for the server's clock
+}
+
+func (a *app) doctorCommand() *cobra.Command {
+	d := &doctor{app: a}
+	c := connects(&cobra.Command{
+		Use:   "doctor",
+		Short: "Check the connection, the server and what the mesh needs of it",
+		Long: `Connects as a worker would, and checks: the connection and its round trip, the
+server's version and max_payload, JetStream with the mesh's streams, what an
+acknowledgement of JetStream is worth (fsync), NATS permissions for a worker of
+--entity, and how far clocks are apart. It changes nothing, unless --probe lets
+it store a few records that go by themselves. The exit status is 1 if a check
+fails.`,
+		Example: `  aeemesh doctor
+  aeemesh doctor --entity agent.reviewer --creds reviewer.creds
+  aeemesh doctor --monitor http://127.0.0.1:8222 --json | jq 'select(.outcome != "ok")'
+
+  # with the nats CLI:
+  nats server check connection
+  nats account info`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			if err := subject.ValidateEntity(d.entity); err != nil {
+				return usagef(cmd, "--entity: %w", err)
+			}
+			var err error
+			if d.subjects, err = a.subjects(); err != nil {
+				return err
+			}
+			d.examine(ctx, cmd)
+			if d.failed {
+				return errQuiet
+			}
+			return nil
+		}),
+	})
+	c.Flags().StringVar(&d.entity, "entity", "agent.example", "check the permissions for a worker of this `entity`")
+	c.Flags().StringVar(&d.monitor, "monitor", "", "`URL` of the server's monitoring port, which tells its fsync class")
+	c.Flags().BoolVar(&d.probe, "probe", false, "store a few records to measure an acknowledgement")
+	return c
+}
+
+func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
+	c := check{Name: name, Outcome: outcome, Found: printable(fmt.Sprintf(format, args...)), Hint: hint}
+	d.failed = d.failed || outcome == "fail"
+	t := d.app.term
+	if t.json {
+		if err := t.object(c); err != nil {
+			t.warn("%s", errorText(err))
+		}
+		return
+	}
+	t.line("%s %-12s %s", t.mark(outcome), c.Name, c.Found)
+	if c.Hint != "" {
+		t.line("     %-12s %s", "", t.data.paint(styleFaint, c.Hint))
+	}
+}
+
+func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
+	a := d.app
+	conn, err := a.connect(ctx, cmd, func(s mesh.Status) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) { // these are what doctor looks for
+			a.term.status(false)(s)
+		}
+	})
+	if err != nil {
+		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
+		return
+	}
+	defer conn.Close()
+	d.conn = conn
+	d.connection()
+	d.permissions(ctx)
+	if !d.inbox {
+		d.tell("inbox", "warn", "That is enough for a worker. For the rest, run doctor as a user who may subscribe to an inbox (--inbox-prefix).",
+			"this user has no inbox for replies, so JetStream, agents and clocks cannot be asked")
+		return
+	}
+	js, err := a.jetStream(conn)
+	if err != nil {
+		d.tell("jetstream", "fail", "", "%s", errorText(err))
+		return
+	}
+	d.jetStream(ctx, js)
+	d.clock(ctx, js)
+	d.agents(ctx)
+}
+
+// oldestServer is the first version that has all that the mesh's buckets use
+// (TTLs of single messages).
+const oldestServer = "2.11.0"
+
+func (d *doctor) connection() {
+	c := d.conn
+	how := "no TLS"
+	if c.TLSRequired() {
+		how = "TLS"
+	}
+	d.tell("connection", "ok", "", "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
+	if rtt, err := c.RTT(); err != nil {
+		d.tell("round trip", "fail", "", "%s", errorText(err))
+	} else {
+		d.tell("round trip", "ok", "", "%v", rtt.Round(time.Microsecond))
+	}
+	if v := c.ConnectedServerVersion(); olderThan(v, oldestServer) {
+		d.tell("server", "warn", "The mesh's buckets need nats-server "+oldestServer+" or later.", "nats-server %s", v)
+	} else {
+		d.tell("server", "ok", "", "nats-server %s", v)
+	}
+	if !c.HeadersSupported() {
+		d.tell("headers", "fail", "Message headers must be on: traces, CBOR and error codes travel in them.", "the server takes no headers")
+	}
+	switch limit := c.MaxPayload(); {
+	case limit < 64<<10:
+		d.tell("max_payload", "warn", "Larger envelopes are refused.", "%d bytes", limit)
+	case limit > 8<<20:
+		d.tell("max_payload", "warn", "NATS advises against more than 8 MiB.", "%d bytes", limit)
+	default:
+		d.tell("max_payload", "ok", "", "%d bytes", limit)
+	}
+}
+
+// olderThan compares versions a.b.c by their numbers.
+func olderThan(version, than string) bool {
+	var v, w [3]int
+	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {
+		return false
+	}
+	fmt.Sscanf(than, "%d.%d.%d", &w[0], &w[1], &w[2])
+	for i := range v {
+		if v[i] != w[i] {
+			return v[i] < w[i]
+		}
+	}
+	return false
+}
+
+func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
+	ctx, cancel := context.WithTimeout(ctx, 2*d.app.conn.wait())
+	defer cancel()
+	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
+	if errors.Is(err, jetstream.ErrDenied) {
+		d.tell("jetstream", "warn", "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", errorText(err))
+		return
+	}
+	if err != nil {
+		d.tell("jetstream", "fail", hintFor(err), "%s", errorText(err))
+		return
+	}
+	if !report.Enabled {
+		d.tell("jetstream", "warn", "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Reason)
+		return
+	}
+	found := "on"
+	if acc := report.Account; acc != nil {
+		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, bytesText(acc.Storage))
+	}
+	d.tell("jetstream", "ok", "", "%s", found)
+	for _, c := range report.Streams {
+		d.streamCheck(c)
+	}
+	for _, r := range report.Races {
+		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
+			"stream %s catches requests on %s", r.Stream, strings.Join(r.Subjects, ", "))
+	}
+	d.fsync(ctx, js, report.Fsync)
+}
+
+func (d *doctor) streamCheck(c jetstream.Change) {
+	name := "stream"
+	if c.Bucket {
+		name = "bucket"
+	}
+	switch c.Action {
+	case jetstream.ActionNone:
+		if !c.Bucket && d.stream == "" {
+			d.stream = c.Name
+		}
+		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)
+	case jetstream.ActionCreate:
+		d.tell(name, "warn", "\"aeemesh up\" makes it on its own server; on yours, \"aeemesh doctor\" only looks.", "%s is missing: %s", c.Name, c.About)
+	case jetstream.ActionNewer:
+		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
+	case jetstream.ActionUpdate:
+		d.tell(name, "warn", "", "%s", c)
+	default:
+		d.tell(name, "fail", "It cannot be mended without losing what it holds; that is for you to decide.", "%s", c)
+	}
+}
+
+func bytesText(n uint64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+}
+
+// fsync says honestly what an acknowledgement is worth.
+func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
+	if d.monitor != "" {
+		if told, err := fsyncOf(ctx, d.monitor); err != nil {
+			d.tell("fsync", "warn", "", "%s: %s", d.monitor, errorText(err))
+		} else {
+			f = told
+		}
+	}
+	ack := ""
+	if d.probe {
+		if took, err := jetstream.ProbeAck(ctx, js, d.subjects, 20); err == nil {
+			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
+		} else {
+			ack = "; no acknowledgement could be measured: " + errorText(err)
+		}
+	}
+	switch f.Class {
+	case jetstream.FsyncAlways:
+		d.tell("fsync", "ok", "", "always: what is acknowledged is on the disk (%s)%s", f.Why, ack)
+	case jetstream.FsyncInterval:
+		d.tell("fsync", "warn", "Where that matters: \"jetstream { sync_interval: always }\", or replicas on machines that do not fail together.",
+			"every %v: the crash of a machine can lose what it acknowledged since (%s)%s", f.Interval, f.Why, ack)
+	default:
+		d.tell("fsync", "warn", "Assume nats-server's default, 2 minutes. --monitor URL asks the server's monitoring port.",
+			"unknown: %s%s", f.Why, ack)
+	}
+}
+
+func fsyncOf(ctx context.Context, monitor string) (jetstream.Fsync, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(monitor, "/")+"/jsz", nil)
+	if err != nil {
+		return jetstream.Fsync{}, err
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return jetstream.Fsync{}, err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return jetstream.Fsync{}, fmt.Errorf("HTTP status %s", res.Status)
+	}
+	body, err := io.ReadAll(io.LimitReader(res.Body, 4<<20))
+	if err != nil {
+		return jetstream.Fsync{}, err
+	}
+	return jetstream.ParseJSZ(body)
+}
+
+// clock compares this clock with the server's, which a stream's info tells.
+func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
+	if d.stream == "" {
+		d.tell("clock", "warn", "", "the server's clock cannot be told without one of the mesh's streams")
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	defer cancel()
+	asked := time.Now()
+	stream, err := js.Stream(ctx, d.stream)
+	if err != nil {
+		d.tell("clock", "warn", "", "the server's clock cannot be told: %s", errorText(err))
+		return
+	}
+	took := time.Since(asked)
+	server := stream.CachedInfo().TimeStamp
+	if server.IsZero() {
+		d.tell("clock", "warn", "", "the server does not tell its clock")
+		return
+	}
+	d.skew("clock", "the server", server.Sub(asked.Add(took/2)), took)
+}
+
+// skew judges a difference between clocks, known to within half of took.
+func (d *doctor) skew(name, who string, skew, took time.Duration) {
+	found := fmt.Sprintf("that of %s differs by %v, give or take %v", who, skew.Abs().Round(time.Millisecond), (took/2 + time.Millisecond).Round(time.Millisecond))
+	switch {
+	case skew.Abs() > mesh.DefaultSkew:
+		d.tell(name, "fail", "Envelopes are refused as stale (E_STALE). Synchronise the clocks.", "%s", found)
+	case skew.Abs() > mesh.DefaultSkew/5:
+		d.tell(name, "warn", fmt.Sprintf("Beyond %v envelopes are refused as stale.", mesh.DefaultSkew), "%s", found)
+	default:
+		d.tell(name, "ok", "", "%s", found)
+	}
+}
+
+// maxPinged bounds how many agents are asked for their clocks.
+const maxPinged = 20
+
+// agents looks for agents and compares their clocks with this one.
+func (d *doctor) agents(ctx context.Context) {
+	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: "service.doctor"})
+	if err != nil {
+		d.tell("agents", "fail", "", "%s", errorText(err))
+		return
+	}
+	found, err := node.Discover(ctx, "", time.Second)
+	if err != nil {
+		d.tell("agents", "warn", "", "cannot be discovered: %s", errorText(err))
+		return
+	}
+	entities := map[string]bool{}
+	for _, i := range found {
+		entities[i.Entity] = true
+	}
+	d.tell("agents", "ok", "", "%d entities, %d workers", len(entities), len(found))
+	n := 0
+	for entity := range entities {
+		if n++; n > maxPinged {
+			return
+		}
+		turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		var pong intents.PingResult
+		asked := time.Now()
+		_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
+		cancel()
+		took := time.Since(asked)
+		if err != nil {
+			d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
+			continue
+		}
+		if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
+			d.skew("clock", entity, at.Sub(asked.Add(took/2)), took)
+		}
+	}
+}

@@ -1,0 +1,403 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func (a *app) envelopeCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "envelope",
+		Short: "Make, check, sign and convert AEE envelopes, offline",
+		Long: `Works on AEE envelopes without a server. Every command reads files or standard
+input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
+		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada | nats req agent.reviewer
+  aeemesh envelope validate traffic.jsonl
+  aeemesh envelope convert --to cbor --hex task.json`,
+	}, a.envelopeNewCommand(), a.envelopeValidateCommand(), a.envelopeSignCommand(), a.envelopeVerifyCommand(),
+		a.envelopeConvertCommand(), a.envelopeHashCommand(), a.envelopeCanonicalCommand(), a.envelopeSchemaCommand())
+}
+
+func (a *app) envelopeNewCommand() *cobra.Command {
+	f := &messageFlags{}
+	c := &cobra.Command{
+		Use:   "new ENTITY [PAYLOAD|-|@FILE]",
+		Short: "Make an envelope and print it",
+		Long: `Makes an envelope with a fresh id and the time of now, and prints it as one line
+of JSON. PAYLOAD is a JSON object, or text, which becomes {"text": …}; "-" reads
+it from standard input, @FILE from a file.`,
+		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
+  aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
+  aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
+		Args:              cobra.RangeArgs(1, 2),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if err := subject.ValidateEntity(args[0]); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			arg := ""
+			if len(args) == 2 {
+				arg = args[1]
+			}
+			payload, err := a.payload(cmd, arg)
+			if err != nil {
+				return err
+			}
+			e, err := f.build(a, cmd, args[0], payload)
+			if err != nil {
+				return err
+			}
+			return a.printEnvelope(e)
+		}),
+	}
+	f.add(c.Flags())
+	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
+	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
+	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
+	return c
+}
+
+func (a *app) printEnvelope(e *envelope.Envelope) error {
+	b, err := e.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	a.term.line("%s", b)
+	return nil
+}
+
+// envelopeReport is what "envelope validate" and "verify" say about one.
+type envelopeReport struct {
+	Source   string             `json:"source"`
+	Line     int                `json:"line,omitempty"`
+	ID       string             `json:"id,omitempty"`
+	Type     envelope.Type      `json:"type,omitempty"`
+	From     string             `json:"from,omitempty"`
+	To       string             `json:"to,omitempty"`
+	Intent   string             `json:"intent,omitempty"`
+	Valid    bool               `json:"valid"`
+	Signed   *bool              `json:"signed,omitempty"`
+	KID      string             `json:"kid,omitempty"`
+	Code     envelope.Code      `json:"code,omitempty"`
+	Error    string             `json:"error,omitempty"`
+	Problems []envelope.Problem `json:"problems,omitempty"`
+}
+
+func (r *envelopeReport) about(e *envelope.Envelope) {
+	r.ID, r.Type, r.From, r.To, r.Intent = e.ID, e.Type, e.From, e.To, e.Intent
+}
+
+func (a *app) envelopeValidateCommand() *cobra.Command {
+	var log bool
+	c := &cobra.Command{
+		Use:   "validate [FILE...]",
+		Short: "Tell everything that is wrong with envelopes",
+		Long: `Checks envelopes against the AEE draft and tells every problem with the rule that
+is broken: the number of the draft's validity rule, or fields, json, cbor. With
+--log it takes MVE-5 log records, which no agent accepts.`,
+		Example: `  aeemesh envelope validate task.json
+  nats sub 'agent.>' --raw | aeemesh envelope validate
+  aeemesh envelope validate --log audit.jsonl`,
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+				if log && !in.cbor {
+					record, err := envelope.ParseLog(in.data)
+					if err == nil {
+						r.ID, r.Type, r.From, r.Intent = record.ID, record.Type, record.From, record.Intent
+					}
+					r.fail(err)
+					return
+				}
+				e, err := in.parse()
+				if err == nil {
+					r.about(e)
+					_, err = e.Requirements()
+				}
+				if err == nil {
+					_, err = e.References()
+				}
+				r.fail(err)
+			})
+		}),
+	}
+	c.Flags().BoolVar(&log, "log", false, "take MVE-5 log records (v, id, type, from, intent)")
+	return c
+}
+
+// fail notes an error, with everything that is known of it.
+func (r *envelopeReport) fail(err error) {
+	if err == nil {
+		r.Valid = true
+		return
+	}
+	var bad *envelope.InvalidError
+	var problem *envelope.Error
+	switch {
+	case errors.As(err, &bad):
+		r.Code, r.Problems = envelope.CodeInvalidEnvelope, bad.Problems
+		p := bad.Partial()
+		r.about(p)
+	case errors.As(err, &problem):
+		r.Code, r.Error = problem.Code, problem.Message
+	case errors.Is(err, envelope.ErrTooLarge):
+		r.Code, r.Error = envelope.CodeTooLarge, err.Error()
+	default:
+		r.Error = err.Error()
+	}
+}
+
+// judgeEnvelopes reports on every envelope of the inputs; one that is not
+// good makes it fail.
+func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport)) error {
+	good, bad := 0, 0
+	err := a.eachInput(files, func(in input) error {
+		r := envelopeReport{Source: in.source, Line: in.line}
+		judge(in, &r)
+		if r.Valid {
+			good++
+		} else {
+			bad++
+		}
+		if a.term.json {
+			return a.term.object(r)
+		}
+		a.printReport(r)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case good+bad == 0:
+		return errors.New("there is no envelope in the input")
+	case good+bad > 1:
+		a.term.say("%d good, %d not", good, bad)
+	}
+	if bad > 0 {
+		return errQuiet
+	}
+	return nil
+}
+
+func (a *app) printReport(r envelopeReport) {
+	where := r.Source
+	if r.Line > 0 {
+		where = fmt.Sprintf("%s:%d", r.Source, r.Line)
+	}
+	what := printable(fmt.Sprintf("%s %s from %s", r.Type, r.ID, r.From))
+	if r.Valid {
+		if r.Signed != nil {
+			what += ", unsigned: from is only a claim"
+			if *r.Signed {
+				what = printable(fmt.Sprintf("%s %s, signed by %s for %s", r.Type, r.ID, r.KID, r.From))
+			}
+		}
+		a.term.line("%s %s: %s", a.term.mark("ok"), where, what)
+		return
+	}
+	a.term.line("%s %s: %s", a.term.mark("fail"), where, r.Code)
+	if r.Error != "" {
+		a.term.line("     %s", printable(r.Error))
+	}
+	for _, p := range r.Problems {
+		a.term.line("     rule %s: %s", p.Rule, printable(problemText(p)))
+	}
+}
+
+func problemText(p envelope.Problem) string {
+	if p.Field == "" {
+		return p.Message
+	}
+	return p.Field + " " + p.Message
+}
+
+func (a *app) envelopeSignCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "sign [FILE...]",
+		Short: "Sign envelopes and print them",
+		Long: `Signs envelopes with a key of your key directory and prints them as lines of
+JSON. A signature that is there is replaced.`,
+		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada
+  aeemesh envelope sign --sign ada task.json > signed.json`,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if a.sign.kid == signNone {
+				return usagef(cmd, "--sign none signs nothing")
+			}
+			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+				signer, err := a.signer(e.From)
+				if err != nil {
+					return err
+				}
+				if signer == nil {
+					return hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
+				}
+				e.Sig = nil
+				if err := signer.Sign(e); err != nil {
+					return err
+				}
+				return a.printEnvelope(e)
+			})
+		}),
+	}
+	a.addSignFlags(c.Flags(), signKey)
+	return c
+}
+
+func (a *app) envelopeVerifyCommand() *cobra.Command {
+	var at string
+	c := &cobra.Command{
+		Use:   "verify [FILE...]",
+		Short: "Check the signatures of envelopes",
+		Long: `Checks signatures against your key directory, and says for each envelope whether
+its sender is proven. An unsigned one passes unless --signatures is required.`,
+		Example: `  aeemesh envelope verify signed.json
+  aeemesh envelope verify --signatures required --json < traffic.jsonl
+  aeemesh envelope verify --at 2026-01-31T12:00:00Z old.json   # was the key valid then?`,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			now := time.Now()
+			if at != "" {
+				var err error
+				if now, err = time.Parse(time.RFC3339, at); err != nil {
+					return usagef(cmd, "--at %q: it is a time such as 2026-01-31T12:00:00Z", at)
+				}
+			}
+			verifier, err := a.verifier()
+			if err != nil {
+				return err
+			}
+			return a.judgeEnvelopes(args, func(in input, r *envelopeReport) {
+				e, err := in.parse()
+				if err != nil {
+					r.fail(err)
+					return
+				}
+				r.about(e)
+				var who sign.Identity
+				who, err = verifier.Verify(e, now)
+				r.Signed, r.KID = &who.Signed, who.KID
+				r.fail(err)
+			})
+		}),
+	}
+	c.Flags().StringVar(&at, "at", "", "the `time` at which keys must be valid (default now)")
+	a.addSignFlags(c.Flags(), signVerify)
+	return c
+}
+
+func (a *app) envelopeConvertCommand() *cobra.Command {
+	var to string
+	var asHex, pretty bool
+	c := &cobra.Command{
+		Use:   "convert [FILE...]",
+		Short: "Convert envelopes between JSON and CBOR",
+		Long: `Reads envelopes in JSON or CBOR, raw or in hex, and prints them in the other
+encoding. Nothing is lost either way; unknown members stay.`,
+		Example: `  aeemesh envelope convert --to cbor task.json > task.cbor
+  aeemesh envelope convert --to cbor --hex task.json
+  aeemesh envelope convert --to json task.cbor`,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "to", to, "json", "cbor"); err != nil {
+				return err
+			}
+			if to == "cbor" && !asHex && a.term.data.tty {
+				return usagef(cmd, "CBOR is no text: send it into a file, or give --hex")
+			}
+			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+				if to == "cbor" {
+					b, err := e.AppendCBOR(nil)
+					if err != nil {
+						return err
+					}
+					if asHex {
+						a.term.line("%s", hex.EncodeToString(b))
+					} else {
+						a.term.data.Write(b)
+					}
+					return nil
+				}
+				if !pretty {
+					return a.printEnvelope(e)
+				}
+				b, err := e.AppendJSON(nil)
+				if err == nil {
+					a.term.line("%s", indented(b))
+				}
+				return err
+			})
+		}),
+	}
+	c.Flags().StringVar(&to, "to", "json", "json or cbor")
+	c.Flags().BoolVar(&asHex, "hex", false, "print CBOR in hex")
+	c.Flags().BoolVar(&pretty, "pretty", false, "print JSON on many lines")
+	return c
+}
+
+func (a *app) envelopeHashCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "hash [FILE...]",
+		Short: "Print the hash that references to an envelope carry",
+		Example: `  aeemesh envelope hash task.json
+  aeemesh envelope hash --json < traffic.jsonl`,
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+				h, err := e.Hash()
+				if err != nil {
+					return err
+				}
+				if a.term.json {
+					return a.term.object(map[string]string{"id": e.ID, "hash": h})
+				}
+				a.term.line("%s", h)
+				return nil
+			})
+		}),
+	}
+}
+
+func (a *app) envelopeCanonicalCommand() *cobra.Command {
+	var signed bool
+	c := &cobra.Command{
+		Use:   "canonical [FILE...]",
+		Short: "Print an envelope's canonical bytes (RFC 8785)",
+		Example: `  aeemesh envelope canonical task.json | sha256sum
+  aeemesh envelope canonical --signed task.json   # what a signature covers`,
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			return a.eachEnvelope(args, func(e *envelope.Envelope) error {
+				var b []byte
+				var err error
+				if signed {
+					b, err = sign.AppendSigned(nil, e)
+				} else if b, err = e.AppendJSON(nil); err == nil {
+					b, err = envelope.Canonical(b)
+				}
+				if err == nil {
+					a.term.data.Write(b) // no newline: these are the bytes
+				}
+				return err
+			})
+		}),
+	}
+	c.Flags().BoolVar(&signed, "signed", false, "only what a signature covers")
+	return c
+}
+
+func (a *app) envelopeSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of the envelope",
+		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
+		Args:    cobra.NoArgs,
+		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
+			a.term.data.Write(envelope.Schema())
+			return nil
+		}),
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// usageError is a command line that cannot be understood: exit 2.
+type usageError struct {
+	err  error
+	hint string         // default: where the help is
+	cmd  *cobra.Command // may be nil
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usagef(cmd *cobra.Command, format string, args ...any) error {
+	return &usageError{err: fmt.Errorf(format, args...), cmd: cmd}
+}
+
+// hintedError is an error with what usually helps.
+type hintedError struct {
+	err  error
+	hint string
+}
+
+func (e *hintedError) Error() string { return e.err.Error() }
+func (e *hintedError) Unwrap() error { return e.err }
+
+func hinted(err error, format string, args ...any) error {
+	return &hintedError{err, fmt.Sprintf(format, args...)}
+}
+
+func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// errQuiet is a failure of which everything has been said already.
+var errQuiet = errors.New("failed")
+
+// hintFor finds the one line that goes under an error.
+func hintFor(err error) string {
+	var usage *usageError
+	if errors.As(err, &usage) {
+		switch {
+		case usage.hint != "":
+			return usage.hint
+		case usage.cmd != nil:
+			return fmt.Sprintf("Run \"%s --help\".", usage.cmd.CommandPath())
+		}
+		return "Run \"aeemesh --help\"."
+	}
+	var own *hintedError
+	if errors.As(err, &own) {
+		return own.hint
+	}
+	var problem *envelope.Error
+	if errors.As(err, &problem) {
+		return hintForCode(problem)
+	}
+	switch {
+	case errors.Is(err, natsd.ErrStoreLocked):
+		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
+	case errors.Is(err, syscall.EADDRINUSE):
+		return "Something listens there already. Choose another with --port, or 0 for a free one."
+	case errors.Is(err, nats.ErrNoServers):
+		return "Is a server running there? \"aeemesh up\" starts one; --nats, NATS_URL or --context name another."
+	case errors.Is(err, nats.ErrAuthorization):
+		return "Check --creds, --nkey, --user and --password, --token, or the context."
+	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
+		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs."
+	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
+		return "JetStream is off on this server or for this account. \"aeemesh doctor\" tells more."
+	case errors.Is(err, context.Canceled):
+		return ""
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):
+		return ""
+	}
+	return ""
+}
+
+// hintForCode is for what the mesh and its agents answer.
+func hintForCode(e *envelope.Error) string {
+	switch e.Code {
+	case envelope.CodeNoResponders:
+		return "Is its worker running? \"aeemesh agents list\" shows who answers."
+	case envelope.CodeTimeout:
+		return "Give it longer with --timeout, or look at what it does with \"aeemesh watch\"."
+	case envelope.CodeSigRequired:
+		return "Sign with --sign KID; \"aeemesh keys new KID\" makes a key."
+	case envelope.CodeKeyUnknown:
+		return "The receiver must trust the key: \"aeemesh keys trust\" on its side, or --shared there and --shared-keys on its worker."
+	case envelope.CodeKeyInvalid:
+		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."
+	case envelope.CodeFromDenied:
+		return "The key may not speak for this sender: use --from with an entity that it may, or another --sign KID."
+	case envelope.CodeStale:
+		return "The clocks differ, or the envelope is old. \"aeemesh doctor\" compares the clocks."
+	case envelope.CodeReplay:
+		return "The id was used before. A new envelope gets an id of its own."
+	case envelope.CodeIntentUnknown:
+		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
+	case envelope.CodeInputSchema:
+		return "\"aeemesh agents describe ENTITY\" lists its intents; the agent's author knows their schemas."
+	}
+	if e.Retryable {
+		return "Trying again may help: --retries N does it for you."
+	}
+	return ""
+}

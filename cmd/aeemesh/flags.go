@@ -1,0 +1,113 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Annotations of flags.
+const (
+	annotEnv   = "aeemesh.env"   // the environment variable that is the default
+	annotGroup = "aeemesh.group" // the section of --help
+)
+
+// Groups of flags in --help, beside a command's own.
+const (
+	groupConnect = "Connection"
+	groupSign    = "Signatures"
+	groupGlobal  = "Everywhere"
+)
+
+// bindEnv makes a variable of the environment the default of a flag.
+func bindEnv(flags *pflag.FlagSet, name, variable string) {
+	f := flags.Lookup(name)
+	f.Usage += " [$" + variable + "]"
+	if err := flags.SetAnnotation(name, annotEnv, []string{variable}); err != nil {
+		panic(err)
+	}
+}
+
+func inGroup(flags *pflag.FlagSet, group string, names ...string) {
+	for _, name := range names {
+		if err := flags.SetAnnotation(name, annotGroup, []string{group}); err != nil {
+			panic(err)
+		}
+	}
+}
+
+// connects marks a command as one that connects to NATS, for its --help.
+func connects(c *cobra.Command) *cobra.Command {
+	if c.Annotations == nil {
+		c.Annotations = map[string]string{}
+	}
+	c.Annotations[groupConnect] = "yes"
+	return c
+}
+
+// fromEnvironment gives flags that were not on the command line the values of
+// their variables. It may run twice.
+func (a *app) fromEnvironment(cmd *cobra.Command) error {
+	var bad error
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		names := f.Annotations[annotEnv]
+		if len(names) == 0 || f.Changed || bad != nil {
+			return
+		}
+		value := a.env(names[0])
+		if value == "" {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			bad = &usageError{err: fmt.Errorf("%s: %w", names[0], err), cmd: cmd}
+			return
+		}
+		a.byEnv[f.Name] = true
+	})
+	return bad
+}
+
+// isSet reports whether a flag has a value from the command line or the
+// environment.
+func (a *app) isSet(cmd *cobra.Command, name string) bool {
+	f := cmd.Flags().Lookup(name)
+	return f != nil && (f.Changed || a.byEnv[name])
+}
+
+// logFlags say what the log holds.
+type logFlags struct{ level, format string }
+
+func (a *app) addLogFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&a.levels.level, "log-level", "warn", "what to log on stderr: debug, info, warn or error")
+	flags.StringVar(&a.levels.format, "log-format", "text", "how: text or json")
+	bindEnv(flags, "log-level", "AEEMESH_LOG_LEVEL")
+	bindEnv(flags, "log-format", "AEEMESH_LOG_FORMAT")
+}
+
+func (a *app) logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.levels.level)); err != nil {
+		return nil, usagef(nil, "--log-level %q: it is debug, info, warn or error", a.levels.level)
+	}
+	opts := &slog.HandlerOptions{Level: level}
+	switch strings.ToLower(a.levels.format) {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.term.words, opts)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(a.term.words, opts)), nil
+	}
+	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
+}
+
+// oneOf refuses values that are not on the list.
+func oneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
+	for _, v := range allowed {
+		if v == value {
+			return nil
+		}
+	}
+	return usagef(cmd, "--%s %q: it is one of %s", flag, value, strings.Join(allowed, ", "))
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// help prints a command's --help. Asked for, it is data; as part of an error
+// it is not printed at all (see usageError).
+func (a *app) help(cmd *cobra.Command, _ []string) {
+	var b strings.Builder
+	about := cmd.Long
+	if about == "" {
+		about = cmd.Short
+	}
+	b.WriteString(strings.TrimSpace(about) + "\n")
+	heading := func(s string) { b.WriteString("\n" + a.term.data.paint(styleStrong, s) + "\n") }
+
+	heading("Usage:")
+	use := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		use = cmd.CommandPath() + " COMMAND"
+	}
+	b.WriteString("  " + use + "\n")
+	if cmd.Example != "" {
+		heading("Examples:")
+		b.WriteString(strings.Trim(cmd.Example, "\n") + "\n")
+	}
+	a.helpCommands(&b, cmd, heading)
+	a.helpFlags(&b, cmd, heading)
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "\n\"%s COMMAND --help\" tells more about a command.\n", cmd.CommandPath())
+	}
+	fmt.Fprint(a.term.data, b.String())
+}
+
+func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+	if !cmd.HasAvailableSubCommands() {
+		return
+	}
+	list := func(title, id string) {
+		printed := false
+		for _, c := range cmd.Commands() {
+			if !c.IsAvailableCommand() && c.Name() != "help" || c.GroupID != id || c.Name() == "help" {
+				continue
+			}
+			if !printed {
+				heading(title)
+				printed = true
+			}
+			fmt.Fprintf(b, "  %-*s  %s\n", cmd.NamePadding(), c.Name(), c.Short)
+		}
+	}
+	for _, g := range cmd.Groups() {
+		list(g.Title, g.ID)
+	}
+	list("Commands:", "")
+}
+
+// helpFlags prints the flags by section; those for connections only where the
+// command connects.
+func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
+	sections := map[string]*pflag.FlagSet{}
+	add := func(section string, f *pflag.Flag) {
+		if sections[section] == nil {
+			sections[section] = pflag.NewFlagSet(section, pflag.ContinueOnError)
+			sections[section].SortFlags = false
+		}
+		sections[section].AddFlag(f)
+	}
+	root := cmd.Root()
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Hidden || f.Name == "help" || root.PersistentFlags().Lookup(f.Name) == f {
+			return
+		}
+		section := ""
+		if g := f.Annotations[annotGroup]; len(g) > 0 {
+			section = g[0]
+		}
+		add(section, f)
+	})
+	root.PersistentFlags().VisitAll(func(f *pflag.Flag) {
+		section := groupGlobal
+		if g := f.Annotations[annotGroup]; len(g) > 0 {
+			section = g[0]
+		}
+		if section == groupConnect && cmd != root && cmd.Annotations[groupConnect] == "" {
+			return
+		}
+		add(section, f)
+	})
+	for _, section := range []string{"", groupSign, groupConnect, groupGlobal} {
+		if set := sections[section]; set != nil {
+			title := "Flags:"
+			if section != "" {
+				title = section + ":"
+			}
+			heading(title)
+			b.WriteString(set.FlagUsages())
+		}
+	}
+}

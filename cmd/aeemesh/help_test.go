@@ -1,0 +1,76 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// runForTest is the program in this process, without a terminal or an
+// environment.
+func runForTest(args ...string) (code int, stdout, stderr string) {
+	var out, words bytes.Buffer
+	code = run(context.Background(), args, strings.NewReader(""), &out, &words, func(string) string { return "" })
+	return code, out.String(), words.String()
+}
+
+func TestHelpIsGolden(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"", "send", "worker", "envelope", "keys new"} {
+		name := filepath.Join("testdata", "help", strings.ReplaceAll("aeemesh "+command, " ", "_")+".txt")
+		code, got, words := runForTest(append(strings.Fields(command), "--help")...)
+		if code != exitOK || words != "" {
+			t.Errorf("%s --help: exit %d, stderr %q", command, code, words)
+		}
+		if *update {
+			if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != string(want) {
+			t.Errorf("%s --help differs from %s; look, and run with -update:\n%s", command, name, got)
+		}
+	}
+}
+
+// Every command that a user can find has a line about it, an example, and
+// fits a terminal.
+func TestEveryCommandHasHelp(t *testing.T) {
+	t.Parallel()
+	a := &app{env: func(string) string { return "" }, term: newTerminal(&bytes.Buffer{}, &bytes.Buffer{}, func(string) string { return "" }), byEnv: map[string]bool{}}
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Hidden || c.Name() == "help" {
+			return
+		}
+		path := c.CommandPath()
+		if c.Short == "" || strings.HasSuffix(c.Short, ".") {
+			t.Errorf("%s: Short %q", path, c.Short)
+		}
+		if !strings.Contains(c.Example, "aeemesh") {
+			t.Errorf("%s has no example", path)
+		}
+		for line := range strings.Lines(c.Long) {
+			if len([]rune(line)) > 82 {
+				t.Errorf("%s: a line of its help is too wide: %s", path, line)
+			}
+		}
+		for _, child := range c.Commands() {
+			walk(child)
+		}
+	}
+	walk(a.root())
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// input is one envelope among those that a command reads.
+type input struct {
+	source string // file, or stdin
+	line   int    // where there is one a line; else 0
+	data   []byte
+	cbor   bool
+}
+
+func (in input) parse() (*envelope.Envelope, error) {
+	if in.cbor {
+		return envelope.ParseCBOR(in.data)
+	}
+	return envelope.Parse(in.data)
+}
+
+func (in input) where() string {
+	if in.line > 0 {
+		return fmt.Sprintf("%s:%d", in.source, in.line)
+	}
+	return in.source
+}
+
+// eachEnvelope calls do with every envelope of the files, or of stdin, and
+// stops at the first that is none.
+func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) error {
+	n := 0
+	err := a.eachInput(files, func(in input) error {
+		n++
+		e, err := in.parse()
+		if err != nil {
+			return hinted(fmt.Errorf("%s: %w", in.where(), err), "\"aeemesh envelope validate\" tells everything that is wrong.")
+		}
+		if err := do(e); err != nil {
+			return fmt.Errorf("%s: %w", in.where(), err)
+		}
+		return nil
+	})
+	if err == nil && n == 0 {
+		return errors.New("there is no envelope in the input")
+	}
+	return err
+}
+
+// eachInput splits the files, or stdin where there are none.
+func (a *app) eachInput(files []string, do func(input) error) error {
+	if len(files) == 0 {
+		files = []string{"-"}
+	}
+	for _, name := range files {
+		data, err := a.readFile(name, maxInput)
+		if err != nil {
+			return err
+		}
+		source := name
+		if name == "-" {
+			source = "stdin"
+		}
+		if err := split(source, data, do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// split takes input apart: CBOR, hex of CBOR (one a line), JSON with one
+// envelope a line, or JSON values of any layout.
+func split(source string, data []byte, do func(input) error) error {
+	text := bytes.TrimSpace(data)
+	switch {
+	case len(text) == 0:
+		return nil
+	case isCBORMap(data[0]):
+		return do(input{source: source, data: data, cbor: true})
+	case text[0] != '{' && isHex(text):
+		return eachLine(text, func(n int, line []byte) error {
+			raw := make([]byte, hex.DecodedLen(len(line)))
+			if _, err := hex.Decode(raw, line); err != nil {
+				return fmt.Errorf("%s:%d: %w", source, n, err)
+			}
+			return do(input{source: source, line: n, data: raw, cbor: true})
+		})
+	}
+	if first, rest, several := bytes.Cut(text, []byte("\n")); several && len(bytes.TrimSpace(rest)) > 0 && json.Valid(first) {
+		return eachLine(data, func(n int, line []byte) error {
+			return do(input{source: source, line: n, data: line})
+		})
+	}
+	return eachValue(source, text, do)
+}
+
+// eachValue takes JSON values apart. What is no JSON is handed on as it is, for
+// the parser's own words about it.
+func eachValue(source string, text []byte, do func(input) error) error {
+	for len(text) > 0 {
+		dec := json.NewDecoder(bytes.NewReader(text))
+		var raw json.RawMessage
+		if err := dec.Decode(&raw); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return do(input{source: source, data: text})
+		}
+		if err := do(input{source: source, data: raw}); err != nil {
+			return err
+		}
+		text = bytes.TrimSpace(text[dec.InputOffset():])
+	}
+	return nil
+}
+
+func eachLine(data []byte, do func(n int, line []byte) error) error {
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if err := do(n, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isCBORMap reports whether a byte begins a CBOR map; no JSON text begins so.
+func isCBORMap(b byte) bool { return b >= 0xa0 && b <= 0xbf }
+
+func isHex(text []byte) bool {
+	for _, c := range text {
+		switch {
+		case c >= '0' && c <= '9', c >= 'a' && c <= 'f', c >= 'A' && c <= 'F', c == '\n', c == '\r':
+		default:
+			return false
+		}
+	}
+	return true
+}

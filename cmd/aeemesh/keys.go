@@ -1,0 +1,461 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+func (a *app) keysCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "keys",
+		Short: "Make, list, trust and revoke signing keys",
+		Long: `Works on a directory of keys: <kid>.nk is a secret (an nkeys seed, mode 0600),
+<kid>.json says which key it is, for whom it may speak, and until when. With
+--shared it works on the mesh's bucket of public keys too, which workers follow
+with --shared-keys.`,
+		Example: `  aeemesh keys new ada --from human.ada
+  aeemesh keys show ada | ssh worker aeemesh keys trust -   # the worker may now believe ada
+  aeemesh keys trust ada.json --shared                      # every worker with --shared-keys may
+  aeemesh keys revoke ada --shared`,
+	}, a.keysNewCommand(), a.keysListCommand(), a.keysShowCommand(), a.keysTrustCommand(), a.keysRevokeCommand())
+}
+
+// dirFlag is --keys alone, for commands that neither sign nor verify.
+func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
+	a.addSignFlags(c.Flags(), 0)
+	if shared != nil {
+		c.Flags().BoolVar(shared, "shared", false, "in the mesh's bucket too")
+		return connects(c)
+	}
+	return c
+}
+
+// dirToWrite is the key directory, which may be still to make.
+func (a *app) dirToWrite() string {
+	if dir := a.keyDir(); dir != "" {
+		return dir
+	}
+	return a.defaultKeyDir()
+}
+
+func (a *app) keysNewCommand() *cobra.Command {
+	var alg, expires, notBefore, comment string
+	var from []string
+	var shared bool
+	c := &cobra.Command{
+		Use:   "new KID",
+		Short: "Make a key",
+		Long: `Makes a key and prints its trust record, which holds no secret and is what others
+need to verify you (keys trust). For a rotation make the new key with another
+kid, let others trust it, and revoke the old one later: both are good meanwhile.
+
+An hs256 key is one secret that both sides share: whoever verifies with it can
+also sign with it. Copy its two files over a safe way.`,
+		Example: `  aeemesh keys new ada --from human.ada
+  aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
+  aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			key, signer, err := a.makeKey(cmd, args[0], alg, from, notBefore, expires, comment)
+			if err != nil {
+				return err
+			}
+			dir := a.dirToWrite()
+			if err := sign.SaveKey(dir, signer, key); err != nil {
+				if errors.Is(err, fs.ErrExist) {
+					return hinted(err, "A new key needs a new kid; nothing is overwritten.")
+				}
+				return err
+			}
+			record, err := key.Record()
+			if err != nil {
+				return err
+			}
+			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			if shared {
+				if err := a.share(ctx, cmd, record); err != nil {
+					return err
+				}
+			}
+			return a.printRecord(record)
+		}),
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&alg, "alg", "ed25519", "ed25519 or hs256")
+	flags.StringArrayVar(&from, "from", nil, "`entity` that it may speak for, or a pattern such as agent.*; repeatable (default human.<your login>)")
+	flags.StringVar(&notBefore, "not-before", "", "valid from this `time`, or duration from now")
+	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
+	flags.StringVar(&comment, "comment", "", "a word for people")
+	return a.dirFlag(c, &shared)
+}
+
+func (a *app) makeKey(cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
+	var none sign.Key
+	kind := sign.Ed25519
+	switch strings.ToLower(alg) {
+	case "ed25519":
+	case "hs256":
+		kind = sign.HS256
+	default:
+		return none, nil, usagef(cmd, "--alg %q: it is ed25519 or hs256", alg)
+	}
+	if kid == signAuto || kid == signNone {
+		return none, nil, usagef(cmd, "kid %q has a meaning of its own for --sign", kid)
+	}
+	if len(from) == 0 {
+		from = []string{a.defaultFrom()}
+	}
+	signer, key, err := sign.NewKey(kid, kind, from...)
+	if err != nil {
+		return none, nil, &usageError{err: err, cmd: cmd}
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	if key.NotBefore, err = moment(notBefore, now); err != nil {
+		return none, nil, usagef(cmd, "--not-before: %w", err)
+	}
+	if key.Expires, err = moment(expires, now); err != nil {
+		return none, nil, usagef(cmd, "--expires: %w", err)
+	}
+	key.Comment = comment
+	if err := key.Check(); err != nil {
+		return none, nil, &usageError{err: err, cmd: cmd}
+	}
+	return key, signer, nil
+}
+
+// moment reads a time, or a duration from now; "" is the zero time.
+func moment(s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil {
+		return now.Add(d), nil
+	}
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is neither a time such as 2027-01-31 or 2027-01-31T12:00:00Z, nor a duration such as 720h", s)
+}
+
+func (a *app) printRecord(r sign.Record) error {
+	if a.term.json {
+		return a.term.object(r)
+	}
+	text, err := r.Marshal()
+	if err != nil {
+		return err
+	}
+	a.term.data.Write(text)
+	return nil
+}
+
+// share puts a record into the mesh's bucket. A revocation there stays.
+func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) error {
+	if r.Alg == sign.HS256 && !r.Revoked {
+		return hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
+	}
+	text, err := r.Marshal()
+	if err != nil {
+		return err
+	}
+	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	records, err := a.sharedKeys(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	have, err := records.Get(ctx, r.KID)
+	switch {
+	case errors.Is(err, jetstream.ErrNotFound):
+		_, err = records.Create(ctx, r.KID, text)
+	case err == nil:
+		old, parseErr := sign.ParseRecord(have.Value)
+		switch {
+		case parseErr == nil && (old.Alg != r.Alg || old.Public != r.Public):
+			return fmt.Errorf("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
+		case parseErr == nil && old.Revoked && !r.Revoked:
+			return fmt.Errorf("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
+		}
+		_, err = records.Update(ctx, r.KID, text, have.Revision)
+	}
+	if err != nil {
+		return fmt.Errorf("share key %q: %w", r.KID, err)
+	}
+	if r.Revoked {
+		a.term.good("key %s is revoked in the mesh's bucket", r.KID)
+	} else {
+		a.term.good("key %s is in the mesh's bucket; workers with --shared-keys trust it", r.KID)
+	}
+	return nil
+}
+
+// keyLine is a line of "keys list".
+type keyLine struct {
+	sign.Record
+	State  string `json:"state"`  // valid, revoked, expired, not yet valid
+	Own    bool   `json:"own"`    // the secret is here
+	Source string `json:"source"` // local or shared
+}
+
+func (a *app) keysListCommand() *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "list",
+		Short: "List the keys that are trusted here",
+		Example: `  aeemesh keys list
+  aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			lines, err := a.localKeys()
+			if err != nil {
+				return err
+			}
+			if shared {
+				more, err := a.bucketKeys(ctx, cmd)
+				if err != nil {
+					return err
+				}
+				lines = append(lines, more...)
+			}
+			if a.term.json {
+				for _, l := range lines {
+					if err := a.term.object(l); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			if len(lines) == 0 {
+				a.term.say("there are no keys in %s", a.dirToWrite())
+				a.term.hint("\"aeemesh keys new KID\" makes one.")
+				return nil
+			}
+			var rows [][]string
+			for _, l := range lines {
+				own, until := "", ""
+				if l.Own {
+					own = "yes"
+				}
+				if !l.Expires.IsZero() {
+					until = l.Expires.UTC().Format(time.DateTime)
+				}
+				rows = append(rows, []string{l.KID, string(l.Alg), strings.Join(l.From, " "), l.State, until, own, l.Source, l.Comment})
+			}
+			a.term.table([]string{"kid", "alg", "speaks for", "state", "until (UTC)", "own", "source", "comment"}, rows)
+			return nil
+		}),
+	}
+	return a.dirFlag(c, &shared)
+}
+
+func (a *app) localKeys() ([]keyLine, error) {
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	var out []keyLine
+	for _, k := range keys.Trusted {
+		r, err := k.Record()
+		if err != nil {
+			return nil, err
+		}
+		_, own := keys.Signer(k.KID)
+		out = append(out, keyLine{r, stateOf(r, time.Now()), own, sign.Local.String()})
+	}
+	for _, s := range keys.Signers {
+		if !slices.ContainsFunc(keys.Trusted, func(k sign.Key) bool { return k.KID == s.KID() }) {
+			out = append(out, keyLine{sign.Record{KID: s.KID(), Alg: s.Alg()}, "no trust record", true, sign.Local.String()})
+		}
+	}
+	return out, nil
+}
+
+func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, error) {
+	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	records, err := a.sharedKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	list, err := records.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("shared keys: %w", err)
+	}
+	var out []keyLine
+	for _, have := range list {
+		r, err := sign.ParseRecord(have.Value)
+		if err != nil {
+			a.term.warn("shared key %s: %s", printable(have.ID), errorText(err))
+			continue
+		}
+		out = append(out, keyLine{r, stateOf(r, time.Now()), false, sign.Shared.String()})
+	}
+	slices.SortFunc(out, func(x, y keyLine) int { return strings.Compare(x.KID, y.KID) })
+	return out, nil
+}
+
+func stateOf(r sign.Record, now time.Time) string {
+	switch {
+	case r.Revoked:
+		return "revoked"
+	case !r.NotBefore.IsZero() && now.Before(r.NotBefore):
+		return "not yet valid"
+	case !r.Expires.IsZero() && !now.Before(r.Expires):
+		return "expired"
+	}
+	return "valid"
+}
+
+func (a *app) completeKIDs(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	lines, err := a.localKeys()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, l := range lines {
+		out = append(out, l.KID)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) keysShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "show KID",
+		Short: "Print a key's trust record, which holds no secret",
+		Example: `  aeemesh keys show ada > ada.json
+  aeemesh keys show ada | ssh worker aeemesh keys trust -`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeKIDs,
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			lines, err := a.localKeys()
+			if err != nil {
+				return err
+			}
+			for _, l := range lines {
+				if l.KID == args[0] && len(l.From) > 0 {
+					return a.printRecord(l.Record)
+				}
+			}
+			return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
+		}),
+	}
+	return a.dirFlag(c, nil)
+}
+
+func (a *app) keysTrustCommand() *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "trust FILE|-",
+		Short: "Trust somebody's key",
+		Long: `Reads a trust record, as "keys new" and "keys show" print it, and puts it into
+the key directory: from then on signatures of this key count, for the entities
+that the record names. Look at those first. A revocation is never undone.`,
+		Example: `  aeemesh keys trust ada.json
+  aeemesh keys show ada | ssh worker aeemesh keys trust -
+  aeemesh keys trust ada.json --shared`,
+		Args: cobra.ExactArgs(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			data, err := a.readFile(args[0], 1<<20)
+			if err != nil {
+				return err
+			}
+			r, err := sign.ParseRecord(data)
+			if err != nil {
+				return fmt.Errorf("%s: %w", args[0], err)
+			}
+			if err := sign.Trust(a.dirToWrite(), r); err != nil {
+				return err
+			}
+			a.term.good("key %s (%s) may speak for %s", r.KID, r.Alg, strings.Join(r.From, ", "))
+			if shared {
+				if err := a.share(ctx, cmd, r); err != nil {
+					return err
+				}
+			}
+			if a.term.json {
+				return a.term.object(r)
+			}
+			return nil
+		}),
+	}
+	return a.dirFlag(c, &shared)
+}
+
+func (a *app) keysRevokeCommand() *cobra.Command {
+	var shared bool
+	c := &cobra.Command{
+		Use:   "revoke KID",
+		Short: "Let a key's signatures count no more",
+		Long: `Marks a key as revoked, for good: none of its signatures counts any more, however
+old. Workers see it within 10 seconds, and with --shared at once wherever
+--shared-keys is used.`,
+		Example: `  aeemesh keys revoke ada
+  aeemesh keys revoke ada --shared`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: a.completeKIDs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			r, err := sign.Revoke(a.dirToWrite(), args[0])
+			switch {
+			case errors.Is(err, fs.ErrNotExist) && shared:
+				if r, err = a.sharedRecord(ctx, cmd, args[0]); err != nil {
+					return err
+				}
+				r.Revoked = true
+			case errors.Is(err, os.ErrNotExist):
+				return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+			case err != nil:
+				return err
+			default:
+				a.term.good("key %s is revoked in %s", r.KID, a.dirToWrite())
+			}
+			if shared {
+				if err := a.share(ctx, cmd, r); err != nil {
+					return err
+				}
+			}
+			if a.term.json {
+				return a.term.object(r)
+			}
+			return nil
+		}),
+	}
+	return a.dirFlag(c, &shared)
+}
+
+// sharedRecord reads a key's record from the mesh's bucket.
+func (a *app) sharedRecord(ctx context.Context, cmd *cobra.Command, kid string) (sign.Record, error) {
+	lines, err := a.bucketKeys(ctx, cmd)
+	if err != nil {
+		return sign.Record{}, err
+	}
+	for _, l := range lines {
+		if l.KID == kid {
+			return l.Record, nil
+		}
+	}
+	return sign.Record{}, fmt.Errorf("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
+}

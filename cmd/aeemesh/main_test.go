@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"aeemesh": main})
+}
+
+// TestScripts runs the program as its users do, against real servers. -update
+// writes what cmp compares into the scripts.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		Deadline:            time.Now().Add(2 * time.Minute),
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(env *testscript.Env) error {
+			root, err := filepath.Abs("../..")
+			if err != nil {
+				return err
+			}
+			for _, kv := range os.Environ() {
+				name, _, _ := strings.Cut(kv, "=")
+				if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "AEEMESH_") || strings.HasPrefix(name, "OTEL_") {
+					env.Setenv(name, "")
+				}
+			}
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
+			env.Setenv("USER", "ada")
+			env.Setenv("ROOT", root)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL,
+		},
+	})
+}
+
+// patience is how long the scripts wait for anything.
+const patience = 20 * time.Second
+
+// poll tries until f returns nil.
+func poll(ts *testscript.TestScript, what string, f func() error) {
+	deadline := time.Now().Add(patience)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("%s: %v", what, err)
+		}
+		<-tick.C
+	}
+}
+
+// server [streams] [user PASSWORD]: starts a server for the script and sets
+// NATS_URL and MONITOR_URL.
+func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
+	cfg := natsd.Config{Port: natsd.RandomPort, MonitorPort: natsd.RandomPort}
+	streams := false
+	for _, arg := range args {
+		switch {
+		case arg == "streams":
+			streams = true
+			cfg.JetStream = true
+			cfg.StoreDir = ts.MkAbs("store")
+		case strings.HasSuffix(arg, ".conf"):
+			cfg.ConfigFile = ts.MkAbs(arg)
+		default:
+			ts.Fatalf("server: unknown argument %q", arg)
+		}
+	}
+	srv, err := natsd.New(cfg)
+	ts.Check(err)
+	ts.Check(srv.Start(context.Background()))
+	ts.Defer(srv.Close)
+	ts.Setenv("NATS_URL", srv.ClientURL())
+	ts.Setenv("MONITOR_URL", srv.MonitorURL())
+	if streams {
+		ts.Check(applyTopology(srv))
+	}
+}
+
+// exits CODE COMMAND…: the command must end with this status.
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: exits CODE COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		got = status.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+// retry [!] exec COMMAND…: until it succeeds, or with ! until it fails.
+func cmdRetry(ts *testscript.TestScript, _ bool, args []string) {
+	fails := args[0] == "!"
+	if fails {
+		args = args[1:]
+	}
+	poll(ts, "retry "+strings.Join(args[1:], " "), func() error {
+		err := ts.Exec(args[1], args[2:]...)
+		if fails && err == nil {
+			return errors.New("it succeeds")
+		} else if fails {
+			return nil
+		}
+		return err
+	})
+}
+
+func connectFor(ts *testscript.TestScript) *nats.Conn {
+	conn, err := nats.Connect(ts.Getenv("NATS_URL"))
+	ts.Check(err)
+	return conn
+}
+
+// waitagent ENTITY [N]: waits until N workers answer for it.
+func cmdWaitAgent(ts *testscript.TestScript, _ bool, args []string) {
+	want := 1
+	if len(args) == 2 {
+		want, _ = strconv.Atoi(args[1])
+	}
+	conn := connectFor(ts)
+	defer conn.Close()
+	node, err := mesh.New(conn, mesh.Config{Prefix: ts.Getenv("AEEMESH_PREFIX")})
+	ts.Check(err)
+	poll(ts, "wait for "+args[0], func() error {
+		found, err := node.Discover(context.Background(), args[0], 300*time.Millisecond)
+		if err == nil && len(found) < want {
+			err = fmt.Errorf("%d workers answer", len(found))
+		}
+		return err
+	})
+}
+
+// waitsub SUBJECT [N]: waits until N connections listen to exactly this subject.
+func cmdWaitSub(ts *testscript.TestScript, _ bool, args []string) {
+	want := 1
+	if len(args) == 2 {
+		want, _ = strconv.Atoi(args[1])
+	}
+	poll(ts, "wait for a subscription to "+args[0], func() error {
+		res, err := http.Get(ts.Getenv("MONITOR_URL") + "/connz?subs=1")
+		if err != nil {
+			return err
+		}
+		defer res.Body.Close()
+		var z struct {
+			Connections []struct {
+				Subscriptions []string `json:"subscriptions_list"`
+			} `json:"connections"`
+		}
+		if err := json.NewDecoder(res.Body).Decode(&z); err != nil {
+			return err
+		}
+		found := 0
+		for _, c := range z.Connections {
+			if slices.Contains(c.Subscriptions, args[0]) {
+				found++
+			}
+		}
+		if found < want {
+			return fmt.Errorf("%d do", found)
+		}
+		return nil
+	})
+}
+
+// waitfile FILE [REGEXP]: waits until it is there, and matches.
+func cmdWaitFile(ts *testscript.TestScript, _ bool, args []string) {
+	poll(ts, "wait for "+args[0], func() error {
+		b, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && len(args) == 2 && !regexp.MustCompile("(?m)"+args[1]).Match(b) {
+			err = fmt.Errorf("it holds:\n%s", b)
+		}
+		return err
+	})
+}
+
+// publish SUBJECT FILE [HEADER=VALUE]: publishes a file's content as it is.
+func cmdPublish(ts *testscript.TestScript, _ bool, args []string) {
+	conn := connectFor(ts)
+	defer conn.Close()
+	msg := nats.NewMsg(args[0])
+	msg.Data = []byte(strings.TrimSuffix(ts.ReadFile(args[1]), "\n"))
+	for _, h := range args[2:] {
+		name, value, _ := strings.Cut(h, "=")
+		msg.Header.Set(name, value)
+	}
+	ts.Check(conn.PublishMsg(msg))
+	ts.Check(conn.Flush())
+}
+
+// field FILE PATH REGEXP: the JSON in the file, or stdout, has at PATH (dots)
+// a value whose JSON matches.
+func cmdField(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: field FILE PATH REGEXP")
+	}
+	var v any
+	first, _, _ := strings.Cut(strings.TrimSpace(ts.ReadFile(args[0])), "\n{")
+	if err := json.Unmarshal([]byte(first), &v); err != nil {
+		ts.Fatalf("%s: %v\n%s", args[0], err, first)
+	}
+	for _, name := range strings.Split(args[1], ".") {
+		switch x := v.(type) {
+		case map[string]any:
+			v = x[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if err != nil || i >= len(x) {
+				ts.Fatalf("%s: no item %s", args[1], name)
+			}
+			v = x[i]
+		default:
+			v = nil
+		}
+	}
+	raw, _ := json.Marshal(v)
+	if regexp.MustCompile(args[2]).Match(raw) == neg {
+		ts.Fatalf("%s is %s", args[1], raw)
+	}
+}
+
+// url FILE: sets NATS_URL from the ports file of "aeemesh up".
+func cmdURL(ts *testscript.TestScript, _ bool, args []string) {
+	var urls serverURLs
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &urls))
+	ts.Setenv("NATS_URL", urls.URL)
+	ts.Setenv("WS_URL", urls.Websocket)
+	ts.Setenv("MONITOR_URL", urls.Monitor)
+	u := strings.TrimPrefix(urls.URL, "nats://")
+	_, port, err := net.SplitHostPort(u)
+	ts.Check(err)
+	ts.Setenv("PORT", port)
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/user"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// messageFlags are what "send" and "envelope new" make an envelope of.
+type messageFlags struct {
+	kind, from, intent, corr, replyTo, priority, requires string
+	decisionEvidence, format                              string
+	humanApproval, stream                                 bool
+}
+
+func (f *messageFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.intent, "intent", "i", "", "what is meant (default for a task: "+intents.AgentAsk+")")
+	flags.StringVar(&f.from, "from", "", "who sends: an `entity` (default the key's, where it has one, else human.<your login>)")
+	bindEnv(flags, "from", "AEEMESH_FROM")
+	flags.StringVar(&f.corr, "corr", "", "correlation `id` (default a new one)")
+	flags.StringVar(&f.priority, "priority", string(envelope.PriorityNormal), "low, normal, high or urgent")
+	flags.StringVar(&f.requires, "requires", "", "constraints as a `JSON` object; the flags below add to it")
+	flags.StringVar(&f.decisionEvidence, "decision-evidence", "", "ask how it was decided: none, minimal, standard or full")
+	flags.BoolVar(&f.humanApproval, "human-approval", false, "ask for a person's approval")
+	flags.StringVar(&f.format, "format", "", "format of the result that is wanted")
+}
+
+// build makes the envelope, not yet validated.
+func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
+	kind := envelope.Type(f.kind)
+	if kind == "" {
+		kind = envelope.TypeTask
+		if mesh.PublishesTo(to) {
+			kind = envelope.TypeEvent
+		}
+	}
+	intent := f.intent
+	if intent == "" {
+		if kind != envelope.TypeTask {
+			return nil, usagef(cmd, "an envelope of type %s needs an --intent", kind)
+		}
+		intent = intents.AgentAsk
+	}
+	from := f.from
+	if from == "" {
+		from = a.defaultFrom()
+	}
+	e := envelope.New(kind, from, to, intent, payload)
+	if f.corr != "" {
+		e.Corr = f.corr
+	}
+	e.ReplyTo = f.replyTo
+	e.Priority = envelope.Priority(f.priority)
+	requires, err := f.requirements(cmd)
+	if err != nil {
+		return nil, err
+	}
+	e.Requires = requires
+	if err := e.Validate(); err != nil {
+		return nil, &usageError{err: err, cmd: cmd}
+	}
+	if _, err := e.Requirements(); err != nil {
+		return nil, &usageError{err: err, cmd: cmd}
+	}
+	return e, nil
+}
+
+// requirements puts --requires and the flags that stand for its keys together.
+func (f *messageFlags) requirements(cmd *cobra.Command) (json.RawMessage, error) {
+	members := map[string]json.RawMessage{}
+	if f.requires != "" {
+		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
+			return nil, usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
+		}
+	}
+	if f.decisionEvidence != "" {
+		members["decision_evidence"] = envelope.AppendString(nil, f.decisionEvidence)
+	}
+	if f.format != "" {
+		members["format"] = envelope.AppendString(nil, f.format)
+	}
+	if f.humanApproval {
+		members["human_approval"] = json.RawMessage("true")
+	}
+	if f.stream {
+		members["stream"] = json.RawMessage("true")
+	}
+	if len(members) == 0 {
+		return nil, nil
+	}
+	return json.Marshal(members)
+}
+
+// defaultFrom is who speaks where nobody says: the one entity that the signing
+// key may speak for, else the person at the keyboard.
+func (a *app) defaultFrom() string {
+	if e := a.soleEntity(); e != "" {
+		return e
+	}
+	name := a.env("USER")
+	if name == "" {
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	if entity := "human." + strings.ToLower(name); subject.ValidateEntity(entity) == nil {
+		return entity
+	}
+	return "human.unknown"
+}
+
+// payload reads the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
+// plain text, which becomes {"text": …}.
+func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
+	data, where := []byte(arg), "the payload"
+	switch {
+	case arg == "-":
+		var err error
+		if data, err = a.readFile("-", maxInput); err != nil {
+			return nil, err
+		}
+		where = "stdin"
+	case strings.HasPrefix(arg, "@"):
+		var err error
+		if data, err = a.readFile(arg[1:], maxInput); err != nil {
+			return nil, err
+		}
+		where = arg[1:]
+	}
+	trimmed := bytes.TrimSpace(data)
+	switch {
+	case len(trimmed) == 0:
+		return json.RawMessage("{}"), nil
+	case trimmed[0] == '{':
+		if !json.Valid(trimmed) {
+			var v any
+			return nil, usagef(cmd, "%s is no JSON: %v", where, json.Unmarshal(trimmed, &v))
+		}
+		return trimmed, nil
+	case trimmed[0] == '[' && json.Valid(trimmed):
+		return nil, &usageError{err: fmt.Errorf("%s is a JSON array, and a payload must be an object", where), cmd: cmd, hint: "Give it a name: {\"items\": […]}."}
+	}
+	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(bytes.TrimRight(data, "\r\n")), "\uFFFD")), '}'), nil
+}
+
+// maxInput bounds what is read from files and stdin, well above what a NATS
+// server takes.
+const maxInput = 64 << 20

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// session is a connection with a node on it, for one command.
+type session struct {
+	app  *app
+	conn *nats.Conn
+	node *mesh.Node
+	tel  *telemetry
+	ring func() // ends watching shared keys; may be nil
+
+	verifier sign.Verifier
+}
+
+// sessionOptions say what a command needs of its node.
+type sessionOptions struct {
+	entity string // who speaks; "" the default
+	long   bool   // it lives long: its connection's life is told in full
+	signed bool   // it has the signing flags
+	status func(mesh.Status)
+	config func(*session, *mesh.Config) error
+}
+
+// open connects and makes the node. The caller closes the session.
+func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*session, error) {
+	s := &session{app: a}
+	ok := false
+	defer func() {
+		if !ok {
+			s.close()
+		}
+	}()
+	cfg := mesh.Config{Prefix: a.conn.prefix, Entity: o.entity, Logger: a.log, Version: version()}
+	if o.signed {
+		signer, err := a.signer(o.entity)
+		if err != nil {
+			return nil, err
+		}
+		verifier, err := a.verifier()
+		if err != nil {
+			return nil, err
+		}
+		cfg.Signer, cfg.Verifier, s.verifier = signer, verifier, verifier
+	}
+	var err error
+	if s.tel, err = a.startTelemetry(ctx); err != nil {
+		return nil, err
+	}
+	cfg.TracerProvider, cfg.MeterProvider = s.tel.tracer, s.tel.meter
+	status := o.status
+	if status == nil {
+		status = a.term.status(o.long)
+	}
+	if s.conn, err = a.connect(ctx, cmd, status); err != nil {
+		return nil, err
+	}
+	if o.signed && a.sign.shared {
+		if s.ring, err = a.watchSharedKeys(ctx, s.conn, cfg.Verifier.Ring); err != nil {
+			return nil, err
+		}
+	}
+	if o.config != nil {
+		if err := o.config(s, &cfg); err != nil {
+			return nil, err
+		}
+	}
+	if s.node, err = mesh.New(s.conn, cfg); err != nil {
+		return nil, &usageError{err: err, cmd: cmd}
+	}
+	ok = true
+	return s, nil
+}
+
+// close sends what is still to be sent and closes the connection.
+func (s *session) close() {
+	if s.ring != nil {
+		s.ring()
+	}
+	if s.conn != nil {
+		if !s.conn.IsClosed() {
+			if err := s.conn.FlushTimeout(2 * time.Second); err != nil && s.conn.IsConnected() && !errors.Is(err, nats.ErrConnectionClosed) {
+				s.app.term.warn("what was sent last may be lost: %s", errorText(err))
+			}
+		}
+		s.conn.Close()
+	}
+	if s.tel != nil {
+		s.app.stopTelemetry(s.tel)
+	}
+}
+
+// post publishes without waiting for an answer, but makes sure that the
+// server has it and took no offence.
+func (s *session) confirm() error {
+	if err := s.conn.FlushTimeout(s.app.conn.wait()); err != nil {
+		return fmt.Errorf("the server did not confirm the message: %w", err)
+	}
+	if err := s.conn.LastError(); err != nil && errors.Is(err, nats.ErrPermissionViolation) {
+		return err
+	}
+	return nil
+}

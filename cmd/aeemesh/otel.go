@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+)
+
+// telemetry is what the standard OTEL_* variables ask for. Nothing is exported
+// unless an exporter or an endpoint is set. The exporters themselves read the
+// variables for headers, certificates, timeouts, sampling and batching.
+type telemetry struct {
+	tracer   trace.TracerProvider // nil: none
+	meter    metric.MeterProvider // nil: none
+	shutdown []func(context.Context) error
+}
+
+// flushTimeout bounds what the end of a command waits for exporters.
+const flushTimeout = 5 * time.Second
+
+// startTelemetry reads the variables and starts the exporters.
+func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
+	out := &telemetry{}
+	if strings.EqualFold(a.env("OTEL_SDK_DISABLED"), "true") {
+		return out, nil
+	}
+	traces, err1 := a.exporter("TRACES")
+	metrics, err2 := a.exporter("METRICS")
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
+	}
+	if traces == "none" && metrics == "none" {
+		return out, nil
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
+	res, err := resource.New(ctx, resource.WithTelemetrySDK(),
+		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version())),
+		resource.WithFromEnv())
+	if err != nil {
+		a.log.Warn("telemetry resource is incomplete", "err", err)
+	}
+	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
+		return nil, fmt.Errorf("export traces: %w", err)
+	}
+	if err := out.startMetrics(ctx, metrics, a.term.words, res); err != nil {
+		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
+	}
+	return out, nil
+}
+
+// exporter chooses for one signal: none, console, grpc or http/protobuf.
+func (a *app) exporter(signal string) (string, error) {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if v := strings.TrimSpace(a.env(n)); v != "" {
+				return v
+			}
+		}
+		return ""
+	}
+	name := "OTEL_" + signal + "_EXPORTER"
+	kind := first(name)
+	if kind == "" {
+		if first("OTEL_EXPORTER_OTLP_"+signal+"_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT") == "" {
+			return "none", nil
+		}
+		kind = "otlp"
+	}
+	switch kind {
+	case "none", "console":
+		return kind, nil
+	case "otlp":
+	default:
+		return "", fmt.Errorf("%s %q is unknown", name, kind)
+	}
+	protocol := first("OTEL_EXPORTER_OTLP_"+signal+"_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
+	switch protocol {
+	case "":
+		return "http/protobuf", nil
+	case "grpc", "http/protobuf":
+		return protocol, nil
+	}
+	return "", fmt.Errorf("OTEL_EXPORTER_OTLP_PROTOCOL %q is unknown", protocol)
+}
+
+func (t *telemetry) startTraces(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
+	var exporter sdktrace.SpanExporter
+	var err error
+	switch kind {
+	case "none":
+		return nil
+	case "console":
+		exporter = consoleSpans{console}
+	case "grpc":
+		exporter, err = otlptracegrpc.New(ctx)
+	default:
+		exporter, err = otlptracehttp.New(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
+	t.tracer = provider
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+	return nil
+}
+
+func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
+	var exporter sdkmetric.Exporter
+	var err error
+	switch kind {
+	case "none":
+		return nil
+	case "console":
+		exporter = consoleMetrics{console}
+	case "grpc":
+		exporter, err = otlpmetricgrpc.New(ctx)
+	default:
+		exporter, err = otlpmetrichttp.New(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(res))
+	t.meter = provider
+	t.shutdown = append(t.shutdown, provider.Shutdown)
+	return nil
+}
+
+// stop exports what is left and ends the exporters.
+func (t *telemetry) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	var bad []error
+	for _, shutdown := range t.shutdown {
+		bad = append(bad, shutdown(ctx))
+	}
+	return errors.Join(bad...)
+}
+
+// stopTelemetry is stop for commands: what cannot be exported is worth a
+// line, and no failure.
+func (a *app) stopTelemetry(t *telemetry) {
+	if err := t.stop(); err != nil {
+		a.log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
+	}
+}
+
+// consoleSpans prints spans, a JSON object a line.
+type consoleSpans struct{ w io.Writer }
+
+func (c consoleSpans) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	for _, s := range spans {
+		attributes := map[string]string{}
+		for _, kv := range s.Attributes() {
+			attributes[string(kv.Key)] = kv.Value.Emit()
+		}
+		parent := ""
+		if s.Parent().IsValid() {
+			parent = s.Parent().SpanID().String()
+		}
+		err := consoleLine(c.w, map[string]any{
+			"span": s.Name(), "trace_id": s.SpanContext().TraceID().String(), "span_id": s.SpanContext().SpanID().String(),
+			"parent": parent, "kind": s.SpanKind().String(), "start": s.StartTime().UTC().Format(time.RFC3339Nano),
+			"ms": float64(s.EndTime().Sub(s.StartTime()).Microseconds()) / 1000, "status": s.Status().Code.String(), "attributes": attributes,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (consoleSpans) Shutdown(context.Context) error { return nil }
+
+// consoleMetrics prints metrics, a JSON object a line.
+type consoleMetrics struct{ w io.Writer }
+
+func (consoleMetrics) Temporality(k sdkmetric.InstrumentKind) metricdata.Temporality {
+	return sdkmetric.DefaultTemporalitySelector(k)
+}
+
+func (consoleMetrics) Aggregation(k sdkmetric.InstrumentKind) sdkmetric.Aggregation {
+	return sdkmetric.DefaultAggregationSelector(k)
+}
+
+func (c consoleMetrics) Export(_ context.Context, rm *metricdata.ResourceMetrics) error {
+	for _, scope := range rm.ScopeMetrics {
+		for _, m := range scope.Metrics {
+			if err := consoleLine(c.w, map[string]any{"metric": m.Name, "unit": m.Unit, "data": m.Data}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (consoleMetrics) ForceFlush(context.Context) error { return nil }
+func (consoleMetrics) Shutdown(context.Context) error   { return nil }
+
+func consoleLine(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(line, '\n'))
+	return err
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// userInfo is what a server tells a user about itself.
+type userInfo struct {
+	Data struct {
+		User        string `json:"user"`
+		Account     string `json:"account"`
+		Permissions *struct {
+			Publish   *subjectRule `json:"publish"`
+			Subscribe *subjectRule `json:"subscribe"`
+			Responses *struct {
+				Max int           `json:"max"`
+				TTL time.Duration `json:"ttl"`
+			} `json:"responses"`
+		} `json:"permissions"`
+	} `json:"data"`
+}
+
+type subjectRule struct {
+	Allow []string `json:"allow"`
+	Deny  []string `json:"deny"`
+}
+
+// permissions checks whether this user may do what a worker of the entity
+// does. It asks the server what the user may. It does not try: to listen where
+// a worker listens would take tasks away from those that run. Where the server
+// does not tell, it tries the rest.
+func (d *doctor) permissions(ctx context.Context) {
+	need, err := mesh.WorkerPermissions(d.subjects, d.entity, mesh.DefaultMaxTimeout)
+	if err != nil {
+		d.tell("permissions", "fail", "", "%s", errorText(err))
+		return
+	}
+	d.inbox = d.maySubscribe(d.conn.NewRespInbox())
+	info, err := d.userInfo(ctx)
+	if err != nil {
+		d.tryPermissions(need, err)
+		return
+	}
+	who := info.Data.User
+	if who == "" {
+		who = "this user"
+	}
+	p := info.Data.Permissions
+	if p == nil || p.Publish == nil && p.Subscribe == nil {
+		d.tell("permissions", "ok", "", "%s may do everything in account %s", who, info.Data.Account)
+		return
+	}
+	var missing []string
+	for _, s := range need.Subscribe {
+		if !p.Subscribe.covers(s) {
+			missing = append(missing, "subscribe to "+s)
+		}
+	}
+	for _, s := range need.Publish {
+		if !p.Publish.covers(s) {
+			missing = append(missing, "publish to "+s)
+		}
+	}
+	if !p.Publish.covers("_INBOX.x.y") {
+		switch {
+		case p.Responses == nil:
+			missing = append(missing, "answer (allow_responses)")
+		case p.Responses.Max > 0 && p.Responses.Max < 1000:
+			missing = append(missing, fmt.Sprintf("answer more than %d times, so streams are cut off (allow_responses max: -1)", p.Responses.Max))
+		}
+	}
+	if len(missing) > 0 {
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs.", d.entity),
+			"%s, as a worker of %s, may not %s", who, d.entity, strings.Join(missing, "; not "))
+		return
+	}
+	d.tell("permissions", "ok", "", "%s may serve %s", who, d.entity)
+}
+
+// userInfo asks the server.
+func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
+	var info userInfo
+	if !d.inbox {
+		return info, errors.New("it may not subscribe to an inbox")
+	}
+	const ask = "$SYS.REQ.USER.INFO"
+	if !d.mayPublish(ask) {
+		return info, errors.New("it may not publish to " + ask)
+	}
+	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	defer cancel()
+	msg, err := d.conn.RequestWithContext(ctx, ask, nil)
+	if err != nil {
+		return info, err
+	}
+	return info, json.Unmarshal(msg.Data, &info)
+}
+
+// tryPermissions tries what does no harm, where the server does not tell.
+func (d *doctor) tryPermissions(need mesh.Permissions, why error) {
+	var missing, untried []string
+	for _, s := range need.Subscribe {
+		switch _, _, shared := strings.Cut(s, " "); {
+		case shared:
+			untried = append(untried, s)
+		case !d.maySubscribe(s):
+			missing = append(missing, "subscribe to "+s)
+		}
+	}
+	for _, s := range need.Publish {
+		if olderThan(d.conn.ConnectedServerVersion(), oldestServer) {
+			untried = append(untried, s)
+		} else if !d.mayPublish(s) {
+			missing = append(missing, "publish to "+s)
+		}
+	}
+	note := fmt.Sprintf("not tried, since a worker may listen there: %s; the server does not tell, because %s", strings.Join(untried, ", "), errorText(why))
+	if len(missing) > 0 {
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs.", d.entity),
+			"a worker of %s may not %s (%s)", d.entity, strings.Join(missing, "; not "), note)
+		return
+	}
+	d.tell("permissions", "ok", "", "a worker of %s may do what was tried (%s)", d.entity, note)
+}
+
+// maySubscribe tries.
+func (d *doctor) maySubscribe(to string) bool {
+	sub, err := d.conn.SubscribeSync(to)
+	if err != nil {
+		return false
+	}
+	defer sub.Unsubscribe()
+	return d.allowed(to)
+}
+
+// mayPublish tries with a message that the server traces and does not deliver.
+func (d *doctor) mayPublish(to string) bool {
+	msg := nats.NewMsg(to)
+	msg.Header.Set("Nats-Trace-Dest", "aeemesh.doctor.trace")
+	msg.Header.Set("Nats-Trace-Only", "true")
+	return d.conn.PublishMsg(msg) == nil && d.allowed(to)
+}
+
+// allowed waits until the server has seen what was sent, and reports whether
+// it took offence at the subject.
+func (d *doctor) allowed(to string) bool {
+	if d.conn.FlushTimeout(d.app.conn.wait()) != nil {
+		return false
+	}
+	err := d.conn.LastError()
+	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+to+`"`)
+}
+
+// covers reports whether a rule allows a subject, which may be "subject queue".
+// Without a list of what is allowed everything is that is not denied.
+func (r *subjectRule) covers(need string) bool {
+	if r == nil {
+		return true
+	}
+	for _, denied := range r.Deny {
+		if covers(denied, need) {
+			return false
+		}
+	}
+	if len(r.Allow) == 0 {
+		return true
+	}
+	for _, allowed := range r.Allow {
+		if covers(allowed, need) {
+			return true
+		}
+	}
+	return false
+}
+
+// covers reports whether a pattern matches all that need may match; each may
+// have a queue after its subject.
+func covers(pattern, need string) bool {
+	pattern, queue, hasQueue := strings.Cut(pattern, " ")
+	need, needQueue, _ := strings.Cut(need, " ")
+	if hasQueue && !matchTokens(queue, needQueue) {
+		return false
+	}
+	return matchTokens(pattern, need)
+}
+
+func matchTokens(pattern, s string) bool {
+	p, n := strings.Split(pattern, "."), strings.Split(s, ".")
+	for i, token := range p {
+		switch {
+		case token == ">":
+			return len(n) > i
+		case i >= len(n), token != "*" && token != n[i], token == "*" && n[i] == ">":
+			return false
+		}
+	}
+	return len(p) == len(n)
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// app is one run of the program: its streams, its environment, and the flags
+// that many commands share.
+type app struct {
+	stdin  io.Reader
+	env    func(string) string
+	term   *terminal
+	log    *slog.Logger
+	began  bool            // a command's own work has begun: errors are no longer of usage
+	byEnv  map[string]bool // flags whose value is from the environment
+	conn   connectFlags
+	sign   signFlags
+	levels logFlags
+}
+
+// run is the program. env looks up an environment variable, "" where it is
+// not set.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
+	a := &app{stdin: stdin, env: env, term: newTerminal(stdout, stderr, env), byEnv: map[string]bool{}}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.term.err()
+	}
+	if err == nil {
+		return exitOK
+	}
+	var usage *usageError
+	if !a.began && !errors.As(err, &usage) {
+		err = &usageError{err: err}
+	}
+	a.term.fail(err)
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "aeemesh",
+		Short: "A mesh of AI agents on any NATS server",
+		Long: `aeemesh turns any NATS server into a mesh of AI agents. An agent is one AAIF
+document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
+		Example: `  aeemesh demo                                # see it work, with nothing installed
+  aeemesh up                                  # a NATS server with JetStream
+  aeemesh worker reviewer.yaml                # host an agent
+  aeemesh send agent.reviewer '{"path":"."}'  # give it a task
+  aeemesh watch                               # see what goes on`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		Args:              cobra.ArbitraryArgs,
+		RunE:              a.group,
+		PersistentPreRunE: a.prepare,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.AddGroup(
+		&cobra.Group{ID: "run", Title: "Run:"},
+		&cobra.Group{ID: "talk", Title: "Talk:"},
+		&cobra.Group{ID: "look", Title: "Look:"},
+		&cobra.Group{ID: "make", Title: "Documents, envelopes, keys:"},
+		&cobra.Group{ID: "misc", Title: "And:"},
+	)
+	root.SetHelpCommandGroupID("misc")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err: err, cmd: cmd}
+	})
+	root.SetHelpFunc(a.help)
+	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
+	root.PersistentFlags().SortFlags = false
+	root.PersistentFlags().BoolVar(&a.term.json, "json", false, "print data as JSON: one object, or one a line")
+	a.addConnectFlags(root.PersistentFlags())
+	a.addLogFlags(root.PersistentFlags())
+	for _, group := range []struct {
+		id       string
+		commands []*cobra.Command
+	}{
+		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand()}},
+		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand()}},
+		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.doctorCommand(), a.adopt(newBenchCommand(a.term.data, a.term.words))}},
+		{"make", []*cobra.Command{a.validateCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
+		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
+	} {
+		for _, c := range group.commands {
+			c.Flags().SortFlags = false
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
+	a.registerCompletions(root)
+	return root
+}
+
+// prepare runs before every command, when its arguments have been accepted.
+func (a *app) prepare(cmd *cobra.Command, _ []string) error {
+	if err := a.fromEnvironment(cmd); err != nil {
+		return err
+	}
+	var err error
+	a.log, err = a.logger()
+	return err
+}
+
+// do makes a command's own function of f: from its first line on, errors are
+// failures and no longer wrong usage.
+func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a.began = true
+		return f(cmd.Context(), cmd, args)
+	}
+}
+
+// adopt makes a command whose functions know nothing of do one of this program's.
+func (a *app) adopt(c *cobra.Command) *cobra.Command {
+	if inner := c.RunE; inner != nil {
+		c.RunE = a.do(func(_ context.Context, cmd *cobra.Command, args []string) error { return inner(cmd, args) })
+	}
+	for _, child := range c.Commands() {
+		a.adopt(child)
+	}
+	return c
+}
+
+// group is what a command does that only holds other commands.
+func (a *app) group(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		if cmd == cmd.Root() {
+			a.help(cmd, nil)
+			return nil
+		}
+		return &usageError{err: errors.New("a command is missing"), cmd: cmd}
+	}
+	err := &usageError{err: errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err.hint = "Did you mean \"" + cmd.CommandPath() + " " + near[0] + "\"?"
+	}
+	return err
+}
+
+// holder makes a command that only holds others.
+func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = a.group
+	c.AddCommand(children...)
+	return c
+}

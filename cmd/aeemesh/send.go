@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// sendFlags are those of "send", beside the message's.
+type sendFlags struct {
+	messageFlags
+	envelope string
+	cbor     bool
+	retries  int
+	detach   bool
+}
+
+func (a *app) sendCommand() *cobra.Command {
+	f := &sendFlags{}
+	c := connects(&cobra.Command{
+		Use:   "send ENTITY [PAYLOAD|-|@FILE]",
+		Short: "Send a task and print its result",
+		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
+prints its payload. PAYLOAD is a JSON object, or text, which becomes
+{"text": …}; "-" reads it from standard input, @FILE from a file. An error
+envelope is printed as an error, and the exit status is 1. Ctrl-C asks the agent
+to stop.
+
+To a bus or a human it publishes an event, and there is nothing to wait for.`,
+		Example: `  aeemesh send agent.reviewer '{"path":"."}'
+  aeemesh send agent.writer "a haiku about queues" --stream
+  aeemesh send agent.reviewer @task.json --intent code.review --requires '{"timeout_ms":60000}'
+  aeemesh send bus.ops '{"done":true}' --intent ops.backup.done
+  aeemesh send --envelope task.json --json
+
+  # the same with the nats CLI:
+  nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
+  nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"`,
+		Args:              cobra.MaximumNArgs(2),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
+	})
+	flags := c.Flags()
+	flags.SortFlags = false
+	f.add(flags)
+	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
+	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
+	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
+	flags.IntVar(&f.retries, "retries", 0, "how often to try again where nothing was done (busy, draining, no worker)")
+	flags.BoolVar(&f.detach, "detach", false, "do not wait: the reply goes to the sender's inbox, if that is a human")
+	flags.StringVar(&f.envelope, "envelope", "", "send this envelope, from a `file` or \"-\"; it keeps its id and signature")
+	a.addSignFlags(flags, signAll)
+	return c
+}
+
+func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
+	if f.retries < 0 {
+		return usagef(cmd, "--retries %d: it cannot be negative", f.retries)
+	}
+	e, err := a.message(cmd, f, args)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(_ *session, cfg *mesh.Config) error {
+		if e.Sig != nil {
+			cfg.Signer = nil // it is signed
+		}
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
+		return s.post(ctx, e)
+	}
+	return s.exchange(ctx, e, f)
+}
+
+// message is the envelope to send: made of flags and arguments, or read.
+func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
+	if f.envelope == "" {
+		if len(args) == 0 {
+			return nil, usagef(cmd, "to whom? ENTITY is missing")
+		}
+		if err := subject.ValidateEntity(args[0]); err != nil {
+			return nil, usagef(cmd, "%w", err)
+		}
+		arg := ""
+		if len(args) == 2 {
+			arg = args[1]
+		}
+		payload, err := a.payload(cmd, arg)
+		if err != nil {
+			return nil, err
+		}
+		return f.build(a, cmd, args[0], payload)
+	}
+	var found []*envelope.Envelope
+	err := a.eachEnvelope([]string{f.envelope}, func(e *envelope.Envelope) error {
+		found = append(found, e)
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case len(found) > 1:
+		return nil, fmt.Errorf("%s has %d envelopes, and one can be sent", f.envelope, len(found))
+	case f.retries > 0 && found[0].Sig != nil:
+		return nil, usagef(cmd, "--retries makes new envelopes, and this one is signed")
+	case len(args) > 1 || len(args) == 1 && args[0] != found[0].To:
+		return nil, usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
+	}
+	return found[0], nil
+}
+
+// post publishes what nobody answers.
+func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
+	if err := s.node.Post(ctx, e); err != nil {
+		return err
+	}
+	if err := s.confirm(); err != nil {
+		return err
+	}
+	if s.app.term.json {
+		return s.app.printEnvelope(e)
+	}
+	s.app.term.good("sent %s %s to %s, corr %s", e.Type, e.ID, e.To, e.Corr)
+	return nil
+}
+
+// exchange sends a task, shows its stream, and prints its result.
+func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+	a := s.app
+	if d := a.conn.timeout; d > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, d)
+		defer cancel()
+	}
+	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: func(attempt int, wait time.Duration, why *envelope.Error) {
+		a.term.say("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, f.retries, wait.Round(time.Millisecond))
+	}}
+	view := streamView{term: a.term, out: a.term.data}
+	if requires, _ := task.Requirements(); requires.Stream {
+		opts.OnStream = view.show
+	}
+	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
+	started := time.Now()
+	reply, err := s.node.Send(ctx, task, opts)
+	view.end()
+	if err != nil {
+		if a.term.json && reply != nil {
+			if jsonErr := a.printEnvelope(reply); jsonErr != nil {
+				return jsonErr
+			}
+		}
+		return sendFailed(ctx, err)
+	}
+	if a.term.json {
+		return a.printEnvelope(reply)
+	}
+	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+		a.term.payload(reply.Payload)
+	}
+	a.term.progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
+	return nil
+}
+
+// sendFailed says what ended a task.
+func sendFailed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return hinted(errors.New("interrupted; the agent has been asked to stop"), "")
+	}
+	var e *envelope.Error
+	if errors.As(err, &e) {
+		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
+	}
+	return err
+}

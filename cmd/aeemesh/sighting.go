@@ -1,0 +1,122 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// sightingJSON is a line of "watch --json".
+type sightingJSON struct {
+	Time     string            `json:"time"`
+	Subject  string            `json:"subject"`
+	Stored   bool              `json:"stored,omitempty"`
+	ID       string            `json:"id,omitempty"`
+	Type     envelope.Type     `json:"type"`
+	From     string            `json:"from"`
+	To       string            `json:"to"`
+	Intent   string            `json:"intent"`
+	Corr     string            `json:"corr,omitempty"`
+	ReplyTo  string            `json:"reply_to,omitempty"`
+	Priority envelope.Priority `json:"priority"`
+	KID      string            `json:"kid,omitempty"`
+	Status   string            `json:"status,omitempty"`
+	Payload  json.RawMessage   `json:"payload,omitempty"`
+}
+
+// sighting prints one line of traffic: time, type, from → to, intent, corr,
+// status.
+func (t *terminal) sighting(s sighting, payload bool) {
+	e := s.env
+	if t.json {
+		_, kid, _ := sign.Describe(e)
+		out := sightingJSON{
+			Time: s.at.UTC().Format(envelope.TimeLayout), Subject: s.subject, Stored: s.stored, ID: e.ID, Type: e.Type, From: e.From, To: e.To,
+			Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ReplyTo, Priority: e.Priority, KID: kid, Status: statusOf(e),
+		}
+		if payload {
+			out.Payload = e.Payload
+		}
+		if err := t.object(out); err != nil {
+			t.warn("%s", errorText(err))
+		}
+		return
+	}
+	t.line("%s", t.data.sighting(s, payload))
+}
+
+// sighting is the line.
+func (t *stream) sighting(s sighting, payload bool) string {
+	e := s.env
+	var b strings.Builder
+	b.WriteString(t.paint(styleFaint, s.at.Local().Format("15:04:05.000")))
+	b.WriteString(" " + t.paint(styleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
+	fmt.Fprintf(&b, " %s → %s", oneLine(e.From), oneLine(e.To))
+	b.WriteString("  " + t.paint(styleStrong, oneLine(e.Intent)))
+	if e.Corr != "" {
+		b.WriteString("  " + t.paint(styleFaint, oneLine(e.Corr)))
+	}
+	if status := oneLine(statusOf(e)); status != "" {
+		style := styleFaint
+		if e.Type == envelope.TypeError || strings.HasPrefix(status, "E_") {
+			style = styleError
+		}
+		b.WriteString("  " + t.paint(style, status))
+	}
+	if payload {
+		b.WriteString("\n    " + t.safe(string(e.Payload)))
+	}
+	return b.String()
+}
+
+// statusOf says in a few words how it stands: the code of an error, the number
+// of a stream envelope, what an event of the mesh tells.
+func statusOf(e *envelope.Envelope) string {
+	var p struct {
+		Seq      int             `json:"seq"`
+		Task     string          `json:"task"`
+		Sender   string          `json:"sender"`
+		Duration float64         `json:"duration_ms"`
+		Code     string          `json:"code"`
+		Status   string          `json:"status"`
+		Instance string          `json:"instance"`
+		Error    json.RawMessage `json:"error"`
+	}
+	var parts []string
+	known := json.Unmarshal(e.Payload, &p) == nil
+	switch {
+	case e.Type == envelope.TypeError:
+		err := envelope.ErrorOf(e)
+		parts = append(parts, string(err.Code))
+		if err.Retryable {
+			parts = append(parts, "retryable")
+		}
+	case e.Type == envelope.TypeResult:
+		parts = append(parts, "ok")
+	case e.Type == envelope.TypeStream && known && p.Seq > 0:
+		parts = append(parts, fmt.Sprintf("#%d", p.Seq))
+	case e.Type == envelope.TypeEvent && known && strings.HasPrefix(e.Intent, "mesh.task."):
+		if len(p.Error) > 0 {
+			parts = append(parts, string(envelope.ErrorOf(&envelope.Envelope{Payload: p.Error}).Code))
+		}
+		if e.Intent != intents.TaskStarted {
+			parts = append(parts, fmt.Sprintf("%.1fms", p.Duration))
+		}
+		parts = append(parts, "for "+p.Sender)
+	case e.Intent == intents.AlertRaised && known:
+		parts = append(parts, p.Code, "from "+p.Sender)
+	case known && strings.HasPrefix(e.Intent, "mesh.agent."):
+		parts = append(parts, p.Status, "instance "+p.Instance)
+	}
+	if e.Type == envelope.TypeTask && e.Priority != envelope.PriorityNormal {
+		parts = append(parts, string(e.Priority))
+	}
+	if _, kid, ok := sign.Describe(e); ok {
+		parts = append(parts, "signed "+kid)
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,292 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// signFlags say with which key to sign, and what to accept.
+type signFlags struct {
+	dir         string
+	kid         string
+	mode        string
+	shared      bool
+	window      time.Duration
+	skew        time.Duration
+	replayScope string
+
+	keys *sign.Keys // the directory, once it has been read
+}
+
+// Words for --sign that are no kid.
+const (
+	signAuto = "auto" // the newest key that may speak for the sender, if there is one
+	signNone = "none"
+)
+
+// Which of the flags a command has.
+const (
+	signKey    = 1 << iota // with which key to sign
+	signVerify             // what to accept
+	signShared             // the mesh's keys
+	signReplay             // what comes again, or late
+	signAll    = signKey | signVerify | signShared
+)
+
+func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
+	f := &a.sign
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	own.SortFlags = false
+	own.StringVar(&f.dir, "keys", "", "`directory` of keys (default aeemesh/keys in the XDG config directory, if it is there)")
+	bindEnv(own, "keys", "AEEMESH_KEYS")
+	if which&signKey != 0 {
+		own.StringVar(&f.kid, "sign", signAuto, "sign with the key of this `kid`; auto: one that may speak for the sender, if there is one; none")
+		bindEnv(own, "sign", "AEEMESH_SIGN")
+	}
+	if which&signVerify != 0 {
+		own.StringVar(&f.mode, "signatures", sign.VerifyIfPresent.String(), "what to accept: off, verify-if-present or required")
+		bindEnv(own, "signatures", "AEEMESH_SIGNATURES")
+	}
+	if which&signShared != 0 {
+		own.BoolVar(&f.shared, "shared-keys", false, "trust the keys in the mesh's bucket too")
+	}
+	if which&signReplay != 0 {
+		own.DurationVar(&f.window, "replay-window", mesh.DefaultReplayWindow, "for how long an id may not come again; 0 turns the check off")
+		own.DurationVar(&f.skew, "skew", mesh.DefaultSkew, "how far ts may be from this clock; 0 turns the check off")
+		own.StringVar(&f.replayScope, "replay-scope", "process", "who remembers ids: process, or mesh (JetStream)")
+	}
+	own.VisitAll(func(fl *pflag.Flag) { inGroup(own, groupSign, fl.Name) })
+	flags.AddFlagSet(own)
+}
+
+// keyDir is the directory of keys, "" where none was named and the default one
+// is not there.
+func (a *app) keyDir() string {
+	if a.sign.dir != "" {
+		return a.sign.dir
+	}
+	dir := a.defaultKeyDir()
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
+func (a *app) defaultKeyDir() string { return filepath.Join(a.configHome(), "aeemesh", "keys") }
+
+// keys reads the key directory; there may be none.
+func (a *app) keys() (*sign.Keys, error) {
+	if a.sign.keys != nil {
+		return a.sign.keys, nil
+	}
+	dir := a.keyDir()
+	if dir == "" {
+		return &sign.Keys{}, nil
+	}
+	keys, err := sign.LoadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	a.sign.keys = &keys
+	return &keys, nil
+}
+
+// signer is the key to sign with what is from an entity; nil is none.
+func (a *app) signer(from string) (*sign.Signer, error) {
+	if a.sign.kid == signNone {
+		return nil, nil
+	}
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	if a.sign.kid == signAuto || a.sign.kid == "" {
+		s, _ := keys.SignerFor(from, time.Now())
+		return s, nil
+	}
+	if s, ok := keys.Signer(a.sign.kid); ok {
+		return s, nil
+	}
+	where := a.keyDir()
+	if where == "" {
+		where = a.defaultKeyDir()
+	}
+	return nil, hinted(fmt.Errorf("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
+}
+
+// soleEntity is the one entity that the key of --sign may speak for; without
+// --sign the one person that the keys here may speak for; else "".
+func (a *app) soleEntity() string {
+	keys, err := a.keys()
+	if err != nil || a.sign.kid == signNone || a.sign.kid == "" {
+		return ""
+	}
+	found := map[string]bool{}
+	for _, key := range keys.Trusted {
+		if _, own := keys.Signer(key.KID); !own || !key.Valid(time.Now()) {
+			continue
+		}
+		for _, pattern := range key.From {
+			switch {
+			case a.sign.kid == signAuto && subject.EntityType(pattern) != subject.TypeHuman:
+			case a.sign.kid == signAuto || a.sign.kid == key.KID:
+				found[pattern] = true
+			}
+		}
+	}
+	if len(found) != 1 {
+		return ""
+	}
+	for entity := range found {
+		if subject.ValidateEntity(entity) == nil { // not a pattern for several
+			return entity
+		}
+	}
+	return ""
+}
+
+// keyIDs are the kids to sign with.
+func (a *app) keyIDs() []string {
+	keys, err := a.keys()
+	if err != nil {
+		return nil
+	}
+	out := []string{signAuto, signNone}
+	for _, s := range keys.Signers {
+		out = append(out, s.KID())
+	}
+	return out
+}
+
+// verifier checks signatures against the key directory, where there is one.
+func (a *app) verifier() (sign.Verifier, error) {
+	mode, err := sign.ParseMode(a.sign.mode)
+	if err != nil {
+		return sign.Verifier{}, usagef(nil, "--signatures: %w", err)
+	}
+	keys, err := a.keys()
+	if err != nil {
+		return sign.Verifier{}, err
+	}
+	v := sign.Verifier{Ring: &sign.Ring{}, Mode: mode}
+	return v, v.Ring.Replace(sign.Local, keys.Trusted)
+}
+
+// replayConfig sets what a worker refuses as replayed or stale.
+func (a *app) replayConfig(cfg *mesh.Config) error {
+	f := &a.sign
+	if f.window < 0 || f.skew < 0 {
+		return usagef(nil, "--replay-window and --skew cannot be negative")
+	}
+	off := func(d time.Duration) time.Duration {
+		if d == 0 {
+			return -1
+		}
+		return d
+	}
+	cfg.ReplayWindow, cfg.Skew = off(f.window), off(f.skew)
+	return oneOf(nil, "replay-scope", f.replayScope, "process", "mesh")
+}
+
+// keepKeys reads the key directory again from time to time, so that a new key
+// or a revocation counts without a restart.
+func (a *app) keepKeys(ctx context.Context, ring *sign.Ring) {
+	dir := a.keyDir()
+	if dir == "" {
+		return
+	}
+	tick := time.NewTicker(keyReload)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			keys, err := sign.LoadDir(dir)
+			if err == nil {
+				err = ring.Replace(sign.Local, keys.Trusted)
+			}
+			if err != nil {
+				a.log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
+			}
+		}
+	}
+}
+
+// keyReload is how often a worker reads its key directory.
+const keyReload = 10 * time.Second
+
+// watchSharedKeys puts the keys of the mesh's bucket into the ring, and then
+// every change of them, until the returned function is called.
+func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
+	records, err := a.sharedKeys(conn)
+	if err != nil {
+		return nil, err
+	}
+	first, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	list, err := records.List(first)
+	if err != nil {
+		return nil, fmt.Errorf("--shared-keys: %w", err)
+	}
+	take := func(kid string, record []byte, deleted bool) {
+		if deleted {
+			ring.Delete(sign.Shared, kid)
+			return
+		}
+		if err := putShared(ring, kid, record); err != nil {
+			a.log.Warn("shared key not trusted", "kid", kid, "err", err)
+		}
+	}
+	for _, r := range list {
+		take(r.ID, r.Value, false)
+	}
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		if err := records.Watch(watch, take); err != nil {
+			a.log.Error("shared keys are not followed any more", "err", err)
+		}
+	})
+	return func() { stop(); ended.Wait() }, nil
+}
+
+func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
+	js, err := a.jetStream(conn)
+	if err != nil {
+		return nil, err
+	}
+	m, err := a.subjects()
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.NewKeys(js, m), nil
+}
+
+// putShared trusts a record of the mesh's bucket.
+func putShared(ring *sign.Ring, kid string, record []byte) error {
+	r, err := sign.ParseRecord(record)
+	if err != nil {
+		return err
+	}
+	if r.KID != kid {
+		return fmt.Errorf("the record is of key %q", r.KID)
+	}
+	key, err := r.Key()
+	if err != nil {
+		return err
+	}
+	return ring.Put(sign.Shared, key)
+}

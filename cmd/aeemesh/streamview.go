@@ -1,0 +1,94 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// streamView shows stream envelopes as they come: text as text, an agent's
+// tool calls as notes, and everything else as a line of JSON.
+type streamView struct {
+	term *terminal
+	out  *stream         // where the text goes
+	text strings.Builder // what the stream has said in text
+	open bool            // a line of text is not ended
+
+	// about says what came of a tool call; may be nil.
+	about func(tool string) string
+}
+
+// toolNote is how agents tell of their tools in a stream.
+type toolNote struct {
+	Call *struct {
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+	} `json:"tool_call"`
+	Result *struct {
+		Name  string  `json:"name"`
+		MS    float64 `json:"ms"`
+		Error string  `json:"error"`
+	} `json:"tool_result"`
+}
+
+func (v *streamView) show(e *envelope.Envelope) error {
+	if v.term.json {
+		b, err := e.AppendJSON(nil)
+		if err != nil {
+			return err
+		}
+		v.term.line("%s", b)
+		return nil
+	}
+	if text, ok := textOf(e.Payload); ok {
+		v.text.WriteString(text)
+		v.open = !strings.HasSuffix(text, "\n")
+		fmt.Fprint(v.out, v.out.safe(text))
+		return nil
+	}
+	v.end()
+	var note toolNote
+	if json.Unmarshal(e.Payload, &note) == nil && (note.Call != nil || note.Result != nil) {
+		v.tool(note)
+		return nil
+	}
+	fmt.Fprintf(v.out, "%s\n", v.out.safe(string(e.Payload)))
+	return nil
+}
+
+func (v *streamView) tool(note toolNote) {
+	if c := note.Call; c != nil {
+		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip(string(c.Arguments))))
+	}
+	if r := note.Result; r != nil {
+		outcome := "done"
+		switch {
+		case r.Error != "":
+			outcome = clip(r.Error)
+		case v.about != nil && v.about(r.Name) != "":
+			outcome = v.about(r.Name)
+		}
+		v.term.note("   ← %s: %s, %v", oneLine(r.Name), oneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
+	}
+}
+
+// clip cuts what is too long for a line.
+func clip(s string) string {
+	const most = 100
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most]) + "…"
+}
+
+// end ends the line that text has begun.
+func (v *streamView) end() {
+	if v.open {
+		fmt.Fprintln(v.out)
+		v.open = false
+	}
+}

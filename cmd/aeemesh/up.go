@@ -1,0 +1,228 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// upFlags are those of "up".
+type upFlags struct {
+	store, host, config, sync, portsFile string
+	port, websocket, monitor             int
+	noStreams                            bool
+}
+
+func (a *app) upCommand() *cobra.Command {
+	f := &upFlags{}
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Run a NATS server with JetStream and the mesh's streams",
+		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
+buckets, until it is interrupted. It is a real nats-server: every NATS client
+can use it. For a cluster run nats-server itself; aeemesh works with any.
+
+What has been stored survives the death of the process. To survive the crash of
+the machine as well, --sync always waits for the disk at every message.`,
+		Example: `  aeemesh up
+  aeemesh up --port 4333 --store ./data
+  aeemesh up --websocket 8080            # browsers can connect too
+  aeemesh up --sync always               # a stored message is on the disk
+
+  # the same with the NATS server:
+  nats-server -js -sd ./data`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.up(ctx, cmd, f) }),
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.store, "store", "", "`directory` for what is stored (default aeemesh/jetstream in the XDG data directory)")
+	flags.StringVar(&f.host, "host", "", "address to listen on (default 127.0.0.1)")
+	flags.IntVar(&f.port, "port", natsd.DefaultPort, "port for clients; 0 takes a free one")
+	flags.IntVar(&f.websocket, "websocket", 0, "`port` for websocket clients, without TLS; 0 takes a free one (default none)")
+	flags.IntVar(&f.monitor, "monitor", 0, "`port` for nats-server's HTTP monitoring; 0 takes a free one (default none)")
+	flags.StringVar(&f.sync, "sync", "2m", "when stored messages reach the disk: always, or a `duration`")
+	flags.StringVar(&f.config, "config", "", "nats-server configuration `file`; the flags above win over it")
+	flags.StringVar(&f.portsFile, "ports-file", "", "write the URLs as JSON into this `file` once the server is ready")
+	flags.BoolVar(&f.noStreams, "no-streams", false, "do not create the mesh's streams and buckets")
+	bindEnv(flags, "store", "AEEMESH_STORE")
+	return c
+}
+
+func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+	cfg, err := a.serverConfig(cmd, f)
+	if err != nil {
+		return err
+	}
+	srv, err := natsd.New(cfg)
+	if err != nil {
+		return &usageError{err: err, cmd: cmd}
+	}
+	if err := srv.Start(ctx); err != nil {
+		return err
+	}
+	defer srv.Close()
+	if !f.noStreams {
+		a.applyStreams(ctx, cmd, srv)
+	}
+	if err := a.announceServer(srv, f); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	a.term.say("stopping the server")
+	return nil
+}
+
+func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error) {
+	cfg := natsd.Config{
+		ConfigFile: f.config, Host: f.host, JetStream: true, StoreDir: f.store, Logger: a.log,
+		MonitorPort: f.monitor,
+	}
+	if cmd.Flags().Changed("monitor") && f.monitor == 0 {
+		cfg.MonitorPort = natsd.RandomPort
+	}
+	switch {
+	case f.port < 0 || f.port > 65535 || f.websocket < 0 || f.websocket > 65535 || f.monitor < 0 || f.monitor > 65535:
+		return cfg, usagef(cmd, "a port is from 0 to 65535")
+	case f.port == 0:
+		cfg.Port = natsd.RandomPort
+	case f.config == "" || cmd.Flags().Changed("port"):
+		cfg.Port = f.port
+	}
+	if cmd.Flags().Changed("websocket") {
+		cfg.Websocket = &natsd.Websocket{Port: f.websocket, NoTLS: true}
+		if f.websocket == 0 {
+			cfg.Websocket.Port = natsd.RandomPort
+		}
+	}
+	if f.sync == "always" {
+		cfg.SyncAlways = true
+	} else {
+		d, err := time.ParseDuration(f.sync)
+		if err != nil || d <= 0 {
+			return cfg, usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.sync)
+		}
+		if f.config == "" || cmd.Flags().Changed("sync") {
+			cfg.SyncInterval = d
+		}
+	}
+	if f.store == "" && f.config == "" {
+		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
+	}
+	return cfg, nil
+}
+
+// applyStreams makes the mesh's streams. A server whose configuration keeps
+// this process out runs all the same.
+func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
+	report, err := func() ([]jetstream.Change, error) {
+		m, err := a.subjects()
+		if err != nil {
+			return nil, err
+		}
+		c := mesh.Connection{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
+		a.credentials(cmd, &c)
+		conn, err := mesh.Connect(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		js, err := a.jetStream(conn)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+		defer cancel()
+		return jetstream.Apply(ctx, js, jetstream.Options{Map: m})
+	}()
+	for _, c := range report {
+		if c.Action != jetstream.ActionNone {
+			a.term.progress("%s", c)
+		}
+	}
+	if err != nil {
+		a.term.warn("the mesh's streams are not in place: %s", errorText(err))
+		a.term.hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
+	}
+}
+
+// serverURLs is what "up" prints when the server is ready.
+type serverURLs struct {
+	URL       string `json:"url"`
+	Websocket string `json:"websocket,omitempty"`
+	Monitor   string `json:"monitor,omitempty"`
+	Store     string `json:"store"`
+	Sync      string `json:"sync"`
+}
+
+func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
+	always, interval := srv.SyncClass()
+	urls := serverURLs{URL: srv.ClientURL(), Websocket: srv.WebsocketURL(), Monitor: srv.MonitorURL(), Store: srv.StoreDir(), Sync: interval.String()}
+	if always {
+		urls.Sync = "always"
+	}
+	if a.term.json {
+		if err := a.term.object(urls); err != nil {
+			return err
+		}
+	} else {
+		a.term.line("%s", urls.URL)
+		if urls.Websocket != "" {
+			a.term.line("%s", urls.Websocket)
+		}
+		if urls.Monitor != "" {
+			a.term.line("%s", urls.Monitor)
+		}
+	}
+	a.term.good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
+	if always {
+		a.term.note("a stored message is on the disk when it is acknowledged")
+	} else {
+		a.term.note("stored messages survive this process; a crash of the machine can lose the last %s (--sync always)", urls.Sync)
+	}
+	where := ""
+	if urls.URL != nats.DefaultURL {
+		where = "--nats " + urls.URL + " "
+	}
+	a.term.steps("Next, in another terminal:",
+		"aeemesh "+where+"worker agent.yaml",
+		"aeemesh "+where+"watch",
+		"nats -s "+urls.URL+" micro ls",
+	)
+	if f.portsFile == "" {
+		return nil
+	}
+	return writeWhole(f.portsFile, urls)
+}
+
+// writeWhole writes v as JSON so that a reader finds all of it or no file.
+func writeWhole(path string, v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".aeemesh-*")
+	if err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = tmp.Write(append(raw, '\n'))
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		os.Remove(tmp.Name())
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// verdict is what "validate" says about one document.
+type verdict struct {
+	File     string         `json:"file"`
+	Valid    bool           `json:"valid"`
+	Kind     aaif.Kind      `json:"kind,omitempty"`
+	Level    aaif.Level     `json:"level,omitempty"`
+	Next     string         `json:"next_level,omitempty"`
+	Missing  []aaif.Problem `json:"next_level_missing,omitempty"`
+	Problems []aaif.Problem `json:"problems"`
+	Ignored  []aaif.Problem `json:"not_honoured,omitempty"`
+}
+
+func (a *app) validateCommand() *cobra.Command {
+	var levels, strict bool
+	c := &cobra.Command{
+		Use:   "validate FILE...",
+		Short: "Check AAIF documents",
+		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
+manifests, conformance reports. It tells everything that is wrong with each, and
+where; what its author should know; which conformance level an agent reaches;
+and what of it this program does not honour. "-" reads standard input.`,
+		Example: `  aeemesh validate reviewer.yaml
+  aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
+  cat agent.json | aeemesh validate -`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			bad := 0
+			for _, name := range args {
+				v, err := a.judge(name)
+				if err != nil {
+					return err
+				}
+				if !v.Valid || strict && len(v.Problems) > 0 {
+					bad++
+				}
+				if a.term.json {
+					if err := a.term.object(v); err != nil {
+						return err
+					}
+					continue
+				}
+				a.printVerdict(v, levels)
+			}
+			if bad > 0 {
+				if len(args) > 1 {
+					a.term.say("%d of %d documents are refused", bad, len(args))
+				}
+				return errQuiet
+			}
+			return nil
+		}),
+	}
+	c.Flags().BoolVar(&levels, "levels", false, "tell what the next conformance level asks for")
+	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
+	return c
+}
+
+// judge checks one document. The error is for what cannot be read.
+func (a *app) judge(name string) (verdict, error) {
+	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return verdict{}, err
+	}
+	shown := name
+	if name == "-" {
+		shown = "stdin"
+	}
+	opts := aaif.Options{Name: shown}
+	v := verdict{File: shown, Problems: []aaif.Problem{}}
+	doc, err := aaif.Parse(data, opts)
+	var refused *aaif.Error
+	switch {
+	case errors.As(err, &refused):
+		v.Problems = refused.Problems
+		return v, nil
+	case err != nil:
+		return v, err
+	}
+	v.Valid, v.Kind = true, doc.Kind()
+	v.Problems = append(v.Problems, doc.Lint()...)
+	if d := doc.Definition(); d != nil {
+		reached, next := d.Level()
+		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
+		v.Ignored = notHonoured(doc)
+	}
+	return v, nil
+}
+
+func (a *app) printVerdict(v verdict, levels bool) {
+	outcome := "ok"
+	switch {
+	case !v.Valid:
+		outcome = "fail"
+	case len(v.Problems)+len(v.Ignored) > 0:
+		outcome = "warn"
+	}
+	about := string(v.Kind)
+	if v.Level != "" {
+		about += ", level " + string(v.Level)
+	}
+	if !v.Valid {
+		about = fmt.Sprintf("%d problems", len(v.Problems))
+		if len(v.Problems) == 1 {
+			about = "1 problem"
+		}
+	}
+	a.term.line("%s %s: %s", a.term.mark(outcome), v.File, about)
+	show := func(ps []aaif.Problem) {
+		for _, p := range ps {
+			a.term.line("     %s", a.term.problem(p))
+		}
+	}
+	show(v.Problems)
+	if len(v.Ignored) > 0 {
+		a.term.line("     not honoured by this program:")
+		show(v.Ignored)
+	}
+	if levels && v.Next != "" {
+		a.term.line("     for level %s:", v.Next)
+		show(v.Missing)
+	}
+}
+
+// readFile reads a file, or stdin for "-", at most limit bytes of it.
+func (a *app) readFile(name string, limit int64) ([]byte, error) {
+	r := a.stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		r = f
+	}
+	data, err := io.ReadAll(io.LimitReader(r, limit))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// notHonoured is what this program does not do of an agent definition.
+func notHonoured(doc *aaif.Document) []aaif.Problem { return aaif.NotHonoured(doc, agents.Honours()) }

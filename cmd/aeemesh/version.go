@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// release is set by the linker for releases: -X main.release=1.2.3.
+var release string
+
+// version is the program's semantic version.
+func version() string {
+	if release != "" {
+		return release
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && len(info.Main.Version) > 1 && info.Main.Version[0] == 'v' {
+		return info.Main.Version[1:]
+	}
+	return "0.0.0-dev"
+}
+
+type versionInfo struct {
+	Version  string `json:"version"`
+	Revision string `json:"revision,omitempty"`
+	Modified bool   `json:"modified,omitempty"`
+	Time     string `json:"time,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	AEE      string `json:"aee"`
+	AAIF     string `json:"aaif"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version, of the program and of the specs",
+		Example: `  aeemesh version
+  aeemesh version --json | jq -r .revision`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
+			v := buildVersion()
+			if a.term.json {
+				return a.term.object(v)
+			}
+			a.term.line("aeemesh %s", v.Version)
+			if v.Revision != "" {
+				modified := ""
+				if v.Modified {
+					modified = ", modified"
+				}
+				a.term.line("revision %s%s, %s", v.Revision, modified, v.Time)
+			}
+			a.term.line("%s %s", v.Go, v.Platform)
+			a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
+			return nil
+		}),
+	}
+}
+
+func buildVersion() versionInfo {
+	v := versionInfo{Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, AEE: envelope.Version, AAIF: aaif.Version}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return v
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			v.Revision = s.Value
+		case "vcs.time":
+			v.Time = s.Value
+		case "vcs.modified":
+			v.Modified = s.Value == "true"
+		}
+	}
+	return v
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// watchFlags are those of "watch".
+type watchFlags struct {
+	corr, entity, intent, kind string
+	since                      time.Duration
+	payload, heartbeats        bool
+	count                      int
+}
+
+func (a *app) watchCommand() *cobra.Command {
+	f := &watchFlags{}
+	c := connects(&cobra.Command{
+		Use:   "watch",
+		Short: "Show live traffic",
+		Long: `Shows the envelopes that go over the mesh, a line each: tasks, plain questions,
+control messages, replies, broadcasts, people's inboxes. It listens only, and
+takes no task away from a worker. --since first replays the broadcasts and
+inboxes that are stored (live tasks and replies are not).
+
+Nothing is verified: from is what the envelope says. Heartbeats are left out
+unless you ask for them, and payloads are shown only with --payload.`,
+		Example: `  aeemesh watch
+  aeemesh watch --corr 01JFB2QX0K8X5K6ZJ9G2C0C1MW
+  aeemesh watch --entity agent.reviewer --type error --payload
+  aeemesh watch --since 10m --intent 'mesh.task.*' --json
+
+  # with the nats CLI:
+  nats sub 'agent.>'
+  nats sub --stream AEE_BUS --since 10m 'bus.>'`,
+		Args: cobra.NoArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.watch(ctx, cmd, f) }),
+	})
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.corr, "corr", "", "only this correlation `id`, or its end")
+	flags.StringVar(&f.entity, "entity", "", "only what this `entity` sends or is sent")
+	flags.StringVar(&f.intent, "intent", "", "only this intent; \"code.*\" is everything under code")
+	flags.StringVar(&f.kind, "type", "", "only this type: task, result, event, error or stream")
+	flags.DurationVar(&f.since, "since", 0, "first replay what was stored in the last `duration`")
+	flags.BoolVar(&f.payload, "payload", false, "show payloads too")
+	flags.BoolVar(&f.heartbeats, "heartbeats", false, "show the agents' heartbeats too")
+	flags.IntVar(&f.count, "count", 0, "end after so many envelopes (default never)")
+	return c
+}
+
+// sighting is one message that watch has seen.
+type sighting struct {
+	at      time.Time
+	subject string
+	env     *envelope.Envelope
+	stored  bool
+}
+
+// watchQueue is how many messages may wait to be printed; beyond it they are
+// counted and told as missed.
+const watchQueue = 8192
+
+func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
+	if f.kind != "" {
+		if err := oneOf(cmd, "type", f.kind, "task", "result", "event", "error", "stream"); err != nil {
+			return err
+		}
+	}
+	if f.entity != "" {
+		if err := subject.ValidateEntity(f.entity); err != nil {
+			return usagef(cmd, "%w", err)
+		}
+	}
+	if f.since < 0 || f.count < 0 {
+		return usagef(cmd, "--since and --count cannot be negative")
+	}
+	m, err := a.subjects()
+	if err != nil {
+		return err
+	}
+	gone := make(chan struct{})
+	conn, err := a.connect(ctx, cmd, a.watchStatus(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	w := &watcher{app: a, flags: f, subjects: m, seen: map[string]bool{}}
+	live := make(chan *nats.Msg, watchQueue)
+	patterns, err := w.patterns()
+	if err != nil {
+		return usagef(cmd, "%w", err)
+	}
+	for _, p := range patterns {
+		if _, err := conn.ChanSubscribe(p, live); err != nil {
+			return fmt.Errorf("listen to %s: %w", p, err)
+		}
+	}
+	if err := conn.FlushTimeout(a.conn.wait()); err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if f.since > 0 {
+		if err := w.replay(ctx, conn); err != nil {
+			a.term.warn("what is stored cannot be replayed: %s", errorText(err))
+			a.term.hint(hintFor(err))
+		}
+	}
+	a.term.note("watching %s", strings.Join(patterns, ", "))
+	for !w.finished() {
+		select {
+		case msg := <-live:
+			w.message(time.Now(), msg.Subject, msg.Header, msg.Data, false)
+		case <-gone:
+			return errors.New("the connection is closed")
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return nil
+}
+
+// watchStatus says what cannot be seen for lack of permissions, once each.
+func (a *app) watchStatus() func(mesh.Status) {
+	tell := a.term.status(true)
+	hinted := false
+	return func(s mesh.Status) {
+		if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
+			tell(s)
+			return
+		}
+		a.term.warn("not shown, for lack of permissions: %s", errorText(s.Err))
+		if !hinted {
+			hinted = true
+			a.term.hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
+		}
+	}
+}
+
+// watcher filters and prints.
+type watcher struct {
+	app      *app
+	flags    *watchFlags
+	subjects subject.Map
+	seen     map[string]bool // ids that were replayed, which the live ones may repeat
+	shown    int
+}
+
+// patterns are the subjects to listen to. Replies go to inboxes, so those of
+// the default prefix are among them.
+func (w *watcher) patterns() ([]string, error) {
+	m := w.subjects
+	inbox := "_INBOX"
+	if p := w.app.conn.inboxPrefix; p != "" {
+		inbox = strings.TrimSuffix(p, ".")
+	}
+	out := append(m.AllLive(), m.AllBus(), m.AllHuman(), m.AllAsk(), m.AllCtl(), m.AllWork(), m.AllReplies(), inbox+".>")
+	if e := w.flags.entity; e != "" {
+		switch subject.EntityType(e) {
+		case subject.TypeAgent, subject.TypeService, subject.TypeBus, subject.TypeHuman:
+		default:
+			live, err := m.Live(e)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, live)
+		}
+	}
+	return out, nil
+}
+
+func (w *watcher) replay(ctx context.Context, conn *nats.Conn) error {
+	js, err := w.app.jetStream(conn)
+	if err != nil {
+		return err
+	}
+	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Since: time.Now().Add(-w.flags.since)}) {
+		if err != nil {
+			return err
+		}
+		w.message(msg.Time, msg.Subject, msg.Header, msg.Data, true)
+		if w.finished() {
+			return nil
+		}
+	}
+	return nil
+}
+
+// message prints one message, if it is an envelope and passes the filters.
+func (w *watcher) message(at time.Time, on string, header nats.Header, data []byte, stored bool) {
+	if len(data) == 0 {
+		return
+	}
+	var env *envelope.Envelope
+	var err error
+	address, addressErr := w.subjects.Parse(on)
+	switch {
+	case addressErr == nil && address.Kind == subject.Ask:
+		env = asked(address.Entity, header, data)
+	case strings.HasPrefix(header.Get("Content-Type"), envelope.ContentCBOR):
+		env, err = envelope.ParseCBOR(data)
+	default:
+		env, err = envelope.Parse(data)
+	}
+	if err != nil {
+		w.app.log.Debug("no envelope", "subject", on, "err", err)
+		return
+	}
+	s := sighting{at, on, env, stored}
+	if !w.wants(s) {
+		return
+	}
+	if key := on + " " + env.ID; stored {
+		w.seen[key] = true
+	} else if w.seen[key] {
+		return
+	}
+	w.shown++
+	w.app.term.sighting(s, w.flags.payload)
+}
+
+// asked makes an envelope of plain text, to be shown like any other.
+func asked(entity string, header nats.Header, data []byte) *envelope.Envelope {
+	from := header.Get(mesh.HeaderFrom)
+	if from == "" {
+		from = "human.unknown"
+	}
+	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(data), "\uFFFD")), '}')
+	e := envelope.New(envelope.TypeTask, from, entity, intents.AgentAsk, payload)
+	e.ID, e.Corr = "", ""
+	return e
+}
+
+func (w *watcher) wants(s sighting) bool {
+	f, e := w.flags, s.env
+	switch {
+	case f.kind != "" && string(e.Type) != f.kind,
+		f.entity != "" && e.From != f.entity && e.To != f.entity,
+		f.corr != "" && (len(f.corr) < 6 && e.Corr != f.corr || !strings.HasSuffix(e.Corr, f.corr)),
+		f.intent != "" && !matchIntent(f.intent, e.Intent),
+		e.Intent == intents.AgentHeartbeat && !f.heartbeats && f.intent != intents.AgentHeartbeat:
+		return false
+	}
+	return true
+}
+
+// matchIntent matches an intent, or with a closing "*" all that begin so.
+func matchIntent(pattern, intent string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
+		return strings.HasPrefix(intent, prefix)
+	}
+	return pattern == intent
+}
+
+func (w *watcher) finished() bool {
+	return w.flags.count > 0 && w.shown >= w.flags.count || w.app.term.broken()
+}

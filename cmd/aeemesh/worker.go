@@ -1,0 +1,325 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/program"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// workerFlags are those of "worker".
+type workerFlags struct {
+	as, command, intents, keyName, taskEvents, journal string
+	concurrency, queue                                 int
+	drain, maxTimeout, heartbeat                       time.Duration
+	tools, known                                       []string
+	refuseUnknown                                      bool
+	quotas                                             mesh.Quotas
+	cap, unknownCap                                    string
+}
+
+func (a *app) workerCommand() *cobra.Command {
+	f := &workerFlags{}
+	c := connects(&cobra.Command{
+		Use:   "worker FILE...",
+		Short: "Host agents",
+		Long: `Hosts the agents of AAIF documents (JSON, YAML or CBOR), each on the subject
+that is its entity id: agent. and its name, unless --as says otherwise. Several
+workers of one agent share its tasks.
+
+An agent's work is done by the model that its document names, or by any program
+with --exec: it is started once, reads one task envelope a line on standard
+input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
+"reply_to": "<task id>", "payload": {…}}.
+
+The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
+handed back. The second ends at once. The exit status is 1 if work was lost.`,
+		Example: `  aeemesh worker examples/echo/agent.yaml
+  aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
+  aeemesh worker echo.yaml --exec 'python3 echo.py'
+  aeemesh worker --as agent.echo --exec ./echo           # no document at all
+  aeemesh worker reviewer.yaml --sign reviewer-1 --signatures required
+
+  # then, with the nats CLI:
+  nats micro ls
+  nats req aee.ask.agent.echo hello`,
+		Args: cobra.ArbitraryArgs,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.worker(ctx, cmd, f, args) }),
+	})
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
+	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
+	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once (default the document's, else 1; it can be lowered, not raised)")
+	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
+	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
+	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest that a task may take, whatever it asks for")
+	flags.StringVar(&f.intents, "intents", "", "`directory` of further intents' schemas, <intent>.{task,result,error}.schema.json")
+	flags.BoolVar(&f.refuseUnknown, "refuse-unknown", false, "refuse tasks of intents without a schema (E_INTENT_UNKNOWN)")
+	flags.StringVar(&f.keyName, "api-key-env", "", "`NAME` of the variable that holds the model's API key")
+	flags.StringVar(&f.taskEvents, "task-events", "all", "which task events go to bus.mesh.task: all or failures")
+	flags.StringVar(&f.journal, "journal", "auto", "where envelopes are remembered: memory, jetstream, or auto (JetStream where it has the stream)")
+	flags.DurationVar(&f.heartbeat, "heartbeat", mesh.DefaultHeartbeat, "time between heartbeats on bus.mesh.agent; 0 for none")
+	flags.StringArrayVar(&f.known, "known", nil, "`SENDER` that counts as known although it does not sign; repeatable")
+	flags.Float64Var(&f.quotas.Rate, "rate", 0, "tasks a second of one known sender (default no limit)")
+	flags.IntVar(&f.quotas.Burst, "burst", 100, "and how many of them at once")
+	flags.Float64Var(&f.quotas.UnknownRate, "unknown-rate", 1000, "tasks a second of one unknown sender; 0 for no limit")
+	flags.IntVar(&f.quotas.UnknownBurst, "unknown-burst", 2000, "and how many of them at once")
+	flags.Float64Var(&f.quotas.UrgentRate, "urgent-rate", 100, "tasks a second of one sender that keep priority high or urgent; 0 for no limit")
+	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
+	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
+	a.addSignFlags(flags, signAll|signReplay)
+	return c
+}
+
+func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
+	served, err := a.readAgents(cmd, f, args)
+	if err != nil {
+		return err
+	}
+	d := newDaemon(nil, served)
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d),
+		config: func(s *session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	d.node = s.node
+	for _, agent := range served {
+		if agent.Signer, err = a.signer(agent.Entity); err != nil {
+			return err
+		}
+		if err := a.announceAgent(s, agent); err != nil {
+			return err
+		}
+	}
+	keys, stop := context.WithCancel(ctx)
+	defer stop()
+	go a.keepKeys(keys, s.verifier.Ring)
+	draining := context.AfterFunc(ctx, func() {
+		a.term.say("draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
+	})
+	defer draining()
+	if err := d.run(ctx); err != nil {
+		return err
+	}
+	a.term.say("stopped; nothing was lost")
+	return nil
+}
+
+// workerStatus tells the daemon and then a person, each trouble once.
+func (a *app) workerStatus(d *daemon) func(mesh.Status) {
+	tell, once := a.term.status(true), &tellOnce{}
+	return func(s mesh.Status) {
+		if !d.status(s) {
+			return
+		}
+		if s.State == "error" && s.URL == "" && s.Err != nil && !once.first(s.Err.Error()) {
+			return
+		}
+		tell(s)
+	}
+}
+
+func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, f *workerFlags, cfg *mesh.Config) error {
+	if err := a.replayConfig(cfg); err != nil {
+		return err
+	}
+	for flag, d := range map[string]time.Duration{"drain": f.drain, "max-timeout": f.maxTimeout} {
+		if d <= 0 {
+			return usagef(cmd, "--%s %v: it must be above 0", flag, d)
+		}
+	}
+	if err := errors.Join(oneOf(cmd, "task-events", f.taskEvents, "all", "failures"), oneOf(cmd, "journal", f.journal, "memory", "jetstream", "auto"),
+		oneOf(cmd, "cap", f.cap, "low", "normal", "high", "urgent"), oneOf(cmd, "unknown-cap", f.unknownCap, "low", "normal", "high", "urgent")); err != nil {
+		return err
+	}
+	cfg.Drain, cfg.MaxTimeout, cfg.Heartbeat = f.drain, f.maxTimeout, f.heartbeat
+	if f.heartbeat == 0 {
+		cfg.Heartbeat = -1
+	}
+	if f.taskEvents == "failures" {
+		cfg.TaskEvents = mesh.EventsFailures
+	}
+	cfg.Quotas = f.quotas
+	cfg.Quotas.Known, cfg.Quotas.Cap, cfg.Quotas.UnknownCap = f.known, envelope.Priority(f.cap), envelope.Priority(f.unknownCap)
+	for _, limit := range []*float64{&cfg.Quotas.UnknownRate, &cfg.Quotas.UrgentRate} {
+		if *limit == 0 {
+			*limit = -1
+		}
+	}
+	m, err := a.subjects()
+	if err != nil {
+		return err
+	}
+	js, err := a.jetStream(s.conn)
+	if err != nil {
+		return err
+	}
+	if a.sign.replayScope == "mesh" {
+		if cfg.ReplayWindow < 0 {
+			return usagef(cmd, "--replay-scope mesh needs a --replay-window above 0")
+		}
+		cfg.Seen = jetstream.NewSeen(js, m, cfg.ReplayWindow)
+	}
+	return a.useStores(ctx, js, m, f.journal, cfg)
+}
+
+// announceAgent says what is served and what of its document is not honoured.
+func (a *app) announceAgent(s *session, agent *agents.Agent) error {
+	live, err := s.node.Subjects().Live(agent.Entity)
+	if err != nil {
+		return err
+	}
+	ask, err := s.node.Subjects().Ask(agent.Entity)
+	if err != nil {
+		return err
+	}
+	for _, p := range agent.Notices {
+		a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+	}
+	at := max(agent.Concurrency, mesh.DefaultConcurrency)
+	if a.term.json {
+		return a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "agent_id": agent.AgentID,
+			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()})
+	}
+	a.term.good("serving %s on %s and %s, %d at once", agent.Entity, live, ask, at)
+	return nil
+}
+
+// readAgents makes agents of the documents.
+func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]*agents.Agent, error) {
+	switch {
+	case len(files) == 0 && (f.command == "" || f.as == ""):
+		return nil, usagef(cmd, "a FILE is missing; without one, both --as and --exec are needed")
+	case len(files) > 1 && (f.as != "" || f.command != ""):
+		return nil, usagef(cmd, "--as and --exec are for one document, and there are %d", len(files))
+	case f.concurrency < 0 || f.queue < 0:
+		return nil, usagef(cmd, "--concurrency and --queue cannot be negative")
+	}
+	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
+		KeyName: f.keyName, Logger: a.log, Secret: func(name string) (string, bool) { v := a.env(name); return v, v != "" }}
+	if f.queue == 0 {
+		opts.Queue = -1
+	}
+	var err error
+	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {
+		return nil, err
+	}
+	if f.command != "" {
+		if opts.Program, err = a.program(cmd, f.command); err != nil {
+			return nil, err
+		}
+	}
+	if len(files) == 0 {
+		concurrency := max(f.concurrency, mesh.DefaultConcurrency)
+		return []*agents.Agent{{Program: opts.Program, Agent: mesh.Agent{Entity: f.as, Handler: opts.Program, Health: opts.Program.Health,
+			Concurrency: concurrency, Queue: opts.Queue}}}, nil
+	}
+	var out []*agents.Agent
+	from := map[string]string{}
+	for _, name := range files {
+		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+		if err != nil {
+			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
+		}
+		agent, err := agents.New(doc, opts)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if other, taken := from[agent.Entity]; taken {
+			return nil, usagef(cmd, "%s and %s are both %s", other, name, agent.Entity)
+		}
+		from[agent.Entity] = name
+		out = append(out, agent)
+	}
+	return out, nil
+}
+
+// program is what --exec runs.
+func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) {
+	command, err := splitCommand(line)
+	if err != nil {
+		return nil, usagef(cmd, "--exec: %w", err)
+	}
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: childEnv(), Stderr: a.term.words, Logger: a.log})
+	if err != nil {
+		return nil, usagef(cmd, "--exec: %w", err)
+	}
+	return p, nil
+}
+
+// programTools are the function tools that --tool names.
+func (a *app) programTools(cmd *cobra.Command, specs []string) (*tool.Registry, error) {
+	reg := &tool.Registry{}
+	for _, spec := range specs {
+		name, line, ok := strings.Cut(spec, "=")
+		if !ok {
+			return nil, usagef(cmd, "--tool %q: it is NAME=COMMAND", spec)
+		}
+		command, err := splitCommand(line)
+		if err != nil {
+			return nil, usagef(cmd, "--tool %s: %w", name, err)
+		}
+		t, err := program.New(program.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
+			Command: command, Env: childEnv(), Log: a.log})
+		if err == nil {
+			err = reg.Add(t)
+		}
+		if err != nil {
+			return nil, usagef(cmd, "--tool %s: %w", name, err)
+		}
+	}
+	return reg, nil
+}
+
+// splitCommand splits an operator's command and finds its program, so that a
+// name that is wrong is told at once.
+func splitCommand(line string) ([]string, error) {
+	command, err := agents.SplitCommand(line)
+	if err != nil {
+		return nil, err
+	}
+	if len(command) == 0 {
+		return nil, errors.New("a command is needed")
+	}
+	path, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, err
+	}
+	if command[0], err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	return command, nil
+}
+
+// childEnv is the environment of programs that the operator names: all of it
+// but what lets one into the mesh.
+func childEnv() []string {
+	var out []string
+	for _, kv := range os.Environ() {
+		if !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") {
+			out = append(out, kv)
+		}
+	}
+	return out
+}
