@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -26,7 +27,7 @@ type AllowResponses struct {
 
 // WorkerPermissions are the least that a worker of the entity needs: to hear
 // its lanes and the questions of NATS micro, to answer for as long as a task
-// may take, and to tell the bus about itself.
+// may take, into people's inboxes too, and to tell the bus about itself.
 func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
 	live, err := m.Live(entity)
 	if err != nil {
@@ -57,6 +58,12 @@ func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (
 		}
 		p.Publish = append(p.Publish, to)
 	}
+	// People's inboxes: the answers to tasks that came without a reply subject.
+	anyone, err := m.Human("x")
+	if err != nil {
+		return Permissions{}, err
+	}
+	p.Publish = append(p.Publish, strings.TrimSuffix(anyone, "x")+">")
 	return p, nil
 }
 
