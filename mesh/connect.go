@@ -100,14 +100,18 @@ func redial(attempt int) time.Duration {
 
 // permanent reports errors that another attempt will not mend.
 func permanent(err error) bool {
-	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
+	var untrusted *tls.CertificateVerificationError
+	return errors.As(err, &untrusted) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
 		errors.Is(err, nats.ErrAccountAuthExpired) || errors.Is(err, nats.ErrNkeysNotSupported) || errors.Is(err, nats.ErrSecureConnRequired) ||
 		errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
 }
 
 // hinted adds what usually helps.
 func hinted(err error) error {
+	var untrusted *tls.CertificateVerificationError
 	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("%w: name the file of the authority that signed the server's certificate with --tls-ca", err)
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w: is a server running there? \"aeemesh up\" starts one", err)
 	case errors.Is(err, nats.ErrAuthorization):

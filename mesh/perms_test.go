@@ -131,10 +131,10 @@ func workerWorks(t *testing.T, p mesh.Permissions) error {
 			return heard(ctx, "acme.bus.mesh.alert", intents.AlertRaised)
 		}},
 		{"cancel", func(ctx context.Context) error {
-			ctx, stop := context.WithCancel(ctx)
+			sending, stop := context.WithCancel(ctx)
 			sent := make(chan error, 1)
 			go func() {
-				_, err := client.Send(ctx, newTask(reviewer, "code.review", `{"wait":true}`), mesh.SendOptions{})
+				_, err := client.Send(sending, newTask(reviewer, "code.review", `{"wait":true}`), mesh.SendOptions{})
 				sent <- err
 			}()
 			within(t, "the task", g.entered)

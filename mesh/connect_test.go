@@ -1,0 +1,254 @@
+package mesh_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// connect connects within the test's patience and closes at its end.
+func connect(t *testing.T, c mesh.Connection) (*nats.Conn, error) {
+	t.Helper()
+	nc, err := mesh.Connect(t.Context(), c)
+	if err == nil {
+		t.Cleanup(nc.Close)
+		if err := nc.FlushTimeout(patience); err != nil {
+			t.Errorf("flush: %v", err)
+		}
+	}
+	return nc, err
+}
+
+func TestConnectWithEachKindOfCredentials(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pair, err := nkeys.CreateUser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, _ := pair.PublicKey()
+	seed, _ := pair.Seed()
+	seedFile := filepath.Join(dir, "user.nk")
+	if err := os.WriteFile(seedFile, seed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ca := newAuthority(t, dir)
+	serverCert, serverKey := ca.issue("server")
+	clientCert, clientKey := ca.issue("client")
+	users := natsd.Config{Users: []natsd.User{{Name: "ada", Password: "secret"}}}
+	for name, c := range map[string]struct {
+		server natsd.Config
+		client mesh.Connection
+		want   string // "" for success, else what the error says
+		secret string // what it must not say
+	}{
+		"nobody asked":              {natsd.Config{}, mesh.Connection{}, "", ""},
+		"password":                  {users, mesh.Connection{User: "ada", Password: "secret"}, "", ""},
+		"wrong password":            {users, mesh.Connection{User: "ada", Password: "sesame"}, "check the user, token, credentials or context", "sesame"},
+		"no password":               {users, mesh.Connection{}, "check the user, token, credentials or context", ""},
+		"token":                     {natsd.Config{Token: "t0ken"}, mesh.Connection{Token: "t0ken"}, "", ""},
+		"wrong token":               {natsd.Config{Token: "t0ken"}, mesh.Connection{Token: "other"}, "check the user, token, credentials or context", "other "},
+		"nkey":                      {natsd.Config{Nkeys: []natsd.NkeyUser{{Public: public}}}, mesh.Connection{NKey: seedFile}, "", ""},
+		"no nkey file":              {natsd.Config{}, mesh.Connection{NKey: filepath.Join(dir, "none.nk")}, "nkey: ", ""},
+		"no creds file":             {natsd.Config{}, mesh.Connection{Creds: filepath.Join(dir, "none.creds")}, "creds: ", ""},
+		"two kinds":                 {natsd.Config{}, mesh.Connection{Token: "a", User: "b"}, "give one of user and password, token, creds or nkey, not several", ""},
+		"half a certificate":        {natsd.Config{}, mesh.Connection{Cert: clientCert}, "a client certificate and its key go together: give both", ""},
+		"no CA file":                {natsd.Config{}, mesh.Connection{CA: filepath.Join(dir, "none.pem")}, "CA: ", ""},
+		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{CA: ca.file}, "", ""},
+		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{}, "certificate signed by unknown authority", ""},
+		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
+		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Wait: time.Second}, "certificate", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, c.server)
+			c.client.URL = srv.ClientURL()
+			started := time.Now()
+			_, err := connect(t, c.client)
+			if c.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "connect to NATS") {
+				t.Fatalf("got %v", err)
+			}
+			if c.secret != "" && strings.Contains(err.Error(), c.secret) {
+				t.Errorf("the secret is in the error: %v", err)
+			}
+			if took := time.Since(started); took > 5*time.Second {
+				t.Errorf("it took %v to say so", took)
+			}
+		})
+	}
+}
+
+func TestConnectSaysAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	_, err := mesh.Connect(t.Context(), mesh.Connection{Cert: "x", Token: "a", User: "b", CA: "/no/such"})
+	if err == nil || strings.Count(err.Error(), "\n") != 2 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestConnectWaitsForAServerThatComesLate(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	url := srv.ClientURL()
+	srv.Close()
+	tried := make(chan mesh.Status, 100)
+	connected := make(chan error, 1)
+	go func() {
+		_, err := connect(t, mesh.Connection{URL: url, Wait: patience, OnStatus: func(s mesh.Status) { tried <- s }})
+		connected <- err
+	}()
+	first := within(t, "the first try", tried)
+	if first.State != "error" || !errors.Is(first.Err, nats.ErrNoServers) {
+		t.Errorf("the first try: %+v", first)
+	}
+	natstest.Restart(t, srv)
+	if err := within(t, "the connection", connected); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectGivesUpInTime(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	srv.Close()
+	for name, c := range map[string]mesh.Connection{
+		"its own":      {URL: srv.ClientURL(), Wait: 50 * time.Millisecond},
+		"the caller's": {URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1)},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := mesh.Connect(ctx, c)
+		cancel()
+		if !errors.Is(err, nats.ErrNoServers) || !strings.Contains(err.Error(), `"aeemesh up" starts one`) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestConnectionTellsWhatHappensToIt(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{})
+	var mu sync.Mutex
+	var states []string
+	log := &syncBuffer{}
+	nc, err := mesh.Connect(t.Context(), mesh.Connection{
+		URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1), InboxPrefix: "_INBOX_ada.", Logger: textLogger(log),
+		OnStatus: func(s mesh.Status) {
+			mu.Lock()
+			defer mu.Unlock()
+			states = append(states, s.State)
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(nc.NewInbox(), "_INBOX_ada.") {
+		t.Errorf("inbox %s", nc.NewInbox())
+	}
+	natstest.Restart(t, srv)
+	told := func(want string) func() bool {
+		return func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range states {
+				if s == want {
+					return true
+				}
+			}
+			return false
+		}
+	}
+	eventually(t, "it reconnects", told("reconnected"))
+	nc.Close()
+	eventually(t, "it is closed", told("closed"))
+	mu.Lock()
+	equal(t, "states", states, []string{"connected", "disconnected", "reconnected", "closed"})
+	mu.Unlock()
+	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "reconnected") {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+// authority makes certificates for a test.
+type authority struct {
+	t    *testing.T
+	dir  string
+	file string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T, dir string) *authority {
+	t.Helper()
+	a := &authority{t: t, dir: dir}
+	a.cert = &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.key = a.newKey()
+	a.file = a.write("ca.pem", "CERTIFICATE", a.sign(a.cert, a.key))
+	return a
+}
+
+func (a *authority) newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) sign(cert *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	der, err := x509.CreateCertificate(rand.Reader, cert, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return der
+}
+
+func (a *authority) write(name, kind string, der []byte) string {
+	file := filepath.Join(a.dir, name)
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return file
+}
+
+func (a *authority) issue(name string) (certFile, keyFile string) {
+	key := a.newKey()
+	der := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, key)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return a.write(name+".pem", "CERTIFICATE", der), a.write(name+".key", "PRIVATE KEY", raw)
+}
