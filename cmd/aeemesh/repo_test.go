@@ -155,8 +155,6 @@ func mayImport(from, to string, test bool) string {
 		return ""
 	case floors[f].name == "leaves" && floors[t].name == "ports" && path.Dir(from) != to && !(test && path.Dir(from) == path.Dir(to)):
 		return "a leaf knows its own port only"
-	case floors[f].name == "agents" && floors[t].name == "leaves" && !test:
-		return "only a command and an example choose the leaves"
 	case floors[f].name == "ports" && floors[t].name != "ground" && f != t:
 		return "a port knows nothing of the mesh"
 	case t < f:

@@ -24,6 +24,7 @@ type signFlags struct {
 	mode        string
 	shared      bool
 	window      time.Duration
+	windowFlag  *pflag.Flag // tells whether window was set
 	skew        time.Duration
 	replayScope string
 
@@ -63,7 +64,8 @@ func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
 		own.BoolVar(&f.shared, "shared-keys", false, "trust the keys in the mesh's bucket too")
 	}
 	if which&signReplay != 0 {
-		own.DurationVar(&f.window, "replay-window", mesh.DefaultReplayWindow, "for how long an id may not come again; 0 turns the check off")
+		own.DurationVar(&f.window, "replay-window", 0, "for how long an id may not come again; 0 turns the check off (default 2m, or twice the skew if that is longer)")
+		f.windowFlag = own.Lookup("replay-window")
 		own.DurationVar(&f.skew, "skew", mesh.DefaultSkew, "how far ts may be from this clock; 0 turns the check off")
 		own.StringVar(&f.replayScope, "replay-scope", "process", "who remembers ids: process, or mesh (JetStream)")
 	}
@@ -196,7 +198,11 @@ func (a *app) replayConfig(cfg *mesh.Config) error {
 		}
 		return d
 	}
-	cfg.ReplayWindow, cfg.Skew = off(f.window), off(f.skew)
+	cfg.Skew = off(f.skew)
+	cfg.ReplayWindow = mesh.ReplayWindow(0, cfg.Skew)
+	if f.windowFlag.Changed {
+		cfg.ReplayWindow = off(f.window)
+	}
 	return oneOf(nil, "replay-scope", f.replayScope, "process", "mesh")
 }
 
@@ -284,9 +290,5 @@ func putShared(ring *sign.Ring, kid string, record []byte) error {
 	if r.KID != kid {
 		return fmt.Errorf("the record is of key %q", r.KID)
 	}
-	key, err := r.Key()
-	if err != nil {
-		return err
-	}
-	return ring.Put(sign.Shared, key)
+	return ring.PutRecord(r)
 }
