@@ -295,7 +295,9 @@ func (h *host) stop() error {
 	case <-finished:
 	case <-deadline.C:
 		left := h.running.matching(nil)
-		err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, len(left), h.node.cfg.Drain)
+		if len(left) > 0 { // else handlers go on whose tasks have been answered
+			err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, len(left), h.node.cfg.Drain)
+		}
 		for _, t := range left {
 			h.end(t, envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
 		}
