@@ -392,6 +392,11 @@ func TestKilledWorkersTaskTimesOutAndTheOthersGoOn(t *testing.T) {
 		t.Fatal("no worker is busy")
 	}
 	conns[busy].Close()
+	// Until the server has noticed, it may still choose the dead worker.
+	eventually(t, "the server to forget the dead worker", func() bool {
+		left, err := client.Discover(t.Context(), reviewer, time.Second)
+		return err == nil && len(left) == 1
+	})
 	for range 20 {
 		equal(t, "the others go on", r.request(newTask(reviewer, "code.review", `{}`)).Type, envelope.TypeResult)
 	}
