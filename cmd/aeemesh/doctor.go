@@ -35,6 +35,8 @@ type doctor struct {
 	entity   string
 	monitor  string
 	probe    bool
+	apply    bool
+	replicas int
 	failed   bool
 	inbox    bool   // requests can be answered
 	stream   string // a stream that is there, for the server's clock
@@ -48,11 +50,13 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
 server's version and max_payload, JetStream with the mesh's streams, what an
 acknowledgement of JetStream is worth (fsync), NATS permissions for a worker of
---entity, and how far clocks are apart. It changes nothing, unless --probe lets
-it store a few records that go by themselves. The exit status is 1 if a check
-fails.`,
+--entity, and how far clocks are apart. It changes nothing but what you ask for:
+--apply makes the mesh's streams and buckets on a server of yours, or mends
+them, and deletes nothing; --probe stores a few records that go by themselves.
+The exit status is 1 if a check fails.`,
 		Example: `  aeemesh doctor
   aeemesh doctor --entity agent.reviewer --creds reviewer.creds
+  aeemesh doctor --apply --replicas 3     # on a cluster of yours
   aeemesh doctor --monitor http://127.0.0.1:8222 --json | jq 'select(.outcome != "ok")'
 
   # with the nats CLI:
@@ -62,6 +66,9 @@ fails.`,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := subject.ValidateEntity(d.entity); err != nil {
 				return usagef(cmd, "--entity: %w", err)
+			}
+			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
+				return usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
 			var err error
 			if d.subjects, err = a.subjects(); err != nil {
@@ -76,6 +83,8 @@ fails.`,
 	})
 	c.Flags().StringVar(&d.entity, "entity", "agent.example", "check the permissions for a worker of this `entity`")
 	c.Flags().StringVar(&d.monitor, "monitor", "", "`URL` of the server's monitoring port, which tells its fsync class")
+	c.Flags().BoolVar(&d.apply, "apply", false, "make the mesh's streams and buckets where they are missing, and mend them")
+	c.Flags().IntVar(&d.replicas, "replicas", 0, "with --apply: replicas of each, 1, 3 or 5 (default 1 for new ones)")
 	c.Flags().BoolVar(&d.probe, "probe", false, "store a few records to measure an acknowledgement")
 	return c
 }
@@ -120,6 +129,9 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	if err != nil {
 		d.tell("jetstream", "fail", "", "%s", errorText(err))
 		return
+	}
+	if d.apply {
+		d.applyStreams(ctx, js)
 	}
 	d.jetStream(ctx, js)
 	d.clock(ctx, js)
@@ -206,6 +218,25 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	d.fsync(ctx, js, report.Fsync)
 }
 
+// applyStreams makes and mends, because it was asked to.
+func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas})
+	if err != nil {
+		d.tell("apply", "fail", hintFor(err), "%s", errorText(err))
+		return
+	}
+	done := 0
+	for _, c := range report {
+		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+			done++
+			d.app.term.say("%s", c)
+		}
+	}
+	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", done, len(report))
+}
+
 func (d *doctor) streamCheck(c jetstream.Change) {
 	name := "stream"
 	if c.Bucket {
@@ -218,11 +249,11 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 		}
 		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)
 	case jetstream.ActionCreate:
-		d.tell(name, "warn", "\"aeemesh up\" makes it on its own server; on yours, \"aeemesh doctor\" only looks.", "%s is missing: %s", c.Name, c.About)
+		d.tell(name, "warn", "\"aeemesh doctor --apply\" makes it.", "%s is missing: %s", c.Name, c.About)
 	case jetstream.ActionNewer:
 		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
 	case jetstream.ActionUpdate:
-		d.tell(name, "warn", "", "%s", c)
+		d.tell(name, "warn", "\"aeemesh doctor --apply\" mends it.", "%s", c)
 	default:
 		d.tell(name, "fail", "It cannot be mended without losing what it holds; that is for you to decide.", "%s", c)
 	}

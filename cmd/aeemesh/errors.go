@@ -78,6 +78,8 @@ func hintFor(err error) string {
 		return "Check --creds, --nkey, --user and --password, --token, or the context."
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
 		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs."
+	case errors.Is(err, jetstream.ErrNotFound):
+		return "If it is one of the mesh's streams or buckets, \"aeemesh doctor --apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
 		return "JetStream is off on this server or for this account. \"aeemesh doctor\" tells more."
 	case errors.Is(err, context.Canceled):

@@ -82,15 +82,15 @@ func poll(ts *testscript.TestScript, what string, f func() error) {
 	}
 }
 
-// server [streams] [user PASSWORD]: starts a server for the script and sets
-// NATS_URL and MONITOR_URL.
+// server [jetstream|streams|FILE.conf]: starts a server for the script, with
+// JetStream, or with the mesh's streams too, and sets NATS_URL and MONITOR_URL.
 func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	cfg := natsd.Config{Port: natsd.RandomPort, MonitorPort: natsd.RandomPort}
 	streams := false
 	for _, arg := range args {
 		switch {
-		case arg == "streams":
-			streams = true
+		case arg == "streams", arg == "jetstream":
+			streams = arg == "streams"
 			cfg.JetStream = true
 			cfg.StoreDir = ts.MkAbs("store")
 		case strings.HasSuffix(arg, ".conf"):

@@ -104,7 +104,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	case want == "jetstream" && err != nil:
 		return fmt.Errorf("--journal jetstream: %w", err)
 	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
-		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh up\" makes them on its own server; \"aeemesh doctor\" shows what is missing.")
+		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh doctor --apply\" makes them.")
 	}
 	return nil
 }

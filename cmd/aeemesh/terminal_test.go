@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// onTerminal is a terminal that shows colours, for tests.
+func onTerminal() (*terminal, *bytes.Buffer, *bytes.Buffer) {
+	var out, words bytes.Buffer
+	t := newTerminal(&out, &words, func(string) string { return "" })
+	t.data.tty, t.data.color, t.words.tty, t.words.color = true, true, true, true
+	return t, &out, &words
+}
+
+func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
+	t.Parallel()
+	var out, words bytes.Buffer
+	term := newTerminal(&out, &words, func(string) string { return "" })
+	term.progress("connecting")
+	term.good("done")
+	term.warn("careful")
+	term.table([]string{"a", "b"}, [][]string{{"1", "2"}})
+	if s := out.String() + words.String(); strings.Contains(s, "\x1b") || strings.Contains(s, "connecting") {
+		t.Errorf("%q", s)
+	}
+	shown, _, w := onTerminal()
+	shown.progress("connecting")
+	if !strings.Contains(w.String(), "\x1b") {
+		t.Errorf("no colour on a terminal: %q", w)
+	}
+}
+
+// A peer's words must not command the terminal that shows them.
+func TestPeersCannotCommandTheTerminal(t *testing.T) {
+	t.Parallel()
+	term, out, words := onTerminal()
+	term.data.color, term.words.color = false, false
+	const evil = "\x1b]0;owned\x07\x1b[2J\u009b31m"
+	e := envelope.New(envelope.TypeEvent, "agent.a"+evil, "bus.b"+evil, "in.tent"+evil, json.RawMessage(`{"text":"`+`\u001b[2J`+`"}`))
+	term.sighting(sighting{at: time.Now(), env: e}, true)
+	term.payload(e.Payload)
+	term.table([]string{"x"}, [][]string{{evil + "\nsecond line"}})
+	term.fail(errors.New("peer says " + evil))
+	if s := out.String() + words.String(); strings.ContainsAny(s, "\x1b\x07\u009b") {
+		t.Errorf("%q", s)
+	}
+	if strings.Contains(out.String(), "\nsecond line") {
+		t.Error("a cell broke its line")
+	}
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+func TestWhatCannotBePrintedIsAFailure(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want int
+	}{{syscall.ENOSPC, exitFailed}, {syscall.EPIPE, exitOK}} {
+		code := run(t.Context(), []string{"version"}, strings.NewReader(""), failing{tt.err}, io.Discard, func(string) string { return "" })
+		if code != tt.want {
+			t.Errorf("%v: exit %d, want %d", tt.err, code, tt.want)
+		}
+	}
+}
+
+func TestTextOf(t *testing.T) {
+	t.Parallel()
+	for payload, want := range map[string]string{
+		`{"text":"a"}`:                        "a",
+		`{"seq":1,"text":"a"}`:                "a",
+		`{"text":"a","usage":{"input":1}}`:    "a",
+		`{"text":"a","findings":[]}`:          "",
+		`{"text":1}`:                          "",
+		`{}`:                                  "",
+		`{"text":"a","decision_evidence":{}}`: "",
+	} {
+		got, ok := textOf(json.RawMessage(payload))
+		if ok != (want != "") || ok && got != want {
+			t.Errorf("%s: %q, %v, want %q", payload, got, ok, want)
+		}
+	}
+}
+
+func TestMatchTokens(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		pattern, subject string
+		want             bool
+	}{
+		{"a.b", "a.b", true}, {"a.*", "a.b", true}, {"a.>", "a.b.c", true}, {">", "a", true},
+		{"a.>", "a", false}, {"a.*", "a.b.c", false}, {"a.b", "a.c", false}, {"a.*", "a.>", false}, {"a.b q", "a.b q", true},
+		{"a.b q", "a.b", false}, {"a.b", "a.b q", true}, {"a.b other", "a.b q", false},
+	} {
+		if got := covers(tt.pattern, tt.subject); got != tt.want {
+			t.Errorf("covers(%q, %q) = %v", tt.pattern, tt.subject, got)
+		}
+	}
+}
