@@ -112,6 +112,8 @@ func hinted(err error) error {
 	switch {
 	case errors.As(err, &untrusted):
 		return fmt.Errorf("%w: name the file of the authority that signed the server's certificate with --tls-ca", err)
+	case errors.Is(err, nats.ErrTLS), strings.Contains(err.Error(), "certificate required"):
+		return fmt.Errorf("%w: a server that wants a client certificate does this; --tls-cert and --tls-key name one", err)
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w: is a server running there? \"aeemesh up\" starts one", err)
 	case errors.Is(err, nats.ErrAuthorization):

@@ -77,7 +77,7 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{CA: ca.file}, "", ""},
 		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{}, "certificate signed by unknown authority", ""},
 		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
-		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Wait: time.Second}, "certificate", ""},
+		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Wait: time.Second}, "--tls-cert", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

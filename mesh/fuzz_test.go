@@ -114,6 +114,9 @@ func FuzzIntake(f *testing.F) {
 			for len(h.control) > 0 {
 				(<-h.control)()
 			}
+			for len(h.lookups) > 0 {
+				(<-h.lookups)()
+			}
 			for h.queue.len() > 0 {
 				h.run(h.queue.take(true))
 			}

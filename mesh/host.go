@@ -88,6 +88,7 @@ type host struct {
 	queue   *queue
 	verify  chan arrival // what waits for a slow signature check
 	control chan func()  // aee.* intents and control messages
+	lookups chan func()  // the aee.* intents that may have to wait for a store
 
 	stats   [numEndpoints]endpointStats
 	counts  counts
@@ -179,6 +180,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	}
 	h.verify = make(chan arrival, max(64, a.Queue))
 	h.control = make(chan func(), 256)
+	h.lookups = make(chan func(), 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
 	return h, nil
 }
@@ -191,7 +193,10 @@ func (h *host) start() (err error) {
 	for range verifiers() {
 		h.intake.Go(h.verifyLoop)
 	}
-	h.intake.Go(h.controlLoop)
+	h.intake.Go(func() { h.controlLoop(h.control) })
+	for range lookers {
+		h.intake.Go(func() { h.controlLoop(h.lookups) })
+	}
 	var subs []*nats.Subscription
 	subscribe := func(subject, group string, handle nats.MsgHandler) {
 		if err != nil {

@@ -17,17 +17,29 @@ const intentRefused = "mesh.envelope.refused"
 // lookTimeout bounds what a reserved intent may spend on stores of the mesh.
 const lookTimeout = 5 * time.Second
 
-// controlLoop answers the reserved intents, one after the other, beside the
+// lookers is how many reserved intents may wait for stores at once.
+const lookers = 4
+
+// lane is where a reserved intent is answered: what asks stores of the mesh
+// must not keep a ping waiting.
+func (h *host) lane(intent string) chan func() {
+	if intent == intents.ContextFetch || intent == intents.ContextRefute {
+		return h.lookups
+	}
+	return h.control
+}
+
+// controlLoop answers reserved intents, one after the other, beside the
 // agent's own tasks.
-func (h *host) controlLoop() {
+func (h *host) controlLoop(lane <-chan func()) {
 	for {
 		select {
-		case f := <-h.control:
+		case f := <-lane:
 			f()
 		case <-h.closing:
 			for {
 				select {
-				case f := <-h.control:
+				case f := <-lane:
 					f()
 				default:
 					return

@@ -25,7 +25,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 	if intents.Reserved(t.Envelope.Intent) {
 		// Answered beside the queue: a busy agent is still alive.
 		select {
-		case h.control <- func() { h.answerReserved(t) }:
+		case h.lane(t.Envelope.Intent) <- func() { h.answerReserved(t) }:
 		default:
 			h.counts.busy.Add(1)
 			h.fail(t, busy(h.Entity))

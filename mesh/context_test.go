@@ -1,0 +1,102 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+func TestHandlersContextEndsWithItsTask(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	type seen struct {
+		ctx, child context.Context
+		task       *mesh.Task
+	}
+	got := make(chan seen, 1)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		child, cancel := context.WithTimeout(ctx, time.Hour)
+		_ = cancel // whoever forgets it must not leave anything running
+		got <- seen{ctx, child, task}
+		if string(task.Envelope.Payload) == `{"wait":true}` {
+			<-g.release
+		}
+		return nil, nil
+	})})
+	t.Cleanup(g.open)
+
+	r.request(requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":60000}`))
+	s := within(t, "the task", got)
+	deadline, ok := s.ctx.Deadline()
+	equal(t, "deadline", [2]any{deadline, ok}, [2]any{s.task.Deadline, true})
+	within(t, "the context to end after the result", s.ctx.Done())
+	within(t, "its child to end", s.child.Done())
+
+	answers := r.send(requiring(newTask(reviewer, "code.review", `{"wait":true}`), `{"timeout_ms":20}`))
+	s = within(t, "the task", got)
+	within(t, "the context to end at the deadline", s.ctx.Done())
+	within(t, "its child to end", s.child.Done())
+	if cause := context.Cause(s.ctx); codeOf(cause) != envelope.CodeTimeout || !errors.Is(cause, context.DeadlineExceeded) || s.ctx.Err() == nil {
+		t.Errorf("err %v, cause %v", s.ctx.Err(), cause)
+	}
+	equal(t, "the sender", errorOf(t, parse(t, within(t, "the answer", answers).Data)).Code, envelope.CodeTimeout)
+}
+
+// slowJournal is a store that does not answer.
+type slowJournal struct{ asked chan string }
+
+func (j slowJournal) Post(string, string, []byte) error { return nil }
+
+func (j slowJournal) Get(ctx context.Context, _, id string) ([]byte, error) {
+	j.asked <- id
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestSlowJournalDoesNotKeepAPingWaiting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	j := slowJournal{make(chan string, 10)}
+	r.serve(r.node(mesh.Config{Journal: j}), mesh.Agent{Handler: echo})
+	fetch := r.send(requiring(newTask(reviewer, intents.ContextFetch, `{"id":"somewhere-else"}`), `{"timeout_ms":2000}`))
+	within(t, "the journal to be asked", j.asked)
+	before := time.Now()
+	r.ping(reviewer)
+	empty(t, "the fetch", fetch)
+	if took := time.Since(before); took > 2*time.Second {
+		t.Errorf("the ping took %v", took)
+	}
+	e := errorOf(t, parse(t, within(t, "the fetch's answer", fetch).Data))
+	equal(t, "fetch", [2]any{e.Code, e.Retryable}, [2]any{envelope.CodeUnavailable, true})
+}
+
+// An envelope holds on to all the bytes that it came in.
+func TestLargeMessagesAreNotKeptInMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return nil, nil })})
+	large := strings.Repeat("x", 100<<10)
+	for name, change := range map[string]func(*envelope.Envelope){
+		"payload": func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{"x":"` + large + `"}`) },
+		"extra": func(e *envelope.Envelope) {
+			e.Extra = []envelope.Member{{Name: "x", Value: json.RawMessage(`"` + large + `"`)}}
+		},
+		"requires": func(e *envelope.Envelope) { e.Requires = json.RawMessage(`{"x":"` + large + `"}`) },
+		"trace":    func(e *envelope.Envelope) { e.Trace = json.RawMessage(`{"trace_id":"` + large + `","span_id":"x"}`) },
+		"space":    func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{` + strings.Repeat(" ", 100<<10) + `}`) },
+	} {
+		task := newTask(reviewer, "code.review", `{}`)
+		change(task)
+		equal(t, name, r.request(task).Type, envelope.TypeResult)
+		equal(t, name, string(r.request(newTask(reviewer, intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, task.ID))).Payload), `{"found":false}`)
+	}
+}
