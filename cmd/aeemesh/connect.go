@@ -134,6 +134,9 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 			return nil, fmt.Errorf("interrupted while connecting: %w", err)
 		}
+		if errors.Is(err, nats.ErrNoServers) { // the hint says the rest
+			return nil, fmt.Errorf("connect to NATS at %s: %w", redactedURL(c.URL), nats.ErrNoServers)
+		}
 		return nil, err
 	}
 	return conn, nil

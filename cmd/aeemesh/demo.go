@@ -191,8 +191,8 @@ func (d *demo) serve(ctx context.Context, served *agents.Agent, tel *telemetry) 
 	}
 	js, err := natsjs.New(conn)
 	if err == nil {
-		_, err = jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus}, Storage: natsjs.MemoryStorage,
-			Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxBytes: 32 << 20}}})
+		_, err = jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}, Storage: natsjs.MemoryStorage,
+			Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxBytes: 32 << 20}, jetstream.BucketKeys: {MaxBytes: 1 << 20}}})
 	}
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (d *demo) serve(ctx context.Context, served *agents.Agent, tel *telemetry) 
 	var key sign.Key
 	d.ring = &sign.Ring{}
 	if served.Signer, key, err = sign.NewKey("demo-agent", sign.Ed25519, served.Entity); err == nil {
-		err = d.ring.Put(sign.Local, key)
+		err = d.trust(ctx, js, key)
 	}
 	if err != nil {
 		return nil, err
@@ -230,6 +230,23 @@ func (d *demo) serve(ctx context.Context, served *agents.Agent, tel *telemetry) 
 	a.term.say("   %s %s: %s", served.Entity, served.Version, served.Description)
 	a.term.say("   it reviews %s", d.root)
 	return ended, nil
+}
+
+// trust lets a key count here, and for others with --shared-keys.
+func (d *demo) trust(ctx context.Context, js natsjs.JetStream, key sign.Key) error {
+	if err := d.ring.Put(sign.Local, key); err != nil {
+		return err
+	}
+	record, err := key.Record()
+	if err != nil {
+		return err
+	}
+	text, err := record.Marshal()
+	if err != nil {
+		return err
+	}
+	_, err = jetstream.NewKeys(js, subject.Map{}).Create(ctx, key.KID, text)
+	return err
 }
 
 func (d *demo) connect(ctx context.Context) (*nats.Conn, error) {
@@ -364,6 +381,16 @@ func (d *demo) showCommands(entity string) {
 		"nats "+server+"req aee.ask."+entity+` '{"path":"."}' --timeout 1m`,
 		"nats "+server+"req "+entity+` "$(aeemesh envelope new `+entity+` '{"path":"."}' --stream)" --wait-for-empty --reply-timeout 1m --no-templates`,
 	)...)
+	d.app.term.heading("8. And with aeemesh")
+	at := "--nats " + d.srv.ClientURL() + " "
+	if !d.keep {
+		at = ""
+	}
+	d.app.term.steps("   the agent's key is in the mesh's bucket, for --shared-keys",
+		"aeemesh "+at+"watch",
+		"aeemesh "+at+"agents describe "+entity+" --shared-keys",
+		"aeemesh "+at+"send "+entity+` '{"path":"."}' --stream --shared-keys`,
+	)
 }
 
 func (d *demo) pathFlag() string {

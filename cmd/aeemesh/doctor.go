@@ -13,6 +13,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -86,6 +88,7 @@ The exit status is 1 if a check fails.`,
 	c.Flags().BoolVar(&d.apply, "apply", false, "make the mesh's streams and buckets where they are missing, and mend them")
 	c.Flags().IntVar(&d.replicas, "replicas", 0, "with --apply: replicas of each, 1, 3 or 5 (default 1 for new ones)")
 	c.Flags().BoolVar(&d.probe, "probe", false, "store a few records to measure an acknowledgement")
+	a.addSignFlags(c.Flags(), signKey)
 	return c
 }
 
@@ -359,7 +362,13 @@ const maxPinged = 20
 
 // agents looks for agents and compares their clocks with this one.
 func (d *doctor) agents(ctx context.Context) {
-	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: "service.doctor"})
+	from := d.app.defaultFrom()
+	signer, err := d.app.signer(from)
+	if err != nil {
+		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+	}
+	// Whose signature it is does not matter for a clock.
+	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", errorText(err))
 		return
@@ -385,6 +394,10 @@ func (d *doctor) agents(ctx context.Context) {
 		_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
 		cancel()
 		took := time.Since(asked)
+		if errors.Is(err, &envelope.Error{Code: envelope.CodeSigRequired}) {
+			d.tell("agent", "ok", "", "%s answers, and wants signatures", entity)
+			continue
+		}
 		if err != nil {
 			d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
 			continue

@@ -100,6 +100,9 @@ func hintForCode(e *envelope.Error) string {
 	case envelope.CodeSigRequired:
 		return "Sign with --sign KID; \"aeemesh keys new KID\" makes a key."
 	case envelope.CodeKeyUnknown:
+		if !e.FromPeer() {
+			return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
+		}
 		return "The receiver must trust the key: \"aeemesh keys trust\" on its side, or --shared there and --shared-keys on its worker."
 	case envelope.CodeKeyInvalid:
 		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."

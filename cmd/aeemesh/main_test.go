@@ -57,7 +57,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL,
 		},
 	})
 }
@@ -259,6 +259,11 @@ func cmdField(ts *testscript.TestScript, neg bool, args []string) {
 	if regexp.MustCompile(args[2]).Match(raw) == neg {
 		ts.Fatalf("%s is %s", args[1], raw)
 	}
+}
+
+// natsurl FILE: sets NATS_URL from a file that holds nothing else.
+func cmdNatsURL(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Setenv("NATS_URL", strings.TrimSpace(ts.ReadFile(args[0])))
 }
 
 // url FILE: sets NATS_URL from the ports file of "aeemesh up".
