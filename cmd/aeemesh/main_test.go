@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,7 +59,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "collector": cmdCollector,
 		},
 	})
 }
@@ -259,6 +261,24 @@ func cmdField(ts *testscript.TestScript, neg bool, args []string) {
 	if regexp.MustCompile(args[2]).Match(raw) == neg {
 		ts.Fatalf("%s is %s", args[1], raw)
 	}
+}
+
+// collector FILE: an OTLP collector over HTTP that notes in FILE what is sent
+// to it, and sets COLLECTOR_URL.
+func cmdCollector(ts *testscript.TestScript, _ bool, args []string) {
+	file := ts.MkAbs(args[0])
+	var mu sync.Mutex
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			fmt.Fprintln(f, r.Method, r.URL.Path, r.Header.Get("Content-Type"))
+			f.Close()
+		}
+	}))
+	ts.Defer(srv.Close)
+	ts.Setenv("COLLECTOR_URL", srv.URL)
 }
 
 // natsurl FILE: sets NATS_URL from a file that holds nothing else.

@@ -45,6 +45,9 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 	}
 	traces, err1 := a.exporter("TRACES")
 	metrics, err2 := a.exporter("METRICS")
+	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
+		err2 = nil // one variable for both
+	}
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
