@@ -3,7 +3,6 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -131,5 +130,3 @@ func TestAskIsBusyAndDrainsLikeAnyTask(t *testing.T) {
 	g.open()
 	within(t, "the result", a)
 }
-
-var _ = fmt.Sprint
