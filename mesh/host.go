@@ -60,6 +60,10 @@ type Agent struct {
 	// It must return at once.
 	Health func() Health
 
+	// Ready, if set, is called once the agent hears its subjects, from
+	// Serve's goroutine. Whoever sends from then on reaches it.
+	Ready func()
+
 	// For discovery: version is a semantic version, default "0.0.0".
 	Version     string
 	Description string
@@ -123,6 +127,9 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
 	h.announce(intents.AgentJoined)
+	if h.Ready != nil {
+		h.Ready()
+	}
 	beats := h.heartbeats()
 	<-ctx.Done()
 	beats()

@@ -130,12 +130,8 @@ func newBenchRespondCommand(stdout io.Writer) *cobra.Command {
 			return err
 		}
 		echo := mesh.HandlerFunc(func(_ context.Context, t *mesh.Task) (json.RawMessage, error) { return t.Envelope.Payload, nil })
-		go func() {
-			// The client's first requests wait for the subscription.
-			conn.Flush()
-			fmt.Fprintln(stdout, "ready")
-		}()
-		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: echo, Concurrency: r.inflight, Queue: 4 * r.inflight})
+		ready := func() { fmt.Fprintln(stdout, "ready") }
+		return node.Serve(ctx, mesh.Agent{Entity: benchAgent, Handler: echo, Concurrency: r.inflight, Queue: 4 * r.inflight, Ready: ready})
 	}}
 	r.add(cmd)
 	return cmd

@@ -104,7 +104,10 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		if agent.Signer, err = a.signer(agent.Entity); err != nil {
 			return err
 		}
-		if err := a.announceAgent(s, agent); err != nil {
+		for _, p := range agent.Notices {
+			a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+		}
+		if agent.Ready, err = a.announceAgent(s, agent); err != nil {
 			return err
 		}
 	}
@@ -180,26 +183,28 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
 
-// announceAgent says what is served and what of its document is not honoured.
-func (a *app) announceAgent(s *session, agent *agents.Agent) error {
+// announceAgent makes the function that says what is served, once it is.
+func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	live, err := s.node.Subjects().Live(agent.Entity)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ask, err := s.node.Subjects().Ask(agent.Entity)
 	if err != nil {
-		return err
-	}
-	for _, p := range agent.Notices {
-		a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+		return nil, err
 	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
-	if a.term.json {
-		return a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "agent_id": agent.AgentID,
-			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()})
-	}
-	a.term.good("serving %s on %s and %s, %d at once", agent.Entity, live, ask, at)
-	return nil
+	return func() {
+		if !a.term.json {
+			a.term.good("serving %s on %s and %s, %d at once", agent.Entity, live, ask, at)
+			return
+		}
+		// A terminal that is gone must not end a worker.
+		if err := a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "agent_id": agent.AgentID,
+			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
+			a.log.Warn("not told", "entity", agent.Entity, "err", err)
+		}
+	}, nil
 }
 
 // readAgents makes agents of the documents.
