@@ -76,8 +76,10 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 		b = appendMillis(b, time.Since(t.queued))
 	}
 	if problem != nil {
+		// What the sender is told beyond this is between the two.
+		public := envelope.Error{Code: problem.Code, Message: problem.Message, Retryable: problem.Retryable, BackoffMS: problem.BackoffMS}
 		b = append(b, `,"error":`...)
-		b = append(b, problem.Payload()...)
+		b = append(b, public.Payload()...)
 	}
 	h.tell(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
 }

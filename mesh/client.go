@@ -56,8 +56,9 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 }
 
 func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
+	attempted := task.Clone() // the caller's stays as it is
 	for attempt := 0; ; attempt++ {
-		reply, err := n.sendOnce(ctx, task, opts)
+		reply, err := n.sendOnce(ctx, attempted, opts)
 		problem, wait := worthRetrying(err, attempt)
 		if problem == nil || attempt >= opts.Retries {
 			return reply, err
@@ -72,8 +73,8 @@ func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts S
 			timer.Stop()
 			return reply, err // the answer says more than "deadline exceeded"
 		}
-		task = task.Clone()
-		task.ID, task.TS, task.Sig = envelope.NewID(), envelope.Now(), nil
+		attempted = task.Clone()
+		attempted.ID, attempted.TS, attempted.Sig = envelope.NewID(), envelope.Now(), nil
 	}
 }
 

@@ -315,3 +315,15 @@ func TestPostAndBroadcastReachWhoListens(t *testing.T) {
 		t.Error("a topic with spaces")
 	}
 }
+
+func TestSendLeavesTheCallersTaskAsItIs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	before := encode(t, task)
+	if _, err := r.node(mesh.Config{}).Send(t.Context(), task, mesh.SendOptions{OnStream: func(*envelope.Envelope) error { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "task", string(encode(t, task)), string(before))
+}

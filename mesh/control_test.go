@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -368,4 +369,24 @@ func signed(t testing.TB, s *sign.Signer, e *envelope.Envelope) *envelope.Envelo
 		t.Fatal(err)
 	}
 	return e
+}
+
+func TestCancelIsHeardWhileTheWorkerDrains(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	w := r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: willing{g}})
+	task := newTask(reviewer, "code.review", `{}`)
+	a := r.send(task)
+	within(t, "the task", g.entered)
+	w.stop()
+	// New tasks are not taken any more, so the drain has begun.
+	eventually(t, "the live lane to close", func() bool {
+		_, err := r.nc.Request(reviewer, encode(t, newTask(reviewer, intents.StatusPing, `{}`)), time.Second)
+		return errors.Is(err, nats.ErrNoResponders)
+	})
+	cancel := cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID))
+	equal(t, "cancelled", string(parse(t, within(t, "the cancel's result", r.control(cancel)).Data).Payload), `{"cancelled":true}`)
+	equal(t, "the task", envelope.ErrorOf(parse(t, within(t, "the task's end", a).Data)).Code, envelope.CodeCancelled)
+	equal(t, "drained", within(t, "Serve to return", w.done), nil)
 }

@@ -100,11 +100,13 @@ type host struct {
 	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64
 
-	unsubscribe func()
+	lanes, ears []*nats.Subscription // of tasks; of control and monitoring, which last longer
 	stopping    atomic.Bool
-	intake      sync.WaitGroup // verifiers and the control worker
+	intake      sync.WaitGroup // verifiers
+	controls    sync.WaitGroup // what answers reserved intents and control messages
 	workers     sync.WaitGroup
 	closing     chan struct{} // closed when intake must end
+	deaf        chan struct{} // closed when controls must end
 	taskScope   context.Context
 	stopTasks   context.CancelFunc
 }
@@ -138,7 +140,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
-	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{})}
+	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{}), deaf: make(chan struct{})}
 	if err := subject.ValidateEntity(a.Entity); err != nil {
 		bad = append(bad, err)
 	} else {
@@ -200,9 +202,9 @@ func (h *host) start() (err error) {
 	for range verifiers() {
 		h.intake.Go(h.verifyLoop)
 	}
-	h.intake.Go(func() { h.controlLoop(h.control) })
+	h.controls.Go(func() { h.controlLoop(h.control) })
 	for range lookers {
-		h.intake.Go(func() { h.controlLoop(h.lookups) })
+		h.controls.Go(func() { h.controlLoop(h.lookups) })
 	}
 	var subs []*nats.Subscription
 	subscribe := func(subject, group string, handle nats.MsgHandler) {
@@ -241,11 +243,13 @@ func (h *host) start() (err error) {
 		h.stopping.Store(true)
 		h.queue.close()
 		close(h.closing)
+		close(h.deaf)
 		h.intake.Wait()
+		h.controls.Wait()
 		h.workers.Wait()
 		return err
 	}
-	h.unsubscribe = func() { h.drainSubscriptions(subs) }
+	h.lanes, h.ears = subs[:2], subs[2:]
 	return nil
 }
 
@@ -291,7 +295,7 @@ func (h *host) stop() error {
 	for _, t := range h.queue.close() {
 		h.fail(t, handBack(h.Entity))
 	}
-	h.unsubscribe()
+	h.drainSubscriptions(h.lanes)
 	close(h.closing)
 	h.intake.Wait()
 
@@ -314,6 +318,10 @@ func (h *host) stop() error {
 			h.end(t, envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
 		}
 	}
+	// Until here the agent could be asked how it is, and told to cancel.
+	h.drainSubscriptions(h.ears)
+	close(h.deaf)
+	h.controls.Wait()
 	h.running.stop()
 	h.stopTasks()
 	h.announce(intents.AgentLeft)

@@ -35,10 +35,12 @@ func (j *journal) put(e *envelope.Envelope, size int) {
 	j.slot[j.next.Add(1)%journalSize].Store(e)
 }
 
-// find returns an envelope that entity sent or received.
+// find returns the oldest envelope with the id that entity sent or received:
+// whoever learns an id cannot put another in its place.
 func (j *journal) find(entity, id string) *envelope.Envelope {
-	for i := range j.slot {
-		if e := j.slot[i].Load(); e != nil && e.ID == id && (e.From == entity || e.To == entity) {
+	next := j.next.Load() + 1
+	for i := range uint64(journalSize) {
+		if e := j.slot[(next+i)%journalSize].Load(); e != nil && e.ID == id && (e.From == entity || e.To == entity) {
 			return e
 		}
 	}

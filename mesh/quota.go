@@ -20,7 +20,8 @@ type Quotas struct {
 	Rate  float64
 	Burst int
 	// UnknownRate and UnknownBurst are for each unknown sender. 0: 1000 a
-	// second, 2000 at once; below 0: no limit.
+	// second, 2000 at once; below 0: no limit. All unknown senders together
+	// have ten times as much, for a name costs nothing.
 	UnknownRate  float64
 	UnknownBurst int
 	// UrgentRate is how many tasks a second of one sender may keep
@@ -40,7 +41,8 @@ const maxSenders = 8192
 
 type quotas struct {
 	Quotas
-	known map[string]bool
+	known   map[string]bool
+	unknown *rate.Limiter // of all unknown senders together; nil: no limit
 
 	mu      sync.Mutex
 	senders map[string]*list.Element
@@ -67,6 +69,9 @@ func newQuotas(q Quotas) *quotas {
 		q.UnknownCap = envelope.PriorityHigh
 	}
 	out := &quotas{Quotas: q, known: map[string]bool{}, senders: map[string]*list.Element{}}
+	if q.UnknownRate > 0 {
+		out.unknown = rate.NewLimiter(rate.Limit(10*q.UnknownRate), max(1, 10*q.UnknownBurst))
+	}
 	for _, name := range q.Known {
 		out.known[name] = true
 	}
@@ -93,6 +98,9 @@ func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (enve
 	if s.tasks != nil && !s.tasks.AllowN(now, 1) {
 		wait := time.Duration(float64(time.Second) / perSecond)
 		return priority, envelope.Errorf(envelope.CodeRateLimited, "sender %s is over its quota of %g tasks a second", e.From, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
+	}
+	if !known && q.unknown != nil && !q.unknown.AllowN(now, 1) {
+		return priority, envelope.Errorf(envelope.CodeRateLimited, "unknown senders together are over their quota of %g tasks a second", 10*q.UnknownRate).WithBackoff(time.Second)
 	}
 	if urgent && !s.urgent.AllowN(now, 1) {
 		priority = envelope.PriorityNormal

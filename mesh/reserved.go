@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -36,7 +37,7 @@ func (h *host) controlLoop(lane <-chan func()) {
 		select {
 		case f := <-lane:
 			f()
-		case <-h.closing:
+		case <-h.deaf:
 			for {
 				select {
 				case f := <-lane:
@@ -96,8 +97,10 @@ func (h *host) extensions() []string {
 	return []string{intents.ExtDecisionEvidence}
 }
 
-// fetch looks for an envelope that this agent sent or received. Whoever knows
-// an id may ask: ids are not guessable, and a reference is made to be followed.
+// fetch looks for an envelope that this agent sent or received. Ids go over
+// the bus, so an id alone opens nothing to strangers where senders are proven,
+// that is where signatures are required: there it takes to be one of the two
+// parties, or to know the hash, as whoever was given a reference does.
 func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) {
 	var want intents.FetchTask
 	if err := json.Unmarshal(task.Payload, &want); err != nil {
@@ -108,6 +111,9 @@ func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) 
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the journal cannot be read for now: %w", err)
 	}
 	if found == nil || found.ID == task.ID || want.Corr != "" && want.Corr != found.Corr {
+		return intents.FetchResult{Found: false}, nil
+	}
+	if h.node.cfg.Verifier.Mode == sign.Required && want.Hash == "" && task.From != found.From && task.From != found.To {
 		return intents.FetchResult{Found: false}, nil
 	}
 	// A number beyond I-JSON has no canonical form, and so its envelope no hash.

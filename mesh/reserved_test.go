@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -268,4 +269,46 @@ func TestConstraintsThatCannotBeKeptAreRefused(t *testing.T) {
 		}
 	}
 	equal(t, "evidence that is not there", errorOf(t, r.request(requiring(newTask(reviewer, "code.review", `{}`), `{"decision_evidence":"minimal"}`))).Code, envelope.CodeOutputSchema)
+}
+
+func TestStrangersFetchNothingByIdWhereSendersAreProven(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas, bobs := k.signer("ada", sign.HS256, ada), k.signer("bob", sign.HS256, "human.bob")
+	r := newRig(t)
+	v := k.verifier()
+	v.Mode = sign.Required
+	r.serve(r.node(mesh.Config{Verifier: v}), mesh.Agent{Handler: echo})
+	task := signed(t, adas, newTask(reviewer, "code.review", `{"secret":true}`))
+	r.request(task)
+	hash, err := task.Hash()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fetch := func(s *sign.Signer, from, payload string) string {
+		e := newTask(reviewer, intents.ContextFetch, payload)
+		e.From = from
+		return string(r.request(signed(t, s, e)).Payload)
+	}
+	byID := fmt.Sprintf(`{"id":%q}`, task.ID)
+	equal(t, "a stranger", fetch(bobs, "human.bob", byID), `{"found":false}`)
+	for name, got := range map[string]string{
+		"a party":             fetch(adas, ada, byID),
+		"who knows the hash":  fetch(bobs, "human.bob", fmt.Sprintf(`{"id":%q,"hash":%q}`, task.ID, hash)),
+		"a party, once again": fetch(adas, ada, byID),
+	} {
+		equal(t, name, strings.Contains(got, `"found":true`), true)
+	}
+}
+
+func TestAnotherEnvelopeWithAKnownIdDoesNotHideTheFirst(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{"first":true}`)
+	r.request(task)
+	other := newTask(reviewer, "code.review", `{"first":false}`)
+	other.ID, other.From = task.ID, "human.mallory"
+	r.request(other)
+	equal(t, "found", strings.Contains(r.result(intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, task.ID)), `"first":true`), true)
 }

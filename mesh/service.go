@@ -166,8 +166,13 @@ func (h *host) serviceStats() micro.Stats {
 // counters are the numbers that micro has no field for.
 func (h *host) counters() json.RawMessage {
 	c := &h.counts
+	var early int64
+	if h.node.replay != nil {
+		early = h.node.replay.Early()
+	}
 	return mustJSON(map[string]int64{
-		"running": h.active.Load(), "queued": int64(h.queue.len()),
+		"replay_early": early,
+		"running":      h.active.Load(), "queued": int64(h.queue.len()),
 		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),
 		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
 		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),

@@ -334,3 +334,17 @@ func TestPriorityIsCapped(t *testing.T) {
 		equal(t, "fetch", r.request(fetch).Type, envelope.TypeResult)
 	}
 }
+
+func TestUnknownSendersShareALimit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{Quotas: mesh.Quotas{UnknownRate: 0.001, UnknownBurst: 1}}), mesh.Agent{Handler: echo})
+	for i := range 10 {
+		task := newTask(reviewer, "code.review", `{}`)
+		task.From = fmt.Sprintf("human.n%d", i)
+		equal(t, task.From, r.request(task).Type, envelope.TypeResult)
+	}
+	task := newTask(reviewer, "code.review", `{}`)
+	task.From = "human.onemore"
+	equal(t, "one name more", envelope.ErrorOf(r.request(task)).Code, envelope.CodeRateLimited)
+}
