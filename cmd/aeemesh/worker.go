@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/envelope"
+	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -27,6 +28,7 @@ type workerFlags struct {
 	concurrency, queue                                 int
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known                                       []string
+	review                                             string
 	refuseUnknown                                      bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
@@ -50,6 +52,7 @@ The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
 handed back. The second ends at once. The exit status is 1 if work was lost.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
+  aeemesh worker examples/code-reviewer/agent.yaml --review-root .
   aeemesh worker echo.yaml --exec 'python3 echo.py'
   aeemesh worker --as agent.echo --exec ./echo           # no document at all
   aeemesh worker reviewer.yaml --sign reviewer-1 --signatures required
@@ -65,6 +68,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
 	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
 	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once (default the document's, else 1; it can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
 	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
@@ -225,6 +229,11 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]
 	var err error
 	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {
 		return nil, err
+	}
+	if f.review != "" {
+		if err := opts.Tools.Add(reviewer.Tools(f.review).Tools()...); err != nil {
+			return nil, usagef(cmd, "--review-root: %w", err)
+		}
 	}
 	if f.command != "" {
 		if opts.Program, err = a.program(cmd, f.command); err != nil {
