@@ -35,6 +35,9 @@ control messages, replies, broadcasts, people's inboxes. It listens only, and
 takes no task away from a worker. --since first replays the broadcasts and
 inboxes that are stored (live tasks and replies are not).
 
+While it watches the subject of an entity that has no worker, NATS does not tell
+senders that nobody is there: they wait until their timeout.
+
 Nothing is verified: from is what the envelope says. Heartbeats are left out
 unless you ask for them, and payloads are shown only with --payload.`,
 		Example: `  aeemesh watch
