@@ -11,8 +11,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// maxRefutations bounds what is kept about one envelope; the newest stay.
-const maxRefutations = 32
+// What is kept about one envelope: so many refutations, of which the newest
+// stay, each of so many bytes.
+const (
+	maxRefutations    = 32
+	maxRefutationSize = 8 << 10
+)
 
 // Refutations remembers, for the whole mesh, what was said against envelopes:
 // a short list of JSON values by envelope id, in [BucketRefuted].
@@ -26,6 +30,9 @@ func NewRefutations(js natsjs.JetStream, m subject.Map) *Refutations {
 // Add appends a JSON value to what was said against the envelope id. Writers
 // that add at once do not lose one another's.
 func (r *Refutations) Add(ctx context.Context, id string, refutation []byte) error {
+	if len(refutation) > maxRefutationSize {
+		return fmt.Errorf("refutation of %q has %d bytes, at most %d are kept", id, len(refutation), maxRefutationSize)
+	}
 	for {
 		have, err := r.records.Get(ctx, id)
 		missing := errors.Is(err, ErrNotFound)

@@ -51,4 +51,16 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 	if len(list) != writers || len(seen) != writers {
 		t.Errorf("List has %d refutations, %d different, want %d", len(list), len(seen), writers)
 	}
+	for i := range maxRefutations {
+		if err := r.Add(ctx, "01JFB2R1", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err = r.List(ctx, "01JFB2R1")
+	if want := fmt.Sprintf(`{"n":%d}`, maxRefutations-1); err != nil || len(list) != maxRefutations || string(list[len(list)-1]) != want {
+		t.Errorf("List has %d refutations, %v; want the newest %d", len(list), err, maxRefutations)
+	}
+	if err := r.Add(ctx, "01JFB2R1", make([]byte, maxRefutationSize+1)); err == nil {
+		t.Error("a huge refutation was taken")
+	}
 }

@@ -45,6 +45,7 @@ func (h *host) onAsk(msg *nats.Msg) {
 	}
 	if problem != nil {
 		h.counts.refused.Add(1)
+		h.stats[endpointAsk].count(problem)
 		h.answer(t, problem)
 		return
 	}

@@ -359,6 +359,9 @@ func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
 		defer cancel()
 	}
 	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		return "", border(sendError(&envelope.Envelope{To: entity}, err))
 	}

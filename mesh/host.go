@@ -271,6 +271,13 @@ func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 // drainSubscriptions takes the subscriptions back, after what the server has
 // sent already has been handled.
 func (h *host) drainSubscriptions(subs []*nats.Subscription) {
+	if !h.node.conn.IsConnected() {
+		// Nothing comes, and nobody is there to wait for.
+		for _, sub := range subs {
+			sub.Unsubscribe()
+		}
+		return
+	}
 	var wait []<-chan nats.SubStatus
 	for _, sub := range subs {
 		closed := sub.StatusChanged(nats.SubscriptionClosed)
@@ -292,6 +299,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) {
 // stop is the graceful end; see Serve.
 func (h *host) stop() error {
 	h.stopping.Store(true)
+	busy := h.active.Load() > 0 || h.queue.len() > 0
 	for _, t := range h.queue.close() {
 		h.fail(t, handBack(h.Entity))
 	}
@@ -325,10 +333,18 @@ func (h *host) stop() error {
 	h.running.stop()
 	h.stopTasks()
 	h.announce(intents.AgentLeft)
-	if flushErr := h.node.conn.FlushTimeout(5 * time.Second); err == nil && flushErr != nil && !errors.Is(flushErr, nats.ErrConnectionClosed) {
+	if flushErr := h.flush(); err == nil && flushErr != nil && busy {
 		err = fmt.Errorf("drain %s: last replies may be lost: %w", h.Entity, flushErr)
 	}
 	return err
+}
+
+// flush waits until the server has what was sent.
+func (h *host) flush() error {
+	if !h.node.conn.IsConnected() {
+		return nats.ErrDisconnected
+	}
+	return h.node.conn.FlushTimeout(5 * time.Second)
 }
 
 func handBack(entity string) *envelope.Error {

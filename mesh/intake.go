@@ -153,6 +153,7 @@ func (h *host) malformed(msg *nats.Msg, cbor bool, err error) {
 	case errors.As(err, &large):
 		partial = large.env
 	}
+	h.stats[endpointTask].count(problem)
 	h.answer(&Task{Envelope: salvage(partial, h.Entity), host: h, reply: msg.Reply, cbor: cbor}, problem)
 }
 
@@ -315,6 +316,7 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 		h.counts.dropped.Add(1)
 		return
 	}
+	h.stats[endpointTask].count(err)
 	requires, _ := a.env.Requirements()
 	h.answer(&Task{Envelope: a.env, Requires: requires, host: h, reply: a.msg.Reply, cbor: a.cbor}, err)
 }

@@ -410,3 +410,19 @@ func (r *rig) servedBy(id string, nc *nats.Conn) bool {
 	r.requestRaw("$SRV.PING.agent-reviewer."+id, nil, nil)
 	return nc.Stats().InMsgs > before
 }
+
+func TestIdleWorkerStopsAtOnceWhereTheServerIsGone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	node := r.node(mesh.Config{})
+	w := r.serve(node, mesh.Agent{Handler: echo})
+	r.srv.Close()
+	eventually(t, "the connection to notice", func() bool { return !node.Conn().IsConnected() })
+	w.stop()
+	select {
+	case err := <-w.done:
+		equal(t, "nothing was lost", err, nil)
+	case <-time.After(4 * time.Second): // half of what one vain flush takes
+		t.Fatal("the worker waits for a server that is gone")
+	}
+}

@@ -37,8 +37,14 @@ type endpointStats struct {
 }
 
 func (s *endpointStats) record(t *Task, problem *envelope.Error) {
-	s.requests.Add(1)
 	s.busyFor.Add(int64(time.Since(t.queued)))
+	s.count(problem)
+}
+
+// count counts one answer. Refusals count too: what NATS tools show as errors
+// is what senders got as errors.
+func (s *endpointStats) count(problem *envelope.Error) {
+	s.requests.Add(1)
 	if problem != nil {
 		s.errors.Add(1)
 		text := string(problem.Code) + ":" + headerText(problem.Message)

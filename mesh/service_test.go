@@ -108,7 +108,7 @@ func TestAgentIsANATSMicroService(t *testing.T) {
 		json.Unmarshal(stats.Endpoints[0].Data, &counters)
 		equal(t, "counters", counters, map[string]int{"running": 0, "queued": 0, "malformed": 1, "refused": 0, "busy": 0, "replayed": 0, "unexpected": 0, "dropped": 0, "reply_failed": 0, "panics": 0, "replay_early": 0})
 		stats.Endpoints[0].Data = nil
-		equal(t, "task stats"+suffix, *stats.Endpoints[0], micro.EndpointStats{Name: "task", Subject: "agent.team.reviewer", QueueGroup: "q", NumRequests: 3, NumErrors: 1, LastError: "E_MINE:no luck"})
+		equal(t, "task stats"+suffix, *stats.Endpoints[0], micro.EndpointStats{Name: "task", Subject: "agent.team.reviewer", QueueGroup: "q", NumRequests: 4, NumErrors: 2, LastError: "E_INVALID_ENVELOPE:a member's name must be a string at byte 1"})
 		equal(t, "ask stats"+suffix, *stats.Endpoints[1], micro.EndpointStats{Name: "ask", Subject: "aee.ask.agent.team.reviewer", QueueGroup: "q", NumRequests: 1, NumErrors: 1, LastError: "E_MINE:no luck"})
 	}
 	// Without a reply subject nothing happens.

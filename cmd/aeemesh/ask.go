@@ -54,8 +54,8 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			}
 			a.term.progress("asking %s", args[0])
 			started := time.Now()
-			stopWondering := a.wonder(ctx, s.node, args[0])
-			answer, err := s.node.Ask(ctx, args[0], text)
+			waiting, stopWondering := a.wonder(ctx, s.node, args[0])
+			answer, err := s.node.Ask(waiting, args[0], text)
 			stopWondering()
 			if err != nil {
 				if a.term.json {

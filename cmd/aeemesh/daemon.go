@@ -34,14 +34,32 @@ func (d *daemon) status(s mesh.Status) bool {
 	if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
 		return true
 	}
-	if strings.Contains(s.Err.Error(), "Subscription") {
+	text := s.Err.Error()
+	if strings.Contains(text, "Subscription") && d.mustHear(text) {
 		select {
 		case d.refused <- s.Err:
 		default:
 		}
 		return false
 	}
-	return true
+	// What looks for JetStream's streams says itself what it did not find, and
+	// a worker needs no inbox for anything else.
+	return !strings.Contains(text, `"$JS.`) && !strings.Contains(text, "Subscription")
+}
+
+// mustHear reports whether a violation is about a subject without which an
+// agent would be deaf, and not about an inbox.
+func (d *daemon) mustHear(violation string) bool {
+	violation = strings.ToLower(violation)
+	if strings.Contains(violation, `"$srv.`) {
+		return true
+	}
+	for _, a := range d.agents {
+		if strings.Contains(violation, strings.ToLower(a.Entity)+`"`) {
+			return true
+		}
+	}
+	return false
 }
 
 // run serves until ctx ends, then drains. Its error says what could not be

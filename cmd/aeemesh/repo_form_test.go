@@ -326,7 +326,7 @@ func TestComposeFile(t *testing.T) {
 			t.Errorf("worker %s runs %v", name, s.Command)
 			continue
 		}
-		readRoot(t, "examples/"+strings.TrimPrefix(s.Command[len(s.Command)-1], "/agents/"))
+		readRoot(t, "examples/"+strings.TrimPrefix(s.Command[1], "/agents/"))
 	}
 	if replicas[1] != 1 || replicas[2] != 1 || len(compose.Services) != 3 {
 		t.Errorf("replicas of the workers: %v", replicas)

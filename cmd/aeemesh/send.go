@@ -153,8 +153,8 @@ func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *send
 	}
 	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	stopWondering := a.wonder(ctx, s.node, task.To)
-	reply, err := s.node.Send(ctx, task, opts)
+	waiting, stopWondering := a.wonder(ctx, s.node, task.To)
+	reply, err := s.node.Send(waiting, task, opts)
 	stopWondering()
 	view.end()
 	if err != nil {

@@ -209,10 +209,6 @@ func (a *app) replayConfig(cfg *mesh.Config) error {
 // keepKeys reads the key directory again from time to time, so that a new key
 // or a revocation counts without a restart.
 func (a *app) keepKeys(ctx context.Context, ring *sign.Ring) {
-	dir := a.keyDir()
-	if dir == "" {
-		return
-	}
 	tick := time.NewTicker(keyReload)
 	defer tick.Stop()
 	for {
@@ -220,6 +216,10 @@ func (a *app) keepKeys(ctx context.Context, ring *sign.Ring) {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
+			dir := a.keyDir() // it may have been made meanwhile
+			if dir == "" {
+				continue
+			}
 			keys, err := sign.LoadDir(dir)
 			if err == nil {
 				err = ring.Replace(sign.Local, keys.Trusted)

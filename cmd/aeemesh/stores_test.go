@@ -1,15 +1,11 @@
 package main
 
 import (
-	"bytes"
-	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
@@ -29,40 +25,6 @@ func testJetStream(t *testing.T, streams bool) natsjs.JetStream {
 		t.Fatal(err)
 	}
 	return js
-}
-
-// Refutations from several workers at once are all kept, up to the bound.
-func TestRefutationsAreKeptTogether(t *testing.T) {
-	t.Parallel()
-	r := refutations{jetstream.NewRefuted(testJetStream(t, true), subject.Map{})}
-	if got, err := r.List(t.Context(), "01NOBODY"); err != nil || len(got) != 0 {
-		t.Fatalf("List of nothing: %s, %v", got, err)
-	}
-	var wait sync.WaitGroup
-	for i := range 4 {
-		wait.Go(func() {
-			if err := r.Add(t.Context(), "01REFUTED", fmt.Appendf(nil, `{"by":"agent.a%d"}`, i)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	got, err := r.List(t.Context(), "01REFUTED")
-	if err != nil || len(got) != 4 {
-		t.Fatalf("List: %s, %v; want 4", got, err)
-	}
-	for i := range maxRefutations {
-		if err := r.Add(t.Context(), "01REFUTED", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err = r.List(t.Context(), "01REFUTED")
-	if err != nil || len(got) != maxRefutations || string(got[len(got)-1]) != fmt.Sprintf(`{"n":%d}`, maxRefutations-1) {
-		t.Errorf("List: %d records, last %s, %v", len(got), got[len(got)-1], err)
-	}
-	if err := r.Add(t.Context(), "01REFUTED", bytes.Repeat([]byte("x"), maxRefutationJSON+1)); err == nil {
-		t.Error("a huge record is taken")
-	}
 }
 
 func TestJournalIsUsedWhereItIs(t *testing.T) {

@@ -182,6 +182,9 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		if cfg.ReplayWindow < 0 {
 			return usagef(cmd, "--replay-scope mesh needs a --replay-window above 0")
 		}
+		if err := a.haveBucket(ctx, js, m, jetstream.BucketSeen); err != nil {
+			return fmt.Errorf("--replay-scope mesh: %w", err)
+		}
 		cfg.Seen = jetstream.NewSeen(js, m, cfg.ReplayWindow)
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
