@@ -48,7 +48,7 @@ unless you ask for them, and payloads are shown only with --payload.`,
   # with the nats CLI:
   nats sub 'agent.>'
   nats sub --stream AEE_BUS --since 10m 'bus.>'`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.watch(ctx, cmd, f) }),
 	})
 	flags := c.Flags()
@@ -106,6 +106,15 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	if err != nil {
 		return usagef(cmd, "%w", err)
 	}
+	var stored []string
+	if f.since > 0 {
+		// Before listening to all inboxes: the server gives its word that
+		// nobody answers to one subscription only, which would be that.
+		if stored, err = w.stored(ctx, conn); err != nil {
+			a.term.warn("nothing can be replayed: %s", errorText(err))
+			a.term.hint(hintFor(err))
+		}
+	}
 	for _, p := range patterns {
 		if _, err := conn.ChanSubscribe(p, live); err != nil {
 			return fmt.Errorf("listen to %s: %w", p, err)
@@ -114,8 +123,8 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	if err := conn.FlushTimeout(a.conn.wait()); err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	if f.since > 0 {
-		if err := w.replay(ctx, conn); err != nil {
+	if len(stored) > 0 {
+		if err := w.replay(ctx, conn, stored); err != nil {
 			a.term.warn("what is stored cannot be replayed: %s", errorText(err))
 			a.term.hint(hintFor(err))
 		}
@@ -183,12 +192,12 @@ func (w *watcher) patterns() ([]string, error) {
 	return out, nil
 }
 
-func (w *watcher) replay(ctx context.Context, conn *nats.Conn) error {
+func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) error {
 	js, err := w.app.jetStream(conn)
 	if err != nil {
 		return err
 	}
-	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Since: time.Now().Add(-w.flags.since)}) {
+	for msg, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: stored, Since: time.Now().Add(-w.flags.since)}) {
 		if err != nil {
 			return err
 		}
@@ -198,6 +207,41 @@ func (w *watcher) replay(ctx context.Context, conn *nats.Conn) error {
 		}
 	}
 	return nil
+}
+
+// stored are the subjects of which something can be replayed. It says what of
+// them cannot.
+func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error) {
+	js, err := w.app.jetStream(conn)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.app.conn.wait())
+	defer cancel()
+	var subjects, missing []string
+	for _, s := range []struct{ name, all string }{
+		{jetstream.StreamBus, w.subjects.AllBus()},
+		{jetstream.StreamHuman, w.subjects.AllHuman()},
+	} {
+		plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: w.subjects, Only: []string{s.name}})
+		if err != nil {
+			return nil, err
+		}
+		if plan[0].Action == jetstream.ActionCreate {
+			missing = append(missing, plan[0].Name)
+			continue
+		}
+		subjects = append(subjects, s.all)
+	}
+	if len(missing) > 0 {
+		what := "nothing can be replayed"
+		if len(subjects) > 0 {
+			what = "only " + strings.Join(subjects, ", ") + " can be replayed"
+		}
+		w.app.term.warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
+		w.app.term.hint("\"aeemesh doctor --apply\" makes what is missing; only what is sent from then on is stored.")
+	}
+	return subjects, nil
 }
 
 // message prints one message, if it is an envelope and passes the filters.
