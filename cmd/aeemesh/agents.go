@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -33,8 +34,9 @@ func (a *app) agentsCommand() *cobra.Command {
 type agentSummary struct {
 	Entity    string  `json:"entity"`
 	Instances int     `json:"instances"`
-	Version   string  `json:"version"` // of all; several comma-separated
-	Status    string  `json:"status"`  // of the one that answered; "unknown" where none did
+	Version   string  `json:"version"`          // of all; several comma-separated
+	Status    string  `json:"status"`           // of the one that answered; "unknown" where none did
+	Reason    string  `json:"reason,omitempty"` // why it is unknown
 	Requests  int     `json:"requests"`
 	Errors    int     `json:"errors"`
 	AverageMS float64 `json:"average_ms"`
@@ -53,7 +55,7 @@ together, their status, and what they have done since they started.`,
 
   # with the nats CLI, a line for each worker:
   nats micro ls`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
 			if err != nil {
@@ -80,7 +82,11 @@ together, their status, and what they have done since they started.`,
 			}
 			var rows [][]string
 			for _, l := range list {
-				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, l.Status,
+				status := l.Status
+				if l.Reason != "" {
+					status += " (" + l.Reason + ")"
+				}
+				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
 					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS)})
 			}
 			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average"}, rows)
@@ -126,9 +132,11 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		}
 		wait.Go(func() {
 			var health intents.HealthResult
-			if _, err := s.node.Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err == nil {
-				l.Status = string(health.Status)
+			if _, err := s.node.Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
+				l.Reason = whyUnknown(err)
+				return
 			}
+			l.Status = string(health.Status)
 		})
 	}
 	wait.Wait()
@@ -137,6 +145,36 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		out[i] = *l
 	}
 	return out
+}
+
+// whyUnknown is why an entity did not say how it is, in a word or two.
+func whyUnknown(err error) string {
+	var e *envelope.Error
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return "may not ask"
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout):
+		return "no answer"
+	case !errors.As(err, &e):
+		return ""
+	}
+	switch e.Code {
+	case envelope.CodeSigRequired, envelope.CodeSigInvalid, envelope.CodeSigUncheckable, envelope.CodeKeyUnknown,
+		envelope.CodeKeyInvalid, envelope.CodeFromDenied, envelope.CodeDenied:
+		if e.FromPeer() {
+			return "refuses us"
+		}
+		return "answer not trusted"
+	case envelope.CodeTimeout:
+		return "no answer"
+	case envelope.CodeNoResponders:
+		return "gone"
+	case envelope.CodeDraining:
+		return "draining"
+	case envelope.CodeBusy, envelope.CodeRateLimited:
+		return "busy"
+	}
+	return string(e.Code)
 }
 
 func millis(ms float64) string {
@@ -173,7 +211,7 @@ aee.spec.query, which every agent answers).`,
   # with the nats CLI:
   nats micro info agent-reviewer
   nats micro stats agent-reviewer`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments("ENTITY"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
@@ -186,7 +224,7 @@ aee.spec.query, which every agent answers).`,
 			defer s.close()
 			d, err := s.describe(ctx, args[0], wait)
 			if err != nil {
-				return err
+				return sendFailed(ctx, err)
 			}
 			if a.term.json {
 				return a.term.object(d)
@@ -308,7 +346,7 @@ too: its work does not hold this up.`,
 
   # with the nats CLI:
   nats micro ping agent-reviewer`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments("ENTITY"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {

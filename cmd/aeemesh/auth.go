@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func (a *app) authCommand() *cobra.Command {
@@ -38,7 +39,7 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
   # then:
   nats-server -c nats.conf      # with the text in users: [{user: reviewer, …}]
   nsc edit user reviewer …      # with the arguments of --nsc`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments("ENTITY..."),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			m, err := a.subjects()
 			if err != nil {
@@ -58,6 +59,12 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 				more, err := mesh.WorkerPermissions(m, entity, maxTimeout)
 				if err != nil {
 					return usagef(cmd, "%w", err)
+				}
+				if mesh.PublishesTo(entity) {
+					return &usageError{
+						err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), cmd: cmd,
+						hint: "--client PREFIX prints what those need who send to it.",
+					}
 				}
 				p = mergePermissions(p, more)
 			}

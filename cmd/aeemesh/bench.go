@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -63,8 +62,11 @@ CPU per operation is that of all three processes (Linux only).`,
 		Example: `  aeemesh bench
   aeemesh bench --inflight 64 --duration 5s --rounds 5
   aeemesh bench --json > bench.jsonl`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 {
+				return usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
+			}
 			return runBench(cmd.Context(), o, stdout, stderr)
 		},
 	}
@@ -80,9 +82,6 @@ CPU per operation is that of all three processes (Linux only).`,
 }
 
 func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) error {
-	if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || slices.Min(o.inflight) < 1 {
-		return errors.New("bench: --inflight, --duration and --rounds must be above 0")
-	}
 	server, url, err := startRole(ctx, "server")
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ faults. Nothing is changed, and nothing is left behind.`,
 
   nats micro info agent-code_reviewer
   nats req aee.ask.agent.code_reviewer '{"path":"."}' --timeout 1m`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return d.run(ctx, cmd) }),
 	}
 	c.Flags().StringVar(&d.path, "path", "", "review the Go code in this `directory`")

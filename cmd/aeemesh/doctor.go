@@ -64,7 +64,7 @@ The exit status is 1 if a check fails.`,
   # with the nats CLI:
   nats server check connection
   nats account info`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			if err := subject.ValidateEntity(d.entity); err != nil {
 				return usagef(cmd, "--entity: %w", err)

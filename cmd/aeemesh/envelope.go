@@ -38,7 +38,7 @@ it from standard input, @FILE from a file.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' --intent code.review
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
-		Args:              cobra.RangeArgs(1, 2),
+		Args:              arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
@@ -52,6 +52,10 @@ it from standard input, @FILE from a file.`,
 			if err != nil {
 				return err
 			}
+			// It does not sign, but who sends is chosen as for "send".
+			if a.sign.kid = a.env("AEEMESH_SIGN"); a.sign.kid == "" {
+				a.sign.kid = signAuto
+			}
 			e, err := f.build(a, cmd, args[0], payload)
 			if err != nil {
 				return err
@@ -63,7 +67,7 @@ it from standard input, @FILE from a file.`,
 	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
-	return c
+	return a.dirFlag(c, nil)
 }
 
 func (a *app) printEnvelope(e *envelope.Envelope) error {
@@ -394,7 +398,7 @@ func (a *app) envelopeSchemaCommand() *cobra.Command {
 		Use:     "schema",
 		Short:   "Print the JSON Schema of the envelope",
 		Example: `  aeemesh envelope schema > aee-v1.schema.json`,
-		Args:    cobra.NoArgs,
+		Args:    arguments(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
 			a.term.data.Write(envelope.Schema())
 			return nil

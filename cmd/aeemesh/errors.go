@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,38 @@ func (e *usageError) Unwrap() error { return e.err }
 
 func usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...), cmd: cmd}
+}
+
+// arguments takes an argument for each name, and says which are missing and
+// which are too many. A name in brackets may be left out; one that ends in
+// "..." takes all that follow.
+func arguments(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		var missing []string
+		rest := false
+		for i, name := range names {
+			if i >= len(args) && !strings.HasPrefix(name, "[") {
+				missing = append(missing, strings.TrimSuffix(name, "..."))
+			}
+			rest = rest || strings.HasSuffix(strings.TrimSuffix(name, "]"), "...")
+		}
+		switch {
+		case len(missing) == 1:
+			return usagef(cmd, "%s is missing", missing[0])
+		case len(missing) > 1:
+			return usagef(cmd, "%s are missing", strings.Join(missing, " and "))
+		case len(args) > len(names) && !rest:
+			return usagef(cmd, "%q is too much: \"%s\" takes %s", args[len(names)], cmd.CommandPath(), takes(names))
+		}
+		return nil
+	}
+}
+
+func takes(names []string) string {
+	if len(names) == 0 {
+		return "no arguments"
+	}
+	return strings.Join(names, " ")
 }
 
 // hintedError is an error with what usually helps.
@@ -81,7 +114,7 @@ func hintFor(err error) string {
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh doctor --apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
-		return "JetStream is off on this server or for this account. \"aeemesh doctor\" tells more."
+		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh doctor --apply\" makes the mesh's streams."
 	case errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):

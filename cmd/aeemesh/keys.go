@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -65,13 +66,14 @@ also sign with it. Copy its two files over a safe way.`,
 		Example: `  aeemesh keys new ada --from human.ada
   aeemesh keys new reviewer-2 --from agent.reviewer --expires 8760h > reviewer-2.json
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("KID"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			key, signer, err := a.makeKey(cmd, args[0], alg, from, notBefore, expires, comment)
 			if err != nil {
 				return err
 			}
 			dir := a.dirToWrite()
+			undo := undoKey(dir, key.KID)
 			if err := sign.SaveKey(dir, signer, key); err != nil {
 				if errors.Is(err, fs.ErrExist) {
 					return hinted(err, "A new key needs a new kid; nothing is overwritten.")
@@ -82,12 +84,17 @@ also sign with it. Copy its two files over a safe way.`,
 			if err != nil {
 				return err
 			}
-			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
 			if shared {
-				if err := a.share(ctx, cmd, record); err != nil {
-					return err
+				err := a.share(ctx, cmd, record)
+				if errors.Is(err, jetstream.ErrUncertain) {
+					// The mesh may have it: without its secret the kid would be lost.
+					return hinted(err, "The key is kept in %s: \"aeemesh keys trust %s --shared\" tries again.", dir, filepath.Join(dir, key.KID+".json"))
+				}
+				if err != nil {
+					return errors.Join(err, undo())
 				}
 			}
+			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
 			return a.printRecord(record)
 		}),
 	}
@@ -99,6 +106,27 @@ also sign with it. Copy its two files over a safe way.`,
 	flags.StringVar(&expires, "expires", "", "valid until this `time`, or duration from now")
 	flags.StringVar(&comment, "comment", "", "a word for people")
 	return a.dirFlag(c, &shared)
+}
+
+// undoKey is called before a key is saved, and returns what removes its files
+// again, and the directories that were not there before.
+func undoKey(dir, kid string) func() error {
+	var made []string
+	for d := dir; ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) || d == filepath.Dir(d) {
+			break
+		}
+		made = append(made, d)
+	}
+	return func() error {
+		err := errors.Join(os.Remove(filepath.Join(dir, kid+".nk")), os.Remove(filepath.Join(dir, kid+".json")))
+		for _, d := range made {
+			if os.Remove(d) != nil {
+				break // something else is in it by now
+			}
+		}
+		return err
+	}
 }
 
 func (a *app) makeKey(cmd *cobra.Command, kid, alg string, from []string, notBefore, expires, comment string) (sign.Key, *sign.Signer, error) {
@@ -223,7 +251,7 @@ func (a *app) keysListCommand() *cobra.Command {
 		Short: "List the keys that are trusted here",
 		Example: `  aeemesh keys list
   aeemesh keys list --shared --json | jq 'select(.state != "valid")'`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 			lines, err := a.localKeys()
 			if err != nil {
@@ -348,7 +376,7 @@ func (a *app) keysShowCommand() *cobra.Command {
 		Short: "Print a key's trust record, which holds no secret",
 		Example: `  aeemesh keys show ada > ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			lines, err := a.localKeys()
@@ -377,7 +405,7 @@ that the record names. Look at those first. A revocation is never undone.`,
 		Example: `  aeemesh keys trust ada.json
   aeemesh keys show ada | ssh worker aeemesh keys trust -
   aeemesh keys trust ada.json --shared`,
-		Args: cobra.ExactArgs(1),
+		Args: arguments("FILE|-"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			data, err := a.readFile(args[0], 1<<20)
 			if err != nil {
@@ -415,7 +443,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 --shared-keys is used.`,
 		Example: `  aeemesh keys revoke ada
   aeemesh keys revoke ada --shared`,
-		Args:              cobra.ExactArgs(1),
+		Args:              arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			r, err := sign.Revoke(a.dirToWrite(), args[0])

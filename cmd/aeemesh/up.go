@@ -32,6 +32,7 @@ func (a *app) upCommand() *cobra.Command {
 		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
 buckets, until it is interrupted. It is a real nats-server: every NATS client
 can use it. For a cluster run nats-server itself; aeemesh works with any.
+JetStream is always on, even where the --config file turns it off.
 
 What has been stored survives the death of the process. To survive the crash of
 the machine as well, --sync always waits for the disk at every message.`,
@@ -42,7 +43,7 @@ the machine as well, --sync always waits for the disk at every message.`,
 
   # the same with the NATS server:
   nats-server -js -sd ./data`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.up(ctx, cmd, f) }),
 	}
 	flags := c.Flags()
@@ -186,6 +187,9 @@ func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
 		}
 	}
 	a.term.good("the NATS server is ready; it keeps what is stored in %s", urls.Store)
+	if f.config != "" {
+		a.term.say("JetStream is on, whatever %s says about it, with the store directory %s", f.config, urls.Store)
+	}
 	if always {
 		a.term.note("a stored message is on the disk when it is acknowledged")
 	} else {

@@ -37,7 +37,7 @@ and what of it this program does not honour. "-" reads standard input.`,
 		Example: `  aeemesh validate reviewer.yaml
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
-		Args: cobra.MinimumNArgs(1),
+		Args: arguments("FILE..."),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
 			bad := 0
 			for _, name := range args {
