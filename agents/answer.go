@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,6 +56,9 @@ func (l *loop) answer(task *mesh.Task, r *run) error {
 // payload is a model's answer as a result's payload, or what is wrong with it.
 func (l *loop) payload(task *mesh.Task, content string) (_ json.RawMessage, problem string) {
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
+	if l.echoes && sameJSON(content, task.Envelope.Payload) {
+		payload = []byte(content) // what was an object goes back as one
+	}
 	if l.wantsJSON(task) {
 		value := jsontext.Value(unfenced(content))
 		if err := value.Compact(); err != nil {
@@ -69,6 +73,12 @@ func (l *loop) payload(task *mesh.Task, content string) (_ json.RawMessage, prob
 		return nil, err.Error()
 	}
 	return json.RawMessage(payload), ""
+}
+
+// sameJSON reports whether a text is the very JSON of a payload, white space aside.
+func sameJSON(text string, payload json.RawMessage) bool {
+	a, b := jsontext.Value(text), jsontext.Value(slices.Clone(payload))
+	return a.Compact() == nil && b.Compact() == nil && string(a) == string(b)
 }
 
 // unfenced takes off the code fence that models like to put around JSON.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -30,6 +31,7 @@ type loop struct {
 	tools    *toolset
 	maxTurns int
 	stream   bool
+	echoes   bool // the model is the offline echo
 	log      *slog.Logger
 }
 
@@ -50,6 +52,7 @@ func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Pro
 	if m := def.Agent.Model; m != nil {
 		l.base.Model, l.format = m.Preferred, m.ResponseFormat
 		l.base.Params = params(m)
+		l.echoes = m.Provider == aaif.ProviderCustom && m.ProviderID == builtin.ProviderID && m.Preferred == builtin.Echo
 	}
 	return l, notices, nil
 }

@@ -35,6 +35,9 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "format", "", "format of the result that is wanted")
 }
 
+// humanMessage is the intent of what is put into a person's inbox and names none.
+const humanMessage = "human.message"
+
 // build makes the envelope, not yet validated.
 func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
 	kind := envelope.Type(f.kind)
@@ -45,11 +48,14 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 		}
 	}
 	intent := f.intent
-	if intent == "" {
-		if kind != envelope.TypeTask {
-			return nil, usagef(cmd, "an envelope of type %s needs an --intent", kind)
-		}
+	switch {
+	case intent != "":
+	case kind == envelope.TypeTask:
 		intent = intents.AgentAsk
+	case kind == envelope.TypeEvent && subject.EntityType(to) == subject.TypeHuman:
+		intent = humanMessage
+	default:
+		return nil, usagef(cmd, "an envelope of type %s needs an --intent", kind)
 	}
 	from := f.from
 	if from == "" {
