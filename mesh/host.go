@@ -141,14 +141,12 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 func (n *Node) newHost(a Agent) (*host, error) {
 	var bad []error
 	h := &host{node: n, id: nuid.Next(), started: time.Now().UTC(), closing: make(chan struct{}), deaf: make(chan struct{})}
-	if err := subject.ValidateEntity(a.Entity); err != nil {
+	err := subject.ValidateEntity(a.Entity)
+	if err != nil {
 		bad = append(bad, err)
 	} else {
-		var errs [3]error
-		h.live, errs[0] = n.subjects.Live(a.Entity)
-		h.ask, errs[1] = n.subjects.Ask(a.Entity)
-		h.ctl, errs[2] = n.subjects.Ctl(a.Entity)
-		bad = append(bad, errs[:]...)
+		h.live, h.ask, h.ctl, err = lanes(n.subjects, a.Entity)
+		bad = append(bad, err)
 	}
 	switch subject.EntityType(a.Entity) {
 	case subject.TypeBus, subject.TypeHuman:

@@ -29,15 +29,7 @@ type AllowResponses struct {
 // its lanes and the questions of NATS micro, to answer for as long as a task
 // may take, into people's inboxes too, and to tell the bus about itself.
 func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
-	live, err := m.Live(entity)
-	if err != nil {
-		return Permissions{}, err
-	}
-	ask, err := m.Ask(entity)
-	if err != nil {
-		return Permissions{}, err
-	}
-	ctl, err := m.Ctl(entity)
+	live, ask, ctl, err := lanes(m, entity)
 	if err != nil {
 		return Permissions{}, err
 	}
@@ -72,19 +64,23 @@ func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (
 func ClientPermissions(m subject.Map, inboxPrefix string, entities ...string) (Permissions, error) {
 	p := Permissions{Subscribe: []string{inboxPrefix + ".>"}}
 	for _, entity := range entities {
-		live, err := m.Live(entity)
-		if err != nil {
-			return Permissions{}, err
-		}
-		ask, err := m.Ask(entity)
-		if err != nil {
-			return Permissions{}, err
-		}
-		ctl, err := m.Ctl(entity)
+		live, ask, ctl, err := lanes(m, entity)
 		if err != nil {
 			return Permissions{}, err
 		}
 		p.Publish = append(p.Publish, live, ask, ctl)
 	}
 	return p, nil
+}
+
+// lanes are the subjects on which an entity is talked to.
+func lanes(m subject.Map, entity string) (live, ask, ctl string, err error) {
+	if live, err = m.Live(entity); err != nil {
+		return "", "", "", err
+	}
+	if ask, err = m.Ask(entity); err != nil {
+		return "", "", "", err
+	}
+	ctl, err = m.Ctl(entity)
+	return live, ask, ctl, err
 }
