@@ -19,7 +19,9 @@
 // provider.go.
 //
 // A program (program.go) has lives (process.go), tasks under way (flight.go) and
-// a language of lines (lines.go).
+// a language of lines (lines.go). A task that ended before the program answered
+// it lingers on its place for a while; where all places are taken so, tasks are
+// refused with E_BUSY, which promises that the program has not seen them.
 //
 // [New] holds the document against what there is (terms.go), registers what it
 // takes and gives (contract.go), and puts the agent together (agent.go).

@@ -15,6 +15,9 @@ type flight struct {
 	emit func(json.RawMessage) error
 	done chan outcome // one fits
 	over atomic.Bool  // its sender has an answer already
+
+	until  time.Time   // when it gives up its place, if it lingers
+	giveUp *time.Timer // set with until
 }
 
 type outcome struct {
@@ -36,30 +39,43 @@ func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) 
 	if err != nil {
 		return nil, err
 	}
-	defer x.leave(id)
 	begun, err := x.write(ctx, line)
 	if err != nil && (!begun || ctx.Err() == nil) {
+		x.leave(id, f)
 		return nil, err
 	}
 	select {
 	case o := <-f.done:
 		return o.payload, o.err
 	case <-ctx.Done():
+		x.linger(id, f)
+		return nil, ctx.Err()
 	}
-	f.over.Store(true)
-	timer := time.NewTimer(x.p.cfg.Linger)
-	defer timer.Stop()
-	select {
-	case <-f.done:
-	case <-timer.C:
-		x.p.counts.overrun.Add(1)
-		x.p.notes.warn("program still owes an answer to a task that has ended", "id", id)
-	}
-	return nil, ctx.Err()
 }
 
-// enter puts a task into the table where readers of answers look for it.
+// linger leaves the task in the table although its sender has an answer, until
+// the program has answered it too, has ended, or has had long enough.
+func (x *process) linger(id string, f *flight) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.flights[id] != f {
+		return
+	}
+	f.over.Store(true)
+	f.until = time.Now().Add(x.p.cfg.Linger)
+	f.giveUp = time.AfterFunc(x.p.cfg.Linger, func() {
+		if x.leave(id, f) {
+			x.p.counts.overrun.Add(1)
+			x.p.notes.warn("program still owes an answer to a task that has ended", "id", id)
+		}
+	})
+}
+
+// enter puts a task into the table where readers of answers look for it, if a
+// place is free. The mesh hands over no more tasks at once than there are
+// places: when none is free, some are taken by tasks that linger.
 func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, error) {
+	places := x.p.places() // before x.mu, which Health takes inside the program's
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.flights == nil {
@@ -68,14 +84,43 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 	if x.flights[id] != nil {
 		return nil, envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
 	}
+	if len(x.flights) >= places {
+		if until := x.firstFree(); !until.IsZero() {
+			busy := envelope.Errorf(envelope.CodeBusy, "the agent's program still owes answers to tasks that have ended; it was not given this one")
+			return nil, busy.WithBackoff(max(time.Until(until), time.Millisecond))
+		}
+	}
 	f := &flight{emit: emit, done: make(chan outcome, 1)}
 	x.flights[id] = f
 	return f, nil
 }
 
-func (x *process) leave(id string) {
+// firstFree is when the first task that lingers gives up its place; zero if
+// none lingers.
+func (x *process) firstFree() (first time.Time) {
+	for _, f := range x.flights {
+		if !f.until.IsZero() && (first.IsZero() || f.until.Before(first)) {
+			first = f.until
+		}
+	}
+	return first
+}
+
+// leave takes a task out of the table, if it is there.
+func (x *process) leave(id string, f *flight) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.flights[id] != f {
+		return false
+	}
+	x.remove(id, f)
+	return true
+}
+
+func (x *process) remove(id string, f *flight) {
+	if f.giveUp != nil {
+		f.giveUp.Stop()
+	}
 	delete(x.flights, id)
 	x.ended.add(id)
 }
@@ -90,8 +135,7 @@ func (x *process) find(id string, ends bool) (f *flight, late bool) {
 		return nil, x.ended.has(id)
 	}
 	if ends {
-		delete(x.flights, id)
-		x.ended.add(id)
+		x.remove(id, f)
 	}
 	return f, false
 }
@@ -101,6 +145,9 @@ func (x *process) abandon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, f := range x.flights {
+		if f.giveUp != nil {
+			f.giveUp.Stop()
+		}
 		f.done <- outcome{err: died()}
 	}
 	x.flights = nil
@@ -154,7 +201,7 @@ func (x *process) writeLoop() {
 			_, err := x.stdin.Write(w.line)
 			w.done <- err
 			if err != nil {
-				x.closed("standard input")
+				x.broken <- errors.New("the program closed its standard input")
 				return
 			}
 		case <-x.gone:

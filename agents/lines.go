@@ -18,9 +18,17 @@ import (
 
 // answer is a line of the program's.
 type answer struct {
-	Type    envelope.Type  `json:"type"`
+	Type    jsontext.Value `json:"type"`
 	ReplyTo string         `json:"reply_to"`
 	Payload jsontext.Value `json:"payload"`
+}
+
+// kind is the type, and whether a program may say it.
+func (a *answer) kind() (typ envelope.Type, legal bool) {
+	if a.Type.Kind() != '"' || json.Unmarshal(a.Type, &typ) != nil {
+		return "", false
+	}
+	return typ, typ == envelope.TypeStream || typ == envelope.TypeResult || typ == envelope.TypeError
 }
 
 // lineCounts are the lines that changed nothing.
@@ -39,7 +47,8 @@ func (c *lineCounts) details(d map[string]any) {
 	}
 }
 
-// readLoop takes the program's answers until its standard output ends.
+// readLoop takes the program's answers until its standard output ends, which
+// is the end of its work.
 func (x *process) readLoop() {
 	r := lineReader{r: bufio.NewReaderSize(x.stdout, 64<<10), max: x.p.cfg.MaxLine}
 	for {
@@ -58,7 +67,7 @@ func (x *process) readLoop() {
 		}
 	}
 	x.abandon()
-	x.closed("standard output")
+	x.broken <- errors.New("the program closed its standard output")
 }
 
 // take handles one line.
@@ -68,19 +77,19 @@ func (x *process) take(line []byte) {
 		x.malformed("no JSON object with type, reply_to and payload")
 		return
 	}
-	switch a.Type {
-	case envelope.TypeStream, envelope.TypeResult, envelope.TypeError:
-	default:
+	typ, legal := a.kind()
+	if !legal {
 		x.malformed("its type is none of stream, result and error")
-		return
 	}
 	isObject := a.Payload.Kind() == '{'
-	if a.Type == envelope.TypeStream && !isObject {
+	if typ == envelope.TypeStream && !isObject {
 		x.malformed("its payload is no object")
 		return
 	}
-	f, late := x.find(a.ReplyTo, a.Type != envelope.TypeStream)
+	f, late := x.find(a.ReplyTo, typ != envelope.TypeStream)
 	switch {
+	case f == nil && !legal:
+		return
 	case f == nil && late:
 		x.p.counts.late.Add(1)
 		return
@@ -91,16 +100,18 @@ func (x *process) take(line []byte) {
 	case f.over.Load():
 		x.p.counts.late.Add(1)
 	}
-	if a.Type == envelope.TypeStream {
+	if typ == envelope.TypeStream {
 		x.stream(f, stdjson.RawMessage(a.Payload))
 		return
 	}
 	x.answered.Store(true)
 	switch {
+	case !legal:
+		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a type that is none of stream, result and error")}
 	case !isObject:
 		x.malformed("its payload is no object")
 		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}
-	case a.Type == envelope.TypeResult:
+	case typ == envelope.TypeResult:
 		f.done <- outcome{payload: stdjson.RawMessage(a.Payload)}
 	default:
 		f.done <- outcome{err: programError(stdjson.RawMessage(a.Payload))}

@@ -100,7 +100,7 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 	case why = <-x.broken:
 		down()
 		close(x.gone)
-		err = x.stop(exited)
+		err, why = x.hungUp(ctx, exited, why)
 	case <-ctx.Done():
 		down()
 		close(x.gone)
@@ -122,6 +122,22 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 	return err
 }
 
+// hungUp ends a process that has closed a pipe, and returns how it ended. A
+// process that ends by itself closes its pipes first: that is then the reason,
+// and why is nil.
+func (x *process) hungUp(ctx context.Context, exited <-chan error, reason error) (err, why error) {
+	timer := time.NewTimer(lastWords)
+	defer timer.Stop()
+	select {
+	case err := <-exited:
+		return err, nil
+	case <-ctx.Done():
+	case <-timer.C:
+		x.p.cfg.Logger.Warn("program is being stopped", "reason", reason.Error(), "pid", x.cmd.Process.Pid)
+	}
+	return x.stop(exited), reason
+}
+
 // stop ends the process: kindly, then firmly, then for certain.
 func (x *process) stop(exited <-chan error) error {
 	x.stdin.Close()
@@ -139,20 +155,4 @@ func (x *process) stop(exited <-chan error) error {
 		}
 	}
 	return <-exited
-}
-
-// closed tells supervise that the program has closed a pipe, or ended.
-func (x *process) closed(what string) {
-	select {
-	case <-x.gone:
-	default:
-		// An end of the process closes its pipes first: let that be the reason.
-		timer := time.NewTimer(lastWords)
-		defer timer.Stop()
-		select {
-		case <-x.gone:
-		case <-timer.C:
-			x.broken <- fmt.Errorf("the program closed its %s", what)
-		}
-	}
 }

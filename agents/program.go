@@ -34,13 +34,18 @@ import (
 //
 // As many tasks are under way at once as the agent's concurrency allows. A
 // program is told nothing when a task is cancelled or times out; what it still
-// says about it is ignored and counted. It must flush its output after each
+// says about it is ignored and counted. Until it has said so, for at most
+// Linger, the task keeps its place; while that leaves no place free, senders
+// get E_BUSY at once: the program is not given their tasks. How many places
+// there are is learnt: the most tasks that the mesh has handed over at once. It must flush its output after each
 // line, and end when its standard input ends.
 //
 // A program that dies is started again, after a pause that doubles each time.
-// Tasks that it had under way are answered with E_UNAVAILABLE, retryable. A line
+// Tasks that it had under way are answered with E_UNAVAILABLE, retryable. One
+// that closes its standard output counts as dead and is stopped first. A line
 // that is no such object, or names a task that is not under way, is counted and
-// logged and does no harm.
+// logged and does no harm; one that names a task, with another type or with a
+// result or error that is no object, fails the task with E_AGENT.
 type Program struct {
 	cfg    ProgramConfig
 	counts lineCounts
@@ -55,6 +60,8 @@ type Program struct {
 	failures int           // ends in a row that came too soon
 	restarts int
 	lastExit string
+	handling int // calls of Handle
+	most     int // of them at once, so far
 }
 
 type programState int
@@ -157,6 +164,8 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 	if err != nil {
 		return nil, err
 	}
+	p.begin()
+	defer p.end()
 	wait := time.NewTimer(p.cfg.StartWait)
 	defer wait.Stop()
 	var proc *process
@@ -169,6 +178,26 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			return payload, err
 		}
 	}
+}
+
+func (p *Program) begin() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handling++
+	p.most = max(p.most, p.handling)
+}
+
+func (p *Program) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.handling--
+}
+
+// places is how many tasks the program may have at once, as far as is known.
+func (p *Program) places() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.most
 }
 
 // taskLine is the task in one line.

@@ -13,7 +13,7 @@ const (
 	DefaultMaxLine      = 8 << 20 // bytes
 	DefaultStartWait    = 5 * time.Second
 	DefaultWriteTimeout = 10 * time.Second
-	DefaultLinger       = 30 * time.Second
+	DefaultLinger       = 5 * time.Second
 	DefaultRestartMin   = 100 * time.Millisecond
 	DefaultRestartMax   = 30 * time.Second
 	DefaultStableAfter  = 5 * time.Second
@@ -43,7 +43,9 @@ type ProgramConfig struct {
 	WriteTimeout time.Duration
 	// Linger is how long a task that was cancelled, or timed out, keeps its
 	// place until the program has answered it all the same, so that the program
-	// does not get more tasks at once than the agent's concurrency. Default 30 s.
+	// does not get more tasks at once than the agent's concurrency. While no
+	// place is free because of such tasks, others get E_BUSY at once, with what
+	// remains of Linger as backoff. Default 5 s.
 	Linger time.Duration
 
 	// RestartMin and RestartMax bound the pause before a restart, which doubles

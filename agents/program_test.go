@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
 	"strconv"
@@ -122,7 +123,7 @@ func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
 	}
 	want := map[string]any{
 		"program": "running", "restarts": 0, "in_flight": 0,
-		"lines_malformed": int64(4), "lines_oversized": int64(1), "lines_unknown_task": int64(1), "lines_late": int64(1),
+		"lines_malformed": int64(3), "lines_oversized": int64(1), "lines_unknown_task": int64(1), "lines_late": int64(1),
 	}
 	var health mesh.Health
 	until(t, "the second result is counted", func() bool {
@@ -131,6 +132,24 @@ func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
 	})
 	if health.Status != "healthy" || !reflect.DeepEqual(health.Details, want) {
 		t.Errorf("health %+v, want details %v", health, want)
+	}
+}
+
+func TestProgramAnswerOfIllegalTypeFailsItsTaskAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 1)
+	for _, typ := range []string{`"banana"`, `"task"`, `""`, `7`, `null`} {
+		if got := w.send(entity, do("type", typ), sending{}); got.err == nil || got.err.Code != envelope.CodeAgent || got.err.Retryable {
+			t.Errorf("type %s: got %+v, want E_AGENT", typ, got)
+		}
+	}
+	if got := w.send(entity, do("echo", "free"), sending{}); got.payload != `{"text":"free"}` {
+		t.Errorf("its place is not free: got %+v", got)
+	}
+	if d := p.Health().Details; d["lines_malformed"] != int64(5) || d["lines_unknown_task"] != nil {
+		t.Errorf("health %v", d)
 	}
 }
 
@@ -262,6 +281,29 @@ func (w *world) cancelled(what string) *envelope.Error {
 	}
 }
 
+// wantBusy sends a task that finds every place taken, one of them by a task
+// that lingers.
+func (w *world) wantBusy(linger time.Duration) {
+	w.t.Helper()
+	got := w.send(entity, do("echo", "behind"), sending{})
+	if got.err == nil || got.err.Code != envelope.CodeBusy || !got.err.Retryable ||
+		got.err.BackoffMS <= 0 || got.err.BackoffMS > linger.Milliseconds() {
+		w.t.Errorf("got %+v, want E_BUSY, retryable within %v", got, linger)
+	}
+}
+
+// echoOnceFree sends tasks until one finds a place.
+func (w *world) echoOnceFree() {
+	w.t.Helper()
+	until(w.t, "a place is free", func() bool {
+		got := w.send(entity, do("echo", "free"), sending{})
+		if got.err != nil && got.err.Code != envelope.CodeBusy {
+			w.t.Fatalf("got %+v", got)
+		}
+		return got.payload == `{"text":"free"}`
+	})
+}
+
 // A task that was cancelled keeps its place until the program has answered it,
 // so that the program never has more tasks than the agent's concurrency.
 func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
@@ -276,17 +318,12 @@ func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
 	if err := w.cancelled("until_signal"); err.Code != envelope.CodeCancelled {
 		t.Fatalf("got %v", err)
 	}
-	next := make(chan sent, 1)
-	go func() { next <- w.send(entity, do("echo", "next"), sending{}) }()
-	until(t, "the next task waits", func() bool {
-		var health intents.HealthResult
-		_, err := w.node.Query(t.Context(), entity, intents.StatusHealth, intents.Empty{}, &health)
-		return err == nil && health.Details["queued"] == 1.0 && health.Details["running"] == 1.0
-	})
-	syscall.Kill(pid.PID, syscall.SIGUSR1)
-	if got := <-next; got.payload != `{"text":"next"}` {
-		t.Errorf("got %+v", got)
+	w.wantBusy(agents.DefaultLinger)
+	if n := p.Health().Details["in_flight"]; n != 1 {
+		t.Errorf("%v in flight, want 1", n)
 	}
+	syscall.Kill(pid.PID, syscall.SIGUSR1)
+	w.echoOnceFree()
 	if d := p.Health().Details; d["lines_late"] != int64(1) || d["tasks_unanswered"] != nil {
 		t.Errorf("health %v", d)
 	}
@@ -300,6 +337,7 @@ func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
 	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
 		t.Fatalf("got %v", err)
 	}
+	w.echoOnceFree()
 	if got := w.send(entity, do("release", ""), sending{}); got.payload != `{"text":"released"}` {
 		t.Errorf("got %+v", got)
 	}
@@ -307,6 +345,66 @@ func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
 		d := p.Health().Details
 		return d["lines_late"] == int64(1) && d["tasks_unanswered"] == int64(1)
 	})
+}
+
+func TestProgramTasksBehindOneThatTimedOutAreBusyAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 1)
+	// On a slow machine it may time out before the program has it.
+	until(t, "a task that the program has times out", func() bool {
+		if got := w.send(entity, do("hold", ""), sending{requires: `{"timeout_ms":100}`}); got.err == nil || got.err.Code != envelope.CodeTimeout {
+			t.Fatalf("got %+v", got)
+		}
+		return p.Health().Details["in_flight"] == 1
+	})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { w.wantBusy(time.Hour) })
+	}
+	wg.Wait()
+}
+
+// A place that nobody lingers on is used as ever.
+func TestProgramServesOnThePlacesThatAreFree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 2)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.send(entity, do("hold", ""), sending{}) })
+	until(t, "the program holds it", func() bool { return p.Health().Details["in_flight"] == 1 })
+	w.send(entity, do("release", ""), sending{}) // beside it: there are two places
+	wg.Wait()
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	if got := w.send(entity, do("echo", "second place"), sending{}); got.payload != `{"text":"second place"}` {
+		t.Errorf("got %+v", got)
+	}
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	w.wantBusy(time.Hour)
+}
+
+// The place of a task that lingers is free when the program that owes the
+// answer is gone.
+func TestProgramThatDiedLeavesNoPlaceTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 1)
+	var pid struct{ PID int }
+	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	syscall.Kill(pid.PID, syscall.SIGKILL)
+	w.echoOnceFree()
 }
 
 func TestProgramStopsWithEverythingItStarted(t *testing.T) {
@@ -355,16 +453,43 @@ func alive(pid int) bool {
 	return !bytes.HasPrefix(rest, []byte("Z"))
 }
 
-func TestProgramThatShutsItsOutputIsStartedAgain(t *testing.T) {
+func TestProgramThatShutsItsOutputIsStoppedAndStartedAgain(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	p := program(t, "serve", nil)
-	w.hostProgram(p, 1)
-	if got := w.send(entity, do("shut", ""), sending{}); got.err == nil || got.err.Code != envelope.CodeUnavailable {
-		t.Errorf("got %+v", got)
-	}
-	if got := w.send(entity, do("echo", "back"), sending{}); got.payload != `{"text":"back"}` {
-		t.Errorf("got %+v", got)
+	for _, mode := range []string{"serve", "stubborn"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			log := make(chan string, 64)
+			p := program(t, mode, func(c *agents.ProgramConfig) {
+				c.StartWait = patience
+				c.Logger = slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { log <- string(b); return len(b), nil }), nil))
+				if mode == "stubborn" {
+					c.Grace, c.TermGrace = 10*time.Millisecond, 10*time.Millisecond
+				}
+			})
+			w.hostProgram(p, 1)
+			var pid struct{ PID int }
+			if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+				t.Fatal(err)
+			}
+			if got := w.send(entity, do("shut", ""), sending{}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.Retryable {
+				t.Errorf("got %+v", got)
+			}
+			if got := w.send(entity, do("echo", "back"), sending{}); got.payload != `{"text":"back"}` {
+				t.Errorf("got %+v", got)
+			}
+			until(t, "the first one is gone", func() bool { return !alive(pid.PID) })
+			if h := p.Health(); h.Details["restarts"] != 1 || h.Details["last_exit"] != "the program closed its standard output" {
+				t.Errorf("health %+v", h)
+			}
+			until(t, "it is logged before it is stopped", func() bool {
+				line := <-log
+				if strings.Contains(line, `msg="program ended"`) {
+					t.Fatal("the end came first")
+				}
+				return strings.Contains(line, "program is being stopped") && strings.Contains(line, "closed its standard output")
+			})
+		})
 	}
 }
 

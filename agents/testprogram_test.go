@@ -74,13 +74,14 @@ func runTestProgram(mode string) int {
 		case "garbage":
 			fmt.Println("this is no JSON")
 			fmt.Println(`{"type":"result","reply_to":"nobody-asked-this","payload":{}}`)
-			fmt.Println(`{"type":"party","reply_to":"` + task.ID + `","payload":{}}`)
 			fmt.Println(`{"type":"stream","reply_to":"` + task.ID + `","payload":[1]}`)
 			fmt.Println(`{"type":"result","type":"error","reply_to":"` + task.ID + `","payload":{}}`)
 			fmt.Println(strings.Repeat("x", 100_000))
 			fmt.Println()
 			say("result", map[string]string{"text": "still here"})
 			say("result", map[string]string{"text": "twice"})
+		case "type": // answers with a type of the sender's choice
+			fmt.Println(`{"type":` + c.Text + `,"reply_to":"` + task.ID + `","payload":{}}`)
 		case "nonobject":
 			say("result", "just text")
 		case "hold": // answered by the next release
@@ -101,6 +102,10 @@ func runTestProgram(mode string) int {
 			say("result", map[string]int{"pid": child.Pid})
 		case "shut": // closes its output and lives on
 			os.Stdout.Close()
+			if mode == "stubborn" {
+				signal.Ignore(syscall.SIGTERM)
+				select {}
+			}
 		case "until_signal":
 			say("stream", map[string]string{"text": "waiting"})
 			<-signals
