@@ -25,7 +25,7 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 
   # the same with the nats CLI:
   nats req aee.ask.agent.writer "a haiku about queues" --timeout 1m`,
-		Args:              cobra.MinimumNArgs(2),
+		Args:              arguments("ENTITY", "TEXT..."),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {

@@ -22,7 +22,7 @@ entities that are there now, NATS contexts and your keys.`,
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"
   aeemesh completion fish > ~/.config/fish/completions/aeemesh.fish
   aeemesh completion powershell | Out-String | Invoke-Expression`,
-		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
+		Args:      cobra.MatchAll(arguments("SHELL"), cobra.OnlyValidArgs),
 		ValidArgs: []string{"bash", "zsh", "fish", "powershell"},
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			root, out := cmd.Root(), a.term.data

@@ -43,7 +43,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   # the same with the nats CLI:
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"`,
-		Args:              cobra.MaximumNArgs(2),
+		Args:              arguments("[ENTITY]", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
 	})

@@ -42,7 +42,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Short: "Print the version, of the program and of the specs",
 		Example: `  aeemesh version
   aeemesh version --json | jq -r .revision`,
-		Args: cobra.NoArgs,
+		Args: arguments(),
 		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
 			v := buildVersion()
 			if a.term.json {
