@@ -137,6 +137,7 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	if err := a.Program.check(); err != nil {
 		return err
 	}
+	a.Program.serves(max(mesh.DefaultConcurrency, a.Concurrency))
 	serving, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -36,9 +36,8 @@ import (
 // program is told nothing when a task is cancelled or times out; what it still
 // says about it is ignored and counted. Until it has said so, for at most
 // Linger, the task keeps its place; while that leaves no place free, senders
-// get E_BUSY at once: the program is not given their tasks. How many places
-// there are is learnt: the most tasks that the mesh has handed over at once. It must flush its output after each
-// line, and end when its standard input ends.
+// get E_BUSY at once: the program is not given their tasks. It must flush its
+// output after each line, and end when its standard input ends.
 //
 // A program that dies is started again, after a pause that doubles each time.
 // Tasks that it had under way are answered with E_UNAVAILABLE, retryable. One
@@ -61,7 +60,7 @@ type Program struct {
 	restarts int
 	lastExit string
 	handling int // calls of Handle
-	most     int // of them at once, so far
+	most     int // of them at once: the agent's concurrency, or the most so far
 }
 
 type programState int
@@ -193,7 +192,15 @@ func (p *Program) end() {
 	p.handling--
 }
 
-// places is how many tasks the program may have at once, as far as is known.
+// serves tells how many tasks the agent runs at once.
+func (p *Program) serves(concurrency int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.most = max(p.most, concurrency)
+}
+
+// places is how many tasks the program may have at once. Where no [Agent] runs
+// it, that is the most that it was handed at once so far.
 func (p *Program) places() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -75,7 +75,7 @@ var Codes = [...]CodeInfo{
 	{CodeRequires, "a constraint in requires is malformed or cannot be met here", false, "sender"},
 	{CodeTimeout, "the task was not done by its deadline", true, "nobody"},
 	{CodeCancelled, "the task was cancelled by its sender or by an operator", false, "nobody"},
-	{CodeBusy, "the worker's queue is full; nothing was done", true, "nobody"},
+	{CodeBusy, "the worker has no room: its queue is full, or its program still owes answers; nothing was done", true, "nobody"},
 	{CodeRateLimited, "the sender is over its quota; nothing was done", true, "sender"},
 	{CodeDraining, "the worker is shutting down and had not begun; nothing was done", true, "nobody"},
 	{CodeNoResponders, "no worker of the entity is connected", true, "operator"},
