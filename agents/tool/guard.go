@@ -54,7 +54,7 @@ type Guarded struct {
 	args   []Validator
 	result []Validator
 
-	running  sync.WaitGroup
+	running  counter
 	overruns atomic.Int64 // calls that Call gave up and that still run
 }
 
@@ -152,7 +152,9 @@ func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 	args = slices.Clone(args)
 	done := make(chan outcome, 1)
 	var left atomic.Bool // whoever swaps first: the tool finished, or Call gave up
-	g.running.Go(func() {
+	g.running.add()
+	go func() {
+		defer g.running.done()
 		var o outcome
 		defer func() { // also when the tool calls runtime.Goexit
 			if left.Swap(true) {
@@ -162,7 +164,7 @@ func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 			done <- o
 		}()
 		g.run(callCtx, args, &o)
-	})
+	}()
 
 	select {
 	case o := <-done:
@@ -270,18 +272,55 @@ func (g *Guarded) errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Tool: g.def.Name, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wait waits until no call is running any more, overruns included, or ctx is
-// done. No Call may start meanwhile.
+// Wait waits until no call is running, overruns included, or ctx is done. Calls
+// may start meanwhile, and are waited for too.
 func (g *Guarded) Wait(ctx context.Context) error {
-	idle := make(chan struct{})
-	go func() {
-		g.running.Wait()
-		close(idle)
-	}()
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+	for {
+		idle := g.running.idle()
+		if idle == nil {
+			return nil
+		}
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+}
+
+// counter counts what is running. Other than with a [sync.WaitGroup], whoever
+// waits can give up, and more may be added meanwhile.
+type counter struct {
+	mu    sync.Mutex
+	n     int
+	empty chan struct{} // closed when n becomes 0; nil when nobody waits
+}
+
+func (c *counter) add() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+}
+
+func (c *counter) done() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n--
+	if c.n == 0 && c.empty != nil {
+		close(c.empty)
+		c.empty = nil
+	}
+}
+
+// idle is closed when nothing runs any more; nil if nothing does now.
+func (c *counter) idle() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n == 0 {
+		return nil
+	}
+	if c.empty == nil {
+		c.empty = make(chan struct{})
+	}
+	return c.empty
 }
