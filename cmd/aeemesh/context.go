@@ -46,10 +46,10 @@ func (a *app) applyContext(c *mesh.Connection) error {
 			c.Token = ""
 		case s.Creds != "":
 			c.Creds, c.Token = a.expand(s.Creds), ""
-		case s.NKey != "" && s.UserJwt == "":
+		case s.NKey != "":
 			c.NKey, c.Token = a.expand(s.NKey), ""
 		case s.UserJwt != "":
-			c.Options = append(c.Options, nats.UserJWTAndSeed(s.UserJwt, s.NKey))
+			c.Options, c.Token = append(c.Options, userJWT(s.UserJwt, s.UserSeed)), ""
 		}
 	}
 	if c.Cert == "" && c.Key == "" {
@@ -69,10 +69,29 @@ func (a *app) applyContext(c *mesh.Connection) error {
 	return nil
 }
 
+// contextSettings are a context's, the seed beside user_jwt included, which
+// natscontext does not know.
+type contextSettings struct {
+	natscontext.Settings
+	UserSeed string `json:"user_seed"`
+}
+
+// userJWT is for a user's JWT, with the seed that answers the server's challenge
+// or, for a bearer JWT, without.
+func userJWT(token, seed string) nats.Option {
+	if seed != "" {
+		return nats.UserJWTAndSeed(token, seed)
+	}
+	return nats.UserJWT(
+		func() (string, error) { return token, nil },
+		func([]byte) ([]byte, error) { return nil, nil },
+	)
+}
+
 // readContext reads a context that the nats CLI has stored, or a file where
 // name is a path.
-func (a *app) readContext(name string) (natscontext.Settings, error) {
-	var s natscontext.Settings
+func (a *app) readContext(name string) (contextSettings, error) {
+	var s contextSettings
 	path := name
 	if !filepath.IsAbs(name) {
 		if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
