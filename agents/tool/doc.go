@@ -31,6 +31,13 @@
 // both, ends calls at their deadline, and turns a panic into an error. What a
 // tool may reach is the tool's own affair: confine it when building it.
 //
+// # Calls that are made again
+//
+// When a worker dies in the middle of a call of a durable task, nobody knows
+// whether the call was done. A tool that is safe to repeat says so by being a
+// [Repeatable], or is declared so with [RepeatSafe]; its call is made again.
+// [KeyFrom] gives a tool the key by which a repetition can be told.
+//
 // # Concurrency and retention
 //
 // A Tool serves any number of goroutines at once, keeps neither arguments nor

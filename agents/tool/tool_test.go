@@ -338,3 +338,31 @@ func FuzzCompileSchema(f *testing.F) {
 		_ = v.Validate(value) // must return
 	})
 }
+
+func TestRepeatSafeIsSaidByTheTool(t *testing.T) {
+	t.Parallel()
+	plain := tool.Raw(tool.Definition{Name: "pay"}, func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
+		return json.Marshal(tool.KeyFrom(ctx))
+	})
+	for _, c := range []struct {
+		tool tool.Tool
+		want bool
+	}{{plain, false}, {tool.RepeatSafe(plain), true}} {
+		g, err := tool.Guard(c.tool, tool.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tool.IsRepeatSafe(c.tool) != c.want || tool.IsRepeatSafe(g) != c.want {
+			t.Errorf("repeat safe: got %v and, guarded, %v; want %v", tool.IsRepeatSafe(c.tool), tool.IsRepeatSafe(g), c.want)
+		}
+		for key, want := range map[string]string{"k1": `"k1"`, "": `""`} {
+			ctx := t.Context()
+			if key != "" {
+				ctx = tool.WithKey(ctx, key)
+			}
+			if got, err := g.Call(ctx, nil); err != nil || string(got) != want {
+				t.Errorf("key: got %s, %v; want %s", got, err, want)
+			}
+		}
+	}
+}

@@ -18,7 +18,9 @@
 // {"error": "words"}, these words are what the model is told. Standard error is
 // for people: its last part goes to the log, never to the model.
 //
-// The program gets the environment in Config.Env and nothing else. When the
+// The program gets the environment in Config.Env and nothing else, but for the
+// idempotency key of the call as AEEMESH_IDEMPOTENCY_KEY: the same when a call
+// is repeated, because a worker died while it ran; see [tool.KeyFrom]. When the
 // call's context is done, or the program writes more than it may, it is killed
 // with its whole process group: a child that it left behind holding standard
 // output is killed as well. On systems without process groups only the program

@@ -26,6 +26,10 @@ const (
 // hands of its children.
 const grace = 2 * time.Second
 
+// KeyVariable is the environment variable that holds the idempotency key of a
+// call, where it has one; see [tool.KeyFrom].
+const KeyVariable = "AEEMESH_IDEMPOTENCY_KEY"
+
 // Config says which program to run, and how.
 type Config struct {
 	// Definition is what the model is told.
@@ -38,8 +42,13 @@ type Config struct {
 	// Dir is the working directory. Default: that of the worker.
 	Dir string
 
-	// Env is the whole environment, as NAME=value. Default: empty.
+	// Env is the whole environment, as NAME=value, but for [KeyVariable], which
+	// is added. Default: empty.
 	Env []string
+
+	// RepeatSafe declares that the program may be run again for a call of which
+	// nobody knows whether it was done; see [tool.Repeatable].
+	RepeatSafe bool
 
 	// MaxResult bounds standard output, in bytes. Default 1 MiB.
 	MaxResult int
@@ -102,6 +111,9 @@ func New(cfg Config) (*Tool, error) {
 // Definition returns what the model is told.
 func (t *Tool) Definition() tool.Definition { return t.cfg.Definition }
 
+// RepeatSafe is what the operator says.
+func (t *Tool) RepeatSafe() bool { return t.cfg.RepeatSafe }
+
 // Call runs the program.
 func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
@@ -115,6 +127,9 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	cmd := exec.CommandContext(runCtx, t.cfg.Command[0], t.cfg.Command[1:]...)
 	cmd.Dir = t.cfg.Dir
 	cmd.Env = t.cfg.Env
+	if key := tool.KeyFrom(ctx); key != "" {
+		cmd.Env = append(slices.Clip(cmd.Env), KeyVariable+"="+key)
+	}
 	cmd.Stdin = bytes.NewReader(args)
 	cmd.Stdout = stdout
 	cmd.Stderr = stderr

@@ -142,6 +142,33 @@ func TestTheProgramGetsItsEnvironmentAndNoOther(t *testing.T) {
 	}
 }
 
+// A program can tell a repeated call by its key, and gets nothing else with it.
+func TestTheProgramIsToldTheKeyOfTheCall(t *testing.T) {
+	t.Parallel()
+	tl := newTool(t, "environment", func(c *program.Config) { c.Env = []string{"LANG=C"} })
+	for range 2 { // the first call must not leave its key behind
+		for _, key := range []string{"run.1.2", ""} {
+			ctx := t.Context()
+			want := `["LANG=C"]`
+			if key != "" {
+				ctx, want = tool.WithKey(ctx, key), `["LANG=C","AEEMESH_IDEMPOTENCY_KEY=run.1.2"]`
+			}
+			if got, err := tl.Call(ctx, json.RawMessage(`{}`)); err != nil || string(got) != want {
+				t.Errorf("key %q: environment %s, error %v, want %s", key, got, err, want)
+			}
+		}
+	}
+}
+
+func TestOnlyTheOperatorMakesAProgramRepeatable(t *testing.T) {
+	t.Parallel()
+	for _, safe := range []bool{false, true} {
+		if got := tool.IsRepeatSafe(newTool(t, "", func(c *program.Config) { c.RepeatSafe = safe })); got != safe {
+			t.Errorf("repeat safe: got %v, want %v", got, safe)
+		}
+	}
+}
+
 func TestTheProgramRunsInItsDirectory(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
