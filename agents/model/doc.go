@@ -40,6 +40,9 @@
 // credential; it may quote the provider's own words, so it is meant for
 // operators, not for peers.
 //
+// A model that can go on with a turn of which a part was streamed before a
+// worker died says so by being a [Continuer].
+//
 // # Implementing
 //
 // Package modeltest has the conformance suite that every implementation runs,

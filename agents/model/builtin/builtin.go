@@ -34,7 +34,18 @@ type answer struct {
 }
 
 // Generate answers as Request.Model says: [Echo] or [Script].
-func (*Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	return m.generate(ctx, req, "", onDelta)
+}
+
+// Continue goes on with a turn; see [model.Continuer]. Both models say the same
+// again, so they can always, unless the conversation is another one. The delay
+// before the turn, and the pauses in what was told, are over.
+func (m *Model) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
+	return m.generate(ctx, req, told, onDelta)
+}
+
+func (*Model) generate(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
@@ -54,7 +65,14 @@ func (*Model) Generate(ctx context.Context, req *model.Request, onDelta func(mod
 	if err != nil {
 		return nil, err
 	}
-	return a.give(ctx, req, onDelta)
+	rest, ok := strings.CutPrefix(a.text, told)
+	switch {
+	case !ok:
+		return nil, model.ErrNotContinued
+	case told != "":
+		a.delay = 0
+	}
+	return a.give(ctx, req, rest, onDelta)
 }
 
 func echo(req *model.Request) (answer, error) {
@@ -66,13 +84,14 @@ func echo(req *model.Request) (answer, error) {
 	return answer{}, model.Errorf(model.ErrBadRequest, "messages: echo needs a user message")
 }
 
-func (a *answer) give(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+// give answers, and streams the rest of the text that is still to be told.
+func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := wait(ctx, a.delay); err != nil {
 		return nil, err
 	}
 	if onDelta != nil {
 		pause := time.Duration(0)
-		for piece := range words(a.text) {
+		for piece := range words(rest) {
 			if err := wait(ctx, pause); err != nil {
 				return nil, err
 			}

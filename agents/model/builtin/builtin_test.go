@@ -26,17 +26,32 @@ func TestScriptConforms(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		m := builtin.New()
-		return model.Func(func(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
-			if req == nil {
-				return m.Generate(ctx, nil, onDelta)
-			}
-			mine := *req
-			mine.Model = builtin.Script
-			mine.Params.Extended = extended
-			return m.Generate(ctx, &mine, onDelta)
-		})
+		return scripted{builtin.New(), extended}
 	})
+}
+
+// scripted asks the script, whatever it is asked for.
+type scripted struct {
+	m        *builtin.Model
+	extended json.RawMessage
+}
+
+func (s scripted) request(req *model.Request) *model.Request {
+	if req == nil {
+		return nil
+	}
+	mine := *req
+	mine.Model = builtin.Script
+	mine.Params.Extended = s.extended
+	return &mine
+}
+
+func (s scripted) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	return s.m.Generate(ctx, s.request(req), onDelta)
+}
+
+func (s scripted) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
+	return s.m.Continue(ctx, s.request(req), told, onDelta)
 }
 
 // written is a turn of the suite as a turn of the script.

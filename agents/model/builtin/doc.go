@@ -74,6 +74,11 @@
 // elements of the list it names. $${ writes a plain ${. Values are inserted as
 // they are and not expanded again. Member names are not expanded.
 //
+// # Continuing
+//
+// Both models are a [model.Continuer]: a turn of which a part was told already
+// goes on behind it, at once and at its pace.
+//
 // # Limits
 //
 // 256 turns; 64 calls, 1024 references, a nesting of 64 and 4 MiB of expanded

@@ -38,6 +38,7 @@ func Run(t *testing.T, newModel NewFunc) {
 		{"accepts every parameter", testParams},
 		{"reports failures by kind", testFailures},
 		{"reports a broken stream", testBrokenStream},
+		{"continues what was told", testContinue},
 		{"refuses invalid requests", testInvalid},
 		{"stops at the callback's error", testCallbackError},
 		{"obeys its context", testContext},
@@ -264,6 +265,43 @@ func testBrokenStream(t *testing.T, newModel NewFunc) {
 	}
 	if got := strings.Join(pieces, ""); !strings.HasPrefix("it began and", got) {
 		t.Errorf("streamed %q, which doubles or invents text", got)
+	}
+}
+
+// testContinue is for models that are a [model.Continuer].
+func testContinue(t *testing.T, newModel NewFunc) {
+	first := []model.ToolCall{{ID: "call_a", Name: "look", Arguments: raw(`{"a":1}`)}}
+	m, ok := newModel(t, Turn{Text: text, Calls: first, Usage: model.Usage{InputTokens: 5, OutputTokens: 6}}).(model.Continuer)
+	if !ok {
+		return
+	}
+	req := request(model.User("hi"))
+	req.Tools = []model.ToolDef{{Name: "look"}}
+	want, _ := mustGenerate(t, m, req, false)
+	for _, told := range []string{text[:1], text[:len(text)/2], text} {
+		for _, stream := range []bool{false, true} {
+			var rest strings.Builder
+			var onDelta func(model.Delta) error
+			if stream {
+				onDelta = func(d model.Delta) error { rest.WriteString(d.Text); return nil }
+			}
+			res, err := m.Continue(t.Context(), req, told, onDelta)
+			if err != nil || !reflect.DeepEqual(res, want) {
+				t.Errorf("after %q: response %+v, error %v, want %+v", told, res, err, want)
+			}
+			if stream && told+rest.String() != text {
+				t.Errorf("after %q it streamed %q", told, rest.String())
+			}
+		}
+	}
+	for _, told := range []string{"Three words", text + "and more"} {
+		res, err := m.Continue(t.Context(), req, told, func(model.Delta) error {
+			t.Errorf("after %q, which is not its text, it streamed", told)
+			return nil
+		})
+		if res != nil || !errors.Is(err, model.ErrNotContinued) {
+			t.Errorf("after %q: response %+v, error %v, want %v", told, res, err, model.ErrNotContinued)
+		}
 	}
 }
 
