@@ -27,7 +27,8 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		m := prefix(t, p)
 		opts := jetstream.Options{Map: m}
 		suffix := m.Suffix()
-		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted"}
+		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted",
+			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots"}
 		var created, none []string
 		for _, n := range names {
 			created = append(created, "create "+n+suffix)
@@ -50,9 +51,10 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"AEE_BUS": {"bus.>"}, "AEE_BUS_acme_eu": {"acme.eu.bus.>"}, "AEE_JOURNAL_acme_eu": {"acme.eu.aee.journal.>"},
-		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"},
+		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"}, "AEE_SCHEDULE_acme_eu": {"acme.eu.aee.schedule.>", "acme.eu.aee.due.>"},
+		"OBJ_aee_state_objects_acme_eu": {"$O.aee_state_objects_acme_eu.C.>", "$O.aee_state_objects_acme_eu.M.>"},
 	} {
-		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "1" {
+		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "2" {
 			t.Errorf("%s captures %v, metadata %v", name, got.Subjects, got.Metadata)
 		}
 	}
@@ -90,10 +92,100 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	for s := range js.KeyValueStores(ctx).Status() {
 		names[s.Bucket()] = true
 	}
-	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted"} {
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots"} {
 		if !names[n] {
 			t.Errorf("%s is not listed as a bucket", n)
 		}
+	}
+	if _, err := js.CreateObjectStore(ctx, natsjs.ObjectStoreConfig{Bucket: "objects", MaxBytes: 256 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	all = configs(t, js)
+	ours, theirs = all["OBJ_aee_state_objects"], all["OBJ_objects"]
+	theirs.Name, theirs.Subjects, theirs.Description, theirs.Metadata = ours.Name, ours.Subjects, ours.Description, ours.Metadata
+	if !reflect.DeepEqual(ours, theirs) {
+		t.Errorf("ours   %+v\ntheirs %+v", ours, theirs)
+	}
+}
+
+// What the documentation says about the disk.
+func TestTheTopologyReserves1960MiB(t *testing.T) {
+	t.Parallel()
+	sum := int64(0)
+	for _, s := range jetstream.Topology() {
+		if s.Config.MaxBytes > 0 {
+			sum += s.Config.MaxBytes
+		}
+	}
+	if sum != 1960<<20 {
+		t.Errorf("%d MiB", sum>>20)
+	}
+}
+
+// A full work queue refuses tasks and keeps those that it has; a delayed task
+// is kept whatever there is.
+func TestNoTaskIsDiscarded(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamWork: {MaxBytes: 64 << 10}}})
+	stored := 0
+	for ; stored < 100; stored++ {
+		if _, err := js.Publish(ctx, "aee.work.low.agent.x", make([]byte, 16<<10)); err != nil {
+			var api *natsjs.APIError
+			if !errors.As(err, &api) || api.ErrorCode != 10077 {
+				t.Errorf("full: %v", err)
+			}
+			break
+		}
+	}
+	if got, err := js.Stream(ctx, "AEE_WORK"); err != nil || got.CachedInfo().State.Msgs != uint64(stored) || stored == 0 || stored > 4 {
+		t.Errorf("%d stored, %v", stored, err)
+	}
+	c := configs(t, js)["AEE_SCHEDULE"]
+	if c.MaxBytes != -1 || c.MaxMsgs != -1 || c.MaxMsgsPerSubject != -1 || c.MaxAge != 0 || c.Retention != natsjs.WorkQueuePolicy {
+		t.Errorf("a delayed task can be dropped: %+v", c)
+	}
+	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: "BOTH", Subjects: []string{"both"}, Discard: natsjs.DiscardNew, AllowMsgSchedules: true}); err == nil {
+		t.Error("nats-server has schedules in a stream that discards new messages: AEE_SCHEDULE may be a part of AEE_WORK now")
+	}
+}
+
+func TestADelayedTaskFallsDue(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	m := prefix(t, "acme")
+	apply(t, js, jetstream.Options{Map: m})
+	wait, err := m.Schedule("agent.x", "urn:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, err := m.Due("high", "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, wait, []byte("task"), natsjs.WithScheduleAt(time.Now().Add(time.Second)), natsjs.WithScheduleTarget(due)); err != nil {
+		t.Fatal(err)
+	}
+	filter, err := m.DueOf("agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cons, err := js.CreateConsumer(ctx, "AEE_SCHEDULE_acme", natsjs.ConsumerConfig{FilterSubject: filter, AckPolicy: natsjs.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := cons.Next(natsjs.FetchMaxWait(patience))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if msg.Subject() != due || string(msg.Data()) != "task" || msg.Headers().Get("Nats-Scheduler") != wait {
+		t.Errorf("%s: %s, %v", msg.Subject(), msg.Data(), msg.Headers())
+	}
+	if err := msg.DoubleAck(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := js.Stream(ctx, "AEE_SCHEDULE_acme"); err != nil || s.CachedInfo().State.Msgs != 0 {
+		t.Errorf("something is left: %+v, %v", s.CachedInfo().State, err)
 	}
 }
 
@@ -127,8 +219,8 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 1; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
-		"update aee_keys: topology none, should be 1; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 2; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
+		"update aee_keys: topology none, should be 2; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -184,7 +276,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 1 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 2 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}

@@ -18,12 +18,29 @@
 // the topology is recorded in the metadata of each stream; a newer one is left
 // alone.
 //
-//	AEE_BUS        bus.>           7 days    what `watch --since` replays
-//	AEE_HUMAN      human.>        30 days    people's inboxes
-//	AEE_JOURNAL    aee.journal.>   1 day     envelopes, what aee.context.fetch reads
-//	aee_keys       KV                        public keys by key id
-//	aee_seen       KV             15 minutes ids seen, against replays
-//	aee_refuted    KV             30 days    refutations by envelope id
+//	AEE_BUS            bus.>           7 days    what `watch --since` replays
+//	AEE_HUMAN          human.>        30 days    people's inboxes
+//	AEE_JOURNAL        aee.journal.>   1 day     envelopes, what aee.context.fetch reads
+//	AEE_WORK           aee.work.>     no limit   durable tasks, until they are done
+//	AEE_SCHEDULE       aee.schedule.> no limit   durable tasks that wait for their time,
+//	                   aee.due.>                 and those whose time has come
+//	AEE_REPLY          aee.reply.>     7 days    replies to durable tasks
+//	AEE_DEAD           aee.dead.>     30 days    tasks that could not be done
+//	aee_keys           KV                        public keys by key id
+//	aee_seen           KV             15 minutes ids seen, against replays
+//	aee_refuted        KV             30 days    refutations by envelope id
+//	aee_state          KV             30 days    checkpoints of runs, 64 of each
+//	aee_state_objects  object store              checkpoints of more than 256 KiB
+//	aee_slots          KV              1 hour    places for running tasks
+//
+// AEE_WORK is a work queue: a task stays until it is acknowledged, however
+// long. When it is full it refuses new tasks, and whoever submits one hears of
+// it. nats-server has no schedules in a stream that refuses (2.15.2: "message
+// scheduling cannot use discard new"), and one that does not would drop the
+// oldest tasks at a limit. So delayed tasks are in a stream of their own without
+// limits, AEE_SCHEDULE: the server republishes each at its time from
+// aee.schedule.<entity>.<id> to aee.due.<priority>.<entity>, and a worker
+// moves it from there to AEE_WORK.
 //
 // A prefix goes in front of the subjects and behind the names: with prefix
 // "acme.eu" they are acme.eu.bus.> and AEE_BUS_acme_eu.

@@ -57,7 +57,7 @@ const (
 // A Change is what is to be done, or was done, about one stream or bucket.
 type Change struct {
 	Name        string       `json:"name"` // with the suffix: AEE_BUS_acme
-	Bucket      bool         `json:"bucket,omitempty"`
+	Kind        Kind         `json:"kind"`
 	About       string       `json:"about"`
 	Action      Action       `json:"action"`
 	Differences []Difference `json:"differences,omitempty"`
@@ -106,7 +106,7 @@ func Plan(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, err
 }
 
 func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) (Change, error) {
-	c := Change{Name: spec.FullName(opts.Map), Bucket: spec.Bucket, About: spec.About}
+	c := Change{Name: spec.FullName(opts.Map), Kind: spec.Kind, About: spec.About}
 	stream, err := js.Stream(ctx, spec.StreamName(opts.Map))
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		c.Action, c.want = ActionCreate, fresh(opts, spec)
@@ -178,12 +178,19 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 	}
 	c.flag("no_ack", &next.NoAck, want.NoAck)
 	c.flag("allow_direct", &next.AllowDirect, want.AllowDirect)
-	if spec.Bucket {
-		c.flag("allow_rollup_hdrs", &next.AllowRollup, true)
-		c.flag("deny_delete", &next.DenyDelete, true)
-	}
-	if want.AllowMsgTTL {
-		c.flag("allow_msg_ttl", &next.AllowMsgTTL, true)
+	// What a server cannot turn off again is only ever turned on.
+	for _, f := range []struct {
+		field      string
+		have, want *bool
+	}{
+		{"allow_rollup_hdrs", &next.AllowRollup, &want.AllowRollup},
+		{"deny_delete", &next.DenyDelete, &want.DenyDelete},
+		{"allow_msg_ttl", &next.AllowMsgTTL, &want.AllowMsgTTL},
+		{"allow_msg_schedules", &next.AllowMsgSchedules, &want.AllowMsgSchedules},
+	} {
+		if *f.want {
+			c.flag(f.field, f.have, true)
+		}
 	}
 	if have.Discard != want.Discard {
 		c.differ("discard", have.Discard.String(), want.Discard.String(), "")

@@ -9,28 +9,45 @@ import (
 
 // TopologyVersion counts the changes of [Topology] that a server must be told
 // of. It is in the metadata of every stream, under [MetaTopology].
-const TopologyVersion = 1
+const TopologyVersion = 2
 
 // MetaTopology is the key of the metadata that holds the topology's version.
 const MetaTopology = "aeemesh.topology"
 
 // Names of the streams and buckets, before a prefix's suffix.
 const (
-	StreamBus     = "AEE_BUS"
-	StreamHuman   = "AEE_HUMAN"
-	StreamJournal = "AEE_JOURNAL"
-	BucketKeys    = "aee_keys"
-	BucketSeen    = "aee_seen"
-	BucketRefuted = "aee_refuted"
+	StreamBus      = "AEE_BUS"
+	StreamHuman    = "AEE_HUMAN"
+	StreamJournal  = "AEE_JOURNAL"
+	StreamWork     = "AEE_WORK"
+	StreamSchedule = "AEE_SCHEDULE"
+	StreamReply    = "AEE_REPLY"
+	StreamDead     = "AEE_DEAD"
+	BucketKeys     = "aee_keys"
+	BucketSeen     = "aee_seen"
+	BucketRefuted  = "aee_refuted"
+	BucketState    = "aee_state"
+	BucketSlots    = "aee_slots"
+	ObjectsState   = "aee_state_objects"
 )
 
-// A Spec is one stream or one key-value bucket.
-type Spec struct {
-	Name   string // "AEE_BUS"; for a bucket its name, "aee_keys"
-	Bucket bool
-	About  string // one line: what it holds, who reads it
+// A Kind says as what NATS tools know something that is a stream underneath.
+type Kind string
 
-	// Subjects are what a stream captures. Nil for a bucket.
+// The kinds of a [Spec].
+const (
+	KindStream  Kind = "stream"
+	KindBucket  Kind = "bucket"  // key-value: `nats kv`
+	KindObjects Kind = "objects" // object store: `nats object`
+)
+
+// A Spec is one stream, key-value bucket or object store.
+type Spec struct {
+	Name  string // "AEE_BUS"; for a bucket its name, "aee_keys"
+	Kind  Kind
+	About string // one line: what it holds, who reads it
+
+	// Subjects are what a stream captures. Nil for the other kinds.
 	Subjects func(subject.Map) []string
 
 	// Config has everything but name and subjects. Its MaxAge, MaxBytes and
@@ -46,42 +63,82 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which
 // they are applied. The slice is the caller's.
 //
-// The file storage that they may take together, 736 MiB, is reserved when they
-// are made. On a smaller disk give [Options.Limits].
+// The file storage that they may take together, 1,960 MiB, is reserved when
+// they are made. On a smaller disk give [Options.Limits]. What delayed tasks
+// take comes on top: see [StreamSchedule] in the package comment.
 func Topology() []Spec {
 	return []Spec{
 		{
-			Name:     StreamBus,
+			Name: StreamBus, Kind: KindStream,
 			About:    "broadcasts, for replay",
 			Subjects: func(m subject.Map) []string { return []string{m.AllBus()} },
 			Config:   lane(7*day, 256*mib),
 		},
 		{
-			Name:     StreamHuman,
+			Name: StreamHuman, Kind: KindStream,
 			About:    "people's inboxes",
 			Subjects: func(m subject.Map) []string { return []string{m.AllHuman()} },
 			Config:   lane(30*day, 64*mib),
 		},
 		{
-			Name:     StreamJournal,
+			Name: StreamJournal, Kind: KindStream,
 			About:    "envelopes that agents sent and received, for aee.context.fetch",
 			Subjects: func(m subject.Map) []string { return []string{m.AllJournal()} },
 			Config:   journal(1*day, 256*mib),
 		},
 		{
-			Name: BucketKeys, Bucket: true,
+			Name: BucketKeys, Kind: KindBucket,
 			About:  "public keys by key id, for signatures",
 			Config: bucket(0, 16*mib, 8),
 		},
 		{
-			Name: BucketSeen, Bucket: true,
+			Name: BucketSeen, Kind: KindBucket,
 			About:  "ids of envelopes seen, against replays",
 			Config: seen(15*time.Minute, 128*mib),
 		},
 		{
-			Name: BucketRefuted, Bucket: true,
+			Name: BucketRefuted, Kind: KindBucket,
 			About:  "refutations by envelope id",
 			Config: bucket(30*day, 16*mib, 1),
+		},
+		{
+			Name: StreamWork, Kind: KindStream,
+			About:    "durable tasks, until they are done",
+			Subjects: func(m subject.Map) []string { return []string{m.AllWork()} },
+			Config:   work(256 * mib),
+		},
+		{
+			Name: StreamSchedule, Kind: KindStream,
+			About:    "durable tasks that wait for their time",
+			Subjects: func(m subject.Map) []string { return []string{m.AllSchedule(), m.AllDue()} },
+			Config:   schedule(),
+		},
+		{
+			Name: StreamReply, Kind: KindStream,
+			About:    "replies to durable tasks",
+			Subjects: func(m subject.Map) []string { return []string{m.AllReplies()} },
+			Config:   base(7*day, 128*mib),
+		},
+		{
+			Name: StreamDead, Kind: KindStream,
+			About:    "dead letters: tasks that could not be done",
+			Subjects: func(m subject.Map) []string { return []string{m.AllDead()} },
+			Config:   base(30*day, 64*mib),
+		},
+		{
+			Name: BucketState, Kind: KindBucket,
+			About:  "checkpoints of runs",
+			Config: bucket(30*day, 512*mib, 64),
+		},
+		{
+			Name: ObjectsState, Kind: KindObjects,
+			About:  "checkpoints that are too large for " + BucketState,
+			Config: objects(256 * mib),
+		},
+		{
+			Name: BucketSlots, Kind: KindBucket,
+			About:  "places for running tasks, of agents with a bound for the whole mesh",
+			Config: seen(time.Hour, 8*mib),
 		},
 	}
 }
@@ -129,23 +186,61 @@ func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	return c
 }
 
+// work is a work queue: a message goes when it is acknowledged, and not before.
+// It has no age, and when it is full it refuses the new ones, so that whoever
+// submits a task hears of it.
+func work(maxBytes int64) natsjs.StreamConfig {
+	c := base(0, maxBytes)
+	c.Retention = natsjs.WorkQueuePolicy
+	c.Discard = natsjs.DiscardNew
+	c.AllowMsgTTL = true
+	return c
+}
+
+// schedule is a work queue whose messages wait for their time. nats-server
+// (2.15) has no schedules in a stream that refuses new messages when it is full,
+// and any limit of one that does not would drop the oldest ones. So it has no
+// limit.
+func schedule() natsjs.StreamConfig {
+	c := work(-1)
+	c.Discard = natsjs.DiscardOld
+	c.AllowMsgSchedules = true
+	c.AllowRollup = true // nats-server wants it for schedules
+	return c
+}
+
+// objects is what nats.go makes of an object store (ADR-20). It has no age:
+// an object goes with the last record that refers to it.
+func objects(maxBytes int64) natsjs.StreamConfig {
+	c := base(0, maxBytes)
+	c.Discard = natsjs.DiscardNew
+	c.AllowRollup = true
+	return c
+}
+
 // FullName is the stream's or bucket's name in m's mesh, as the nats CLI takes
 // it: AEE_BUS, or AEE_BUS_acme with the prefix acme.
 func (s Spec) FullName(m subject.Map) string { return s.Name + m.Suffix() }
 
-// StreamName is the name of the stream in m's mesh; a bucket's stream is
-// KV_<bucket>.
+// StreamName is the name of the stream in m's mesh: KV_<bucket> for a bucket,
+// OBJ_<name> for an object store.
 func (s Spec) StreamName(m subject.Map) string {
-	if s.Bucket {
+	switch s.Kind {
+	case KindBucket:
 		return "KV_" + s.FullName(m)
+	case KindObjects:
+		return "OBJ_" + s.FullName(m)
 	}
 	return s.FullName(m)
 }
 
 // subjects are what the stream captures in m's mesh.
 func (s Spec) subjects(m subject.Map) []string {
-	if s.Bucket {
+	switch s.Kind {
+	case KindBucket:
 		return []string{"$KV." + s.FullName(m) + ".>"}
+	case KindObjects:
+		return []string{"$O." + s.FullName(m) + ".C.>", "$O." + s.FullName(m) + ".M.>"}
 	}
 	return s.Subjects(m)
 }

@@ -241,13 +241,10 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 }
 
 func (d *doctor) streamCheck(c jetstream.Change) {
-	name := "stream"
-	if c.Bucket {
-		name = "bucket"
-	}
+	name := string(c.Kind)
 	switch c.Action {
 	case jetstream.ActionNone:
-		if !c.Bucket && d.stream == "" {
+		if c.Kind == jetstream.KindStream && d.stream == "" {
 			d.stream = c.Name
 		}
 		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)

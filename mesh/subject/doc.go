@@ -16,7 +16,10 @@
 //	broadcast              bus.<topic>
 //	a person's inbox       human.<name>
 //	durable task           aee.work.<priority>.<entity>
+//	one that waits         aee.schedule.<entity>.<id>
+//	one whose time came    aee.due.<priority>.<entity>
 //	its replies            aee.reply.<entity>.<task id>
+//	its dead letter        aee.dead.<entity>.<task id>
 //	control                aee.ctl.<entity>
 //	envelope journal       aee.journal.<entity>.<id>
 //	audit                  aee.audit.<entity>

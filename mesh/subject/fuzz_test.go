@@ -13,7 +13,7 @@ func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"agent.reviewer", "bus.mesh.task", "human.adam", "aee.ask.agent.x", "aee.work.urgent.agent.x.y",
 		"aee.reply.agent.x.01JFB2R1JZKQ9V3K8W8Y9W1F2A", "aee.journal.agent.x.a=2Eb", "aee.ctl.agent.x",
-		"aee.audit.agent.x", "acme.agent.x", "acme.eu.aee.reply.agent.x.=5F", "aee.reply.agent.x.=", "a..b", "$JS.API.INFO", "aee.work.>",
+		"aee.audit.agent.x", "aee.schedule.agent.x.a=2Eb", "aee.due.low.agent.x", "aee.dead.agent.x.1", "acme.agent.x", "acme.eu.aee.reply.agent.x.=5F", "aee.reply.agent.x.=", "a..b", "$JS.API.INFO", "aee.work.>",
 	} {
 		f.Add("", s)
 		f.Add("acme", s)
@@ -54,11 +54,11 @@ func FuzzBuildAndParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind uint8, entity, priority, id string) {
 		for _, prefix := range []string{"", "acme.eu"} {
 			m, _ := subject.New(prefix)
-			a := subject.Address{Kind: subject.Kind(kind%10 + 1), Entity: entity}
+			a := subject.Address{Kind: subject.Kind(kind%13 + 1), Entity: entity}
 			switch a.Kind {
-			case subject.Work:
+			case subject.Work, subject.Due:
 				a.Priority = priority
-			case subject.Reply, subject.Journal:
+			case subject.Schedule, subject.Reply, subject.Dead, subject.Journal:
 				a.ID = id
 			case subject.Live:
 				if typ := subject.EntityType(entity); typ == subject.TypeBus || typ == subject.TypeHuman {

@@ -93,13 +93,24 @@ func (m Map) Human(name string) (string, error) {
 // Work is the subject of an entity's durable tasks of one priority: "low",
 // "normal", "high" or "urgent".
 func (m Map) Work(priority, entity string) (string, error) {
-	if err := ValidateEntity(entity); err != nil {
-		return "", err
-	}
-	if !isPriority(priority) {
-		return "", badPriority(priority)
-	}
-	return m.dot + root + ".work." + priority + "." + entity, nil
+	return m.prioritized(root+".work.", priority, entity)
+}
+
+// Schedule is the subject on which one delayed task of an entity waits for its
+// time.
+func (m Map) Schedule(entity, id string) (string, error) {
+	return m.withID(root+".schedule.", entity, id)
+}
+
+// Due is the subject of an entity's delayed tasks of one priority whose time
+// has come. From there they go to [Map.Work].
+func (m Map) Due(priority, entity string) (string, error) {
+	return m.prioritized(root+".due.", priority, entity)
+}
+
+// Dead is the subject of the dead letter of one durable task of an entity.
+func (m Map) Dead(entity, taskID string) (string, error) {
+	return m.withID(root+".dead.", entity, taskID)
 }
 
 // Reply is the subject of the replies to one durable task of an entity.
@@ -117,6 +128,16 @@ func (m Map) entity(lane, entity string) (string, error) {
 		return "", err
 	}
 	return m.dot + lane + entity, nil
+}
+
+func (m Map) prioritized(lane, priority, entity string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	if !isPriority(priority) {
+		return "", badPriority(priority)
+	}
+	return m.dot + lane + priority + "." + entity, nil
 }
 
 func (m Map) named(what, typ, name string) (string, error) {

@@ -19,9 +19,12 @@ const (
 	Ctl
 	Journal
 	Audit
+	Schedule
+	Due
+	Dead
 )
 
-var kindNames = [...]string{Live: "live", Ask: "ask", Bus: "bus", Human: "human", Work: "work", Reply: "reply", Ctl: "ctl", Journal: "journal", Audit: "audit"}
+var kindNames = [...]string{Live: "live", Ask: "ask", Bus: "bus", Human: "human", Work: "work", Reply: "reply", Ctl: "ctl", Journal: "journal", Audit: "audit", Schedule: "schedule", Due: "due", Dead: "dead"}
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
@@ -35,8 +38,8 @@ func (k Kind) String() string {
 type Address struct {
 	Kind     Kind
 	Entity   string // always: for Bus and Human the topic or name with its type, "bus.mesh.task"
-	Priority string // Work only
-	ID       string // Reply and Journal only: the id as it was, not escaped
+	Priority string // Work and Due only
+	ID       string // Schedule, Reply, Dead and Journal only: the id as it was, not escaped
 }
 
 // Name returns the entity without its type: "reviewer" of "agent.reviewer",
@@ -68,6 +71,12 @@ func (m Map) Subject(a Address) (string, error) {
 		return m.Journal(a.Entity, a.ID)
 	case Audit:
 		return m.Audit(a.Entity)
+	case Schedule:
+		return m.Schedule(a.Entity, a.ID)
+	case Due:
+		return m.Due(a.Priority, a.Entity)
+	case Dead:
+		return m.Dead(a.Entity, a.ID)
 	}
 	return "", &Error{What: "subject", Value: a.Entity, Part: "kind " + a.Kind.String(), Reason: "is unknown"}
 }
@@ -96,15 +105,24 @@ func (m Map) Parse(s string) (Address, error) {
 		a.Kind = Ctl
 	case "audit":
 		a.Kind = Audit
-	case "work":
+	case "work", "due":
 		a.Kind = Work
+		if kind == "due" {
+			a.Kind = Due
+		}
 		a.Priority, a.Entity, _ = strings.Cut(rest, ".")
 		if !isPriority(a.Priority) {
 			return Address{}, badPriority(a.Priority)
 		}
-	case "reply", "journal":
-		a.Kind = Reply
-		if kind == "journal" {
+	case "schedule", "reply", "dead", "journal":
+		switch kind {
+		case "schedule":
+			a.Kind = Schedule
+		case "reply":
+			a.Kind = Reply
+		case "dead":
+			a.Kind = Dead
+		default:
 			a.Kind = Journal
 		}
 		a.Entity, a.ID, err = cutID(s, rest)

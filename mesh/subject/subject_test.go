@@ -38,6 +38,9 @@ func TestSubjectsAndTheirAddresses(t *testing.T) {
 		{subject.Address{Kind: subject.Ctl, Entity: "agent.reviewer"}, "aee.ctl.agent.reviewer"},
 		{subject.Address{Kind: subject.Journal, Entity: "agent.reviewer", ID: ulid}, "aee.journal.agent.reviewer." + ulid},
 		{subject.Address{Kind: subject.Audit, Entity: "agent.reviewer"}, "aee.audit.agent.reviewer"},
+		{subject.Address{Kind: subject.Schedule, Entity: "agent.reviewer", ID: "a.b"}, "aee.schedule.agent.reviewer.a=2Eb"},
+		{subject.Address{Kind: subject.Due, Entity: "agent.reviewer", Priority: "low"}, "aee.due.low.agent.reviewer"},
+		{subject.Address{Kind: subject.Dead, Entity: "agent.a.b", ID: ulid}, "aee.dead.agent.a.b." + ulid},
 	}
 	for _, prefix := range []string{"", "acme", "acme.eu-1"} {
 		m := mustNew(t, prefix)
@@ -110,6 +113,9 @@ func TestRefusedEntitiesNameThePartAtFault(t *testing.T) {
 			"Reply":   func() (string, error) { return m.Reply(tt.id, "12345678") },
 			"Journal": func() (string, error) { return m.Journal(tt.id, "12345678") },
 			"of":      func() (string, error) { return m.JournalOf(tt.id) },
+			"Due":     func() (string, error) { return m.Due("low", tt.id) },
+			"Dead":    func() (string, error) { return m.Dead(tt.id, "12345678") },
+			"DueOf":   func() (string, error) { return m.DueOf(tt.id) },
 		}
 		for name, build := range builders {
 			got, err := build()
@@ -132,6 +138,8 @@ func TestRefusedIDsAndPriorities(t *testing.T) {
 	m := mustNew(t, "")
 	for _, tt := range []struct{ got, want error }{
 		{second(m.Work("critical", "agent.x")), &subject.Error{What: "priority", Value: "critical", Reason: "is none of low, normal, high, urgent"}},
+		{second(m.Due("HIGH", "agent.x")), &subject.Error{What: "priority", Value: "HIGH", Reason: "is none of low, normal, high, urgent"}},
+		{second(m.Schedule("agent.x", "")), &subject.Error{What: "id", Reason: "is empty"}},
 		{second(m.Work("", "agent.x")), &subject.Error{What: "priority", Reason: "is none of low, normal, high, urgent"}},
 		{second(m.Reply("agent.x", "")), &subject.Error{What: "id", Reason: "is empty"}},
 		{second(m.Journal("agent.x", strings.Repeat(".", 171))), &subject.Error{What: "id", Value: strings.Repeat(".", 171), Reason: "is too long: 513 bytes when escaped, at most 512"}},
@@ -191,6 +199,9 @@ func TestParseRefuses(t *testing.T) {
 		"aee.ask.aee.ask.agent.x":   `entity "aee.ask.agent.x": first token "aee" is reserved for the mesh`,
 		"aee.work.agent.x":          `priority "agent": is none of low, normal, high, urgent`,
 		"aee.work.high":             `entity "": is empty`,
+		"aee.due.agent.x":           `priority "agent": is none of low, normal, high, urgent`,
+		"aee.dead.agent":            `subject "aee.dead.agent": has no id as its last token`,
+		"aee.schedule.agent.x.":     `id "": is empty`,
 		"aee.reply.agent":           `subject "aee.reply.agent": has no id as its last token`,
 		"aee.reply.agent.x":         `entity "agent": has no type: it must be <type>.<name>, like "agent.agent"`,
 		"aee.reply.agent.x.":        `id "": is empty`,
@@ -278,8 +289,8 @@ func TestServiceName(t *testing.T) {
 func TestWildcards(t *testing.T) {
 	t.Parallel()
 	m := mustNew(t, "acme")
-	got := append(m.AllLive(), m.AllBus(), m.AllHuman(), m.AllAsk(), m.AllCtl(), m.AllWork(), m.AllReplies(), m.AllJournal(), m.AllAudit(), m.All())
-	for _, f := range []func(string) (string, error){m.RepliesTo, m.JournalOf} {
+	got := append(m.AllLive(), m.AllBus(), m.AllHuman(), m.AllAsk(), m.AllCtl(), m.AllWork(), m.AllReplies(), m.AllJournal(), m.AllAudit(), m.AllSchedule(), m.AllDue(), m.AllDead(), m.All())
+	for _, f := range []func(string) (string, error){m.RepliesTo, m.JournalOf, m.ScheduleOf, m.DueOf, m.DeadOf} {
 		s, err := f("agent.x")
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +302,8 @@ func TestWildcards(t *testing.T) {
 		t.Fatal(err)
 	}
 	got = append(got, s)
-	want := "acme.agent.> acme.service.> acme.bus.> acme.human.> acme.aee.ask.> acme.aee.ctl.> acme.aee.work.> acme.aee.reply.> acme.aee.journal.> acme.aee.audit.> acme.> acme.aee.reply.agent.x.* acme.aee.journal.agent.x.* acme.robot.>"
+	want := "acme.agent.> acme.service.> acme.bus.> acme.human.> acme.aee.ask.> acme.aee.ctl.> acme.aee.work.> acme.aee.reply.> acme.aee.journal.> acme.aee.audit.> acme.aee.schedule.> acme.aee.due.> acme.aee.dead.> acme.> " +
+		"acme.aee.reply.agent.x.* acme.aee.journal.agent.x.* acme.aee.schedule.agent.x.* acme.aee.due.*.agent.x acme.aee.dead.agent.x.* acme.robot.>"
 	if strings.Join(got, " ") != want {
 		t.Errorf("got  %s\nwant %s", strings.Join(got, " "), want)
 	}

@@ -29,6 +29,31 @@ func (m Map) AllCtl() string { return m.dot + root + ".ctl.>" }
 // AllWork is the pattern of all durable tasks.
 func (m Map) AllWork() string { return m.dot + root + ".work.>" }
 
+// AllSchedule is the pattern of all delayed tasks that wait.
+func (m Map) AllSchedule() string { return m.dot + root + ".schedule.>" }
+
+// ScheduleOf is the pattern of one entity's delayed tasks that wait.
+func (m Map) ScheduleOf(entity string) (string, error) {
+	return m.allIDs(root+".schedule.", entity)
+}
+
+// AllDue is the pattern of all delayed tasks whose time has come.
+func (m Map) AllDue() string { return m.dot + root + ".due.>" }
+
+// DueOf is the pattern of one entity's delayed tasks whose time has come, of
+// every priority.
+func (m Map) DueOf(entity string) (string, error) {
+	return m.entity(root+".due.*.", entity)
+}
+
+// AllDead is the pattern of all dead letters.
+func (m Map) AllDead() string { return m.dot + root + ".dead.>" }
+
+// DeadOf is the pattern of one entity's dead letters.
+func (m Map) DeadOf(entity string) (string, error) {
+	return m.allIDs(root+".dead.", entity)
+}
+
 // AllReplies is the pattern of all replies to durable tasks.
 func (m Map) AllReplies() string { return m.dot + root + ".reply.>" }
 
