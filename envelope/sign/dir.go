@@ -231,10 +231,15 @@ func SaveKey(dir string, s *Signer, trusted Key) error {
 	if _, err := os.Stat(filepath.Join(dir, s.kid+recordExt)); err == nil {
 		return fmt.Errorf("key %q: %w in %s", s.kid, fs.ErrExist, dir)
 	}
-	if err := writeFile(filepath.Join(dir, s.kid+seedExt), seed, 0o600, false); err != nil {
+	file := filepath.Join(dir, s.kid+seedExt)
+	if err := writeFile(file, seed, 0o600, false); err != nil {
 		return fmt.Errorf("key %q: %w", s.kid, err)
 	}
-	return saveRecord(dir, r)
+	if err := saveRecord(dir, r); err != nil {
+		os.Remove(file) // a seed without its record would stand in the way of the next try
+		return err
+	}
+	return nil
 }
 
 // Trust writes the trust record of a key into a directory, which it makes if
