@@ -3,7 +3,7 @@
 //
 // An intent publishes up to three JSON Schemas, for task, result and error
 // payloads (AEE, "Intent Schema Publishing"). The seven reserved intents of the
-// protocol ("Reserved Namespace: aee.*") and the mesh's own cancel come
+// protocol ("Reserved Namespace: aee.*") and the mesh's own commands come
 // embedded, as <intent>.<variant>.schema.json beside the Go files; an
 // application adds its own to a [Registry]:
 //

@@ -24,16 +24,27 @@ const ExtDecisionEvidence = "aee.ext.decision_evidence"
 // named an intent. It belongs to applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"
 
-// The mesh's own traffic. [TaskCancel] is a task with schemas of its own; the
-// others are the intents of events on the bus, whose payloads are not validated.
+// The commands of the mesh: tasks about tasks, with schemas of their own.
+// TaskMigrate is reserved.
 const (
-	TaskCancel     = "mesh.task.cancel"
+	TaskCancel  = "mesh.task.cancel"
+	TaskPause   = "mesh.task.pause"
+	TaskResume  = "mesh.task.resume"
+	TaskSteer   = "mesh.task.steer"
+	TaskSettle  = "mesh.task.settle"
+	TaskMigrate = "mesh.task.migrate"
+)
+
+// The intents of the mesh's events on the bus, whose payloads are not validated.
+const (
 	AgentJoined    = "mesh.agent.joined"
 	AgentLeft      = "mesh.agent.left"
 	AgentHeartbeat = "mesh.agent.heartbeat"
 	TaskStarted    = "mesh.task.started"
 	TaskFinished   = "mesh.task.finished"
 	TaskFailed     = "mesh.task.failed"
+	TaskRetrying   = "mesh.task.retrying" // a durable task has failed and will be tried again
+	TaskParked     = "mesh.task.parked"   // a run waits to be resumed
 	AlertRaised    = "mesh.alert.raised"
 )
 

@@ -93,16 +93,3 @@ type ValidateResult struct {
 	Valid  bool     `json:"valid"`
 	Errors []string `json:"errors,omitempty"`
 }
-
-// CancelTask asks to stop one task (ID), or every task of a correlation
-// (Corr). One of the two must be there.
-type CancelTask struct {
-	ID     string `json:"id,omitempty"`
-	Corr   string `json:"corr,omitempty"`
-	Reason string `json:"reason,omitempty"`
-}
-
-// CancelResult answers mesh.task.cancel.
-type CancelResult struct {
-	Cancelled bool `json:"cancelled"` // at least one task was told to stop
-}

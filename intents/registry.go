@@ -66,7 +66,7 @@ func (d *Definition) variant(v Variant) json.RawMessage {
 }
 
 // A Registry knows intents and the schemas of their payloads. The seven
-// reserved ones and mesh.task.cancel are in it from the start. Any number of
+// reserved ones and the mesh's commands are in it from the start. Any number of
 // goroutines may use it at once; readers never wait.
 type Registry struct {
 	mu      sync.Mutex // held by writers

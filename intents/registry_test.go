@@ -21,12 +21,14 @@ var reserved = []string{
 	intents.StatusHealth, intents.StatusPing, intents.ValidatePayload,
 }
 
+var commands = []string{intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSettle, intents.TaskSteer}
+
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
 func TestReservedIntentsAreThereWithAllSchemas(t *testing.T) {
 	t.Parallel()
 	r := intents.NewRegistry()
-	if got, want := r.List(""), append(slices.Clone(reserved), intents.TaskCancel); !slices.Equal(got, want) {
+	if got, want := r.List(""), append(slices.Clone(reserved), commands...); !slices.Equal(got, want) {
 		t.Errorf("a new registry lists %v, want %v", got, want)
 	}
 	for _, name := range r.List("") {
@@ -297,10 +299,10 @@ func TestAnswerCapabilityList(t *testing.T) {
 		t.Fatal(err)
 	}
 	for task, want := range map[string]string{
-		`{}`:                                 `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel"]}`,
+		`{}`:                                 `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
 		`{"namespace_filter":"app"}`:         `{"intents":["app.x"]}`,
 		`{"namespace_filter":"none"}`:        `{"intents":[]}`,
-		`{"Namespace_Filter":"app","n":1e5}`: `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel"]}`,
+		`{"Namespace_Filter":"app","n":1e5}`: `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
 	} {
 		answer, err := r.AnswerCapabilityList(raw(task))
 		if err != nil {
@@ -380,6 +382,16 @@ func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 		{intents.ValidatePayload, intents.Result, intents.ValidateResult{Errors: []string{"x"}}, `{"valid":false,"errors":["x"]}`},
 		{intents.TaskCancel, intents.Task, intents.CancelTask{ID: "01JFB2R1", Reason: "enough"}, `{"id":"01JFB2R1","reason":"enough"}`},
 		{intents.TaskCancel, intents.Result, intents.CancelResult{Cancelled: true}, `{"cancelled":true}`},
+		{intents.TaskCancel, intents.Task, intents.CancelTask{Run: "6f9d0c58", Durable: true}, `{"run":"6f9d0c58","durable":true}`},
+		{intents.TaskPause, intents.Task, intents.PauseTask{Target: intents.Target{ID: "01JFB2R1"}, Durable: true}, `{"id":"01JFB2R1","durable":true}`},
+		{intents.TaskPause, intents.Result, intents.CommandResult{Paused: true, Runs: []string{"6f9d"}, Status: "pausing"}, `{"paused":true,"runs":["6f9d"],"status":"pausing"}`},
+		{intents.TaskResume, intents.Task, intents.ResumeTask{Target: intents.Target{Corr: "01JFB2QX"}, Reason: "go"}, `{"corr":"01JFB2QX","reason":"go"}`},
+		{intents.TaskResume, intents.Result, intents.CommandResult{Resumed: true}, `{"resumed":true}`},
+		{intents.TaskSteer, intents.Task, intents.SteerTask{Target: intents.Target{Run: "6f9d0c58"}, Text: "be brief"}, `{"run":"6f9d0c58","text":"be brief"}`},
+		{intents.TaskSteer, intents.Result, intents.CommandResult{Steered: true}, `{"steered":true}`},
+		{intents.TaskSettle, intents.Task, intents.SettleTask{Target: intents.Target{ID: "01JFB2R1"}, Call: "c1", Outcome: intents.OutcomeDone, Result: raw(`{"sent":true}`)},
+			`{"id":"01JFB2R1","call":"c1","outcome":"done","result":{"sent":true}}`},
+		{intents.TaskSettle, intents.Result, intents.CommandResult{Settled: true}, `{"settled":true}`},
 	} {
 		got, err := json.Marshal(c.payload)
 		if err != nil || string(got) != c.want {
@@ -396,6 +408,18 @@ func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 	for _, payload := range []string{`{}`, `{"reason":"x"}`, `{"id":"short"}`, `{"id":1}`} {
 		if err := r.Validate(intents.TaskCancel, intents.Task, raw(payload)); err == nil {
 			t.Errorf("cancel %s: nothing to stop is named", payload)
+		}
+	}
+	for intent, payload := range map[string]string{
+		intents.TaskPause: `{"reason":"x"}`, intents.TaskResume: `{}`, intents.TaskSteer: `{"id":"01JFB2R1"}`, intents.TaskSettle: `{"id":"01JFB2R1","outcome":"maybe"}`,
+	} {
+		if err := r.Validate(intent, intents.Task, raw(payload)); err == nil {
+			t.Errorf("%s %s passed", intent, payload)
+		}
+	}
+	for _, c := range []intents.Command{intents.CancelTask{}, intents.PauseTask{}, intents.ResumeTask{}, intents.SteerTask{}, intents.SettleTask{}} {
+		if !slices.Contains(commands, c.CommandIntent()) {
+			t.Errorf("%T has intent %s", c, c.CommandIntent())
 		}
 	}
 }

@@ -1,0 +1,105 @@
+package intents
+
+import "encoding/json"
+
+// Command is the task payload of one of the mesh's commands: [CancelTask],
+// [PauseTask], [ResumeTask], [SteerTask], [SettleTask].
+type Command interface {
+	// CommandIntent is the intent that the command is sent with.
+	CommandIntent() string
+}
+
+// Target names what a command is about: a task by its id, its run by the run's
+// id, or every task of a correlation. One of the three must be there;
+// [SteerTask] and [SettleTask] take no Corr.
+type Target struct {
+	ID   string `json:"id,omitempty"`
+	Run  string `json:"run,omitempty"`
+	Corr string `json:"corr,omitempty"`
+}
+
+// CancelTask asks to stop one task (ID or Run), or every task of a correlation.
+type CancelTask struct {
+	ID     string `json:"id,omitempty"`
+	Run    string `json:"run,omitempty"`
+	Corr   string `json:"corr,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// Durable says that the task was sent to the durable lane: the command is
+	// noted for it although nobody may have begun it.
+	Durable bool `json:"durable,omitempty"`
+}
+
+// PauseTask asks a run to stop after the step that it is in.
+type PauseTask struct {
+	Target
+	Reason  string `json:"reason,omitempty"`
+	Durable bool   `json:"durable,omitempty"` // as in [CancelTask]
+}
+
+// ResumeTask asks a paused run to go on.
+type ResumeTask struct {
+	Target
+	Reason string `json:"reason,omitempty"`
+}
+
+// SteerTask gives a run a message for its next turn.
+type SteerTask struct {
+	Target
+	Text    string `json:"text"`
+	Durable bool   `json:"durable,omitempty"` // as in [CancelTask]
+}
+
+// Outcome is what a person says has become of a tool call.
+type Outcome string
+
+// The outcomes of a [SettleTask].
+const (
+	OutcomeDone   Outcome = "done"   // it happened, and returned Result
+	OutcomeFailed Outcome = "failed" // it did not happen, or failed with Error
+	OutcomeRepeat Outcome = "repeat" // call again, under the same idempotency key
+)
+
+// SettleTask says what became of a tool call whose outcome is unknown.
+type SettleTask struct {
+	Target
+	Call    string          `json:"call,omitempty"` // the tool call's id; "": all that are unknown
+	Outcome Outcome         `json:"outcome"`
+	Result  json.RawMessage `json:"result,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+// CommandIntent is [TaskCancel].
+func (CancelTask) CommandIntent() string { return TaskCancel }
+
+// CommandIntent is [TaskPause].
+func (PauseTask) CommandIntent() string { return TaskPause }
+
+// CommandIntent is [TaskResume].
+func (ResumeTask) CommandIntent() string { return TaskResume }
+
+// CommandIntent is [TaskSteer].
+func (SteerTask) CommandIntent() string { return TaskSteer }
+
+// CommandIntent is [TaskSettle].
+func (SettleTask) CommandIntent() string { return TaskSettle }
+
+// CommandResult answers a command. Of its five words the one is there that
+// belongs to the command.
+type CommandResult struct {
+	Cancelled bool `json:"cancelled,omitempty"`
+	Paused    bool `json:"paused,omitempty"`
+	Resumed   bool `json:"resumed,omitempty"`
+	Steered   bool `json:"steered,omitempty"`
+	Settled   bool `json:"settled,omitempty"`
+	// Runs are the ids of the runs that it was about; none for live tasks.
+	Runs []string `json:"runs,omitempty"`
+	// Status is what the run is doing now, one of AAIF's words, or "pausing"
+	// while a step has to end first, or "noted" where nobody has begun the task.
+	Status string `json:"status,omitempty"`
+}
+
+// CancelResult is what answers mesh.task.cancel, at the least.
+type CancelResult struct {
+	Cancelled bool `json:"cancelled"` // at least one task was told to stop
+}
