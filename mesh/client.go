@@ -227,10 +227,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		return nil, 0, err
 	}
 	defer n.replies.close(x)
-	msg.Reply = x.subject
-	if err := n.conn.PublishMsg(msg); err != nil {
-		return nil, 0, err
-	}
+	n.replies.send(x, msg)
 	for seen := 0; ; seen++ {
 		answer, err := x.wait(ctx, deadline)
 		if err != nil {

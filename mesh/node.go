@@ -183,7 +183,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn},
+		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
 	}
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())

@@ -1,0 +1,134 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// exchanges is a replies on a connection of its own, and a responder that
+// answers on subject "echo" with what it got.
+func exchanges(t *testing.T) (*replies, *nats.Conn) {
+	t.Helper()
+	srv := natstest.Run(t, natsd.Config{})
+	conn, other := natstest.Conn(t, srv), natstest.Conn(t, srv)
+	if _, err := other.Subscribe("echo", func(m *nats.Msg) { m.Respond(m.Data) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return &replies{conn: conn, out: outbox{conn: conn}}, conn
+}
+
+func mustOpen(t *testing.T, r *replies) *exchange {
+	t.Helper()
+	x, err := r.open(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	var wait sync.WaitGroup
+	for sender := range 4 * gatherFrom {
+		wait.Go(func() {
+			for n := range 200 {
+				x, err := r.open(1)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				body := fmt.Sprintf("%d of %d", n, sender)
+				r.send(x, &nats.Msg{Subject: "echo", Data: []byte(body)})
+				m, err := x.wait(context.Background(), time.Now().Add(10*time.Second))
+				if err != nil || string(m.Data) != body {
+					t.Errorf("asked %s, got %v, %v", body, m, err)
+				}
+				r.close(x)
+			}
+		})
+	}
+	wait.Wait()
+	if len(r.waiting) != 0 || len(r.out.waiting) != 0 {
+		t.Errorf("%d exchanges and %d requests are left", len(r.waiting), len(r.out.waiting))
+	}
+}
+
+func TestOneSenderPublishesForAll(t *testing.T) {
+	t.Parallel()
+	r, conn := exchanges(t)
+	o := &r.out
+	var all []*exchange
+	for range 3 {
+		x := mustOpen(t, r)
+		x.request = &nats.Msg{Subject: "echo", Reply: x.subject, Data: []byte("x")}
+		all = append(all, x)
+	}
+	o.waiting = append(o.waiting, all[0]) // its sender has let others go on
+	o.send(all[1])
+	if all[1].sent.Load() || conn.OutMsgs != 0 {
+		t.Error("the second sender published by itself")
+	}
+	if o.settle(all[1]) {
+		t.Error("a request that nobody has published counts as published")
+	}
+	o.send(all[2])
+	o.flush() // what the first one does next
+	for i, want := range []bool{true, false, true} {
+		equalTo(t, fmt.Sprintf("request %d published", i), o.settle(all[i]), want)
+	}
+	equalTo(t, "messages out", conn.OutMsgs, uint64(2))
+}
+
+func equalTo[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestAllSendersHearOfAFailure(t *testing.T) {
+	t.Parallel()
+	r, conn := exchanges(t)
+	first, second := mustOpen(t, r), mustOpen(t, r)
+	conn.Close()
+	r.out.waiting = append(r.out.waiting, first)
+	first.request = &nats.Msg{Subject: "echo", Reply: first.subject}
+	r.send(second, &nats.Msg{Subject: "echo"}) // alone, so at once
+	r.out.flush()
+	for _, x := range []*exchange{first, second} {
+		if _, err := x.wait(context.Background(), time.Now().Add(10*time.Second)); !errors.Is(err, nats.ErrConnectionClosed) {
+			t.Errorf("%v, want %v", err, nats.ErrConnectionClosed)
+		}
+	}
+}
+
+func TestAReusedExchangeKnowsNothingOfTheLast(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	x := mustOpen(t, r)
+	late := &nats.Msg{Subject: x.subject, Data: []byte("late")}
+	r.deliver(late)
+	r.deliver(late) // overflows
+	r.close(x)
+	y := mustOpen(t, r)
+	if y != x {
+		t.Fatal("the exchange was not used again")
+	}
+	r.deliver(late)
+	if len(y.answers) != 0 || y.overflow.Load() {
+		t.Error("an exchange got an answer to the one before")
+	}
+}
