@@ -5,6 +5,9 @@
 //	nc := natstest.Conn(t, srv)
 //	srv = natstest.Restart(t, srv) // same port, same store; nc reconnects
 //
+// [Cluster] starts several that are one cluster, for streams with replicas;
+// electing a leader takes them some three seconds.
+//
 // Everything is closed when the test ends. All functions call t.Fatal on
 // failure, so they belong in the test's own goroutine.
 package natstest

@@ -42,6 +42,14 @@ func Restart(t testing.TB, srv *natsd.Server) *natsd.Server {
 // connection reconnects for ever, at once, and is closed when the test ends.
 func Conn(t testing.TB, srv *natsd.Server, opts ...nats.Option) *nats.Conn {
 	t.Helper()
+	if srv.ClientURL() == "" {
+		opts = append([]nats.Option{srv.InProcess()}, opts...)
+	}
+	return connect(t, srv.ClientURL(), opts)
+}
+
+func connect(t testing.TB, url string, opts []nats.Option) *nats.Conn {
+	t.Helper()
 	all := []nats.Option{
 		nats.Name(t.Name()),
 		nats.Timeout(10 * time.Second),
@@ -50,10 +58,7 @@ func Conn(t testing.TB, srv *natsd.Server, opts ...nats.Option) *nats.Conn {
 		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
 	}
-	if srv.ClientURL() == "" {
-		all = append(all, srv.InProcess())
-	}
-	nc, err := nats.Connect(srv.ClientURL(), append(all, opts...)...)
+	nc, err := nats.Connect(url, append(all, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,52 @@
+package natstest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// What three servers hold survives the loss of any one of them.
+func TestClusterOutlivesOneServer(t *testing.T) {
+	t.Parallel()
+	servers := natstest.Cluster(t, 3)
+	js, err := natsjs.New(natstest.ConnAll(t, servers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	kv, err := js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(ctx, "k", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	servers[0].Close()
+	put := func(v string) {
+		t.Helper()
+		for { // until a leader is elected
+			once, done := context.WithTimeout(ctx, time.Second)
+			_, err := kv.Put(once, "k", []byte(v))
+			done()
+			if err == nil {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	put("2")
+	natstest.Restart(t, servers[0])
+	servers[1].Close()
+	put("3")
+	e, err := kv.Get(ctx, "k")
+	if err != nil || string(e.Value()) != "3" {
+		t.Fatalf("%v %v", e, err)
+	}
+}
