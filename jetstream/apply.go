@@ -12,8 +12,10 @@ import (
 
 // Apply creates and updates streams and buckets as [Plan] says, and returns
 // what it did: in the report "create" means created. It needs permission to
-// publish to $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name>, and, to name the
-// stream at fault when subjects collide, to $JS.API.STREAM.NAMES.
+// publish to $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name>, for consumers to
+// $JS.API.CONSUMER.{INFO,CREATE}.<stream>.<name>.>, and, to name what is at
+// fault when subjects collide, to $JS.API.STREAM.NAMES and
+// $JS.API.CONSUMER.LIST.<stream>.
 //
 // It goes on past a stream that is in conflict and reports all of them in the
 // error; it stops where a request fails.
@@ -21,8 +23,18 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 	if err := oldServer(js); err != nil {
 		return nil, err
 	}
+	consumers, err := opts.consumers()
+	if err != nil {
+		return nil, err
+	}
 	var report []Change
 	var conflicts []error
+	done := func(c Change) {
+		if c.Action == ActionConflict {
+			conflicts = append(conflicts, errors.New(c.String()))
+		}
+		report = append(report, c)
+	}
 	for _, spec := range Topology() {
 		if opts.Only != nil && !slices.Contains(opts.Only, spec.Name) {
 			continue
@@ -31,10 +43,14 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 		if err != nil {
 			return report, errors.Join(append(conflicts, err)...)
 		}
-		if c.Action == ActionConflict {
-			conflicts = append(conflicts, errors.New(c.String()))
+		done(c)
+	}
+	for _, spec := range consumers {
+		c, err := applyConsumer(ctx, js, opts, spec)
+		if err != nil {
+			return report, errors.Join(append(conflicts, err)...)
 		}
-		report = append(report, c)
+		done(c)
 	}
 	return report, errors.Join(conflicts...)
 }

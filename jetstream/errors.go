@@ -37,7 +37,7 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 	switch {
 	case errors.Is(err, natsjs.ErrJetStreamNotEnabled), errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
+	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
 		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)

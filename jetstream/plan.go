@@ -34,6 +34,31 @@ type Options struct {
 
 	// Only names the Specs to look at. Nil: all.
 	Only []string
+
+	// Entities whose work consumers to look at too, after the streams. Workers
+	// make those of their own entities, unless they are told not to.
+	Entities []string
+
+	// Lease is the AckWait of new work consumers, and of those that exist. 0:
+	// [DefaultLease] for a new one, and what there is for one that exists.
+	Lease time.Duration
+}
+
+// consumers are the specs of the consumers to look at.
+func (o Options) consumers() ([]ConsumerSpec, error) {
+	var all []ConsumerSpec
+	for _, e := range o.Entities {
+		specs, err := Consumers(o.Map, e, o.Lease)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range specs {
+			if o.Only == nil || slices.Contains(o.Only, s.Stream) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
 }
 
 // Limits bound a stream. 0 leaves a limit as the topology has it, -1 lifts it.
@@ -54,7 +79,8 @@ const (
 	ActionNewer    Action = "newer"    // a newer aeemesh made it; it is left alone
 )
 
-// A Change is what is to be done, or was done, about one stream or bucket.
+// A Change is what is to be done, or was done, about one stream, bucket or
+// consumer.
 type Change struct {
 	Name        string       `json:"name"` // with the suffix: AEE_BUS_acme
 	Kind        Kind         `json:"kind"`
@@ -62,7 +88,8 @@ type Change struct {
 	Action      Action       `json:"action"`
 	Differences []Difference `json:"differences,omitempty"`
 
-	want natsjs.StreamConfig
+	want     natsjs.StreamConfig
+	consumer natsjs.ConsumerConfig
 }
 
 // A Difference is one setting that is not as the topology has it.
@@ -89,14 +116,26 @@ func (c Change) String() string {
 }
 
 // Plan compares the topology with the server and changes nothing. It needs
-// permission to publish to $JS.API.STREAM.INFO.<name>.
+// permission to publish to $JS.API.STREAM.INFO.<name>, and for consumers to
+// $JS.API.CONSUMER.INFO.<stream>.<name>.
 func Plan(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
+	consumers, err := opts.consumers()
+	if err != nil {
+		return nil, err
+	}
 	var changes []Change
 	for _, spec := range Topology() {
 		if opts.Only != nil && !slices.Contains(opts.Only, spec.Name) {
 			continue
 		}
 		c, err := planOne(ctx, js, opts, spec)
+		if err != nil {
+			return changes, err
+		}
+		changes = append(changes, c)
+	}
+	for _, spec := range consumers {
+		c, err := planConsumer(ctx, js, opts, spec)
 		if err != nil {
 			return changes, err
 		}
@@ -149,10 +188,7 @@ func fresh(opts Options, spec Spec) natsjs.StreamConfig {
 func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 	want := fresh(opts, spec)
 	next := have // what we would update it to: the operator's settings stay
-	version, _ := strconv.Atoi(have.Metadata[MetaTopology])
-	if version > TopologyVersion {
-		c.Action = ActionNewer
-		c.Differences = []Difference{{Field: "topology", Have: strconv.Itoa(version), Want: strconv.Itoa(TopologyVersion), Kept: "a newer aeemesh made it"}}
+	if c.newer(have.Metadata) {
 		return
 	}
 	c.conflicts(have, want)
@@ -160,18 +196,7 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 		c.Action = ActionConflict
 		return
 	}
-	if version != TopologyVersion {
-		was := "none"
-		if version > 0 {
-			was = strconv.Itoa(version)
-		}
-		c.differ("topology", was, strconv.Itoa(TopologyVersion), "")
-		next.Metadata = maps.Clone(have.Metadata)
-		if next.Metadata == nil {
-			next.Metadata = map[string]string{}
-		}
-		next.Metadata[MetaTopology] = strconv.Itoa(TopologyVersion)
-	}
+	c.version(have.Metadata, &next.Metadata)
 	if all := union(have.Subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
 		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
 		next.Subjects = all
@@ -192,12 +217,51 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 			c.flag(f.field, f.have, true)
 		}
 	}
+	if h, w := have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL; w > 0 && h == 0 {
+		c.differ("subject_delete_marker_ttl", "none", w.String(), "")
+		next.SubjectDeleteMarkerTTL = w
+	}
 	if have.Discard != want.Discard {
 		c.differ("discard", have.Discard.String(), want.Discard.String(), "")
 		next.Discard = want.Discard
 	}
 	c.limits(opts, spec, have, want, &next)
-	c.Action, c.want = ActionNone, next
+	c.want = next
+	c.settle()
+}
+
+// newer reports that a newer release made what the metadata is of.
+func (c *Change) newer(metadata map[string]string) bool {
+	version, _ := strconv.Atoi(metadata[MetaTopology])
+	if version <= TopologyVersion {
+		return false
+	}
+	c.Action = ActionNewer
+	c.differ("topology", strconv.Itoa(version), strconv.Itoa(TopologyVersion), "a newer aeemesh made it")
+	return true
+}
+
+// version brings the version in the metadata up to date.
+func (c *Change) version(have map[string]string, next *map[string]string) {
+	version, _ := strconv.Atoi(have[MetaTopology])
+	if version == TopologyVersion {
+		return
+	}
+	was := "none"
+	if version > 0 {
+		was = strconv.Itoa(version)
+	}
+	c.differ("topology", was, strconv.Itoa(TopologyVersion), "")
+	*next = maps.Clone(have)
+	if *next == nil {
+		*next = map[string]string{}
+	}
+	(*next)[MetaTopology] = strconv.Itoa(TopologyVersion)
+}
+
+// settle says what is to be done: an update if a difference is not to be kept.
+func (c *Change) settle() {
+	c.Action = ActionNone
 	for _, d := range c.Differences {
 		if d.Kept == "" {
 			c.Action = ActionUpdate
@@ -217,8 +281,8 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 	if have.Retention != want.Retention {
 		c.differ("retention", have.Retention.String(), want.Retention.String(), kept)
 	}
-	if have.SubjectDeleteMarkerTTL > 0 && want.AllowMsgTTL {
-		c.differ("subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL.String(), "none", "a marker would look like an id that was seen")
+	if have.SubjectDeleteMarkerTTL > 0 && want.SubjectDeleteMarkerTTL == 0 && want.AllowMsgTTL {
+		c.differ("subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL.String(), "none", "a marker would look like a message")
 	}
 	for _, h := range have.Subjects {
 		for _, w := range want.Subjects {

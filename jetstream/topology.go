@@ -138,7 +138,7 @@ func Topology() []Spec {
 		{
 			Name: BucketSlots, Kind: KindBucket,
 			About:  "places for running tasks, of agents with a bound for the whole mesh",
-			Config: seen(time.Hour, 8*mib),
+			Config: slots(time.Hour, 8*mib),
 		},
 	}
 }
@@ -183,6 +183,14 @@ func bucket(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := bucket(maxAge, maxBytes, 1)
 	c.AllowMsgTTL = true
+	return c
+}
+
+// slots lets each place have its own time to live, and leaves a marker where
+// one ended by it, so that whoever waits for a place hears of it.
+func slots(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+	c := seen(maxAge, maxBytes)
+	c.SubjectDeleteMarkerTTL = time.Minute
 	return c
 }
 

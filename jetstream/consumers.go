@@ -1,0 +1,252 @@
+package jetstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// DefaultLease is how long a worker may be silent before its task goes to
+// another one: the AckWait of a new work consumer.
+const DefaultLease = 3 * time.Second
+
+// KindConsumer is the kind of a [Change] to a consumer.
+const KindConsumer Kind = "consumer"
+
+// A ConsumerSpec is one durable pull consumer, shared by all workers of an
+// entity.
+type ConsumerSpec struct {
+	Stream   string // the name of its [Spec]: StreamWork or StreamSchedule
+	Entity   string
+	Priority string // "" for the consumer of what falls due
+	About    string
+
+	Config natsjs.ConsumerConfig
+}
+
+// Consumers returns the consumers of an entity: one on [StreamWork] for each
+// priority, highest first, and one on [StreamSchedule]. lease 0 is
+// [DefaultLease].
+func Consumers(m subject.Map, entity string, lease time.Duration) ([]ConsumerSpec, error) {
+	var specs []ConsumerSpec
+	for _, p := range []string{"urgent", "high", "normal", "low"} {
+		c, err := WorkConsumer(m, p, entity, lease)
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, c)
+	}
+	due, err := DueConsumer(m, entity)
+	return append(specs, due), err
+}
+
+// WorkConsumer is the consumer of an entity's tasks of one priority.
+//
+// It never gives up redelivering: how often a task may fail is decided by who
+// knows why. It has no bound of messages in flight, since at the bound a pull
+// without waiting hangs; workers ask for no more than they have room for. Of
+// pulls that wait it takes 4,096, and drops more in silence; that number
+// cannot be changed later.
+func WorkConsumer(m subject.Map, priority, entity string, lease time.Duration) (ConsumerSpec, error) {
+	filter, err := m.Work(priority, entity)
+	if err != nil {
+		return ConsumerSpec{}, err
+	}
+	if lease <= 0 {
+		lease = DefaultLease
+	}
+	return ConsumerSpec{
+		Stream: StreamWork, Entity: entity, Priority: priority,
+		About:  priority + " tasks of " + entity,
+		Config: consumer(priority+"-"+consumerToken(entity), filter, lease),
+	}, nil
+}
+
+// DueConsumer is the consumer of an entity's delayed tasks whose time has come.
+// Whoever draws from it moves them to [StreamWork].
+func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
+	filter, err := m.DueOf(entity)
+	if err != nil {
+		return ConsumerSpec{}, err
+	}
+	return ConsumerSpec{
+		Stream: StreamSchedule, Entity: entity,
+		About:  "delayed tasks of " + entity + " that fall due",
+		Config: consumer("due-"+consumerToken(entity), filter, 30*time.Second),
+	}, nil
+}
+
+func consumer(name, filter string, ackWait time.Duration) natsjs.ConsumerConfig {
+	return natsjs.ConsumerConfig{
+		Name: name, Durable: name, FilterSubject: filter,
+		AckPolicy: natsjs.AckExplicitPolicy, DeliverPolicy: natsjs.DeliverAllPolicy, ReplayPolicy: natsjs.ReplayInstantPolicy,
+		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 4096,
+		Metadata: map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)},
+	}
+}
+
+// consumerToken names an entity within a consumer's name: escaped, and where
+// that is too long for a file's name, by a hash. An escaped name has no '~'.
+func consumerToken(entity string) string {
+	const most = 200
+	token := subject.Escape(entity)
+	if len(token) <= most {
+		return token
+	}
+	sum := sha256.Sum256([]byte(entity))
+	return token[:most-33] + "~" + hex.EncodeToString(sum[:16])
+}
+
+// Name says which consumer of which stream: "AEE_WORK/normal-agent=2Ex".
+func (c ConsumerSpec) Name(m subject.Map) string { return c.StreamName(m) + "/" + c.Config.Durable }
+
+// StreamName is the name of the consumer's stream in m's mesh.
+func (c ConsumerSpec) StreamName(m subject.Map) string { return c.Stream + m.Suffix() }
+
+// EnsureConsumer returns the consumer, made or mended if create is true and
+// that is needed. Without create it changes nothing: a consumer that is missing
+// is [ErrNotFound], and one that differs is returned as it is.
+//
+// The lease of a consumer that exists is the operator's: it is in the
+// consumer's info as AckWait.
+func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spec ConsumerSpec, create bool) (natsjs.Consumer, error) {
+	if create {
+		c, err := applyConsumer(ctx, js, Options{Map: m}, spec)
+		if err != nil {
+			return nil, err
+		}
+		if c.Action == ActionConflict {
+			return nil, errors.New(c.String())
+		}
+	}
+	cons, err := js.Consumer(ctx, spec.StreamName(m), spec.Config.Durable)
+	return cons, explain(js.Conn(), err, "open %s", spec.Name(m))
+}
+
+func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
+	c := Change{Name: spec.Name(opts.Map), Kind: KindConsumer, About: spec.About}
+	cons, err := js.Consumer(ctx, spec.StreamName(opts.Map), spec.Config.Durable)
+	switch {
+	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
+		c.Action, c.consumer = ActionCreate, spec.Config
+		return c, nil
+	case errors.Is(err, natsjs.ErrNotPullConsumer):
+		c.Action = ActionConflict
+		c.differ("deliver_subject", "set", "none", "a push consumer has the name")
+		return c, nil
+	case err != nil:
+		return c, explain(js.Conn(), err, "look at %s", c.Name)
+	}
+	c.compareConsumer(opts, spec.Config, cons.CachedInfo().Config)
+	return c, nil
+}
+
+// compareConsumer finds what differs between a consumer and its spec. What
+// nats-server cannot change on a consumer that exists is a conflict if the mesh
+// relies on it.
+func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig) {
+	const kept = "it cannot be changed without making the consumer anew"
+	next := have
+	if c.newer(have.Metadata) {
+		return
+	}
+	if have.AckPolicy != want.AckPolicy {
+		c.differ("ack_policy", have.AckPolicy.String(), want.AckPolicy.String(), kept)
+	}
+	if len(c.Differences) > 0 {
+		c.Action = ActionConflict
+		return
+	}
+	c.version(have.Metadata, &next.Metadata)
+	if have.FilterSubject != want.FilterSubject || len(have.FilterSubjects) > 0 {
+		c.differ("filter_subject", have.FilterSubject, want.FilterSubject, "")
+		next.FilterSubject, next.FilterSubjects = want.FilterSubject, nil
+	}
+	c.number("max_deliver", &next.MaxDeliver, want.MaxDeliver)
+	c.number("max_ack_pending", &next.MaxAckPending, want.MaxAckPending)
+	if len(have.BackOff) > 0 {
+		c.differ("backoff", fmt.Sprint(have.BackOff), "none", "")
+		next.BackOff = nil
+	}
+	if have.InactiveThreshold != 0 {
+		c.differ("inactive_threshold", have.InactiveThreshold.String(), "none", "")
+		next.InactiveThreshold = 0
+	}
+	if opts.Lease > 0 && want.AckWait != have.AckWait {
+		c.differ("ack_wait", have.AckWait.String(), want.AckWait.String(), "")
+		next.AckWait = want.AckWait
+	}
+	if have.MaxWaiting < want.MaxWaiting {
+		c.differ("max_waiting", strconv.Itoa(have.MaxWaiting), strconv.Itoa(want.MaxWaiting), kept)
+	}
+	c.consumer = next
+	c.settle()
+}
+
+func (c *Change) number(field string, have *int, want int) {
+	if *have != want {
+		c.differ(field, strconv.Itoa(*have), strconv.Itoa(want), "")
+		*have = want
+	}
+}
+
+func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
+	c, err := planConsumer(ctx, js, opts, spec)
+	if err != nil {
+		return c, err
+	}
+	stream := spec.StreamName(opts.Map)
+	if c.Action == ActionCreate {
+		_, err := js.CreateConsumer(ctx, stream, c.consumer)
+		if errors.Is(err, natsjs.ErrConsumerExists) { // another worker was faster
+			if c, err = planConsumer(ctx, js, opts, spec); err != nil {
+				return c, err
+			}
+		} else if err != nil {
+			return c, explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "create %s", c.Name)
+		}
+	}
+	if c.Action == ActionUpdate {
+		if _, err := js.UpdateConsumer(ctx, stream, c.consumer); err != nil {
+			return c, explain(js.Conn(), overlapping(ctx, js, stream, spec, err), "update %s", c.Name)
+		}
+	}
+	return c, nil
+}
+
+// jsFilterNotUnique is nats-server's code for a consumer of a work queue whose
+// subjects another one has.
+const jsFilterNotUnique natsjs.ErrorCode = 10100
+
+// overlapping adds to an error about a filter that is not unique which consumer
+// has the subjects.
+func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec ConsumerSpec, err error) error {
+	var api *natsjs.APIError
+	if !errors.As(err, &api) || api.ErrorCode != jsFilterNotUnique {
+		return err
+	}
+	s, e := js.Stream(ctx, stream)
+	if e != nil {
+		return err
+	}
+	list := s.ListConsumers(ctx)
+	for info := range list.Info() {
+		filters := info.Config.FilterSubjects
+		if len(filters) == 0 {
+			filters = []string{info.Config.FilterSubject}
+		}
+		for _, f := range filters {
+			if info.Name != spec.Config.Durable && (f == "" || overlap(f, spec.Config.FilterSubject)) {
+				return fmt.Errorf("consumer %s draws from %s already: %w", info.Name, spec.Config.FilterSubject, err)
+			}
+		}
+	}
+	return err
+}
