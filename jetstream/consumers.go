@@ -236,6 +236,7 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 	if e != nil {
 		return err
 	}
+	who := ""
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
 		filters := info.Config.FilterSubjects
@@ -244,9 +245,12 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 		}
 		for _, f := range filters {
 			if info.Name != spec.Config.Durable && (f == "" || overlap(f, spec.Config.FilterSubject)) {
-				return fmt.Errorf("consumer %s draws from %s already: %w", info.Name, spec.Config.FilterSubject, err)
+				who = info.Name
 			}
 		}
 	}
-	return err
+	if who == "" {
+		return err
+	}
+	return fmt.Errorf("consumer %s draws from %s already: %w", who, spec.Config.FilterSubject, err)
 }
