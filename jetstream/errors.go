@@ -25,6 +25,11 @@ var (
 	ErrChanged = errors.New("changed meanwhile")
 	// ErrUncertain: the answer did not come; the effect may have happened.
 	ErrUncertain = errors.New("no answer, so it may or may not be stored")
+	// ErrFull: the stream is at its limits and takes nothing more.
+	ErrFull = errors.New("the stream is full")
+	// ErrTooLarge: the message is larger than the server's max_payload, or than
+	// the stream takes.
+	ErrTooLarge = errors.New("too large")
 )
 
 // explain wraps an error of nats.go with what was tried, and with the one of
@@ -41,6 +46,10 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case isFull(err):
+		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
+		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
 		if denied := violation(nc); denied != nil {
 			return fmt.Errorf("%s: %w: %w", op, ErrDenied, denied)
@@ -76,7 +85,7 @@ func violation(nc *nats.Conn) error {
 	if inbox == "" {
 		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 	}
-	for _, s := range []string{`"$JS.`, `"$KV.`, `"` + inbox, "aee.journal."} {
+	for _, s := range []string{`"$JS.`, `"$KV.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
 		if strings.Contains(err.Error(), s) {
 			return err
 		}
@@ -89,4 +98,26 @@ func violation(nc *nats.Conn) error {
 func isWrongSequence(err error) bool {
 	var api *natsjs.APIError
 	return errors.As(err, &api) && (api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence || api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+}
+
+// nats-server's codes for a stream at its limits of messages, bytes or, for its
+// account or server, storage.
+const (
+	jsStorageExceeded natsjs.ErrorCode = 10047
+	jsMemoryExceeded  natsjs.ErrorCode = 10028
+	jsStoreFailed     natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
+)
+
+func isFull(err error) bool {
+	var api *natsjs.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case jsStorageExceeded, jsMemoryExceeded:
+		return true
+	case jsStoreFailed:
+		return strings.Contains(api.Description, "maximum")
+	}
+	return false
 }

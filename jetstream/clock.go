@@ -1,0 +1,134 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A Clock tells the time of the server that leads [StreamWork], by whose clock
+// messages are stored. Deadlines that count from a stored time are measured by
+// it, so that it does not matter how wrong a worker's own clock is.
+//
+// It learns the time from the answers of the JetStream API and carries it on by
+// the process's monotonic clock: setting the machine's clock does not move it. It
+// may be used by many goroutines at once.
+type Clock struct {
+	read  func(context.Context) (time.Time, error) // the server's time
+	local func() time.Time                         // with a monotonic reading
+
+	mu     sync.Mutex
+	server time.Time // the server's time when it was local time base
+	base   time.Time
+	bound  time.Duration // server is at most so wrong
+	next   time.Time     // when to ask again
+	asking chan struct{} // closed when the request under way has ended
+}
+
+const (
+	clockFresh    = 10 * time.Second // a reading is good enough: clocks drift apart by some 0.1 ms meanwhile
+	clockStale    = 10 * time.Minute // a reading serves so long while no other can be had
+	clockPatience = 2 * time.Second  // for one answer
+)
+
+// NewClock returns the clock of m's mesh. It does no I/O.
+func NewClock(js natsjs.JetStream, m subject.Map) *Clock {
+	name := StreamWork + m.Suffix()
+	return &Clock{
+		local: time.Now,
+		read: func(ctx context.Context) (time.Time, error) {
+			var answer struct {
+				Time time.Time `json:"ts"`
+			}
+			if err := request(ctx, js, "STREAM.INFO."+name, nil, &answer); err != nil {
+				return time.Time{}, explain(js.Conn(), err, "ask the server's time")
+			}
+			if answer.Time.IsZero() {
+				return time.Time{}, fmt.Errorf("ask the server's time: %s tells none: %w", name, ErrUnavailable)
+			}
+			return answer.Time, nil
+		},
+	}
+}
+
+// Now is the server's time. It asks the server the first time, and when the
+// last reading is older than 10 s; if no answer comes a reading serves for 10
+// minutes. It fails when there is none.
+func (c *Clock) Now(ctx context.Context) (time.Time, error) {
+	now, _, err := c.now(ctx)
+	return now, err
+}
+
+// Until is how long it is until t by the server's clock; negative if t has
+// passed.
+func (c *Clock) Until(ctx context.Context, t time.Time) (time.Duration, error) {
+	now, _, err := c.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return t.Sub(now), nil
+}
+
+// Offset is by how much the server's clock is ahead of this machine's, and the
+// bound of the error of that: half the time that the answer took.
+func (c *Clock) Offset(ctx context.Context) (offset, bound time.Duration, err error) {
+	now, bound, err := c.now(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	// Round strips the monotonic reading: the machine's clock as it stands.
+	return now.Sub(c.local().Round(0)), bound, nil
+}
+
+func (c *Clock) now(ctx context.Context) (time.Time, time.Duration, error) {
+	for {
+		c.mu.Lock()
+		local := c.local()
+		age := local.Sub(c.base)
+		known := !c.base.IsZero() && age < clockStale
+		now, bound, asking := c.server.Add(age), c.bound, c.asking
+		if known && (local.Before(c.next) || asking != nil) {
+			c.mu.Unlock()
+			return now, bound, nil
+		}
+		if asking == nil {
+			c.asking = make(chan struct{})
+			c.mu.Unlock()
+			if err := c.ask(ctx); err != nil && !known {
+				return time.Time{}, 0, err
+			}
+			continue
+		}
+		c.mu.Unlock()
+		select {
+		case <-asking: // by another caller
+		case <-ctx.Done():
+			return time.Time{}, 0, fmt.Errorf("ask the server's time: %w", ctx.Err())
+		}
+	}
+}
+
+// ask reads the server's time for all callers.
+func (c *Clock) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, clockPatience)
+	defer cancel()
+	before := c.local()
+	server, err := c.read(ctx)
+	after := c.local()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		// The server looked at its clock at some time in between.
+		half := after.Sub(before) / 2
+		c.server, c.base, c.bound = server, before.Add(half), half
+	}
+	c.next = after.Add(clockFresh)
+	close(c.asking)
+	c.asking = nil
+	return err
+}

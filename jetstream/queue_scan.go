@@ -1,0 +1,147 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A batch of stored messages is asked for at once, in at most so many bytes and
+// one message.
+const (
+	scanBatch = 256
+	scanBytes = 4 * mib
+)
+
+// scan yields the messages of a stream that match a filter, from a sequence on,
+// as they are stored when it comes to them. It makes no consumer: it reads
+// through direct gets in batches (nats-server 2.11, ADR-31), which need
+// permission for $JS.API.DIRECT.GET.<stream>. Any replica may answer, so what
+// was stored a moment ago may be missing. After an error it yields nothing more.
+func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		from := max(from, 1)
+		for {
+			batch, err := direct(ctx, js, stream, map[string]any{
+				"seq": from, "next_by_subj": filter, "batch": scanBatch, "max_bytes": scanBytes,
+			})
+			for _, msg := range batch.messages {
+				if !yield(msg, nil) {
+					return
+				}
+				from = msg.Seq + 1
+			}
+			if err != nil {
+				yield(Message{}, err)
+				return
+			}
+			if batch.pending == 0 || len(batch.messages) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// last returns the newest message on each subject that one of the filters
+// matches, at most 1,024 of them, in the order in which they are stored.
+func last(ctx context.Context, js natsjs.JetStream, stream string, filters ...string) ([]Message, error) {
+	batch, err := direct(ctx, js, stream, map[string]any{"multi_last": filters})
+	return batch.messages, err
+}
+
+type directBatch struct {
+	messages []Message
+	pending  uint64 // how many more there are
+}
+
+// direct asks a stream for messages and reads the answers to their end. None is
+// no error.
+func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (directBatch, error) {
+	fail := func(err error) (directBatch, error) {
+		return directBatch{}, explain(js.Conn(), err, "read %s", stream)
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	nc := js.Conn()
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
+	if err != nil {
+		return fail(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	body, err := json.Marshal(query)
+	if err != nil {
+		return fail(err)
+	}
+	if err := nc.PublishRequest(apiPrefix(js)+"DIRECT.GET."+stream, inbox, body); err != nil {
+		return fail(err)
+	}
+	var batch directBatch
+	for {
+		msg, err := sub.NextMsgWithContext(ctx)
+		if errors.Is(err, nats.ErrNoResponders) {
+			return fail(noDirect(ctx, js, stream))
+		}
+		if err != nil {
+			return fail(err)
+		}
+		if msg.Header.Get(natsjs.SequenceHeader) != "" { // so it is a message, whatever else it says
+			m, err := stored(msg)
+			if err != nil {
+				return fail(err)
+			}
+			batch.messages = append(batch.messages, m)
+			continue
+		}
+		switch status := msg.Header.Get("Status"); status {
+		case "204": // the end of the batch
+			batch.pending, _ = strconv.ParseUint(msg.Header.Get("Nats-Num-Pending"), 10, 64)
+			return batch, nil
+		case "404":
+			return batch, nil
+		case "413":
+			return fail(fmt.Errorf("%w: more than 1024 subjects match", ErrTooLarge))
+		default:
+			return fail(fmt.Errorf("the server refuses: %s %s", status, msg.Header.Get("Description")))
+		}
+	}
+}
+
+// noDirect says why nobody answers a direct get.
+func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
+	var info natsjs.StreamInfo
+	if err := request(ctx, js, "STREAM.INFO."+stream, nil, &info); err != nil {
+		return err
+	}
+	if !info.Config.AllowDirect {
+		return fmt.Errorf("%w: it does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
+	}
+	return nats.ErrNoResponders
+}
+
+// stored is the message that a direct get answered with.
+func stored(msg *nats.Msg) (Message, error) {
+	seq, err := strconv.ParseUint(msg.Header.Get(natsjs.SequenceHeader), 10, 64)
+	if err != nil {
+		return Message{}, fmt.Errorf("decode a stored message: its sequence: %w", err)
+	}
+	at, err := time.Parse(time.RFC3339Nano, msg.Header.Get(natsjs.TimeStampHeaer))
+	if err != nil {
+		return Message{}, fmt.Errorf("decode a stored message: its time: %w", err)
+	}
+	m := Message{
+		Subject: msg.Header.Get(natsjs.SubjectHeader), Data: msg.Data, Header: msg.Header,
+		Time: at, Stream: msg.Header.Get(natsjs.StreamHeader), Seq: seq,
+	}
+	for _, h := range []string{natsjs.StreamHeader, natsjs.SequenceHeader, natsjs.TimeStampHeaer, natsjs.SubjectHeader, "Nats-Num-Pending", "Nats-Last-Sequence"} {
+		m.Header.Del(h)
+	}
+	return m, nil
+}

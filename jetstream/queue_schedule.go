@@ -1,0 +1,164 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// The headers of a message schedule (nats-server ADR-51). A message that has the
+// first waits in its stream until then, and is published to the target. What is
+// published has the last one, the subject where it waited.
+const (
+	headerSchedule       = "Nats-Schedule"
+	headerScheduleTarget = "Nats-Schedule-Target"
+	headerScheduler      = "Nats-Scheduler"
+)
+
+// A Scheduled is a task that waits for its time.
+type Scheduled struct {
+	Entity   string
+	Priority string
+	ID       string // the submission's
+	Due      time.Time
+	Stored   time.Time
+	Seq      uint64 // in StreamSchedule
+	Data     []byte
+	Header   nats.Header
+}
+
+// schedule stores a task that waits. There is one message for each entity and
+// ID, whatever the duplicate window.
+func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Submitted, error) {
+	if s.ID == "" {
+		return Submitted{}, fmt.Errorf("schedule a task of %s: it needs an id", s.Entity)
+	}
+	subj, err := q.m.Schedule(s.Entity, s.ID)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("schedule: %w", err)
+	}
+	target, err := q.m.Due(s.Priority, s.Entity)
+	if err != nil {
+		return Submitted{}, fmt.Errorf("schedule: %w", err)
+	}
+	if err := q.roomToWait(ctx); err != nil {
+		return Submitted{}, err
+	}
+	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: plainHeader(s.Header)}
+	msg.Header.Set(headerSchedule, "@at "+due.UTC().Format(time.RFC3339))
+	msg.Header.Set(headerScheduleTarget, target)
+	ack, err := q.js.PublishMsg(ctx, msg, natsjs.WithExpectStream(q.waiting()), natsjs.WithExpectLastSequencePerSubject(0))
+	if isWrongSequence(err) {
+		have, err := q.getScheduled(ctx, subj)
+		switch {
+		case err == nil:
+			return Submitted{Seq: have.Seq, Due: have.Due, Duplicate: true}, nil
+		case errors.Is(err, ErrNotFound): // it was due just now
+			return Submitted{Duplicate: true}, nil
+		}
+		return Submitted{}, err
+	}
+	if err != nil {
+		return Submitted{}, uncertain(explain(q.js.Conn(), err, "schedule a task to %s", subj))
+	}
+	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
+}
+
+// roomToWait holds StreamSchedule at about [MaxScheduled]: its size is looked
+// up once a second.
+func (q *Queue) roomToWait(ctx context.Context) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if time.Since(q.looked) > time.Second {
+		var info natsjs.StreamInfo
+		if err := request(ctx, q.js, "STREAM.INFO."+q.waiting(), nil, &info); err != nil {
+			return explain(q.js.Conn(), err, "schedule a task in %s", q.waiting())
+		}
+		q.scheduled, q.looked = info.State.Bytes, time.Now()
+	}
+	if q.scheduled > MaxScheduled {
+		return fmt.Errorf("schedule a task: %s holds %d MiB of tasks that wait: %w", q.waiting(), q.scheduled/mib, ErrFull)
+	}
+	return nil
+}
+
+// Unschedule takes a task away that waits for its time, or fails with
+// [ErrNotFound] if none does: it was never scheduled, or was due.
+func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
+	subj, err := q.m.Schedule(entity, id)
+	if err != nil {
+		return fmt.Errorf("unschedule: %w", err)
+	}
+	var answer struct {
+		Purged uint64 `json:"purged"`
+	}
+	err = request(ctx, q.js, "STREAM.PURGE."+q.waiting(), map[string]string{"filter": subj}, &answer)
+	if err != nil {
+		return uncertain(explain(q.js.Conn(), err, "unschedule %q of %s", id, entity))
+	}
+	if answer.Purged == 0 {
+		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrNotFound)
+	}
+	return nil
+}
+
+// Scheduled lists the tasks that wait for their time, of one entity or, with
+// "", of all, the soonest first.
+func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, error) {
+	filter := q.m.AllSchedule()
+	if entity != "" {
+		var err error
+		if filter, err = q.m.ScheduleOf(entity); err != nil {
+			return nil, fmt.Errorf("list what is scheduled: %w", err)
+		}
+	}
+	var all []Scheduled
+	for msg, err := range scan(ctx, q.js, q.waiting(), filter, 1) {
+		if err != nil {
+			return nil, err
+		}
+		if s, err := q.readScheduled(msg); err == nil { // else not written by us
+			all = append(all, s)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Scheduled) int { return a.Due.Compare(b.Due) })
+	return all, nil
+}
+
+func (q *Queue) getScheduled(ctx context.Context, subj string) (Scheduled, error) {
+	for msg, err := range scan(ctx, q.js, q.waiting(), subj, 1) {
+		if err != nil {
+			return Scheduled{}, err
+		}
+		return q.readScheduled(msg)
+	}
+	return Scheduled{}, fmt.Errorf("look for %s: %w", subj, ErrNotFound)
+}
+
+func (q *Queue) readScheduled(msg Message) (Scheduled, error) {
+	at, err := q.m.Parse(msg.Subject)
+	if err != nil || at.Kind != subject.Schedule {
+		return Scheduled{}, fmt.Errorf("%q is no subject of a delayed task", msg.Subject)
+	}
+	to, err := q.m.Parse(msg.Header.Get(headerScheduleTarget))
+	if err != nil || to.Kind != subject.Due {
+		return Scheduled{}, fmt.Errorf("delayed task %s: its target %q is none of ours", msg.Subject, msg.Header.Get(headerScheduleTarget))
+	}
+	due, err := time.Parse(time.RFC3339, strings.TrimPrefix(msg.Header.Get(headerSchedule), "@at "))
+	if err != nil {
+		return Scheduled{}, fmt.Errorf("delayed task %s: %w", msg.Subject, err)
+	}
+	return Scheduled{
+		Entity: to.Entity, Priority: to.Priority, ID: at.ID,
+		Due: due, Stored: msg.Time, Seq: msg.Seq, Data: msg.Data, Header: plainHeader(msg.Header),
+	}, nil
+}
+
+func (q *Queue) waiting() string { return StreamSchedule + q.m.Suffix() }
