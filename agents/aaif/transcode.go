@@ -1,0 +1,29 @@
+package aaif
+
+import "fmt"
+
+// JSONToCBOR writes one JSON value as CBOR in the core deterministic encoding (RFC 8949, section 4.2.1), under
+// the rules of [Parse] for JSON text, and without a look at what kind of document it is. maxDepth bounds the
+// nesting as Options.MaxDepth does. A number with more digits than a double or a 64-bit integer holds is
+// refused.
+func JSONToCBOR(text []byte, maxDepth int) ([]byte, error) {
+	tree, problems := decodeJSON(text, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth)
+	if problems != nil {
+		return nil, &Error{Problems: problems}
+	}
+	data, err := encodeCBOR(tree)
+	if err != nil {
+		return nil, fmt.Errorf("aaif: %w", err)
+	}
+	return data, nil
+}
+
+// CBORToJSON writes one CBOR item as JSON text, under the rules of [Parse] for CBOR and without a look at what
+// kind of document it is. Members are in the order of their names.
+func CBORToJSON(data []byte, maxDepth int) ([]byte, error) {
+	text, problem := decodeCBOR(data, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth)
+	if problem != nil {
+		return nil, &Error{Problems: []Problem{*problem}}
+	}
+	return text, nil
+}

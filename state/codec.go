@@ -1,0 +1,216 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Limits that hold where a [Codec] leaves them at zero.
+const DefaultMaxBytes = 16 << 20
+
+// maxDepth bounds how deep a document nests. What Encode writes is held to it
+// too, so that nothing is stored that cannot be read.
+const maxDepth = 128
+
+// Errors for errors.Is.
+var (
+	// ErrInvalid: no Agent State document, or one that breaks its schema.
+	ErrInvalid = errors.New("no valid Agent State document")
+	// ErrChecksum: provenance.checksum is not that of the document, or is
+	// missing.
+	ErrChecksum = errors.New("the checksum does not match")
+	// ErrNewer: a newer release has written the document in a form that this one
+	// does not know.
+	ErrNewer = errors.New("written by a newer release")
+	// ErrSealed: the document is sealed, and its key is not at hand.
+	ErrSealed = errors.New("sealed")
+	// ErrForged: the document is sealed with a key that is at hand, and was
+	// altered since, or the key is another one of the same id.
+	ErrForged = errors.New("the seal is broken")
+	// ErrElsewhere: the record only says where the document is, see [Refer].
+	ErrElsewhere = errors.New("the document is kept elsewhere")
+	// ErrTooLarge: the document is larger than the codec's limit.
+	ErrTooLarge = errors.New("too large")
+)
+
+// A Codec writes checkpoints as Agent State documents and reads them. The zero
+// Codec writes clear JSON. It may be used by any number of goroutines, as long
+// as none of them changes it.
+type Codec struct {
+	// Encoding is [aaif.JSON], the default, or [aaif.CBOR], for what Encode and
+	// Marshal write. Decode reads both.
+	//
+	// JSON is in the canonical form of RFC 8785; CBOR in the core deterministic
+	// encoding of RFC 8949, section 4.2.1, and costs several times as much to
+	// write. The checksum is the same for both.
+	Encoding aaif.Format
+
+	// Seal encrypts all that is written, and decrypts what was sealed with any
+	// of its keys. nil: what is written is clear, and what is sealed cannot be
+	// read. Clear documents are read in either case, so that a mesh may begin to
+	// seal; what is written next is sealed.
+	Seal *Keyring
+
+	// MaxBytes bounds the encoded document, written or read. Default
+	// [DefaultMaxBytes], 16 MiB.
+	MaxBytes int
+
+	// Unchecked reads documents without a checksum, as the schema allows. A
+	// wrong checksum is refused all the same. The default refuses both: "The
+	// receiving platform MUST verify the checksum before restoring".
+	Unchecked bool
+
+	// Now is the clock for checkpoint_at. Default [time.Now].
+	Now func() time.Time
+}
+
+func (k Codec) maxBytes() int {
+	if k.MaxBytes > 0 {
+		return k.MaxBytes
+	}
+	return DefaultMaxBytes
+}
+
+// Encode captures a checkpoint: it gives c a state_id of its own, the time of
+// now as checkpoint_at and its checksum, and writes the document. On error c
+// is what it was.
+func (k Codec) Encode(c *Checkpoint) ([]byte, error) {
+	now := time.Now
+	if k.Now != nil {
+		now = k.Now
+	}
+	id, at := c.Doc.StateID, c.Doc.CheckpointAt
+	c.Doc.StateID, c.Doc.CheckpointAt = newStateID(), Time(now())
+	data, err := k.Marshal(c)
+	if err != nil {
+		c.Doc.StateID, c.Doc.CheckpointAt = id, at
+	}
+	return data, err
+}
+
+// Marshal writes the document of a checkpoint that was captured before, with
+// its state_id and checkpoint_at as they are, and its checksum anew: to export
+// it, or to write it in another encoding or under another key. Two results for
+// the same checkpoint are the same bytes, unless they are sealed.
+func (k Codec) Marshal(c *Checkpoint) ([]byte, error) {
+	data, err := k.marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode checkpoint of run %s: %w", clip(c.Doc.RunID), err)
+	}
+	return data, nil
+}
+
+func (k Codec) marshal(c *Checkpoint) ([]byte, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	size := 2048
+	if c.texts != nil {
+		size = c.texts.size() + c.texts.size()/16 // as long as the last one, and a little
+	}
+	text, checksum, err := c.appendDocument(make([]byte, 0, size))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > k.maxBytes() {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
+	}
+	sum := checksum.sum(text)
+	if k.Seal != nil {
+		if text, err = k.Seal.seal(c.header(), text); err != nil {
+			return nil, err
+		}
+	}
+	switch k.Encoding {
+	case "", aaif.JSON:
+	case aaif.CBOR:
+		if text, err = aaif.JSONToCBOR(text, maxDepth); err != nil {
+			return nil, err
+		}
+	default:
+		return nil, fmt.Errorf("encoding %q: want json or cbor", k.Encoding)
+	}
+	if len(text) > k.maxBytes() {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(text), k.maxBytes())
+	}
+	if c.Doc.Provenance == nil {
+		c.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: Platform}
+	}
+	c.Doc.Provenance.Checksum = sum
+	return text, nil
+}
+
+// Decode reads one document, JSON or CBOR, sealed or clear, and verifies its
+// checksum over the canonical JSON. A document of another platform, without our
+// extension member, is held to the schema besides; its Mesh is zero.
+//
+// The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged,
+// ErrElsewhere or ErrTooLarge. The checkpoint keeps nothing of data.
+func (k Codec) Decode(data []byte) (*Checkpoint, error) {
+	c, err := k.decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	return c, nil
+}
+
+func (k Codec) decode(data []byte) (*Checkpoint, error) {
+	if len(data) > k.maxBytes() {
+		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), k.maxBytes())
+	}
+	text, err := asJSON(data)
+	if err != nil {
+		return nil, err
+	}
+	p, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.verify(k.Unchecked); err != nil {
+		return nil, err
+	}
+	switch {
+	case p.outer.Object != nil:
+		return nil, ErrElsewhere
+	case p.outer.Sealed != nil:
+		if text, err = k.Seal.open(p); err != nil {
+			return nil, err
+		}
+		if p, err = parse(text); err != nil {
+			return nil, err
+		}
+		if p.outer.Sealed != nil || p.outer.Object != nil {
+			return nil, fmt.Errorf("%w: a seal within a seal", ErrInvalid)
+		}
+	}
+	return p.checkpoint()
+}
+
+// asJSON is a document's JSON text, whichever encoding it came in. No JSON text
+// begins with the first byte of a CBOR map.
+func asJSON(data []byte) ([]byte, error) {
+	if len(data) == 0 {
+		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)
+	}
+	if data[0] < 0x80 || data[0] > 0xbf {
+		return data, nil
+	}
+	text, err := aaif.CBORToJSON(data, maxDepth)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return text, nil
+}
+
+// clip cuts a text from outside short for an error.
+func clip(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,200 @@
+package state_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+var start = time.Date(2026, 11, 20, 10, 0, 0, 123456000, time.UTC)
+
+// full is a checkpoint in which every field is set.
+func full() *state.Checkpoint {
+	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
+	d := &c.Doc
+	d.Comment = "a comment"
+	d.AgentVersion = "1.2.3"
+	d.Status = aaif.RunAwaitingApproval
+	d.Iteration = "2"
+	d.PipelinePosition = &aaif.PipelinePosition{CurrentStep: "b", CompletedSteps: []string{"a"}, RemainingSteps: []string{"c", "d"}, CurrentSubagent: "sub", ParallelSlot: "0"}
+	d.Conversation = []aaif.Message{
+		{Role: aaif.MessageSystem, Content: "Be brief."},
+		{Role: aaif.MessageUser, Content: "Größe?\n\"quoted\" \\ \u2028 \U0001F600", TokenCount: "7", Timestamp: "2026-11-20T10:00:00Z"},
+		{Role: aaif.MessageAssistant, Content: ""},
+		{Role: aaif.MessageTool, Content: `{"big":12345678901234567890}`, ToolCallID: "call_1", ToolName: "look"},
+	}
+	d.MemorySnapshot = []aaif.MemoryItem{{Scope: aaif.ScopeSession, Key: "k", Content: "v", Backend: "redis", CapturedAt: "2026-11-20T10:00:00Z", TTLRemainingSeconds: "60"}}
+	d.PendingToolCalls = []aaif.PendingToolCall{{ID: "call_2", ToolName: "send", Arguments: []byte(`{"to":"x","n":1}`), Status: aaif.ToolCallInFlight, SubmittedAt: "2026-11-20T10:00:00Z", CallbackURL: "https://example.com/cb"}}
+	d.SubagentStates = []aaif.SubagentState{{Alias: "s", AgentID: "a", StateID: "b", Status: aaif.SubagentRunning, Output: []byte(`[1,2.5,"x"]`)}}
+	d.Variables = []byte(`{"b":1,"a":{"z":1e2,"y":null}}`)
+	d.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "t", PendingAction: []byte(`{"tool_name":"send"}`), RequestedAt: "2026-11-20T10:00:00Z", TimeoutAt: "2026-11-20T11:00:00Z", ApproverHint: "ops"}
+	d.Error = &aaif.RunError{Code: "E_TOOL", Message: "m", Step: "s", OccurredAt: "2026-11-20T10:00:00Z", RetriesRemaining: "1", StackTrace: "main.go:1"}
+	d.Provenance = &aaif.StateProvenance{SourcePlatform: "aeemesh", SourceRuntimeVersion: "1.0.0", CapturedBy: "ops", TargetPlatform: "other", MigrationToken: "tok"}
+	d.Extensions = jsontext.Value(`{"x-zeta":{"k":[1]},"x-a":"foreign"}`)
+	c.Mesh = state.Mesh{
+		Format: 1, Entity: "agent.reviewer", TaskID: "01JD0000000000000000000000", Epoch: 3, Owner: "host-1",
+		Step: state.Step{Kind: state.StepReceipt, Name: "look", Detail: "ok", MS: 12}, Work: 99,
+		Task: []byte(`{"v": "1", "n": 1.0, "big": 12345678901234567890}`), KeyID: "k1",
+		StoredAt: start, StartedAt: start.Add(time.Second), Ran: 1500 * time.Millisecond,
+		Claims: 1, Attempt: 2, Stream: 17, Told: "half a sen",
+		Notes: []state.Note{
+			{Message: 2, Calls: []model.ToolCall{{ID: "call_1", Name: "look", Arguments: []byte(`{"id": 12345678901234567890}`)}, {ID: "call_2", Name: "send", Arguments: []byte(`"not an object"`)}}},
+			{Message: 3, IsError: true},
+		},
+		Effects: []state.Effect{{
+			ID: "call_1", Tool: "look", Key: "key", ArgsHash: "sha256:00", Status: state.EffectDone, Epoch: 3, Tries: 2,
+			At: start, DoneAt: start.Add(time.Second), Result: []byte(`{"big":12345678901234567890}`), Error: "e", SettledBy: "human.ann",
+		}},
+		Commands: []string{"c1", "c2"}, Steering: []state.Steer{{ID: "c3", From: "human.ann", Text: "hurry", At: start}},
+		Usage: state.Usage{InputTokens: 1, OutputTokens: 2, ModelCalls: 3, ToolCalls: 4},
+		Loop:  []byte(`{"phase":"tools"}`), Reply: []byte(`{"v":"1"}`),
+		Parent:    &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
+		Migration: &state.Migration{ID: "m", Phase: "offered", Source: "a", Target: "b", Token: "jti", Since: start, Detail: "d"},
+		More:      jsontext.Value(`{"a_future":{"x":1},"zz":[]}`),
+	}
+	return c
+}
+
+func fixed(k state.Codec) state.Codec {
+	k.Now = func() time.Time { return start }
+	return k
+}
+
+// decoded is what a reader sees, without what Encode remembers.
+func same(t *testing.T, got, want *state.Checkpoint) {
+	t.Helper()
+	if !reflect.DeepEqual(got.Doc, want.Doc) {
+		t.Errorf("document\n%+v\nwant\n%+v", got.Doc, want.Doc)
+	}
+	if !reflect.DeepEqual(got.Mesh, want.Mesh) {
+		t.Errorf("mesh\n%+v\nwant\n%+v", got.Mesh, want.Mesh)
+	}
+}
+
+// canonicalRaw puts the raw values of the document into the form in which they
+// come back: the canonical one. Those of the mesh keep their bytes.
+func canonicalRaw(t *testing.T, c *state.Checkpoint) *state.Checkpoint {
+	t.Helper()
+	c = c.Clone()
+	put := func(raw *json.RawMessage) {
+		b, err := envelope.Canonical(*raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*raw = b
+	}
+	put(&c.Doc.Variables)
+	put(&c.Doc.PendingToolCalls[0].Arguments)
+	ext := json.RawMessage(c.Doc.Extensions)
+	put(&ext)
+	c.Doc.Extensions = jsontext.Value(ext)
+	return c
+}
+
+func TestEncodeDecode(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, k := range map[string]state.Codec{
+		"json":        {},
+		"cbor":        {Encoding: aaif.CBOR},
+		"sealed json": {Seal: ring},
+		"sealed cbor": {Encoding: aaif.CBOR, Seal: ring},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := fixed(k)
+			c := full()
+			data, err := k.Encode(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := k.Decode(data)
+			if err != nil {
+				t.Fatalf("%v\n%s", err, data)
+			}
+			same(t, got, canonicalRaw(t, c))
+			if c.Doc.StateID == "" || c.Doc.CheckpointAt != "2026-11-20T10:00:00.123456Z" || len(c.Doc.Provenance.Checksum) != 64 {
+				t.Errorf("the checkpoint was not captured: %+v", c.Doc)
+			}
+			h, err := state.ReadHeader(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := state.Header{
+				StateID: c.Doc.StateID, Agent: c.Doc.AgentID, Run: c.Doc.RunID, Status: c.Doc.Status, Iteration: 2, At: start,
+				Format: 1, Entity: "agent.reviewer", TaskID: c.Mesh.TaskID, Epoch: 3, Owner: "host-1", Step: state.StepReceipt, Work: 99,
+			}
+			if k.Seal != nil {
+				want.Sealed = ring.IDs()[0]
+			}
+			if h != want {
+				t.Errorf("header %+v, want %+v", h, want)
+			}
+		})
+	}
+}
+
+func TestTheTextIsCanonical(t *testing.T) {
+	t.Parallel()
+	c := full()
+	for range 3 { // the later ones from what the first remembered
+		data, err := state.Codec{}.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		canonical, err := envelope.Canonical(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(data, canonical) {
+			t.Errorf("wrote\n%s\ncanonical\n%s", data, canonical)
+		}
+		c.Doc.Conversation = append(c.Doc.Conversation, aaif.Message{Role: aaif.MessageUser, Content: strings.Repeat("more ", 300)})
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	c := full()
+	data, err := state.Codec{}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replace := func(old, new string) []byte {
+		out := bytes.Replace(data, []byte(old), []byte(new), 1)
+		if bytes.Equal(out, data) {
+			t.Fatalf("%s is not there", old)
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		data []byte
+		want error
+	}{
+		"nothing":         {nil, state.ErrInvalid},
+		"text behind":     {append(bytes.Clone(data), '1'), state.ErrInvalid},
+		"a cut":           {data[:len(data)-1], state.ErrInvalid},
+		"another content": {replace("Be brief", "Be longg"), state.ErrChecksum},
+		"no checksum":     {replace(`"checksum":"`+c.Doc.Provenance.Checksum+`",`, ""), state.ErrChecksum},
+		"a duplicate":     {replace(`"status":`, `"status":"running","status":`), state.ErrInvalid},
+		"unknown member":  {replace(`"status":`, `"statue":1,"status":`), state.ErrInvalid},
+		"newer":           {replace(`"format":1`, `"format":2`), state.ErrNewer},
+	} {
+		if _, err := (state.Codec{}).Decode(tt.data); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", name, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,310 @@
+package state
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A parsed document is one whose members have been read, except for our
+// extension member, of which only the outer part has.
+type parsed struct {
+	text       []byte
+	doc        aaif.State
+	mesh       span // of our extension member in text, empty if there is none
+	provenance span
+	outer      outer
+}
+
+// A span is text[from:to].
+type span struct{ from, to int }
+
+// outer is what is read of our extension member first: it says how to go on.
+type outer struct {
+	Format int     `json:"format"`
+	Entity string  `json:"entity"`
+	Sealed *sealed `json:"sealed"`
+	Object *Object `json:"object"`
+}
+
+// parse reads a document's JSON text. Duplicate names, invalid UTF-8, members
+// that the specification does not know and text behind the document are
+// refused.
+func parse(text []byte) (*parsed, error) {
+	p := &parsed{text: text}
+	if err := p.members(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if p.mesh == (span{}) {
+		return p, nil
+	}
+	if err := json.Unmarshal(text[p.mesh.from:p.mesh.to], &p.outer); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, Extension, err)
+	}
+	switch f := p.outer.Format; {
+	case f > Format:
+		return nil, fmt.Errorf("%w: format %d of %s, this release reads up to %d", ErrNewer, f, Extension, Format)
+	case f < 1:
+		return nil, fmt.Errorf("%w: %s has no format", ErrInvalid, Extension)
+	case p.outer.Entity == "":
+		return nil, fmt.Errorf("%w: %s has no entity", ErrInvalid, Extension)
+	}
+	return p, nil
+}
+
+func (p *parsed) members() error {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(p.text))
+	if tok, err := dec.ReadToken(); err != nil {
+		return err
+	} else if tok.Kind() != '{' {
+		return errNotObject
+	}
+	var others bytes.Buffer // the x- members that are not ours
+	for dec.PeekKind() != '}' {
+		tok, err := dec.ReadToken()
+		if err != nil {
+			return err
+		}
+		name := tok.String()
+		if err := p.member(dec, name, &others); err != nil {
+			return fmt.Errorf("%s: %w", clip(name), err)
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return errors.New("there is more text after the document")
+	}
+	if others.Len() > 0 {
+		others.WriteByte('}')
+		p.doc.Extensions = others.Bytes()
+	}
+	return nil
+}
+
+var errUnknown = errors.New("is not known (other platforms' members begin with x-)")
+
+// member reads the value of one member of the document.
+func (p *parsed) member(dec *jsontext.Decoder, name string, others *bytes.Buffer) error {
+	d := &p.doc
+	var to any
+	switch name {
+	case "_comment":
+		to = &d.Comment
+	case "agent_id":
+		to = &d.AgentID
+	case "agent_version":
+		to = &d.AgentVersion
+	case "approval_request":
+		to = &d.ApprovalRequest
+	case "checkpoint_at":
+		to = &d.CheckpointAt
+	case "conversation":
+		to = &d.Conversation
+	case "error":
+		to = &d.Error
+	case "iteration":
+		to = &d.Iteration
+	case "memory_snapshot":
+		to = &d.MemorySnapshot
+	case "pending_tool_calls":
+		to = &d.PendingToolCalls
+	case "pipeline_position":
+		to = &d.PipelinePosition
+	case "run_id":
+		to = &d.RunID
+	case "sc_standard":
+		to = &d.Standard
+	case "sc_version":
+		to = &d.Version
+	case "state_id":
+		to = &d.StateID
+	case "status":
+		to = &d.Status
+	case "subagent_states":
+		to = &d.SubagentStates
+	case "variables":
+		to = &d.Variables
+	default:
+		return p.raw(dec, name, others)
+	}
+	return json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true))
+}
+
+// raw reads the members whose place or text matters.
+func (p *parsed) raw(dec *jsontext.Decoder, name string, others *bytes.Buffer) error {
+	if name != "provenance" && !strings.HasPrefix(name, "x-") {
+		return errUnknown
+	}
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	to := int(dec.InputOffset())
+	at := span{to - len(value), to}
+	switch name {
+	case "provenance":
+		p.provenance = at
+		return json.Unmarshal(value, &p.doc.Provenance, json.RejectUnknownMembers(true))
+	case Extension:
+		if value.Kind() != '{' {
+			return errNotObject
+		}
+		p.mesh = at
+	default:
+		if sep := byte(','); others.Len() == 0 {
+			others.WriteByte('{')
+		} else {
+			others.WriteByte(sep)
+		}
+		others.Write(envelope.AppendString(nil, name))
+		others.WriteByte(':')
+		others.Write(value)
+	}
+	return nil
+}
+
+// verify holds the document to its checksum. For one of ours, whose text is in
+// canonical form, that is one pass of the hash over the text.
+func (p *parsed) verify(mayLack bool) error {
+	if p.doc.Provenance == nil || p.doc.Provenance.Checksum == "" {
+		if mayLack {
+			return nil
+		}
+		return fmt.Errorf("%w: the document has none", ErrChecksum)
+	}
+	want := strings.ToLower(p.doc.Provenance.Checksum)
+	if p.sum() == want {
+		return nil
+	}
+	q, err := p.canonical()
+	if err != nil {
+		return err
+	}
+	if q == p || q.sum() != want {
+		return ErrChecksum
+	}
+	return nil
+}
+
+// canonical is the document with its text in canonical form: p itself, if it
+// has that form.
+func (p *parsed) canonical() (*parsed, error) {
+	text, err := envelope.Canonical(p.text)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if bytes.Equal(text, p.text) {
+		return p, nil
+	}
+	return parse(text)
+}
+
+// sum is the SHA-256 of the text without provenance.checksum, in hex.
+func (p *parsed) sum() string {
+	text := p.text
+	at, ok := memberSpan(text, p.provenance, "checksum")
+	if !ok {
+		return ""
+	}
+	h := sha256.New()
+	h.Write(text[:at.from])
+	h.Write(text[at.to:])
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// memberSpan finds a member of the object in text[object], with the comma that
+// goes when it goes.
+func memberSpan(text []byte, object span, name string) (span, bool) {
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text[object.from:object.to]))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+		return span{}, false
+	}
+	for dec.PeekKind() == '"' {
+		key, err := dec.ReadValue()
+		if err != nil {
+			return span{}, false
+		}
+		from := object.from + int(dec.InputOffset()) - len(key)
+		found := string(key) == `"`+name+`"`
+		if err := dec.SkipValue(); err != nil {
+			return span{}, false
+		}
+		if !found {
+			continue
+		}
+		at := span{from, object.from + int(dec.InputOffset())}
+		switch {
+		case text[at.from-1] == ',':
+			at.from--
+		case text[at.to] == ',':
+			at.to++
+		}
+		return at, true
+	}
+	return span{}, false
+}
+
+// A storedMesh is Mesh without its methods.
+type storedMesh Mesh
+
+// meshOptions read raw values from the strings that hold them, and refuse what
+// would be lost.
+var meshOptions = json.JoinOptions(
+	json.RejectUnknownMembers(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(func(dec *jsontext.Decoder, raw *stdjson.RawMessage) error {
+			var s string
+			if err := json.UnmarshalDecode(dec, &s); err != nil {
+				return err
+			}
+			if !jsontext.Value(s).IsValid() {
+				return errors.New("a string that holds no JSON")
+			}
+			*raw = stdjson.RawMessage(s)
+			return nil
+		}),
+		json.UnmarshalFromFunc(func(dec *jsontext.Decoder, d *time.Duration) error {
+			var ms int64
+			if err := json.UnmarshalDecode(dec, &ms); err != nil {
+				return err
+			}
+			if *d = time.Duration(ms) * time.Millisecond; int64(*d/time.Millisecond) != ms {
+				return errors.New("a duration beyond measure")
+			}
+			return nil
+		}),
+	)),
+)
+
+// checkpoint decodes what parse has left, and checks the whole.
+func (p *parsed) checkpoint() (*Checkpoint, error) {
+	c := &Checkpoint{Doc: p.doc}
+	if p.mesh == (span{}) {
+		_, err := aaif.Parse(p.text, aaif.Options{Format: aaif.JSON, Kind: aaif.KindState, MaxBytes: len(p.text), MaxDepth: maxDepth})
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	} else if err := json.Unmarshal(p.text[p.mesh.from:p.mesh.to], (*storedMesh)(&c.Mesh), meshOptions); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrInvalid, Extension, err)
+	}
+	if c.Doc.Standard != standard {
+		return nil, fmt.Errorf("%w: sc_standard must be %s", ErrInvalid, standard)
+	}
+	if err := c.check(); err != nil {
+		return nil, err
+	}
+	return c, nil
+}

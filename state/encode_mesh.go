@@ -1,0 +1,220 @@
+package state
+
+import (
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// mesh writes our extension member, and its parts below it. The names of each
+// object must be in order, and every field must be here: a test fills them all
+// and looks for each.
+func (w *writer) mesh(m *Mesh, t *texts) {
+	more := sortedMembers(m.More)
+	// A member that this release does not know stands where its name belongs.
+	upTo := func(name string) {
+		for len(more) > 0 && compareNames(more[0].name, name) < 0 {
+			w.name(more[0].name)
+			w.canonical(Extension+" "+more[0].name, more[0].value)
+			more = more[1:]
+		}
+	}
+	w.begin()
+	upTo("attempt")
+	w.optInt("attempt", int64(m.Attempt))
+	upTo("claims")
+	w.optInt("claims", int64(m.Claims))
+	upTo("commands")
+	w.texts("commands", m.Commands)
+	upTo("effects")
+	w.effects(m.Effects, t)
+	upTo("entity")
+	w.text("entity", m.Entity)
+	upTo("epoch")
+	w.uint("epoch", m.Epoch)
+	upTo("format")
+	w.int("format", Format)
+	upTo("key_id")
+	w.opt("key_id", m.KeyID)
+	upTo("loop")
+	w.quoted("loop", Extension+" loop", m.Loop, t)
+	upTo("migration")
+	w.migration(m.Migration)
+	upTo("notes")
+	w.notes(m.Notes, t)
+	upTo("owner")
+	w.opt("owner", m.Owner)
+	upTo("parent")
+	w.parent(m.Parent)
+	upTo("ran_ms")
+	w.optInt("ran_ms", int64(m.Ran/time.Millisecond))
+	upTo("reply")
+	w.quoted("reply", Extension+" reply", m.Reply, t)
+	upTo("started_at")
+	w.optTime("started_at", m.StartedAt)
+	upTo("steering")
+	w.steering(m.Steering)
+	upTo("step")
+	w.step(m.Step)
+	upTo("stored_at")
+	w.optTime("stored_at", m.StoredAt)
+	upTo("stream")
+	w.optInt("stream", int64(m.Stream))
+	upTo("task")
+	w.quoted("task", Extension+" task", m.Task, t)
+	upTo("task_id")
+	w.opt("task_id", m.TaskID)
+	upTo("told")
+	w.opt("told", m.Told)
+	upTo("usage")
+	w.usage(m.Usage)
+	upTo("work")
+	w.optUint("work", m.Work)
+	upTo("\U0010FFFF")
+	w.end()
+}
+
+func (w *writer) effects(effects []Effect, t *texts) {
+	if len(effects) == 0 {
+		return
+	}
+	w.name("effects")
+	w.b = append(w.b, '[')
+	for i := range effects {
+		e := &effects[i]
+		w.comma()
+		w.begin()
+		w.text("args_hash", e.ArgsHash)
+		w.optTime("at", e.At)
+		w.optTime("done_at", e.DoneAt)
+		w.uint("epoch", e.Epoch)
+		w.opt("error", e.Error)
+		w.text("id", e.ID)
+		w.text("key", e.Key)
+		w.quoted("result", "effect "+e.ID, e.Result, t)
+		w.opt("settled_by", e.SettledBy)
+		w.text("status", string(e.Status))
+		w.text("tool", e.Tool)
+		w.optInt("tries", int64(e.Tries))
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) notes(notes []Note, t *texts) {
+	if len(notes) == 0 {
+		return
+	}
+	w.name("notes")
+	w.b = append(w.b, '[')
+	for _, n := range notes {
+		w.comma()
+		w.begin()
+		if len(n.Calls) > 0 {
+			w.name("calls")
+			w.b = append(w.b, '[')
+			for _, call := range n.Calls {
+				w.comma()
+				w.begin()
+				w.quoted("arguments", "call "+call.ID, call.Arguments, t)
+				w.text("id", call.ID)
+				w.text("name", call.Name)
+				w.end()
+			}
+			w.b = append(w.b, ']')
+		}
+		w.optTrue("is_error", n.IsError)
+		w.int("message", int64(n.Message))
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) migration(m *Migration) {
+	if m == nil {
+		return
+	}
+	w.name("migration")
+	w.begin()
+	w.opt("detail", m.Detail)
+	w.text("id", m.ID)
+	w.text("phase", m.Phase)
+	w.optTime("since", m.Since)
+	w.opt("source", m.Source)
+	w.opt("target", m.Target)
+	w.opt("token", m.Token)
+	w.end()
+}
+
+func (w *writer) parent(p *Parent) {
+	if p == nil {
+		return
+	}
+	w.name("parent")
+	w.begin()
+	w.opt("entity", p.Entity)
+	w.text("kind", p.Kind)
+	w.opt("platform", p.Platform)
+	w.optUint("revision", p.Revision)
+	w.opt("run", p.Run)
+	w.opt("state_id", p.StateID)
+	w.opt("task_id", p.TaskID)
+	w.end()
+}
+
+func (w *writer) steering(all []Steer) {
+	if len(all) == 0 {
+		return
+	}
+	w.name("steering")
+	w.b = append(w.b, '[')
+	for _, s := range all {
+		w.comma()
+		w.begin()
+		w.optTime("at", s.At)
+		w.opt("from", s.From)
+		w.text("id", s.ID)
+		w.text("text", s.Text)
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) step(s Step) {
+	w.name("step")
+	w.begin()
+	w.opt("detail", s.Detail)
+	w.text("kind", string(s.Kind))
+	w.optInt("ms", s.MS)
+	w.opt("name", s.Name)
+	w.end()
+}
+
+func (w *writer) usage(u Usage) {
+	if u == (Usage{}) {
+		return
+	}
+	w.name("usage")
+	w.begin()
+	w.optInt("input_tokens", u.InputTokens)
+	w.optInt("model_calls", u.ModelCalls)
+	w.optInt("output_tokens", u.OutputTokens)
+	w.optInt("tool_calls", u.ToolCalls)
+	w.end()
+}
+
+// MarshalJSONTo writes m the way a document has it.
+func (m Mesh) MarshalJSONTo(enc *jsontext.Encoder) error {
+	b, err := m.MarshalJSON()
+	if err != nil {
+		return err
+	}
+	return enc.WriteValue(b)
+}
+
+// MarshalJSON is MarshalJSONTo for encoding/json.
+func (m Mesh) MarshalJSON() ([]byte, error) {
+	var w writer
+	w.mesh(&m, nil)
+	return w.b, w.err
+}

@@ -1,0 +1,234 @@
+package state
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// A Header is what can be read of every document, also without the key of a
+// sealed one, and without fetching one that is kept elsewhere.
+//
+// The checksum has not been verified, and the seal not been opened: a Header is
+// good for lists and for finding one's way, not for acting on a run.
+type Header struct {
+	StateID   string
+	Agent     string // agent_id
+	Run       string // run_id
+	Status    aaif.RunStatus
+	Iteration int64
+	At        time.Time // checkpoint_at
+
+	// What follows is of our extension member; zero in the document of another
+	// platform.
+	Format int
+	Entity string
+	TaskID string
+	Epoch  uint64
+	Owner  string
+	Step   StepKind
+	Work   uint64
+
+	Sealed string  // the id of the key that the document is sealed with, "" if it is clear
+	Object *Object // where the document is, nil if it is here
+}
+
+// An Object says where a document is that was too large for its place.
+type Object struct {
+	Name   string `json:"name"`
+	Size   int64  `json:"size"`   // bytes
+	Digest string `json:"digest"` // "sha256:" and hex, of its bytes
+}
+
+// ID says under which name a store keeps the run.
+func (h Header) ID() ID { return ID{Entity: h.Entity, Run: h.Run} }
+
+// ReadHeader reads the header of a document, JSON or CBOR. It looks no further
+// than it must: a document whose header is fine may still be refused by
+// [Codec.Decode]. The errors wrap ErrInvalid or ErrNewer.
+func ReadHeader(data []byte) (Header, error) {
+	h, err := readHeader(data)
+	if err != nil {
+		return Header{}, fmt.Errorf("read checkpoint header: %w", err)
+	}
+	return h, nil
+}
+
+func readHeader(data []byte) (Header, error) {
+	text, err := asJSON(data)
+	if err != nil {
+		return Header{}, err
+	}
+	var (
+		h         Header
+		standard_ string
+		iteration aaif.Number
+		at        string
+		mesh      struct {
+			Format int     `json:"format"`
+			Entity string  `json:"entity"`
+			TaskID string  `json:"task_id"`
+			Epoch  uint64  `json:"epoch"`
+			Owner  string  `json:"owner"`
+			Work   uint64  `json:"work"`
+			Sealed *sealed `json:"sealed"`
+			Object *Object `json:"object"`
+			Step   struct {
+				Kind StepKind `json:"kind"`
+			} `json:"step"`
+		}
+		ours bool
+	)
+	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
+	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
+		return h, fmt.Errorf("%w: %w", ErrInvalid, cmp.Or(err, errNotObject))
+	}
+	for dec.PeekKind() != '}' {
+		name, err := dec.ReadToken()
+		if err != nil {
+			return h, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+		var to any
+		switch name.String() {
+		case "state_id":
+			to = &h.StateID
+		case "agent_id":
+			to = &h.Agent
+		case "run_id":
+			to = &h.Run
+		case "status":
+			to = &h.Status
+		case "iteration":
+			to = &iteration
+		case "checkpoint_at":
+			to = &at
+		case "sc_standard":
+			to = &standard_
+		case Extension:
+			to, ours = &mesh, true
+		}
+		if to == nil {
+			err = dec.SkipValue()
+		} else {
+			err = json.UnmarshalDecode(dec, to)
+		}
+		if err != nil {
+			return h, fmt.Errorf("%w: %w", ErrInvalid, err)
+		}
+	}
+	if _, err := dec.ReadToken(); err != nil {
+		return h, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return h, invalid("there is more text after the document")
+	}
+	if standard_ != standard {
+		return h, invalid("sc_standard must be %s", standard)
+	}
+	if mesh.Format > Format {
+		return h, fmt.Errorf("%w: format %d of %s, this release reads up to %d", ErrNewer, mesh.Format, Extension, Format)
+	}
+	if ours && (mesh.Format < 1 || mesh.Entity == "") {
+		return h, invalid("%s has no format or no entity", Extension)
+	}
+	h.Iteration, h.At = iteration.Int64(), readTime(at)
+	h.Format, h.Entity, h.TaskID, h.Epoch, h.Owner = mesh.Format, mesh.Entity, mesh.TaskID, mesh.Epoch, mesh.Owner
+	h.Step, h.Work, h.Object = mesh.Step.Kind, mesh.Work, mesh.Object
+	if mesh.Sealed != nil {
+		h.Sealed = mesh.Sealed.Key
+	}
+	return h, nil
+}
+
+func (c *Checkpoint) header() Header {
+	d, m := &c.Doc, &c.Mesh
+	return Header{
+		StateID: d.StateID, Agent: d.AgentID, Run: d.RunID, Status: d.Status, Iteration: d.Iteration.Int64(), At: c.At(),
+		Format: Format, Entity: m.Entity, TaskID: m.TaskID, Epoch: m.Epoch, Owner: m.Owner, Step: m.Step.Kind, Work: m.Work,
+	}
+}
+
+// Refer is a small document that stands for one that is kept elsewhere: its
+// header, in the clear, and where it is. It is a valid Agent State document
+// itself, with a checksum of its own; [ReadHeader] reads it like the whole, and
+// [Codec.Decode] refuses it with ErrElsewhere.
+func Refer(data []byte, object Object) ([]byte, error) {
+	h, err := ReadHeader(data)
+	switch {
+	case err != nil:
+		return nil, err
+	case h.Object != nil:
+		return nil, fmt.Errorf("refer to checkpoint of run %s: it is a reference itself", clip(h.Run))
+	}
+	if h.Entity == "" {
+		return nil, fmt.Errorf("refer to checkpoint of run %s: %w: it has no %s", clip(h.Run), ErrInvalid, Extension)
+	}
+	text, checksum, err := h.append(nil, func(w *writer) {
+		w.name("object")
+		w.begin()
+		w.text("digest", object.Digest)
+		w.text("name", object.Name)
+		w.int("size", object.Size)
+		w.end()
+	}, h.sealedOnly())
+	if err != nil {
+		return nil, fmt.Errorf("refer to checkpoint of run %s: %w", clip(h.Run), err)
+	}
+	checksum.sum(text)
+	return text, nil
+}
+
+// sealedOnly is the member sealed of a reference to a sealed document: which
+// key, and no more.
+func (h Header) sealedOnly() func(*writer) {
+	if h.Sealed == "" {
+		return nil
+	}
+	return func(w *writer) {
+		w.name("sealed")
+		w.begin()
+		w.text("alg", sealAlgorithm)
+		w.text("key", h.Sealed)
+		w.end()
+	}
+}
+
+// append writes a document that has the header, and the members object and
+// sealed in our extension.
+func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, error) {
+	w := writer{b: dst}
+	w.begin()
+	w.text("agent_id", h.Agent)
+	w.text("checkpoint_at", Time(h.At))
+	w.optInt("iteration", h.Iteration)
+	checksum := w.provenance(nil)
+	w.opt("run_id", h.Run)
+	w.text("sc_standard", standard)
+	w.text("sc_version", version)
+	w.text("state_id", h.StateID)
+	w.text("status", string(h.Status))
+	w.name(Extension)
+	w.begin()
+	w.text("entity", h.Entity)
+	w.uint("epoch", h.Epoch)
+	w.int("format", Format)
+	if object != nil {
+		object(&w)
+	}
+	w.opt("owner", h.Owner)
+	if sealed != nil {
+		sealed(&w)
+	}
+	w.step(Step{Kind: h.Step})
+	w.opt("task_id", h.TaskID)
+	w.optUint("work", h.Work)
+	w.end()
+	w.end()
+	return w.b, checksum, w.err
+}

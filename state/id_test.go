@@ -1,0 +1,23 @@
+package state_test
+
+import (
+	"testing"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// These are wire: a change makes workers of two releases do one task twice.
+func TestNamesThatLast(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ got, want string }{
+		{state.RunID("agent.reviewer", "01JD0000000000000000000000"), "ddc34a24-e07d-5931-8778-75186b323389"},
+		{state.RunID("agent.reviewer", ""), "cd963acd-38cd-5f7c-a555-6448fd8b31da"},
+		{state.RunID("agent.a", "b c"), "d14e7e36-f4ea-53ac-80f8-e3e03b5e0f72"},
+		{state.RunID("service.größe", "a\x00b"), "db9b7f69-c77a-5759-8fa4-9430e66001fe"},
+		{state.AgentID("agent.reviewer"), "c4f30c6e-546e-5e7a-ad1a-25a402eb19c9"},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s, want %s", tt.got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package state
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// Mem is a [Store] in memory, for tests and for runs that may be lost with the
+// process. It never answers ErrUncertain. The zero Mem is empty and ready.
+type Mem struct {
+	mu       sync.Mutex
+	last     uint64 // revision
+	runs     map[ID][]Record
+	watchers map[*memWatcher]struct{}
+}
+
+// Put stores a checkpoint, see [Store].
+func (m *Mem) Put(ctx context.Context, id ID, prev uint64, data []byte) (uint64, error) {
+	if err := m.begin(ctx, "put", id.Validate()); err != nil {
+		return 0, err
+	}
+	if len(data) == 0 {
+		return 0, fmt.Errorf("put run %s: it is empty", clip(id.Run))
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	history := m.runs[id]
+	if newest(history).Revision != prev {
+		return 0, fmt.Errorf("put run %s over revision %d: %w", clip(id.Run), prev, ErrChanged)
+	}
+	m.last++
+	if m.runs == nil {
+		m.runs = make(map[ID][]Record)
+	}
+	r := Record{ID: id, Data: bytes.Clone(data), Revision: m.last, Time: time.Now()}
+	if history = append(history, r); len(history) > HistoryLimit {
+		history = append([]Record(nil), history[len(history)-HistoryLimit:]...)
+	}
+	m.runs[id] = history
+	m.tell(r)
+	return r.Revision, nil
+}
+
+// Get returns the newest checkpoint of a run, see [Store].
+func (m *Mem) Get(ctx context.Context, id ID) (Record, error) {
+	history, err := m.history(ctx, "get", id)
+	return give(newest(history)), err
+}
+
+// At returns the checkpoint at a revision, see [Store].
+func (m *Mem) At(ctx context.Context, id ID, revision uint64) (Record, error) {
+	history, err := m.history(ctx, "get", id)
+	for _, r := range history {
+		if r.Revision == revision {
+			return give(r), nil
+		}
+	}
+	if err == nil {
+		err = fmt.Errorf("get revision %d of run %s: %w", revision, clip(id.Run), ErrNotFound)
+	}
+	return Record{}, err
+}
+
+// History returns the checkpoints of a run, see [Store].
+func (m *Mem) History(ctx context.Context, id ID) ([]Record, error) {
+	history, err := m.history(ctx, "get history of", id)
+	var all []Record
+	for _, r := range history {
+		all = append(all, give(r))
+	}
+	return all, err
+}
+
+func (m *Mem) history(ctx context.Context, op string, id ID) ([]Record, error) {
+	if err := m.begin(ctx, op, id.Validate()); err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	history := m.runs[id]
+	if len(history) == 0 {
+		return nil, fmt.Errorf("%s run %s: %w", op, clip(id.Run), ErrNotFound)
+	}
+	return history[:len(history):len(history)], nil
+}
+
+// List yields the runs of an entity, see [Store].
+func (m *Mem) List(ctx context.Context, entity string) iter.Seq2[Record, error] {
+	return func(yield func(Record, error) bool) {
+		var err error
+		if entity != "" {
+			err = subject.ValidateEntity(entity)
+		}
+		if err := m.begin(ctx, "list", err); err != nil {
+			yield(Record{}, err)
+			return
+		}
+		for _, r := range m.snapshot(ID{Entity: entity}) {
+			if err := ctx.Err(); err != nil {
+				yield(Record{}, fmt.Errorf("list runs: %w", err))
+				return
+			}
+			if !yield(give(r), nil) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Mem) snapshot(id ID) []Record {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.newest(id)
+}
+
+func (m *Mem) newest(id ID) []Record {
+	var all []Record
+	for run, history := range m.runs {
+		if id.covers(run) {
+			all = append(all, newest(history))
+		}
+	}
+	return all
+}
+
+// Delete takes a run away, see [Store].
+func (m *Mem) Delete(ctx context.Context, id ID) error {
+	if err := m.begin(ctx, "delete", id.Validate()); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.runs[id]; !ok {
+		return nil
+	}
+	delete(m.runs, id)
+	m.last++
+	m.tell(Record{ID: id, Revision: m.last, Time: time.Now()})
+	return nil
+}
+
+// Watch reports changes, see [Store].
+func (m *Mem) Watch(ctx context.Context, id ID, fn func(Record)) error {
+	if err := id.ValidateWatch(); err != nil {
+		return fmt.Errorf("watch runs: %w", err)
+	}
+	w := &memWatcher{id: id, wake: make(chan struct{}, 1), news: make(map[ID]Record)}
+	m.mu.Lock()
+	for _, r := range m.newest(id) {
+		w.add(r)
+	}
+	if m.watchers == nil {
+		m.watchers = make(map[*memWatcher]struct{})
+	}
+	m.watchers[w] = struct{}{}
+	m.mu.Unlock()
+	defer func() {
+		m.mu.Lock()
+		delete(m.watchers, w)
+		m.mu.Unlock()
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.wake:
+		}
+		for ctx.Err() == nil {
+			m.mu.Lock()
+			r, ok := w.next()
+			m.mu.Unlock()
+			if !ok {
+				break
+			}
+			fn(give(r))
+		}
+	}
+}
+
+// tell reports a change to those who watch.
+func (m *Mem) tell(r Record) {
+	for w := range m.watchers {
+		if w.id.covers(r.ID) {
+			w.add(r)
+		}
+	}
+}
+
+func (m *Mem) begin(ctx context.Context, op string, err error) error {
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("%s run: %w", op, err)
+	}
+	return nil
+}
+
+// A memWatcher holds what it has not been told yet: the newest of each run, in
+// the order of the changes. It is guarded by the store's mutex.
+type memWatcher struct {
+	id    ID
+	wake  chan struct{}
+	order []ID
+	news  map[ID]Record
+}
+
+func (w *memWatcher) add(r Record) {
+	if _, waits := w.news[r.ID]; !waits {
+		w.order = append(w.order, r.ID)
+	}
+	w.news[r.ID] = r
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (w *memWatcher) next() (Record, bool) {
+	if len(w.order) == 0 {
+		return Record{}, false
+	}
+	id := w.order[0]
+	w.order = w.order[1:]
+	r := w.news[id]
+	delete(w.news, id)
+	return r, true
+}
+
+// newest is the last record of a history, zero if there is none.
+func newest(history []Record) Record {
+	if len(history) == 0 {
+		return Record{}
+	}
+	return history[len(history)-1]
+}
+
+// give is r with data that the receiver may write to.
+func give(r Record) Record {
+	r.Data = bytes.Clone(r.Data)
+	return r
+}

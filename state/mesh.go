@@ -1,0 +1,184 @@
+package state
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Format is the version of the x-aeemesh member that this release writes. It
+// reads this one and every older one. It grows with every change that an older
+// release would lose or misread.
+const Format = 1
+
+// Extension is the name of the member that holds [Mesh].
+const Extension = "x-aeemesh"
+
+// Mesh is what this mesh keeps in a document beside the specification's
+// fields.
+//
+// In the document every raw JSON value of it, the task's envelope above all, is
+// a string that holds the JSON text: so it comes back byte for byte, signature,
+// digits and all, whatever canonical form the document has.
+type Mesh struct {
+	Format int    `json:"format"`
+	Entity string `json:"entity"`            // whose run it is
+	TaskID string `json:"task_id,omitempty"` // the id of the task's envelope
+
+	// Epoch counts the owners that the run has had. Whoever claims the run adds
+	// one; every write and every effect carries it.
+	Epoch uint64 `json:"epoch"`
+	Owner string `json:"owner,omitempty"` // the instance that owns the run
+	Step  Step   `json:"step"`            // what this checkpoint is the end of
+
+	// Work is the stream sequence of the work message that this run answers,
+	// so that a sweeper can see whether the message is still there. 0: unknown.
+	Work uint64 `json:"work,omitempty"`
+
+	Task  json.RawMessage `json:"task,omitempty"`   // the task's envelope as it came, JSON
+	KeyID string          `json:"key_id,omitempty"` // the key that signed it, "" if none did
+
+	StoredAt  time.Time     `json:"stored_at,omitzero"`  // when the server stored the task
+	StartedAt time.Time     `json:"started_at,omitzero"` // when it was claimed first
+	Ran       time.Duration `json:"ran_ms,omitzero"`     // how long it has run, parked times not counted; whole milliseconds
+
+	Claims  int `json:"claims,omitempty"`  // claims since the last completed step
+	Attempt int `json:"attempt,omitempty"` // retries used so far
+
+	Stream int    `json:"stream,omitempty"` // the number of the last stream envelope
+	Told   string `json:"told,omitempty"`   // text of the unfinished turn that was streamed already
+
+	Notes    []Note   `json:"notes,omitempty"`    // what the specification's messages have no place for
+	Effects  []Effect `json:"effects,omitempty"`  // the ledger of tool calls, oldest first
+	Commands []string `json:"commands,omitempty"` // ids of the commands that were applied
+	Steering []Steer  `json:"steering,omitempty"` // messages that wait for the next turn
+	Usage    Usage    `json:"usage,omitzero"`
+
+	Loop  json.RawMessage `json:"loop,omitempty"`  // the handler's own
+	Reply json.RawMessage `json:"reply,omitempty"` // the terminal envelope as it is sent, JSON
+
+	Parent    *Parent    `json:"parent,omitempty"`
+	Migration *Migration `json:"migration,omitempty"`
+
+	// More holds members of this extension that this release does not know, as
+	// one JSON object. They survive.
+	More jsontext.Value `json:",embed"`
+}
+
+// A Step says what a checkpoint is the end of.
+type Step struct {
+	Kind   StepKind `json:"kind"`
+	Name   string   `json:"name,omitempty"`   // of the tool, the pipeline step, the handler's own step
+	Detail string   `json:"detail,omitempty"` // a few words for people; no payload
+	MS     int64    `json:"ms,omitempty"`     // how long it took
+}
+
+// StepKind is a kind of step.
+type StepKind string
+
+// The kinds of step.
+const (
+	StepClaim    StepKind = "claim"    // an owner took the run
+	StepModel    StepKind = "model"    // a turn of the model
+	StepIntent   StepKind = "intent"   // tool calls are about to be made
+	StepReceipt  StepKind = "receipt"  // a tool call has its outcome
+	StepAnswer   StepKind = "answer"   // the last turn became the result's payload
+	StepTerminal StepKind = "terminal" // the run ended; the reply is in the checkpoint
+	StepPause    StepKind = "pause"
+	StepResume   StepKind = "resume"
+	StepSteer    StepKind = "steer"
+	StepSettle   StepKind = "settle" // somebody said what became of an effect
+	StepRetry    StepKind = "retry"  // a failure was committed and will be tried again
+	StepMigrate  StepKind = "migrate"
+	StepFork     StepKind = "fork"
+	StepImport   StepKind = "import"
+	StepHandler  StepKind = "handler" // a handler's own
+)
+
+// A Note is what one message of the conversation has besides the
+// specification's fields: the calls that an assistant's turn asks for, and
+// whether a tool's message tells of a failure.
+type Note struct {
+	Message int              `json:"message"` // index into conversation
+	Calls   []model.ToolCall `json:"calls,omitempty"`
+	IsError bool             `json:"is_error,omitempty"`
+}
+
+// An Effect is one tool call in the ledger: that it was meant, that it was
+// begun, and what became of it.
+type Effect struct {
+	ID       string       `json:"id"`             // of the tool call
+	Tool     string       `json:"tool"`           // its name
+	Key      string       `json:"key"`            // the idempotency key, see [EffectKey]
+	ArgsHash string       `json:"args_hash"`      // see [ArgsHash]
+	Status   EffectStatus `json:"status"`         //
+	Epoch    uint64       `json:"epoch"`          // of the owner that wrote the status
+	Tries    int          `json:"tries,omitzero"` // how often it was begun
+
+	At     time.Time `json:"at,omitzero"`      // when it was begun last
+	DoneAt time.Time `json:"done_at,omitzero"` // when its outcome was known
+
+	Result    json.RawMessage `json:"result,omitempty"`     // what the tool returned, until the conversation has it
+	Error     string          `json:"error,omitempty"`      // what the model is told of a failure, until the conversation has it
+	SettledBy string          `json:"settled_by,omitempty"` // who said what became of it, where nobody saw it
+}
+
+// EffectStatus is how far an effect has come.
+type EffectStatus string
+
+// The states of an effect. Done, failed and timed out are final; unknown waits
+// for a person.
+const (
+	EffectPending  EffectStatus = "pending"   // meant, not begun
+	EffectInFlight EffectStatus = "in_flight" // begun: it may have happened
+	EffectDone     EffectStatus = "done"      // it returned a result
+	EffectFailed   EffectStatus = "failed"    // it returned an error
+	EffectTimedOut EffectStatus = "timed_out" // given up: it may have happened
+	EffectUnknown  EffectStatus = "unknown"   // it may have happened, and a person must say
+)
+
+// Final reports whether the effect's outcome is settled.
+func (s EffectStatus) Final() bool {
+	return s == EffectDone || s == EffectFailed || s == EffectTimedOut
+}
+
+// A Steer is a message that somebody put in for the model's next turn.
+type Steer struct {
+	ID   string    `json:"id"` // of the command's envelope
+	From string    `json:"from,omitempty"`
+	Text string    `json:"text"`
+	At   time.Time `json:"at,omitzero"`
+}
+
+// Usage counts what a run has used, all attempts and owners together.
+type Usage struct {
+	InputTokens  int64 `json:"input_tokens,omitempty"`
+	OutputTokens int64 `json:"output_tokens,omitempty"`
+	ModelCalls   int64 `json:"model_calls,omitempty"`
+	ToolCalls    int64 `json:"tool_calls,omitempty"`
+}
+
+// Parent says which checkpoint a run began from.
+type Parent struct {
+	Kind     string `json:"kind"` // "fork", "migration", "import"
+	Entity   string `json:"entity,omitempty"`
+	Run      string `json:"run,omitempty"`
+	TaskID   string `json:"task_id,omitempty"`
+	StateID  string `json:"state_id,omitempty"`
+	Revision uint64 `json:"revision,omitempty"`
+	Platform string `json:"platform,omitempty"` // where it is not this mesh
+}
+
+// Migration is how far the move of a run has come, on the side that holds the
+// checkpoint.
+type Migration struct {
+	ID     string    `json:"id"`
+	Phase  string    `json:"phase"`
+	Source string    `json:"source,omitempty"`
+	Target string    `json:"target,omitempty"`
+	Token  string    `json:"token,omitempty"` // the token's jti, never the token
+	Since  time.Time `json:"since,omitzero"`  // when the phase began
+	Detail string    `json:"detail,omitempty"`
+}

@@ -1,0 +1,189 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxInteger is the greatest integer that every JSON reader keeps (RFC 7493,
+// section 2.2).
+const maxInteger = 1<<53 - 1
+
+// A writer writes JSON in the form of RFC 8785, member by member. Its callers
+// give the members of an object in the order of their names, which is why
+// nothing has to be sorted afterwards.
+//
+// Texts are made valid UTF-8: what a tool or a model said must never keep a
+// run from being stored. The first other error stays in err.
+type writer struct {
+	b   []byte
+	err error
+}
+
+func (w *writer) fail(member string, err error) {
+	if w.err == nil && err != nil {
+		w.err = fmt.Errorf("%s: %w", member, err)
+	}
+}
+
+func (w *writer) begin() { w.b = append(w.b, '{') }
+func (w *writer) end()   { w.b = append(w.b, '}') }
+
+// name begins a member. The name is one of ours, or one that went through
+// string.
+func (w *writer) name(name string) {
+	w.comma()
+	w.string(name)
+	w.b = append(w.b, ':')
+}
+
+// comma separates what follows from what was written before, if anything was.
+func (w *writer) comma() {
+	if c := w.b[len(w.b)-1]; c != '{' && c != '[' && c != ':' {
+		w.b = append(w.b, ',')
+	}
+}
+
+func (w *writer) string(s string) {
+	if !utf8.ValidString(s) {
+		s = strings.ToValidUTF8(s, "\uFFFD")
+	}
+	w.b = envelope.AppendString(w.b, s)
+}
+
+// text writes a text member, empty or not.
+func (w *writer) text(name, s string) {
+	w.name(name)
+	w.string(s)
+}
+
+// opt writes a text member unless it is empty.
+func (w *writer) opt(name, s string) {
+	if s != "" {
+		w.text(name, s)
+	}
+}
+
+func (w *writer) number(name string, n aaif.Number) {
+	if n.IsSet() {
+		w.name(name)
+		w.canonical(name, jsontext.Value(n))
+	}
+}
+
+func (w *writer) int(name string, n int64) {
+	if n > maxInteger || n < -maxInteger {
+		w.fail(name, envelope.ErrNumber)
+	}
+	w.name(name)
+	w.b = strconv.AppendInt(w.b, n, 10)
+}
+
+func (w *writer) optInt(name string, n int64) {
+	if n != 0 {
+		w.int(name, n)
+	}
+}
+
+func (w *writer) uint(name string, n uint64) {
+	if n > maxInteger {
+		w.fail(name, envelope.ErrNumber)
+	}
+	w.name(name)
+	w.b = strconv.AppendUint(w.b, n, 10)
+}
+
+func (w *writer) optUint(name string, n uint64) {
+	if n != 0 {
+		w.uint(name, n)
+	}
+}
+
+func (w *writer) optTrue(name string, v bool) {
+	if v {
+		w.name(name)
+		w.b = append(w.b, "true"...)
+	}
+}
+
+func (w *writer) optTime(name string, t time.Time) {
+	if t.IsZero() {
+		return
+	}
+	w.name(name)
+	w.b = append(w.b, '"')
+	w.b = t.UTC().AppendFormat(w.b, time.RFC3339Nano)
+	w.b = append(w.b, '"')
+}
+
+func (w *writer) texts(name string, list []string) {
+	if len(list) == 0 {
+		return
+	}
+	w.name(name)
+	w.b = append(w.b, '[')
+	for _, s := range list {
+		w.comma()
+		w.string(s)
+	}
+	w.b = append(w.b, ']')
+}
+
+// canonical writes a JSON value in canonical form, without a name.
+func (w *writer) canonical(member string, v jsontext.Value) {
+	b, err := envelope.AppendCanonical(w.b, json.RawMessage(v))
+	if err != nil {
+		w.fail(member, err)
+		w.b = append(w.b, "null"...) // w.b stays what it was; nobody will see it
+		return
+	}
+	w.b = b
+}
+
+var errNotObject = errors.New("must be a JSON object")
+
+// object writes a raw JSON object in canonical form, unless there is none.
+func (w *writer) object(name string, raw json.RawMessage, t *texts) {
+	if raw == nil {
+		return
+	}
+	if jsontext.Value(raw).Kind() != '{' {
+		w.fail(name, errNotObject)
+		return
+	}
+	w.name(name)
+	w.cached(name, raw, t, (*writer).canonical)
+}
+
+// value writes any raw JSON value in canonical form, unless there is none.
+func (w *writer) value(name string, raw json.RawMessage) {
+	if raw != nil {
+		w.name(name)
+		w.canonical(name, jsontext.Value(raw))
+	}
+}
+
+// quoted writes a raw JSON value as a string that holds its text, unless there
+// is none. slot names the place for the cache.
+func (w *writer) quoted(name, slot string, raw json.RawMessage, t *texts) {
+	if raw != nil {
+		w.name(name)
+		w.cached(slot, raw, t, (*writer).quote)
+	}
+}
+
+func (w *writer) quote(member string, v jsontext.Value) {
+	if !v.IsValid() {
+		w.fail(member, errors.New("is not valid JSON"))
+	}
+	w.b = envelope.AppendString(w.b, string(v))
+}
