@@ -38,6 +38,17 @@ type Options struct {
 	// once. Default 4.
 	ParallelTools int
 
+	// LostCalls says, by the name of the tool or [AnyTool], what becomes of a
+	// tool call of a durable task that had begun when its worker was lost.
+	// Default: [LostRepeat] for tools that say that they are safe to repeat,
+	// [LostAsk] for the others.
+	LostCalls map[string]LostCall
+	// ContextTokens is how many tokens the model's context window has. A
+	// conversation that is longer is sent without its oldest turns; see the
+	// package comment. Default: unknown, so that only the model can say that one
+	// is too long.
+	ContextTokens int
+
 	// Secret looks up an environment variable, or whatever stands for it.
 	// Default: nothing is set. This package reads no environment itself.
 	Secret func(name string) (string, bool)

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // wantsJSON says whether the model has to answer a task with a JSON object:
@@ -36,21 +38,28 @@ func (l *loop) requestFormat(task *mesh.Task) model.Format {
 
 // answer makes the model's last turn the result's payload. If that cannot be
 // done the model is told why and may try once more.
-func (l *loop) answer(task *mesh.Task, r *run) error {
-	content := r.Messages[len(r.Messages)-1].Content
+//
+// A message that somebody put in while the model gave its answer is not too
+// late, if there are turns left: the model answers once more.
+func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
+	if len(r.journal.Steering()) > 0 && r.turns < l.maxTurns {
+		r.phase = phaseModel
+		return nil
+	}
+	content := r.messages[len(r.messages)-1].Content
 	payload, problem := l.payload(task, content)
 	switch {
 	case problem == "":
-		r.Payload = payload
-		r.Phase = phaseAccount
+		r.payload = payload
+		r.phase = phaseAccount
 		return nil
-	case r.Repaired || r.Turns >= l.maxTurns:
+	case r.repaired || r.turns >= l.maxTurns:
 		return envelope.Errorf(envelope.CodeOutputSchema, "the model's answer cannot be the result: %s", problem)
 	}
-	r.Repaired = true
-	r.Messages = append(r.Messages, model.User("This answer cannot be used: "+problem+"\nAnswer again, with nothing but the JSON object."))
-	r.Phase = phaseModel
-	return nil
+	r.repaired = true
+	r.messages = append(r.messages, model.User("This answer cannot be used: "+problem+"\nAnswer again, with nothing but the JSON object."))
+	r.phase = phaseModel
+	return r.write(ctx, state.Step{Kind: state.StepAnswer, Detail: "cannot be used; asked to mend it"}, r.save)
 }
 
 // payload is a model's answer as a result's payload, or what is wrong with it.
@@ -108,12 +117,12 @@ type tokens struct {
 // addUsage tells in the payload what the model used: where it said so, and
 // where the intent's schema leaves room for it.
 func (l *loop) addUsage(task *mesh.Task, r *run) {
-	if r.Usage == (model.Usage{}) && !r.Cut {
+	if r.usage.InputTokens == 0 && r.usage.OutputTokens == 0 && !r.cut {
 		return
 	}
-	with, ok := addMember(r.Payload, "usage", tokens{r.Usage.InputTokens, r.Usage.OutputTokens, r.Cut})
+	with, ok := addMember(r.payload, "usage", tokens{r.usage.InputTokens, r.usage.OutputTokens, r.cut})
 	if ok && l.contract.fits(task.Envelope.Intent, with) == nil {
-		r.Payload = with
+		r.payload = with
 	}
 }
 

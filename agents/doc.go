@@ -12,11 +12,18 @@
 // # From the bottom up
 //
 // A model's work on one task is a [mesh.Handler] (loop.go): a small state
-// machine over plain data, whose steps are a turn of the model, the tool calls
-// that it asked for (toolset.go), making its last turn the result (answer.go),
-// and accounting for it (evidence.go). The prompt is prompt.go, what goes to
-// those who asked for a stream stream.go, and where the model comes from
+// machine whose steps are a turn of the model (turn.go), the tool calls that it
+// asked for (calls.go, toolset.go), making its last turn the result
+// (answer.go), and accounting for it (evidence.go). The prompt is prompt.go, as
+// much of a conversation as fits the model window.go, what goes to those who
+// asked for a stream tell.go and stream.go, and where the model comes from
 // provider.go.
+//
+// How far a run has come is an Agent State document (run.go) in a journal
+// (journal.go), each tool call with a line in its ledger (ledger.go). From there
+// another worker goes on (restore.go), also with a document of another platform
+// (adopt.go); lost.go is about calls of which nobody knows whether they were
+// done.
 //
 // A program (program.go) has lives (process.go), tasks under way (flight.go) and
 // a language of lines (lines.go). A task that ended before the program answered

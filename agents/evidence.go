@@ -3,9 +3,11 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -14,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 func wantsEvidence(task *mesh.Task) bool {
@@ -63,14 +66,14 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 		}
 	}
 	l.addUsage(task, r)
-	r.Phase = phaseDone
-	return nil
+	r.phase = phaseDone
+	return r.stage(state.Step{Kind: state.StepAnswer}, r.save)
 }
 
 // evidence is the full account, whatever the level.
 func (l *loop) evidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
-	own := ownEvidence(r.Payload)
-	if own == nil && r.Turns < l.maxTurns {
+	own := ownEvidence(r.payload)
+	if own == nil && r.turns < l.maxTurns {
 		var err error
 		if own, err = l.askForEvidence(ctx, task, r); err != nil {
 			return nil, err
@@ -85,7 +88,7 @@ func (l *loop) evidence(ctx context.Context, task *mesh.Task, r *run) (*intents.
 	if own.Confidence == nil {
 		own.Confidence = new(float64)
 	}
-	own.InputsUsed, own.ToolsUsed, own.ContextRefs = inputsUsed(task), slices.Clone(r.ToolsUsed), contextRefs(task)
+	own.InputsUsed, own.ToolsUsed, own.ContextRefs = inputsUsed(task), slices.Clone(r.toolsUsed), contextRefs(task)
 	if own.ToolsUsed == nil {
 		own.ToolsUsed = []string{}
 	}
@@ -114,23 +117,37 @@ func usable(e *intents.DecisionEvidence) *intents.DecisionEvidence {
 	return e
 }
 
-// askForEvidence spends one more turn of the model. Only what ends the run is
-// an error: a model that fails here has answered already.
+// askForEvidence spends one more turn of the model, once the answer is
+// committed. Only what ends the run is an error: a model that fails here has
+// answered already.
 func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
+	if err := r.write(ctx, state.Step{Kind: state.StepAnswer}, r.save); err != nil {
+		return nil, err
+	}
 	req := l.base
 	req.Tools = nil
 	req.Format = model.Format{Type: model.FormatJSON}
-	req.Messages = append(slices.Clip(r.Messages), model.User(accountPrompt))
-	res, err := l.model.Generate(ctx, &req, nil)
-	r.Turns++
-	if err != nil {
-		if ctx.Err() != nil {
+	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
+	begun := time.Now()
+	res, err := l.quietly(ctx, r, &req)
+	switch {
+	case errors.Is(err, errStopped) && ctx.Err() == nil:
+		if err := r.pause(ctx); err != nil {
 			return nil, err
 		}
+		return l.askForEvidence(ctx, task, r)
+	case err != nil && ctx.Err() != nil:
+		return nil, err
+	case err != nil:
+		r.turns++
 		l.log.Debug("model gave no account of its answer", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "err", err)
 		return nil, nil
 	}
-	r.Usage = r.Usage.Add(res.Usage)
+	r.count(res)
+	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: "its account of the answer", MS: time.Since(begun).Milliseconds()}
+	if err := r.stage(step, r.save); err != nil {
+		return nil, err
+	}
 	var e intents.DecisionEvidence
 	if json.Unmarshal([]byte(unfenced(res.Message.Content)), &e) != nil {
 		return nil, nil
@@ -140,14 +157,14 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 
 // describe accounts for a run from outside.
 func describe(r *run) *intents.DecisionEvidence {
-	decision := strings.TrimSpace(r.Messages[len(r.Messages)-1].Content)
+	decision := strings.TrimSpace(r.messages[len(r.messages)-1].Content)
 	if decision == "" {
 		decision = "an empty answer"
 	}
 	how := "without calling a tool"
 	action := "Answered; no tool was called."
-	if len(r.ToolsUsed) > 0 {
-		names := strings.Join(r.ToolsUsed, ", ")
+	if len(r.toolsUsed) > 0 {
+		names := strings.Join(r.toolsUsed, ", ")
 		how = "after calling " + names
 		action = "Called " + names + ", then answered."
 	}
@@ -212,11 +229,11 @@ func (l *loop) addEvidence(task *mesh.Task, r *run, e *intents.DecisionEvidence)
 	case envelope.EvidenceStandard:
 		shown.ContextRefs = nil
 	}
-	with, ok := addMember(without(r.Payload, intents.EvidenceMember), intents.EvidenceMember, shown)
+	with, ok := addMember(without(r.payload, intents.EvidenceMember), intents.EvidenceMember, shown)
 	if !ok || l.contract.fits(task.Envelope.Intent, with) != nil {
 		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
 	}
-	r.Payload = with
+	r.payload = with
 	return nil
 }
 

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // DefaultMaxIterations is how many turns a model has for a task, unless the
@@ -31,6 +31,7 @@ type loop struct {
 	tools    *toolset
 	maxTurns int
 	stream   bool
+	context  int  // tokens that fit the model; 0: nobody says
 	echoes   bool // the model is the offline echo
 	log      *slog.Logger
 }
@@ -43,7 +44,7 @@ func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Pro
 	}
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools,
-		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), log: opts.Logger,
+		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, log: opts.Logger,
 	}
 	l.base.Tools = tools.defs
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
@@ -88,50 +89,31 @@ func params(m *aaif.Model) model.Params {
 	return out
 }
 
-// phase is what a run does next.
-type phase string
-
-const (
-	phaseModel   phase = "model"   // ask the model for a turn
-	phaseTools   phase = "tools"   // call the tools that it asked for
-	phaseAnswer  phase = "answer"  // make its last turn the result's payload
-	phaseAccount phase = "account" // have it account for the answer
-	phaseDone    phase = "done"    // Payload is the result
-)
-
-// run is how far the work on one task has come. It is all that the next step
-// goes by, and plain data: nothing in it is lost when it is written down
-// between two steps.
-type run struct {
-	Phase     phase           `json:"phase"`
-	Messages  []model.Message `json:"messages"`
-	Turns     int             `json:"turns"` // of the model
-	Usage     model.Usage     `json:"usage"`
-	Cut       bool            `json:"cut,omitempty"` // the last turn was cut at its token limit
-	ToolsUsed []string        `json:"tools_used,omitempty"`
-	Repaired  bool            `json:"repaired,omitempty"` // the one repair turn has been asked for
-	Payload   json.RawMessage `json:"payload,omitempty"`
+// Handle runs a task to its result, step by step, from where it stands.
+func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	return l.work(ctx, task, live{}, nil)
 }
 
-// Handle runs a task to its result, step by step.
-func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-	r, err := l.begin(task)
-	if err != nil {
+// work goes on with a run from its last checkpoint, nil where it has none.
+func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.Checkpoint) (json.RawMessage, error) {
+	r := &run{journal: j}
+	if err := l.begin(task, r, cp); err != nil {
 		return nil, err
 	}
-	for r.Phase != phaseDone {
+	for r.phase != phaseDone {
 		if err := l.step(ctx, task, r); err != nil {
 			return nil, err
 		}
 	}
-	return r.Payload, nil
+	return r.payload, nil
 }
 
-// begin is the run of a task of which nothing is done yet.
-func (l *loop) begin(task *mesh.Task) (*run, error) {
+// begin reads a run from its last checkpoint. One without a conversation has
+// not begun.
+func (l *loop) begin(task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	schema := l.contract.schema(task.Envelope.Intent)
 	if wantsEvidence(task) && closedToEvidence(schema) {
-		return nil, envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
+		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
 	}
 	system := l.system
 	switch {
@@ -144,10 +126,15 @@ func (l *loop) begin(task *mesh.Task) (*run, error) {
 	case l.format == aaif.ResponseMarkdown:
 		system += markdownPrompt
 	}
-	return &run{
-		Phase:    phaseModel,
-		Messages: []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))},
-	}, nil
+	if cp != nil {
+		r.id = cp.Doc.RunID
+	}
+	if cp == nil || len(cp.Doc.Conversation) == 0 {
+		r.phase, r.taskFirst = phaseModel, true
+		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
+		return nil
+	}
+	return l.restore(task, r, cp, system)
 }
 
 // step takes one step. Between two steps nothing is under way.
@@ -155,84 +142,15 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	switch r.Phase {
+	switch r.phase {
 	case phaseModel:
 		return l.modelTurn(ctx, task, r)
 	case phaseTools:
 		return l.toolCalls(ctx, task, r)
 	case phaseAnswer:
-		return l.answer(task, r)
+		return l.answer(ctx, task, r)
 	case phaseAccount:
 		return l.account(ctx, task, r)
 	}
-	return fmt.Errorf("agent run: there is no phase %q", r.Phase)
+	return fmt.Errorf("agent run: there is no phase %q", r.phase)
 }
-
-// modelTurn asks the model for its next turn.
-func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
-	if r.Turns >= l.maxTurns {
-		return l.exhausted()
-	}
-	req := l.base
-	req.Messages = r.Messages
-	req.Format = l.requestFormat(task)
-	res, err := l.model.Generate(ctx, &req, l.onDelta(task))
-	if err != nil {
-		return l.modelFailure(ctx, task, r, err)
-	}
-	r.Turns++
-	r.Usage = r.Usage.Add(res.Usage)
-	r.Messages = append(r.Messages, res.Message)
-	r.Cut = res.Finish == model.FinishLength
-	switch {
-	case res.Finish == model.FinishContentFilter:
-		return envelope.Errorf(envelope.CodeModel, "the model's provider withheld the answer")
-	case len(res.Message.ToolCalls) == 0:
-		r.Phase = phaseAnswer
-	case r.Turns >= l.maxTurns: // nobody would read what the tools say
-		return l.exhausted()
-	default:
-		r.Phase = phaseTools
-	}
-	return nil
-}
-
-// exhausted ends a run that is still not done (AAIF, Orchestration Topology:
-// max_iterations is a loop guard that the runtime MUST enforce).
-func (l *loop) exhausted() error {
-	return envelope.Errorf(envelope.CodeMaxIterations, "not done after %d turns of the model", l.maxTurns)
-}
-
-// modelFailure says to the sender what kind of failure it was, and to the log
-// what the provider said.
-func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err error) error {
-	var failed *model.Error
-	if ctx.Err() != nil || !errors.As(err, &failed) {
-		return err
-	}
-	e := task.Envelope
-	l.log.Warn("model turn failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.Turns+1, "err", err)
-	wait := failed.RetryAfter
-	if wait <= 0 {
-		wait = modelBackoff
-	}
-	switch failed.Kind {
-	case model.ErrRateLimited:
-		// E_RATE_LIMITED promises that nothing was done.
-		if len(r.ToolsUsed) == 0 {
-			return envelope.Errorf(envelope.CodeRateLimited, "the model's provider is over its rate limit: %w", err).WithBackoff(wait)
-		}
-		return envelope.Errorf(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already: %w", err).WithBackoff(wait)
-	case model.ErrUnavailable:
-		return envelope.Errorf(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed: %w", err).WithBackoff(wait)
-	case model.ErrAuth:
-		return envelope.Errorf(envelope.CodeModel, "the model's provider does not accept the agent's credentials: %w", err)
-	case model.ErrContextTooLong:
-		return envelope.Errorf(envelope.CodeModel, "the task does not fit the model's context window: %w", err)
-	}
-	return envelope.Errorf(envelope.CodeModel, "the model's provider refused the request: %w", err)
-}
-
-// modelBackoff is what senders are advised to wait where the provider gives no
-// advice.
-const modelBackoff = 2 * time.Second

@@ -10,19 +10,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// onDelta streams a turn of the model to the sender, or is nil where nobody
-// wants that.
-func (l *loop) onDelta(task *mesh.Task) func(model.Delta) error {
-	if !l.streaming(task) {
-		return nil
-	}
-	if !l.wantsJSON(task) {
-		return func(d model.Delta) error { return task.EmitText(d.Text) }
-	}
-	f := proseFilter{emit: task.EmitText}
-	return func(d model.Delta) error { return f.add(d.Text) }
-}
-
 func (l *loop) streaming(task *mesh.Task) bool { return l.stream && task.Streaming() }
 
 // proseFilter lets through what a model says before it calls tools and keeps

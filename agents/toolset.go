@@ -1,20 +1,15 @@
 package agents
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // DefaultParallelTools is how many tools run at once for one task.
@@ -28,13 +23,14 @@ type toolset struct {
 	defs     []model.ToolDef
 	tools    map[string]*tool.Guarded
 	parallel int
+	policy   map[string]LostCall
 }
 
 // newToolset resolves the document's function tools among those that the
 // operator registered. Tools of other protocols are left out, and the notices
 // say so.
 func newToolset(def *aaif.Definition, opts Options) (*toolset, error) {
-	s := &toolset{tools: make(map[string]*tool.Guarded), parallel: opts.ParallelTools}
+	s := &toolset{tools: make(map[string]*tool.Guarded), parallel: opts.ParallelTools, policy: opts.LostCalls}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
 	}
@@ -51,6 +47,9 @@ func newToolset(def *aaif.Definition, opts Options) (*toolset, error) {
 		if err := s.add(t, registry); err != nil {
 			bad = append(bad, fmt.Errorf("/agent/tools/%d: %w", i, err))
 		}
+	}
+	if len(bad) == 0 {
+		bad = append(bad, s.checkLost(opts.LostCalls))
 	}
 	return s, errors.Join(bad...)
 }
@@ -84,75 +83,11 @@ func (s *toolset) add(t *aaif.Tool, registry *tool.Registry) error {
 // compileStrangers compiles a schema that may come from anybody's document.
 func compileStrangers(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }
 
-// toolCalls calls the tools that the model's last turn asks for, a bounded
-// number at once, and adds what they say to the conversation, in the order in
-// which they were asked for. A tool that fails is no failure of the run: the
-// model is told.
-func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
-	calls := r.Messages[len(r.Messages)-1].ToolCalls
-	results := make([]model.Message, len(calls))
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var wg sync.WaitGroup
-	places := make(chan struct{}, l.tools.parallel)
-	for i, call := range calls {
-		if i >= maxCalls {
-			results[i] = model.ToolFailure(call, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls))
-			continue
-		}
-		places <- struct{}{}
-		if err := l.showCall(task, call); err != nil {
-			cancel(err)
-		}
-		if ctx.Err() != nil {
-			<-places
-			break
-		}
-		wg.Go(func() {
-			defer func() { <-places }()
-			var err error
-			if results[i], err = l.toolCall(ctx, task, call); err != nil {
-				cancel(err)
-			}
-		})
+// missing is what a model is told that calls a tool which does not exist.
+func (s *toolset) missing(name string) *tool.Error {
+	names := make([]string, len(s.defs))
+	for i, d := range s.defs {
+		names[i] = d.Name
 	}
-	wg.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	for _, call := range calls {
-		if l.tools.tools[call.Name] != nil && !slices.Contains(r.ToolsUsed, call.Name) {
-			r.ToolsUsed = append(r.ToolsUsed, call.Name)
-		}
-	}
-	r.Messages = append(r.Messages, results...)
-	r.Phase = phaseModel
-	return nil
-}
-
-// toolCall calls one tool. The error is not the tool's: the run cannot go on.
-func (l *loop) toolCall(ctx context.Context, task *mesh.Task, call model.ToolCall) (model.Message, error) {
-	begun := time.Now()
-	result, err := l.tools.call(ctx, call)
-	if err == nil {
-		return model.ToolResult(call, result), l.showResult(task, call, time.Since(begun), nil)
-	}
-	var failure *tool.Error
-	if !errors.As(err, &failure) {
-		return model.Message{}, err // ctx is done
-	}
-	l.log.Debug("tool call failed", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", call.Name, "err", err, "cause", failure.Err)
-	return model.ToolFailure(call, failure.Kind.Error()+": "+failure.Message), l.showResult(task, call, time.Since(begun), failure)
-}
-
-func (s *toolset) call(ctx context.Context, call model.ToolCall) (json.RawMessage, error) {
-	t := s.tools[call.Name]
-	if t == nil {
-		names := make([]string, len(s.defs))
-		for i, d := range s.defs {
-			names[i] = d.Name
-		}
-		return nil, &tool.Error{Kind: tool.ErrNotFound, Tool: call.Name, Message: "there is no such tool; there are: " + strings.Join(names, ", ")}
-	}
-	return t.Call(ctx, call.Arguments)
+	return &tool.Error{Kind: tool.ErrNotFound, Tool: name, Message: "there is no such tool; there are: " + strings.Join(names, ", ")}
 }

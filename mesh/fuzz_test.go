@@ -101,7 +101,6 @@ func FuzzIntake(f *testing.F) {
 				header[name] = []string{value}
 			}
 		}
-		w := h.queue.worker()
 		lanes := []struct {
 			name   string
 			handle nats.MsgHandler
@@ -119,7 +118,7 @@ func FuzzIntake(f *testing.F) {
 				(<-h.lookups)()
 			}
 			for h.queue.len() > 0 {
-				h.run(h.queue.take(w, true))
+				h.run(h.queue.take(true))
 			}
 			if err := conn.FlushTimeout(10 * time.Second); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,103 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// adopt makes sense of a document that this package has not written. What is
+// next shows in its conversation and its pending tool calls. This agent's own
+// system prompt comes first: its constraints hold here, whoever ran it before.
+func (r *run) adopt(cp *state.Checkpoint, system string) {
+	r.rewrite = true
+	b := builder{}
+	if r.messages[0].Role != model.RoleSystem || r.messages[0].Content != system {
+		b.messages = append(b.messages, model.System(system))
+	}
+	for _, m := range r.messages {
+		b.add(m)
+	}
+	for _, p := range cp.Doc.PendingToolCalls {
+		b.call(model.ToolCall{ID: p.ID, Name: p.ToolName, Arguments: p.Arguments})
+	}
+	r.messages = b.messages
+	if !cp.Doc.Iteration.IsSet() {
+		for _, m := range r.messages {
+			if m.Role == model.RoleAssistant {
+				r.turns++
+			}
+		}
+	}
+	switch last := r.messages[len(r.messages)-1]; {
+	case len(cp.Doc.PendingToolCalls) > 0:
+		r.phase = phaseTools
+	case last.Role == model.RoleAssistant:
+		r.phase = phaseAnswer
+	default:
+		r.phase = phaseModel
+	}
+}
+
+// builder puts together a conversation that providers accept. The
+// specification's messages do not say what an assistant called; it shows in the
+// tools' messages that follow, though not with which arguments.
+type builder struct {
+	messages []model.Message
+	made     int // ids
+}
+
+func (b *builder) add(m model.Message) {
+	switch m.Role {
+	case model.RoleTool:
+		if m.ToolCallID == "" {
+			b.made++
+			m.ToolCallID = fmt.Sprintf("adopted_%d", b.made)
+		}
+		m.ToolCallID = b.call(model.ToolCall{ID: m.ToolCallID, Name: m.ToolName})
+	default:
+		m.ToolCallID, m.ToolName = "", ""
+	}
+	b.messages = append(b.messages, m)
+}
+
+// call makes a call one of those that the last turn of the assistant asked for,
+// which must be there, and returns its id.
+func (b *builder) call(c model.ToolCall) string {
+	turn := len(b.messages) - 1
+	for turn >= 0 && b.messages[turn].Role == model.RoleTool {
+		turn--
+	}
+	if turn < 0 || b.messages[turn].Role != model.RoleAssistant {
+		turn = len(b.messages)
+		b.messages = append(b.messages, model.Assistant(""))
+	}
+	if strings.TrimSpace(c.Name) == "" {
+		c.Name = "unknown"
+	}
+	if len(c.Arguments) == 0 {
+		c.Arguments = json.RawMessage(`{}`)
+	}
+	base := c.ID
+	for n := 2; b.called(turn, c.ID); n++ {
+		c.ID = fmt.Sprintf("%s_%d", base, n)
+	}
+	m := &b.messages[turn]
+	m.ToolCalls = append(m.ToolCalls, c)
+	return c.ID
+}
+
+func (b *builder) called(turn int, id string) bool {
+	if id == "" {
+		return true
+	}
+	for _, c := range b.messages[turn].ToolCalls {
+		if c.ID == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,162 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// toolCalls calls the tools that the model's last turn asks for, a bounded
+// number at once, and adds what they say to the conversation, in the order in
+// which they were asked for. A tool that fails is no failure of the run: the
+// model is told.
+func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
+	if err := l.lostCalls(ctx, task, r); err != nil {
+		return err
+	}
+	if err := l.refuseCalls(task, r); err != nil {
+		return err
+	}
+	for open := r.open(); len(open) > 0; open = r.open() {
+		if err := l.callTools(ctx, task, r, open); err != nil {
+			return err
+		}
+		if isClosed(r.journal.Asked()) {
+			if err := r.pause(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if err := r.commitCalls(ctx, nil); err != nil {
+		return err
+	}
+	for _, c := range r.calls {
+		r.messages = append(r.messages, *c.receipt)
+	}
+	r.calls, r.phase = nil, phaseModel
+	return nil
+}
+
+// refuseCalls answers the calls that cannot be made.
+func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
+	for i, c := range r.calls {
+		switch {
+		case c.receipt != nil:
+		case i >= maxCalls:
+			r.settle(c, state.EffectFailed, model.ToolFailure(c.ToolCall, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls)))
+		case l.tools.tools[c.Name] == nil:
+			missing := l.tools.missing(c.Name)
+			l.settleFailure(task, r, c, missing)
+			if err := errors.Join(l.showCall(task, c.ToolCall), l.showResult(task, c.ToolCall, 0, missing)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// callTools makes calls until all have ended, or the run is asked to stop:
+// then it begins no more. Calls for which there is room begin together, after
+// one commit that says so.
+func (l *loop) callTools(ctx context.Context, task *mesh.Task, r *run, calls []*toolCall) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	places := make(chan struct{}, l.tools.parallel)
+	asked := r.journal.Asked()
+	for len(calls) > 0 && !isClosed(asked) {
+		n := enter(ctx, places, asked, len(calls))
+		if n == 0 {
+			break
+		}
+		batch := calls[:n]
+		calls = calls[n:]
+		r.begin(batch)
+		if err := r.commitCalls(ctx, nil); err != nil {
+			cancel(err)
+			break
+		}
+		for _, c := range batch {
+			if err := l.showCall(task, c.ToolCall); err != nil {
+				cancel(err)
+			}
+			wg.Go(func() {
+				defer func() { <-places }()
+				if err := l.toolCall(ctx, task, r, c); err != nil {
+					cancel(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// enter takes as many places as are free, at most n, and waits for the first.
+// It returns 0 if ctx ends or stop is closed before there is one.
+func enter(ctx context.Context, places chan<- struct{}, stop <-chan struct{}, n int) int {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return 0
+	case <-stop:
+		return 0
+	}
+	for taken := 1; taken < n; taken++ {
+		select {
+		case places <- struct{}{}:
+		default:
+			return taken
+		}
+	}
+	return n
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// toolCall makes one call and commits its receipt. The error is not the tool's:
+// the run cannot go on.
+func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCall) error {
+	begun := time.Now()
+	result, err := l.tools.tools[c.Name].Call(tool.WithKey(ctx, c.effect.Key), c.Arguments)
+	var failure *tool.Error
+	switch {
+	case err == nil:
+		r.settle(c, state.EffectDone, model.ToolResult(c.ToolCall, result))
+	case errors.As(err, &failure):
+		l.settleFailure(task, r, c, failure)
+	default:
+		return err // ctx is done
+	}
+	if err := r.commitCalls(ctx, c); err != nil {
+		return err
+	}
+	return l.showResult(task, c.ToolCall, time.Since(begun), failure)
+}
+
+// settleFailure tells the model that a call has failed.
+func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
+	l.log.Debug("tool call failed", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
+	status := state.EffectFailed
+	if failure.Kind == tool.ErrTimeout {
+		status = state.EffectTimedOut
+	}
+	r.settle(c, status, model.ToolFailure(c.ToolCall, failure.Kind.Error()+": "+failure.Message))
+}

@@ -1,0 +1,198 @@
+package agents
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// toolCall is one of the calls that the last turn of a model asks for: the
+// wish, its line in the run's ledger, and what the model is told.
+//
+// Its line says pending before it is made, in_flight from the commit before it
+// begins, and how it ended from the commit of its receipt. The receipt itself is
+// the tool's message in the conversation.
+type toolCall struct {
+	model.ToolCall
+	effect  state.Effect
+	receipt *model.Message // nil while the outcome is not known
+	written bool           // the journal knows the line as it is
+}
+
+// effectKey is the idempotency key of the n-th call of a turn.
+func effectKey(run string, turn, n int) string { return fmt.Sprintf("%s.%d.%d", run, turn, n+1) }
+
+// argsHash is the SHA-256 of a call's arguments, as they are.
+func argsHash(args json.RawMessage) string {
+	sum := sha256.Sum256(args)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// newCalls are the calls of a turn that has just been generated.
+func (r *run) newCalls(task *mesh.Task, wanted []model.ToolCall) []*toolCall {
+	if r.id == "" {
+		r.id = state.RunID(task.Envelope.To, task.Envelope.ID)
+	}
+	calls := make([]*toolCall, len(wanted))
+	for i, w := range wanted {
+		calls[i] = &toolCall{ToolCall: w, effect: state.Effect{
+			ID: w.ID, Tool: w.Name, Key: effectKey(r.id, r.turns, i), ArgsHash: argsHash(w.Arguments), Status: state.EffectPending,
+		}}
+	}
+	return calls
+}
+
+// open are the calls whose outcome is not known.
+func (r *run) open() []*toolCall {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var open []*toolCall
+	for _, c := range r.calls {
+		if c.receipt == nil {
+			open = append(open, c)
+		}
+	}
+	return open
+}
+
+// begin marks calls as begun, which must be committed before they are.
+func (r *run) begin(calls []*toolCall) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now().UTC()
+	for _, c := range calls {
+		c.effect.Status, c.effect.At, c.written = state.EffectInFlight, now, false
+		c.effect.Tries++
+		r.usage.ToolCalls++
+		if !slices.Contains(r.toolsUsed, c.Name) {
+			r.toolsUsed = append(r.toolsUsed, c.Name)
+		}
+	}
+}
+
+// settle gives a call its receipt, which has to be committed.
+func (r *run) settle(c *toolCall, status state.EffectStatus, told model.Message) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.effect.Status, c.effect.DoneAt, c.written = status, time.Now().UTC(), false
+	c.receipt = &told
+}
+
+// commitCalls writes down what has become of the calls. Several that wait for it
+// share one write: about, if not nil, is a call that another write may have
+// taken along.
+func (r *run) commitCalls(ctx context.Context, about *toolCall) error {
+	r.commitMu.Lock()
+	defer r.commitMu.Unlock()
+	step, fresh := r.unwritten(about)
+	if len(fresh) == 0 {
+		return ctx.Err()
+	}
+	if err := r.journal.Commit(ctx, step, r.save); err != nil {
+		return err
+	}
+	r.rewrite = false
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for c, status := range fresh {
+		if c.effect.Status == status {
+			c.written = true
+		}
+	}
+	return nil
+}
+
+// unwritten are the calls whose lines the journal does not know, and the step
+// that their commit is the end of; nil where about is not among them.
+func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.EffectStatus) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if about != nil && about.written {
+		return state.Step{}, nil
+	}
+	step := state.Step{Kind: state.StepIntent}
+	fresh := make(map[*toolCall]state.EffectStatus)
+	var begun, ended []string
+	for _, c := range r.calls {
+		if c.written {
+			continue
+		}
+		fresh[c] = c.effect.Status
+		if c.receipt == nil {
+			begun = append(begun, c.Name)
+			continue
+		}
+		ended = append(ended, c.Name)
+		step.Kind = state.StepReceipt
+		if !c.effect.At.IsZero() {
+			step.MS = max(step.MS, c.effect.DoneAt.Sub(c.effect.At).Milliseconds())
+		}
+		if c.effect.Status != state.EffectDone {
+			step.Detail = strings.ReplaceAll(string(c.effect.Status), "_", " ")
+		}
+	}
+	step.Name = strings.Join(begun, ", ")
+	if len(ended) > 0 {
+		step.Name = strings.Join(ended, ", ")
+	}
+	return step, fresh
+}
+
+// saveCalls writes the calls into a checkpoint: their lines into the ledger,
+// those without an outcome into pending_tool_calls, and what the others said
+// into the conversation, in the order in which they were asked for.
+func (r *run) saveCalls(cp *state.Checkpoint) {
+	cp.Doc.PendingToolCalls = nil
+	for _, c := range r.calls {
+		line := c.effect
+		line.Epoch = cp.Mesh.Epoch
+		if at := findEffect(cp.Mesh.Effects, line.Key); at < 0 {
+			cp.Mesh.Effects = append(cp.Mesh.Effects, line)
+		} else {
+			if old := cp.Mesh.Effects[at]; old.Status == line.Status && old.Tries == line.Tries {
+				line.Epoch = old.Epoch
+			}
+			cp.Mesh.Effects[at] = line
+		}
+		if c.receipt != nil {
+			appendMessage(cp, *c.receipt, state.Time(line.DoneAt))
+			continue
+		}
+		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending}
+		if line.Status != state.EffectPending {
+			p.Status = aaif.ToolCallInFlight
+			p.SubmittedAt = state.Time(line.At)
+		}
+		cp.Doc.PendingToolCalls = append(cp.Doc.PendingToolCalls, p)
+	}
+}
+
+// findEffect is where the line with a key is, or -1. It is near the end.
+func findEffect(ledger []state.Effect, key string) int {
+	for i := len(ledger) - 1; i >= 0; i-- {
+		if ledger[i].Key == key {
+			return i
+		}
+	}
+	return -1
+}
+
+// argumentsObject is a call's arguments as the document wants them. What a
+// model wrote instead of an object is never sent to a tool; the notes have it
+// as it is.
+func argumentsObject(args json.RawMessage) json.RawMessage {
+	if trimmed := strings.TrimSpace(string(args)); strings.HasPrefix(trimmed, "{") {
+		return args
+	}
+	return json.RawMessage(`{}`)
+}

@@ -1,0 +1,102 @@
+package agents
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// restore reads a run from its last checkpoint, which another worker, another
+// release or another platform may have written. Turns that were taken count:
+// max_iterations holds for the whole run (AAIF, Agent State Document).
+func (l *loop) restore(task *mesh.Task, r *run, cp *state.Checkpoint, system string) error {
+	r.messages = conversation(cp)
+	r.turns = int(max(0, min(cp.Doc.Iteration.Int64(), math.MaxInt32)))
+	r.usage = cp.Mesh.Usage
+	if len(cp.Mesh.Loop) == 0 {
+		r.adopt(cp, system)
+	} else if err := r.load(cp); err != nil {
+		return err
+	}
+	if r.phase == phaseTools {
+		r.loadCalls(task, cp)
+	}
+	return nil
+}
+
+// load reads what save has written.
+func (r *run) load(cp *state.Checkpoint) error {
+	var own saved
+	if err := json.Unmarshal(cp.Mesh.Loop, &own); err != nil {
+		return fmt.Errorf("read the run from its checkpoint: %w", err)
+	}
+	if own.Format > loopFormat {
+		return envelope.Errorf(envelope.CodeUnavailable, "the run was written down by a newer release than this worker's")
+	}
+	r.phase, r.cut, r.repaired, r.toolsUsed = own.Phase, own.Cut, own.Repaired, own.ToolsUsed
+	r.learned, r.taskFirst, r.payload = own.Window, own.TaskFirst, own.Payload
+	return nil
+}
+
+// loadCalls takes the calls of the last turn and what is known of them out of
+// the end of the conversation, the ledger and the pending tool calls.
+func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
+	last := len(r.messages) - 1
+	for last > 0 && r.messages[last].Role == model.RoleTool {
+		last--
+	}
+	said := make(map[string]model.Message)
+	for _, m := range r.messages[last+1:] {
+		said[m.ToolCallID] = m
+	}
+	r.messages = r.messages[:last+1]
+	r.calls = r.newCalls(task, r.messages[last].ToolCalls)
+	ledger := cp.Mesh.Effects[max(0, len(cp.Mesh.Effects)-len(r.calls)):]
+	for i, c := range r.calls {
+		if i < len(ledger) && ledger[i].ID == c.ID {
+			c.load(ledger[i])
+		}
+		if m, ok := said[c.ID]; ok {
+			c.receipt = &m
+			if !c.effect.Status.Final() {
+				c.effect.Status = state.EffectDone
+			}
+		}
+	}
+	if len(ledger) > 0 {
+		return
+	}
+	for _, p := range cp.Doc.PendingToolCalls { // of a document of another platform
+		for _, c := range r.calls {
+			if c.ID == p.ID && c.receipt == nil && p.Status != "" && p.Status != aaif.ToolCallPending {
+				c.effect.Status = state.EffectInFlight
+			}
+		}
+	}
+}
+
+// load takes a call's line from the ledger. A call that was not begun has the
+// key of this run, also where the line is a fork's and has its parent's.
+func (c *toolCall) load(line state.Effect) {
+	key := c.effect.Key
+	c.effect, c.written = line, true
+	if line.Status == state.EffectPending && line.Tries == 0 && line.Key != key {
+		c.effect.Key, c.written = key, false
+	}
+	switch { // what somebody said became of it is not in the conversation yet
+	case !line.Status.Final():
+	case line.Status == state.EffectDone:
+		m := model.ToolResult(c.ToolCall, line.Result)
+		c.receipt = &m
+	default:
+		m := model.ToolFailure(c.ToolCall, line.Error)
+		c.receipt = &m
+	}
+	c.effect.Result, c.effect.Error = nil, ""
+}

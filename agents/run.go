@@ -1,0 +1,162 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// phase is what a run does next.
+type phase string
+
+const (
+	phaseModel   phase = "model"   // ask the model for a turn
+	phaseTools   phase = "tools"   // call the tools that it asked for
+	phaseAnswer  phase = "answer"  // make its last turn the result's payload
+	phaseAccount phase = "account" // have it account for the answer
+	phaseDone    phase = "done"    // Payload is the result
+)
+
+// run is how far the work on one task has come. It is all that the next step
+// goes by. Save writes it into an Agent State document and load reads it from
+// one, so nothing is lost when another worker goes on between two steps.
+type run struct {
+	journal journal
+	id      string
+
+	phase    phase
+	messages []model.Message // what the tools of the last turn say is not among them before all have said it
+	turns    int             // of the model: the document's iteration
+	usage    state.Usage
+	payload  json.RawMessage
+
+	cut       bool     // the last turn was cut at its token limit
+	repaired  bool     // the one repair turn has been asked for
+	toolsUsed []string // by name
+	learned   int      // how many tokens of conversation fit the model; 0: nobody knows
+	taskFirst bool     // the first message of a user is the task
+
+	rewrite bool // the document's conversation is not the beginning of messages
+
+	calls    []*toolCall // that the last turn asks for, in phaseTools
+	mu       sync.Mutex  // over what is in calls, and toolsUsed, while tools run
+	commitMu sync.Mutex  // one commit of the calls at a time
+}
+
+// saved is the part of a run that the specification has no place for: the
+// member loop of x-aeemesh. A change that an older release would misread needs
+// another format.
+type saved struct {
+	Format    int             `json:"format"`
+	Phase     phase           `json:"phase"`
+	Cut       bool            `json:"cut,omitempty"`
+	Repaired  bool            `json:"repaired,omitempty"`
+	ToolsUsed []string        `json:"tools_used,omitempty"`
+	Window    int             `json:"window,omitempty"`
+	TaskFirst bool            `json:"task_first,omitempty"`
+	Payload   json.RawMessage `json:"payload,omitempty"`
+}
+
+// loopFormat is the format of saved that this release writes. It reads every
+// older one.
+const loopFormat = 1
+
+// write commits the run at the end of a step.
+func (r *run) write(ctx context.Context, step state.Step, save func(*state.Checkpoint) error) error {
+	if err := r.journal.Commit(ctx, step, save); err != nil {
+		return err
+	}
+	r.written()
+	return nil
+}
+
+// stage leaves the end of a step to the next write: there is nothing to lose
+// between the two.
+func (r *run) stage(step state.Step, save func(*state.Checkpoint) error) error {
+	if err := r.journal.Stage(step, save); err != nil {
+		return err
+	}
+	r.written()
+	return nil
+}
+
+// written notes that the journal has the run as it is. No call is under way.
+func (r *run) written() {
+	r.rewrite = false
+	for _, c := range r.calls {
+		c.written = true
+	}
+}
+
+// save writes the run into a checkpoint. The conversation is the document's,
+// complete and in order; so are the calls that have no result yet.
+func (r *run) save(cp *state.Checkpoint) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	own := saved{
+		Format: loopFormat, Phase: r.phase, Cut: r.cut, Repaired: r.repaired, ToolsUsed: r.toolsUsed,
+		Window: r.learned, TaskFirst: r.taskFirst, Payload: r.payload,
+	}
+	raw, err := json.Marshal(own)
+	if err != nil {
+		return fmt.Errorf("encode the run: %w", err)
+	}
+	cp.Mesh.Loop = raw
+	cp.Doc.Iteration = aaif.Int(int64(r.turns))
+	cp.Mesh.Usage = r.usage
+	cp.Doc.ApprovalRequest = nil
+
+	now := state.Time(time.Now())
+	keep := min(len(cp.Doc.Conversation), len(r.messages))
+	if r.rewrite {
+		keep = 0
+	}
+	truncate(cp, keep)
+	for _, m := range r.messages[keep:] {
+		appendMessage(cp, m, now)
+	}
+	r.saveCalls(cp)
+	return nil
+}
+
+// truncate takes the messages from the n-th on out of a checkpoint.
+func truncate(cp *state.Checkpoint, n int) {
+	cp.Doc.Conversation = cp.Doc.Conversation[:n]
+	notes := cp.Mesh.Notes
+	for len(notes) > 0 && notes[len(notes)-1].Message >= n {
+		notes = notes[:len(notes)-1]
+	}
+	cp.Mesh.Notes = notes
+}
+
+// appendMessage adds a message to a checkpoint's conversation, and what the
+// specification's messages have no place for to the notes.
+func appendMessage(cp *state.Checkpoint, m model.Message, at string) {
+	if len(m.ToolCalls) > 0 || m.IsError {
+		cp.Mesh.Notes = append(cp.Mesh.Notes, state.Note{Message: len(cp.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError})
+	}
+	cp.Doc.Conversation = append(cp.Doc.Conversation, aaif.Message{
+		Role: aaif.MessageRole(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName,
+		TokenCount: aaif.Int(int64(estimate(&m))), Timestamp: at,
+	})
+}
+
+// conversation is a checkpoint's conversation in the model's words.
+func conversation(cp *state.Checkpoint) []model.Message {
+	messages := make([]model.Message, len(cp.Doc.Conversation))
+	for i, m := range cp.Doc.Conversation {
+		messages[i] = model.Message{Role: model.Role(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName}
+	}
+	for _, n := range cp.Mesh.Notes {
+		if n.Message >= 0 && n.Message < len(messages) {
+			messages[n.Message].ToolCalls, messages[n.Message].IsError = n.Calls, n.IsError
+		}
+	}
+	return messages
+}

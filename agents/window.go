@@ -1,0 +1,114 @@
+package agents
+
+import (
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// bytesPerToken is a guess on the safe side: English has more, code and other
+// languages have about as many.
+const bytesPerToken = 3
+
+// estimate is about how many tokens a message is, with what a provider puts
+// around it.
+func estimate(m *model.Message) int {
+	n := len(m.Content) + len(m.ToolName)
+	for _, c := range m.ToolCalls {
+		n += len(c.Name) + len(c.Arguments) + 12
+	}
+	return n/bytesPerToken + 4
+}
+
+// overhead is about how many tokens of the window are not for the
+// conversation: the tools, and the answer.
+func (l *loop) overhead(req *model.Request) int {
+	n := len(req.Format.Schema)
+	for _, t := range req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	answer := req.Params.MaxTokens
+	if answer == 0 {
+		answer = 1024
+	}
+	return n/bytesPerToken + answer
+}
+
+// fit leaves out of a conversation what does not fit into a number of tokens,
+// from its oldest end (AAIF, Agent State Document), in whole turns: an
+// assistant's message and what its tools said stay together. What is at its head
+// stays: system messages, and behind them the task, if taskFirst. So does the
+// last turn, whatever its size, and the message of a user that it is about.
+func fit(messages []model.Message, taskFirst bool, tokens int) []model.Message {
+	size := 0
+	for i := range messages {
+		size += estimate(&messages[i])
+	}
+	if size <= tokens {
+		return messages
+	}
+	head := 0
+	for head < len(messages) && messages[head].Role == model.RoleSystem {
+		head++
+	}
+	if taskFirst && head < len(messages) && messages[head].Role == model.RoleUser {
+		head++
+	}
+	cut, question := head, -1
+	for end := turnEnd(messages, cut); size > tokens && end < len(messages); end = turnEnd(messages, cut) {
+		for ; cut < end; cut++ {
+			size -= estimate(&messages[cut])
+			if messages[cut].Role == model.RoleUser && !taskFirst {
+				question = cut
+			}
+		}
+	}
+	kept := append([]model.Message(nil), messages[:head]...)
+	if question >= 0 && messages[cut].Role != model.RoleUser {
+		kept = append(kept, messages[question])
+	}
+	return append(kept, messages[cut:]...)
+}
+
+// turnEnd is where the turn that begins at i ends: behind what its tools said.
+func turnEnd(messages []model.Message, i int) int {
+	for i++; i < len(messages) && messages[i].Role == model.RoleTool; i++ {
+	}
+	return min(i, len(messages))
+}
+
+// window is as much of a run's conversation as fits the model, as far as its
+// window is known. The run keeps all of it.
+func (l *loop) window(task *mesh.Task, r *run, req *model.Request) []model.Message {
+	room := r.learned
+	if l.context > 0 {
+		known := max(1, l.context-l.overhead(req))
+		if room == 0 || known < room {
+			room = known
+		}
+	}
+	if room == 0 {
+		return r.messages
+	}
+	kept := fit(r.messages, r.taskFirst, room)
+	if dropped := len(r.messages) - len(kept); dropped > 0 {
+		e := task.Envelope
+		l.log.Info("conversation truncated for the model", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "messages", len(r.messages), "left_out", dropped)
+	}
+	return kept
+}
+
+// shorten halves what is sent to a model that says that it was too long. It
+// returns false where nothing can be left out any more.
+func (l *loop) shorten(task *mesh.Task, r *run, req *model.Request) bool {
+	size := 0
+	for i := range req.Messages {
+		size += estimate(&req.Messages[i])
+	}
+	r.learned = max(1, size/2)
+	shorter := l.window(task, r, req)
+	if len(shorter) == len(req.Messages) {
+		return false
+	}
+	req.Messages = shorter
+	return true
+}
