@@ -32,8 +32,12 @@ type Delivery struct {
 	// room, so it says nothing about how often the task was begun.
 	Delivered uint64
 
+	// Lease is how long the worker may be silent about it, the consumer's
+	// AckWait.
+	Lease time.Duration
+
 	// AckSubject is where acknowledgements go. They may come from any
-	// connection of the account.
+	// connection of the account: see [Queue.Adopt].
 	AckSubject string
 
 	nc *nats.Conn
@@ -79,6 +83,30 @@ func (d *Delivery) say(word string) error {
 		return fmt.Errorf("acknowledge message %d of %s: %w", d.Seq, d.Subject, err)
 	}
 	return nil
+}
+
+// Adopt returns a delivery for a message that another process was handed, by
+// its [Delivery.AckSubject]: it can be acknowledged and its lease renewed. It
+// has no data. An ack subject that is not about a task of the entity is refused,
+// so that a peer cannot make this process publish elsewhere.
+func (q *Queue) Adopt(entity, ackSubject string) (*Delivery, error) {
+	a, err := parseAck(ackSubject)
+	if err != nil {
+		return nil, fmt.Errorf("adopt a task of %s: %w", entity, err)
+	}
+	specs, err := Consumers(q.m, entity, 0)
+	if err != nil {
+		return nil, fmt.Errorf("adopt a task: %w", err)
+	}
+	for _, spec := range specs {
+		if spec.Priority != "" && a.stream == spec.StreamName(q.m) && a.consumer == spec.Config.Durable {
+			return &Delivery{
+				Subject: spec.Config.FilterSubject, Priority: spec.Priority, Seq: a.seq, Stored: a.stored, Delivered: a.delivered,
+				Lease: spec.Config.AckWait, AckSubject: ackSubject, nc: q.js.Conn(),
+			}, nil
+		}
+	}
+	return nil, fmt.Errorf("adopt a task of %s: %q is not about one of its tasks", entity, ackSubject)
 }
 
 // An ackInfo is what an ack subject says.

@@ -1,0 +1,77 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// dueBatch is how many delayed tasks a lane takes at once to move them.
+const dueBatch = 32
+
+// move publishes delayed tasks whose time has come to [StreamWork]. A schedule
+// cannot publish to another stream than its own, and one that refuses tasks
+// when it is full can have no schedules.
+func (r *laneRun) move(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			for { // give back what is left
+				select {
+				case d := <-r.due:
+					_ = d.Nak(0)
+				default:
+					return
+				}
+			}
+		case d := <-r.due:
+			err := r.q.moveDue(ctx, d)
+			r.mu.Lock()
+			r.snag = err
+			r.mu.Unlock()
+			switch {
+			case err == nil:
+				_ = d.Ack()
+			case errors.Is(err, errNotDue):
+				_ = d.Term(err.Error())
+			case ctx.Err() != nil:
+				_ = d.Nak(0)
+			default:
+				// The stream is full, or away. What was stored after all is
+				// not stored twice.
+				_ = d.Nak(dueRetry)
+			}
+		}
+	}
+}
+
+// dueRetry is when to try again to move a task.
+const dueRetry = 2 * time.Second
+
+// errNotDue is for messages that no delayed task of ours makes.
+var errNotDue = errors.New("not a delayed task")
+
+func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
+	at, err := q.m.Parse(d.Subject)
+	if err != nil || at.Kind != subject.Due {
+		return errNotDue
+	}
+	subj, err := q.m.Work(at.Priority, at.Entity)
+	if err != nil {
+		return errNotDue
+	}
+	// The schedule's subject has the id. What was published to the due subject
+	// directly has only its place in the stream.
+	id := "due/" + strconv.FormatUint(d.Seq, 10)
+	if from, err := q.m.Parse(d.Header.Get(headerScheduler)); err == nil && from.Kind == subject.Schedule && from.Entity == at.Entity {
+		id = workID(from.Entity, from.ID)
+	}
+	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: plainHeader(d.Header)}
+	_, err = q.js.PublishMsg(ctx, msg, natsjs.WithExpectStream(q.name()), natsjs.WithMsgID(id))
+	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
+}

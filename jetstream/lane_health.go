@@ -1,0 +1,134 @@
+package jetstream
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A LaneState says whether tasks come.
+type LaneState string
+
+// The states of a lane, and of each of its parts.
+const (
+	LaneStopped  LaneState = "stopped"  // it does not run
+	LaneStarting LaneState = "starting" // its consumers are being looked for
+	LaneWorking  LaneState = "working"  // tasks come if there are any
+	LanePaused   LaneState = "paused"   // somebody paused the consumer (`nats consumer pause`)
+	LaneDeaf     LaneState = "deaf"     // no tasks can come; the lane tries to mend that
+	LaneDegraded LaneState = "degraded" // of the whole lane: some of its parts do not work
+)
+
+// LaneHealth says whether a lane hears, and how far it lags behind.
+type LaneHealth struct {
+	Entity string
+	State  LaneState
+	Reason string    // what is the matter; "" if nothing is
+	Err    error     // the same, for errors.Is
+	Since  time.Time // since when the state holds
+
+	Pending     int       // tasks that no worker was handed yet
+	Unacked     int       // tasks that workers have
+	Redelivered int       // of those, the ones that were handed out before
+	Oldest      time.Time // when the oldest of Pending was stored; zero if there are none
+
+	Parts []LanePart // by priority, the most urgent first, and at last what falls due
+}
+
+// A LanePart is one consumer of a lane.
+type LanePart struct {
+	Priority string // "" for delayed tasks that fall due
+	Consumer string
+	State    LaneState
+	Reason   string
+	Err      error
+	Since    time.Time
+
+	// As of Looked, by the consumer, for all workers of the entity. Looked is
+	// zero if the lane could not learn it yet.
+	Pending, Unacked, Redelivered int
+	Oldest, Looked                time.Time
+}
+
+// Health is how the lane stands. It does no I/O: the numbers are as old as
+// [LaneOptions.Check] at most, while the server answers.
+func (l *Lane) Health() LaneHealth {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := LaneHealth{Entity: l.entity}
+	states := map[LaneState]int{}
+	for _, s := range l.sources {
+		why := s.why
+		switch {
+		case why != nil:
+		case s.weight == 0 && l.snag != nil:
+			why = l.snag
+		default:
+			why = s.snag
+		}
+		p := LanePart{
+			Priority: s.spec.Priority, Consumer: s.stream + "/" + s.consumer, State: s.state, Err: why, Since: s.since,
+			Pending: s.pending, Unacked: s.unacked, Redelivered: s.redelivered, Oldest: s.oldest, Looked: s.learnt,
+		}
+		if why != nil {
+			p.Reason = why.Error()
+			if h.Err == nil {
+				h.Err, h.Reason = why, fmt.Sprintf("%s: %s", p.name(), p.Reason)
+			}
+		}
+		states[s.state]++
+		if s.state != LaneWorking && (h.Since.IsZero() || s.since.Before(h.Since)) {
+			h.Since = s.since
+		}
+		h.Pending += s.pending
+		h.Unacked += s.unacked
+		h.Redelivered += s.redelivered
+		if !s.oldest.IsZero() && (h.Oldest.IsZero() || s.oldest.Before(h.Oldest)) {
+			h.Oldest = s.oldest
+		}
+		h.Parts = append(h.Parts, p)
+	}
+	switch all := len(l.sources); {
+	case states[LaneWorking] == all:
+		h.State = LaneWorking
+		for _, p := range h.Parts {
+			if p.Since.After(h.Since) {
+				h.Since = p.Since
+			}
+		}
+	case states[LaneStarting] > 0:
+		h.State = LaneStarting
+	case states[LaneStopped] == all:
+		h.State = LaneStopped
+	case states[LaneDeaf] == all:
+		h.State = LaneDeaf
+	case states[LanePaused]+states[LaneDeaf] == all:
+		h.State = LanePaused
+	default:
+		h.State = LaneDegraded
+	}
+	return h
+}
+
+func (p LanePart) name() string {
+	if p.Priority == "" {
+		return "delayed tasks"
+	}
+	return p.Priority + " tasks"
+}
+
+// tell calls Changed if a state has changed since the last time.
+func (r *laneRun) tell() {
+	h := r.Health()
+	states := []LaneState{h.State}
+	for _, p := range h.Parts {
+		states = append(states, p.State)
+	}
+	if slices.Equal(states, r.told) {
+		return
+	}
+	r.told = states
+	if r.opts.Changed != nil {
+		r.opts.Changed(h)
+	}
+}

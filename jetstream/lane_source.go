@@ -1,0 +1,201 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// A source is one consumer as a lane draws from it. The lane's mu guards
+// everything but the names.
+type source struct {
+	spec                   ConsumerSpec
+	index, weight          int // weight 0: what falls due
+	stream, consumer, next string
+
+	// There is at most one request under way. If the source is believed to have
+	// tasks it is for as many as there is room for and ends at once; else it is
+	// for one, and waits.
+	asked int       // messages of the request that have not come; 0: no request
+	pull  uint64    // its number
+	waits bool      // it waits for a task
+	heard time.Time // when the server was last heard of about it, or when it was made
+	hot   bool      // there are more tasks, as far as is known
+	want  int       // places kept for the next request
+	turn  int       // of the draw by weight
+
+	ready   bool // the consumer is there, as far as is known
+	bounded bool // it has a bound of messages in flight
+	lease   time.Duration
+	state   LaneState
+	why     error // of the state
+	snag    error // what is the matter while it works
+	since   time.Time
+	doubt   bool      // that the consumer is there does not prove that it serves
+	tries   int       // how often mending failed in a row
+	mendAt  time.Time // when to try again
+
+	pending, unacked, redelivered int
+	oldest                        time.Time
+	looked, learnt                time.Time // when the numbers were asked for, and known
+}
+
+// pollExpires ends a request that waits; the lane then makes another one.
+const pollExpires = 30 * time.Second
+
+// patience is after how many heartbeats in silence a source is deaf.
+func (o LaneOptions) patience() time.Duration { return o.Heartbeat * 5 / 2 }
+
+func (s *source) begin() {
+	s.asked, s.want, s.hot, s.ready, s.doubt, s.tries, s.mendAt = 0, 0, false, false, false, 0, time.Time{}
+	s.become(LaneStarting, nil)
+}
+
+// become changes the state, and remembers since when it holds.
+func (s *source) become(state LaneState, why error) {
+	if s.state != state {
+		s.state, s.since = state, time.Now()
+	}
+	s.why = why
+}
+
+// delivered notes that a message came, and how many more there are.
+func (s *source) delivered(pending uint64) {
+	s.asked = max(s.asked-1, 0)
+	s.heard = time.Now()
+	s.hot = pending > 0
+	if s.state == LanePaused {
+		s.become(LaneWorking, nil)
+	}
+	s.alive()
+}
+
+// alive notes that the server serves requests.
+func (s *source) alive() {
+	s.heard = time.Now()
+	if s.ready && s.state != LanePaused {
+		s.tries, s.doubt = 0, false
+		s.become(LaneWorking, nil)
+	}
+}
+
+// trouble ends the request under way and leaves the source to the watcher. With
+// doubt it is not enough for the source to work again that its consumer is there.
+func (s *source) trouble(why error, doubt bool) {
+	s.asked, s.want, s.ready, s.doubt = 0, 0, false, doubt
+	s.mendAt = time.Now().Add(backoff(s.tries))
+	s.tries++
+	s.become(LaneDeaf, why)
+}
+
+func backoff(tries int) time.Duration {
+	const shortest, longest = 25 * time.Millisecond, 5 * time.Second
+	if tries == 0 {
+		return 0
+	}
+	return min(shortest<<min(tries-1, 10), longest)
+}
+
+// ask makes a request for n messages.
+func (r *laneRun) ask(s *source, n int, waits bool) {
+	body := make([]byte, 0, 96)
+	body = strconv.AppendInt(append(body, `{"batch":`...), int64(n), 10)
+	switch {
+	case waits:
+		body = strconv.AppendInt(append(body, `,"expires":`...), int64(pollExpires), 10)
+		body = strconv.AppendInt(append(body, `,"idle_heartbeat":`...), int64(r.opts.Heartbeat), 10)
+	case s.bounded: // at the bound the server would keep it for ever
+		body = strconv.AppendInt(append(body, `,"no_wait":true,"expires":`...), int64(r.opts.Heartbeat), 10)
+	default:
+		body = append(body, `,"no_wait":true`...)
+	}
+	s.pull++
+	s.asked, s.waits, s.heard = n, waits, time.Now()
+	reply := r.inbox + "." + strconv.Itoa(s.index) + "-" + strconv.FormatUint(s.pull, 10)
+	if err := r.nc.PublishRequest(s.next, reply, append(body, '}')); err != nil {
+		s.trouble(fmt.Errorf("ask for tasks: %w", err), false)
+		signal(r.mend)
+	}
+}
+
+// errNoResponders is what the server says when nobody serves requests: the
+// consumer or its stream is gone, or has no leader, or JetStream is off.
+var errNoResponders = fmt.Errorf("nobody serves requests for tasks: %w", nats.ErrNoResponders)
+
+// status takes what the server says about a request that is no task.
+func (r *laneRun) status(msg *nats.Msg) {
+	token := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
+	index, pull, _ := strings.Cut(token, "-")
+	i, err := strconv.Atoi(index)
+	if err != nil || i < 0 || i >= len(r.sources) {
+		return
+	}
+	s := r.sources[i]
+	code, words := msg.Header.Get("Status"), msg.Header.Get("Description")
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if pull != strconv.FormatUint(s.pull, 10) || s.asked == 0 {
+		return // of a request that has ended
+	}
+	switch code {
+	case "100": // heartbeat
+		s.alive()
+		return
+	case "404", "408": // nothing there; the time is up
+		s.alive()
+		s.hot = false
+		s.asked = 0
+	case "503":
+		s.trouble(errNoResponders, false)
+	default:
+		gone := words == "Consumer Deleted" || words == "Leadership Change" || words == "Server Shutdown"
+		s.trouble(fmt.Errorf("the server ended a request for tasks: %s %s", code, words), !gone)
+	}
+	if !s.ready {
+		signal(r.mend)
+	}
+	r.Wake()
+}
+
+// errSilent is what a source in silence suffers from when nothing else is known.
+var errSilent = errors.New("the server does not answer requests for tasks")
+
+// listen finds requests that the server has forgotten.
+func (r *laneRun) listen() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.nc.IsConnected() {
+		return
+	}
+	now := time.Now()
+	for _, s := range r.sources {
+		if s.asked > 0 && now.Sub(s.heard) > r.opts.patience() {
+			why := errSilent
+			if v := violation(r.nc); v != nil && strings.Contains(v.Error(), s.next) {
+				why = fmt.Errorf("%w: %w", ErrDenied, v)
+			}
+			s.trouble(why, true)
+			signal(r.mend)
+		}
+	}
+}
+
+// reconnected begins anew after the connection was away: the server has
+// forgotten the requests, and nobody knows what came meanwhile.
+func (r *laneRun) reconnected(back bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.sources {
+		s.asked, s.want, s.ready, s.mendAt = 0, 0, false, time.Time{}
+		if back {
+			s.tries = 0
+		} else {
+			s.become(LaneDeaf, nats.ErrDisconnected)
+		}
+	}
+	signal(r.mend)
+}

@@ -1,0 +1,461 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A worker is a lane with a number of places, for tests: it holds what it is
+// handed until it is told to let go of it.
+type worker struct {
+	*jetstream.Lane
+	got chan *jetstream.Delivery // everything that came
+	end func() error             // ends the lane and returns what Run returned
+
+	mu     sync.Mutex
+	places int
+	busy   int
+	most   int
+	health []jetstream.LaneHealth
+	moved  chan struct{} // health said something
+}
+
+func (w *worker) room() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.places - w.busy
+}
+
+// free gives places back.
+func (w *worker) free(n int) {
+	w.mu.Lock()
+	w.busy -= n
+	w.mu.Unlock()
+	w.Wake()
+}
+
+func (w *worker) next(t testing.TB) *jetstream.Delivery {
+	t.Helper()
+	select {
+	case d := <-w.got:
+		return d
+	case <-time.After(patience):
+		t.Fatalf("no task came; %+v", w.Health())
+		return nil
+	}
+}
+
+// done takes the next task and is done with it.
+func (w *worker) done(t testing.TB) *jetstream.Delivery {
+	t.Helper()
+	d := w.next(t)
+	if err := d.DoubleAck(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	w.free(1)
+	return d
+}
+
+// said waits until the lane has told of a state, after those it told of before.
+func (w *worker) said(t testing.TB, state jetstream.LaneState) jetstream.LaneHealth {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		w.mu.Lock()
+		for i, h := range w.health {
+			if h.State == state {
+				w.health = w.health[i+1:]
+				w.mu.Unlock()
+				return h
+			}
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.moved:
+		case <-deadline:
+			t.Fatalf("never %s: %+v", state, w.Health())
+		}
+	}
+}
+
+func startLane(t testing.TB, js natsjs.JetStream, m subject.Map, entity string, places int, opts jetstream.LaneOptions) *worker {
+	t.Helper()
+	w := &worker{got: make(chan *jetstream.Delivery, 10_000), places: places, moved: make(chan struct{}, 1)}
+	opts.Changed = func(h jetstream.LaneHealth) {
+		w.mu.Lock()
+		w.health = append(w.health, h)
+		w.mu.Unlock()
+		select {
+		case w.moved <- struct{}{}:
+		default:
+		}
+	}
+	lane, err := jetstream.NewQueue(js, m).Lane(entity, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Lane = lane
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- lane.Run(ctx, w.room, func(d *jetstream.Delivery) {
+			w.mu.Lock()
+			w.busy++
+			w.most = max(w.most, w.busy)
+			if w.busy > w.places {
+				t.Errorf("%d tasks for %d places", w.busy, w.places)
+			}
+			w.mu.Unlock()
+			w.got <- d
+		})
+	}()
+	w.end = sync.OnceValue(func() error { cancel(); return <-ended })
+	t.Cleanup(func() {
+		if err := w.end(); err != nil && !js.Conn().IsClosed() {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+var creating = jetstream.LaneOptions{Create: true}
+
+func TestLaneHandsOutWhatWasSubmitted(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "acme.eu"} {
+		ctx, js, m := testContext(t), start(t), prefix(t, p)
+		apply(t, js, jetstream.Options{Map: m})
+		q := jetstream.NewQueue(js, m)
+		// One that waits already, and one that comes while the lane is idle, published
+		// by hand as `nats pub` does.
+		before := time.Now()
+		submit(t, q, jetstream.Submission{Entity: "agent.x.y", Priority: "high", ID: "t1", Data: []byte("{}")})
+		w := startLane(t, js, m, "agent.x.y", 4, creating)
+		d := w.next(t)
+		subj, _ := m.Work("high", "agent.x.y")
+		if d.Subject != subj || d.Priority != "high" || string(d.Data) != "{}" || d.Seq != 1 || d.Delivered != 1 || d.Lease != jetstream.DefaultLease ||
+			d.Stored.Before(before.Add(-time.Second)) || d.Stored.After(time.Now().Add(time.Second)) {
+			t.Errorf("got %+v", d)
+		}
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+		waitFor(t, "the acknowledgement", func() bool { has, err := q.Has(ctx, 1); return err == nil && !has })
+		subj, _ = m.Work("normal", "agent.x.y")
+		if err := js.Conn().Publish(subj, []byte("plain")); err != nil {
+			t.Fatal(err)
+		}
+		if d := w.done(t); string(d.Data) != "plain" || d.Priority != "normal" || d.Header != nil {
+			t.Errorf("got %+v", d)
+		}
+		if has, err := q.Has(ctx, 2); has || err != nil {
+			t.Errorf("after its acknowledgement: %t, %v", has, err)
+		}
+	}
+}
+
+// All four priorities have tasks: in every round of fifteen each gets its
+// weight, and the low ones are not starved.
+func TestLaneDrawsByWeight(t *testing.T) {
+	t.Parallel()
+	for _, places := range []int{1, 15} {
+		js := start(t)
+		apply(t, js, jetstream.Options{})
+		const rounds = 4
+		for _, p := range subject.Priorities() {
+			for range 8 * rounds {
+				if _, err := js.PublishAsync("aee.work."+p+".agent.x", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		<-js.PublishAsyncComplete()
+		w := startLane(t, js, subject.Map{}, "agent.x", 0, creating)
+		w.said(t, jetstream.LaneWorking) // else the first consumer would be empty before the last is made
+		w.mu.Lock()
+		w.places = places
+		w.mu.Unlock()
+		w.Wake()
+		// The lane learns with the first task of each priority that there are more.
+		seen := map[string]bool{}
+		for len(seen) < 4 {
+			seen[w.done(t).Priority] = true
+		}
+		for round := range rounds - 2 {
+			count := map[string]int{}
+			for range 15 {
+				count[w.done(t).Priority]++
+			}
+			slack := 0 // tasks of several places come by bunches
+			if places > 1 {
+				slack = 4
+			}
+			for p, want := range map[string]int{"urgent": 8, "high": 4, "normal": 2, "low": 1} {
+				if diff := count[p] - want; diff > slack || -diff > slack || count[p] == 0 && places == 1 {
+					t.Errorf("%d places, round %d: %v", places, round, count)
+				}
+			}
+		}
+	}
+}
+
+// A worker has no more tasks than places, whatever comes at once, and what it
+// has no room for is free for others.
+func TestLaneGivesBackWhatItHasNoRoomFor(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 1, creating)
+	w.said(t, jetstream.LaneWorking)
+	for _, p := range subject.Priorities() { // the idle lane waits for one of each
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: p})
+	}
+	first := w.next(t)
+	// Others get the rest while the first one is still at work.
+	other := startLane(t, connect(t, srv), subject.Map{}, "agent.x", 3, jetstream.LaneOptions{})
+	got := []string{first.Priority}
+	for range 3 {
+		got = append(got, other.done(t).Priority)
+	}
+	slices.Sort(got)
+	if want := []string{"high", "low", "normal", "urgent"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	if err := first.DoubleAck(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	w.free(1)
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	select {
+	case <-w.got:
+	case <-other.got:
+	case <-time.After(patience):
+		t.Error("no task came")
+	}
+	if n := len(w.got); n != 0 {
+		t.Errorf("%d tasks more", n)
+	}
+}
+
+func TestLaneDeliversAgain(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	const lease = time.Second
+	w := startLane(t, js, subject.Map{}, "agent.x", 2, jetstream.LaneOptions{Create: true, Lease: lease})
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	d := w.next(t)
+	if d.Lease != lease || w.Lease() != lease {
+		t.Errorf("lease %s, %s", d.Lease, w.Lease())
+	}
+	begun := time.Now()
+	if err := d.Nak(0); err != nil {
+		t.Fatal(err)
+	}
+	w.free(1)
+	d = w.next(t)
+	if d.Delivered != 2 {
+		t.Errorf("after a nak: %+v", d)
+	}
+	if err := d.Nak(50 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	w.free(1)
+	d = w.next(t)
+	if took := time.Since(begun); d.Delivered != 3 || took < 50*time.Millisecond {
+		t.Errorf("after a nak with a delay of 50 ms, %s: %+v", took, d)
+	}
+	// Nobody says a word: the lease ends. With a word it does not, however long
+	// that lasts; a second task is the clock for that.
+	begun = time.Now()
+	d = w.next(t)
+	if took := time.Since(begun); d.Delivered != 4 || took < lease/2 {
+		t.Errorf("after %s of silence: %+v", took, d)
+	}
+	w.free(1)
+	stop := renew(t, d, lease)
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	for round := range 3 {
+		if other := w.next(t); other.Seq != 2 || other.Delivered != uint64(round+1) {
+			t.Errorf("round %d: %+v", round, other)
+		}
+		w.free(1)
+	}
+	stop()
+	if err := d.Term("cannot be done"); err != nil {
+		t.Error(err)
+	}
+	waitFor(t, "the end of the task", func() bool { has, err := q.Has(ctx, d.Seq); return err == nil && !has })
+}
+
+// renew keeps a task's lease until the function that it returns is called.
+func renew(t *testing.T, d *jetstream.Delivery, lease time.Duration) func() {
+	stop := make(chan struct{})
+	var renewing sync.WaitGroup
+	renewing.Go(func() {
+		tick := time.NewTicker(lease / 8)
+		defer tick.Stop()
+		for {
+			if err := d.InProgress(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+			}
+		}
+	})
+	return func() { close(stop); renewing.Wait() }
+}
+
+// A migration hands a message over to another process: what that one says
+// through another connection holds.
+func TestLaneAdoptedDelivery(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	const lease = time.Second
+	w := startLane(t, js, subject.Map{}, "agent.x", 8, jetstream.LaneOptions{Create: true, Lease: lease})
+	q := jetstream.NewQueue(connect(t, srv), subject.Map{})
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	d := w.next(t)
+	adopted, err := q.Adopt("agent.x", d.AckSubject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if adopted.Subject != d.Subject || adopted.Priority != d.Priority || adopted.Seq != d.Seq || !adopted.Stored.Equal(d.Stored) || adopted.Delivered != 1 {
+		t.Errorf("adopted %+v of %+v", adopted, d)
+	}
+	stop := renew(t, adopted, lease)
+	submit(t, q, jetstream.Submission{Entity: "agent.x"}) // the clock: it comes again with each lease
+	for round := range 3 {
+		if other := w.next(t); other.Seq != 2 || other.Delivered != uint64(round+1) {
+			t.Errorf("round %d: %+v", round, other)
+		}
+		w.free(1)
+	}
+	stop()
+	if err := adopted.DoubleAck(ctx); err != nil {
+		t.Error(err)
+	}
+	if has, err := q.Has(ctx, d.Seq); has || err != nil {
+		t.Errorf("after its acknowledgement by the other process: %t, %v", has, err)
+	}
+	for _, bad := range []string{
+		"", "aee.work.normal.agent.x", "$JS.ACK.AEE_WORK.normal-agent=2Ey.1.2.3.4.5", "$JS.ACK.OTHER.normal-agent=2Ex.1.2.3.4.5",
+		strings.Replace(d.AckSubject, ".1.", ".>.", 1), d.AckSubject + ".x", "$JS.ACK.AEE_WORK.due-agent=2Ex.1.2.3.4.5",
+	} {
+		if got, err := q.Adopt("agent.x", bad); err == nil {
+			t.Errorf("adopted %q: %+v", bad, got)
+		}
+	}
+}
+
+func TestLaneRunsOnce(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 1, creating)
+	w.said(t, jetstream.LaneWorking)
+	none := func() int { return 0 }
+	if err := w.Run(t.Context(), none, nil); err == nil || !strings.Contains(err.Error(), "runs already") {
+		t.Errorf("got %v", err)
+	}
+	if err := w.end(); err != nil {
+		t.Error(err)
+	}
+	if h := w.said(t, jetstream.LaneStopped); h.Entity != "agent.x" {
+		t.Errorf("%+v", h)
+	}
+	// And again, another time.
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := w.Run(ctx, none, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// What was on its way when a lane ended is free for others at once.
+func TestLaneEndsInTheMiddle(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	const tasks = 300
+	for i := range tasks {
+		if _, err := js.PublishAsync("aee.work.normal.agent.x", fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-js.PublishAsyncComplete()
+	long := jetstream.LaneOptions{Create: true, Lease: time.Hour}
+	seen := map[string]bool{}
+	for range 3 {
+		w := startLane(t, connect(t, srv), subject.Map{}, "agent.x", 50, long)
+		d := w.next(t)
+		if err := w.end(); err != nil {
+			t.Error(err)
+		}
+		for len(w.got) > 0 {
+			if err := d.DoubleAck(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			seen[string(d.Data)] = true
+			d = <-w.got
+		}
+		if err := d.DoubleAck(testContext(t)); err != nil {
+			t.Fatal(err)
+		}
+		seen[string(d.Data)] = true
+	}
+	w := startLane(t, js, subject.Map{}, "agent.x", 50, long)
+	for len(seen) < tasks {
+		seen[string(w.done(t).Data)] = true
+	}
+}
+
+func TestLaneNeedsItsStreams(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	q := jetstream.NewQueue(js, subject.Map{})
+	if _, err := q.Lane("agent.*", creating); err == nil {
+		t.Error("a pattern is no entity")
+	}
+	open := func(create bool) error {
+		lane, err := q.Lane("agent.x", jetstream.LaneOptions{Create: create})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lane.Open(ctx)
+	}
+	if err := open(true); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("without streams: %v", err)
+	}
+	apply(t, js, jetstream.Options{})
+	if err := open(false); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("without consumers: %v", err)
+	}
+	for _, create := range []bool{true, false} {
+		if err := open(create); err != nil {
+			t.Errorf("create %t: %v", create, err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// watchPatience bounds one look at a consumer.
+const watchPatience = 2 * time.Second
+
+// watch makes the consumers, mends what is wrong with them, and looks up how
+// far the lane lags behind.
+func (r *laneRun) watch(ctx context.Context) {
+	for {
+		var looks sync.WaitGroup
+		for _, s := range r.sources {
+			at, ready := r.nextLook(s)
+			if at.After(time.Now()) {
+				continue
+			}
+			looks.Go(func() {
+				if ready {
+					r.look(ctx, s)
+				} else if r.ensure(ctx, s) == nil {
+					r.Wake()
+				}
+			})
+		}
+		looks.Wait()
+		r.tell()
+		next := time.Now().Add(r.opts.Check)
+		for _, s := range r.sources {
+			if at, _ := r.nextLook(s); at.Before(next) {
+				next = at
+			}
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-r.mend:
+			timer.Stop()
+			r.tell()
+		case <-timer.C:
+		}
+	}
+}
+
+// nextLook is when the watcher should look at a source again, and whether for
+// its lag or because it is not there.
+func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.ready {
+		return s.looked.Add(l.opts.Check), true
+	}
+	return s.mendAt, false
+}
+
+// ensure makes or looks for a consumer, after which requests may be made to it.
+func (l *Lane) ensure(ctx context.Context, s *source) error {
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	defer cancel()
+	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
+	if l.opts.Create && errors.Is(err, ErrDenied) {
+		// It may be there, made by somebody who may.
+		cons, err = EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, false)
+	}
+	var cfg natsjs.ConsumerConfig
+	if err == nil {
+		cfg = cons.CachedInfo().Config
+		if cfg.FilterSubject != s.spec.Config.FilterSubject || cfg.AckPolicy != natsjs.AckExplicitPolicy {
+			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
+				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	denied := errors.Is(err, ErrDenied)
+	switch {
+	case err == nil:
+		s.lease, s.bounded, s.ready = cfg.AckWait, cfg.MaxAckPending > 0, true
+		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
+			s.become(LaneWorking, nil)
+		}
+	case l.stopped, ctx.Err() != nil && errors.Is(err, context.Canceled):
+	default:
+		s.mendAt = time.Now().Add(backoff(s.tries))
+		s.tries++
+		// Permission to look at it is one thing, to draw from it another.
+		s.ready, s.doubt = denied, denied
+		s.become(LaneDeaf, err)
+	}
+	return err
+}
+
+// look learns how far the source lags behind.
+func (l *Lane) look(ctx context.Context, s *source) {
+	ctx, cancel := context.WithTimeout(ctx, watchPatience)
+	defer cancel()
+	var info natsjs.ConsumerInfo
+	err := request(ctx, l.q.js, "CONSUMER.INFO."+s.stream+"."+s.consumer, nil, &info)
+	var oldest time.Time
+	if err == nil && info.NumPending > 0 {
+		oldest = l.q.firstPending(ctx, s.stream, s.spec.Config.FilterSubject, info)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.looked = time.Now()
+	switch {
+	case l.stopped || !s.ready:
+	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
+		s.trouble(explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
+		signal(l.mend)
+	case err != nil: // the requests under way will tell
+	default:
+		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
+		s.oldest, s.learnt = oldest, s.looked
+		if info.Paused {
+			s.become(LanePaused, fmt.Errorf("consumer %s is paused for another %s", s.consumer, info.PauseRemaining.Round(time.Second)))
+		} else if s.state == LanePaused {
+			s.become(LaneWorking, nil)
+		}
+		s.snag = nil
+		if info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending {
+			s.snag = fmt.Errorf("consumer %s is at its bound of %d messages in flight (max_ack_pending)", s.consumer, info.Config.MaxAckPending)
+		}
+	}
+}
+
+// firstPending is when the first message was stored that was never handed out;
+// zero if that cannot be learnt.
+func (q *Queue) firstPending(ctx context.Context, stream, filter string, info natsjs.ConsumerInfo) time.Time {
+	batch, err := direct(ctx, q.js, stream, map[string]any{"seq": info.Delivered.Stream + 1, "next_by_subj": filter, "batch": 1})
+	if err != nil || len(batch.messages) == 0 {
+		return time.Time{}
+	}
+	return batch.messages[0].Time
+}
