@@ -49,7 +49,9 @@ func (h *host) onAsk(msg *nats.Msg) {
 		h.answer(t, problem)
 		return
 	}
-	h.node.remember(h.Entity, env, len(env.Payload))
+	if raw, err := env.AppendJSON(nil); err == nil {
+		h.node.rememberReceived(h.Entity, env, raw, false)
+	}
 	h.accept(t, msg.Header)
 }
 
@@ -86,10 +88,11 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 			micro.ErrorCodeHeader: {string(problem.Code)},
 		})
 	}
-	if err := e.Validate(); err != nil {
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
 		return outputError(err)
 	}
-	h.node.remember(h.Entity, e, len(e.Payload))
+	h.node.rememberSent(h.Entity, e, raw, false)
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 

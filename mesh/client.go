@@ -56,9 +56,9 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 }
 
 func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
-	attempted := task.Clone() // the caller's stays as it is
+	attempted := *task // the caller's stays as it is
 	for attempt := 0; ; attempt++ {
-		reply, err := n.sendOnce(ctx, attempted, opts)
+		reply, err := n.sendOnce(ctx, &attempted, opts)
 		problem, wait := worthRetrying(err, attempt)
 		if problem == nil || attempt >= opts.Retries {
 			return reply, err
@@ -73,7 +73,7 @@ func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts S
 			timer.Stop()
 			return reply, err // the answer says more than "deadline exceeded"
 		}
-		attempted = task.Clone()
+		attempted = *task
 		attempted.ID, attempted.TS, attempted.Sig = envelope.NewID(), envelope.Now(), nil
 	}
 }
@@ -109,19 +109,18 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	msg, err := n.encode(ctx, task, to, opts.CBOR, buf)
+	header, err := n.encode(ctx, task, opts.CBOR, buf)
 	if err != nil {
 		return nil, err
 	}
-	n.journal.put(task, len(msg.Data))
-	reply, size, err := n.exchange(ctx, deadline, task, msg, opts.OnStream)
+	n.journal.sent(task.ID, *buf, opts.CBOR)
+	reply, err := n.exchange(ctx, deadline, task, request{to, header, *buf}, opts.OnStream)
 	if err != nil && reply == nil {
 		if ctx.Err() != nil && !opts.NoCancel {
 			n.abandon(task, ctx.Err())
 		}
 		return nil, border(sendError(task, err))
 	}
-	n.journal.put(reply, size)
 	if reply.Type == envelope.TypeError {
 		return reply, envelope.ErrorOf(reply)
 	}
@@ -188,60 +187,58 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 // grace is how much longer than an agent its sender waits.
 const grace = 500 * time.Millisecond
 
-// encode signs a task and makes the NATS message of it.
-// The message lies in buf, which must stay as it is until it is published.
-func (n *Node) encode(ctx context.Context, task *envelope.Envelope, to string, cbor bool, buf *[]byte) (*nats.Msg, error) {
-	msg := &nats.Msg{Subject: to}
+// encode signs a task and encodes it into buf. It returns the headers of the
+// message; nil: none.
+func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, buf *[]byte) (header nats.Header, err error) {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		injectSpan(sc, task)
-		msg.Header = nats.Header{headerTraceParent: {traceparentOf(ctx)}}
+		header = nats.Header{headerTraceParent: {traceparentOf(ctx)}}
 	}
 	if n.cfg.Signer != nil && task.Sig == nil {
 		if err := n.cfg.Signer.Sign(task); err != nil {
 			return nil, err
 		}
 	}
-	var err error
 	if cbor {
-		if msg.Header == nil {
-			msg.Header = nats.Header{}
+		if header == nil {
+			header = nats.Header{}
 		}
-		msg.Header[headerContentType] = []string{envelope.ContentCBOR}
+		header[headerContentType] = []string{envelope.ContentCBOR}
 		*buf, err = task.AppendCBOR((*buf)[:0])
 	} else {
 		*buf, err = task.AppendJSON((*buf)[:0])
 	}
-	msg.Data = *buf
-	return msg, err
+	return header, err
 }
 
 // exchange sends a task and waits for its terminal envelope, and for stream
 // envelopes before it if onStream is there to take them.
-func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, msg *nats.Msg, onStream func(*envelope.Envelope) error) (reply *envelope.Envelope, size int, err error) {
+func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
 	buffered := 1
 	if requires, _ := task.Requirements(); onStream != nil || requires.Stream {
 		buffered = maxBuffered
 	}
-	x, err := n.replies.open(buffered)
+	x, err := n.replies.open(buffered, deadline)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer n.replies.close(x)
-	n.replies.send(x, msg)
+	n.replies.send(x, what)
 	for seen := 0; ; seen++ {
-		answer, err := x.wait(ctx, deadline)
+		answer, err := x.wait(ctx)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
-		reply, err := n.readReply(task, answer)
+		reply, cbor, err := n.readReply(task, answer)
 		if err != nil {
-			return nil, 0, err
+			return nil, err
 		}
 		if reply.Type != envelope.TypeStream {
 			if sent := answer.Header.Get(HeaderStreamCount); sent != "" && sent != strconv.Itoa(seen) {
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
-			return reply, len(answer.Data), nil
+			n.journal.received(reply.ID, answer.Data, cbor)
+			return reply, nil
 		}
 		if onStream == nil {
 			seen--
@@ -249,44 +246,44 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		}
 		if err := onStream(reply); err != nil {
 			n.abandon(task, err)
-			return nil, 0, err
+			return nil, err
 		}
 		if x.overflow.Load() {
 			n.abandon(task, errOverflow)
-			return nil, 0, errOverflow
+			return nil, errOverflow
 		}
 	}
 }
 
 // readReply checks that a message is an answer to task, from somebody who may
 // give it.
-func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (*envelope.Envelope, error) {
-	reply, _, err := n.decode(msg)
+func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (reply *envelope.Envelope, cbor bool, err error) {
+	reply, cbor, err = n.decode(msg)
 	if err != nil {
 		if isPubAck(msg.Data) {
-			return nil, unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
+			return nil, false, unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
 		}
-		return nil, fmt.Errorf("reply from %s: %w", task.To, err)
+		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	if _, err := n.cfg.Verifier.Verify(reply, time.Now()); err != nil {
-		return nil, fmt.Errorf("reply from %s: %w", task.To, err)
+		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	switch {
 	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
 		// The peer could not even read whom it answers.
 	case reply.ReplyTo != task.ID && reply.Type != envelope.TypeStream || reply.Type == envelope.TypeStream && reply.ReplyTo != "" && reply.ReplyTo != task.ID:
-		return nil, unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+		return nil, false, unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
 	case reply.Corr != task.Corr:
-		return nil, unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+		return nil, false, unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
 	}
 	if reply.From != task.To {
-		return nil, unusable("reply from %s: it comes from %s", task.To, clip(reply.From))
+		return nil, false, unusable("reply from %s: it comes from %s", task.To, clip(reply.From))
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
-		return reply, nil
+		return reply, cbor, nil
 	}
-	return nil, unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
+	return nil, false, unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
 }
 
 // unusable says that what came back is no answer to the task.
@@ -329,11 +326,11 @@ func (n *Node) cancelAs(from, entity string, what intents.CancelTask) error {
 	e.Priority = envelope.PriorityHigh
 	buf := getBuffer()
 	defer putBuffer(buf)
-	msg, err := n.encode(context.Background(), e, to, false, buf)
+	header, err := n.encode(context.Background(), e, false, buf)
 	if err != nil {
 		return err
 	}
-	if err := n.conn.PublishMsg(msg); err != nil {
+	if err := n.publish(to, *buf, header); err != nil {
 		return err
 	}
 	return n.conn.FlushTimeout(2 * time.Second)
@@ -378,12 +375,12 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	msg, err := n.encode(ctx, e, to, false, buf)
+	header, err := n.encode(ctx, e, false, buf)
 	if err != nil {
 		return err
 	}
-	n.journal.put(e, len(msg.Data))
-	if err := n.conn.PublishMsg(msg); err != nil {
+	n.journal.sent(e.ID, *buf, false)
+	if err := n.publish(to, *buf, header); err != nil {
 		return border(err)
 	}
 	return nil

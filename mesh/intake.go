@@ -217,7 +217,7 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if env.Type == envelope.TypeEvent {
-		h.node.remember(h.Entity, env, len(a.msg.Data))
+		h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 		h.unexpected(a)
 		return
 	}
@@ -226,7 +226,7 @@ func (h *host) check(a arrival) {
 		h.refuse(a, handBack(h.Entity))
 		return
 	}
-	h.node.remember(h.Entity, env, len(a.msg.Data))
+	h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 	h.accept(t, a.msg.Header)
 }
 

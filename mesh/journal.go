@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 
@@ -14,47 +15,110 @@ const (
 	// journalSize is how many envelopes a process remembers, sent and
 	// received, for aee.context.fetch.
 	journalSize = 1024
-	// journalMax is the largest message that it remembers, whatever makes it
-	// large: an envelope keeps hold of all the bytes it came in.
+	// journalMax is the largest message that it remembers.
 	journalMax = 64 << 10
 )
 
-// journal remembers the last envelopes of this process. Putting is one atomic
-// step, because it is on every task's way; finding walks.
+// journal remembers the last envelopes of this process, as the bytes that they
+// were sent and received in. Putting is on every task's way, so it keeps no
+// envelope alive and allocates nothing; finding walks.
 type journal struct {
 	next atomic.Uint64
-	slot [journalSize]atomic.Pointer[envelope.Envelope]
+	seed maphash.Seed
+	slot [journalSize]journalSlot
 }
 
-func newJournal() *journal { return &journal{} }
+type journalSlot struct {
+	mu   sync.Mutex
+	id   uint64 // hash of the envelope's id
+	cbor bool
+	raw  []byte // what came, or own
+	own  []byte // what was sent, whose buffer is used again
+}
 
-func (j *journal) put(e *envelope.Envelope, size int) {
-	if size > journalMax {
+func newJournal() *journal { return &journal{seed: maphash.MakeSeed()} }
+
+// received remembers the envelope with this id, whose encoding raw is and
+// stays.
+func (j *journal) received(id string, raw []byte, cbor bool) {
+	if len(raw) > journalMax {
 		return
 	}
-	j.slot[j.next.Add(1)%journalSize].Store(e)
+	s := &j.slot[j.next.Add(1)%journalSize]
+	s.mu.Lock()
+	s.id, s.cbor, s.raw = maphash.String(j.seed, id), cbor, raw
+	s.mu.Unlock()
+}
+
+// sent is received for bytes that will be used for something else.
+func (j *journal) sent(id string, raw []byte, cbor bool) {
+	if len(raw) > journalMax {
+		return
+	}
+	s := &j.slot[j.next.Add(1)%journalSize]
+	s.mu.Lock()
+	if cap(s.own) > 4<<10 && cap(s.own) > 4*len(raw) {
+		s.own = nil // a rare large envelope must not hold its memory for ever
+	}
+	s.own = append(s.own[:0], raw...)
+	s.id, s.cbor, s.raw = maphash.String(j.seed, id), cbor, s.own
+	s.mu.Unlock()
 }
 
 // find returns the oldest envelope with the id that entity sent or received:
 // whoever learns an id cannot put another in its place.
 func (j *journal) find(entity, id string) *envelope.Envelope {
-	next := j.next.Load() + 1
+	next, hash := j.next.Load()+1, maphash.String(j.seed, id)
 	for i := range uint64(journalSize) {
-		if e := j.slot[(next+i)%journalSize].Load(); e != nil && e.ID == id && (e.From == entity || e.To == entity) {
+		s := &j.slot[(next+i)%journalSize]
+		s.mu.Lock()
+		if s.id != hash || s.raw == nil {
+			s.mu.Unlock()
+			continue
+		}
+		raw, cbor := append([]byte(nil), s.raw...), s.cbor
+		s.mu.Unlock()
+		// What is in here was valid, under limits that may have been wider
+		// than the default.
+		limits := envelope.Limits{MaxBytes: journalMax, MaxDepth: maxDepth}
+		parse := envelope.ParseLimits
+		if cbor {
+			parse = envelope.ParseCBORLimits
+		}
+		if e, err := parse(raw, limits); err == nil && e.ID == id && (e.From == entity || e.To == entity) {
 			return e
 		}
 	}
 	return nil
 }
 
-// remember puts e into the journal of entity: the memory's, and the mesh's
-// where there is one. Size is the length of the message.
-func (n *Node) remember(entity string, e *envelope.Envelope, size int) {
-	n.journal.put(e, size)
+// maxDepth is the deepest nesting that any limits allow.
+const maxDepth = 1000
+
+// rememberReceived puts e into the journal of entity: the memory's, and the
+// mesh's where there is one. Raw is the message, which must not change.
+func (n *Node) rememberReceived(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
+	n.journal.received(e.ID, raw, cbor)
+	n.post(entity, e, raw, cbor)
+}
+
+// rememberSent is rememberReceived for a message that is in a buffer.
+func (n *Node) rememberSent(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
+	n.journal.sent(e.ID, raw, cbor)
+	n.post(entity, e, raw, cbor)
+}
+
+// post puts e into the mesh's journal, where there is one.
+func (n *Node) post(entity string, e *envelope.Envelope, raw []byte, cbor bool) {
 	if n.cfg.Journal == nil {
 		return
 	}
-	raw, err := e.AppendJSON(nil)
+	var err error
+	if cbor {
+		raw, err = e.AppendJSON(nil)
+	} else {
+		raw = append([]byte(nil), raw...)
+	}
 	if err == nil {
 		err = n.cfg.Journal.Post(entity, e.ID, raw)
 	}

@@ -29,9 +29,11 @@ func exchanges(t *testing.T) (*replies, *nats.Conn) {
 	return &replies{conn: conn, out: outbox{conn: conn}}, conn
 }
 
+func soon() time.Time { return time.Now().Add(10 * time.Second) }
+
 func mustOpen(t *testing.T, r *replies) *exchange {
 	t.Helper()
-	x, err := r.open(1)
+	x, err := r.open(1, soon())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,14 +47,14 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 	for sender := range 4 * gatherFrom {
 		wait.Go(func() {
 			for n := range 200 {
-				x, err := r.open(1)
+				x, err := r.open(1, soon())
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				body := fmt.Sprintf("%d of %d", n, sender)
-				r.send(x, &nats.Msg{Subject: "echo", Data: []byte(body)})
-				m, err := x.wait(context.Background(), time.Now().Add(10*time.Second))
+				r.send(x, request{to: "echo", data: []byte(body)})
+				m, err := x.wait(context.Background())
 				if err != nil || string(m.Data) != body {
 					t.Errorf("asked %s, got %v, %v", body, m, err)
 				}
@@ -73,7 +75,7 @@ func TestOneSenderPublishesForAll(t *testing.T) {
 	var all []*exchange
 	for range 3 {
 		x := mustOpen(t, r)
-		x.request = &nats.Msg{Subject: "echo", Reply: x.subject, Data: []byte("x")}
+		x.request = request{to: "echo", data: []byte("x")}
 		all = append(all, x)
 	}
 	o.waiting = append(o.waiting, all[0]) // its sender has let others go on
@@ -105,11 +107,11 @@ func TestAllSendersHearOfAFailure(t *testing.T) {
 	first, second := mustOpen(t, r), mustOpen(t, r)
 	conn.Close()
 	r.out.waiting = append(r.out.waiting, first)
-	first.request = &nats.Msg{Subject: "echo", Reply: first.subject}
-	r.send(second, &nats.Msg{Subject: "echo"}) // alone, so at once
+	first.request = request{to: "echo"}
+	r.send(second, request{to: "echo"}) // alone, so at once
 	r.out.flush()
 	for _, x := range []*exchange{first, second} {
-		if _, err := x.wait(context.Background(), time.Now().Add(10*time.Second)); !errors.Is(err, nats.ErrConnectionClosed) {
+		if _, err := x.wait(context.Background()); !errors.Is(err, nats.ErrConnectionClosed) {
 			t.Errorf("%v, want %v", err, nats.ErrConnectionClosed)
 		}
 	}
@@ -130,5 +132,38 @@ func TestAReusedExchangeKnowsNothingOfTheLast(t *testing.T) {
 	r.deliver(late)
 	if len(y.answers) != 0 || y.overflow.Load() {
 		t.Error("an exchange got an answer to the one before")
+	}
+}
+
+func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	for _, room := range []int{1, 4} {
+		late, err := r.open(room, soon())
+		if err != nil {
+			t.Fatal(err)
+		}
+		early, err := r.open(room, time.Now().Add(10*time.Millisecond)) // sooner than what the alarm is set for
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range room + 1 {
+			r.deliver(&nats.Msg{Subject: late.subject})
+			r.deliver(&nats.Msg{Subject: early.subject}) // and there is room for the end nevertheless
+		}
+		for range room {
+			if _, err := early.wait(context.Background()); err != nil {
+				t.Errorf("answer: %v", err)
+			}
+		}
+		if _, err := early.wait(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want %v", err, context.DeadlineExceeded)
+		}
+		r.close(early)
+		equalTo(t, "answers of the other", len(late.answers), room)
+		r.mu.Lock()
+		equalTo(t, "the alarm", r.alarm.at.Equal(late.deadline), true)
+		r.mu.Unlock()
+		r.close(late)
 	}
 }

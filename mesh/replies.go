@@ -30,28 +30,45 @@ type replies struct {
 	next    uint64
 	waiting map[uint64]*exchange
 	idle    []*exchange // with room for one answer, to be used again
+	alarm   alarm       // for their deadlines
 }
 
 // maxIdle is how many exchanges are kept for reuse.
 const maxIdle = 256
 
+// request is what an exchange begins with.
+type request struct {
+	to     string
+	header nats.Header
+	data   []byte
+}
+
 // exchange is one request and what has come back so far.
 type exchange struct {
 	id       uint64
 	subject  string // for the replies
+	deadline time.Time
+	room     int // for answers that wait to be read
 	answers  chan *nats.Msg
 	overflow atomic.Bool
 
-	request *nats.Msg
+	company bool // other exchanges are under way
+	request request
 	sent    atomic.Bool // request was published, or cannot be
-	failed  error       // why it cannot; answers has a nil then
+	failed  error       // why it cannot
 }
+
+// What answers holds besides answers. There is always room for one of each.
+var (
+	overdue = &nats.Msg{} // the deadline has passed
+	notSent = &nats.Msg{} // the request could not be sent
+)
 
 // errOverflow ends an exchange whose reader fell behind.
 var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", maxBuffered)
 
-// open begins an exchange; buffered is how many answers may wait to be read.
-func (r *replies) open(buffered int) (*exchange, error) {
+// open begins an exchange; room is how many answers may wait to be read.
+func (r *replies) open(room int, deadline time.Time) (*exchange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil || !r.sub.IsValid() {
@@ -64,48 +81,45 @@ func (r *replies) open(buffered int) (*exchange, error) {
 	}
 	if r.waiting == nil {
 		r.waiting = map[uint64]*exchange{}
+		r.alarm.f = r.expire
 	}
-	r.next++
 	var x *exchange
-	if n := len(r.idle); buffered == 1 && n > 0 {
+	if n := len(r.idle); room == 1 && n > 0 {
 		x = r.idle[n-1]
 		r.idle = r.idle[:n-1]
 	} else {
-		x = &exchange{answers: make(chan *nats.Msg, buffered)}
+		x = &exchange{room: room, answers: make(chan *nats.Msg, room+2)}
 	}
+	r.next++
 	var b [96]byte
 	x.id, x.subject = r.next, string(strconv.AppendUint(append(b[:0], r.prefix...), r.next, 36))
+	x.deadline = deadline
 	r.waiting[x.id] = x
+	x.company = len(r.waiting) >= gatherFrom
+	r.alarm.set(deadline)
 	return x, nil
 }
 
 // send publishes the request of an exchange. What goes wrong, wait returns.
-func (r *replies) send(x *exchange, request *nats.Msg) {
-	request.Reply = x.subject
-	x.request = request
-	r.mu.Lock()
-	alone := len(r.waiting) < gatherFrom
-	r.mu.Unlock()
-	if alone {
+func (r *replies) send(x *exchange, what request) {
+	x.request = what
+	if x.company {
+		r.out.send(x)
+	} else {
 		x.publish(r.conn)
-		return
 	}
-	r.out.send(x)
 }
 
 func (x *exchange) publish(conn *nats.Conn) {
 	var err error
-	if m := x.request; m.Header == nil {
-		err = conn.PublishRequest(m.Subject, m.Reply, m.Data)
+	if q := &x.request; q.header == nil {
+		err = conn.PublishRequest(q.to, x.subject, q.data)
 	} else {
-		err = conn.PublishMsg(m)
+		err = conn.PublishMsg(&nats.Msg{Subject: q.to, Reply: x.subject, Header: q.header, Data: q.data})
 	}
 	if err != nil {
 		x.failed = err
-		select {
-		case x.answers <- nil:
-		default: // somebody has answered what was not asked
-		}
+		x.answers <- notSent
 	}
 	x.sent.Store(true)
 }
@@ -117,16 +131,15 @@ func (r *replies) close(x *exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.waiting, x.id)
-	if cap(x.answers) > 1 || len(r.idle) >= maxIdle {
+	if x.room > 1 || len(r.idle) >= maxIdle {
 		return
 	}
-	select {
-	case <-x.answers: // came after the one that was waited for
-	default:
+	for len(x.answers) > 0 {
+		<-x.answers // came after the one that was waited for
 	}
 	x.overflow.Store(false)
 	x.sent.Store(false)
-	x.request, x.failed = nil, nil
+	x.request, x.failed = request{}, nil
 	r.idle = append(r.idle, x)
 }
 
@@ -138,44 +151,50 @@ func (r *replies) deliver(msg *nats.Msg) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	x := r.waiting[id]
-	if x == nil {
-		return
-	}
-	select {
-	case x.answers <- msg:
+	switch x := r.waiting[id]; {
+	case x == nil:
+	case len(x.answers) < x.room:
+		x.answers <- msg
 	default:
 		x.overflow.Store(true)
 	}
 }
 
-// timers are reused: most are stopped long before they fire.
-var timers = sync.Pool{New: func() any {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
-}}
+// expire tells the exchanges that are past their deadline.
+func (r *replies) expire() {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.alarm.wentOff()
+	for _, x := range r.waiting {
+		switch {
+		case x.deadline.After(now):
+			r.alarm.set(x.deadline)
+		case !x.deadline.IsZero():
+			x.deadline = time.Time{} // told once
+			x.answers <- overdue
+		}
+	}
+}
 
 // wait returns the next answer.
-func (x *exchange) wait(ctx context.Context, deadline time.Time) (*nats.Msg, error) {
-	timer := timers.Get().(*time.Timer)
-	timer.Reset(time.Until(deadline))
-	defer func() {
-		timer.Stop()
-		timers.Put(timer)
-	}()
-	select {
-	case msg := <-x.answers:
-		if msg == nil {
-			return nil, x.failed
+func (x *exchange) wait(ctx context.Context) (msg *nats.Msg, err error) {
+	if done := ctx.Done(); done == nil {
+		msg = <-x.answers
+	} else {
+		select {
+		case msg = <-x.answers:
+		case <-done:
+			return nil, context.Cause(ctx)
 		}
-		if len(msg.Data) == 0 && len(msg.Header) > 0 && msg.Header.Get("Status") == "503" {
-			return nil, nats.ErrNoResponders
-		}
-		return msg, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-timer.C:
-		return nil, context.DeadlineExceeded
 	}
+	switch {
+	case msg == overdue:
+		return nil, context.DeadlineExceeded
+	case msg == notSent:
+		return nil, x.failed
+	case len(msg.Data) == 0 && len(msg.Header) > 0 && msg.Header.Get("Status") == "503":
+		return nil, nats.ErrNoResponders
+	}
+	return msg, nil
 }

@@ -73,7 +73,7 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 		return fmt.Errorf("publish reply: %w", err)
 	}
 	if e.Type != envelope.TypeStream {
-		h.node.remember(h.Entity, e, len(*buf))
+		h.node.rememberSent(h.Entity, e, *buf, t.cbor)
 		if t.Streaming() {
 			return h.node.publish(to, nil, nil)
 		}

@@ -7,67 +7,65 @@ import (
 )
 
 // running holds the tasks that have been taken in and not answered, so that
-// they can be cancelled, and ends those whose deadline passes. Deadlines mostly
-// come in order, so the one timer is seldom set: a timer for each task would
-// cost more than all the rest of this.
+// they can be cancelled, and ends those whose deadline passes.
 type running struct {
 	overdue func(now time.Time, tasks []*Task)
 
-	mu       sync.Mutex
-	tasks    map[*Task]struct{}
-	earliest time.Time // when timer goes off; no task is due before; zero: not set
-	timer    *time.Timer
-	stopped  bool
+	mu    sync.Mutex
+	first *Task // of a list through Task.next and Task.prev
+	alarm alarm
 }
 
 func (r *running) add(t *Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.tasks == nil {
-		r.tasks = map[*Task]struct{}{}
+	t.listed, t.next = true, r.first
+	if t.next != nil {
+		t.next.prev = t
 	}
-	r.tasks[t] = struct{}{}
-	if r.earliest.IsZero() || t.Deadline.Before(r.earliest) {
-		r.alarm(t.Deadline)
+	r.first = t
+	if r.alarm.f == nil {
+		r.alarm.f = r.expire
 	}
-}
-
-func (r *running) alarm(at time.Time) {
-	if r.stopped {
-		return
-	}
-	r.earliest = at
-	if r.timer == nil {
-		r.timer = time.AfterFunc(time.Until(at), r.expire)
-		return
-	}
-	r.timer.Reset(time.Until(at))
+	r.alarm.set(t.Deadline)
 }
 
 func (r *running) remove(t *Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.tasks, t)
+	r.unlist(t)
+}
+
+func (r *running) unlist(t *Task) {
+	if !t.listed {
+		return
+	}
+	if t.prev != nil {
+		t.prev.next = t.next
+	} else {
+		r.first = t.next
+	}
+	if t.next != nil {
+		t.next.prev = t.prev
+	}
+	t.listed, t.prev, t.next = false, nil, nil
 }
 
 // expire gives overdue the tasks that are past their deadline.
 func (r *running) expire() {
 	now := time.Now()
 	var late []*Task
-	var next time.Time
 	r.mu.Lock()
-	for t := range r.tasks {
-		switch {
-		case !t.Deadline.After(now):
+	r.alarm.wentOff()
+	for t := r.first; t != nil; {
+		next := t.next
+		if t.Deadline.After(now) {
+			r.alarm.set(t.Deadline)
+		} else {
 			late = append(late, t)
-			delete(r.tasks, t)
-		case next.IsZero() || t.Deadline.Before(next):
-			next = t.Deadline
+			r.unlist(t)
 		}
-	}
-	r.earliest = time.Time{}
-	if !next.IsZero() {
-		r.alarm(next)
+		t = next
 	}
 	r.mu.Unlock()
 	if len(late) > 0 {
@@ -79,17 +77,14 @@ func (r *running) expire() {
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.stopped = true
-	if r.timer != nil {
-		r.timer.Stop()
-	}
+	r.alarm.stop()
 }
 
 // matching returns the tasks for which match holds; nil matches all.
 func (r *running) matching(match func(*Task) bool) (out []*Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for t := range r.tasks {
+	for t := r.first; t != nil; t = t.next {
 		if match == nil || match(t) {
 			out = append(out, t)
 		}

@@ -98,6 +98,9 @@ type Task struct {
 
 	done atomic.Bool // the terminal envelope has been sent
 
+	listed     bool // in the list of running tasks, which owns the three
+	prev, next *Task
+
 	ctxMu     sync.Mutex
 	ctx       context.Context // nil until somebody asks for it
 	stopCtx   context.CancelCauseFunc
