@@ -36,10 +36,11 @@ func BenchmarkTask(b *testing.B) {
 		}
 		bodies = append(bodies, body)
 	}
+	w := h.queue.worker()
 	b.ReportAllocs()
 	b.ResetTimer()
 	for _, body := range bodies {
 		h.onTask(&nats.Msg{Subject: "agent.bench", Reply: "_INBOX.x.y", Data: body})
-		h.run(h.queue.take(true))
+		h.run(h.queue.take(w, true))
 	}
 }

@@ -101,6 +101,7 @@ func FuzzIntake(f *testing.F) {
 				header[name] = []string{value}
 			}
 		}
+		w := h.queue.worker()
 		lanes := []struct {
 			name   string
 			handle nats.MsgHandler
@@ -118,7 +119,7 @@ func FuzzIntake(f *testing.F) {
 				(<-h.lookups)()
 			}
 			for h.queue.len() > 0 {
-				h.run(h.queue.take(true))
+				h.run(h.queue.take(w, true))
 			}
 			if err := conn.FlushTimeout(10 * time.Second); err != nil {
 				t.Fatal(err)

@@ -18,6 +18,7 @@ func queued(p envelope.Priority, n int) *Task {
 func TestQueueDrawsByWeight(t *testing.T) {
 	t.Parallel()
 	q := newQueue(1000)
+	w := q.worker()
 	for n := range 100 {
 		for _, p := range envelope.Priorities {
 			q.put(queued(p, n))
@@ -26,7 +27,7 @@ func TestQueueDrawsByWeight(t *testing.T) {
 	for round := range 3 {
 		count := map[envelope.Priority]int{}
 		for range 15 {
-			count[q.take(true).Envelope.Priority]++
+			count[q.take(w, true).Envelope.Priority]++
 		}
 		if want := (map[envelope.Priority]int{"urgent": 8, "high": 4, "normal": 2, "low": 1}); !reflect.DeepEqual(count, want) {
 			t.Errorf("round %d: %v", round, count)
@@ -38,17 +39,18 @@ func TestLowPriorityNeverStarves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		q := newQueue(1 << 20)
+		w := q.worker()
 		// Some history, so that the credits are anywhere.
 		for _, level := range rapid.SliceOf(rapid.IntRange(0, levels-1)).Draw(t, "history") {
 			q.put(queued(envelope.Priorities[level], 0))
-			q.take(true)
+			q.take(w, true)
 		}
 		q.put(queued(envelope.PriorityLow, 1))
 		for turn := 1; ; turn++ {
 			for range 3 { // more comes in than goes out
 				q.put(queued(envelope.Priorities[rapid.IntRange(0, 2).Draw(t, "arrival")], 0))
 			}
-			if q.take(true).Envelope.Priority == envelope.PriorityLow {
+			if q.take(w, true).Envelope.Priority == envelope.PriorityLow {
 				return
 			}
 			if turn > 30 {
@@ -64,6 +66,7 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 40).Draw(t, "limit")
 		q := newQueue(limit)
+		w := q.worker()
 		waiting, taken, n := map[envelope.Priority][]string{}, 0, 0
 		size := func() (s int) {
 			for _, list := range waiting {
@@ -88,7 +91,7 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 				if finished {
 					taken--
 				}
-				task := q.take(finished)
+				task := q.take(w, finished)
 				taken++
 				p := task.Envelope.Priority
 				if waiting[p][0] != task.Envelope.ID {
@@ -114,7 +117,7 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 		if left := len(q.close()); left != size() {
 			t.Fatalf("close gave back %d of %d", left, size())
 		}
-		if q.put(queued(envelope.PriorityNormal, 0)) || q.take(false) != nil {
+		if q.put(queued(envelope.PriorityNormal, 0)) || q.take(w, false) != nil {
 			t.Fatal("a closed queue still works")
 		}
 	})
@@ -131,7 +134,8 @@ func TestQueueGivesEveryTaskToOneTaker(t *testing.T) {
 	all.Add(tasks)
 	for range 4 {
 		takers.Go(func() {
-			for task := q.take(false); task != nil; task = q.take(true) {
+			w := q.worker()
+			for task := q.take(w, false); task != nil; task = q.take(w, true) {
 				mu.Lock()
 				got[task.Envelope.ID]++
 				mu.Unlock()

@@ -95,16 +95,16 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 
 // work is one worker: it runs tasks until the queue closes. A handler that
 // ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
-func (h *host) work() { h.workFrom(false) }
+func (h *host) work() { h.workAs(h.queue.worker(), false) }
 
-func (h *host) workFrom(finished bool) {
+func (h *host) workAs(w *worker, finished bool) {
 	closed := false
 	defer func() {
 		if !closed {
-			h.workers.Go(func() { h.workFrom(true) })
+			h.workers.Go(func() { h.workAs(w, true) })
 		}
 	}()
-	for t := h.queue.take(finished); t != nil; t = h.queue.take(true) {
+	for t := h.queue.take(w, finished); t != nil; t = h.queue.take(w, true) {
 		h.run(t)
 	}
 	closed = true

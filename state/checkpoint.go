@@ -97,6 +97,7 @@ func (c *Checkpoint) Clone() *Checkpoint {
 	m.Effects = slices.Clone(m.Effects)
 	m.Commands = slices.Clone(m.Commands)
 	m.Steering = slices.Clone(m.Steering)
+	m.Noted = slices.Clone(m.Noted)
 	m.Parent = clone(m.Parent)
 	m.Migration = clone(m.Migration)
 	return &d

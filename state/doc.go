@@ -12,6 +12,16 @@
 // in the codec seals it at rest. A [Store] keeps the bytes by run and revision;
 // [Mem] is the one in memory.
 //
+// # Moving a run
+//
+// A run moves to another platform as the specification says (AAIF,
+// "Cross-Platform Migration Protocol"): the source captures a document, signs a
+// [Grant] for exactly that one, the migration token, and sends both;
+// [WriteHandoff] and [ReadHandoff] are the streaming form. The target checks
+// everything with [VerifyToken], [Grant.Covers] and the checksum before it acts,
+// and answers with a signed [Verdict]. Nothing here knows a network;
+// docs/migration.md has the formats.
+//
 // # Names that last
 //
 // [RunID] and [AgentID] are hard to change: they are computed by every worker

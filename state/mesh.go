@@ -40,6 +40,10 @@ type Mesh struct {
 	Task  json.RawMessage `json:"task,omitempty"`   // the task's envelope as it came, JSON
 	KeyID string          `json:"key_id,omitempty"` // the key that signed it, "" if none did
 
+	Priority string    `json:"priority,omitempty"` // as the task is served: the lane's, capped by policy
+	CBOR     bool      `json:"cbor,omitempty"`     // the sender speaks CBOR, and is answered in it
+	Deadline time.Time `json:"deadline,omitzero"`  // by the server's clock; zero: none
+
 	StoredAt  time.Time     `json:"stored_at,omitzero"`  // when the server stored the task
 	StartedAt time.Time     `json:"started_at,omitzero"` // when it was claimed first
 	Ran       time.Duration `json:"ran_ms,omitzero"`     // how long it has run, parked times not counted; whole milliseconds
@@ -53,11 +57,14 @@ type Mesh struct {
 	Notes    []Note   `json:"notes,omitempty"`    // what the specification's messages have no place for
 	Effects  []Effect `json:"effects,omitempty"`  // the ledger of tool calls, oldest first
 	Commands []string `json:"commands,omitempty"` // ids of the commands that were applied
+	Noted    []Noted  `json:"noted,omitempty"`    // commands that came before the task was seen
+	Want     string   `json:"want,omitempty"`     // the status that was asked for and comes with the next step
 	Steering []Steer  `json:"steering,omitempty"` // messages that wait for the next turn
 	Usage    Usage    `json:"usage,omitzero"`
 
 	Loop  json.RawMessage `json:"loop,omitempty"`  // the handler's own
 	Reply json.RawMessage `json:"reply,omitempty"` // the terminal envelope as it is sent, JSON
+	Dead  string          `json:"dead,omitempty"`  // why the task is a dead letter; "" if it is none
 
 	Parent    *Parent    `json:"parent,omitempty"`
 	Migration *Migration `json:"migration,omitempty"`
@@ -150,6 +157,18 @@ type Steer struct {
 	From string    `json:"from,omitempty"`
 	Text string    `json:"text"`
 	At   time.Time `json:"at,omitzero"`
+}
+
+// Noted is a command for a task that nobody had begun when it came. Whoever
+// begins the task finds out whether its sender may command it.
+type Noted struct {
+	ID     string    `json:"id"`               // of the command's envelope
+	Intent string    `json:"intent"`           // of the command
+	From   string    `json:"from"`             // who asks
+	KeyID  string    `json:"key_id,omitempty"` // the key that signed it, "" if none did
+	Reason string    `json:"reason,omitempty"`
+	Text   string    `json:"text,omitempty"`
+	At     time.Time `json:"at,omitzero"`
 }
 
 // Usage counts what a run has used, all attempts and owners together.

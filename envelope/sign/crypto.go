@@ -1,0 +1,45 @@
+package sign
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// CryptoSigner is the key for libraries that sign something else than
+// envelopes, such as JSON Web Tokens: a [crypto.Signer] with an
+// [ed25519.PublicKey], which signs messages and no hashes of them. The secret
+// stays inside. An HS256 key has none.
+//
+// A signature over other bytes can never stand for an envelope's, as long as
+// those bytes do not begin with '{' (see [AppendSigned]); a JWT's do not.
+func (s *Signer) CryptoSigner() (crypto.Signer, error) {
+	if s.ed == nil {
+		return nil, fmt.Errorf("key %q is %s: only %s signs for others to verify", s.kid, s.alg, Ed25519)
+	}
+	return cryptoSigner{s.ed}, nil
+}
+
+type cryptoSigner struct{ key *privateKey }
+
+func (c cryptoSigner) Public() crypto.PublicKey {
+	return ed25519.PublicKey(slices.Clone(c.key.public[:]))
+}
+
+// Sign ignores the source of random numbers: Ed25519 needs none.
+func (c cryptoSigner) Sign(_ io.Reader, message []byte, opts crypto.SignerOpts) ([]byte, error) {
+	if opts != nil && opts.HashFunc() != crypto.Hash(0) {
+		return nil, fmt.Errorf("ed25519 signs messages, not their %v hashes", opts.HashFunc())
+	}
+	if len(message) > 0 && message[0] == '{' {
+		return nil, errors.New("these bytes could be an envelope's: use Signer.Sign")
+	}
+	var sig [ed25519.SignatureSize]byte
+	if err := c.key.sign(&sig, message); err != nil {
+		return nil, err
+	}
+	return sig[:], nil
+}

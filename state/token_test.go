@@ -1,0 +1,275 @@
+package state_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+var issued = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// newRing makes a key for agent.x and a ring that trusts it.
+func newRing(t testing.TB) (*sign.Signer, *sign.Ring) {
+	t.Helper()
+	signer, key, err := sign.NewKey("source-1", sign.Ed25519, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ring := new(sign.Ring)
+	if err := ring.Put(sign.Local, key); err != nil {
+		t.Fatal(err)
+	}
+	return signer, ring
+}
+
+func grant() state.Grant {
+	return state.Grant{
+		ID:     "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa",
+		Issuer: "agent.x", Source: "aeemesh/berlin", Target: "aeemesh/paris",
+		AgentID: "11111111-1111-4111-8111-111111111111", RunID: "22222222-2222-4222-8222-222222222222",
+		StateID: "33333333-3333-4333-8333-333333333333", Checksum: strings.Repeat("ab", 32),
+		Issued: issued, Expires: issued.Add(5 * time.Minute),
+	}
+}
+
+func TestTokenComesBackAsItWasIssued(t *testing.T) {
+	t.Parallel()
+	signer, ring := newRing(t)
+	want := grant()
+	token, err := want.Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := state.VerifyToken(ring, token, "aeemesh/paris", issued.Add(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != want {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if err := got.Covers(want.Source, want.AgentID, want.RunID, want.StateID, want.Checksum); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTokenGetsAnIDAndTheLongestLife(t *testing.T) {
+	t.Parallel()
+	signer, ring := newRing(t)
+	g := grant()
+	g.ID, g.Expires = "", time.Time{}
+	seen := map[string]bool{}
+	for range 2 {
+		token, err := g.Sign(signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := state.VerifyToken(ring, token, g.Target, issued.Add(state.MaxTokenLife-time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[got.ID] = true
+		if !got.Expires.Equal(issued.Add(state.MaxTokenLife)) {
+			t.Errorf("expires %v", got.Expires)
+		}
+	}
+	if len(seen) != 2 {
+		t.Errorf("two tokens have the ids %v", seen)
+	}
+}
+
+func TestTokenThatNobodyMayIssue(t *testing.T) {
+	t.Parallel()
+	signer, _ := newRing(t)
+	for name, change := range map[string]func(*state.Grant){
+		"lives too long":          func(g *state.Grant) { g.Expires = issued.Add(state.MaxTokenLife + time.Second) },
+		"expires before":          func(g *state.Grant) { g.Expires = issued },
+		"has no issuer":           func(g *state.Grant) { g.Issuer = "" },
+		"has no source":           func(g *state.Grant) { g.Source = "" },
+		"has no target":           func(g *state.Grant) { g.Target = "" },
+		"has no agent":            func(g *state.Grant) { g.AgentID = "" },
+		"has no run":              func(g *state.Grant) { g.RunID = "" },
+		"has no state":            func(g *state.Grant) { g.StateID = "" },
+		"has no checksum":         func(g *state.Grant) { g.Checksum = "" },
+		"has an id that is a key": func(g *state.Grant) { g.ID = "a.b.>" },
+		"has no time":             func(g *state.Grant) { g.Issued = time.Time{} },
+	} {
+		g := grant()
+		change(&g)
+		if token, err := g.Sign(signer); err == nil {
+			t.Errorf("a token that %s was issued: %s", name, token)
+		}
+	}
+	shared, _, err := sign.NewKey("shared", sign.HS256, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := grant().Sign(shared); err == nil {
+		t.Error("an HS256 key issued a token")
+	}
+}
+
+func TestTokenIsRefused(t *testing.T) {
+	t.Parallel()
+	signer, ring := newRing(t)
+	stranger, _ := newRing(t) // the same kid, another key
+	add := func(kid string, change func(*sign.Key), from ...string) *sign.Signer {
+		s, key, err := sign.NewKey(kid, sign.Ed25519, from...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&key)
+		if err := ring.Put(sign.Local, key); err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	revoked := add("revoked", func(k *sign.Key) { k.Revoked = true }, "agent.x")
+	expired := add("expired", func(k *sign.Key) { k.Expires = issued }, "agent.x")
+	foreign := add("foreign", func(*sign.Key) {}, "agent.y")
+	unknown, _, _ := sign.NewKey("unknown", sign.Ed25519, "agent.x")
+	hs, hsKey, _ := sign.NewKey("hs", sign.HS256, "agent.x")
+	if err := ring.Put(sign.Local, hsKey); err != nil {
+		t.Fatal(err)
+	}
+	_ = hs
+
+	by := func(s *sign.Signer) string {
+		token, err := grant().Sign(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	// forge signs what no Grant.Sign would.
+	forge := func(s *sign.Signer, change func(header map[string]any, claims jwt.MapClaims)) string {
+		g := grant()
+		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
+			"jti": g.ID, "iss": g.Issuer, "aud": g.Target, "iat": g.Issued.Unix(), "exp": g.Expires.Unix(),
+			"source_platform": g.Source, "agent_id": g.AgentID, "run_id": g.RunID, "state_id": g.StateID, "checksum": g.Checksum,
+		})
+		token.Header["typ"], token.Header["kid"] = "aaif-migration+jwt", s.KID()
+		change(token.Header, token.Claims.(jwt.MapClaims))
+		key, err := s.CryptoSigner()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := token.SignedString(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	claim := func(name string, value any) string {
+		return forge(signer, func(_ map[string]any, c jwt.MapClaims) {
+			if c[name] = value; value == nil {
+				delete(c, name)
+			}
+		})
+	}
+	none := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"iss": "agent.x", "aud": "aeemesh/paris"})
+	none.Header["kid"] = "source-1"
+	unsigned, err := none.SignedString(jwt.UnsafeAllowNoneSignatureType)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mac := jwt.NewWithClaims(jwt.SigningMethodHS256, jwt.MapClaims{"iss": "agent.x", "aud": "aeemesh/paris"})
+	mac.Header["kid"], mac.Header["typ"] = "source-1", "aaif-migration+jwt"
+	key, _ := ring.Lookup("source-1")
+	confused, err := mac.SignedString([]byte(key.Public)) // the public key as a shared secret
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := by(signer)
+	cut := strings.LastIndexByte(good, '.')
+	other := grant()
+	other.Checksum = strings.Repeat("cd", 32)
+	another, err := other.Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mixed := another[:strings.LastIndexByte(another, '.')] + good[cut:] // the claims of one, the signature of another
+
+	for name, tt := range map[string]struct {
+		token string
+		at    time.Time
+		want  error
+	}{
+		"empty":                      {"", issued, state.ErrTokenInvalid},
+		"no token":                   {"a.b.c", issued, state.ErrTokenInvalid},
+		"too long":                   {strings.Repeat("a", 9000), issued, state.ErrTokenInvalid},
+		"no signature":               {good[:cut+1], issued, state.ErrTokenInvalid},
+		"another's signature":        {mixed, issued, state.ErrTokenInvalid},
+		"a stranger's key":           {by(stranger), issued, state.ErrTokenInvalid},
+		"alg none":                   {unsigned, issued, state.ErrTokenInvalid},
+		"alg HS256 with the public":  {confused, issued, state.ErrTokenInvalid},
+		"an unknown key":             {by(unknown), issued, state.ErrTokenKey},
+		"a revoked key":              {by(revoked), issued, state.ErrTokenKey},
+		"an expired key":             {by(expired), issued, state.ErrTokenKey},
+		"a key of another agent":     {by(foreign), issued, state.ErrTokenKey},
+		"another's issuer":           {claim("iss", "agent.y"), issued, state.ErrTokenKey},
+		"no issuer":                  {claim("iss", nil), issued, state.ErrTokenKey},
+		"expired":                    {good, issued.Add(5 * time.Minute), state.ErrTokenExpired},
+		"from the future":            {good, issued.Add(-2 * time.Minute), state.ErrTokenExpired},
+		"no expiry":                  {claim("exp", nil), issued, state.ErrTokenInvalid},
+		"an hour's life":             {claim("exp", issued.Add(time.Hour).Unix()), issued, state.ErrTokenExpired},
+		"no time of issue":           {claim("iat", nil), issued, state.ErrTokenInvalid},
+		"not yet":                    {claim("nbf", issued.Add(time.Minute).Unix()), issued, state.ErrTokenExpired},
+		"another platform":           {claim("aud", "aeemesh/rome"), issued, state.ErrTokenAudience},
+		"two platforms":              {claim("aud", []string{"aeemesh/paris", "aeemesh/rome"}), issued, state.ErrTokenAudience},
+		"no platform":                {claim("aud", nil), issued, state.ErrTokenInvalid},
+		"an id that is no UUID":      {claim("jti", "x"), issued, state.ErrTokenInvalid},
+		"no checksum":                {claim("checksum", nil), issued, state.ErrTokenInvalid},
+		"another kind of token":      {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["typ"] = "JWT" }), issued, state.ErrTokenInvalid},
+		"an HS256 key of the ring":   {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = "hs" }), issued, state.ErrTokenKey},
+		"a kid that is no string":    {forge(signer, func(h map[string]any, _ jwt.MapClaims) { h["kid"] = 1 }), issued, state.ErrTokenKey},
+		"claims of another type":     {claim("agent_id", 7), issued, state.ErrTokenInvalid},
+		"base64 with bits to spare":  {good[:len(good)-1] + string(good[len(good)-1]+1), issued, state.ErrTokenInvalid},
+		"something behind the token": {good + "=", issued, state.ErrTokenInvalid},
+	} {
+		g, err := state.VerifyToken(ring, tt.token, "aeemesh/paris", tt.at)
+		if !errors.Is(err, tt.want) || g != (state.Grant{}) {
+			t.Errorf("%s: %+v, %v; want %v", name, g, err, tt.want)
+		}
+	}
+	if _, err := state.VerifyToken(ring, good, "aeemesh/paris", issued); err != nil {
+		t.Errorf("the good one: %v", err)
+	}
+}
+
+func TestGrantForSomethingElse(t *testing.T) {
+	t.Parallel()
+	g := grant()
+	right := [5]string{g.Source, g.AgentID, g.RunID, g.StateID, g.Checksum}
+	for i := range right {
+		args := right
+		args[i] = "other"
+		if err := g.Covers(args[0], args[1], args[2], args[3], args[4]); !errors.Is(err, state.ErrTokenState) {
+			t.Errorf("argument %d: %v", i, err)
+		}
+	}
+}
+
+// FuzzVerifyToken: whatever is verified was signed, and nothing else was.
+func FuzzVerifyToken(f *testing.F) {
+	signer, ring := newRing(f)
+	good, err := grant().Sign(signer)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Add("eyJhbGciOiJub25lIn0.e30.")
+	f.Add("..")
+	f.Add(strings.Replace(good, ".", "..", 1))
+	f.Fuzz(func(t *testing.T, token string) {
+		g, err := state.VerifyToken(ring, token, "aeemesh/paris", issued)
+		if (err == nil) != (token == good) || err == nil && g != grant() {
+			t.Fatalf("%q: %+v, %v", token, g, err)
+		}
+	})
+}
