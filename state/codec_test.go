@@ -60,9 +60,12 @@ func full() *state.Checkpoint {
 		Want:  "paused", Dead: "exhausted", CBOR: true, Priority: "high", Deadline: start.Add(time.Hour),
 		Usage: state.Usage{InputTokens: 1, OutputTokens: 2, ModelCalls: 3, ToolCalls: 4},
 		Loop:  []byte(`{"phase":"tools"}`), Reply: []byte(`{"v":"1"}`),
-		Parent:    &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
-		Migration: &state.Migration{ID: "m", Phase: "offered", Source: "a", Target: "b", Token: "jti", Since: start, Detail: "d"},
-		More:      jsontext.Value(`{"a_future":{"x":1},"zz":[]}`),
+		Parent: &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
+		Migration: &state.Migration{
+			ID: "m", Phase: state.PhaseStaged, Status: aaif.RunPaused, Issuer: "agent.x", Source: "a", Target: "b",
+			To: "https://b", By: "human.ada", Key: "k", Since: start, Detail: "d",
+		},
+		More: jsontext.Value(`{"a_future":{"x":1},"zz":[]}`),
 	}
 	return c
 }

@@ -148,13 +148,17 @@ func (w *writer) migration(m *Migration) {
 	}
 	w.name("migration")
 	w.begin()
+	w.opt("by", m.By)
 	w.opt("detail", m.Detail)
 	w.text("id", m.ID)
-	w.text("phase", m.Phase)
+	w.opt("issuer", m.Issuer)
+	w.opt("key", m.Key)
+	w.text("phase", string(m.Phase))
 	w.optTime("since", m.Since)
 	w.opt("source", m.Source)
+	w.opt("status", string(m.Status))
 	w.opt("target", m.Target)
-	w.opt("token", m.Token)
+	w.opt("to", m.To)
 	w.end()
 }
 

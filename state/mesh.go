@@ -189,15 +189,3 @@ type Parent struct {
 	Revision uint64 `json:"revision,omitempty"`
 	Platform string `json:"platform,omitempty"` // where it is not this mesh
 }
-
-// Migration is how far the move of a run has come, on the side that holds the
-// checkpoint.
-type Migration struct {
-	ID     string    `json:"id"`
-	Phase  string    `json:"phase"`
-	Source string    `json:"source,omitempty"`
-	Target string    `json:"target,omitempty"`
-	Token  string    `json:"token,omitempty"` // the token's jti, never the token
-	Since  time.Time `json:"since,omitzero"`  // when the phase began
-	Detail string    `json:"detail,omitempty"`
-}
