@@ -122,7 +122,7 @@ func (c *Checkpoint) checkMesh() error {
 }
 
 // integer reports whether n is absent, or a number without fraction of at
-// least least.
+// least least that every JSON reader keeps.
 func integer(n aaif.Number, least float64) bool {
 	if !n.IsSet() {
 		return true
@@ -131,7 +131,7 @@ func integer(n aaif.Number, least float64) bool {
 		return false
 	}
 	f := n.Float64()
-	return f == math.Trunc(f) && f >= least && !math.IsInf(f, 0)
+	return f == math.Trunc(f) && f >= least && math.Abs(f) <= maxInteger
 }
 
 // deeper reports whether a raw value nests so deep that a document with it

@@ -1,9 +1,11 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -53,11 +55,14 @@ func (w *writer) comma() {
 	}
 }
 
-func (w *writer) string(s string) {
-	if !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD")
+func (w *writer) string(s string) { w.b = envelope.AppendString(w.b, cleanText(s)) }
+
+// cleanText is s in valid UTF-8.
+func cleanText(s string) string {
+	if utf8.ValidString(s) {
+		return s
 	}
-	w.b = envelope.AppendString(w.b, s)
+	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // text writes a text member, empty or not.
@@ -138,15 +143,52 @@ func (w *writer) texts(name string, list []string) {
 	w.b = append(w.b, ']')
 }
 
-// canonical writes a JSON value in canonical form, without a name.
+// canonical writes a JSON value in canonical form, without a name. A number that
+// a double changes has no such form; it becomes a string of its digits, as RFC
+// 8785, section 3.2.2.3, advises.
 func (w *writer) canonical(member string, v jsontext.Value) {
 	b, err := envelope.AppendCanonical(w.b, json.RawMessage(v))
+	if errors.Is(err, envelope.ErrNumber) {
+		if v, err = quoteNumbers(v); err == nil {
+			b, err = envelope.AppendCanonical(w.b, json.RawMessage(v))
+		}
+	}
 	if err != nil {
 		w.fail(member, err)
 		w.b = append(w.b, "null"...) // w.b stays what it was; nobody will see it
 		return
 	}
 	w.b = b
+}
+
+// quoteNumbers is v with the numbers that a double changes as strings.
+func quoteNumbers(v jsontext.Value) (jsontext.Value, error) {
+	var out bytes.Buffer
+	dec, enc := jsontext.NewDecoder(bytes.NewReader(v)), jsontext.NewEncoder(&out)
+	for {
+		if dec.PeekKind() != '0' {
+			tok, err := dec.ReadToken()
+			if err == io.EOF {
+				return out.Bytes(), nil
+			} else if err != nil {
+				return nil, err
+			}
+			if err := enc.WriteToken(tok); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		n, err := dec.ReadValue()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := envelope.Canonical(json.RawMessage(n)); err != nil {
+			n = envelope.AppendString(nil, string(n))
+		}
+		if err := enc.WriteValue(n); err != nil {
+			return nil, err
+		}
+	}
 }
 
 var errNotObject = errors.New("must be a JSON object")

@@ -1,0 +1,145 @@
+package state
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// EffectKey is the idempotency key of a tool call: the run, the turn of the
+// model that asked for it, from 1, and its place among the calls of that turn,
+// from 1. It is the same however often the call is repeated and by whom. A
+// provider's id of the call is not in it: not every provider's are unique in a
+// run.
+func EffectKey(run string, turn, call int) string {
+	return run + "." + strconv.Itoa(turn) + "." + strconv.Itoa(call)
+}
+
+// ArgsHash is "sha256:" and the SHA-256, in hex, of a call's arguments in
+// canonical JSON, or of the arguments as they are where they have no such form.
+func ArgsHash(args json.RawMessage) string {
+	text, err := envelope.Canonical(args)
+	if err != nil {
+		text = args
+	}
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// Effect is the line of the ledger with an idempotency key, nil if there is
+// none. It is c's own, to be changed in place.
+func (c *Checkpoint) Effect(key string) *Effect {
+	for i := len(c.Mesh.Effects) - 1; i >= 0; i-- { // the last ones are asked for
+		if c.Mesh.Effects[i].Key == key {
+			return &c.Mesh.Effects[i]
+		}
+	}
+	return nil
+}
+
+// Unknown are the effects whose outcome a person has to tell.
+func (c *Checkpoint) Unknown() []Effect {
+	var all []Effect
+	for _, e := range c.Mesh.Effects {
+		if e.Status == EffectUnknown {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
+// What a person may say became of an effect that nobody knows about.
+const (
+	SettleDone   = "done"   // it happened; the result, if given, is what it returned
+	SettleFailed = "failed" // it did not happen, or failed; the reason is what the model is told
+	SettleRepeat = "repeat" // call it again, under the same idempotency key
+)
+
+// ErrSettle is wrapped by what Settle refuses.
+var ErrSettle = errors.New("cannot be settled")
+
+// Settle writes down what somebody says became of an effect whose outcome is
+// unknown. The call is named by its tool call id or by its idempotency key. It
+// returns how many unknown effects are left: when there are none, the run may
+// go on. On error c is unchanged.
+//
+// A result of a done effect is JSON; without one the model is told that it was
+// done, and by whom this was said.
+func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason, by string, now time.Time) (left int, err error) {
+	at := slices.IndexFunc(c.Mesh.Effects, func(e Effect) bool {
+		return e.Status == EffectUnknown && (e.ID == call || e.Key == call)
+	})
+	if at < 0 {
+		return 0, c.whyNot(call)
+	}
+	e := c.Mesh.Effects[at]
+	e.Epoch, e.SettledBy, e.Result, e.Error = c.Mesh.Epoch, by, nil, ""
+	switch outcome {
+	case SettleDone:
+		if e.Result = result; len(result) == 0 {
+			b := append([]byte(nil), `{"settled":`...)
+			b = envelope.AppendString(b, cleanText(settledWords("done", reason, by)))
+			e.Result = append(b, '}')
+		} else if !json.Valid(result) {
+			return 0, fmt.Errorf("call %s %w: the result is not valid JSON", clip(call), ErrSettle)
+		}
+		e.Status, e.DoneAt = EffectDone, now
+	case SettleFailed:
+		e.Status, e.DoneAt, e.Error = EffectFailed, now, settledWords("not done", reason, by)
+	case SettleRepeat:
+		e.Status, e.DoneAt = EffectPending, time.Time{}
+	default:
+		return 0, fmt.Errorf("call %s %w as %q: want %s, %s or %s", clip(call), ErrSettle, clip(outcome), SettleDone, SettleFailed, SettleRepeat)
+	}
+	c.Mesh.Effects = slices.Clone(c.Mesh.Effects)
+	c.Mesh.Effects[at] = e
+	if outcome == SettleRepeat {
+		c.Doc.PendingToolCalls = slices.Clone(c.Doc.PendingToolCalls)
+		for i, p := range c.Doc.PendingToolCalls {
+			if p.ID == e.ID {
+				c.Doc.PendingToolCalls[i].Status = aaif.ToolCallPending
+			}
+		}
+	}
+	if left = len(c.Unknown()); left == 0 {
+		c.Doc.ApprovalRequest = nil
+	}
+	return left, nil
+}
+
+// whyNot says why a call cannot be settled.
+func (c *Checkpoint) whyNot(call string) error {
+	var unknown []string
+	for _, e := range c.Mesh.Effects {
+		switch {
+		case e.Status == EffectUnknown:
+			unknown = append(unknown, e.ID)
+		case e.ID == call || e.Key == call:
+			return fmt.Errorf("call %s %w: it is %s", clip(call), ErrSettle, strings.ReplaceAll(string(e.Status), "_", " "))
+		}
+	}
+	if len(unknown) == 0 {
+		return fmt.Errorf("call %s %w: no call of the run has an unknown outcome", clip(call), ErrSettle)
+	}
+	return fmt.Errorf("call %s %w: the run has no such call; unknown is what became of %s", clip(call), ErrSettle, clip(strings.Join(unknown, ", ")))
+}
+
+func settledWords(what, reason, by string) string {
+	s := "settled as " + what
+	if by != "" {
+		s += " by " + by
+	}
+	if reason != "" {
+		s += ": " + reason
+	}
+	return s
+}

@@ -1,0 +1,91 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// A ForkOf says what a fork is to be.
+type ForkOf struct {
+	TaskID   string // of the new run; required, and another one than the parent's
+	From     string // who forks: the sender of the new task; default: the parent's sender
+	Revision uint64 // of the checkpoint that is forked, for the record
+}
+
+// Fork is the first checkpoint of a new run that goes on from c: everything
+// that was said, remembered and done is there, and nothing of who owned the run,
+// what was asked of it and how it ended. A run that waits for a person to tell
+// the outcome of a tool call still does; any other is running.
+//
+// The new run's task is the parent's under the new id, unsigned and with a
+// correlation of its own: it is for whoever puts the run into the mesh to vouch
+// for it. Effects keep the idempotency keys of the parent: what both repeat is
+// one effect to the tool.
+func (c *Checkpoint) Fork(f ForkOf, now time.Time) (*Checkpoint, error) {
+	d, err := c.fork(f, now)
+	if err != nil {
+		return nil, fmt.Errorf("fork run %s: %w", clip(c.Doc.RunID), err)
+	}
+	return d, nil
+}
+
+func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
+	switch {
+	case c.Mesh.Entity == "" || len(c.Mesh.Task) == 0:
+		return nil, errors.New("it has no task of this mesh")
+	case f.TaskID == "" || f.TaskID == c.Mesh.TaskID:
+		return nil, errors.New("the fork needs a task id of its own")
+	}
+	task, err := envelope.ParseLimits(c.Mesh.Task, envelope.Limits{MaxBytes: len(c.Mesh.Task)})
+	if err != nil {
+		return nil, fmt.Errorf("its task: %w", err)
+	}
+	task.ID, task.Corr, task.TS, task.Sig = f.TaskID, f.TaskID, now.UTC().Format(envelope.TimeLayout), nil
+	if f.From != "" {
+		task.From = f.From
+	}
+	raw, err := task.AppendJSON(nil)
+	if err != nil {
+		return nil, fmt.Errorf("the task of the fork: %w", err)
+	}
+
+	d := c.Clone()
+	d.Doc.RunID = RunID(c.Mesh.Entity, f.TaskID)
+	d.Doc.Error = nil
+	if d.Doc.Status != aaif.RunAwaitingApproval {
+		d.Doc.Status, d.Doc.ApprovalRequest = aaif.RunRunning, nil
+	}
+	d.Doc.Provenance = nil
+	m := &c.Mesh
+	d.Mesh = Mesh{
+		Format: Format, Entity: m.Entity, TaskID: f.TaskID,
+		Step:     Step{Kind: StepFork, Name: m.TaskID, Detail: fmt.Sprintf("from revision %d", f.Revision)},
+		Task:     raw,
+		Priority: m.Priority,
+		CBOR:     m.CBOR,
+		Notes:    d.Mesh.Notes,
+		Effects:  d.Mesh.Effects,
+		Loop:     m.Loop,
+		More:     m.More,
+		Parent:   &Parent{Kind: "fork", Entity: m.Entity, Run: c.Doc.RunID, TaskID: m.TaskID, StateID: c.Doc.StateID, Revision: f.Revision},
+	}
+	return d, nil
+}
+
+// Strip is a copy of c that may leave the platform: without the stack trace
+// (AAIF, Security Considerations) and without the migration token, which is for
+// one transfer alone.
+func (c *Checkpoint) Strip() *Checkpoint {
+	d := c.Clone()
+	if d.Doc.Error != nil {
+		d.Doc.Error.StackTrace = ""
+	}
+	if d.Doc.Provenance != nil {
+		d.Doc.Provenance.MigrationToken = ""
+	}
+	return d
+}

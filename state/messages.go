@@ -1,0 +1,50 @@
+package state
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// Messages are the conversation in the words of the model port: the
+// specification's messages, and from the notes what they have no place for.
+func (c *Checkpoint) Messages() []model.Message {
+	messages := make([]model.Message, len(c.Doc.Conversation))
+	for i, m := range c.Doc.Conversation {
+		messages[i] = model.Message{Role: model.Role(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName}
+	}
+	for _, n := range c.Mesh.Notes {
+		if n.Message >= 0 && n.Message < len(messages) {
+			messages[n.Message].ToolCalls, messages[n.Message].IsError = n.Calls, n.IsError
+		}
+	}
+	return messages
+}
+
+// Append adds a message that was produced at a time to the conversation, and
+// what the specification's messages have no place for to the notes. tokens is
+// about how long it is, 0 where nobody knows.
+func (c *Checkpoint) Append(m model.Message, at time.Time, tokens int) {
+	if len(m.ToolCalls) > 0 || m.IsError {
+		c.Mesh.Notes = append(c.Mesh.Notes, Note{Message: len(c.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError})
+	}
+	out := aaif.Message{
+		Role: aaif.MessageRole(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName, Timestamp: Time(at),
+	}
+	if tokens > 0 {
+		out.TokenCount = aaif.Int(int64(tokens))
+	}
+	c.Doc.Conversation = append(c.Doc.Conversation, out)
+}
+
+// Truncate takes the messages from the n-th on out of the conversation, and the
+// notes about them.
+func (c *Checkpoint) Truncate(n int) {
+	c.Doc.Conversation = c.Doc.Conversation[:n:n]
+	notes := c.Mesh.Notes
+	for len(notes) > 0 && notes[len(notes)-1].Message >= n {
+		notes = notes[:len(notes)-1]
+	}
+	c.Mesh.Notes = notes[:len(notes):len(notes)]
+}
