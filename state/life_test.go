@@ -178,10 +178,14 @@ func TestSettle(t *testing.T) {
 		result                json.RawMessage
 		want                  func(*state.Effect)
 	}{
-		"done":            {"a", "done", "", []byte(`{"n": 1}`), func(e *state.Effect) { e.Status, e.DoneAt, e.Result = "done", start, []byte(`{"n": 1}`) }},
-		"done, no result": {"k.a", "done", "seen it", nil, func(e *state.Effect) { e.Status, e.DoneAt, e.Result = "done", start, []byte(`{"settled":"settled as done by human.ann: seen it"}`) }},
-		"failed":          {"a", "failed", "never came", nil, func(e *state.Effect) { e.Status, e.DoneAt, e.Error = "failed", start, "settled as not done by human.ann: never came" }},
-		"repeat":          {"a", "repeat", "", nil, func(e *state.Effect) { e.Status = "pending" }},
+		"done": {"a", "done", "", []byte(`{"n": 1}`), func(e *state.Effect) { e.Status, e.DoneAt, e.Result = "done", start, []byte(`{"n": 1}`) }},
+		"done, no result": {"k.a", "done", "seen it", nil, func(e *state.Effect) {
+			e.Status, e.DoneAt, e.Result = "done", start, []byte(`{"settled":"settled as done by human.ann: seen it"}`)
+		}},
+		"failed": {"a", "failed", "never came", nil, func(e *state.Effect) {
+			e.Status, e.DoneAt, e.Error = "failed", start, "settled as not done by human.ann: never came"
+		}},
+		"repeat": {"a", "repeat", "", nil, func(e *state.Effect) { e.Status = "pending" }},
 	} {
 		c := two()
 		left, err := c.Settle(tt.call, tt.outcome, tt.result, tt.reason, "human.ann", start)

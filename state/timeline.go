@@ -100,7 +100,7 @@ func events(before, c *Checkpoint) []string {
 		say("%s is asked for", b.Want)
 	}
 	if m := b.Migration; m != nil && (a.Migration == nil || a.Migration.Phase != m.Phase) {
-		say("migration %s", strings.TrimSpace(m.Phase+" "+m.Detail))
+		say("migration %s", strings.TrimSpace(string(m.Phase)+" "+m.Detail))
 	}
 	steered(a, b, say)
 	messages(before, c, say)
