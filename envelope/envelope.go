@@ -97,9 +97,9 @@ func New(t Type, from, to, intent string, payload json.RawMessage) *Envelope {
 	if payload == nil {
 		payload = json.RawMessage("{}")
 	}
-	id := NewID()
+	id, ts := stamp()
 	return &Envelope{
-		V: Version, ID: id, TS: Now(), Type: t,
+		V: Version, ID: id, TS: ts, Type: t,
 		From: from, To: to, Intent: intent, Corr: id,
 		Priority: PriorityNormal, Payload: payload,
 	}
@@ -109,14 +109,19 @@ func New(t Type, from, to, intent string, payload json.RawMessage) *Envelope {
 // corr, trace and priority stay, reply_to names e (AEE, Message Types). The
 // constraints in requires were the sender's and are not repeated.
 func (e *Envelope) Reply(t Type, payload json.RawMessage) *Envelope {
+	r := &Envelope{} // inlined, so that a caller who lets go of it pays no allocation
+	e.reply(r, t, payload)
+	return r
+}
+
+func (e *Envelope) reply(r *Envelope, t Type, payload json.RawMessage) {
 	if payload == nil {
 		payload = json.RawMessage("{}")
 	}
-	return &Envelope{
-		V: Version, ID: NewID(), TS: Now(), Type: t,
-		From: e.To, To: e.From, Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ID,
-		Trace: e.Trace, Priority: e.Priority, Payload: payload,
-	}
+	r.ID, r.TS = stamp()
+	r.V, r.Type, r.From, r.To = Version, t, e.To, e.From
+	r.Intent, r.Corr, r.ReplyTo = e.Intent, e.Corr, e.ID
+	r.Trace, r.Priority, r.Payload = e.Trace, e.Priority, payload
 }
 
 // ReplyError makes the error envelope that answers e with err's public part:

@@ -1,9 +1,9 @@
 package envelope
 
 import (
-	"bufio"
 	"crypto/rand"
-	"io"
+	"encoding/binary"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,36 +14,70 @@ import (
 // ids makes ULIDs that grow within one process, also within one millisecond,
 // from the operating system's random numbers (AEE, Security Considerations,
 // "Replay Attacks": ids must not be predictable or reused).
-var ids = idSource{entropy: newEntropy()}
+var ids = idSource{read: func(p []byte) { rand.Read(p) }} // never fails
 
 type idSource struct {
-	mu      sync.Mutex
-	last    uint64 // the time of the latest id, in milliseconds
-	entropy *ulid.MonotonicEntropy
+	mu   sync.Mutex
+	read func([]byte) // fills it with random bytes
+	pool [512]byte    // of them
+	left int          // how many of the pool's, at its end, are unused
+
+	ms uint64 // the time of the latest id
+	hi uint16 // and its 80 random bits
+	lo uint64
 }
 
-func newEntropy() *ulid.MonotonicEntropy {
-	var random io.Reader = bufio.NewReaderSize(rand.Reader, 1024)
-	return ulid.Monotonic(random, 0)
+// random returns n bytes that nobody has seen.
+func (s *idSource) random(n int) []byte {
+	if s.left < n {
+		s.read(s.pool[:])
+		s.left = len(s.pool)
+	}
+	at := len(s.pool) - s.left
+	s.left -= n
+	return s.pool[at : at+n]
+}
+
+// next makes the id of a moment in milliseconds: random bits for the first in
+// a millisecond, and for the others those of the one before plus a random step.
+func (s *idSource) next(ms uint64) (id ulid.ULID) {
+	if ms <= s.ms {
+		var carry uint64
+		before := s.hi
+		s.lo, carry = bits.Add64(s.lo, 1+uint64(binary.LittleEndian.Uint32(s.random(4))), 0)
+		s.hi += uint16(carry)
+		ms = s.ms
+		if s.hi < before {
+			ms++ // overflow: the next millisecond starts afresh
+		}
+	}
+	if ms > s.ms {
+		s.ms = ms
+		s.hi = binary.LittleEndian.Uint16(s.random(2))
+		s.lo = binary.LittleEndian.Uint64(s.random(8))
+	}
+	_ = id.SetTime(s.ms) // fails in the year 10889
+	binary.BigEndian.PutUint16(id[6:], s.hi)
+	binary.BigEndian.PutUint64(id[8:], s.lo)
+	return id
+}
+
+// appendID appends a fresh id for the moment t.
+func (s *idSource) appendID(dst []byte, t time.Time) []byte {
+	s.mu.Lock()
+	id := s.next(ulid.Timestamp(t))
+	s.mu.Unlock()
+	dst = append(dst, make([]byte, ulid.EncodedSize)...)
+	_ = id.MarshalTextTo(dst[len(dst)-ulid.EncodedSize:]) // there is room
+	return dst
 }
 
 // NewID returns a fresh message or correlation id: a ULID, 26 characters,
 // greater than every one that this process has made before, also where the
 // clock goes back.
 func NewID() string {
-	ids.mu.Lock()
-	defer ids.mu.Unlock()
-	return ids.next(ulid.Timestamp(time.Now()))
-}
-
-func (s *idSource) next(ms uint64) string {
-	for s.last = max(s.last, ms); ; s.last++ {
-		if id, err := ulid.New(s.last, s.entropy); err == nil {
-			return id.String()
-		}
-		// The 80 random bits overflowed within this millisecond: the next
-		// one starts afresh.
-	}
+	var b [ulid.EncodedSize]byte
+	return string(ids.appendID(b[:0], time.Now()))
 }
 
 // TimeLayout is how [Now] writes field ts: ISO 8601, UTC, milliseconds.
@@ -51,7 +85,20 @@ const TimeLayout = "2006-01-02T15:04:05.000Z"
 
 // Now returns the time of now for field ts.
 func Now() string {
+	var b [len(TimeLayout)]byte
+	return string(appendTime(b[:0], time.Now()))
+}
+
+// stamp is [NewID] and [Now] of one moment, in one allocation.
+func stamp() (id, ts string) {
 	t := time.Now()
+	var b [ulid.EncodedSize + len(TimeLayout)]byte
+	both := string(appendTime(ids.appendID(b[:0], t), t))
+	return both[:ulid.EncodedSize], both[ulid.EncodedSize:]
+}
+
+// appendTime appends t as field ts has it.
+func appendTime(dst []byte, t time.Time) []byte {
 	sec := t.Unix()
 	c := lastSecond.Load()
 	if c == nil || c.unix != sec {
@@ -59,14 +106,12 @@ func Now() string {
 		lastSecond.Store(c)
 	}
 	ms := t.Nanosecond() / 1e6
-	var b [len(TimeLayout)]byte
-	out := append(b[:0], c.text...)
-	out = append(out, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
-	return string(out)
+	dst = append(dst, c.text...)
+	return append(dst, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
 // second is one second written out: most of a timestamp is that of the one
-// before.
+// before, and most that come in are of now.
 type second struct {
 	unix int64
 	text string
@@ -74,10 +119,30 @@ type second struct {
 
 var lastSecond atomic.Pointer[second]
 
+// recent reads a timestamp in the form and of the second of the last one that
+// was written.
+func recent(ts string) (t time.Time, ok bool) {
+	c := lastSecond.Load()
+	if c == nil || len(ts) != len(TimeLayout) || ts[:len(c.text)] != c.text || ts[len(ts)-1] != 'Z' {
+		return t, false
+	}
+	ms := int64(0)
+	for _, d := range []byte(ts[len(c.text) : len(ts)-1]) {
+		if d < '0' || d > '9' {
+			return t, false
+		}
+		ms = 10*ms + int64(d-'0')
+	}
+	return time.Unix(c.unix, ms*1e6).UTC(), true
+}
+
 // Time reads field ts. AEE recommends ISO 8601 and demands no more than ten
 // characters: RFC 3339, a date and time without zone (taken as UTC), and a
 // bare date are understood; ok is false for anything else.
 func (e *Envelope) Time() (t time.Time, ok bool) {
+	if t, ok := recent(e.TS); ok {
+		return t, true
+	}
 	if t, err := time.Parse(time.RFC3339Nano, e.TS); err == nil {
 		return t.UTC(), true
 	}

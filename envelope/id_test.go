@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 	"testing"
@@ -47,30 +48,66 @@ func TestIDsGrowAndDiffer(t *testing.T) {
 // TestIDsGrowWhenTheClockGoesBack also lets the random part overflow.
 func TestIDsGrowWhenTheClockGoesBack(t *testing.T) {
 	t.Parallel()
-	source := idSource{entropy: newEntropy()}
+	source := idSource{read: ids.read}
 	last := ""
 	for _, ms := range []uint64{1000, 1000, 999, 1000, 500, 1001, 1001, 0} {
-		id := source.next(ms)
+		id := source.next(ms).String()
 		if id <= last {
 			t.Errorf("at %d ms: %s after %s", ms, id, last)
 		}
 		last = id
 	}
-	source = idSource{entropy: ulid.Monotonic(allOnes{}, 1)}
-	first, second, third := source.next(7), source.next(7), source.next(7)
-	if first >= second || second >= third {
-		t.Errorf("overflow: %s, %s, %s", first, second, third)
+	source = idSource{read: allOnes} // which overflow at the first step
+	var before ulid.ULID
+	for ms := uint64(7); ms < 10; ms++ {
+		id := source.next(7)
+		if id.Compare(before) <= 0 || id.Time() != ms {
+			t.Errorf("overflow: %s, of %d ms, after %s", id, id.Time(), before)
+		}
+		before = id
 	}
 }
 
-// allOnes is a source of random numbers that overflow at the first increment.
-type allOnes struct{}
-
-func (allOnes) Read(p []byte) (int, error) {
+func allOnes(p []byte) {
 	for i := range p {
 		p[i] = 0xff
 	}
-	return len(p), nil
+}
+
+// Steps within a millisecond are random, and none is used twice.
+func TestIDsCannotBeForetold(t *testing.T) {
+	t.Parallel()
+	source := idSource{read: ids.read}
+	seen := map[uint64]bool{}
+	last := source.next(1)
+	for range 1000 {
+		id := source.next(1)
+		if id.Time() != 1 {
+			break // overflow, which one in some million runs has
+		}
+		step := binary.BigEndian.Uint64(id[8:]) - binary.BigEndian.Uint64(last[8:])
+		if step == 0 || step > 1<<32 {
+			t.Fatalf("a step of %d", step)
+		}
+		seen[step] = true
+		last = id
+	}
+	if len(seen) < 900 {
+		t.Errorf("%d different steps of 1000", len(seen))
+	}
+}
+
+// What is read fast must be read as the library reads it.
+func TestRecentTimesAreReadAlike(t *testing.T) {
+	now := Now()
+	prefix := now[:len(now)-4]
+	for _, ts := range []string{now, prefix + "000Z", prefix + "999Z", prefix + "99Z", prefix + "9999Z", prefix + "9x9Z", prefix + "123z", prefix + "123+00:00", prefix + "-12Z", prefix[:len(prefix)-1] + ",123Z", "2025-12-14T03:45:12.000Z", ""} {
+		got, ok := (&Envelope{TS: ts}).Time()
+		want, err := time.Parse(time.RFC3339Nano, ts)
+		if ok != (err == nil) || ok && got != want.UTC() {
+			t.Errorf("%q: %v, %t; the library says %v, %v", ts, got, ok, want, err)
+		}
+	}
 }
 
 func TestNowIsUTCWithMilliseconds(t *testing.T) {

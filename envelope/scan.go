@@ -2,7 +2,6 @@ package envelope
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 	"strconv"
@@ -167,13 +166,14 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 
 // plainEnd returns the first index at or after i whose byte is a quote, a
 // backslash, a control character or not ASCII, eight bytes at a time.
-func plainEnd(d []byte, i int) int {
+func plainEnd[T string | []byte](d T, i int) int {
 	const (
 		ones  = 0x0101010101010101
 		highs = 0x8080808080808080
 	)
 	for i+8 <= len(d) {
-		w := binary.LittleEndian.Uint64(d[i:])
+		w := uint64(d[i]) | uint64(d[i+1])<<8 | uint64(d[i+2])<<16 | uint64(d[i+3])<<24 |
+			uint64(d[i+4])<<32 | uint64(d[i+5])<<40 | uint64(d[i+6])<<48 | uint64(d[i+7])<<56
 		quote := w ^ ones*'"'
 		slash := w ^ ones*'\\'
 		special := (w - ones*0x20) | (quote - ones) | (slash - ones) | w

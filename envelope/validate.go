@@ -159,7 +159,7 @@ func (e *Envelope) check(bad *problems, present uint16) {
 	atLeast(bad, present, fieldTo, e.To, 1)
 	atLeast(bad, present, fieldIntent, e.Intent, 3)
 	atLeast(bad, present, fieldCorr, e.Corr, 8)
-	if e.Type.Terminal() && utf8.RuneCountInString(e.ReplyTo) < 8 {
+	if e.Type.Terminal() && !hasRunes(e.ReplyTo, 8) {
 		bad.add(fieldReplyTo, RuleReplyTo, "must be the id of the task that the %s answers, at least 8 characters", e.Type)
 	}
 	if has(fieldPriority) && e.Priority.Rank() < 0 {
@@ -193,7 +193,7 @@ func (e *Envelope) checkTrace(bad *problems) {
 }
 
 func atLeast(bad *problems, present uint16, f field, text string, n int) {
-	if present&(1<<f) == 0 || len(text) >= n && (len(text) >= 4*n || utf8.RuneCountInString(text) >= n) {
+	if present&(1<<f) == 0 || hasRunes(text, n) {
 		return
 	}
 	unit := "characters"
@@ -201,6 +201,16 @@ func atLeast(bad *problems, present uint16, f field, text string, n int) {
 		unit = "character"
 	}
 	bad.add(f, RuleFields, "must have at least %d %s", n, unit)
+}
+
+// hasRunes reports whether text, which is valid UTF-8, has at least n characters.
+func hasRunes(text string, n int) bool {
+	for i := 0; i < len(text) && n > 0; i++ {
+		if text[i]&0xC0 != 0x80 { // not the continuation of a character
+			n--
+		}
+	}
+	return n <= 0
 }
 
 // first is the first byte of raw that is not white space, or 0.
