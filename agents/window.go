@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"slices"
+
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -39,10 +41,7 @@ func (l *loop) overhead(req *model.Request) int {
 // stays: system messages, and behind them the task, if taskFirst. So does the
 // last turn, whatever its size, and the message of a user that it is about.
 func fit(messages []model.Message, taskFirst bool, tokens int) []model.Message {
-	size := 0
-	for i := range messages {
-		size += estimate(&messages[i])
-	}
+	size := sizeOf(messages)
 	if size <= tokens {
 		return messages
 	}
@@ -53,20 +52,29 @@ func fit(messages []model.Message, taskFirst bool, tokens int) []model.Message {
 	if taskFirst && head < len(messages) && messages[head].Role == model.RoleUser {
 		head++
 	}
-	cut, question := head, -1
+	cut := head
+	var question []model.Message // that what is kept begins by answering
 	for end := turnEnd(messages, cut); size > tokens && end < len(messages); end = turnEnd(messages, cut) {
-		for ; cut < end; cut++ {
-			size -= estimate(&messages[cut])
-			if messages[cut].Role == model.RoleUser && !taskFirst {
-				question = cut
-			}
+		switch messages[cut].Role {
+		case model.RoleUser:
+			size -= sizeOf(question)
+			question = messages[cut:end]
+		default:
+			size -= sizeOf(messages[cut:end])
+		}
+		if cut = end; messages[cut].Role == model.RoleUser || taskFirst {
+			size -= sizeOf(question)
+			question = nil
 		}
 	}
-	kept := append([]model.Message(nil), messages[:head]...)
-	if question >= 0 && messages[cut].Role != model.RoleUser {
-		kept = append(kept, messages[question])
+	return slices.Concat(messages[:head], question, messages[cut:])
+}
+
+func sizeOf(messages []model.Message) (tokens int) {
+	for i := range messages {
+		tokens += estimate(&messages[i])
 	}
-	return append(kept, messages[cut:]...)
+	return tokens
 }
 
 // turnEnd is where the turn that begins at i ends: behind what its tools said.
@@ -100,11 +108,7 @@ func (l *loop) window(task *mesh.Task, r *run, req *model.Request) []model.Messa
 // shorten halves what is sent to a model that says that it was too long. It
 // returns false where nothing can be left out any more.
 func (l *loop) shorten(task *mesh.Task, r *run, req *model.Request) bool {
-	size := 0
-	for i := range req.Messages {
-		size += estimate(&req.Messages[i])
-	}
-	r.learned = max(1, size/2)
+	r.learned = max(1, sizeOf(req.Messages)/2)
 	shorter := l.window(task, r, req)
 	if len(shorter) == len(req.Messages) {
 		return false

@@ -1,0 +1,112 @@
+package agents
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	jsonv2 "github.com/go-json-experiment/json"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A document of another platform goes on where it stands.
+func TestDocumentsOfOthersAreAdopted(t *testing.T) {
+	t.Parallel()
+	const head = `"sc_standard":"SC-006","state_id":"4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11","agent_id":"0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11","run_id":"7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11","checkpoint_at":"2026-01-02T03:04:05Z","status":"paused"`
+	for name, c := range map[string]struct {
+		doc    string
+		turns  int // assistant's messages in it
+		asked  string
+		calls  int
+		result string
+	}{
+		"between turns": {`"conversation":[{"role":"user","content":"go"},{"role":"assistant","content":"looking"},{"role":"tool","content":"7","tool_call_id":"x","tool_name":"lint"}],"iteration":1`,
+			1, "system; user go; assistant looking x:lint; tool 7", 0, `{"text":"turn 1"}`},
+		"before the first turn":         {`"conversation":[{"role":"user","content":"go"}]`, 0, "system; user go", 0, `{"text":"turn 0"}`},
+		"before anything":               {`"iteration":0`, 0, "system; user go", 0, `{"text":"turn 0"}`},
+		"with the answer":               {`"conversation":[{"role":"user","content":"go"},{"role":"assistant","content":"here"}]`, 1, "", 0, `{"text":"here"}`},
+		"with a prompt of its own":      {`"conversation":[{"role":"system","content":"be X"},{"role":"user","content":"go"}]`, 0, "system; system be X; user go", 0, `{"text":"turn 0"}`},
+		"tool messages that name none":  {`"conversation":[{"role":"user","content":"go"},{"role":"tool","content":"7"},{"role":"tool","content":"8"}]`, 1, "system; user go; assistant adopted_1:unknown adopted_2:unknown; tool 7; tool 8", 0, `{"text":"turn 1"}`},
+		"a call that waits":             {`"conversation":[{"role":"user","content":"go"},{"role":"assistant","content":"looking"}],"pending_tool_calls":[{"id":"y","tool_name":"pay","arguments":{"a":1}}]`, 1, `system; user go; assistant looking y:pay; tool {"pay":K}`, 1, `{"text":"turn 1"}`},
+		"one of two calls is done":      {`"conversation":[{"role":"user","content":"go"},{"role":"assistant","content":""},{"role":"tool","content":"7","tool_call_id":"x","tool_name":"lint"}],"pending_tool_calls":[{"id":"y","tool_name":"pay","arguments":{},"status":"pending"}]`, 1, `system; user go; assistant x:lint y:pay; tool 7; tool {"pay":K}`, 1, `{"text":"turn 1"}`},
+		"a call that had begun":         {`"conversation":[{"role":"user","content":"go"}],"pending_tool_calls":[{"id":"y","tool_name":"pay","arguments":{},"status":"in_flight"}]`, 1, "system; user go; assistant y:pay; tool timed out: " + lostWords, 0, `{"text":"turn 1"}`},
+		"one that waits for a callback": {`"conversation":[{"role":"user","content":"go"}],"pending_tool_calls":[{"id":"y","tool_name":"lint","arguments":{},"status":"awaiting_result"}]`, 1, `system; user go; assistant y:lint; tool {"lint":K}`, 1, `{"text":"turn 1"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cp := new(state.Checkpoint)
+			if err := jsonv2.Unmarshal([]byte(`{`+head+`,`+c.doc+`}`), &cp.Doc); err != nil {
+				t.Fatal(err)
+			}
+			w := newWorkbench(t, Options{LostCalls: map[string]LostCall{AnyTool: LostTimeOut}},
+				modeltest.Turn{Text: "turn 0"}, modeltest.Turn{Text: "turn 1"}, modeltest.Turn{Text: "turn 2"})
+			cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
+			p := newPaper(t, cp)
+			payload, err := w.work(p)
+			if err != nil || payload != c.result {
+				t.Errorf("%s, %v; want %s", payload, err, c.result)
+			}
+			calls := w.take()
+			if len(calls) != c.calls {
+				t.Errorf("calls %v, want %d", calls, c.calls)
+			}
+			var asked []string
+			for _, r := range w.model.Requests() {
+				for _, m := range r.Messages {
+					s := string(m.Role)
+					if text := m.Content; text != "" && text != w.loop.system {
+						s += " " + text
+					}
+					for _, c := range m.ToolCalls {
+						s += " " + c.ID + ":" + c.Name
+					}
+					for key := range calls {
+						raw, _ := json.Marshal(key)
+						s = strings.ReplaceAll(s, string(raw), "K")
+					}
+					asked = append(asked, s)
+				}
+			}
+			if got := strings.Join(asked, "; "); got != c.asked {
+				t.Errorf("the model was asked\n%s\nwant\n%s", got, c.asked)
+			}
+			end := p.next()
+			wantTurns := c.turns
+			if c.asked != "" {
+				wantTurns++
+			}
+			if n := int(end.Doc.Iteration.Int64()); n != wantTurns {
+				t.Errorf("iteration %d, want %d", n, wantTurns)
+			}
+			if end.Doc.Conversation[0].Content != w.loop.system || len(end.Doc.PendingToolCalls) != 0 {
+				t.Errorf("the document ends as %+v", end.Doc)
+			}
+		})
+	}
+}
+
+// The turns that another worker took count.
+func TestMaxIterationsHoldsForTheWholeRun(t *testing.T) {
+	t.Parallel()
+	for turns, want := range map[string]string{"4": "", "5": "E_MAX_ITERATIONS", "9": "E_MAX_ITERATIONS", "1e300": "E_MAX_ITERATIONS"} {
+		w := newWorkbench(t, Options{}, modeltest.Turn{Text: "done"})
+		cp := w.begin()
+		r := &run{journal: live{}, phase: phaseModel, messages: []model.Message{model.User("go")}}
+		if err := r.save(cp); err != nil {
+			t.Fatal(err)
+		}
+		cp.Doc.Iteration = aaif.Number(turns)
+		_, err := w.work(newPaper(t, cp))
+		if got := ""; err != nil {
+			if got = err.Error(); want == "" || !strings.HasPrefix(got, want) {
+				t.Errorf("after %s turns: %v, want %s", turns, err, want)
+			}
+		} else if want != "" {
+			t.Errorf("after %s turns: no error, want %s", turns, want)
+		}
+	}
+}
