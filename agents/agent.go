@@ -49,6 +49,10 @@ type Options struct {
 	// is too long.
 	ContextTokens int
 
+	// Memory gets the memories of runs that are restored. Default: they stay in
+	// the run's document, and nobody reads them.
+	Memory Memory
+
 	// Secret looks up an environment variable, or whatever stands for it.
 	// Default: nothing is set. This package reads no environment itself.
 	Secret func(name string) (string, bool)

@@ -292,7 +292,7 @@ func TestAWorkerMayDieAtEveryWrite(t *testing.T) {
 func check(t *testing.T, name string, cp *state.Checkpoint) {
 	t.Helper()
 	var roles []string
-	for _, m := range conversation(cp) {
+	for _, m := range cp.Messages() {
 		s := string(m.Role)
 		for _, c := range m.ToolCalls {
 			s += " " + c.ID

@@ -2,10 +2,7 @@ package agents
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -29,15 +26,6 @@ type toolCall struct {
 	written bool           // the journal knows the line as it is
 }
 
-// effectKey is the idempotency key of the n-th call of a turn.
-func effectKey(run string, turn, n int) string { return fmt.Sprintf("%s.%d.%d", run, turn, n+1) }
-
-// argsHash is the SHA-256 of a call's arguments, as they are.
-func argsHash(args json.RawMessage) string {
-	sum := sha256.Sum256(args)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
 // newCalls are the calls of a turn that has just been generated.
 func (r *run) newCalls(task *mesh.Task, wanted []model.ToolCall) []*toolCall {
 	if r.id == "" {
@@ -46,7 +34,7 @@ func (r *run) newCalls(task *mesh.Task, wanted []model.ToolCall) []*toolCall {
 	calls := make([]*toolCall, len(wanted))
 	for i, w := range wanted {
 		calls[i] = &toolCall{ToolCall: w, effect: state.Effect{
-			ID: w.ID, Tool: w.Name, Key: effectKey(r.id, r.turns, i), ArgsHash: argsHash(w.Arguments), Status: state.EffectPending,
+			ID: w.ID, Tool: w.Name, Key: state.EffectKey(r.id, r.turns, i+1), ArgsHash: state.ArgsHash(w.Arguments), Status: state.EffectPending,
 		}}
 	}
 	return calls
@@ -156,16 +144,16 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 	for _, c := range r.calls {
 		line := c.effect
 		line.Epoch = cp.Mesh.Epoch
-		if at := findEffect(cp.Mesh.Effects, line.Key); at < 0 {
+		if old := cp.Effect(line.Key); old == nil {
 			cp.Mesh.Effects = append(cp.Mesh.Effects, line)
 		} else {
-			if old := cp.Mesh.Effects[at]; old.Status == line.Status && old.Tries == line.Tries {
+			if old.Status == line.Status && old.Tries == line.Tries {
 				line.Epoch = old.Epoch
 			}
-			cp.Mesh.Effects[at] = line
+			*old = line
 		}
 		if c.receipt != nil {
-			appendMessage(cp, *c.receipt, state.Time(line.DoneAt))
+			cp.Append(*c.receipt, line.DoneAt, estimate(c.receipt))
 			continue
 		}
 		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending}
@@ -175,16 +163,6 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 		}
 		cp.Doc.PendingToolCalls = append(cp.Doc.PendingToolCalls, p)
 	}
-}
-
-// findEffect is where the line with a key is, or -1. It is near the end.
-func findEffect(ledger []state.Effect, key string) int {
-	for i := len(ledger) - 1; i >= 0; i-- {
-		if ledger[i].Key == key {
-			return i
-		}
-	}
-	return -1
 }
 
 // argumentsObject is a call's arguments as the document wants them. What a

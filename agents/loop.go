@@ -31,7 +31,8 @@ type loop struct {
 	tools    *toolset
 	maxTurns int
 	stream   bool
-	context  int  // tokens that fit the model; 0: nobody says
+	context  int // tokens that fit the model; 0: nobody says
+	memory   Memory
 	echoes   bool // the model is the offline echo
 	log      *slog.Logger
 }
@@ -44,7 +45,7 @@ func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Pro
 	}
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools,
-		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, log: opts.Logger,
+		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, log: opts.Logger,
 	}
 	l.base.Tools = tools.defs
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
@@ -97,7 +98,7 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 // work goes on with a run from its last checkpoint, nil where it has none.
 func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.Checkpoint) (json.RawMessage, error) {
 	r := &run{journal: j}
-	if err := l.begin(task, r, cp); err != nil {
+	if err := l.begin(ctx, task, r, cp); err != nil {
 		return nil, err
 	}
 	for r.phase != phaseDone {
@@ -110,7 +111,7 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.C
 
 // begin reads a run from its last checkpoint. One without a conversation has
 // not begun.
-func (l *loop) begin(task *mesh.Task, r *run, cp *state.Checkpoint) error {
+func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	schema := l.contract.schema(task.Envelope.Intent)
 	if wantsEvidence(task) && closedToEvidence(schema) {
 		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
@@ -134,7 +135,7 @@ func (l *loop) begin(task *mesh.Task, r *run, cp *state.Checkpoint) error {
 		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
 		return nil
 	}
-	return l.restore(task, r, cp, system)
+	return l.restore(ctx, task, r, cp, system)
 }
 
 // step takes one step. Between two steps nothing is under way.

@@ -119,7 +119,7 @@ func TestSteering(t *testing.T) {
 		t.Errorf("the model was told %q, want %q", got, want)
 	}
 	end := p.next()
-	if got := users(conversation(end)); !reflect.DeepEqual(got, want) || len(end.Mesh.Steering) != 0 {
+	if got := users(end.Messages()); !reflect.DeepEqual(got, want) || len(end.Mesh.Steering) != 0 {
 		t.Errorf("the document has %q and %v waiting", got, end.Mesh.Steering)
 	}
 	var kinds []string

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -15,8 +16,8 @@ import (
 // restore reads a run from its last checkpoint, which another worker, another
 // release or another platform may have written. Turns that were taken count:
 // max_iterations holds for the whole run (AAIF, Agent State Document).
-func (l *loop) restore(task *mesh.Task, r *run, cp *state.Checkpoint, system string) error {
-	r.messages = conversation(cp)
+func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint, system string) error {
+	r.messages = cp.Messages()
 	r.turns = int(max(0, min(cp.Doc.Iteration.Int64(), math.MaxInt32)))
 	r.usage = cp.Mesh.Usage
 	if len(cp.Mesh.Loop) == 0 {
@@ -27,7 +28,7 @@ func (l *loop) restore(task *mesh.Task, r *run, cp *state.Checkpoint, system str
 	if r.phase == phaseTools {
 		r.loadCalls(task, cp)
 	}
-	return nil
+	return l.loadMemory(ctx, task, r, cp)
 }
 
 // load reads what save has written.
@@ -81,14 +82,9 @@ func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 	}
 }
 
-// load takes a call's line from the ledger. A call that was not begun has the
-// key of this run, also where the line is a fork's and has its parent's.
+// load takes a call's line from the ledger.
 func (c *toolCall) load(line state.Effect) {
-	key := c.effect.Key
 	c.effect, c.written = line, true
-	if line.Status == state.EffectPending && line.Tries == 0 && line.Key != key {
-		c.effect.Key, c.written = key, false
-	}
 	switch { // what somebody said became of it is not in the conversation yet
 	case !line.Status.Final():
 	case line.Status == state.EffectDone:

@@ -42,7 +42,8 @@ type run struct {
 	learned   int      // how many tokens of conversation fit the model; 0: nobody knows
 	taskFirst bool     // the first message of a user is the task
 
-	rewrite bool // the document's conversation is not the beginning of messages
+	rewrite  bool               // the document's conversation is not the beginning of messages
+	memories *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
 
 	calls    []*toolCall // that the last turn asks for, in phaseTools
 	mu       sync.Mutex  // over what is in calls, and toolsUsed, while tools run
@@ -110,53 +111,20 @@ func (r *run) save(cp *state.Checkpoint) error {
 	cp.Mesh.Loop = raw
 	cp.Doc.Iteration = aaif.Int(int64(r.turns))
 	cp.Mesh.Usage = r.usage
+	if r.memories != nil {
+		cp.Doc.MemorySnapshot = *r.memories
+	}
 	cp.Doc.ApprovalRequest = nil
 
-	now := state.Time(time.Now())
+	now := time.Now()
 	keep := min(len(cp.Doc.Conversation), len(r.messages))
 	if r.rewrite {
 		keep = 0
 	}
-	truncate(cp, keep)
+	cp.Truncate(keep)
 	for _, m := range r.messages[keep:] {
-		appendMessage(cp, m, now)
+		cp.Append(m, now, estimate(&m))
 	}
 	r.saveCalls(cp)
 	return nil
-}
-
-// truncate takes the messages from the n-th on out of a checkpoint.
-func truncate(cp *state.Checkpoint, n int) {
-	cp.Doc.Conversation = cp.Doc.Conversation[:n]
-	notes := cp.Mesh.Notes
-	for len(notes) > 0 && notes[len(notes)-1].Message >= n {
-		notes = notes[:len(notes)-1]
-	}
-	cp.Mesh.Notes = notes
-}
-
-// appendMessage adds a message to a checkpoint's conversation, and what the
-// specification's messages have no place for to the notes.
-func appendMessage(cp *state.Checkpoint, m model.Message, at string) {
-	if len(m.ToolCalls) > 0 || m.IsError {
-		cp.Mesh.Notes = append(cp.Mesh.Notes, state.Note{Message: len(cp.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError})
-	}
-	cp.Doc.Conversation = append(cp.Doc.Conversation, aaif.Message{
-		Role: aaif.MessageRole(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName,
-		TokenCount: aaif.Int(int64(estimate(&m))), Timestamp: at,
-	})
-}
-
-// conversation is a checkpoint's conversation in the model's words.
-func conversation(cp *state.Checkpoint) []model.Message {
-	messages := make([]model.Message, len(cp.Doc.Conversation))
-	for i, m := range cp.Doc.Conversation {
-		messages[i] = model.Message{Role: model.Role(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName}
-	}
-	for _, n := range cp.Mesh.Notes {
-		if n.Message >= 0 && n.Message < len(messages) {
-			messages[n.Message].ToolCalls, messages[n.Message].IsError = n.Calls, n.IsError
-		}
-	}
-	return messages
 }
