@@ -23,7 +23,7 @@ func (c *Checkpoint) check() error {
 		return missing("agent_id")
 	case d.CheckpointAt == "":
 		return missing("checkpoint_at")
-	case d.Version != "" && !versionPattern.MatchString(d.Version):
+	case d.Version != "" && d.Version != version && !versionPattern.MatchString(d.Version):
 		return invalid("sc_version %q", clip(d.Version))
 	case d.Extensions != nil && d.Extensions.Kind() != '{':
 		return invalid("the extensions are no JSON object")

@@ -151,7 +151,7 @@ func (c *Checkpoint) SetVariable(name string, value jsontext.Value) {
 	}
 	w := writer{b: []byte{'{'}}
 	for _, name := range slices.SortedFunc(maps.Keys(vars), compareNames) {
-		w.name(name)
+		w.anyName(name)
 		w.b = append(w.b, vars[name]...)
 	}
 	c.Doc.Variables = append(w.b, '}')

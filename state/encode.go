@@ -242,7 +242,7 @@ func (w *writer) extensions(c *Checkpoint, t *texts) {
 			w.mesh(&c.Mesh, t)
 			ours = false
 		}
-		w.name(m.name)
+		w.anyName(m.name)
 		w.cached("extension "+m.name, json.RawMessage(m.value), t, (*writer).canonical)
 	}
 	if ours {

@@ -14,7 +14,7 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	// A member that this release does not know stands where its name belongs.
 	upTo := func(name string) {
 		for len(more) > 0 && compareNames(more[0].name, name) < 0 {
-			w.name(more[0].name)
+			w.anyName(more[0].name)
 			w.canonical(Extension+" "+more[0].name, more[0].value)
 			more = more[1:]
 		}

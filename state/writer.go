@@ -40,9 +40,16 @@ func (w *writer) fail(member string, err error) {
 func (w *writer) begin() { w.b = append(w.b, '{') }
 func (w *writer) end()   { w.b = append(w.b, '}') }
 
-// name begins a member. The name is one of ours, or one that went through
-// string.
+// name begins a member of ours, whose name needs no escapes.
 func (w *writer) name(name string) {
+	w.comma()
+	w.b = append(w.b, '"')
+	w.b = append(w.b, name...)
+	w.b = append(w.b, '"', ':')
+}
+
+// anyName begins a member of others.
+func (w *writer) anyName(name string) {
 	w.comma()
 	w.string(name)
 	w.b = append(w.b, ':')
