@@ -72,6 +72,8 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 		id = workID(from.Entity, from.ID)
 	}
 	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: plainHeader(d.Header)}
-	_, err = q.js.PublishMsg(ctx, msg, natsjs.WithExpectStream(q.name()), natsjs.WithMsgID(id))
+	msg.Header.Set(natsjs.MsgIDHeader, id)
+	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
+	_, err = q.js.PublishMsg(ctx, msg)
 	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
 }

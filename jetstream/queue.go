@@ -76,7 +76,8 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if s.ID != "" {
 		msg.Header.Set(natsjs.MsgIDHeader, workID(s.Entity, s.ID))
 	}
-	ack, err := q.js.PublishMsg(ctx, msg, natsjs.WithExpectStream(q.name()))
+	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
+	ack, err := q.js.PublishMsg(ctx, msg)
 	if err != nil {
 		return Submitted{}, uncertain(explain(q.js.Conn(), err, "submit a task to %s", subj))
 	}

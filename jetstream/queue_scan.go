@@ -114,6 +114,8 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	}
 }
 
+var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
+
 // noDirect says why nobody answers a direct get.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	var info natsjs.StreamInfo
@@ -121,7 +123,7 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 		return err
 	}
 	if !info.Config.AllowDirect {
-		return fmt.Errorf("%w: it does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
+		return errNoDirect
 	}
 	return nats.ErrNoResponders
 }
@@ -144,4 +146,29 @@ func stored(msg *nats.Msg) (Message, error) {
 		m.Header.Del(h)
 	}
 	return m, nil
+}
+
+// leaderGet returns one message as the stream's leader has it.
+func leaderGet(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (Message, error) {
+	var answer struct {
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Time    time.Time `json:"time"`
+			Data    []byte    `json:"data"`
+			Header  []byte    `json:"hdrs"`
+		} `json:"message"`
+	}
+	if err := request(ctx, js, "STREAM.MSG.GET."+stream, query, &answer); err != nil {
+		return Message{}, err
+	}
+	m := answer.Message
+	msg := Message{Subject: m.Subject, Data: m.Data, Time: m.Time, Stream: stream, Seq: m.Seq}
+	if len(m.Header) > 0 {
+		var err error
+		if msg.Header, err = nats.DecodeHeadersMsg(m.Header); err != nil {
+			return Message{}, fmt.Errorf("decode the headers of message %d of %s: %w", m.Seq, stream, err)
+		}
+	}
+	return msg, nil
 }

@@ -54,7 +54,9 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: plainHeader(s.Header)}
 	msg.Header.Set(headerSchedule, "@at "+due.UTC().Format(time.RFC3339))
 	msg.Header.Set(headerScheduleTarget, target)
-	ack, err := q.js.PublishMsg(ctx, msg, natsjs.WithExpectStream(q.waiting()), natsjs.WithExpectLastSequencePerSubject(0))
+	msg.Header.Set(natsjs.ExpectedStreamHeader, q.waiting())
+	msg.Header.Set(natsjs.ExpectedLastSubjSeqHeader, "0")
+	ack, err := q.js.PublishMsg(ctx, msg)
 	if isWrongSequence(err) {
 		have, err := q.getScheduled(ctx, subj)
 		switch {

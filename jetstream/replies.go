@@ -1,0 +1,188 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// HeaderSeq numbers the replies to one task: 1, 2, 3, …, the terminal one at
+// last. A reply that is published again has the number that it had. Who follows
+// the replies sees by it at once that one was lost on its way.
+const HeaderSeq = "Aee-Seq"
+
+// Replies are what durable tasks are answered with: stream envelopes and then
+// the terminal one, under the entity and the task's id, for as long as the
+// limits of [StreamReply] allow. A value may be used by many goroutines at once.
+type Replies struct {
+	js natsjs.JetStream
+	m  subject.Map
+}
+
+// NewReplies returns the replies of m's mesh. It does no I/O.
+func NewReplies(js natsjs.JetStream, m subject.Map) *Replies { return &Replies{js: js, m: m} }
+
+// A Reply is one message to a task's sender.
+type Reply struct {
+	Entity string // the task's
+	TaskID string
+
+	// MsgID is the same however often the reply is published: it is stored once
+	// within the stream's duplicate window (2 minutes), and followers see it
+	// once. Required.
+	MsgID string
+
+	Data   []byte
+	Header nats.Header // copied; headers that begin with Nats- are left out
+}
+
+// Publish stores a reply and returns when the server has it. Who follows the
+// task may have seen it before. After [ErrUncertain] it may be published again.
+func (r *Replies) Publish(ctx context.Context, reply Reply) error {
+	msg, err := r.message(reply)
+	if err != nil {
+		return err
+	}
+	_, err = r.js.PublishMsg(ctx, msg)
+	return uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+}
+
+// PublishAsync publishes a reply without waiting for the server. Replies of one
+// goroutine are stored in the order in which it publishes them. What became of
+// it says [Sent.Wait].
+func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
+	msg, err := r.message(reply)
+	if err != nil {
+		return nil, err
+	}
+	future, err := r.js.PublishMsgAsync(msg)
+	if err != nil {
+		return nil, explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject)
+	}
+	return &Sent{future: future, nc: r.js.Conn(), subject: msg.Subject}, nil
+}
+
+// A Sent is a reply that was published and may not be stored yet.
+type Sent struct {
+	future  natsjs.PubAckFuture
+	nc      *nats.Conn
+	subject string
+}
+
+// Wait returns nil when the server has stored the reply. It may be called once.
+func (s *Sent) Wait(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	select {
+	case <-s.future.Ok():
+		return nil
+	case err := <-s.future.Err():
+		return uncertain(explain(s.nc, err, "publish a reply to %s", s.subject))
+	case <-ctx.Done():
+		return uncertain(explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
+	}
+}
+
+func (r *Replies) message(reply Reply) (*nats.Msg, error) {
+	subj, err := r.m.Reply(reply.Entity, reply.TaskID)
+	if err != nil {
+		return nil, fmt.Errorf("publish a reply: %w", err)
+	}
+	if reply.MsgID == "" {
+		return nil, fmt.Errorf("publish a reply to %s: it needs a MsgID", subj)
+	}
+	msg := &nats.Msg{Subject: subj, Data: reply.Data, Header: plainHeader(reply.Header)}
+	msg.Header.Set(natsjs.MsgIDHeader, reply.MsgID)
+	msg.Header.Set(natsjs.ExpectedStreamHeader, r.name())
+	return msg, nil
+}
+
+// Last returns the newest reply to a task, or [ErrNotFound]. The stream's leader
+// answers, so it is the newest indeed.
+func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, error) {
+	subj, err := r.m.Reply(entity, taskID)
+	if err != nil {
+		return Message{}, fmt.Errorf("find a reply: %w", err)
+	}
+	msg, err := leaderGet(ctx, r.js, r.name(), map[string]any{"last_by_subj": subj})
+	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
+}
+
+// Read yields the replies to a task that are stored behind a sequence of
+// [StreamReply], 0 for all of them, in their order, and ends with the last one.
+// Any replica may answer, so one of a moment ago may be missing.
+func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Message, error] {
+	subj, err := r.m.Reply(entity, taskID)
+	if err != nil {
+		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
+	}
+	return scan(ctx, r.js, r.name(), subj, after+1)
+}
+
+// FindDepth is how many tokens an entity may have for [Replies.Find]:
+// "agent.a.b" has three.
+const FindDepth = 8
+
+// Find returns the entities that have answered a task with this id, or
+// [ErrNotFound]. It is for people who have nothing but the id: the server looks
+// through the subjects of all replies that it keeps. Entities of more than
+// [FindDepth] tokens are not found, nor tasks that nobody has answered yet.
+func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
+	var filters []string
+	id := subject.Escape(taskID)
+	if taskID == "" || len(id) > subject.MaxID {
+		return nil, fmt.Errorf("find the replies to a task: its id has %d bytes when escaped, must have 1 to %d", len(id), subject.MaxID)
+	}
+	lane := strings.TrimSuffix(r.m.AllReplies(), ">")
+	for tokens := 2; tokens <= FindDepth; tokens++ {
+		filters = append(filters, lane+strings.Repeat("*.", tokens)+id)
+	}
+	found, err := last(ctx, r.js, r.name(), filters...)
+	if err != nil {
+		return nil, err
+	}
+	var entities []string
+	for _, msg := range found {
+		if a, err := r.m.Parse(msg.Subject); err == nil && a.Kind == subject.Reply && a.ID == taskID {
+			entities = append(entities, a.Entity)
+		}
+	}
+	if len(entities) == 0 {
+		return nil, fmt.Errorf("find the replies to task %q: %w", taskID, ErrNotFound)
+	}
+	slices.Sort(entities)
+	return entities, nil
+}
+
+func (r *Replies) name() string { return StreamReply + r.m.Suffix() }
+
+// FollowOptions say where to begin.
+type FollowOptions struct {
+	// After is a sequence of StreamReply: what is stored up to it is left out.
+	After uint64
+
+	// Fresh is for a task that is submitted only after [Replies.Open]: nothing
+	// can be stored yet, so that nothing is looked for.
+	Fresh bool
+}
+
+// Follow yields the replies to a task, first those that are stored and then new
+// ones as they come, until ctx ends or the caller has seen enough. See
+// [Follower.Messages].
+func (r *Replies) Follow(ctx context.Context, entity, taskID string, opts FollowOptions) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		f, err := r.Open(entity, taskID)
+		if err != nil {
+			yield(Message{}, err)
+			return
+		}
+		defer f.Close()
+		f.Messages(ctx, opts)(yield)
+	}
+}
