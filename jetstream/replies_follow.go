@@ -1,10 +1,12 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -31,7 +33,8 @@ type Follower struct {
 	number     int    // HeaderSeq of the last one that was yielded; 0: none had one
 	middle     bool   // it begins in the middle: the first one may have any number
 	seen       recent
-	unseen     int // yielded since the stream was looked at
+	unseen     int      // yielded since the stream was looked at
+	nameless   [][]byte // read from it just now that have no id
 	reconnects uint64
 	dropped    int
 }
@@ -80,6 +83,8 @@ const (
 // some silence, the stream is read, which needs permission for
 // $JS.API.DIRECT.GET.<stream>; what comes from there has Seq and Time.
 //
+// A reply of others that has no Nats-Msg-Id is yielded from the stream only.
+//
 // It yields an error and ends if the stream cannot be read for a reason that
 // does not pass, or if the connection is closed.
 func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[Message, error] {
@@ -127,30 +132,35 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
 	id, number := identity(msg.Header)
-	if f.missed() || id == "" || f.unseen >= recentIDs/2 {
-		// Something may be missing before it; or it cannot be told from its
-		// stored form, and the stream has it; or soon that will be so.
+	if f.missed() || f.unseen >= recentIDs/2 {
+		// Something may be missing before it; or soon it could not be told any
+		// more from its stored form.
 		if !f.catchUp(ctx, yield) {
 			return false
 		}
 	}
 	for try := range gapTries {
-		if id == "" || f.known(id, number) || ctx.Err() != nil {
-			return ctx.Err() == nil
+		if f.known(id, number) {
+			return true
 		}
-		if number == 0 || number == f.number+1 || f.number == 0 && f.middle {
+		if id != "" && (number == 0 || number == f.number+1 || f.number == 0 && f.middle) {
 			break
 		}
-		// One is missing. It may be about to be stored.
+		// One is missing, or it has no id by which it would be known later. The
+		// stream has it, or is about to.
 		if try > 0 && !pause(ctx, gapWait<<try) {
 			return false
 		}
+		f.nameless = nil
 		if !f.catchUp(ctx, yield) {
 			return false
 		}
+		if id == "" && slices.ContainsFunc(f.nameless, func(data []byte) bool { return bytes.Equal(data, msg.Data) }) {
+			return true
+		}
 	}
-	if f.known(id, number) {
-		return true
+	if id == "" || f.known(id, number) {
+		return true // the stream will have it in time
 	}
 	f.note(id, number)
 	f.unseen++
@@ -195,6 +205,9 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 			continue
 		}
 		f.note(id, number)
+		if id == "" {
+			f.nameless = append(f.nameless, msg.Data)
+		}
 		if !yield(msg, nil) {
 			return false
 		}
