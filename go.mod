@@ -3,6 +3,7 @@ module github.com/aeemesh/aeemesh
 go 1.26.0
 
 require (
+	filippo.io/edwards25519 v1.2.0
 	github.com/fxamacker/cbor/v2 v2.9.6
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3
 	github.com/goccy/go-yaml v1.19.2

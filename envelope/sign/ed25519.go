@@ -6,14 +6,16 @@ import (
 	"crypto/sha512"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
+	"filippo.io/edwards25519"
 	"github.com/oasisprotocol/curve25519-voi/curve"
 	"github.com/oasisprotocol/curve25519-voi/curve/scalar"
 )
 
-// This file is RFC 8032, section 5.1, over the group of curve25519-voi,
-// because whole-package implementations leave half the speed on the table: a
+// This file is RFC 8032, section 5.1, over the group of curve25519-voi and the
+// field of edwards25519, because whole-package implementations leave half the speed on the table: a
 // private key is expanded once instead of at every signature, and a public
 // key that is used often gets a table of its multiples. Tests hold it to
 // crypto/ed25519.
@@ -75,19 +77,22 @@ func (k *privateKey) sign(sig *[ed25519.SignatureSize]byte, message []byte) erro
 // publicKey is an Ed25519 public key, prepared for verification.
 type publicKey struct {
 	encoded  [ed25519.PublicKeySize]byte
-	minusA   curve.EdwardsPoint
-	expanded *curve.ExpandedEdwardsPoint // of minusA, 1.5 KiB
+	expanded *curve.ExpandedEdwardsPoint // of -A, 1.5 KiB
 	used     atomic.Uint32
-	table    atomic.Pointer[curve.EdwardsBasepointTable] // of minusA, 40 KiB
+	table    atomic.Pointer[multiples] // of -A, 160 KiB
 }
 
 // tableAfter is the number of verifications after which a key gets its table,
-// which costs as much as three of them; maxTables is how many a ring has, so
-// that a mesh of many keys does not fill the memory.
+// which costs as much as some twenty of them; maxTables is how many a ring has,
+// so that a mesh of many keys does not fill the memory.
 const (
-	tableAfter = 8
-	maxTables  = 1024
+	tableAfter = 32
+	maxTables  = 256
+	tableWidth = 6
 )
+
+// ofBase is the table of the base point, which all keys share: 480 KiB.
+var ofBase = sync.OnceValue(func() *multiples { return newMultiples(edwards25519.NewGeneratorPoint(), 8) })
 
 // newPublicKey accepts the canonical encodings of points of the prime-order
 // subgroup, all that honest key generation can give. With such a key a
@@ -112,8 +117,7 @@ func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 		return nil, errors.New("ed25519 public key is not in the prime-order group: no honest key is")
 	}
 	k := &publicKey{encoded: encoded}
-	k.minusA.Neg(&A)
-	k.expanded = curve.NewExpandedEdwardsPoint(&k.minusA)
+	k.expanded = curve.NewExpandedEdwardsPoint(A.Neg(&A))
 	return k, nil
 }
 
@@ -129,22 +133,27 @@ func (k *publicKey) verify(message, sig []byte, tables *atomic.Int32) bool {
 	h.Write(sig[:32])
 	h.Write(k.encoded[:])
 	h.Write(message)
-	var kk, s scalar.Scalar
+	var kk scalar.Scalar
 	if _, err := kk.SetBytesModOrderWide(h.Sum(wide[:0])); err != nil {
 		return false
 	}
+	if table := k.multiples(tables); table != nil {
+		var kBytes [32]byte
+		if err := kk.ToBytes(kBytes[:]); err != nil {
+			return false
+		}
+		var R sum
+		R.zero()
+		R.add(ofBase(), (*[32]byte)(sig[32:]))
+		R.add(table, &kBytes)
+		return R.encode() == [32]byte(sig[:32])
+	}
+	var s scalar.Scalar
 	if _, err := s.SetCanonicalBytes(sig[32:]); err != nil {
 		return false
 	}
 	var R curve.EdwardsPoint
-	if table := k.multiples(tables); table != nil {
-		var sB curve.EdwardsPoint
-		sB.MulBasepoint(curve.ED25519_BASEPOINT_TABLE, &s)
-		R.MulBasepoint(table, &kk)
-		R.Add(&R, &sB)
-	} else {
-		R.ExpandedDoubleScalarMulBasepointVartime(&kk, k.expanded, &s)
-	}
+	R.ExpandedDoubleScalarMulBasepointVartime(&kk, k.expanded, &s)
 	var encoded curve.CompressedEdwardsY
 	encoded.SetEdwardsPoint(&R)
 	return bytes.Equal(encoded[:], sig[:32])
@@ -152,14 +161,23 @@ func (k *publicKey) verify(message, sig []byte, tables *atomic.Int32) bool {
 
 // multiples returns the key's table once the key has shown that it is in use,
 // and while tables, the number that may still be made, lasts.
-func (k *publicKey) multiples(tables *atomic.Int32) *curve.EdwardsBasepointTable {
+func (k *publicKey) multiples(tables *atomic.Int32) *multiples {
 	if table := k.table.Load(); table != nil {
 		return table
 	}
 	if k.used.Add(1) != tableAfter || tables.Add(-1) < 0 {
 		return nil
 	}
-	table := curve.NewEdwardsBasepointTable(&k.minusA)
+	table := k.newTable()
 	k.table.Store(table)
 	return table
+}
+
+// newTable is nil only where two libraries disagree about what a point is.
+func (k *publicKey) newTable() *multiples {
+	A, err := new(edwards25519.Point).SetBytes(k.encoded[:])
+	if err != nil {
+		return nil
+	}
+	return newMultiples(A.Negate(A), tableWidth)
 }
