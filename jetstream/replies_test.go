@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -251,7 +252,9 @@ func TestFollowRepliesWithoutNumbers(t *testing.T) {
 	}
 	subj, _ := subject.Map{}.Reply("agent.x", "t")
 	const many = 5000 // more than are remembered
-	go func() {
+	var publishing sync.WaitGroup
+	defer publishing.Wait()
+	publishing.Go(func() {
 		for i := range many {
 			msg := &nats.Msg{Subject: subj, Data: fmt.Append(nil, i), Header: nats.Header{}}
 			if i%500 != 0 {
@@ -261,7 +264,7 @@ func TestFollowRepliesWithoutNumbers(t *testing.T) {
 				t.Error(err)
 			}
 		}
-	}()
+	})
 	got := take(t, many, f.Messages(ctx, jetstream.FollowOptions{Fresh: true}))
 	for i, msg := range got {
 		if string(msg.Data) != fmt.Sprint(i) {
