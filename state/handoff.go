@@ -93,6 +93,7 @@ const (
 	HandoffTokenState    HandoffCode = "token_state"    //
 	HandoffTokenUsed     HandoffCode = "token_used"     //
 	HandoffUnknownAgent  HandoffCode = "unknown_agent"  // the receiver does not host this agent
+	HandoffRunExists     HandoffCode = "run_exists"     // the receiver has this run already
 	HandoffAborted       HandoffCode = "aborted"        // the sender, or an operator, changed his mind
 	HandoffTimeout       HandoffCode = "timeout"        // the other side took too long
 	HandoffInternal      HandoffCode = "internal"       // the receiver failed; its log says how
@@ -102,6 +103,7 @@ const (
 var (
 	ErrHandoffInvalid = errors.New("not a handoff stream")
 	ErrUnknownAgent   = errors.New("unknown agent")
+	ErrRunExists      = errors.New("the run is here already")
 	ErrHandoffAborted = errors.New("the handoff was aborted")
 	ErrHandoffTimeout = errors.New("the handoff took too long")
 )
@@ -118,9 +120,11 @@ var handoffCodes = []struct {
 	{ErrTokenState, HandoffTokenState},
 	{ErrTokenUsed, HandoffTokenUsed},
 	{ErrUnknownAgent, HandoffUnknownAgent},
+	{ErrRunExists, HandoffRunExists},
 	{ErrChecksum, HandoffChecksum},
 	{ErrTooLarge, HandoffTooLarge},
 	{ErrInvalid, HandoffNoState},
+	{ErrNewer, HandoffNoState},
 	{ErrHandoffInvalid, HandoffInvalid},
 	{ErrHandoffTimeout, HandoffTimeout},
 	{ErrHandoffAborted, HandoffAborted},
@@ -146,6 +150,17 @@ func NewHandoffError(err error) *HandoffError {
 		}
 	}
 	return &HandoffError{Code: HandoffInternal, Message: "the handoff failed; the log of the side that failed says more"}
+}
+
+// RemoteHandoffError is what the other side has said.
+func RemoteHandoffError(code, message string) *HandoffError {
+	e := &HandoffError{Code: HandoffInternal, Message: clipText(message), Remote: true}
+	for _, c := range handoffCodes {
+		if string(c.code) == code {
+			e.Code = c.code
+		}
+	}
+	return e
 }
 
 // Error tells the message, and who said it.

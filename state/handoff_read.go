@@ -206,13 +206,7 @@ func (h *handoffReader) failed(m handoffMessage) error {
 	if err != nil {
 		return err
 	}
-	e := &HandoffError{Code: HandoffInternal, Message: clipText(message), Remote: true}
-	for _, c := range handoffCodes {
-		if string(c.code) == code {
-			e.Code = c.code
-		}
-	}
-	return e
+	return RemoteHandoffError(code, message)
 }
 
 // init has the token verified.

@@ -46,10 +46,11 @@ const (
 )
 
 // The phases at the target, of the record that it keeps of the handoff. Accepted
-// and refused exclude one another, and neither changes any more.
+// and refused exclude one another for ever.
 const (
 	PhaseReceiving Phase = "receiving" // the token is used; the rest is on its way
 	PhaseAccepted  Phase = "accepted"  // the target owns the run
+	PhaseRunning   Phase = "running"   // and has given it to its workers
 	PhaseRefused   Phase = "refused"   // the target will never run it
 )
 

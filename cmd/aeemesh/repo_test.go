@@ -104,7 +104,7 @@ var floors = []struct {
 	{"ports", []string{"agents/model", "agents/tool", "agents/memory", "agents/condition", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
-	{"mesh", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/memory/*", "agents/condition/*"}},
 	{"agents", []string{"agents", "agents/orchestrate"}},
 	{"examples", []string{"examples/*"}},

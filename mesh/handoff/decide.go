@@ -1,0 +1,312 @@
+package handoff
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// stage keeps the document that has come. The run waits for the source's word.
+func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) error {
+	if c.Terminal() {
+		return fmt.Errorf("%w: the run has ended, with status %s", state.ErrInvalid, c.Doc.Status)
+	}
+	if err := r.localize(ctx, h, c); err != nil {
+		return err
+	}
+	return r.write(ctx, h, state.PhaseStaged, func(next *state.Checkpoint) { *next = *c })
+}
+
+// localize makes a run of this mesh of the one that came.
+func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
+	entity, grant := h.c.Mesh.Entity, *h.migration()
+	if c.Mesh.Entity == "" {
+		if err := adopt(c, entity, grant.Source); err != nil {
+			return err
+		}
+	}
+	m := &c.Mesh
+	if m.Entity != entity {
+		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", state.ErrUnknownAgent, entity, m.Entity)
+	}
+	task, err := envelope.Parse(m.Task)
+	if err != nil || task.ID != m.TaskID {
+		return fmt.Errorf("%w: the run's task cannot be read", state.ErrInvalid)
+	}
+	status := aaif.RunRunning
+	if m.Migration != nil && m.Migration.Status != "" && m.Migration.Status != aaif.RunMigrating && !state.Terminal(m.Migration.Status) {
+		status = m.Migration.Status
+	}
+	grant.Status = status
+	// Times on the source's clock become times on ours: what has passed, has.
+	shift := time.Duration(0)
+	if at := c.At(); !at.IsZero() {
+		shift = r.cfg.Now(ctx).Sub(at)
+	}
+	for _, t := range []*time.Time{&m.StoredAt, &m.StartedAt, &m.Deadline} {
+		if !t.IsZero() {
+			*t = t.Add(shift).UTC()
+		}
+	}
+	m.Parent = h.c.Mesh.Parent
+	m.Step = state.Step{Kind: state.StepImport, Name: grant.Source, Detail: string(c.Doc.Status)}
+	m.Owner, m.Work, m.Claims, m.Want, m.Reply = "", 0, 0, "", nil
+	m.Migration = &grant
+	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
+	return nil
+}
+
+// adopt gives a document of another platform what this mesh needs besides: it
+// was not a task, so it becomes one.
+func adopt(c *state.Checkpoint, entity, source string) error {
+	text := ""
+	for _, m := range c.Doc.Conversation {
+		if m.Role == aaif.MessageUser {
+			text = m.Content
+		}
+	}
+	payload, err := json.Marshal(map[string]string{"text": text})
+	if err != nil {
+		return err
+	}
+	task := envelope.New(envelope.TypeTask, holder, entity, "agent.ask", payload)
+	task.Corr = cmp.Or(c.Doc.RunID, task.Corr)
+	raw, err := task.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	c.Mesh = state.Mesh{Format: state.Format, Entity: entity, TaskID: task.ID, Task: raw, Priority: string(envelope.PriorityNormal), Loop: c.Mesh.Loop, More: c.Mesh.More}
+	return nil
+}
+
+// Commit is the source's word that it has let go of the run. When it returns
+// without error the run belongs to this platform, for ever, and is on its way to
+// a worker. A handoff that was refused gives a Status that says so, and no error:
+// that is final too. It may be asked for again.
+func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
+	for {
+		h, err := r.load(ctx, id)
+		if err != nil {
+			return Status{}, err
+		}
+		switch h.migration().Phase {
+		case state.PhaseRefused:
+			return h.status(), r.drop(ctx, h, h.c.ID())
+		case state.PhaseRunning:
+			return h.status(), nil
+		case state.PhaseAccepted:
+			err = r.start(ctx, h)
+		case state.PhaseStaged:
+			if err = r.prepare(ctx, h); err == nil {
+				err = r.write(ctx, h, state.PhaseAccepted, nil)
+			}
+			if err == nil {
+				err = r.start(ctx, h)
+			}
+		default:
+			return h.status(), fmt.Errorf("handoff %s: %w", id, ErrNotStaged)
+		}
+		if err == nil {
+			return h.status(), nil
+		}
+		if !errors.Is(err, state.ErrChanged) {
+			return Status{}, err
+		}
+	}
+}
+
+// prepare puts the run beside the others, parked, where no worker touches it. It
+// comes before the handoff is accepted, so that an accepted one has a run
+// for certain; and a run that is found here without having been accepted is
+// nobody's (see Collect).
+func (r *Receiver) prepare(ctx context.Context, h *record) error {
+	run := h.c.Clone()
+	run.Mesh.Epoch++
+	data, err := r.cfg.Codec(run.Mesh.Entity).Encode(run)
+	if err != nil {
+		return err
+	}
+	_, err = r.put(ctx, r.cfg.States, run.ID(), 0, data)
+	if !errors.Is(err, state.ErrChanged) {
+		return err
+	}
+	if _, err := r.own(ctx, h); err != nil {
+		return err
+	}
+	return nil // by an earlier try
+}
+
+// A stored run, and where.
+type stored struct {
+	c   *state.Checkpoint
+	rev uint64
+}
+
+// own reads the run that belongs to a handoff.
+func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
+	rec, err := r.cfg.States.Get(ctx, h.c.ID())
+	if err != nil {
+		return stored{}, err
+	}
+	c, err := r.cfg.Codec(h.c.Mesh.Entity).Decode(rec.Data)
+	if err != nil {
+		return stored{}, err
+	}
+	if m := c.Mesh.Migration; m == nil || m.ID != h.id {
+		return stored{}, fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, h.c.Doc.RunID, h.c.Mesh.Entity)
+	}
+	return stored{c, rec.Revision}, nil
+}
+
+// start gives an accepted run to the workers: its record takes back the status
+// that it had at the source.
+func (r *Receiver) start(ctx context.Context, h *record) error {
+	run, err := r.own(ctx, h)
+	switch {
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+		// It was started, and has ended or moved on since.
+		return r.close(ctx, h)
+	case err != nil:
+		return err
+	}
+	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
+		next := run.c.Clone()
+		next.Doc.Status = next.Mesh.Migration.Status
+		next.Mesh.Migration.Phase, next.Mesh.Migration.Since = state.PhaseAccepted, r.cfg.Now(ctx).UTC()
+		data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+		if err != nil {
+			return err
+		}
+		if _, err := r.put(ctx, r.cfg.States, next.ID(), run.rev, data); err != nil {
+			return err
+		}
+		run.c = next
+	}
+	if run.c.Doc.Status == aaif.RunRunning || run.c.Doc.Status == aaif.RunAwaitingToolResult {
+		if err := r.cfg.Kick(ctx, run.c); err != nil {
+			return err
+		}
+	}
+	return r.close(ctx, h)
+}
+
+// close notes that the run has been given to the workers. It has a record of its
+// own, so the document goes from this one.
+func (r *Receiver) close(ctx context.Context, h *record) error {
+	return r.write(ctx, h, state.PhaseRunning, func(c *state.Checkpoint) {
+		*c = state.Checkpoint{
+			Doc: aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
+			Mesh: state.Mesh{
+				Format: state.Format, Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID,
+				Step: c.Mesh.Step, Migration: c.Mesh.Migration, Parent: c.Mesh.Parent,
+			},
+		}
+	})
+}
+
+// Refuse ends a handoff that has not been accepted, for ever: when it returns
+// without error the run will never run here. It fails with [ErrAccepted] where
+// that is too late. A handoff that never came is refused too, so that it cannot
+// come later; entity and run are what is known of it.
+func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
+	for {
+		h, err := r.load(ctx, id)
+		if errors.Is(err, ErrUnknown) {
+			h = &record{id: id, c: &state.Checkpoint{Mesh: state.Mesh{
+				Format: state.Format, Entity: holder, Step: state.Step{Kind: state.StepImport}, Migration: &state.Migration{ID: id, Issuer: issuer, Target: r.cfg.Platform},
+			}}}
+			h.c.Doc = aaif.State{AgentID: state.AgentID(holder), RunID: id, Status: aaif.RunMigrating}
+			err = nil
+		}
+		if err != nil {
+			return Status{}, err
+		}
+		switch h.migration().Phase {
+		case state.PhaseRefused:
+			return h.status(), nil
+		case state.PhaseAccepted, state.PhaseRunning:
+			return h.status(), fmt.Errorf("handoff %s: %w", id, ErrAccepted)
+		}
+		staged := h.c.ID()
+		switch err := r.refuse(ctx, h, reason); {
+		case errors.Is(err, state.ErrChanged):
+			continue
+		case err != nil:
+			return Status{}, err
+		}
+		return h.status(), r.drop(ctx, h, staged)
+	}
+}
+
+// drop takes away the parked run of a handoff that has been refused. Nothing
+// else changes it: that would need the handoff to be accepted.
+func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {
+	if id.Validate() != nil {
+		return nil
+	}
+	run, err := r.own(ctx, &record{id: h.id, c: &state.Checkpoint{Doc: aaif.State{RunID: id.Run}, Mesh: state.Mesh{Entity: id.Entity}}})
+	switch {
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+		return nil
+	case err != nil:
+		return err
+	case run.c.Mesh.Migration.Phase != state.PhaseStaged:
+		return nil
+	}
+	return r.cfg.States.Delete(ctx, id)
+}
+
+// Get tells how far a handoff has come.
+func (r *Receiver) Get(ctx context.Context, id string) (Status, error) {
+	h, err := r.load(ctx, id)
+	if err != nil {
+		return Status{}, err
+	}
+	return h.status(), nil
+}
+
+// Collect finishes what was left behind: it refuses handoffs that have waited for
+// longer than [ReceiverConfig.Stay], and starts accepted runs whose receiver
+// died in between. It is to be called now and then, and may be by several at
+// once. One that fails does not keep it from the others.
+func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
+	var failed []error
+	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
+		if err != nil {
+			failed = append(failed, err)
+			break
+		}
+		h, err := r.decode(rec)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		m := h.migration()
+		age := r.cfg.Now(ctx).Sub(m.Since)
+		switch {
+		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > r.cfg.Stay:
+			if _, err = r.Refuse(ctx, h.id, m.Issuer, "the source did not come back"); err == nil {
+				refused++
+			} else if errors.Is(err, ErrAccepted) {
+				err = nil
+			}
+		case m.Phase == state.PhaseRefused && age < 2*r.cfg.Stay:
+			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
+		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
+			if _, err = r.Commit(ctx, h.id); err == nil {
+				started++
+			}
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return refused, started, errors.Join(failed...)
+}

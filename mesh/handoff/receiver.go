@@ -1,0 +1,274 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Defaults of [ReceiverConfig].
+const (
+	DefaultIdle = 30 * time.Second
+	DefaultStay = 20 * time.Minute
+	DefaultOpen = 16
+)
+
+// holder is the entity under which the records of handoffs are kept. Their key
+// depends on the token's id alone, so that a token is used once whatever
+// happens to the agent's name.
+const holder = "service.handoff"
+
+// ReceiverConfig is what a [Receiver] needs. Fields without a default are
+// required.
+type ReceiverConfig struct {
+	// Platform is this platform's name: tokens must be for it.
+	Platform string
+	// Keys verify tokens and requests.
+	Keys state.Keys
+	// Issuers are patterns of entities that may hand over any agent's runs, as
+	// in [sign.MatchFrom]. Default none: the agent's own entity alone may.
+	Issuers []string
+
+	// Agent finds the entity that serves an agent here, by its document's
+	// agent_id, or fails with [state.ErrUnknownAgent].
+	Agent func(ctx context.Context, agentID string) (entity string, err error)
+
+	// Handoffs keeps the records of handoffs, States the runs; they are not the
+	// same store.
+	Handoffs, States state.Store
+	// Codec says how an entity's documents are kept at rest. Default: clear JSON.
+	Codec func(entity string) state.Codec
+	// Kick gives a run that is stored to the entity's workers. It may be called
+	// more than once for one run.
+	Kick func(ctx context.Context, c *state.Checkpoint) error
+	// Replies are those of the runs here, for the source.
+	Replies Replies
+	// Forward gives a command about a run, an envelope, to its entity; nil:
+	// commands are refused.
+	Forward func(ctx context.Context, entity string, command []byte) (answer []byte, err error)
+
+	// Now is the time, best by the clock of the server that stores the runs.
+	// Default [time.Now].
+	Now func(context.Context) time.Time
+
+	Limits state.HandoffLimits
+	// Idle is how long a sender may be silent in the middle of a stream. Default
+	// 30 seconds.
+	Idle time.Duration
+	// Stay is for how long a handoff waits for the source's word, before it is
+	// refused. Default 20 minutes.
+	Stay time.Duration
+	// Open is how many streams are read at once. Default 16.
+	Open int
+
+	// Observe is called synchronously before and after each write: with the
+	// phase that is written, and done false and then true.
+	Observe func(ctx context.Context, phase state.Phase, done bool)
+	// Logger gets one line a phase. Default discards.
+	Logger *slog.Logger
+}
+
+// Replies reads the replies to a task, stored and new, in order.
+type Replies interface {
+	// Follow yields the replies whose number is above after, then new ones as
+	// they come, until ctx ends. An error is the last thing that is yielded.
+	Follow(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Reply, error]
+}
+
+// A Reply is one message of a task's reply stream.
+type Reply struct {
+	Seq    uint64              `json:"seq"`              // its number, from 1 without gaps; the terminal reply has the last
+	Header map[string][]string `json:"header,omitempty"` // of the message
+	Data   []byte              `json:"data"`             // the envelope; base64 on the wire
+	Last   bool                `json:"last,omitempty"`   // the terminal reply
+}
+
+// A Receiver takes runs in. Its methods may be called from many goroutines,
+// and by several receivers on the same stores.
+type Receiver struct {
+	cfg  ReceiverConfig
+	open chan struct{}
+}
+
+// NewReceiver makes a receiver. It does no I/O. All faults of the configuration
+// are reported at once.
+func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
+	var bad []error
+	for _, need := range []struct {
+		what string
+		is   bool
+	}{
+		{"Platform", cfg.Platform != ""}, {"Keys", cfg.Keys != nil}, {"Agent", cfg.Agent != nil}, {"Handoffs", cfg.Handoffs != nil},
+		{"States", cfg.States != nil}, {"Kick", cfg.Kick != nil}, {"Replies", cfg.Replies != nil},
+	} {
+		if !need.is {
+			bad = append(bad, fmt.Errorf("handoff receiver: %s is needed", need.what))
+		}
+	}
+	for _, p := range cfg.Issuers {
+		if err := sign.CheckPattern(p); err != nil {
+			bad = append(bad, fmt.Errorf("handoff receiver: issuer %q: %w", p, err))
+		}
+	}
+	if cfg.Codec == nil {
+		cfg.Codec = func(string) state.Codec { return state.Codec{} }
+	}
+	if cfg.Now == nil {
+		cfg.Now = func(context.Context) time.Time { return time.Now() }
+	}
+	if cfg.Idle <= 0 {
+		cfg.Idle = DefaultIdle
+	}
+	if cfg.Stay <= 0 {
+		cfg.Stay = DefaultStay
+	}
+	if cfg.Open <= 0 {
+		cfg.Open = DefaultOpen
+	}
+	if cfg.Observe == nil {
+		cfg.Observe = func(context.Context, state.Phase, bool) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Receiver{cfg: cfg, open: make(chan struct{}, cfg.Open)}, errors.Join(bad...)
+}
+
+// A Status is how far a handoff has come here.
+type Status struct {
+	Handoff string      `json:"handoff"`
+	Phase   state.Phase `json:"phase"`
+	Run     string      `json:"run"`
+	Entity  string      `json:"entity"`
+	Reason  string      `json:"reason,omitempty"` // of a refusal
+}
+
+// Receive reads a streaming handoff to its end, and stages the run: it is kept,
+// and waits for [Receiver.Commit]. On error nothing is left but, where the
+// token was good, that it has been used.
+func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error) {
+	select {
+	case r.open <- struct{}{}:
+		defer func() { <-r.open }()
+	default:
+		return Status{}, fmt.Errorf("%w: %d streams are open", ErrBusy, r.cfg.Open)
+	}
+	var h *record
+	doc, _, err := state.ReadHandoff(stream, r.cfg.Limits, func(in state.HandoffInit) (state.Grant, error) {
+		source := ""
+		if in.State.Provenance != nil {
+			source = in.State.Provenance.SourcePlatform
+		}
+		grant, err := r.verify(ctx, in.Token, source, in.State)
+		if err == nil {
+			h, err = r.admit(ctx, grant)
+		}
+		return grant, err
+	})
+	var c *state.Checkpoint
+	if err == nil {
+		c, err = state.Codec{MaxBytes: len(doc)}.Decode(doc)
+	}
+	if err == nil {
+		err = r.stage(ctx, h, c)
+	}
+	if err != nil {
+		if h != nil {
+			err = r.giveUp(ctx, h, err)
+		}
+		return Status{}, err
+	}
+	return h.status(), nil
+}
+
+// Import takes a whole document in, with its token in provenance, as from a
+// file. There is nobody to wait for: the run is staged and accepted at once.
+func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
+	token, text, err := state.TakeToken(doc)
+	if err != nil {
+		return Status{}, err
+	}
+	head, err := state.ReadHeader(text)
+	if err != nil {
+		return Status{}, err
+	}
+	c, err := r.cfg.Codec(head.Entity).Decode(text)
+	if err != nil {
+		return Status{}, err
+	}
+	grant, err := r.verify(ctx, token, c.Doc.Provenance.SourcePlatform, &c.Doc)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := grant.Covers(grant.Source, grant.AgentID, grant.RunID, grant.StateID, c.Doc.Provenance.Checksum); err != nil {
+		return Status{}, err
+	}
+	h, err := r.admit(ctx, grant)
+	if err != nil {
+		return Status{}, err
+	}
+	if err := r.stage(ctx, h, c); err != nil {
+		return Status{}, r.giveUp(ctx, h, err)
+	}
+	return r.Commit(ctx, grant.ID)
+}
+
+// verify judges a token by all that is known before the document is.
+func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.State) (state.Grant, error) {
+	grant, err := state.VerifyToken(r.cfg.Keys, token, r.cfg.Platform, r.cfg.Now(ctx))
+	if err != nil {
+		return state.Grant{}, err
+	}
+	return grant, grant.Covers(source, s.AgentID, s.RunID, s.StateID, grant.Checksum)
+}
+
+// admit uses the token up: of any number of streams that bring it, one makes
+// the record.
+func (r *Receiver) admit(ctx context.Context, g state.Grant) (*record, error) {
+	entity, err := r.cfg.Agent(ctx, g.AgentID)
+	if err != nil {
+		return nil, fmt.Errorf("agent_id %.50q: %w", g.AgentID, err)
+	}
+	if g.Issuer != entity && !matchAny(r.cfg.Issuers, g.Issuer) {
+		return nil, fmt.Errorf("%w: %.80q may not hand over runs of %s", state.ErrTokenKey, g.Issuer, entity)
+	}
+	switch _, err := r.cfg.States.Get(ctx, state.ID{Entity: entity, Run: g.RunID}); {
+	case err == nil:
+		return nil, fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, g.RunID, entity)
+	case !errors.Is(err, state.ErrNotFound):
+		return nil, err
+	}
+	c := &state.Checkpoint{
+		Doc: aaif.State{AgentID: g.AgentID, RunID: g.RunID, Status: aaif.RunMigrating},
+		Mesh: state.Mesh{
+			Format: state.Format, Entity: entity, Step: state.Step{Kind: state.StepImport, Name: g.Source},
+			Migration: &state.Migration{ID: g.ID, Issuer: g.Issuer, Source: g.Source, Target: g.Target},
+			Parent:    &state.Parent{Kind: "migration", Run: g.RunID, StateID: g.StateID, Platform: g.Source},
+		},
+	}
+	h := &record{id: g.ID, c: c}
+	if err := r.write(ctx, h, state.PhaseReceiving, nil); err != nil {
+		if errors.Is(err, state.ErrChanged) {
+			err = fmt.Errorf("%w: %s", state.ErrTokenUsed, g.ID)
+		}
+		return nil, err
+	}
+	return h, nil
+}
+
+func matchAny(patterns []string, entity string) bool {
+	for _, p := range patterns {
+		if sign.MatchFrom(p, entity) {
+			return true
+		}
+	}
+	return false
+}

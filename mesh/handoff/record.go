@@ -1,0 +1,135 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// What a receiver may answer besides the errors of package state.
+var (
+	// ErrBusy: too many streams are open.
+	ErrBusy = errors.New("the receiver is busy")
+	// ErrUnknown: there is no handoff with this id.
+	ErrUnknown = errors.New("no such handoff")
+	// ErrAccepted: the run belongs to this platform and cannot be refused any more.
+	ErrAccepted = errors.New("the handoff has been accepted")
+	// ErrNotStaged: the document has not come, or not all of it.
+	ErrNotStaged = errors.New("the handoff is not staged")
+)
+
+// A record is what is kept of one handoff: a checkpoint like any other, whose
+// Migration says how far it has come. While the run is neither accepted nor
+// refused it is all there is of it here.
+type record struct {
+	id  string // of the token
+	c   *state.Checkpoint
+	rev uint64
+}
+
+func (h *record) migration() *state.Migration { return h.c.Mesh.Migration }
+
+func (h *record) status() Status {
+	return Status{
+		Handoff: h.id, Phase: h.migration().Phase, Run: h.c.Doc.RunID, Entity: h.c.Mesh.Entity, Reason: h.migration().Detail,
+	}
+}
+
+// key is where the record is kept.
+func key(id string) state.ID { return state.ID{Entity: holder, Run: id} }
+
+// load reads the record of a handoff.
+func (r *Receiver) load(ctx context.Context, id string) (*record, error) {
+	rec, err := r.cfg.Handoffs.Get(ctx, key(id))
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, fmt.Errorf("handoff %.50q: %w", id, ErrUnknown)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.decode(rec)
+}
+
+func (r *Receiver) decode(rec state.Record) (*record, error) {
+	head, err := state.ReadHeader(rec.Data)
+	if err != nil {
+		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
+	}
+	c, err := r.cfg.Codec(head.Entity).Decode(rec.Data)
+	if err != nil {
+		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
+	}
+	if c.Mesh.Migration == nil {
+		return nil, fmt.Errorf("record of handoff %.50q: it is none", rec.ID.Run)
+	}
+	return &record{id: rec.ID.Run, c: c, rev: rec.Revision}, nil
+}
+
+// write stores the record in its next phase. change makes the rest of the next
+// state; it gets a copy. Where somebody else has written meanwhile, the error is
+// state.ErrChanged.
+func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, change func(*state.Checkpoint)) error {
+	next := h.c.Clone()
+	if change != nil {
+		change(next)
+	}
+	m := next.Mesh.Migration
+	m.Phase, m.Since = phase, r.cfg.Now(ctx).UTC()
+	data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+	if err != nil {
+		return err
+	}
+	r.cfg.Observe(ctx, phase, false)
+	rev, err := r.put(ctx, r.cfg.Handoffs, key(h.id), h.rev, data)
+	if err != nil {
+		return err
+	}
+	h.c, h.rev = next, rev
+	r.cfg.Observe(ctx, phase, true)
+	r.cfg.Logger.Info("handoff", "handoff", h.id, "phase", string(phase), "entity", next.Mesh.Entity, "run", next.Doc.RunID, "reason", m.Detail)
+	return nil
+}
+
+// put stores data over a revision. Where no answer comes it looks whether the
+// data are there: nobody else writes the same.
+func (r *Receiver) put(ctx context.Context, store state.Store, id state.ID, prev uint64, data []byte) (uint64, error) {
+	rev, err := store.Put(ctx, id, prev, data)
+	if !errors.Is(err, state.ErrUncertain) {
+		return rev, err
+	}
+	rec, getErr := store.Get(ctx, id)
+	switch {
+	case getErr == nil && string(rec.Data) == string(data):
+		return rec.Revision, nil
+	case getErr == nil && rec.Revision > prev:
+		return 0, state.ErrChanged
+	}
+	return 0, err
+}
+
+// giveUp refuses a handoff whose stream failed, and returns the error to answer
+// with. The record of it, without the document, is what keeps its token used.
+func (r *Receiver) giveUp(ctx context.Context, h *record, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	if err := r.refuse(ctx, h, state.NewHandoffError(why).Message); err != nil && !errors.Is(err, state.ErrChanged) {
+		r.cfg.Logger.Warn("handoff not refused", "handoff", h.id, "err", err)
+	}
+	return why
+}
+
+// refuse writes the refusal, for ever, over what the caller knows.
+func (r *Receiver) refuse(ctx context.Context, h *record, reason string) error {
+	return r.write(ctx, h, state.PhaseRefused, func(c *state.Checkpoint) {
+		m, p := c.Mesh.Migration, c.Mesh.Parent
+		m.Detail = reason
+		*c = state.Checkpoint{
+			Doc:  aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
+			Mesh: state.Mesh{Format: state.Format, Entity: c.Mesh.Entity, Step: c.Mesh.Step, Migration: m, Parent: p},
+		}
+	})
+}

@@ -1,0 +1,302 @@
+package handoff
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Where a receiver is found below its URL, and how requests are authorised.
+const (
+	Path = "/aaif/handoff"
+	// HeaderRequest carries a signed [state.Request] about a handoff that has
+	// begun.
+	HeaderRequest = "Aee-Handoff-Request"
+)
+
+// The actions of a [state.Request].
+const (
+	ActionStatus  = "status"
+	ActionCommit  = "commit"
+	ActionRefuse  = "refuse"
+	ActionReplies = "replies"
+	ActionCommand = "command"
+)
+
+// HandlerOptions are what [Handler] may be told.
+type HandlerOptions struct {
+	// Bearer, if set, must come with each request, as an Authorization header. It
+	// is read anew each time, so that it can be changed.
+	Bearer func() (string, error)
+	// Version is the program's, told to whoever asks.
+	Version string
+	// Beat is the time between two signs of life in a stream of replies. Default
+	// 5 seconds.
+	Beat time.Duration
+}
+
+// maxCommand bounds the body of a command.
+const maxCommand = 1 << 20
+
+// Handler serves a receiver over HTTP. It refuses every request that did not
+// come over TLS: the server that it is in must not leave that to a proxy.
+func Handler(r *Receiver, opts HandlerOptions) http.Handler {
+	if opts.Beat <= 0 {
+		opts.Beat = 5 * time.Second
+	}
+	s := &server{r, opts}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+Path, s.about)
+	mux.HandleFunc("POST "+Path, s.receive)
+	mux.HandleFunc("GET "+Path+"/{id}", s.asked(ActionStatus, s.status))
+	mux.HandleFunc("POST "+Path+"/{id}/commit", s.asked(ActionCommit, s.commit))
+	mux.HandleFunc("DELETE "+Path+"/{id}", s.asked(ActionRefuse, s.refuse))
+	mux.HandleFunc("GET "+Path+"/{id}/replies", s.asked(ActionReplies, s.replies))
+	mux.HandleFunc("POST "+Path+"/{id}/command", s.asked(ActionCommand, s.command))
+	return s.guard(mux)
+}
+
+type server struct {
+	*Receiver
+	opts HandlerOptions
+}
+
+// guard lets requests in that came over TLS and, if one is wanted, with the
+// bearer token.
+func (s *server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil {
+			s.answer(w, http.StatusUpgradeRequired, problem{Code: "plaintext", Message: "handoffs come over TLS only"})
+			return
+		}
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		if s.opts.Bearer != nil {
+			want, err := s.opts.Bearer()
+			if err != nil {
+				s.cfg.Logger.Error("the bearer token cannot be read", "err", err)
+			}
+			have, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+			if err != nil || want == "" || subtle.ConstantTimeCompare([]byte(have), []byte(want)) != 1 {
+				s.answer(w, http.StatusUnauthorized, problem{Code: "unauthorized", Message: "the bearer token is missing or wrong"})
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// About is what a receiver tells of itself.
+type About struct {
+	Platform string `json:"platform"`
+	Version  string `json:"version,omitempty"`
+}
+
+func (s *server) about(w http.ResponseWriter, _ *http.Request) {
+	s.answer(w, http.StatusOK, About{Platform: s.cfg.Platform, Version: s.opts.Version})
+}
+
+// receive reads a streaming handoff. The sender may be slow as long as it is not
+// silent; what it sends is read line by line, so it goes no faster than we do.
+func (s *server) receive(w http.ResponseWriter, r *http.Request) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != state.HandoffType {
+		s.answer(w, http.StatusUnsupportedMediaType, problem{Code: string(state.HandoffInvalid), Message: "Content-Type must be " + state.HandoffType})
+		return
+	}
+	control := http.NewResponseController(w)
+	body := &patient{r.Body, func() { _ = control.SetReadDeadline(time.Now().Add(s.cfg.Idle)) }}
+	_ = control.EnableFullDuplex() // a refusal is said at once
+	status, err := s.Receive(r.Context(), body)
+	if err != nil {
+		s.fail(w, err)
+		// The sender hears it while it still sends: closing at once could take the
+		// answer away again.
+		_ = control.Flush()
+		_ = control.SetReadDeadline(time.Now().Add(lastWord))
+		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, maxRest))
+		return
+	}
+	s.answer(w, http.StatusCreated, status)
+}
+
+// maxRest is how much of a refused stream is read and thrown away.
+const maxRest = 64 << 20
+
+// patient moves the deadline on with every read.
+type patient struct {
+	io.Reader
+	extend func()
+}
+
+func (p *patient) Read(b []byte) (int, error) {
+	p.extend()
+	return p.Reader.Read(b)
+}
+
+// asked lets a request through that the one has signed who brought the handoff.
+func (s *server) asked(action string, next func(http.ResponseWriter, *http.Request, state.Request)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		req, err := state.VerifyRequest(s.cfg.Keys, r.Header.Get(HeaderRequest), s.cfg.Platform, s.cfg.Now(r.Context()))
+		if err != nil {
+			s.fail(w, err)
+			return
+		}
+		if req.Action != action || req.Handoff != r.PathValue("id") {
+			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenState), Message: "the request was signed for something else"})
+			return
+		}
+		h, err := s.load(r.Context(), req.Handoff)
+		switch {
+		case errors.Is(err, ErrUnknown) && action == ActionRefuse:
+		case err != nil:
+			s.fail(w, err)
+			return
+		case h.migration().Issuer != req.Issuer:
+			s.answer(w, http.StatusForbidden, problem{Code: string(state.HandoffTokenKey), Message: "somebody else has brought this handoff"})
+			return
+		}
+		next(w, r, req)
+	}
+}
+
+func (s *server) status(w http.ResponseWriter, r *http.Request, req state.Request) {
+	status, err := s.Get(r.Context(), req.Handoff)
+	s.outcome(w, status, err)
+}
+
+func (s *server) commit(w http.ResponseWriter, r *http.Request, req state.Request) {
+	status, err := s.Commit(r.Context(), req.Handoff)
+	s.outcome(w, status, err)
+}
+
+func (s *server) refuse(w http.ResponseWriter, r *http.Request, req state.Request) {
+	status, err := s.Refuse(r.Context(), req.Handoff, req.Issuer, "the source took the run back")
+	s.outcome(w, status, err)
+}
+
+// outcome answers with a status. That an accepted run cannot be refused is an
+// answer, too.
+func (s *server) outcome(w http.ResponseWriter, status Status, err error) {
+	if err != nil && !errors.Is(err, ErrAccepted) {
+		s.fail(w, err)
+		return
+	}
+	s.answer(w, http.StatusOK, status)
+}
+
+// replies streams the run's replies as lines of JSON, from a number on, until the
+// terminal one. Empty objects in between are signs of life.
+func (s *server) replies(w http.ResponseWriter, r *http.Request, req state.Request) {
+	after, err := strconv.ParseUint(r.FormValue("after"), 10, 64)
+	if err != nil && r.FormValue("after") != "" {
+		s.answer(w, http.StatusBadRequest, problem{Code: string(state.HandoffInvalid), Message: "after must be a number"})
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	control := http.NewResponseController(w)
+	lines := make(chan Reply)
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		defer close(lines)
+		failed <- s.follow(ctx, req.Handoff, after, func(reply Reply) error {
+			select {
+			case lines <- reply:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}()
+	enc := json.NewEncoder(w)
+	beat := time.NewTicker(s.opts.Beat)
+	defer beat.Stop()
+	for {
+		var line any = struct{}{}
+		select {
+		case <-beat.C:
+		case reply, ok := <-lines:
+			if !ok {
+				if err := <-failed; err != nil && ctx.Err() == nil {
+					s.cfg.Logger.Warn("replies of a handoff", "handoff", req.Handoff, "err", err)
+				}
+				return
+			}
+			line = reply
+		}
+		_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Idle))
+		if enc.Encode(line) != nil || control.Flush() != nil {
+			cancel()
+			for range lines {
+			}
+			return
+		}
+	}
+}
+
+func (s *server) command(w http.ResponseWriter, r *http.Request, req state.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommand))
+	if err != nil {
+		s.answer(w, http.StatusRequestEntityTooLarge, problem{Code: string(state.HandoffTooLarge), Message: "the command is too large"})
+		return
+	}
+	answer, err := s.Command(r.Context(), req.Handoff, body)
+	if err != nil {
+		s.fail(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(answer)
+}
+
+// A problem is the body of every answer that is no success: what a handoff_error
+// says.
+type problem struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// fail answers with what a peer may know of an error.
+func (s *server) fail(w http.ResponseWriter, err error) {
+	status, p := http.StatusUnprocessableEntity, problem{}
+	switch {
+	case errors.Is(err, ErrUnknown):
+		status, p = http.StatusNotFound, problem{"unknown", "there is no such handoff"}
+	case errors.Is(err, ErrNotStaged):
+		status, p = http.StatusConflict, problem{"not_staged", err.Error()}
+	case errors.Is(err, ErrBusy):
+		status, p = http.StatusServiceUnavailable, problem{"busy", err.Error()}
+	default:
+		e := state.NewHandoffError(err)
+		p = problem{string(e.Code), e.Message}
+		switch e.Code {
+		case state.HandoffTokenInvalid, state.HandoffTokenKey, state.HandoffTokenExpired, state.HandoffTokenAudience, state.HandoffTokenState, state.HandoffTokenUsed:
+			status = http.StatusForbidden
+		case state.HandoffTooLarge:
+			status = http.StatusRequestEntityTooLarge
+		case state.HandoffRunExists:
+			status = http.StatusConflict
+		case state.HandoffInternal:
+			status = http.StatusInternalServerError
+			s.cfg.Logger.Error("handoff failed", "err", err)
+		}
+	}
+	s.cfg.Logger.Info("handoff refused", "code", p.Code, "status", status, "err", err)
+	s.answer(w, status, p)
+}
+
+func (s *server) answer(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body)
+}
