@@ -95,7 +95,7 @@ func TestMaxIterationsHoldsForTheWholeRun(t *testing.T) {
 	for turns, want := range map[string]string{"4": "", "5": "E_MAX_ITERATIONS", "9": "E_MAX_ITERATIONS", "1e300": "E_MAX_ITERATIONS"} {
 		w := newWorkbench(t, Options{}, modeltest.Turn{Text: "done"})
 		cp := w.begin()
-		r := &run{journal: live{}, phase: phaseModel, messages: []model.Message{model.User("go")}}
+		r := &progress{phase: phaseModel, messages: []model.Message{model.User("go")}}
 		if err := r.save(cp); err != nil {
 			t.Fatal(err)
 		}

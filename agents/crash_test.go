@@ -36,7 +36,7 @@ type paper struct {
 	told  string
 
 	mu     sync.Mutex
-	staged *state.Checkpoint
+	staged []func(*state.Checkpoint) error
 	dead   bool
 	writes int
 	steps  []state.Step
@@ -109,21 +109,21 @@ func (p *paper) put(ctx context.Context, step state.Step, status aaif.RunStatus,
 	return nil
 }
 
+// next is the last checkpoint with what was staged since.
 func (p *paper) next() *state.Checkpoint {
-	if p.staged != nil {
-		return p.staged.Clone()
+	next := p.last.Clone()
+	for _, change := range p.staged {
+		if err := change(next); err != nil {
+			p.t.Error(err)
+		}
 	}
-	return p.last.Clone()
+	return next
 }
 
 func (p *paper) Stage(_ state.Step, change func(*state.Checkpoint) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	next := p.next()
-	if err := change(next); err != nil {
-		return err
-	}
-	p.staged = next
+	p.staged = append(p.staged, change)
 	return nil
 }
 

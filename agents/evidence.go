@@ -67,7 +67,7 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 	}
 	l.addUsage(task, r)
 	r.phase = phaseDone
-	return r.stage(state.Step{Kind: state.StepAnswer}, r.save)
+	return r.stage(state.Step{Kind: state.StepAnswer}, (*progress).save)
 }
 
 // evidence is the full account, whatever the level.
@@ -145,7 +145,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 	}
 	r.count(res)
 	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: "its account of the answer", MS: time.Since(begun).Milliseconds()}
-	if err := r.stage(step, r.save); err != nil {
+	if err := r.stage(step, (*progress).save); err != nil {
 		return nil, err
 	}
 	var e intents.DecisionEvidence

@@ -16,7 +16,8 @@ type journal interface {
 	// Commit writes the run down, changed as change says, before the next step
 	// begins. Change may be nil, and may be called again.
 	Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error
-	// Stage changes what the next write will hold.
+	// Stage leaves the end of a step to the next write: there is nothing to lose
+	// between the two. The change is made then, before that of the write.
 	Stage(step state.Step, change func(*state.Checkpoint) error) error
 	// Park writes the run down as one that nobody is to go on with for now.
 	Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error

@@ -140,7 +140,6 @@ func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.Effect
 // those without an outcome into pending_tool_calls, and what the others said
 // into the conversation, in the order in which they were asked for.
 func (r *run) saveCalls(cp *state.Checkpoint) {
-	cp.Doc.PendingToolCalls = nil
 	for _, c := range r.calls {
 		line := c.effect
 		line.Epoch = cp.Mesh.Epoch

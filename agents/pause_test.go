@@ -92,9 +92,6 @@ func TestSteering(t *testing.T) {
 	w := newWorkbench(t, Options{}, modeltest.Turn{Calls: []model.ToolCall{wish("1", "lint")}}, modeltest.Turn{Text: "early"}, modeltest.Turn{Text: "done"})
 	put := func(p *paper, text string) {
 		p.last.Mesh.Steering = append(p.last.Mesh.Steering, state.Steer{ID: text, Text: text})
-		if p.staged != nil {
-			p.staged.Mesh.Steering = p.last.Mesh.Steering
-		}
 	}
 	p := newPaper(t, w.begin())
 	p.onStep = func(s state.Step) {

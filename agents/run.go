@@ -23,13 +23,22 @@ const (
 	phaseDone    phase = "done"    // Payload is the result
 )
 
-// run is how far the work on one task has come. It is all that the next step
-// goes by. Save writes it into an Agent State document and load reads it from
-// one, so nothing is lost when another worker goes on between two steps.
+// run is the work on one task, and how far it has come.
 type run struct {
+	progress
 	journal journal
 	id      string
 
+	calls    []*toolCall // that the last turn asks for, in phaseTools
+	mu       sync.Mutex  // over calls and progress, while tools run
+	commitMu sync.Mutex  // one commit of the calls at a time
+}
+
+// progress is all that the next step goes by, but for the calls. Save writes it
+// into an Agent State document and load reads it from one, so nothing is lost
+// when another worker goes on between two steps. What it refers to is only added
+// to or replaced, so that a copy stays as it is.
+type progress struct {
 	phase    phase
 	messages []model.Message // what the tools of the last turn say is not among them before all have said it
 	turns    int             // of the model: the document's iteration
@@ -44,10 +53,6 @@ type run struct {
 
 	rewrite  bool               // the document's conversation is not the beginning of messages
 	memories *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
-
-	calls    []*toolCall // that the last turn asks for, in phaseTools
-	mu       sync.Mutex  // over what is in calls, and toolsUsed, while tools run
-	commitMu sync.Mutex  // one commit of the calls at a time
 }
 
 // saved is the part of a run that the specification has no place for: the
@@ -73,33 +78,34 @@ func (r *run) write(ctx context.Context, step state.Step, save func(*state.Check
 	if err := r.journal.Commit(ctx, step, save); err != nil {
 		return err
 	}
-	r.written()
+	r.rewrite = false
+	for _, c := range r.calls { // none is under way
+		c.written = true
+	}
 	return nil
 }
 
 // stage leaves the end of a step to the next write: there is nothing to lose
-// between the two.
-func (r *run) stage(step state.Step, save func(*state.Checkpoint) error) error {
-	if err := r.journal.Stage(step, save); err != nil {
-		return err
-	}
-	r.written()
-	return nil
+// between the two. No call is under way.
+func (r *run) stage(step state.Step, save func(*progress, *state.Checkpoint) error) error {
+	now := r.progress // whoever writes it does so while this one goes on
+	return r.journal.Stage(step, func(cp *state.Checkpoint) error { return save(&now, cp) })
 }
 
-// written notes that the journal has the run as it is. No call is under way.
-func (r *run) written() {
-	r.rewrite = false
-	for _, c := range r.calls {
-		c.written = true
-	}
-}
-
-// save writes the run into a checkpoint. The conversation is the document's,
-// complete and in order; so are the calls that have no result yet.
+// save writes the run into a checkpoint, and its calls.
 func (r *run) save(cp *state.Checkpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if err := r.progress.save(cp); err != nil {
+		return err
+	}
+	r.saveCalls(cp)
+	return nil
+}
+
+// save writes a run into a checkpoint. The conversation is the document's,
+// complete and in order.
+func (r *progress) save(cp *state.Checkpoint) error {
 	own := saved{
 		Format: loopFormat, Phase: r.phase, Cut: r.cut, Repaired: r.repaired, ToolsUsed: r.toolsUsed,
 		Window: r.learned, TaskFirst: r.taskFirst, Payload: r.payload,
@@ -125,6 +131,6 @@ func (r *run) save(cp *state.Checkpoint) error {
 	for _, m := range r.messages[keep:] {
 		cp.Append(m, now, estimate(&m))
 	}
-	r.saveCalls(cp)
+	cp.Doc.PendingToolCalls = nil
 	return nil
 }

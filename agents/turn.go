@@ -44,16 +44,19 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 		err = l.exhausted()
 	default:
 		r.phase, r.calls = phaseTools, r.newCalls(task, res.Message.ToolCalls)
-		return r.write(ctx, step, r.saveTurn)
+		return r.write(ctx, step, func(cp *state.Checkpoint) error {
+			cp.Mesh.Told = ""
+			return r.save(cp)
+		})
 	}
-	if err := r.stage(step, r.saveTurn); err != nil {
+	if err := r.stage(step, (*progress).saveTurn); err != nil {
 		return err
 	}
 	return err
 }
 
 // count adds a turn to the books.
-func (r *run) count(res *model.Response) {
+func (r *progress) count(res *model.Response) {
 	r.turns++
 	r.usage.ModelCalls++
 	r.usage.InputTokens += res.Usage.InputTokens
@@ -61,7 +64,7 @@ func (r *run) count(res *model.Response) {
 }
 
 // saveTurn is save after a turn: of the next one nothing is told yet.
-func (r *run) saveTurn(cp *state.Checkpoint) error {
+func (r *progress) saveTurn(cp *state.Checkpoint) error {
 	cp.Mesh.Told = ""
 	return r.save(cp)
 }

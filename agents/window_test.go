@@ -101,7 +101,7 @@ func TestAModelThatSaysTooLongGetsLess(t *testing.T) {
 		return &model.Response{Message: model.Assistant("fine"), Finish: model.FinishStop}, nil
 	})
 	cp := w.begin()
-	r := &run{journal: live{}, phase: phaseModel, taskFirst: true, turns: 3, messages: chat("s u a t a t a t a t")}
+	r := &progress{phase: phaseModel, taskFirst: true, turns: 3, messages: chat("s u a t a t a t a t")}
 	if err := r.save(cp); err != nil {
 		t.Fatal(err)
 	}
