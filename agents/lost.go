@@ -26,7 +26,7 @@ const (
 	LostRepeat LostCall = "repeat"
 	// LostTimeOut gives the call up: the model is told that it timed out and
 	// that its outcome is not known.
-	LostTimeOut LostCall = "time_out"
+	LostTimeOut LostCall = "timeout"
 	// LostAsk parks the run until a person says what became of the call.
 	LostAsk LostCall = "ask"
 )
@@ -34,12 +34,17 @@ const (
 // AnyTool stands in [Options].LostCalls for the tools that it does not name.
 const AnyTool = "*"
 
-// checkLost reports what is wrong with [Options].LostCalls.
-func (s *toolset) checkLost(policy map[string]LostCall) error {
+// checkLost reports what is wrong with [Options].LostCalls. It may name tools
+// that are registered and that this agent does not use.
+func (s *toolset) checkLost(policy map[string]LostCall, registry *tool.Registry) error {
+	known := append(registry.Names(), AnyTool)
+	for name := range s.tools {
+		known = append(known, name)
+	}
 	for _, name := range slices.Sorted(maps.Keys(policy)) {
 		switch p := policy[name]; {
-		case name != AnyTool && s.tools[name] == nil:
-			return fmt.Errorf("lost calls: the agent has no tool %s", name)
+		case !slices.Contains(known, name):
+			return fmt.Errorf("lost calls: there is no tool %s", name)
 		case p != LostRepeat && p != LostTimeOut && p != LostAsk:
 			return fmt.Errorf("lost calls of %s: %q is none of %s, %s, %s", name, p, LostRepeat, LostTimeOut, LostAsk)
 		}

@@ -49,7 +49,7 @@ func newToolset(def *aaif.Definition, opts Options) (*toolset, error) {
 		}
 	}
 	if len(bad) == 0 {
-		bad = append(bad, s.checkLost(opts.LostCalls))
+		bad = append(bad, s.checkLost(opts.LostCalls, registry))
 	}
 	return s, errors.Join(bad...)
 }

@@ -25,9 +25,9 @@ import (
 // workerFlags are those of "worker".
 type workerFlags struct {
 	as, command, intents, keyName, taskEvents, journal string
-	concurrency, queue                                 int
+	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
-	tools, known                                       []string
+	tools, known, lostCalls                            []string
 	review                                             string
 	refuseUnknown                                      bool
 	quotas                                             mesh.Quotas
@@ -68,6 +68,8 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
 	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
 	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
+	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default unknown)")
 	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
 	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once (default the document's, else 1; it can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
@@ -228,6 +230,18 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]
 		KeyName: f.keyName, Logger: a.log, Secret: func(name string) (string, bool) { v := a.env(name); return v, v != "" }}
 	if f.queue == 0 {
 		opts.Queue = -1
+	}
+	if f.contextTokens < 0 {
+		return nil, usagef(cmd, "--context-tokens cannot be negative")
+	}
+	opts.ContextTokens = f.contextTokens
+	opts.LostCalls = make(map[string]agents.LostCall)
+	for _, spec := range f.lostCalls {
+		name, what, ok := strings.Cut(spec, "=")
+		if !ok {
+			return nil, usagef(cmd, "--lost-call %q: it is NAME=%s, NAME=%s or NAME=%s", spec, agents.LostRepeat, agents.LostTimeOut, agents.LostAsk)
+		}
+		opts.LostCalls[name] = agents.LostCall(what)
 	}
 	var err error
 	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {

@@ -49,5 +49,5 @@
 // 32 MiB together are read a call, and 500 findings reported; the result says
 // when there was more.
 //
-// Tools are safe for concurrent use.
+// Tools are safe for concurrent use, and safe to repeat: they only read.
 package reviewer

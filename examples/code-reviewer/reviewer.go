@@ -33,22 +33,22 @@ func Tools(root string) *tool.Registry {
 	}
 	scan := func(def tool.Definition, check func(context.Context, string, string) (*Report, error)) tool.Tool {
 		def.Parameters, def.Output = json.RawMessage(pathSchema), json.RawMessage(reportSchema)
-		return tool.Func(def, func(ctx context.Context, in at) (*Report, error) {
+		return tool.RepeatSafe(tool.Func(def, func(ctx context.Context, in at) (*Report, error) {
 			report, err := check(ctx, root, in.Path)
 			var typed *tool.Error
 			if errors.As(err, &typed) {
 				typed.Tool = def.Name
 			}
 			return report, err
-		})
+		}))
 	}
 	var r tool.Registry
 	err := r.Add(
 		scan(tool.Definition{Name: "check_format", Description: "Reports syntax errors and what gofmt would change in the Go files below a path."}, checkFormat),
 		scan(tool.Definition{Name: "check_code", Description: "Reports mistakes that compile, such as ignored errors or copied locks, in the Go files below a path."}, checkCode),
 		scan(tool.Definition{Name: "find_secrets", Description: "Reports shapes of credentials in the Go and configuration files below a path."}, findSecrets),
-		tool.Func(tool.Definition{Name: "summarize", Description: "Sorts and counts findings, and puts them into words.",
-			Parameters: json.RawMessage(summarizeSchema), Output: json.RawMessage(reviewSchema)}, summarize),
+		tool.RepeatSafe(tool.Func(tool.Definition{Name: "summarize", Description: "Sorts and counts findings, and puts them into words.",
+			Parameters: json.RawMessage(summarizeSchema), Output: json.RawMessage(reviewSchema)}, summarize)),
 	)
 	if err != nil {
 		panic("reviewer: " + err.Error()) // the definitions above are at fault
