@@ -255,7 +255,6 @@ var heavy = []struct {
 	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"intents", "agents/aaif", "agents/tool"}, []string{"envelope", "state", "mesh", "cmd/*"}},
 	{"filippo.io/edwards25519", []string{"envelope/sign"}, nil},
-	{"github.com/santhosh-tekuri/jsonschema", []string{"intents", "agents/aaif", "agents/tool"}, []string{"envelope", "mesh", "cmd/*"}},
 	{"github.com/golang-jwt/jwt", []string{"state"}, nil},
 	{"github.com/gowebpki/jcs", nil, []string{"envelope", "envelope/sign"}},
 	{"github.com/rogpeppe/go-internal", nil, []string{"*", "*/*", "*/*/*"}},
