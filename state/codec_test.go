@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/go-json-experiment/json/jsontext"
+	"pgregory.net/rapid"
 )
 
 var start = time.Date(2026, 11, 20, 10, 0, 0, 123456000, time.UTC)
@@ -202,4 +206,131 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
 		}
 	}
+}
+
+// Every field of Mesh is in the checkpoint that the other tests go by, so none
+// is forgotten when it is written.
+func TestFullIsFull(t *testing.T) {
+	t.Parallel()
+	var walk func(path string, v reflect.Value)
+	walk = func(path string, v reflect.Value) {
+		if v.IsZero() {
+			t.Errorf("%s is not set", path)
+			return
+		}
+		switch v.Kind() {
+		case reflect.Pointer:
+			walk(path, v.Elem())
+		case reflect.Struct:
+			if v.Type() == reflect.TypeFor[time.Time]() {
+				return
+			}
+			for i := range v.NumField() {
+				walk(path+"."+v.Type().Field(i).Name, v.Field(i))
+			}
+		case reflect.Slice:
+			if v.Len() > 0 && v.Index(0).Kind() == reflect.Struct {
+				for i := range v.Type().Elem().NumField() { // each field in some item
+					if !slices.ContainsFunc(items(v), func(item reflect.Value) bool { return !item.Field(i).IsZero() }) {
+						t.Errorf("%s[].%s is set in no item", path, v.Type().Elem().Field(i).Name)
+					}
+				}
+			}
+		}
+	}
+	c := full()
+	walk("Mesh", reflect.ValueOf(c.Mesh))
+	c.Doc.StateID, c.Doc.CheckpointAt, c.Doc.Provenance.Checksum = "-", "-", "-"
+	walk("Doc", reflect.ValueOf(c.Doc))
+}
+
+func items(v reflect.Value) []reflect.Value {
+	var all []reflect.Value
+	for i := range v.Len() {
+		all = append(all, v.Index(i))
+	}
+	return all
+}
+
+// What Encode remembers is never in the way: whatever is changed, and whichever
+// clone is written by whom, the text is that of a checkpoint that was never
+// written before.
+func TestWhatIsRememberedIsNeverStale(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.SampledFrom([]string{"a", "b", strings.Repeat("long ", 200), "\"\\\n"})
+		raw := rapid.SampledFrom([]string{`{"b":1,"a":2}`, `{"a":"` + strings.Repeat("x", 600) + `"}`, `{"z":"` + strings.Repeat("x", 600) + `", "a": 1.0}`})
+		clones := []*state.Checkpoint{state.New("agent.a", "t", "")}
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			c := clones[rapid.IntRange(0, len(clones)-1).Draw(t, "clone")]
+			at := rapid.IntRange(0, 5).Draw(t, "at")
+			switch rapid.IntRange(0, 8).Draw(t, "what") {
+			case 0, 1:
+				c.Append(model.User(text.Draw(t, "text")), start, at)
+			case 2:
+				c.Truncate(min(at, len(c.Doc.Conversation)))
+			case 3:
+				if at < len(c.Doc.Conversation) {
+					c.Doc.Conversation[at].Content = text.Draw(t, "text")
+				}
+			case 4:
+				c.Doc.Variables = []byte(raw.Draw(t, "raw"))
+			case 5:
+				c.Mesh.Loop = []byte(raw.Draw(t, "raw"))
+			case 6:
+				c.Doc.MemorySnapshot = append(c.Doc.MemorySnapshot, aaif.MemoryItem{Scope: aaif.ScopeTask, Key: "k", Content: text.Draw(t, "text")})
+			case 7:
+				clones = append(clones, c.Clone())
+			case 8:
+				if _, err := (state.Codec{}).Encode(c); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		for _, c := range clones {
+			c.Doc.StateID, c.Doc.CheckpointAt = "s", "c"
+			got, err := state.Codec{}.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fresh := state.Checkpoint{Doc: c.Doc, Mesh: c.Mesh}
+			want, err := state.Codec{}.Marshal(&fresh)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Fatalf("wrote\n%s\nwant\n%s", got, want)
+			}
+		}
+	})
+}
+
+// Clones are written at once: by the race detector's leave.
+func TestClonesAreIndependent(t *testing.T) {
+	t.Parallel()
+	c := full()
+	if _, err := (state.Codec{}).Encode(c); err != nil {
+		t.Fatal(err)
+	}
+	want := c.Clone()
+	var wg sync.WaitGroup
+	for i := range 8 {
+		d := c.Clone()
+		wg.Go(func() {
+			for range 20 {
+				d.Append(model.User(strings.Repeat(strconv.Itoa(i), 100)), start, 0)
+				d.Doc.PipelinePosition.CompletedSteps[0] = "changed"
+				d.Doc.Error.Code, d.Doc.Provenance.CapturedBy, d.Doc.ApprovalRequest.ApproverHint = "x", "x", "x"
+				d.Mesh.Effects[0].Status, d.Mesh.Notes[0].Calls[0].Name, d.Mesh.Commands[0] = "x", "x", "x"
+				d.Mesh.Effects[0].Status, d.Mesh.Parent.Run, d.Mesh.Migration.ID = state.EffectDone, "x", "x"
+				d.Mesh.Steering[0].Text, d.Mesh.Noted[0].ID = "x", "x"
+				d.Doc.MemorySnapshot[0].Key, d.Doc.PendingToolCalls[0].ID, d.Doc.SubagentStates[0].Alias = "x", "x", "x"
+				if _, err := (state.Codec{}).Encode(d); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	same(t, c, want)
 }

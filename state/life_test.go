@@ -319,6 +319,7 @@ func TestEncodeTakesWhatIsSaid(t *testing.T) {
 	c.Append(model.User("half \xff a character"), start, 0)
 	c.Doc.PendingToolCalls = []aaif.PendingToolCall{{ID: "\xff", ToolName: "t", Arguments: []byte(`{"id": 12345678901234567890, "ok": [1.50, 1e2]}`)}}
 	c.Doc.Variables = []byte(`{"n":0.1234567890123456789}`)
+	c.Mesh.Deadline = start.Add(1<<62).Add(1<<62).AddDate(8000, 0, 0)
 	data, err := state.Codec{}.Encode(c)
 	if err != nil {
 		t.Fatal(err)
@@ -332,6 +333,9 @@ func TestEncodeTakesWhatIsSaid(t *testing.T) {
 	}
 	if a := string(got.Doc.PendingToolCalls[0].Arguments); a != `{"id":"12345678901234567890","ok":[1.5,100]}` {
 		t.Errorf("arguments %s", a)
+	}
+	if d := got.Mesh.Deadline; d.Year() != 9999 {
+		t.Errorf("deadline %v", d)
 	}
 	if v := string(got.Doc.Variables); v != `{"n":"0.1234567890123456789"}` {
 		t.Errorf("variables %s", v)

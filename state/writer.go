@@ -127,9 +127,15 @@ func (w *writer) optTrue(name string, v bool) {
 	}
 }
 
+// lastTime is the last one that RFC 3339 can write.
+var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
 func (w *writer) optTime(name string, t time.Time) {
 	if t.IsZero() {
 		return
+	}
+	if t.After(lastTime) {
+		t = lastTime // a deadline after a timeout of a million years
 	}
 	w.name(name)
 	w.b = append(w.b, '"')

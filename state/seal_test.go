@@ -1,0 +1,222 @@
+package state_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func ring(t *testing.T, newest state.Key, older ...state.Key) *state.Keyring {
+	t.Helper()
+	k, err := state.NewKeyring(newest, older...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+func key(b byte) state.Key { return state.Key{Secret: bytes.Repeat([]byte{b}, state.KeySize)} }
+
+func TestSealedDocumentsShowTheirHeaderOnly(t *testing.T) {
+	t.Parallel()
+	c := full()
+	data, err := state.Codec{Seal: ring(t, key(1))}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"Be brief", `"redis"`, `"send"`, "human.ann", `"c3"`, `"hurry"`, "1.2.3", "half a sen", `"foreign"`, "stack_trace", "E_TOOL", "call_1", `"tok"`} {
+		if strings.Contains(string(data), secret) {
+			t.Errorf("%s is in the clear: %.1500s", secret, data)
+		}
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range []string{"agent_id", "checkpoint_at", "iteration", "provenance", "run_id", "sc_standard", "sc_version", "state_id", "status", state.Extension} {
+		if _, ok := doc[member]; !ok {
+			t.Errorf("%s is not in the clear", member)
+		}
+		delete(doc, member)
+	}
+	if len(doc) > 0 {
+		t.Errorf("in the clear besides: %v", doc)
+	}
+	if _, err := (state.Codec{}).Decode(data); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("without a key: %v, want %v", err, state.ErrSealed)
+	}
+	if _, err := (state.Codec{Seal: ring(t, key(2))}).Decode(data); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("with another key: %v, want %v", err, state.ErrSealed)
+	}
+}
+
+func TestKeysChange(t *testing.T) {
+	t.Parallel()
+	old, both := state.Codec{Seal: ring(t, key(1))}, state.Codec{Seal: ring(t, key(2), key(1))}
+	current := state.Codec{Seal: ring(t, key(2))}
+	clear, err := state.Codec{}.Encode(full())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := old.Decode(clear) // what was stored before the mesh began to seal
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := old.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err = both.Decode(first); err != nil {
+		t.Fatal(err)
+	}
+	second, err := both.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := old.Decode(second); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("the old key opens what the new one sealed: %v", err)
+	}
+	got, err := current.Decode(second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, got, canonicalRaw(t, c))
+}
+
+// Whatever is altered in a sealed document, its header above all, it does not
+// open. White space and another encoding are no alteration.
+func TestSealsBreak(t *testing.T) {
+	t.Parallel()
+	k := state.Codec{Seal: ring(t, key(1)), Unchecked: true}
+	c, d := full(), full()
+	data, err := k.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := k.Encode(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealedText := func(data []byte) string {
+		_, after, _ := strings.Cut(string(data), `"text":"`)
+		text, _, _ := strings.Cut(after, `"`)
+		return text
+	}
+	text := sealedText(data)
+	for name, edit := range map[string][2]string{
+		"epoch":         {`"epoch":3`, `"epoch":4`},
+		"owner":         {`"owner":"host-1"`, `"owner":"host-2"`},
+		"status":        {`"status":"awaiting_approval"`, `"status":"running"`},
+		"iteration":     {`"iteration":2`, `"iteration":1`},
+		"run":           {c.Doc.RunID, state.RunID("agent.x", "y")},
+		"state":         {c.Doc.StateID, d.Doc.StateID},
+		"work":          {`"work":99`, `"work":98`},
+		"a new member":  {`"agent_id"`, `"_comment":"x","agent_id"`},
+		"the text":      {text, text[:9] + flip(text[9:10]) + text[10:]},
+		"another text":  {text, sealedText(other)},
+		"no text":       {text, ""},
+		"half a text":   {text, text[:len(text)/8*4]},
+		"the platform":  {`"source_platform":"aeemesh"`, `"source_platform":"x"`},
+		"a cut in half": {text, text[:4] + " " + text[4:]},
+	} {
+		bad := strings.Replace(string(data), edit[0], edit[1], 1)
+		if bad == string(data) {
+			t.Fatalf("%s is not there", edit[0])
+		}
+		sum := checksumMember.ReplaceAllString(bad, "") // the attacker does it better
+		for _, doc := range []string{bad, sum} {
+			if _, err := k.Decode([]byte(doc)); err == nil || errors.Is(err, state.ErrSealed) {
+				t.Errorf("%s altered: %v", name, err)
+			}
+		}
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	indented, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inCBOR, err := aaif.JSONToCBOR(data, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, doc := range map[string][]byte{"indented": indented, "CBOR": inCBOR} {
+		got, err := k.Decode(doc)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		same(t, got, canonicalRaw(t, c))
+	}
+}
+
+func flip(s string) string {
+	if s == "A" {
+		return "B"
+	}
+	return "A"
+}
+
+func TestKeyrings(t *testing.T) {
+	t.Parallel()
+	if _, err := state.NewKeyring(state.Key{Secret: []byte("short")}); err == nil || err.Error() != "state key 1: it has 5 bytes, must have 32" {
+		t.Errorf("a short key: %v", err)
+	}
+	if _, err := state.NewKeyring(key(1), key(1)); err == nil {
+		t.Error("one key twice")
+	}
+	k := ring(t, key(1), state.Key{ID: "old", Secret: key(2).Secret})
+	// The id of a key is wire: it is what tells which key opens a document.
+	if ids := k.IDs(); len(ids) != 2 || ids[0] != state.KeyID(key(1).Secret) || ids[0] != "82f8f11a6f1bede5" || ids[1] != "old" {
+		t.Errorf("ids %v", ids)
+	}
+	if a, b := fmt.Sprintf("%v %+v %#v", k, k, k), "state keys 82f8f11a6f1bede5, old"; a != b+" "+b+" "+b {
+		t.Errorf("printed as %s", a)
+	}
+	if _, err := (state.Codec{Seal: k}).Encode(&state.Checkpoint{Doc: aaif.State{AgentID: "a", Status: aaif.RunPaused}}); err == nil {
+		t.Error("a document without an entity was sealed")
+	}
+}
+
+func TestRefer(t *testing.T) {
+	t.Parallel()
+	object := state.Object{Name: "agent.reviewer/x", Size: 300000, Digest: "sha256:00"}
+	for name, k := range map[string]state.Codec{"clear": {}, "sealed": {Seal: ring(t, key(1))}, "cbor": {Encoding: aaif.CBOR}} {
+		data, err := fixed(k).Encode(full())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ref, err := state.Refer(data, object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := state.ReadHeader(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := state.ReadHeader(ref)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Object == nil || *got.Object != object {
+			t.Errorf("%s: refers to %+v", name, got.Object)
+		}
+		if got.Object = nil; got != want {
+			t.Errorf("%s: header %+v, want %+v", name, got, want)
+		}
+		if _, err := k.Decode(ref); !errors.Is(err, state.ErrElsewhere) {
+			t.Errorf("%s: %v, want %v", name, err, state.ErrElsewhere)
+		}
+		if _, err := state.Refer(ref, object); err == nil {
+			t.Errorf("%s: a reference to a reference", name)
+		}
+	}
+}
