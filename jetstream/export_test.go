@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"time"
 )
 
@@ -13,3 +15,19 @@ func NewClockOf(read func(context.Context) (time.Time, error), local func() time
 
 // SetScheduled has q believe, for a second, that so many bytes wait.
 func SetScheduled(q *Queue, n uint64) { q.scheduled, q.looked = n, time.Now() }
+
+// DecodeDead reads a dead letter of a mesh without prefix.
+func DecodeDead(msg Message) (DeadLetter, error) { return (&Dead{}).decode(msg) }
+
+// EncodeDead is the message that Put makes of a letter.
+func EncodeDead(l DeadLetter) Message {
+	subj, _ := subject.Map{}.Dead(l.Entity, l.TaskID)
+	msg := encodeDead(subj, l)
+	return Message{Subject: subj, Header: msg.Header, Data: msg.Data, Seq: l.Seq}
+}
+
+// ParseAck reads an ack subject and writes what it says.
+func ParseAck(s string) (string, error) {
+	a, err := parseAck(s)
+	return fmt.Sprintf("%s %s %d %d %d %s", a.stream, a.consumer, a.delivered, a.seq, a.pending, a.stored.Format(time.RFC3339Nano)), err
+}

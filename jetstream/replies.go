@@ -17,6 +17,12 @@ import (
 // the replies sees by it at once that one was lost on its way.
 const HeaderSeq = "Aee-Seq"
 
+// HeaderStreamCount is on the terminal reply of a stream: how many stream
+// envelopes came before it. Such a reply is never taken for one that was seen
+// before by its number alone: a worker that had lost its run may have told
+// something under that number.
+const HeaderStreamCount = "Aee-Stream-Count"
+
 // Replies are what durable tasks are answered with: stream envelopes and then
 // the terminal one, under the entity and the task's id, for as long as the
 // limits of [StreamReply] allow. A value may be used by many goroutines at once.
@@ -75,17 +81,18 @@ type Sent struct {
 	subject string
 }
 
-// Wait returns nil when the server has stored the reply. It may be called once.
-func (s *Sent) Wait(ctx context.Context) error {
+// Wait returns when the server has stored the reply, and whether it had done so
+// before, under the same MsgID. It may be called once.
+func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	select {
-	case <-s.future.Ok():
-		return nil
+	case ack := <-s.future.Ok():
+		return ack.Duplicate, nil
 	case err := <-s.future.Err():
-		return uncertain(explain(s.nc, err, "publish a reply to %s", s.subject))
+		return false, uncertain(explain(s.nc, err, "publish a reply to %s", s.subject))
 	case <-ctx.Done():
-		return uncertain(explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
+		return false, uncertain(explain(s.nc, ctx.Err(), "publish a reply to %s", s.subject))
 	}
 }
 

@@ -132,6 +132,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
 	id, number := identity(msg.Header)
+	known := func() bool { return f.known(msg.Header, id, number) }
 	if f.missed() || f.unseen >= recentIDs/2 {
 		// Something may be missing before it; or soon it could not be told any
 		// more from its stored form.
@@ -140,10 +141,10 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		}
 	}
 	for try := range gapTries {
-		if f.known(id, number) {
+		if known() {
 			return true
 		}
-		if id != "" && (number == 0 || number == f.number+1 || f.number == 0 && f.middle) {
+		if id != "" && (number == 0 || number <= f.number+1 || f.number == 0 && f.middle) {
 			break
 		}
 		// One is missing, or it has no id by which it would be known later. The
@@ -159,7 +160,7 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 			return true
 		}
 	}
-	if id == "" || f.known(id, number) {
+	if id == "" || known() {
 		return true // the stream will have it in time
 	}
 	f.note(id, number)
@@ -201,7 +202,7 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 		}
 		f.after = msg.Seq
 		id, number := identity(msg.Header)
-		if f.known(id, number) {
+		if f.known(msg.Header, id, number) {
 			continue
 		}
 		f.note(id, number)
@@ -221,8 +222,8 @@ func identity(h nats.Header) (id string, number int) {
 }
 
 // known reports whether a reply was yielded before.
-func (f *Follower) known(id string, number int) bool {
-	return number > 0 && number <= f.number || f.seen.has(id)
+func (f *Follower) known(h nats.Header, id string, number int) bool {
+	return f.seen.has(id) || number > 0 && number <= f.number && h.Get(HeaderStreamCount) == ""
 }
 
 func (f *Follower) note(id string, number int) {

@@ -85,9 +85,9 @@ func TestRepliesAreStoredOnce(t *testing.T) {
 			}
 			sent = append(sent, s)
 		}
-		for _, s := range sent {
-			if err := s.Wait(ctx); err != nil {
-				t.Error(err)
+		for i, s := range sent {
+			if dup, err := s.Wait(ctx); err != nil || dup != (i == 2 || i == 4) {
+				t.Errorf("%d: duplicate %t, %v", i, dup, err)
 			}
 		}
 		other := reply(9)
@@ -237,6 +237,31 @@ func TestFollowMissesAReply(t *testing.T) {
 	}
 	if got := take(t, 2, f.Messages(ctx, jetstream.FollowOptions{Fresh: true})); bodies(got) != "1 3" {
 		t.Errorf("followed %q", bodies(got))
+	}
+}
+
+// A worker that had lost its run told something under the number that the
+// terminal reply has: that one comes all the same.
+func TestFollowTerminalWithATakenNumber(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	r := jetstream.NewReplies(js, subject.Map{})
+	f, err := r.Open("agent.x", "t 1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	zombie, terminal := reply(2), reply(2)
+	zombie.MsgID, zombie.Data = "run.zombie", []byte("zombie")
+	terminal.MsgID, terminal.Data = "run.result", []byte("result")
+	terminal.Header.Set(jetstream.HeaderStreamCount, "1")
+	answer(t, r, reply(1), zombie, terminal, terminal)
+	for _, f := range []iter.Seq2[jetstream.Message, error]{
+		f.Messages(ctx, jetstream.FollowOptions{Fresh: true}), r.Follow(ctx, "agent.x", "t 1", jetstream.FollowOptions{}),
+	} {
+		if got := take(t, 3, f); bodies(got) != "1 zombie result" {
+			t.Errorf("followed %q", bodies(got))
+		}
 	}
 }
 

@@ -1,0 +1,187 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"strconv"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// HeaderRetry is on a task that was a dead letter and is tried again: the
+// letter's sequence in [StreamDead]. Its run, which has ended, may begin again.
+const HeaderRetry = "Aee-Retry"
+
+// Dead are the dead letters: durable tasks that could not be done, with the
+// reason. They stay for as long as the limits of [StreamDead] allow. A value may
+// be used by many goroutines at once.
+type Dead struct {
+	js natsjs.JetStream
+	m  subject.Map
+}
+
+// NewDead returns the dead letters of m's mesh. It does no I/O.
+func NewDead(js natsjs.JetStream, m subject.Map) *Dead { return &Dead{js: js, m: m} }
+
+// A DeadLetter is a task that could not be done.
+type DeadLetter struct {
+	Entity string
+	TaskID string // "": the envelope has none that could be read; Put makes one up
+
+	Code     string // one word for programs: the error's code, or "poison", …
+	Cause    string // in words; cut after 1,024 bytes
+	Attempts int    // how often the task was begun
+	Worker   string // which instance gave it up
+	Run      string // the run's id, if there is one
+
+	Subject string    // of the task: aee.work.<priority>.<entity>
+	Work    uint64    // its sequence in StreamWork
+	Stored  time.Time // when it was stored there
+
+	Data   []byte      // the envelope as it came
+	Header nats.Header // the task's; those that begin with Nats- are left out
+
+	// Omitted is the envelope's length if it was left out, because together with
+	// what is said here it would not have fitted into a message.
+	Omitted int
+
+	Seq  uint64    // in StreamDead; Put returns it
+	Died time.Time // when the letter was stored; set by the server
+}
+
+// Put stores a dead letter and returns its sequence. A letter about the same
+// message of StreamWork with the same code is stored once: Put may be called
+// again after [ErrUncertain], or by another worker.
+func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
+	if letter.TaskID == "" {
+		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)
+	}
+	subj, err := d.m.Dead(letter.Entity, letter.TaskID)
+	if err != nil {
+		return 0, fmt.Errorf("put a dead letter: %w", err)
+	}
+	if letter.Work != 0 {
+		have, err := leaderGet(ctx, d.js, d.name(), map[string]any{"last_by_subj": subj})
+		if err == nil {
+			if old, err := d.decode(have); err == nil && old.Work == letter.Work && old.Code == letter.Code {
+				return old.Seq, nil
+			}
+		} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return 0, explain(d.js.Conn(), err, "put a dead letter to %s", subj)
+		}
+	}
+	msg := encodeDead(subj, letter)
+	if over := d.js.Conn().MaxPayload(); over > 0 && int64(msg.Size()) > over {
+		letter.Omitted, letter.Data = len(letter.Data), nil
+		msg = encodeDead(subj, letter)
+	}
+	msg.Header.Set(natsjs.MsgIDHeader, subj+"/"+strconv.FormatUint(letter.Work, 10)+"/"+letter.Code)
+	if letter.Work == 0 {
+		msg.Header.Del(natsjs.MsgIDHeader)
+	}
+	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
+	ack, err := d.js.PublishMsg(ctx, msg)
+	if err != nil {
+		return 0, uncertain(explain(d.js.Conn(), err, "put a dead letter to %s", subj))
+	}
+	return ack.Sequence, nil
+}
+
+// List yields the dead letters of one entity or, with "", of all, the oldest
+// first. Any replica may answer, so one of a moment ago may be missing. After an
+// error it yields nothing more.
+func (d *Dead) List(ctx context.Context, entity string) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		filter := d.m.AllDead()
+		if entity != "" {
+			var err error
+			if filter, err = d.m.DeadOf(entity); err != nil {
+				yield(DeadLetter{}, fmt.Errorf("list dead letters: %w", err))
+				return
+			}
+		}
+		for msg, err := range scan(ctx, d.js, d.name(), filter, 1) {
+			if err != nil {
+				yield(DeadLetter{}, err)
+				return
+			}
+			letter, err := d.decode(msg)
+			if err != nil {
+				continue // not written by us
+			}
+			if !yield(letter, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Get returns the dead letter with a sequence, or [ErrNotFound].
+func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
+	if seq == 0 {
+		return DeadLetter{}, fmt.Errorf("get dead letter 0: %w", ErrNotFound)
+	}
+	msg, err := leaderGet(ctx, d.js, d.name(), map[string]any{"seq": seq})
+	if err != nil {
+		return DeadLetter{}, explain(d.js.Conn(), err, "get dead letter %d", seq)
+	}
+	return d.decode(msg)
+}
+
+// Retry submits the task of a dead letter again, with the header [HeaderRetry],
+// and takes the letter away. Calling it again after a failure does not submit
+// the task twice, within the duplicate window of StreamWork.
+func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
+	letter, err := d.Get(ctx, seq)
+	if err != nil {
+		return Submitted{}, err
+	}
+	to, err := d.m.Parse(letter.Subject)
+	switch {
+	case err != nil || to.Kind != subject.Work || to.Entity != letter.Entity:
+		return Submitted{}, fmt.Errorf("retry dead letter %d: it came on %q, which is no subject of %s's tasks", seq, letter.Subject, letter.Entity)
+	case letter.Omitted > 0:
+		return Submitted{}, fmt.Errorf("retry dead letter %d: its envelope of %d bytes was too large to be kept: %w", seq, letter.Omitted, ErrTooLarge)
+	}
+	header := plainHeader(letter.Header)
+	header.Set(HeaderRetry, strconv.FormatUint(seq, 10))
+	done, err := NewQueue(d.js, d.m).Submit(ctx, Submission{
+		Entity: to.Entity, Priority: to.Priority, ID: "retry." + strconv.FormatUint(seq, 10), Data: letter.Data, Header: header,
+	})
+	if err != nil {
+		return Submitted{}, fmt.Errorf("retry dead letter %d: %w", seq, err)
+	}
+	if err := d.Drop(ctx, seq); err != nil && !errors.Is(err, ErrNotFound) {
+		return done, fmt.Errorf("dead letter %d was submitted again, and is still listed: %w", seq, err)
+	}
+	return done, nil
+}
+
+// Drop takes a dead letter away, or fails with [ErrNotFound].
+func (d *Dead) Drop(ctx context.Context, seq uint64) error {
+	if seq == 0 {
+		return fmt.Errorf("drop dead letter 0: %w", ErrNotFound)
+	}
+	err := request(ctx, d.js, "STREAM.MSG.DELETE."+d.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
+	var api *natsjs.APIError
+	if errors.As(err, &api) && (api.ErrorCode == jsSequenceNotFound || api.ErrorCode == jsDeleteFailed) {
+		// The second one has several reasons.
+		if _, found := d.Get(ctx, seq); errors.Is(found, ErrNotFound) {
+			return fmt.Errorf("drop dead letter %d: %w", seq, ErrNotFound)
+		}
+	}
+	return uncertain(explain(d.js.Conn(), err, "drop dead letter %d", seq))
+}
+
+// nats-server's codes for a message that cannot be deleted.
+const (
+	jsSequenceNotFound natsjs.ErrorCode = 10043
+	jsDeleteFailed     natsjs.ErrorCode = 10057
+)
+
+func (d *Dead) name() string { return StreamDead + d.m.Suffix() }

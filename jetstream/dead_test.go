@@ -1,0 +1,182 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+)
+
+func letters(t testing.TB, d *jetstream.Dead, entity string) []jetstream.DeadLetter {
+	t.Helper()
+	var all []jetstream.DeadLetter
+	for l, err := range d.List(testContext(t), entity) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Died.IsZero() {
+			t.Error("no time")
+		}
+		l.Died = time.Time{}
+		all = append(all, l)
+	}
+	return all
+}
+
+func bury(t testing.TB, d *jetstream.Dead, l jetstream.DeadLetter) uint64 {
+	t.Helper()
+	seq, err := d.Put(testContext(t), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seq
+}
+
+func TestDeadLetters(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "acme.eu"} {
+		ctx, js, m := testContext(t), start(t), prefix(t, p)
+		d := jetstream.NewDead(js, m)
+		work, _ := m.Work("high", "agent.x")
+		at := time.Date(2026, 2, 3, 4, 5, 6, 7, time.UTC)
+		letter := jetstream.DeadLetter{
+			Entity: "agent.x", TaskID: "t 1", Code: "E_MODEL", Cause: "the model\r\nNats-Msg-Id: failed é", Attempts: 3, Run: "r1", Worker: "w1",
+			Subject: work, Work: 7, Stored: at, Data: []byte("{}"),
+			Header: nats.Header{"Content-Type": {"application/cbor"}, "Nats-Msg-Id": {"t 1"}, "Aee-Dead-Run": {"forged"}},
+		}
+		if _, err := d.Put(ctx, letter); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("without the stream: %v", err)
+		}
+		apply(t, js, jetstream.Options{Map: m})
+		seq := bury(t, d, letter)
+		if again := bury(t, d, letter); seq != 1 || again != 1 {
+			t.Errorf("put twice: %d, %d", seq, again)
+		}
+		letter.Seq, letter.Cause, letter.Header = 1, "the model  Nats-Msg-Id: failed é", nats.Header{"Content-Type": {"application/cbor"}}
+		// Another message with the same id is another letter, as is one of a task
+		// that cannot be read, and one about nothing.
+		second, poison, nothing := letter, jetstream.DeadLetter{Entity: "agent.y", Code: "poison", Work: 9}, jetstream.DeadLetter{Entity: "agent.y", TaskID: "t"}
+		second.Work = 8
+		second.Seq, poison.Seq, nothing.Seq = bury(t, d, second), bury(t, d, poison), bury(t, d, nothing)
+		poison.TaskID = "work-9"
+		poison.Data, nothing.Data = []byte{}, []byte{}
+		if got, want := letters(t, d, ""), []jetstream.DeadLetter{letter, second, poison, nothing}; !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v\nwant %+v", got, want)
+		}
+		if got := letters(t, d, "agent.y"); len(got) != 2 || got[0].Seq != 3 {
+			t.Errorf("of agent.y: %+v", got)
+		}
+		got, err := d.Get(ctx, 2)
+		if got.Died = (time.Time{}); err != nil || !reflect.DeepEqual(got, second) {
+			t.Errorf("get: %+v, %v", got, err)
+		}
+		if err := d.Drop(ctx, 2); err != nil {
+			t.Error(err)
+		}
+		for _, seq := range []uint64{0, 2, 99} {
+			_, err := d.Get(ctx, seq)
+			_, failed := d.Retry(ctx, seq)
+			for _, err := range []error{err, failed, d.Drop(ctx, seq)} {
+				if !errors.Is(err, jetstream.ErrNotFound) {
+					t.Errorf("letter %d: %v", seq, err)
+				}
+			}
+		}
+		for _, err := range d.List(ctx, "agent.*") {
+			if err == nil {
+				t.Error("a pattern is no entity")
+			}
+		}
+	}
+}
+
+func TestDeadRetry(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	d, q := jetstream.NewDead(js, subject.Map{}), jetstream.NewQueue(js, subject.Map{})
+	letter := jetstream.DeadLetter{
+		Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}"),
+		Header: nats.Header{"Content-Type": {"application/cbor"}, jetstream.HeaderRetry: {"17"}},
+	}
+	// The task had been submitted a moment ago: the retry is no duplicate of that.
+	w := startLane(t, js, subject.Map{}, "agent.x", 1, creating)
+	submit(t, q, jetstream.Submission{Entity: "agent.x", ID: "t1", Data: letter.Data})
+	w.done(t)
+	seq := bury(t, d, letter)
+	if done, err := d.Retry(ctx, seq); err != nil || done.Seq != 2 || done.Duplicate {
+		t.Errorf("%+v, %v", done, err)
+	}
+	got := w.done(t)
+	if got.Subject != letter.Subject || string(got.Data) != "{}" || got.Header.Get(jetstream.HeaderRetry) != fmt.Sprint(seq) ||
+		got.Header.Get("Content-Type") != "application/cbor" || got.Header.Get("Aee-Dead-Code") != "" || len(got.Header[jetstream.HeaderRetry]) != 1 {
+		t.Errorf("retried %+v", got)
+	}
+	if left := letters(t, d, ""); len(left) != 0 {
+		t.Errorf("still there: %+v", left)
+	}
+	// A letter that did not come from the entity's lane goes nowhere.
+	for _, subj := range []string{"", "aee.work.high.agent.y", "aee.work.high.agent.>", "$JS.API.STREAM.DELETE.AEE_WORK", "aee.dead.agent.x.t1"} {
+		letter.Subject, letter.Work = subj, letter.Work+1
+		seq := bury(t, d, letter)
+		if done, err := d.Retry(ctx, seq); err == nil {
+			t.Errorf("retried on %q: %+v", subj, done)
+		}
+		if _, err := d.Get(ctx, seq); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An envelope that fills a message leaves no room for the cause: the letter is
+// stored without it.
+func TestDeadLetterOfALargeTask(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js := connect(t, natstest.Run(t, natsd.Config{JetStream: true, MaxPayload: 4096}))
+	apply(t, js, jetstream.Options{})
+	d := jetstream.NewDead(js, subject.Map{})
+	for size, kept := range map[int]bool{2000: true, 4090: false} {
+		letter := jetstream.DeadLetter{Entity: "agent.x", TaskID: fmt.Sprint(size), Code: "poison", Cause: strings.Repeat("é", 5000), Work: 1, Subject: "aee.work.low.agent.x", Data: make([]byte, size)}
+		seq := bury(t, d, letter)
+		got, err := d.Get(ctx, seq)
+		if err != nil || kept != (len(got.Data) == size && got.Omitted == 0) || !kept && (got.Omitted != size || len(got.Data) != 0) || got.Cause != strings.Repeat("é", 512) {
+			t.Errorf("%d bytes: %+v, %v", size, got, err)
+		}
+		if _, err := d.Retry(ctx, seq); kept != (err == nil) || !kept && !errors.Is(err, jetstream.ErrTooLarge) {
+			t.Errorf("retry of %d bytes: %v", size, err)
+		}
+	}
+}
+
+// Anybody may write to the stream: nothing that is in a letter's headers harms
+// who reads it.
+func FuzzDeadLetter(f *testing.F) {
+	f.Add("aee.dead.agent.x.t1", "Aee-Dead-Attempts", "3", []byte("{}"))
+	f.Add("aee.dead.agent.x.t1", "Aee-Dead-Stored", "2026-01-01T00:00:00Z", []byte(nil))
+	f.Add("aee.dead.x", "Aee-Dead-Work", "18446744073709551616", []byte(nil))
+	f.Fuzz(func(t *testing.T, subj, key, value string, data []byte) {
+		letter, err := jetstream.DecodeDead(jetstream.Message{Subject: subj, Header: nats.Header{key: {value}}, Data: data, Seq: 1})
+		if err != nil {
+			return
+		}
+		if letter.Attempts < 0 || letter.Omitted < 0 {
+			t.Errorf("%+v", letter)
+		}
+		// What was read is written the same.
+		letter.Header = nil
+		again, err := jetstream.DecodeDead(jetstream.EncodeDead(letter))
+		if err != nil || again.Entity != letter.Entity || again.TaskID != letter.TaskID || again.Attempts != letter.Attempts ||
+			!again.Stored.Equal(letter.Stored) || again.Work != letter.Work || again.Omitted != letter.Omitted {
+			t.Errorf("read again: %+v, %v\nwas %+v", again, err, letter)
+		}
+	})
+}
