@@ -123,6 +123,29 @@ type parser struct {
 	extra []Member
 }
 
+// fieldKeys are the fields' names as programs write them.
+var fieldKeys = func() (keys [numFields]string) {
+	for f, name := range fieldNames {
+		keys[f] = `"` + name + `":`
+	}
+	return keys
+}()
+
+// key walks over next's name and its colon if that is what comes, without
+// white space: most programs write the fields in the draft's order.
+func (p *parser) key(next field) bool {
+	if next >= numFields {
+		return false
+	}
+	k := fieldKeys[next]
+	if rest := p.data[p.pos:]; len(rest) <= len(k) || string(rest[:len(k)]) != k {
+		return false
+	}
+	p.pos += len(k)
+	p.space()
+	return true
+}
+
 // envelope walks over the whole text and notes where the fields are.
 func (p *parser) envelope() error {
 	p.space()
@@ -134,13 +157,19 @@ func (p *parser) envelope() error {
 	}
 	unknown := nameSet{}
 	more, err := p.open('}')
-	for more && err == nil {
+	for f := field(0); more && err == nil; f++ {
 		var name []byte
-		if name, err = p.name(); err != nil {
-			return err
+		known := p.key(f)
+		if !known {
+			if name, err = p.name(); err != nil {
+				return err
+			}
+			f, known = fieldOf(name)
 		}
-		f, known := fieldOf(name)
-		if known && p.seen&(1<<f) != 0 || !known && !unknown.add(&p.scanner, name) {
+		switch {
+		case known && p.seen&(1<<f) != 0:
+			return p.fail("duplicate name " + quoteName([]byte(fieldNames[f])))
+		case !known && !unknown.add(&p.scanner, name):
 			return p.fail("duplicate name " + quoteName(name))
 		}
 		from := p.pos

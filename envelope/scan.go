@@ -59,6 +59,10 @@ func (s *scanner) value(depth int) error {
 	}
 	switch c := s.data[s.pos]; c {
 	case '"':
+		if i := plainEnd(s.data, s.pos+1); i < len(s.data) && s.data[i] == '"' {
+			s.pos = i + 1
+			return nil
+		}
 		_, _, err := s.str()
 		return err
 	case '{':
@@ -351,6 +355,10 @@ func (s *scanner) name() ([]byte, error) {
 
 // colon walks over the colon after a name, up to the value.
 func (s *scanner) colon() error {
+	if s.pos+1 < len(s.data) && s.data[s.pos] == ':' && s.data[s.pos+1] > ' ' {
+		s.pos++
+		return nil
+	}
 	s.space()
 	if s.pos >= len(s.data) || s.data[s.pos] != ':' {
 		return s.fail("a colon must follow a member's name")
@@ -362,6 +370,10 @@ func (s *scanner) colon() error {
 
 // next walks over the comma, or the closing bracket, after an element.
 func (s *scanner) next(closing byte) (more bool, err error) {
+	if s.pos < len(s.data) && s.data[s.pos] == ',' {
+		s.pos++
+		return true, nil
+	}
 	s.space()
 	if s.pos >= len(s.data) {
 		return false, s.fail("unexpected end")

@@ -167,6 +167,10 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	case !stream && timeout == 0:
 		return deadline, nil
 	case task.Requires == nil:
+		if !stream && timeout == n.cfg.DefaultTimeout {
+			task.Requires = n.defaultRequires
+			return deadline, nil
+		}
 		task.Requires = envelope.Requirements{Stream: stream, Timeout: timeout}.AppendJSON(nil)
 		return deadline, nil
 	}
@@ -265,7 +269,11 @@ func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (reply *envelop
 		}
 		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
 	}
-	if _, err := n.cfg.Verifier.Verify(reply, time.Now()); err != nil {
+	var now time.Time
+	if reply.Sig != nil {
+		now = time.Now() // only a key is old or new
+	}
+	if _, err := n.cfg.Verifier.Verify(reply, now); err != nil {
 		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	switch {

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -141,6 +142,8 @@ type Node struct {
 	limits   envelope.Limits
 	refuted  refutations
 	replies  replies
+
+	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
 }
 
 // New makes a node on a connection that the caller owns and closes. It does
@@ -185,6 +188,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
 		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
 	}
+	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
 	}
