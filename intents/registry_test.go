@@ -198,7 +198,7 @@ func TestListByNamespace(t *testing.T) {
 		}
 	}
 	for _, all := range []string{"", "*"} {
-		if got := r.List(all); len(got) != 13 || !slices.IsSorted(got) {
+		if got := r.List(all); len(got) != len(reserved)+len(commands)+5 || !slices.IsSorted(got) {
 			t.Errorf("List(%q) = %v", all, got)
 		}
 	}

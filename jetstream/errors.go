@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/state"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -24,7 +25,7 @@ var (
 	// ErrChanged: the record is not at the revision that the caller knows.
 	ErrChanged = errors.New("changed meanwhile")
 	// ErrUncertain: the answer did not come; the effect may have happened.
-	ErrUncertain = errors.New("no answer, so it may or may not be stored")
+	ErrUncertain = state.ErrUncertain
 	// ErrFull: the stream is at its limits and takes nothing more.
 	ErrFull = errors.New("the stream is full")
 	// ErrTooLarge: the message is larger than the server's max_payload, or than

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +21,10 @@ import (
 // call, and their acknowledgements one subscription. Alone, a message takes as
 // long as before. Everything else is js itself, and so is PublishMsg where it
 // is given options.
+//
+// When the connection is lost, the messages that were under way fail at once
+// with [nats.ErrDisconnected] instead of at the end of their time: their
+// acknowledgements cannot come any more, though they may be stored.
 //
 // The subscription is made with the first message and ends with the connection.
 func Gather(js natsjs.JetStream) natsjs.JetStream {
@@ -100,8 +105,23 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 	case p := <-done:
 		return p.answer, p.err
 	case <-ctx.Done():
-		g.take(out.Reply)
+		g.leave(out)
 		return nil, ctx.Err()
+	}
+}
+
+// leave returns when nobody reads the message's bytes any more: they are the
+// caller's.
+func (g *gathered) leave(m *nats.Msg) {
+	g.take(m.Reply)
+	g.mu.Lock()
+	n := len(g.queue)
+	g.queue = slices.DeleteFunc(g.queue, func(q *nats.Msg) bool { return q == m })
+	published := len(g.queue) == n
+	g.mu.Unlock()
+	if published { // or is just now
+		g.publishing.Lock()
+		defer g.publishing.Unlock()
 	}
 }
 
@@ -115,6 +135,7 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first bool, err 
 			return false, err
 		}
 		g.inbox = inbox
+		go g.watch(g.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED))
 	}
 	g.last++
 	m.Reply = g.inbox + strconv.FormatUint(g.last, 36)
@@ -134,6 +155,27 @@ func (g *gathered) flush() {
 	for _, m := range batch {
 		if err := g.Conn().PublishMsg(m); err != nil {
 			g.settle(m.Reply, published{err: err})
+		}
+	}
+}
+
+// watch gives up what was under way whenever the connection is lost. It ends
+// with the connection.
+func (g *gathered) watch(status <-chan nats.Status) {
+	for now := range status {
+		g.mu.Lock()
+		lost := g.waiting
+		g.waiting = map[string]chan<- published{}
+		g.mu.Unlock()
+		err := nats.ErrDisconnected
+		if now == nats.CLOSED {
+			err = nats.ErrConnectionClosed
+		}
+		for _, done := range lost {
+			done <- published{err: err}
+		}
+		if now == nats.CLOSED {
+			return
 		}
 	}
 }

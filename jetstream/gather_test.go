@@ -112,7 +112,7 @@ func TestGatherKeepsSendersApart(t *testing.T) {
 	srv.Close()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
-	if _, err := js.PublishMsg(short, &nats.Msg{Subject: "s.away"}); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := js.PublishMsg(short, &nats.Msg{Subject: "s.away"}); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrDisconnected) {
 		t.Errorf("away: %v", err)
 	}
 	natstest.Restart(t, srv)
@@ -120,6 +120,40 @@ func TestGatherKeepsSendersApart(t *testing.T) {
 		_, err := js.PublishMsg(brief(t), &nats.Msg{Subject: "s.back"})
 		return err == nil
 	})
+}
+
+// Whoever waits when the connection is lost hears of it, long before the end of
+// his time.
+func TestGatherTellsOfALostConnection(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := jetstream.Gather(connect(t, srv))
+	heard := make(chan struct{}, 1)
+	if _, err := natstest.Conn(t, srv).Subscribe("mute", func(*nats.Msg) { heard <- struct{}{} }); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the subscription", func() bool {
+		_, err := js.PublishMsg(brief(t), &nats.Msg{Subject: "mute"})
+		return errors.Is(err, context.DeadlineExceeded)
+	})
+	<-heard
+	done := make(chan error, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		_, err := js.PublishMsg(ctx, &nats.Msg{Subject: "mute"})
+		done <- err
+	}()
+	<-heard
+	srv.Close()
+	select {
+	case err := <-done:
+		if !errors.Is(err, nats.ErrDisconnected) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("the sender waits on")
+	}
 }
 
 func BenchmarkPublish(b *testing.B) {

@@ -72,9 +72,13 @@ func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.S
 		live := make(chan item)
 		var history []*reader
 		for name, subjects := range filters {
-			r, err := openReader(ctx, js, name, subjects, opts)
+			cfg := natsjs.OrderedConsumerConfig{FilterSubjects: subjects, DeliverPolicy: natsjs.DeliverAllPolicy, MaxResetAttempts: -1}
+			if !opts.Since.IsZero() {
+				cfg.DeliverPolicy, cfg.OptStartTime = natsjs.DeliverByStartTimePolicy, &opts.Since
+			}
+			r, err := openReader(ctx, js, name, cfg)
 			if err != nil {
-				fail(err)
+				fail(fmt.Errorf("replay: %w", err))
 				return
 			}
 			defer r.iter.Stop()
@@ -154,21 +158,17 @@ type reader struct {
 	head    item // the next one to merge
 }
 
-func openReader(ctx context.Context, js natsjs.JetStream, name string, subjects []string, opts ReplayOptions) (*reader, error) {
-	cfg := natsjs.OrderedConsumerConfig{FilterSubjects: subjects, DeliverPolicy: natsjs.DeliverAllPolicy, MaxResetAttempts: -1}
-	if !opts.Since.IsZero() {
-		cfg.DeliverPolicy, cfg.OptStartTime = natsjs.DeliverByStartTimePolicy, &opts.Since
-	}
+func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsjs.OrderedConsumerConfig) (*reader, error) {
 	cons, err := js.OrderedConsumer(ctx, name, cfg)
 	if err != nil {
-		return nil, explain(js.Conn(), err, "replay %s", name)
+		return nil, explain(js.Conn(), err, "read %s", name)
 	}
 	r := &reader{name: name, nc: js.Conn(), cons: cons, history: make(chan item)}
 	if info := cons.CachedInfo(); info != nil {
 		r.empty = info.NumPending == 0
 	}
 	if r.iter, err = cons.Messages(); err != nil {
-		return nil, explain(js.Conn(), err, "replay %s", name)
+		return nil, explain(js.Conn(), err, "read %s", name)
 	}
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -128,7 +129,7 @@ func Topology() []Spec {
 		{
 			Name: BucketState, Kind: KindBucket,
 			About:  "checkpoints of runs",
-			Config: bucket(30*day, 512*mib, 64),
+			Config: states(30*day, 512*mib),
 		},
 		{
 			Name: ObjectsState, Kind: KindObjects,
@@ -182,6 +183,14 @@ func bucket(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 // (SubjectDeleteMarkerTTL): a marker would look like an id that was seen.
 func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := bucket(maxAge, maxBytes, 1)
+	c.AllowMsgTTL = true
+	return c
+}
+
+// states keeps as much of a run's history as nats-server's buckets can.
+// Markers of deletions have their own time to live.
+func states(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+	c := bucket(maxAge, maxBytes, state.HistoryLimit)
 	c.AllowMsgTTL = true
 	return c
 }

@@ -24,20 +24,29 @@ import (
 // later only when the connection is closed for good.
 func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
 	w := &watch{r: r, fn: fn, known: map[string]bool{}}
-	nc := r.js.Conn()
+	return rewatch(ctx, r.js.Conn(), "watch "+r.bucket, func(status <-chan nats.Status) (bool, error) {
+		err := w.once(ctx, status)
+		return w.synced, err
+	})
+}
+
+// rewatch calls once again and again, until ctx ends: at once after it has
+// returned nil because the connection came back, and after a pause that grows
+// when it failed. It fails if once does before it ever read everything there is,
+// and when the connection is closed for good.
+func rewatch(ctx context.Context, nc *nats.Conn, what string, once func(<-chan nats.Status) (synced bool, err error)) error {
 	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)
-
 	const shortest, longest = 20 * time.Millisecond, 5 * time.Second
 	pause := shortest
 	for started := false; ; {
-		err := w.once(ctx, status)
+		synced, err := once(status)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case nc.IsClosed():
-			return fmt.Errorf("watch %s: %w", r.bucket, nats.ErrConnectionClosed)
-		case err != nil && !started && !w.synced:
+			return fmt.Errorf("%s: %w", what, nats.ErrConnectionClosed)
+		case err != nil && !started && !synced:
 			return err
 		case err == nil:
 			pause = shortest

@@ -71,6 +71,9 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	b = envelope.AppendString(b, e.From)
 	b = append(b, `,"instance":`...)
 	b = envelope.AppendString(b, h.id)
+	if t.run != nil {
+		b = t.run.appendEvent(b)
+	}
 	if intent != intents.TaskStarted {
 		b = append(b, `,"duration_ms":`...)
 		b = appendMillis(b, time.Since(t.queued))
@@ -109,6 +112,9 @@ func (h *host) announce(intent string) {
 		Entity: h.Entity, Instance: h.id, AgentID: h.AgentID, Version: h.Version, Status: health.Status,
 		Running: h.active.Load(), Queued: h.queue.len(), Concurrency: h.Concurrency,
 		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: max(0, h.node.cfg.Heartbeat.Milliseconds()),
+	}
+	if h.durable != nil {
+		p.Details = map[string]any{"durable": health.Details["durable"]}
 	}
 	for i := range h.stats {
 		p.Requests += h.stats[i].requests.Load()

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -46,7 +47,7 @@ func (h *host) checkControl(a arrival) {
 		h.alert(a.env, border(err))
 		return
 	}
-	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || a.env.Intent != intents.TaskCancel {
+	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || !isCommand(a.env.Intent) {
 		h.counts.unexpected.Add(1)
 		return
 	}
@@ -55,9 +56,45 @@ func (h *host) checkControl(a arrival) {
 		h.fail(t, err)
 		return
 	}
-	if h.cancelTasks(a.env, identity.Signed) {
+	found := a.env.Intent == intents.TaskCancel && h.cancelTasks(a.env, identity.Signed)
+	answer := func(payload json.RawMessage) {
 		t.span = h.node.tel.startTask(t, a.msg.Header)
-		h.succeed(t, mustJSON(intents.CancelResult{Cancelled: true}))
+		h.succeed(t, payload)
+	}
+	if h.durable == nil {
+		if found {
+			answer(mustJSON(intents.CancelResult{Cancelled: true}))
+		}
+		return
+	}
+	// Runs are looked up in a store, which must not hold up a ping.
+	select {
+	case h.lookups <- func() { h.commandRuns(t, identity.Signed, found, answer) }:
+	default:
+		h.counts.busy.Add(1)
+	}
+}
+
+// commandRuns applies a command to durable tasks: to those that this worker
+// has, or to those that nobody has. Only who had something to do answers.
+func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMessage)) {
+	o, err := newOrder(t.Envelope, t.KeyID, signed)
+	if err != nil {
+		h.fail(t, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
+	defer cancel()
+	out := h.durable.here(o)
+	if !out.found && !found {
+		out = h.durable.stored(ctx, o, false)
+	}
+	switch {
+	case out.refused != nil:
+		h.fail(t, out.refused)
+	case out.found || found:
+		out.done = out.done || found
+		answer(o.result(out))
 	}
 }
 
@@ -87,7 +124,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	}
 	mine := func(t *Task) bool {
 		e := t.Envelope
-		return (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
+		return t.run == nil && (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
 			(e.From == env.From || env.From == h.Entity) && (signed || t.KeyID == "")
 	}
 	reason := "cancelled by " + env.From

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // QueueGroup is the NATS queue group of all workers of an entity. It is the
@@ -46,6 +47,20 @@ type Agent struct {
 	// Timeout is the agent's own limit for one task (AAIF
 	// runtime.timeout_seconds), on top of the node's. Default none.
 	Timeout time.Duration
+
+	// LiveOnly keeps the agent off the durable lane of a node that has one.
+	LiveOnly bool
+	// MeshConcurrency is how many of its durable tasks may run at once in the
+	// whole mesh. Default 0: as many as the workers have places for.
+	MeshConcurrency int
+	// Retry says how often a durable task is tried again. Default: not at all.
+	Retry RetryPolicy
+	// Async answers a task of the live lane at once with a job id, and does it
+	// on the durable lane (AAIF runtime.async_execution).
+	Async bool
+	// Seal encrypts the checkpoints of the agent's runs; nil: as the node's
+	// codec does.
+	Seal *state.Keyring
 
 	// Intents validates payloads; nil: the reserved intents only. Intents
 	// that it does not know pass unless RefuseUnknown is set, and are
@@ -97,6 +112,7 @@ type host struct {
 	stats   [numEndpoints]endpointStats
 	counts  counts
 	running running
+	durable *lane        // nil: live only
 	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64
 
@@ -175,6 +191,15 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	} else if !semver.MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is no semantic version such as 1.0.0", a.Version))
 	}
+	if err := a.Retry.check(); err != nil {
+		bad = append(bad, err)
+	}
+	if a.MeshConcurrency < 0 {
+		bad = append(bad, fmt.Errorf("concurrency in the mesh %d: cannot be negative", a.MeshConcurrency))
+	}
+	if (a.Async || a.MeshConcurrency > 0) && (n.cfg.Durable == nil || a.LiveOnly) {
+		bad = append(bad, errors.New("Async and MeshConcurrency need the durable lane"))
+	}
 	if err := errors.Join(bad...); err != nil {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
@@ -189,6 +214,11 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	h.control = make(chan func(), 256)
 	h.lookups = make(chan func(), 256)
 	h.taskScope, h.stopTasks = context.WithCancel(context.Background())
+	if n.cfg.Durable != nil && !a.LiveOnly {
+		if h.durable, err = h.newLane(); err != nil {
+			return nil, fmt.Errorf("agent: %w", err)
+		}
+	}
 	return h, nil
 }
 
@@ -248,6 +278,9 @@ func (h *host) start() (err error) {
 		return err
 	}
 	h.lanes, h.ears = subs[:2], subs[2:]
+	if h.durable != nil {
+		h.durable.start()
+	}
 	return nil
 }
 
@@ -298,7 +331,14 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) {
 func (h *host) stop() error {
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.len() > 0
+	if h.durable != nil {
+		h.durable.stopDrawing()
+	}
 	for _, t := range h.queue.close() {
+		if t.run != nil {
+			h.durable.handBack(t)
+			continue
+		}
 		h.fail(t, handBack(h.Entity))
 	}
 	h.drainSubscriptions(h.lanes)
@@ -321,8 +361,16 @@ func (h *host) stop() error {
 			err = fmt.Errorf("drain %s: %d tasks were not finished within %v and have been given up", h.Entity, len(left), h.node.cfg.Drain)
 		}
 		for _, t := range left {
-			h.end(t, envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done"))
+			cause := envelope.Errorf(envelope.CodeUnavailable, "the worker stopped before the task was done")
+			if t.run != nil {
+				h.durable.giveUp(t, cause)
+				continue
+			}
+			h.end(t, cause)
 		}
+	}
+	if h.durable != nil {
+		h.durable.close()
 	}
 	// Until here the agent could be asked how it is, and told to cancel.
 	h.drainSubscriptions(h.ears)
@@ -370,6 +418,14 @@ func (h *host) health() Health {
 	case out.Status == "healthy" && h.Queue > 0 && h.queue.len() >= h.Queue:
 		out.Status = "degraded"
 		details["reason"] = "the queue is full"
+	}
+	if h.durable != nil {
+		lane := h.durable.status()
+		details["durable"] = lane
+		if status, reason := h.durable.judge(lane); status == "unhealthy" || status != "" && out.Status == "healthy" {
+			out.Status = status
+			details["reason"] = reason
+		}
 	}
 	return out
 }

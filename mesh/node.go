@@ -110,6 +110,10 @@ type Config struct {
 	// TaskEvents says which task events go to the bus. Default all.
 	TaskEvents TaskEvents
 
+	// Durable lets the node take and send tasks that are stored before they
+	// are worked on; nil: live tasks only.
+	Durable *Durable
+
 	// Journal and Refutations back the memory's journal; nil: memory only.
 	Journal     Journal
 	Refutations Refutations
@@ -177,6 +181,11 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Durable != nil {
+		if cfg.Durable, err = cfg.Durable.normal(); err != nil {
+			bad = append(bad, err)
+		}
+	}
 	tel, err := newTelemetry(cfg.TracerProvider, cfg.MeterProvider)
 	if err != nil {
 		bad = append(bad, err)
@@ -221,6 +230,10 @@ func (n *Node) Conn() *nats.Conn { return n.conn }
 
 // Subjects maps entities to this mesh's subjects.
 func (n *Node) Subjects() subject.Map { return n.subjects }
+
+// Durable is the node's durable lane with its defaults filled in, nil where it has
+// none.
+func (n *Node) Durable() *Durable { return n.cfg.Durable }
 
 // Entity is who the node speaks as.
 func (n *Node) Entity() string { return n.cfg.Entity }

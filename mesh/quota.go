@@ -108,6 +108,19 @@ func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (enve
 	return priority, nil
 }
 
+// cap is the priority that a durable task is served with. Its sender has no
+// rate: the queue takes what comes, and workers take from it what they can do.
+func (q *quotas) cap(e *envelope.Envelope, asked envelope.Priority, verified bool) envelope.Priority {
+	highest := q.UnknownCap
+	if verified || q.known[e.From] {
+		highest = q.Cap
+	}
+	if asked.Rank() < highest.Rank() {
+		return highest
+	}
+	return asked
+}
+
 func (q *quotas) sender(name string, known bool, perSecond float64, burst int) *sender {
 	if known {
 		name = "+" + name // a claim must not eat the quota of the proven

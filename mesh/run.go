@@ -32,6 +32,15 @@ func (h *host) accept(t *Task, header nats.Header) {
 		}
 		return
 	}
+	if h.later(t) {
+		select {
+		case h.lookups <- func() { h.background(t) }:
+		default:
+			h.counts.busy.Add(1)
+			h.fail(t, busy(h.Entity))
+		}
+		return
+	}
 	h.running.add(t)
 	if !h.queue.put(t) {
 		h.running.remove(t)
@@ -121,9 +130,17 @@ func (h *host) run(t *Task) {
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
-	ctx := taskContext{t}
-
+	if t.run != nil {
+		h.durable.perform(t)
+		return
+	}
 	h.taskEvent(intents.TaskStarted, t, nil)
+	h.finish(t)
+}
+
+// finish lets the handler do the task, and sends what comes of it.
+func (h *host) finish(t *Task) {
+	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
 	if err == nil {
 		err = h.validateResult(t, payload)
@@ -140,6 +157,9 @@ func (h *host) run(t *Task) {
 }
 
 func deadlineError(t *Task) *envelope.Error {
+	if t.run != nil {
+		return t.run.overdue()
+	}
 	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", t.Requires.Timeout).WithCause(context.DeadlineExceeded)
 }
 
@@ -177,6 +197,10 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 	if !t.claim() {
 		return
 	}
+	if t.run != nil {
+		h.durable.end(t, payload, nil)
+		return
+	}
 	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeResult, payload), nil); err != nil {
 		// The result cannot be sent as it is; the sender must hear of it.
 		h.conclude(t, border(err))
@@ -198,6 +222,10 @@ func (h *host) fail(t *Task, err error) {
 	}
 	e := t.Envelope
 	level("task failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To, "type", string(e.Type), "priority", string(e.Priority), "err", err)
+	if t.run != nil {
+		h.durable.end(t, nil, problem)
+		return
+	}
 	h.answer(t, problem)
 	h.conclude(t, problem)
 }

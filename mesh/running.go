@@ -30,6 +30,16 @@ func (r *running) add(t *Task) {
 	r.alarm.set(t.Deadline)
 }
 
+// due gives a task another deadline.
+func (r *running) due(t *Task, deadline time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t.Deadline = deadline
+	if t.listed {
+		r.alarm.set(deadline)
+	}
+}
+
 func (r *running) remove(t *Task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,11 +17,15 @@ import (
 const (
 	endpointTask = iota // the live lane
 	endpointAsk         // plain text
+	endpointWork        // the durable lane
 	numEndpoints
 )
 
 func (t *Task) endpoint() int {
-	if t.ask {
+	switch {
+	case t.run != nil:
+		return endpointWork
+	case t.ask:
 		return endpointAsk
 	}
 	return endpointTask
@@ -135,27 +139,38 @@ func (h *host) serviceInfo() micro.Info {
 	if description == "" {
 		description = "AEE agent " + h.Entity
 	}
-	return micro.Info{
+	formats := envelope.ContentJSON + "," + envelope.ContentCBOR
+	info := micro.Info{
 		ServiceIdentity: h.identity(), Type: micro.InfoResponseType, Description: description,
 		Endpoints: []micro.EndpointInfo{
-			{Name: "task", Subject: h.live, QueueGroup: QueueGroup, Metadata: map[string]string{"format": envelope.ContentJSON + "," + envelope.ContentCBOR}},
+			{Name: "task", Subject: h.live, QueueGroup: QueueGroup, Metadata: map[string]string{"format": formats}},
 			{Name: "ask", Subject: h.ask, QueueGroup: QueueGroup, Metadata: map[string]string{"format": "text/plain"}},
 		},
 	}
+	if h.durable != nil {
+		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{Name: "work", Subject: h.durable.subject, Metadata: map[string]string{"format": formats, "lane": "jetstream"}})
+	}
+	return info
 }
 
 func (h *host) serviceStats() micro.Stats {
 	out := micro.Stats{ServiceIdentity: h.identity(), Type: micro.StatsResponseType, Started: h.started}
-	for i, name := range [numEndpoints]string{"task", "ask"} {
+	for i, name := range [numEndpoints]string{"task", "ask", "work"} {
+		if i == endpointWork && h.durable == nil {
+			continue
+		}
 		s := &h.stats[i]
 		e := &micro.EndpointStats{
 			Name: name, Subject: h.live, QueueGroup: QueueGroup,
 			NumRequests: int(s.requests.Load()), NumErrors: int(s.errors.Load()),
 			ProcessingTime: time.Duration(s.busyFor.Load()),
 		}
-		if i == endpointAsk {
+		switch i {
+		case endpointAsk:
 			e.Subject = h.ask
-		} else {
+		case endpointWork:
+			e.Subject, e.QueueGroup, e.Data = h.durable.subject, "", mustJSON(h.durable.status())
+		default:
 			e.Data = h.counters()
 		}
 		if e.NumRequests > 0 {

@@ -20,6 +20,9 @@ import (
 // handler hears from others that were busy or not there becomes E_UNAVAILABLE:
 // its own task has begun. A panic counts as an error without a code.
 //
+// A durable task may come again, where a worker died with it: then [Task.Run]
+// tells how far it had come.
+//
 // ctx ends at the task's deadline, when it is cancelled, and when the worker
 // must stop; its cause is then an *[envelope.Error]. The sender has its answer
 // by then, whatever Handle still does, but the agent's place for one task
@@ -90,6 +93,7 @@ type Task struct {
 	KeyID string
 
 	host    *host
+	run     *Run   // on the durable lane; else nil
 	reply   string // the NATS reply subject; "" where nobody waits
 	cbor    bool   // the sender speaks CBOR
 	ask     bool   // plain text in, plain text out
@@ -120,6 +124,9 @@ func (t *Task) Emit(payload json.RawMessage) error {
 	if !t.Streaming() {
 		return nil
 	}
+	if t.run != nil {
+		return t.run.told.emit(payload)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.sealed {
@@ -147,7 +154,9 @@ func (t *Task) EmitText(text string) error {
 
 // Streaming reports whether the sender asked for stream envelopes and can
 // receive them.
-func (t *Task) Streaming() bool { return t.Requires.Stream && t.reply != "" && !t.ask }
+func (t *Task) Streaming() bool {
+	return t.Requires.Stream && (t.reply != "" || t.run != nil) && !t.ask
+}
 
 // withSeq puts "seq" into a JSON object, in front.
 func withSeq(payload json.RawMessage, seq int) (json.RawMessage, error) {

@@ -26,10 +26,15 @@ type telemetry struct {
 	waiting  metric.Float64Histogram
 	refusals metric.Int64Counter
 	metrics  bool
+	lane     *laneTelemetry
 }
 
 func newTelemetry(tp trace.TracerProvider, mp metric.MeterProvider) (*telemetry, error) {
-	tel := &telemetry{}
+	lane, err := newLaneTelemetry(mp)
+	if err != nil {
+		return nil, err
+	}
+	tel := &telemetry{lane: lane}
 	if tp != nil {
 		tel.tracer = tp.Tracer(scope)
 	}

@@ -29,6 +29,11 @@ func (m Map) AllCtl() string { return m.dot + root + ".ctl.>" }
 // AllWork is the pattern of all durable tasks.
 func (m Map) AllWork() string { return m.dot + root + ".work.>" }
 
+// WorkOf is the pattern of one entity's durable tasks, of every priority.
+func (m Map) WorkOf(entity string) (string, error) {
+	return m.entity(root+".work.*.", entity)
+}
+
 // AllSchedule is the pattern of all delayed tasks that wait.
 func (m Map) AllSchedule() string { return m.dot + root + ".schedule.>" }
 

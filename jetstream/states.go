@@ -1,0 +1,316 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// States keeps the checkpoints of runs: it is a [state.Store] over
+// [BucketState] and, for documents that are too large for it, [ObjectsState].
+//
+// A run's key in the bucket is <entity>.<run id>, each token of it escaped by
+// [subject.Escape]; its revisions are the bucket's last 64, so that `nats kv
+// history` shows them too. What decides who owns a run is the server's
+// compare-and-swap of the sequence of the key's subject: one publish, no read.
+//
+// Get and At ask the stream's leader, so that a replica that is behind cannot
+// hide what was written a moment ago. History, List and Watch may be answered by
+// any replica; History waits until it has what the leader has. A run that went by
+// its age, or by [States.Sweep], is not reported as deleted by Watch.
+//
+// Put needs permission to publish to $KV.aee_state.>, the rest to
+// $JS.API.STREAM.{INFO,MSG.GET}, $JS.API.DIRECT.GET and
+// $JS.API.CONSUMER.{CREATE,MSG.NEXT} of its stream.
+type States struct {
+	js     natsjs.JetStream
+	m      subject.Map
+	stream string
+	pub    string // before a key, where it is published
+	sub    string // before a key, as it is stored
+
+	mu        sync.Mutex
+	objects   natsjs.ObjectStore // a handle, fetched with the first use
+	collected time.Time          // when orphaned objects were looked for
+}
+
+// NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from
+// [Gather] many goroutines may Put at once at less cost.
+func NewStates(js natsjs.JetStream, m subject.Map) *States {
+	bucket := BucketState + m.Suffix()
+	sub := "$KV." + bucket + "."
+	return &States{js: js, m: m, stream: "KV_" + bucket, sub: sub, pub: kvPrefix(js) + sub}
+}
+
+// Headers of the messages that hold checkpoints.
+const (
+	HeaderStatus = "Aee-Status" // the run's status
+	HeaderWork   = "Aee-Work"   // the sequence in StreamWork of the message that the run answers
+	HeaderObject = "Aee-Object" // the document is an object of ObjectsState: "<digest> <size> <name>"
+)
+
+// A Note is what [States.PutNoted] writes beside a checkpoint, where it can be
+// read without the document.
+type Note struct {
+	// Status is the run's. [States.Open] leaves out runs that have ended, and
+	// [States.Sweep] takes no others away.
+	Status aaif.RunStatus
+
+	// Work is the sequence in [StreamWork] of the message that the run answers,
+	// 0 if there is none: a run that has ended is not swept away while its
+	// message may be delivered again.
+	Work uint64
+
+	// Alone takes the run's earlier revisions away with the same write, for runs
+	// whose history says nothing. The history of a run whose steps somebody may
+	// want to see stays.
+	Alone bool
+}
+
+// Put stores a checkpoint, see [state.Store]. The note is read from the
+// document; without one that can be read the run counts as one that has not
+// ended.
+func (s *States) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	var note Note
+	if h, err := state.ReadHeader(data); err == nil {
+		note = Note{Status: h.Status, Work: h.Work}
+	}
+	return s.PutNoted(ctx, id, prev, data, note)
+}
+
+// PutNoted is Put for who knows what is in the document. Its errors are those
+// of [state.Store], and [ErrFull] where the bucket has no room.
+func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note Note) (uint64, error) {
+	if err := s.check(ctx, id); err != nil {
+		return 0, fmt.Errorf("put run: %w", err)
+	}
+	if len(data) == 0 {
+		return 0, fmt.Errorf("put run %s: it is empty", id.Run)
+	}
+	key := stateKey(id)
+	msg := &nats.Msg{Subject: s.pub + key, Data: data, Header: s.headers(prev, data, note)}
+	object := ""
+	if len(data) > s.inline() {
+		var err error
+		if object, err = s.putObject(ctx, id, msg); err != nil {
+			return 0, err
+		}
+	}
+	ack, err := s.js.PublishMsg(ctx, msg)
+	for try := 0; prev == 0 && isWrongSequence(err) && try < 8; try++ {
+		// What is there may be the marker of a deletion.
+		marker, e := s.leader(ctx, map[string]any{"last_by_subj": s.sub + key})
+		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !deleted(marker.Header) {
+			break
+		}
+		msg.Header[natsjs.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(marker.Seq, 10)}
+		ack, err = s.js.PublishMsg(ctx, msg)
+	}
+	if err == nil {
+		return ack.Sequence, nil
+	}
+	if isWrongSequence(err) {
+		err = fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
+	} else {
+		err = uncertain(explain(s.js.Conn(), err, "put run %s of %s", id.Run, id.Entity))
+	}
+	if object != "" && !errors.Is(err, ErrUncertain) {
+		s.dropObject(ctx, object)
+	}
+	return 0, err
+}
+
+func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
+	kind := "application/cbor"
+	if data[0] == '{' {
+		kind = "application/json"
+	}
+	// One allocation for all the values.
+	v := [5]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
+	h := nats.Header{
+		"Content-Type":                   v[0:1:1],
+		natsjs.ExpectedLastSubjSeqHeader: v[1:2:2],
+		natsjs.ExpectedStreamHeader:      v[2:3:3],
+	}
+	if note.Status != "" {
+		h[HeaderStatus] = v[3:4:4]
+	}
+	if note.Work > 0 {
+		v[4] = strconv.FormatUint(note.Work, 10)
+		h[HeaderWork] = v[4:5:5]
+	}
+	if note.Alone {
+		h[natsjs.MsgRollup] = []string{natsjs.MsgRollupSubject}
+	}
+	return h
+}
+
+// Resolve finds out what became of a Put with the same arguments that ended
+// with [ErrUncertain], and finishes it: it returns the revision of data once
+// they are the run's newest checkpoint, or [state.ErrChanged] if somebody else
+// wrote over prev. It goes on until ctx ends, and then fails with ErrUncertain
+// again.
+//
+// It knows data by their bytes, so no two checkpoints of a run may have the
+// same; a [state.Codec] gives each an id of its own.
+func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	pause := 10 * time.Millisecond
+	for {
+		have, err := s.Get(ctx, id)
+		switch {
+		case err == nil && have.Revision > prev && string(have.Data) == string(data):
+			return have.Revision, nil
+		case err == nil && have.Revision > prev:
+			return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
+		case errors.Is(err, state.ErrNotFound) && prev > 0:
+			return 0, fmt.Errorf("put run %s over revision %d: %w: it is gone", id.Run, prev, state.ErrChanged)
+		case err == nil, errors.Is(err, state.ErrNotFound):
+			// What was sent may still be on its way. It is over the same revision,
+			// so that one of the two fails.
+			var rev uint64
+			if rev, err = s.Put(ctx, id, prev, data); err == nil {
+				return rev, nil
+			}
+			if !errors.Is(err, ErrUncertain) && !errors.Is(err, state.ErrChanged) {
+				return 0, err
+			}
+		case errors.Is(err, ErrDenied):
+			return 0, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("resolve run %s of %s: %w: %w", id.Run, id.Entity, ErrUncertain, ctx.Err())
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// Delete takes a run away, see [state.Store]. A marker stays for an hour, so
+// that watchers hear of it.
+func (s *States) Delete(ctx context.Context, id state.ID) error {
+	if err := s.check(ctx, id); err != nil {
+		return fmt.Errorf("delete run: %w", err)
+	}
+	key := stateKey(id)
+	last, err := s.leader(ctx, map[string]any{"last_by_subj": s.sub + key})
+	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(last.Header) {
+		return nil
+	}
+	var objects []string
+	for msg, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
+		if err != nil {
+			return err
+		}
+		if o, ok := objectOf(msg.Header); ok {
+			objects = append(objects, o.Name)
+		}
+	}
+	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: s.pub + key, Header: nats.Header{
+		"KV-Operation": {"PURGE"}, natsjs.MsgRollup: {natsjs.MsgRollupSubject},
+		natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream},
+	}})
+	if err != nil {
+		return uncertain(explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
+	}
+	for _, o := range objects {
+		s.dropObject(ctx, o)
+	}
+	return nil
+}
+
+func (s *States) check(ctx context.Context, id state.ID) error {
+	if err := id.Validate(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// stateKey is a run's key in the bucket.
+func stateKey(id state.ID) string {
+	return entityKey(id.Entity) + "." + subject.Escape(id.Run)
+}
+
+// entityKey is an entity with each of its tokens escaped.
+func entityKey(entity string) string {
+	tokens := strings.Split(entity, ".")
+	for i, t := range tokens {
+		tokens[i] = subject.Escape(t)
+	}
+	return strings.Join(tokens, ".")
+}
+
+// stateID reads a key.
+func stateID(key string) (state.ID, error) {
+	tokens := strings.Split(key, ".")
+	for i, t := range tokens {
+		var err error
+		if tokens[i], err = subject.Unescape(t); err != nil {
+			return state.ID{}, err
+		}
+	}
+	n := len(tokens) - 1
+	id := state.ID{Entity: strings.Join(tokens[:n], "."), Run: tokens[n]}
+	if stateKey(id) != key {
+		return state.ID{}, errors.New("the key is none of a run")
+	}
+	return id, id.Validate()
+}
+
+// deleted reports that a message says that there is nothing any more.
+func deleted(h nats.Header) bool {
+	op := h.Get("KV-Operation")
+	return op == "DEL" || op == "PURGE" || h.Get("Nats-Marker-Reason") != ""
+}
+
+// leader asks the stream's leader for a message.
+func (s *States) leader(ctx context.Context, query map[string]any) (Message, error) {
+	body, err := json.Marshal(query)
+	if err != nil {
+		return Message{}, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	answer, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+s.stream, body)
+	if err != nil {
+		return Message{}, err
+	}
+	var got struct {
+		Error   *natsjs.APIError `json:"error"`
+		Message struct {
+			Subject string    `json:"subject"`
+			Seq     uint64    `json:"seq"`
+			Header  []byte    `json:"hdrs"`
+			Data    []byte    `json:"data"`
+			Time    time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return Message{}, err
+	}
+	if got.Error != nil {
+		return Message{}, got.Error
+	}
+	m := Message{Subject: got.Message.Subject, Data: got.Message.Data, Time: got.Message.Time, Stream: s.stream, Seq: got.Message.Seq}
+	if len(got.Message.Header) > 0 {
+		if m.Header, err = nats.DecodeHeadersMsg(got.Message.Header); err != nil {
+			return Message{}, err
+		}
+	}
+	return m, nil
+}
+
+var _ state.Store = (*States)(nil)

@@ -1,0 +1,151 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+)
+
+// Watch reports changes, see [state.Store]. When the connection comes back it
+// reads the bucket anew, so that fn also hears of what changed meanwhile.
+func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) error {
+	if err := id.ValidateWatch(); err != nil {
+		return fmt.Errorf("watch runs: %w", err)
+	}
+	filter, err := s.filter(id.Entity)
+	if err != nil {
+		return fmt.Errorf("watch runs: %w", err)
+	}
+	if id.Run != "" {
+		filter = s.sub + stateKey(id)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	w := &statesWatch{s: s, filter: filter, fn: fn, known: map[state.ID]uint64{}}
+	return rewatch(ctx, s.js.Conn(), "watch runs", func(status <-chan nats.Status) (bool, error) {
+		err := w.once(ctx, status)
+		return w.synced, err
+	})
+}
+
+type statesWatch struct {
+	s      *States
+	filter string
+	fn     func(state.Record)
+	known  map[state.ID]uint64 // revisions of the runs that fn believes to be there
+	last   uint64              // the newest sequence that was seen
+	synced bool                // it was read to the end once
+}
+
+// once reads the bucket from its beginning and follows it. It returns nil when
+// the connection came back and it should be read anew.
+func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error {
+	r, edge, err := w.s.open(ctx, w.filter, false)
+	if err != nil {
+		return fmt.Errorf("watch runs: %w", err)
+	}
+	defer r.iter.Stop()
+	if edge.first < w.last { // another bucket than the one before: its revisions begin anew
+		for id := range w.known {
+			w.known[id] = 0
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	defer func() { <-ended }()
+	defer cancel()
+	again := false
+	go func() {
+		defer close(ended)
+		select {
+		case <-ctx.Done():
+		case <-status:
+			again = true
+			cancel()
+		}
+	}()
+	fresh := map[state.ID]bool{}
+	reading := true
+	sync := func() {
+		reading, w.synced = false, true
+		w.forget(fresh, edge.first)
+	}
+	if r.empty {
+		sync()
+	}
+	for {
+		m, err := w.s.next(ctx, r, reading)
+		if ctx.Err() != nil {
+			cancel()
+			if <-ended; again {
+				return nil
+			}
+			return ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("watch runs: %w", err)
+		}
+		if m == nil {
+			sync()
+			continue
+		}
+		w.last = max(w.last, m.Seq)
+		if m.ours {
+			if reading {
+				fresh[m.id] = true
+			}
+			if err := w.report(ctx, m); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+		if reading {
+			over, err := edge.over(ctx, m)
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if over {
+				sync()
+			}
+		}
+	}
+}
+
+// report tells fn of a message, unless it has heard of it.
+func (w *statesWatch) report(ctx context.Context, m *read) error {
+	revision, known := w.known[m.id]
+	if deleted(m.Header) {
+		if known {
+			delete(w.known, m.id)
+			w.fn(state.Record{ID: m.id, Revision: m.Seq, Time: m.Time})
+		}
+		return nil
+	}
+	if known && m.Seq < revision {
+		return nil
+	}
+	r, err := w.s.record(ctx, m.id, m.Message)
+	if errors.Is(err, errObjectGone) {
+		return nil // there is a newer one, or will be a marker
+	}
+	if err != nil {
+		return fmt.Errorf("watch runs: %w", err)
+	}
+	w.known[m.id] = m.Seq
+	w.fn(r)
+	return nil
+}
+
+// forget tells fn of the runs that are not there any more after reading anew.
+func (w *statesWatch) forget(fresh map[state.ID]bool, now uint64) {
+	for id := range w.known {
+		if !fresh[id] {
+			delete(w.known, id)
+			w.fn(state.Record{ID: id, Revision: max(now, w.last), Time: time.Now()})
+		}
+	}
+}

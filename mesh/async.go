@@ -1,0 +1,59 @@
+package mesh
+
+import (
+	"context"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// job is the payload that answers a live task of an asynchronous agent (AAIF,
+// Runtime Configuration: "return a job ID immediately and execute in the
+// background").
+type job struct {
+	JobID   string `json:"job_id"`  // the task's id, under which its result is kept
+	RunID   string `json:"run_id"`  // of its run, for commands and checkpoints
+	Subject string `json:"replies"` // where stream envelopes and the result come
+}
+
+// later reports whether a task of the live lane is to be done in the background.
+func (h *host) later(t *Task) bool {
+	return h.Async && t.run == nil && !t.ask && !intents.Reserved(t.Envelope.Intent)
+}
+
+// background moves a task of the live lane to the durable one, and answers with
+// its job id once it is stored there. It waits for the store, so it runs beside
+// the subscription.
+func (h *host) background(t *Task) {
+	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
+	defer cancel()
+	result, err := h.submitJob(ctx, t.Envelope, t.cbor)
+	if err != nil {
+		h.fail(t, envelope.Errorf(envelope.CodeUnavailable, "the task cannot be stored for now: %w", err))
+		return
+	}
+	h.succeed(t, mustJSON(result))
+}
+
+func (h *host) submitJob(ctx context.Context, e *envelope.Envelope, cbor bool) (job, error) {
+	replies, err := h.node.subjects.Reply(h.Entity, e.ID)
+	if err != nil {
+		return job{}, err
+	}
+	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID}
+	if cbor {
+		s.Header = map[string][]string{headerContentType: {envelope.ContentCBOR}}
+		s.Data, err = e.AppendCBOR(nil)
+	} else {
+		s.Data, err = e.AppendJSON(nil)
+	}
+	if err != nil {
+		return job{}, err
+	}
+	if _, err := h.node.cfg.Durable.Queue.Submit(ctx, s); err != nil {
+		return job{}, err
+	}
+	return job{JobID: e.ID, RunID: state.RunID(h.Entity, e.ID), Subject: replies}, nil
+}

@@ -1,0 +1,485 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// isCommand reports whether an intent is one of the mesh's commands.
+func isCommand(intent string) bool {
+	switch intent {
+	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle:
+		return true
+	}
+	return false
+}
+
+// order is a command as it came, verified.
+type order struct {
+	id     string // of its envelope
+	intent string
+	from   string
+	keyID  string // "" if nobody signed it
+	signed bool
+
+	ID      string          `json:"id"`
+	Run     string          `json:"run"`
+	Corr    string          `json:"corr"`
+	Reason  string          `json:"reason"`
+	Durable bool            `json:"durable"`
+	Text    string          `json:"text"`
+	Call    string          `json:"call"`
+	Outcome intents.Outcome `json:"outcome"`
+	Result  json.RawMessage `json:"result"`
+	Error   string          `json:"error"`
+}
+
+func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
+	o := &order{id: env.ID, intent: env.Intent, from: env.From, keyID: keyID, signed: signed}
+	if err := json.Unmarshal(env.Payload, o); err != nil {
+		return nil, misfit(err)
+	}
+	return o, nil
+}
+
+// names reports whether the order is about a task.
+func (o *order) names(id, corr, run string) bool {
+	return o.ID != "" && id == o.ID || o.Corr != "" && corr == o.Corr || o.Run != "" && run == o.Run
+}
+
+// runID is the run that the order names, "" where it names a correlation.
+func (o *order) runID(entity string) string {
+	switch {
+	case o.Run != "":
+		return o.Run
+	case o.ID != "":
+		return state.RunID(entity, o.ID)
+	}
+	return ""
+}
+
+// mayCommand reports whether somebody may command a task: its own sender, the
+// agent itself, or an operator. What came signed obeys a signed word only: ids
+// are told on the bus, and an unsigned from is no more than a claim.
+func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
+	if t.KeyID != "" && !signed {
+		return false
+	}
+	return from == t.Envelope.From || from == l.host.Entity ||
+		slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, from) })
+}
+
+// outcome is what became of an order: nothing, until somebody has done it.
+type outcome struct {
+	found   bool // there is such a task, and the sender may command it
+	done    bool
+	status  string
+	runs    []string
+	refused *envelope.Error
+}
+
+func (o *outcome) did(run, status string) {
+	o.found, o.done, o.status = true, true, status
+	if run != "" {
+		o.runs = append(o.runs, run)
+	}
+}
+
+// result is the payload that answers an order. Of the five words the one is
+// written that belongs to it.
+func (o *order) result(out outcome) json.RawMessage {
+	word := map[string]string{
+		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
+		intents.TaskSteer: "steered", intents.TaskSettle: "settled",
+	}[o.intent]
+	members := map[string]any{word: out.done}
+	if len(out.runs) > 0 {
+		members["runs"] = out.runs
+	}
+	if out.status != "" {
+		members["status"] = out.status
+	}
+	return mustJSON(members)
+}
+
+// here applies an order to the runs that this worker has.
+func (l *lane) here(o *order) (out outcome) {
+	for _, t := range l.host.running.matching(func(t *Task) bool {
+		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run) && l.mayCommand(o.from, o.signed, t)
+	}) {
+		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
+			continue // not begun: applied to its record, as a worker that has not got it would
+		}
+		done, status, err := t.run.obey(l.ctx, o)
+		switch {
+		case err == nil && done:
+			out.did(t.run.id.Run, status)
+		case err == nil:
+			out.found, out.status = true, status
+		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
+		default:
+			l.host.log.Warn("command not applied", "command", o.intent, "run", t.run.id.Run, "err", err)
+		}
+	}
+	return out
+}
+
+// obey applies an order to a run of this worker's.
+func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err error) {
+	if o.intent == intents.TaskCancel {
+		r.lane.host.end(r.task, cancelled(o.from, o.Reason))
+		return true, string(aaif.RunFailed), nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return false, "", r.end
+	}
+	err = r.write(ctx, func(c *state.Checkpoint) error {
+		m := &c.Mesh
+		done, status = true, string(c.Doc.Status)
+		if slices.Contains(m.Commands, o.id) {
+			return nil
+		}
+		switch o.intent {
+		case intents.TaskPause:
+			m.Want, status = string(aaif.RunPaused), "pausing"
+			m.Step = state.Step{Kind: state.StepPause, Detail: "asked by " + clip(o.from)}
+		case intents.TaskResume:
+			done = m.Want != ""
+			m.Want = ""
+			m.Step = state.Step{Kind: state.StepResume, Detail: "asked by " + clip(o.from)}
+		case intents.TaskSteer:
+			m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: r.lane.clock.now()})
+			m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+		default:
+			done = false
+		}
+		m.Commands = append(m.Commands, o.id)
+		return nil
+	})
+	return done, status, err
+}
+
+// stored applies an order to runs that no worker has, or whose worker does not
+// answer, through their records: the swap decides between replicas. With alone
+// the order came over the work queue, because no worker that hears it has the
+// run: then it applies to runs of silent owners, too.
+func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
+	if id := o.runID(l.host.Entity); id != "" {
+		out = l.applyTo(ctx, state.ID{Entity: l.host.Entity, Run: id}, o, alone)
+		return out
+	}
+	for rec, err := range l.open(ctx) {
+		if err != nil {
+			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
+			return out
+		}
+		c, err := l.codec.Decode(rec.Data)
+		if err != nil || c.Mesh.Task == nil {
+			continue
+		}
+		env, err := envelope.Parse(c.Mesh.Task)
+		if err != nil || env.Corr != o.Corr {
+			continue
+		}
+		one := l.applyTo(ctx, rec.ID, o, alone)
+		out.found, out.done = out.found || one.found, out.done || one.done
+		out.runs = append(out.runs, one.runs...)
+		out.status = one.status
+	}
+	return out
+}
+
+// applyTo applies an order to one record.
+func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (out outcome) {
+	for range 20 {
+		rec, err := l.cfg.States.Get(ctx, id)
+		if errors.Is(err, state.ErrNotFound) {
+			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle {
+				return out
+			}
+			if err = l.note(ctx, id, 0, nil, o); err == nil {
+				out.did(id.Run, "noted")
+				return out
+			}
+		} else if err == nil {
+			var again bool
+			if out, again, err = l.applyToRecord(ctx, rec, o, alone); err == nil && !again {
+				return out
+			}
+		}
+		if err != nil && !errors.Is(err, state.ErrChanged) {
+			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
+			return out
+		}
+	}
+	out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
+	return out
+}
+
+// note stores a command for a task that nobody has begun.
+func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
+	if c == nil {
+		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
+		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
+	}
+	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
+		return nil
+	}
+	if len(c.Mesh.Noted) >= maxNoted {
+		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
+	}
+	now := l.clock.now()
+	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
+	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + clip(o.from)}
+	_, _, err := l.put(ctx, id, prev, c, false)
+	return err
+}
+
+// maxNoted bounds the commands that wait for one task.
+const maxNoted = 64
+
+var noteKind = map[string]state.StepKind{
+	intents.TaskCancel: state.StepTerminal, intents.TaskPause: state.StepPause, intents.TaskSteer: state.StepSteer,
+}
+
+// applyToRecord applies an order to a record that was read. again says that it
+// has changed meanwhile.
+func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
+	c, err := l.codec.Decode(rec.Data)
+	if err != nil {
+		return out, false, err
+	}
+	m := &c.Mesh
+	if m.Task == nil { // noted commands, and no task yet
+		if !o.Durable {
+			return out, false, nil
+		}
+		if err := l.note(ctx, rec.ID, rec.Revision, c, o); err != nil {
+			return out, errors.Is(err, state.ErrChanged), err
+		}
+		out.did(rec.ID.Run, "noted")
+		return out, false, nil
+	}
+	env, err := envelope.ParseLimits(m.Task, l.host.node.limits)
+	if err != nil {
+		return out, false, err
+	}
+	t := &Task{Envelope: env, KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
+	if !l.mayCommand(o.from, o.signed, t) {
+		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+		return out, false, nil
+	}
+	out.found, out.status = true, string(c.Doc.Status)
+	if slices.Contains(m.Commands, o.id) {
+		out.did(rec.ID.Run, string(c.Doc.Status))
+		return out, false, nil
+	}
+	if c.Terminal() {
+		return out, false, nil
+	}
+	owned := !state.Parked(c.Doc.Status) && m.Owner != ""
+	if owned && !alone {
+		out.found = m.Owner == l.host.id // else its owner answers
+		return out, false, nil
+	}
+	m.Commands = append(m.Commands, o.id)
+	kick := false
+	switch o.intent {
+	case intents.TaskCancel:
+		return l.cancelStored(ctx, rec, c, t, o)
+	case intents.TaskPause:
+		if state.Parked(c.Doc.Status) {
+			out.did(rec.ID.Run, string(c.Doc.Status))
+			return out, false, nil
+		}
+		m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
+		if out.status = "pausing"; owned || midCall(c) {
+			m.Want = string(aaif.RunPaused)
+		} else {
+			c.Doc.Status, out.status = aaif.RunPaused, string(aaif.RunPaused)
+		}
+	case intents.TaskSteer:
+		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
+		m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+	case intents.TaskResume:
+		if c.Doc.Status != aaif.RunPaused {
+			if m.Want == "" || c.Doc.Status != aaif.RunRunning {
+				return out, false, nil
+			}
+			m.Want = ""
+		} else {
+			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
+			m.Epoch++
+		}
+		m.Step = state.Step{Kind: state.StepResume, Detail: "by " + clip(o.from)}
+		out.status = string(c.Doc.Status)
+	case intents.TaskSettle:
+		left, err := settle(c, o)
+		if err != nil {
+			out.refused = envelope.Errorf(envelope.CodeNotFound, "%s", err.Error())
+			return out, false, nil
+		}
+		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + clip(o.from)}
+		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval {
+			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
+			c.Doc.ApprovalRequest = nil
+			m.Epoch++
+		}
+		out.status = string(c.Doc.Status)
+	}
+	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c, false); err != nil {
+		return out, errors.Is(err, state.ErrChanged), err
+	}
+	out.did(rec.ID.Run, out.status)
+	if kick {
+		if err := l.kick(ctx, c); err != nil {
+			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
+		}
+	}
+	return out, false, nil
+}
+
+// cancelStored ends a run that no worker has with a record that says so, and
+// sends its reply. Its message, if there is one, finds it so.
+func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order) (out outcome, again bool, err error) {
+	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
+	r := newRun(l, t, hold)
+	r.id.Run = rec.ID.Run
+	t.queued = l.clock.local(c.Mesh.StoredAt)
+	if t.Requires, err = t.Envelope.Requirements(); err != nil {
+		return out, false, err
+	}
+	if t.Streaming() {
+		if err := r.remind(ctx, c); err != nil {
+			return out, false, err
+		}
+		r.told.keep(c)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.Mesh.Epoch++
+	c.Mesh.Owner = l.host.id
+	if err := r.conclude(c, nil, cancelled(o.from, o.Reason)); err != nil {
+		return out, false, err
+	}
+	// If this process dies between the record and the reply, it takes a message
+	// to bring the reply about.
+	there, err := l.cfg.Queue.Has(ctx, c.Mesh.Work)
+	if err == nil && !there {
+		err = l.kick(ctx, c)
+	}
+	if err != nil {
+		return out, false, err
+	}
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c, false)
+	if err != nil {
+		return out, errors.Is(err, state.ErrChanged), err
+	}
+	r.keep(c, rev)
+	r.wrote = true
+	t.claim()
+	if err := l.tell(r); err != nil {
+		// Whoever gets the message, or sweeps, sends it.
+		l.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
+	}
+	out.did(rec.ID.Run, string(aaif.RunFailed))
+	return out, false, nil
+}
+
+// kick queues a run that is to go on.
+func (l *lane) kick(ctx context.Context, c *state.Checkpoint) error {
+	return kickRun(ctx, l.cfg.Queue, c)
+}
+
+// settle says what became of a call whose outcome is unknown, and returns how
+// many are left.
+func settle(c *state.Checkpoint, o *order) (left int, err error) {
+	return c.Settle(o.Call, string(o.Outcome), o.Result, firstOf(o.Error, o.Reason), o.from, time.Now())
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// command applies an order that came over the work queue, and answers it on its
+// own reply subject.
+func (l *lane) command(hold *hold, t *Task) {
+	defer l.host.running.remove(t)
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
+	var o *order
+	if err == nil {
+		o, err = newOrder(t.Envelope, t.KeyID, t.KeyID != "")
+	}
+	var out outcome
+	if err == nil {
+		if stale := l.stale(t.run); stale != nil {
+			err = stale
+		} else if out = l.here(o); !out.found {
+			if out = l.stored(ctx, o, true); out.refused != nil {
+				err = out.refused
+			} else if !out.found {
+				err = envelope.Errorf(envelope.CodeNotFound, "there is no such run")
+			}
+		}
+	}
+	if problem := border(err); err != nil && problem.Retryable {
+		l.nak(hold, time.Second)
+		return
+	}
+	reply := t.Envelope.Reply(envelope.TypeResult, nil)
+	if err != nil {
+		reply = t.Envelope.Reply(envelope.TypeError, border(err).Payload())
+	} else {
+		reply.Payload = o.result(out)
+	}
+	if err := l.answer(ctx, t, reply); err != nil {
+		l.host.log.Warn("reply not stored", "id", t.Envelope.ID, "err", err)
+		l.nak(hold, time.Second)
+		return
+	}
+	l.ack(hold)
+}
+
+// answer stores the answer to a command. Its id follows from the command's, so
+// that it is there once.
+func (l *lane) answer(ctx context.Context, t *Task, reply *envelope.Envelope) error {
+	raw, err := l.encodeReply(t, reply)
+	if err != nil {
+		return err
+	}
+	header := nats.Header{jetstream.HeaderSeq: {"1"}}
+	if reply.Type == envelope.TypeError {
+		problem := envelope.ErrorOf(reply)
+		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
+		header[micro.ErrorCodeHeader] = []string{string(problem.Code)}
+	}
+	if t.cbor {
+		header[headerContentType] = []string{envelope.ContentCBOR}
+		if raw, err = reply.AppendCBOR(nil); err != nil {
+			return err
+		}
+	}
+	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
+		Entity: l.host.Entity, TaskID: t.Envelope.ID, MsgID: "answer." + t.run.id.Run, Header: header, Data: raw,
+	})
+}

@@ -1,0 +1,111 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// poison takes a message off the queue that can never be worked on: nobody can
+// read it, nobody vouches for it, or its id belongs to another task. It becomes
+// a dead letter, and its sender is told, unless there is a run of that id: then
+// the reply subject is that run's.
+func (l *lane) poison(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) {
+	h := l.host
+	h.counts.refused.Add(1)
+	h.node.tel.refused(h, string(problem.Code))
+	if err := l.bury(hold, "", env, problem, problem.Message, 0); err != nil {
+		h.log.Warn("dead letter not stored", "seq", hold.Seq, "err", err)
+		l.nak(hold, time.Second)
+		return
+	}
+	if err := l.tellRefused(hold, env, cbor, problem); err != nil {
+		h.log.Warn("reply not stored", "id", env.ID, "err", err)
+		l.nak(hold, time.Second)
+		return
+	}
+	l.ack(hold)
+}
+
+// bury stores a dead letter and tells the operators.
+// Run is the task's run, where it has one.
+func (l *lane) bury(hold *hold, run string, env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) error {
+	h := l.host
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	id := env.ID
+	if id == unknownID {
+		id = ""
+	}
+	_, err := l.cfg.Dead.Put(ctx, jetstream.DeadLetter{
+		Entity: h.Entity, TaskID: id, Run: run, Subject: hold.Subject, Header: hold.Header, Data: hold.Data,
+		Code: string(problem.Code), Cause: cause, Attempts: attempts, Worker: h.id, Work: hold.Seq, Stored: hold.Stored,
+	})
+	if err != nil {
+		return err
+	}
+	l.tel.dead(h, problem.Code)
+	h.alertDead(env, problem, cause, attempts)
+	return nil
+}
+
+// alertDead tells bus.mesh.alert of a dead letter.
+func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause string, attempts int) {
+	h.log.Warn("dead letter", "id", env.ID, "corr", env.Corr, "intent", env.Intent, "from", env.From, "to", env.To, "code", string(problem.Code), "cause", cause, "attempts", attempts)
+	h.tell(BusAlert, intents.AlertRaised, env.Corr, mustJSON(struct {
+		Code     envelope.Code `json:"code"`
+		Message  string        `json:"message"`
+		ID       string        `json:"id"`
+		From     string        `json:"sender"`
+		Intent   string        `json:"intent"`
+		Instance string        `json:"instance"`
+		Dead     bool          `json:"dead_letter"`
+		Attempts int           `json:"attempts"`
+	}{problem.Code, cause, clip(env.ID), clip(env.From), clip(env.Intent), h.id, true, attempts}), nil)
+}
+
+// tellRefused answers a message that has no run. The reply has an id that
+// follows from the message, so that it is there once.
+func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+	h := l.host
+	if env.ID == unknownID {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	if _, err := l.cfg.States.Get(ctx, state.ID{Entity: h.Entity, Run: state.RunID(h.Entity, env.ID)}); !errors.Is(err, state.ErrNotFound) {
+		return err // nil: there is one
+	}
+	t := &Task{Envelope: env, host: h, cbor: cbor}
+	raw, err := l.encodeReply(t, env.Reply(envelope.TypeError, problem.Payload()))
+	if err != nil {
+		return nil // nothing that could be said about it makes an envelope
+	}
+	header := nats.Header{
+		jetstream.HeaderSeq:   {"1"},
+		micro.ErrorHeader:     {headerText(problem.Message)},
+		micro.ErrorCodeHeader: {string(problem.Code)},
+	}
+	if cbor {
+		reply, err := envelope.Parse(raw)
+		if err == nil {
+			raw, err = reply.AppendCBOR(nil)
+		}
+		if err != nil {
+			return nil
+		}
+		header[headerContentType] = []string{envelope.ContentCBOR}
+	}
+	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
+		Entity: h.Entity, TaskID: env.ID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10), Header: header, Data: raw,
+	})
+}

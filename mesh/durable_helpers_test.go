@@ -1,0 +1,214 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// lease is short, so that a test need not wait long for one to end.
+const lease = 600 * time.Millisecond
+
+// durableRig is a server with the streams of the durable lane.
+type durableRig struct {
+	*rig
+	m subject.Map
+}
+
+func newDurableRig(t *testing.T) *durableRig {
+	t.Helper()
+	r := &durableRig{rig: rigWith(t, natsd.Config{JetStream: true})}
+	js := r.js(r.nc)
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Map: r.m}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *durableRig) js(nc *nats.Conn) natsjs.JetStream {
+	r.t.Helper()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return js
+}
+
+// durable is the lane over a connection, as a command would set it up.
+func durableOver(js natsjs.JetStream, m subject.Map) *mesh.Durable {
+	js = jetstream.Gather(js)
+	return &mesh.Durable{
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
+		Lease: lease, Create: true, Sweep: -1,
+	}
+}
+
+// lane makes a node with a durable lane, on a connection of its own.
+func (r *durableRig) lane(cfg mesh.Config, change ...func(*mesh.Durable)) *mesh.Node {
+	r.t.Helper()
+	return r.laneOn(natstest.Conn(r.t, r.srv), cfg, change...)
+}
+
+func (r *durableRig) laneOn(nc *nats.Conn, cfg mesh.Config, change ...func(*mesh.Durable)) *mesh.Node {
+	r.t.Helper()
+	d := durableOver(r.js(nc), r.m)
+	for _, f := range change {
+		f(d)
+	}
+	cfg.Durable = d
+	if cfg.Heartbeat == 0 {
+		cfg.Heartbeat = -1
+	}
+	return r.nodeOn(nc, cfg)
+}
+
+// client is a node that submits, as ada.
+func (r *durableRig) client() *mesh.Node {
+	return r.lane(mesh.Config{Entity: ada})
+}
+
+func ctxFor(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func (r *durableRig) submit(n *mesh.Node, task *envelope.Envelope) mesh.Receipt {
+	r.t.Helper()
+	receipt, err := n.Submit(ctxFor(r.t), task, mesh.SubmitOptions{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return receipt
+}
+
+// result waits for a task's terminal envelope.
+func (r *durableRig) result(n *mesh.Node, task *envelope.Envelope) (*envelope.Envelope, error) {
+	return n.Result(ctxFor(r.t), task.To, task.ID, mesh.ResultOptions{Follow: true})
+}
+
+// replies are all messages on a task's reply subject.
+func (r *durableRig) replies(task *envelope.Envelope) (out []*envelope.Envelope) {
+	r.t.Helper()
+	for msg, err := range jetstream.NewReplies(r.js(r.nc), r.m).Read(ctxFor(r.t), task.To, task.ID, 0) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		out = append(out, parse(r.t, msg.Data))
+	}
+	return out
+}
+
+// record is the newest checkpoint of a task's run.
+func (r *durableRig) record(task *envelope.Envelope) *state.Checkpoint {
+	r.t.Helper()
+	rec, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := state.Codec{}.Decode(rec.Data)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// queued is how many messages the work queue holds.
+func (r *durableRig) queued() uint64 {
+	r.t.Helper()
+	s, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamWork)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	info, err := s.Info(ctxFor(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return info.State.Msgs
+}
+
+// drainedQueue waits until every message has been acknowledged.
+func (r *durableRig) drainedQueue() {
+	r.t.Helper()
+	eventually(r.t, "the work queue is empty", func() bool { return r.queued() == 0 })
+}
+
+// points records what Observe is told, and can hold a worker at one of them.
+type points struct {
+	mu   sync.Mutex
+	seen []mesh.Point
+	at   map[mesh.Point]chan chan struct{}
+}
+
+func newPoints() *points { return &points{at: map[mesh.Point]chan chan struct{}{}} }
+
+// hold makes the next passage of p wait. Receive from the channel to learn that
+// it has come, and close what was received to let it go on.
+func (p *points) hold(at mesh.Point) <-chan chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := make(chan chan struct{}, 1)
+	p.at[at] = c
+	return c
+}
+
+func (p *points) observe(at mesh.Point, _ state.ID) {
+	p.mu.Lock()
+	p.seen = append(p.seen, at)
+	c := p.at[at]
+	delete(p.at, at)
+	p.mu.Unlock()
+	if c != nil {
+		release := make(chan struct{})
+		c <- release
+		<-release
+	}
+}
+
+func (p *points) list() []mesh.Point {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]mesh.Point(nil), p.seen...)
+}
+
+func observing(p *points) func(*mesh.Durable) {
+	return func(d *mesh.Durable) { d.Observe = p.observe }
+}
+
+// events are the mesh's events of one intent that come from now on.
+func (r *durableRig) events() chan *nats.Msg { return r.listen("bus.mesh.>") }
+
+func (r *durableRig) event(events chan *nats.Msg, intent string) *envelope.Envelope {
+	r.t.Helper()
+	for {
+		if e := parse(r.t, within(r.t, intent, events).Data); e.Intent == intent {
+			return e
+		}
+	}
+}
+
+func member(t testing.TB, payload json.RawMessage, name string) string {
+	t.Helper()
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil {
+		t.Fatal(err)
+	}
+	return string(members[name])
+}
+
+var _ = intents.TaskParked

@@ -1,0 +1,441 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// perform runs one durable task in one of the agent's places. What follows when
+// the handler has returned goes on beside it, so that the place is free.
+func (l *lane) perform(t *Task) {
+	r := t.run
+	l.wait(r, -1)
+	if t.done.Load() {
+		return // cancelled, or overdue, before it began
+	}
+	if !l.begin(r) {
+		return
+	}
+	l.performing.Add(1)
+	started := time.Now()
+	l.host.finish(t)
+	l.pace.add(time.Since(started))
+	l.performing.Add(-1)
+	if end := r.ended(); end != nil {
+		l.part(r, end)
+	}
+}
+
+// begin claims the run for the handler, and reports whether that begins.
+func (l *lane) begin(r *Run) bool {
+	t := r.task
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t.done.Load() {
+		return false // ended while this place was being taken
+	}
+	v, err := r.claim(l.ctx, nil)
+	if err != nil || v != runs {
+		t.claim()
+		l.work.Go(func() { l.settled(r, v, err) })
+		return false
+	}
+	r.observe(PointClaimed)
+	l.mu.Lock()
+	l.runs[r.id.Run] = r
+	l.mu.Unlock()
+	c := r.cp.Load()
+	if r.recovered {
+		l.tel.recovered(l.host)
+	}
+	if c.Mesh.Epoch == 1 {
+		l.host.node.rememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
+	}
+	if limit := l.host.Timeout; limit > 0 {
+		// AAIF runtime.timeout_seconds is about running, requires.timeout_ms
+		// about waiting for the answer.
+		l.host.running.due(t, earlier(t.Deadline, time.Now().Add(limit-c.Mesh.Ran)))
+	}
+	l.host.taskEvent(intents.TaskStarted, t, nil)
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// end brings a task to its end from outside of its handler, or after it: with a
+// payload, or with an error. t.claim has been won.
+func (l *lane) end(t *Task, payload json.RawMessage, failure error) {
+	l.finishing.Add(1)
+	l.wait(t.run, -1)
+	l.work.Go(func() {
+		defer l.finishing.Add(-1)
+		l.settle(t.run, payload, failure)
+	})
+}
+
+// settle writes the outcome of a run, and lets its sender know.
+func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
+	var problem *envelope.Error
+	if failure != nil {
+		problem = border(failure)
+	}
+	r.mu.Lock()
+	if r.end != nil {
+		end := r.end
+		r.mu.Unlock()
+		l.part(r, end)
+		return
+	}
+	if r.cp.Load() == nil { // it had not begun
+		v, err := r.claim(l.ctx, problem)
+		r.finish(ErrLost)
+		r.mu.Unlock()
+		l.settled(r, v, err)
+		return
+	}
+	if l.retries(r, problem) {
+		pause, err := r.retry(problem)
+		r.finish(ErrLost)
+		r.mu.Unlock()
+		l.retried(r, problem, pause, err)
+		return
+	}
+	r.observe(PointBeforeTerminal)
+	err := r.told.finish(true)
+	if err == nil {
+		err = r.write(l.ctx, func(c *state.Checkpoint) error {
+			if err := r.stagedOn(c); err != nil {
+				return err
+			}
+			return r.conclude(c, payload, problem)
+		})
+	}
+	if err == nil {
+		r.wrote = true
+		r.observe(PointAfterTerminal)
+	}
+	lost := errors.Is(err, ErrLost)
+	r.finish(ErrLost)
+	r.mu.Unlock()
+	if lost {
+		return
+	}
+	l.settled(r, ended, err)
+}
+
+// conclude makes c the run's last checkpoint: with the outcome, and the envelope
+// that tells it to the sender. So the reply is the same whoever sends it, and
+// however often.
+func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
+	m, t := &c.Mesh, r.task
+	var reply *envelope.Envelope
+	if problem == nil {
+		reply = t.Envelope.Reply(envelope.TypeResult, payload)
+	} else {
+		reply = t.Envelope.Reply(envelope.TypeError, problem.Payload())
+	}
+	raw, err := r.lane.encodeReply(t, reply)
+	if err != nil {
+		// The result cannot be sent as it is; the sender must hear of it.
+		if problem != nil {
+			return err
+		}
+		return r.conclude(c, nil, border(err))
+	}
+	m.Reply, m.Want, m.Told, m.Step = raw, "", "", state.Step{Kind: state.StepTerminal}
+	if problem == nil {
+		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
+		return nil
+	}
+	c.Doc.Status = aaif.RunFailed
+	c.Doc.Error = r.runError(problem, 0)
+	m.Step.Detail = string(problem.Code)
+	m.Dead = r.dead
+	if m.Dead == "" && r.exhausted(problem) {
+		m.Dead = fmt.Sprintf("failed %d times", m.Attempt+1)
+	}
+	return nil
+}
+
+func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
+	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
+	if c := r.cp.Load(); c != nil {
+		out.Step = string(c.Mesh.Step.Kind)
+	}
+	out.RetriesRemaining = aaif.Int(int64(left))
+	return out
+}
+
+// encodeReply signs the terminal envelope and writes it as JSON, and makes sure
+// that a message can carry it.
+func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
+	e.From = l.host.Entity
+	t.span.inject(e)
+	if s := l.host.Signer; s != nil {
+		if err := s.Sign(e); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
+	if err != nil {
+		return nil, outputError(err)
+	}
+	if limit := int(l.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(raw) > limit {
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	}
+	return raw, nil
+}
+
+// headerRoom is what the headers of a reply may take of a message.
+const headerRoom = 4 << 10
+
+// settled lets the world know what a run has come to.
+func (l *lane) settled(r *Run, v verdict, err error) {
+	h := l.host
+	if err != nil {
+		l.stuck(r, err)
+		return
+	}
+	l.forget(r)
+	switch v {
+	case ended:
+		if err := l.tell(r); err != nil {
+			h.log.Warn("reply not stored", "run", r.id.Run, "id", r.task.Envelope.ID, "err", err)
+			h.counts.replyFailed.Add(1)
+			l.nak(r.hold, time.Second) // whoever gets the message sends it
+			return
+		}
+		r.observe(PointReplied)
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	case parked:
+		if r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedKick {
+			// It is to go on, and waits: the record is about to be changed.
+			l.nak(r.hold, time.Second)
+			return
+		}
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	case foreign:
+		l.ack(r.hold)
+	case older:
+		l.release(r.hold)
+	case reused:
+		l.poison(r.hold, r.task.Envelope, r.task.cbor, envelope.Errorf(envelope.CodeReplay, "the id belongs to another task"))
+	}
+}
+
+// parkedKick is for how long a message that lets a run go on finds it waiting,
+// before it is taken for one too many.
+const parkedKick = 30 * time.Second
+
+// stuck gives a message back whose run could not be read or written.
+func (l *lane) stuck(r *Run, err error) {
+	l.forget(r)
+	e := r.task.Envelope
+	l.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
+	pause := time.Second
+	if unreadable(err) {
+		pause = time.Minute
+		l.tel.unreadable(l.host)
+	}
+	l.nak(r.hold, pause)
+}
+
+// unreadable reports errors that will be there the next time, too: this worker
+// lacks a key, or is too old.
+func unreadable(err error) bool {
+	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell stores the reply that the run's last checkpoint holds, and before it the
+// dead letter, where the task is one. Both are what they were, if they are
+// there already.
+func (l *lane) tell(r *Run) error {
+	c := r.cp.Load()
+	m := &c.Mesh
+	reply, err := envelope.Parse(m.Reply)
+	if err != nil {
+		return fmt.Errorf("the reply in the run's record: %w", err)
+	}
+	var problem *envelope.Error
+	if reply.Type == envelope.TypeError {
+		problem = envelope.ErrorOf(reply)
+	}
+	if m.Dead != "" {
+		if err := l.bury(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, m.Attempt+1); err != nil {
+			return err
+		}
+		r.observe(PointDead)
+	}
+	if !r.wrote { // or it may be there
+		last, err := l.cfg.Replies.Last(l.ctx, l.host.Entity, r.task.Envelope.ID)
+		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
+			return nil
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+			return err
+		}
+	}
+	data := []byte(m.Reply)
+	if m.CBOR {
+		if data, err = reply.AppendCBOR(nil); err != nil {
+			return err
+		}
+	}
+	if err := l.cfg.Replies.Publish(l.ctx, jetstream.Reply{
+		Entity: l.host.Entity, TaskID: r.task.Envelope.ID, MsgID: reply.ID, Header: replyHeader(c, problem), Data: data,
+	}); err != nil {
+		return err
+	}
+	if r.wrote {
+		l.concluded(r, reply, problem)
+	}
+	return nil
+}
+
+// replyHeader are the headers of the terminal envelope of a run.
+func replyHeader(c *state.Checkpoint, problem *envelope.Error) nats.Header {
+	m := &c.Mesh
+	header := nats.Header{
+		jetstream.HeaderSeq: {strconv.Itoa(m.Stream + 1)},
+		HeaderEpoch:         {strconv.FormatUint(m.Epoch, 10)},
+	}
+	if m.CBOR {
+		header[headerContentType] = []string{envelope.ContentCBOR}
+	}
+	if m.Stream > 0 || bytes.Contains(m.Task, []byte(`"stream"`)) {
+		header[HeaderStreamCount] = []string{strconv.Itoa(m.Stream)}
+	}
+	if problem != nil {
+		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
+		header[micro.ErrorCodeHeader] = []string{string(problem.Code)}
+	}
+	return header
+}
+
+// concluded writes the books on a run that this worker has ended.
+func (l *lane) concluded(r *Run, reply *envelope.Envelope, problem *envelope.Error) {
+	h, t := l.host, r.task
+	h.node.rememberReceived(h.Entity, reply, r.cp.Load().Mesh.Reply, false)
+	h.conclude(t, problem)
+}
+
+// part lets a run go whose handler has returned and that does not end here.
+func (l *lane) part(r *Run, why error) {
+	if !errors.Is(why, ErrParked) {
+		return // its message is not ours, or was dealt with
+	}
+	if !r.parting.CompareAndSwap(false, true) {
+		return
+	}
+	r.task.claim()
+	l.work.Go(func() {
+		l.forget(r)
+		h, t := l.host, r.task
+		if r.parked == "" {
+			l.nak(r.hold, 0) // whoever gets it goes on at once
+			return
+		}
+		h.taskEvent(intents.TaskParked, t, nil)
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	})
+}
+
+// retries reports whether a failure is worth another attempt.
+func (l *lane) retries(r *Run, problem *envelope.Error) bool {
+	return problem != nil && r.mayPass(problem) && r.cp.Load().Mesh.Attempt < l.host.Retry.Max && !l.ending()
+}
+
+// ending reports that nothing will be written any more.
+func (l *lane) ending() bool { return l.ctx.Err() != nil }
+
+// mayPass reports whether an error may be gone the next time. The task's own
+// deadline stays where it is.
+func (r *Run) mayPass(problem *envelope.Error) bool {
+	return problem.Retryable && !errors.Is(problem, errOverdue)
+}
+
+// exhausted reports whether a task ends only because it was tried often enough.
+func (r *Run) exhausted(problem *envelope.Error) bool {
+	return r.cp.Load() != nil && r.mayPass(problem)
+}
+
+// retry commits a failure that is not the last one. r.mu is held.
+func (r *Run) retry(problem *envelope.Error) (time.Duration, error) {
+	policy := r.lane.host.Retry
+	var pause time.Duration
+	err := r.write(r.lane.ctx, func(c *state.Checkpoint) error {
+		if err := r.stagedOn(c); err != nil {
+			return err
+		}
+		m := &c.Mesh
+		m.Attempt++
+		m.Claims, m.Owner = 0, ""
+		m.Step = state.Step{Kind: state.StepRetry, Detail: string(problem.Code)}
+		c.Doc.Error = r.runError(problem, policy.Max-m.Attempt)
+		pause = policy.pause(m.Attempt, problem.Backoff())
+		return nil
+	})
+	return pause, err
+}
+
+// retried gives a task back that is to be tried again.
+func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err error) {
+	if errors.Is(err, ErrLost) {
+		return
+	}
+	if err != nil {
+		l.stuck(r, err)
+		return
+	}
+	l.forget(r)
+	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+	l.nak(r.hold, pause)
+}
+
+// errOverdue is behind the error of a task whose own deadline has passed.
+var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
+
+// overdue says which of its limits the task has come up against: the sender's, or
+// the agent's for running.
+func (r *Run) overdue() *envelope.Error {
+	limit := r.task.Requires.Timeout
+	if r.lane.clock.now().Before(r.deadline) && r.lane.host.Timeout > 0 {
+		limit = r.lane.host.Timeout
+	}
+	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit).WithCause(errOverdue)
+}
+
+func cancelled(by, reason string) *envelope.Error {
+	text := "cancelled by " + clip(by)
+	if reason != "" {
+		text += ": " + clip(reason)
+	}
+	return envelope.Errorf(envelope.CodeCancelled, "%s", text)
+}

@@ -1,0 +1,421 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// lane is the durable side of an agent while it is served: it draws tasks when
+// there is room, keeps what it holds leased, and brings runs to their end.
+type lane struct {
+	host  *host
+	cfg   *Durable
+	codec state.Codec
+	noted noter // cfg.States, where it takes notes; else nil
+	queue *jetstream.Lane
+	// subject is the pattern of the entity's durable tasks.
+	subject string
+	tel     *laneTelemetry
+
+	// ctx ends when nothing more may be written: after the drain.
+	ctx     context.Context
+	stop    context.CancelCauseFunc
+	drawing context.CancelFunc
+	drawn   chan struct{}  // closed when the drawing has ended
+	work    sync.WaitGroup // what goes on beside the agent's places
+	tenders sync.WaitGroup // lease renewal, sweeps, slots
+	leaving atomic.Bool    // steps that end are handed on
+
+	mu    sync.Mutex
+	holds map[*hold]struct{}
+	runs  map[string]*Run // by run id: those that were claimed and have not ended
+
+	waiting    atomic.Int64 // drawn and not begun
+	performing atomic.Int64 // in a handler's hands
+	finishing  atomic.Int64 // their place free, not off the queue yet
+	pace       pace
+	clock      serverClock
+	slots      *slots // nil: no limit across the mesh
+	down       atomic.Pointer[error]
+	failing    atomic.Pointer[failure] // of the store of runs, the last time
+	told       atomic.Int64            // when that was logged
+}
+
+// hold is a message that this worker has under a lease.
+type hold struct {
+	*jetstream.Delivery
+	taken time.Time
+}
+
+// finishingMax bounds what may be on its way to the end beside the agent's places.
+const finishingMax = 256
+
+// newLane prepares the durable side of h. It does no I/O.
+func (h *host) newLane() (*lane, error) {
+	cfg := h.node.cfg.Durable
+	l := &lane{
+		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, drawn: make(chan struct{}),
+	}
+	if h.Seal != nil {
+		l.codec.Seal = h.Seal
+	}
+	l.noted, _ = cfg.States.(noter)
+	if h.MeshConcurrency > 0 && cfg.Slots == nil {
+		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
+	}
+	subject, err := h.node.subjects.WorkOf(h.Entity)
+	if err != nil {
+		return nil, err
+	}
+	l.subject = subject
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.changed})
+	if err != nil {
+		return nil, err
+	}
+	l.queue = queue
+	l.ctx, l.stop = context.WithCancelCause(context.Background())
+	if h.MeshConcurrency > 0 {
+		l.slots = newSlots(l)
+	}
+	return l, nil
+}
+
+// start begins to draw.
+func (l *lane) start() {
+	ctx, cancel := context.WithCancel(l.ctx)
+	l.drawing = cancel
+	go func() {
+		defer close(l.drawn)
+		if err := l.queue.Run(ctx, l.room, l.deliver); err != nil {
+			l.host.log.Error("the durable lane has ended", "err", err)
+			l.down.Store(&err)
+		}
+	}()
+	l.tenders.Go(l.renew)
+	l.tenders.Go(l.clock.tend(l))
+	if l.cfg.Sweep > 0 {
+		l.tenders.Go(l.sweeps)
+	}
+	if l.slots != nil {
+		l.tenders.Go(l.slots.tend)
+	}
+}
+
+// stopDrawing takes no more tasks; what is held and not begun is given back by
+// whoever closes the queue. Steps that end from now on are handed on.
+func (l *lane) stopDrawing() {
+	l.leaving.Store(true)
+	l.drawing()
+	<-l.drawn
+}
+
+// handBack gives a task back that has not begun.
+func (l *lane) handBack(t *Task) {
+	if !t.claim() {
+		return
+	}
+	l.wait(t.run, -1)
+	l.host.running.remove(t)
+	l.nak(t.run.hold, 0)
+}
+
+// giveUp gives a run back that has not ended within the drain: what it has
+// committed stays, and whoever gets it goes on at once. Its handler can write
+// nothing any more.
+func (l *lane) giveUp(t *Task, cause error) {
+	if !t.claim() {
+		return
+	}
+	t.stop(cause)
+	l.work.Go(func() {
+		r := t.run
+		r.mu.Lock() // a step that is being written may end
+		defer r.mu.Unlock()
+		if r.end != nil {
+			return
+		}
+		if r.cp.Load() != nil {
+			ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
+			defer cancel()
+			if err := r.handOn(ctx); err != nil && !errors.Is(err, ErrLost) {
+				l.host.log.Warn("run not handed on", "run", r.id.Run, "err", err)
+			}
+		}
+		if r.end == nil {
+			r.finish(ErrLost)
+			l.forget(r)
+			l.nak(r.hold, 0)
+		}
+	})
+}
+
+// closePatience is how long the last writes may take.
+const closePatience = 10 * time.Second
+
+// close waits until what has ended is written, and ends the rest.
+func (l *lane) close() {
+	done := make(chan struct{})
+	go func() {
+		l.work.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	}
+	l.stop(errStopped)
+	<-done
+	l.tenders.Wait()
+}
+
+// errStopped is why a worker that has stopped writes nothing more.
+var errStopped = envelope.Errorf(envelope.CodeUnavailable, "the worker has stopped")
+
+// room is how many tasks there are places for. Places are shared with the live
+// lane: a task that waits here could be done by another worker, so no more are
+// drawn than can begin, except that short tasks are drawn a little ahead, and
+// that one waits in the queue where live tasks leave no place free: the queue
+// sees to it that each gets its turn.
+func (l *lane) room() int {
+	h := l.host
+	if l.finishing.Load() >= finishingMax {
+		return 0
+	}
+	free := h.Concurrency - int(h.active.Load())
+	if l.pace.short() {
+		free += min(h.Concurrency, 64)
+	} else if free <= 0 && h.queue.len() > int(l.waiting.Load()) {
+		free = 1
+	}
+	if l.slots != nil {
+		free = min(free, l.slots.idle())
+	}
+	return max(0, free-int(l.waiting.Load()))
+}
+
+// deliver takes a message. It runs on the lane's goroutine.
+func (l *lane) deliver(d *jetstream.Delivery) {
+	hold := &hold{d, time.Now()}
+	l.mu.Lock()
+	l.holds[hold] = struct{}{}
+	l.mu.Unlock()
+	l.tel.delivered(l.host, d)
+	l.take(hold)
+}
+
+// release forgets a message that is not ours any more. It says nothing to the
+// server.
+func (l *lane) release(h *hold) {
+	l.mu.Lock()
+	delete(l.holds, h)
+	l.mu.Unlock()
+	l.queue.Wake()
+}
+
+// ack takes a message off the queue. Only what is stored may be acknowledged: a
+// terminal or a parked record, or that there is nothing to do.
+func (l *lane) ack(h *hold) {
+	if err := h.Ack(); err != nil {
+		l.host.log.Debug("acknowledgement not sent", "seq", h.Seq, "err", err)
+	}
+	l.release(h)
+}
+
+// nak gives a message back.
+func (l *lane) nak(h *hold, delay time.Duration) {
+	if err := h.Nak(delay); err != nil {
+		l.host.log.Debug("task not given back", "seq", h.Seq, "err", err)
+	}
+	l.release(h)
+}
+
+// claimed are the runs that this worker has.
+func (l *lane) claimed() []*Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]*Run, 0, len(l.runs))
+	for _, r := range l.runs {
+		out = append(out, r)
+	}
+	return out
+}
+
+func (l *lane) run(id string) *Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.runs[id]
+}
+
+// forget takes a run off the books when it has ended here.
+func (l *lane) forget(r *Run) {
+	l.mu.Lock()
+	if l.runs[r.id.Run] == r {
+		delete(l.runs, r.id.Run)
+	}
+	l.mu.Unlock()
+	l.host.running.remove(r.task)
+}
+
+// lost notes that another worker owns the run.
+func (l *lane) lost(r *Run) {
+	l.tel.lost(l.host)
+	l.host.log.Warn("run lost to another worker", "run", r.id.Run, "id", r.task.Envelope.ID)
+	r.task.claim()
+	l.forget(r)
+	l.release(r.hold)
+}
+
+// renew keeps the messages leased that this worker has, all of them from one
+// timer. It also sees when this process stood still, or was cut off, for so
+// long that others may have taken over.
+func (l *lane) renew() {
+	lease := l.queue.Lease()
+	tick := time.NewTicker(lease / 3)
+	defer tick.Stop()
+	reconnects := l.host.node.conn.Stats().Reconnects
+	last := time.Now()
+	for {
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+		now := time.Now()
+		l.mu.Lock()
+		for h := range l.holds {
+			_ = h.InProgress() // if it gets lost, the next one may do
+		}
+		l.mu.Unlock()
+		again := l.host.node.conn.Stats().Reconnects
+		stood := max(now.Sub(last), now.Round(0).Sub(last.Round(0))) > lease
+		for _, r := range l.claimed() {
+			if stood || again != reconnects || now.Sub(time.Unix(0, r.seen.Load())) > 10*lease {
+				l.work.Go(func() { r.verify(l.ctx) })
+			}
+		}
+		last, reconnects = now, again
+		if next := l.queue.Lease(); next != lease {
+			lease = next
+			tick.Reset(lease / 3)
+		}
+	}
+}
+
+// serverClock tells the server's time without asking each time.
+type serverClock struct {
+	last atomic.Pointer[reading]
+}
+
+type reading struct{ server, local time.Time }
+
+// tend reads the server's clock now, and from time to time.
+func (c *serverClock) tend(l *lane) func() {
+	c.read(l)
+	return func() {
+		tick := time.NewTicker(10 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				c.read(l)
+			case <-l.ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (c *serverClock) read(l *lane) {
+	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Second)
+	defer cancel()
+	if now, err := l.cfg.Clock.Now(ctx); err == nil {
+		c.last.Store(&reading{now, time.Now()})
+	}
+}
+
+// now is the server's time; where it was never told, this machine's.
+func (c *serverClock) now() time.Time {
+	if last := c.last.Load(); last != nil {
+		return last.server.Add(time.Since(last.local))
+	}
+	return time.Now()
+}
+
+// at is what the server's clock showed at a time of this machine's.
+func (c *serverClock) at(local time.Time) time.Time { return c.now().Add(-time.Since(local)) }
+
+// local is when the server's clock shows t, by this machine's clock.
+func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub(c.now())) }
+
+// pace remembers how long tasks take of late.
+type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
+
+// shortTask is how long a task takes that may be drawn ahead of its place:
+// waiting for the next one would cost more than it does.
+const shortTask = 10 * time.Millisecond
+
+func (p *pace) add(d time.Duration) {
+	mean := p.mean.Load()
+	if mean == 0 {
+		mean = int64(d)
+	}
+	p.mean.Store(max(1, mean+(int64(d)-mean)/8))
+}
+
+func (p *pace) short() bool {
+	mean := p.mean.Load()
+	return mean > 0 && mean < int64(shortTask)
+}
+
+// changed hears how the lane hears.
+func (l *lane) changed(health jetstream.LaneHealth) {
+	switch health.State {
+	case jetstream.LaneWorking, jetstream.LaneStopped, jetstream.LaneStarting:
+		l.host.log.Info("durable lane", "state", string(health.State))
+	default:
+		l.host.log.Warn("durable lane", "state", string(health.State), "reason", health.Reason)
+	}
+}
+
+// storeFailed notes that the store of runs does not answer. One line a second
+// tells it, however many runs wait.
+func (l *lane) storeFailed(err error) {
+	now := time.Now()
+	l.failing.Store(&failure{now, err})
+	if last := l.told.Load(); now.UnixNano()-last > int64(time.Second) && l.told.CompareAndSwap(last, now.UnixNano()) {
+		l.host.log.Warn("runs cannot be stored for now", "err", err)
+	}
+}
+
+type failure struct {
+	at  time.Time
+	err error
+}
+
+func (l *lane) observe(p Point, id state.ID) {
+	if l.cfg.Observe != nil {
+		l.cfg.Observe(p, id)
+	}
+}
+
+func connectionError(err error) bool {
+	for _, e := range []error{nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrTimeout, nats.ErrNoResponders} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

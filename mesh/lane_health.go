@@ -1,0 +1,56 @@
+package mesh
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// laneStatus is what is told of a worker's durable lane: in aee.status.health,
+// heartbeats and NATS micro stats.
+type laneStatus struct {
+	State  string `json:"state"` // see [jetstream.LaneState]
+	Reason string `json:"reason,omitempty"`
+	// Pending is how many tasks no worker was handed yet, Unacked how many
+	// workers have, of all workers together, and LagMS how long the oldest of
+	// the pending has waited.
+	Pending int   `json:"pending"`
+	Unacked int   `json:"unacked"`
+	LagMS   int64 `json:"lag_ms"`
+	// Waiting and Running are this worker's own.
+	Waiting int64 `json:"waiting"`
+	Running int64 `json:"running"`
+}
+
+func (l *lane) status() laneStatus {
+	h := l.queue.Health()
+	s := laneStatus{State: string(h.State), Reason: h.Reason, Pending: h.Pending, Unacked: h.Unacked, Waiting: l.waiting.Load(), Running: l.performing.Load()}
+	if !h.Oldest.IsZero() {
+		s.LagMS = max(0, l.clock.now().Sub(h.Oldest).Milliseconds())
+	}
+	if err := l.down.Load(); err != nil {
+		s.State, s.Reason = string(jetstream.LaneDeaf), (*err).Error()
+	}
+	return s
+}
+
+// storeTrouble is for how long a failure of the store of runs shows.
+const storeTrouble = 15 * time.Second
+
+// judge says what the lane's state means for the agent's health: a worker that
+// does not hear, or cannot keep what it does, is not well however good its
+// connection is, nor is one that falls behind.
+func (l *lane) judge(s laneStatus) (status, reason string) {
+	failing := l.failing.Load()
+	switch {
+	case l.down.Load() != nil:
+		return "unhealthy", "the durable lane has ended: " + s.Reason
+	case s.State == string(jetstream.LaneDeaf), s.State == string(jetstream.LaneDegraded), s.State == string(jetstream.LanePaused):
+		return "degraded", "the durable lane is " + s.State + ": " + s.Reason
+	case failing != nil && time.Since(failing.at) < storeTrouble:
+		return "degraded", "runs cannot be stored: " + failing.err.Error()
+	case l.cfg.MaxLag > 0 && s.LagMS > l.cfg.MaxLag.Milliseconds():
+		return "degraded", "durable tasks wait for " + (time.Duration(s.LagMS) * time.Millisecond).Round(time.Second).String()
+	}
+	return "", ""
+}

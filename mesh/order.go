@@ -1,0 +1,116 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// ctlWait is how long a command waits for a worker that hears it, before it goes
+// over the work queue.
+const ctlWait = 2 * time.Second
+
+// Command sends a command about durable tasks, or live ones where it is a cancel, as
+// this node's own entity, and returns what became of it. It goes to all workers
+// of the entity; the one that has the run applies it, or any of them where none
+// has. If nobody answers it is queued as a durable task itself, and applied by
+// the first worker that comes: then Command waits for that until ctx ends.
+func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) (intents.CommandResult, error) {
+	var out intents.CommandResult
+	d := n.cfg.Durable
+	if d == nil {
+		return out, errLiveOnly
+	}
+	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, cmd.CommandIntent(), mustJSON(durably(cmd)))
+	e.Priority = envelope.PriorityUrgent
+	reply, err := n.sendCommand(ctx, entity, e)
+	if err != nil {
+		return out, err
+	}
+	return out, json.Unmarshal(reply.Payload, &out)
+}
+
+// durably marks a command as one for the durable lane.
+func durably(cmd intents.Command) intents.Command {
+	switch c := cmd.(type) {
+	case intents.CancelTask:
+		c.Durable = true
+		return c
+	case intents.PauseTask:
+		c.Durable = true
+		return c
+	case intents.SteerTask:
+		c.Durable = true
+		return c
+	}
+	return cmd
+}
+
+func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
+	to, err := n.subjects.Ctl(entity)
+	if err != nil {
+		return nil, err
+	}
+	var body []byte
+	header, err := n.encode(ctx, e, false, &body)
+	if err != nil {
+		return nil, err
+	}
+	first, cancel := context.WithTimeout(ctx, ctlWait)
+	defer cancel()
+	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
+	switch {
+	case err == nil && reply.Type == envelope.TypeError:
+		return nil, envelope.ErrorOf(reply)
+	case err == nil:
+		return reply, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, context.DeadlineExceeded):
+		return nil, err
+	}
+	// Nobody hears it, or nobody who hears it has the run: the same envelope
+	// over the queue. Who did hear it knows its id.
+	_, reply, err = n.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("command to %s: %w", entity, err)
+	}
+	return reply, nil
+}
+
+// Run reads the last checkpoint of the run of an entity's task. Id is the
+// run's, or the task's. It fails with [state.ErrNotFound].
+func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return nil, errLiveOnly
+	}
+	rec, err := d.States.Get(ctx, state.ID{Entity: entity, Run: id})
+	if errors.Is(err, state.ErrNotFound) {
+		rec, err = d.States.Get(ctx, state.ID{Entity: entity, Run: state.RunID(entity, id)})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return d.Codec.Decode(rec.Data)
+}
+
+// kickRun queues a run that is to go on: its task again, with a header that names
+// the run.
+func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) error {
+	m := &c.Mesh
+	_, err := q.Submit(ctx, jetstream.Submission{
+		Entity: m.Entity, Priority: m.Priority, ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
+		Data: m.Task, Header: nats.Header{HeaderRun: {c.Doc.RunID}},
+	})
+	return err
+}

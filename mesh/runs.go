@@ -1,0 +1,451 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Run is a durable task's run while this worker owns it: its checkpoints, one
+// after each step. Its methods may be called from many goroutines.
+//
+// Whoever holds the record's last revision owns the run. Every write of a Run
+// is a compare-and-swap on the revision before it, so a worker that lost the
+// run, because it was paused or cut off for longer than its lease, finds out at
+// its next write and can change nothing.
+type Run struct {
+	task *Task
+	lane *lane
+	id   state.ID
+	hold *hold // the message that carries it; changed under mu
+
+	// From the message, before the claim.
+	stored   *state.Checkpoint // where the message says that a run goes on
+	refusal  *envelope.Error   // why the task cannot be done
+	deadline time.Time         // by the server's clock
+	waits    atomic.Bool       // drawn, and not begun
+
+	// A handler's steps and the mesh's own are written one at a time.
+	mu        sync.Mutex
+	cp        atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
+	rev       uint64                           // of cp
+	end       error                            // why nothing more may be written: ErrLost, ErrParked
+	begun     time.Time                        // of this claim, for running time
+	ran       time.Duration                    // before it
+	steps     int                              // committed since the claim
+	staged    []stagedStep
+	restored  bool
+	recovered bool // from an owner that did not let go
+	wrote     bool // the run's end was written here
+	dead      string
+	parked    aaif.RunStatus // how it was parked; "" when it is handed on
+
+	told     told
+	asked    chan struct{}
+	askOnce  sync.Once
+	parting  atomic.Bool
+	checking atomic.Bool
+	seen     atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
+}
+
+type stagedStep struct {
+	step   state.Step
+	change func(*state.Checkpoint) error
+}
+
+func newRun(l *lane, t *Task, hold *hold) *Run {
+	r := &Run{task: t, lane: l, hold: hold, asked: make(chan struct{})}
+	r.id = state.ID{Entity: l.host.Entity, Run: state.RunID(l.host.Entity, t.Envelope.ID)}
+	r.told.r = r
+	t.run = r
+	return r
+}
+
+// Run is the durable run of the task, nil on the live lane. A handler that has
+// no steps of its own needs it not: the mesh commits its outcome.
+func (t *Task) Run() *Run { return t.run }
+
+// ID is the run's id, which follows from the entity and the task's id.
+func (r *Run) ID() string { return r.id.Run }
+
+// Epoch counts the owners of the run, this one included.
+func (r *Run) Epoch() uint64 { return r.cp.Load().Mesh.Epoch }
+
+// Restored reports whether another owner, or an earlier attempt, has worked on
+// the run before: View tells how far it came.
+func (r *Run) Restored() bool { return r.restored }
+
+// View is a copy of the last checkpoint, with what was staged since.
+func (r *Run) View() *state.Checkpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.cp.Load().Clone()
+	if err := r.stagedOn(c); err != nil {
+		return r.cp.Load().Clone() // Commit will say why
+	}
+	return c
+}
+
+// Asked is closed as soon as somebody has asked for a pause or a move of the
+// run. A handler that is in the middle of something long, and can take it up
+// again, stops it then and calls Commit, which parks.
+func (r *Run) Asked() <-chan struct{} { return r.asked }
+
+// Steering are the messages that were put in for the next turn, oldest first.
+// Whoever makes them part of the conversation takes them out of Mesh.Steering in
+// the same Commit.
+func (r *Run) Steering() []state.Steer { return slices.Clone(r.cp.Load().Mesh.Steering) }
+
+// Stage ends a step whose checkpoint is not worth a write of its own: the change
+// is made with the next Commit, Park, retry or the end of the run, before the
+// change of that one. What was staged is lost with the worker.
+func (r *Run) Stage(step state.Step, change func(*state.Checkpoint) error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return r.end
+	}
+	r.staged = append(r.staged, stagedStep{step, change})
+	return nil
+}
+
+// stagedOn makes the staged changes to c. r.mu is held.
+func (r *Run) stagedOn(c *state.Checkpoint) error {
+	for _, s := range r.staged {
+		if err := s.change(c); err != nil {
+			return err
+		}
+		c.Mesh.Step = s.step
+	}
+	return nil
+}
+
+// Commit ends a step: it writes a checkpoint with what change makes of the last
+// one, and returns when it is stored. The next step must not begin before.
+// change may be nil; it may be called more than once, each time with a fresh
+// copy, and must not keep it; an error from it ends Commit, and nothing is
+// written. Mesh's fields of ownership, time and streams are the mesh's to keep;
+// the rest is the handler's. Told is the exception: the handler clears it in the
+// commit that makes the turn part of the conversation; for a [state.StepHandler]
+// the mesh does.
+//
+// Where the store does not answer, Commit goes on trying until ctx ends. It
+// fails with [ErrLost] when another worker owns the run, and with [ErrParked]
+// when the run was paused, or is handed on because this worker stops: the step
+// is stored then, and the handler returns the error as it is. A step of kind
+// [state.StepIntent] never parks, nor does any while an effect of the ledger is
+// in flight.
+func (r *Run) Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error {
+	return r.commit(ctx, step, "", change)
+}
+
+// Park is Commit for a run that waits from now on: paused, awaiting_approval or
+// migrating. It returns [ErrParked], which the handler returns as it is, once
+// that is stored; the run goes on when somebody resumes it.
+func (r *Run) Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error {
+	if !state.Parked(status) {
+		return fmt.Errorf("park run %s: %q is no status to wait in", r.id.Run, status)
+	}
+	kind := state.StepPause
+	if status == aaif.RunMigrating {
+		kind = state.StepMigrate
+	}
+	return r.commit(ctx, state.Step{Kind: kind, Detail: string(status)}, status, change)
+}
+
+func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, change func(*state.Checkpoint) error) error {
+	if step.Kind == state.StepHandler && r.task.Streaming() {
+		if err := r.told.finish(false); err != nil {
+			return err
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return r.end
+	}
+	r.observe(PointBeforeCommit)
+	var stop bool
+	var status aaif.RunStatus
+	err := r.write(ctx, func(c *state.Checkpoint) error {
+		if err := r.stagedOn(c); err != nil {
+			return err
+		}
+		if change != nil {
+			if err := change(c); err != nil {
+				return err
+			}
+		}
+		m := &c.Mesh
+		if c.Terminal() || state.Parked(c.Doc.Status) {
+			return fmt.Errorf("commit of run %s: status %s is the mesh's to set: return a result, or call Park", r.id.Run, c.Doc.Status)
+		}
+		m.Step, m.Claims = step, 0
+		if step.Kind == state.StepHandler {
+			m.Told = ""
+		}
+		stop, status = false, ""
+		switch {
+		case park != "":
+			status = park
+		case step.Kind == state.StepIntent || midCall(c):
+		case m.Want != "":
+			status = aaif.RunStatus(m.Want)
+		case r.lane.leaving.Load():
+			stop = true
+		}
+		if status != "" {
+			c.Doc.Status, m.Want, stop = status, "", true
+		}
+		if stop {
+			m.Owner = ""
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.staged = nil
+	r.steps++
+	r.observe(PointAfterCommit)
+	if stop {
+		r.parked = status
+		r.finish(ErrParked)
+		return ErrParked
+	}
+	return nil
+}
+
+// handOn lets go of a run in the middle of a step: the next owner need not
+// take it from us, and this claim does not count. r.mu is held.
+func (r *Run) handOn(ctx context.Context) error {
+	return r.write(ctx, func(c *state.Checkpoint) error {
+		if err := r.stagedOn(c); err != nil {
+			return err
+		}
+		c.Mesh.Owner, c.Mesh.Claims = "", max(0, c.Mesh.Claims-1)
+		return nil
+	})
+}
+
+// midCall reports whether a tool call is under way whose outcome would be unknown
+// if the run stopped here.
+func midCall(c *state.Checkpoint) bool {
+	return slices.ContainsFunc(c.Mesh.Effects, func(e state.Effect) bool { return e.Status == state.EffectInFlight })
+}
+
+// finish ends the run for its handler. r.mu is held.
+func (r *Run) finish(why error) {
+	if r.end == nil {
+		r.end = why
+		r.task.stop(envelope.Errorf(envelope.CodeUnavailable, "the run does not go on here").WithCause(why))
+	}
+}
+
+// ended is why nothing more may be written, nil while the run goes on.
+func (r *Run) ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.end
+}
+
+// appendEvent writes what events tell of a run beyond what they tell of a task.
+func (r *Run) appendEvent(b []byte) []byte {
+	b = append(b, `,"run":`...)
+	b = envelope.AppendString(b, r.id.Run)
+	if c := r.cp.Load(); c != nil {
+		b = append(b, `,"epoch":`...)
+		b = strconv.AppendUint(b, c.Mesh.Epoch, 10)
+		b = append(b, `,"attempt":`...)
+		b = strconv.AppendInt(b, int64(c.Mesh.Attempt)+1, 10)
+		if state.Parked(c.Doc.Status) {
+			b = append(b, `,"status":`...)
+			b = envelope.AppendString(b, string(c.Doc.Status))
+		}
+	}
+	return b
+}
+
+func (r *Run) observe(p Point) { r.lane.observe(p, r.id) }
+
+// write stores what change makes of the last checkpoint. Where somebody else
+// has written meanwhile, a command for instance, and the run is still ours, the
+// change is made again on top of that. r.mu is held.
+func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) error {
+	streaming := r.task.Streaming()
+	if streaming {
+		if err := r.told.flush(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		next := r.cp.Load().Clone()
+		if streaming {
+			r.told.keep(next)
+		}
+		told := next.Mesh.Told
+		if err := change(next); err != nil {
+			return err
+		}
+		next.Mesh.Ran = r.ran + time.Since(r.begun)
+		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next, r.steps == 0 && next.Mesh.Epoch == 1 && next.Terminal())
+		if err == nil {
+			r.keep(next, rev)
+			if streaming {
+				r.told.kept(told, next.Mesh.Told)
+			}
+			return nil
+		}
+		if !errors.Is(err, state.ErrChanged) {
+			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
+		}
+		if err := r.adopt(rec); err != nil {
+			return err
+		}
+	}
+}
+
+// keep remembers a checkpoint as the one that is stored. r.mu is held.
+func (r *Run) keep(c *state.Checkpoint, rev uint64) {
+	r.rev = rev
+	r.cp.Store(c)
+	r.seen.Store(time.Now().UnixNano())
+	if c.Mesh.Want != "" {
+		r.askOnce.Do(func() { close(r.asked) })
+	}
+}
+
+// adopt takes over what somebody else has written, if it left the run with us.
+// r.mu is held.
+func (r *Run) adopt(rec *state.Record) error {
+	if rec != nil {
+		c, err := r.lane.codec.Decode(rec.Data)
+		if err != nil {
+			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
+		}
+		if c.Mesh.Epoch == r.Epoch() && c.Mesh.Owner == r.lane.host.id && !c.Terminal() {
+			r.keep(c, rec.Revision)
+			return nil
+		}
+	}
+	r.lose()
+	return ErrLost
+}
+
+// lose gives a run up that belongs to somebody else. Its message is neither
+// acknowledged nor given back: that is for the one who owns it. r.mu is held.
+func (r *Run) lose() {
+	if r.end == nil {
+		r.lane.lost(r)
+	}
+	r.finish(ErrLost)
+}
+
+// verify asks the store whether the run is still ours, and gives it up if not.
+func (r *Run) verify(ctx context.Context) {
+	if r.checking.Swap(true) {
+		return
+	}
+	defer r.checking.Store(false)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil || r.cp.Load() == nil {
+		return
+	}
+	rec, err := r.lane.cfg.States.Get(ctx, r.id)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		r.lose()
+	case err == nil && rec.Revision == r.rev:
+		r.seen.Store(time.Now().UnixNano())
+	case err == nil:
+		_ = r.adopt(&rec)
+	}
+}
+
+// put encodes and stores a checkpoint, and does not give up before it knows
+// whether that happened, or ctx ends: the swap makes another try safe. With
+// ErrChanged comes the record that is there instead; nil if there is none.
+// Alone is for a run without a history worth keeping.
+func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, alone bool) (uint64, *state.Record, error) {
+	started := time.Now()
+	data, err := l.codec.Encode(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	var tried bool
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		rev, err := l.store(ctx, id, prev, data, c, alone)
+		if err == nil {
+			l.tel.checkpoint(l.host, len(data), time.Since(started))
+			return rev, nil, nil
+		}
+		if errors.Is(err, state.ErrChanged) {
+			rec, err := l.cfg.States.Get(ctx, id)
+			switch {
+			case err == nil && tried && bytes.Equal(rec.Data, data):
+				return rec.Revision, nil, nil // it was stored, and nobody told us
+			case err == nil:
+				return 0, &rec, state.ErrChanged
+			case errors.Is(err, state.ErrNotFound):
+				return 0, nil, state.ErrChanged
+			case !passing(err):
+				return 0, nil, err
+			}
+		} else if !passing(err) {
+			return 0, nil, err
+		} else {
+			tried = true
+		}
+		l.storeFailed(err)
+		if err := sleep(ctx, wait); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// store is one try. What the store notes beside a record spares it reading it.
+func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, alone bool) (uint64, error) {
+	if l.noted != nil {
+		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, Alone: alone})
+	}
+	return l.cfg.States.Put(ctx, id, prev, data)
+}
+
+// noter is a store that takes what it would have to read from a record.
+type noter interface {
+	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
+}
+
+// passing reports errors of a store that another try may not meet.
+func passing(err error) bool {
+	for _, e := range []error{state.ErrUncertain, jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return connectionError(err)
+}
+
+// sleep waits, and fails with the cause of ctx when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,272 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// errLiveOnly says that a node has no durable lane.
+var errLiveOnly = errors.New("this node has no durable lane: set Config.Durable")
+
+// SubmitOptions say how [Node.Submit] submits. The zero value submits JSON, for
+// now.
+type SubmitOptions struct {
+	// At is when the task is to begin, by the server's clock; After is the same
+	// from now. The task's own deadline counts from then.
+	At    time.Time
+	After time.Duration
+	// CBOR sends, and so receives, CBOR.
+	CBOR bool
+}
+
+// Receipt says that the server has a task.
+type Receipt struct {
+	TaskID    string    `json:"task_id"`
+	Run       string    `json:"run"` // the id of its run, which begins later
+	Seq       uint64    `json:"seq"` // where it is stored
+	Due       time.Time `json:"due,omitzero"`
+	Duplicate bool      `json:"duplicate,omitempty"` // it was there already
+}
+
+// Submit stores a task in the durable lane of its to. When it returns without
+// an error the task will be done, and answered once: [Node.Result] has the
+// answer. The task is signed if the node has a signer. Submitting the same
+// envelope again does no harm, whatever became of the first time: so is an error
+// to be dealt with that wraps [jetstream.ErrUncertain].
+func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitOptions) (Receipt, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return Receipt{}, errLiveOnly
+	}
+	if task.Type != envelope.TypeTask {
+		return Receipt{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
+	}
+	if PublishesTo(task.To) {
+		return Receipt{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
+	}
+	at, err := n.dueTime(ctx, opts)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if !at.IsZero() {
+		if err := n.requireNotBefore(task, at); err != nil {
+			return Receipt{}, err
+		}
+	}
+	var body []byte
+	header, err := n.encode(ctx, task, opts.CBOR, &body)
+	if err != nil {
+		return Receipt{}, err
+	}
+	stored, err := d.Queue.Submit(ctx, jetstream.Submission{
+		Entity: task.To, Priority: string(task.Priority), ID: task.ID, Data: body, Header: header, At: at,
+	})
+	if err != nil {
+		return Receipt{}, err
+	}
+	n.journal.received(task.ID, body, opts.CBOR)
+	return Receipt{TaskID: task.ID, Run: state.RunID(task.To, task.ID), Seq: stored.Seq, Due: stored.Due, Duplicate: stored.Duplicate}, nil
+}
+
+func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, error) {
+	switch {
+	case opts.After < 0:
+		return time.Time{}, fmt.Errorf("submit: After is %v, and cannot be negative", opts.After)
+	case opts.After == 0:
+		return opts.At, nil
+	case !opts.At.IsZero():
+		return time.Time{}, errors.New("submit: give At or After, not both")
+	}
+	now, err := n.cfg.Durable.Clock.Now(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	return now.Add(opts.After), nil
+}
+
+// requireNotBefore writes into requires when the task is to begin. It is signed
+// with the rest, so that a worker knows why ts is long past.
+func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
+	if task.Sig != nil {
+		if !notBefore(task).IsZero() {
+			return nil
+		}
+		if skew := n.cfg.Skew; skew > 0 && time.Until(at) > skew {
+			return fmt.Errorf("submit: the task is signed already and does not say that it is to begin later, so it would be stale by then: set requires.not_before before it is signed")
+		}
+		return nil
+	}
+	members := map[string]json.RawMessage{}
+	if task.Requires != nil {
+		if err := json.Unmarshal(task.Requires, &members); err != nil {
+			return err
+		}
+	}
+	members["not_before"] = mustJSON(at.UTC().Format(time.RFC3339Nano))
+	task.Requires = mustJSON(members)
+	return nil
+}
+
+// ResultOptions say what [Node.Result] waits for.
+type ResultOptions struct {
+	// Follow waits for the terminal envelope until ctx ends. Without it what is
+	// stored must do.
+	Follow bool
+	// OnStream gets the stream envelopes in order, also those of before. One
+	// with "restart": true in its payload takes back the text of the turn. An
+	// error from it ends Result, not the task.
+	OnStream func(*envelope.Envelope) error
+}
+
+// ErrNoResult: the task has not ended, or there is none of this id.
+var ErrNoResult = errors.New("there is no result yet")
+
+// Result returns the terminal envelope of a durable task, from anywhere and as
+// often as you like, for as long as the stream of replies keeps it. An error
+// envelope is returned as an *[envelope.Error] with FromPeer true, together with
+// the envelope. Where there is none it fails with [ErrNoResult], or waits. A
+// task that was tried again after it had failed has several: the last one that
+// is stored counts.
+func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOptions) (*envelope.Envelope, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return nil, errLiveOnly
+	}
+	reader := &replyReader{node: n, entity: entity, taskID: taskID, onStream: opts.OnStream}
+	var after uint64
+	for msg, err := range d.Replies.Read(ctx, entity, taskID, 0) {
+		if err != nil {
+			return nil, err
+		}
+		after = msg.Seq
+		if err := reader.take(msg); err != nil {
+			return nil, err
+		}
+	}
+	if reader.last != nil || !opts.Follow {
+		return reader.result()
+	}
+	for msg, err := range d.Replies.Follow(ctx, entity, taskID, jetstream.FollowOptions{After: after}) {
+		if err == nil {
+			err = reader.take(msg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if reader.last != nil {
+			return reader.result()
+		}
+	}
+	return nil, context.Cause(ctx)
+}
+
+// Perform is [Node.Submit] and [Node.Result] in one, for a caller that waits
+// from the beginning. When ctx ends the task goes on.
+func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Receipt, *envelope.Envelope, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return Receipt{}, nil, errLiveOnly
+	}
+	follower, err := d.Replies.Open(task.To, task.ID)
+	if err != nil {
+		return Receipt{}, nil, err
+	}
+	defer follower.Close()
+	receipt, err := n.Submit(ctx, task, submit)
+	if err != nil {
+		return receipt, nil, err
+	}
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, onStream: opts.OnStream}
+	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate}) {
+		if err == nil {
+			err = reader.take(msg)
+		}
+		if err != nil {
+			return receipt, nil, err
+		}
+		if reader.last != nil {
+			reply, err := reader.result()
+			return receipt, reply, err
+		}
+	}
+	return receipt, nil, context.Cause(ctx)
+}
+
+// replyReader reads what comes on a task's reply subject.
+type replyReader struct {
+	node                 *Node
+	entity, taskID, corr string
+	onStream             func(*envelope.Envelope) error
+	epoch                string
+	last                 *envelope.Envelope
+}
+
+func (r *replyReader) take(msg jetstream.Message) error {
+	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+	if err != nil {
+		return err
+	}
+	if reply.Type != envelope.TypeStream {
+		r.last = reply
+		return nil
+	}
+	if epoch := msg.Header.Get(HeaderEpoch); olderEpoch(epoch, r.epoch) {
+		return nil // said by a worker that had lost the run
+	} else if epoch != "" {
+		r.epoch = epoch
+	}
+	if r.onStream == nil {
+		return nil
+	}
+	return r.onStream(reply)
+}
+
+// olderEpoch compares two decimal numbers without leading zeros.
+func olderEpoch(a, b string) bool {
+	return len(a) < len(b) || len(a) == len(b) && a < b
+}
+
+func (r *replyReader) result() (*envelope.Envelope, error) {
+	switch {
+	case r.last == nil:
+		return nil, ErrNoResult
+	case r.last.Type == envelope.TypeError:
+		return r.last, envelope.ErrorOf(r.last)
+	}
+	return r.last, nil
+}
+
+// readDurableReply checks that a stored message is an answer to the task, from
+// the entity that it was sent to.
+func (n *Node) readDurableReply(entity, taskID, corr string, msg *nats.Msg) (*envelope.Envelope, error) {
+	reply, _, err := n.decode(msg)
+	if err == nil {
+		_, err = n.cfg.Verifier.Verify(reply, time.Now())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reply of %s: %w", entity, err)
+	}
+	switch {
+	case reply.From != entity:
+		return nil, unusable("reply of %s: it comes from %s", entity, clip(reply.From))
+	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
+		return nil, unusable("reply of %s: it answers %s, not %s", entity, clip(reply.ReplyTo), clip(taskID))
+	case corr != "" && reply.Corr != corr:
+		return nil, unusable("reply of %s: foreign corr %s", entity, clip(reply.Corr))
+	}
+	switch reply.Type {
+	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
+		return reply, nil
+	}
+	return nil, unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)
+}

@@ -1,0 +1,110 @@
+package mesh
+
+import (
+	"context"
+	"iter"
+	"math/rand/v2"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// sweeps looks from time to time for runs that go on, but that no message
+// carries: somebody purged the queue, lost it, or died between the record of a
+// resumed run and its message. They are queued anew.
+func (l *lane) sweeps() {
+	// Replicas that were started together do not sweep together; and however
+	// many runs there are, sweeping takes a small part of the time.
+	pause := l.cfg.Sweep
+	for sleep(l.ctx, pause/2+rand.N(pause)) == nil {
+		began := time.Now()
+		n, err := l.sweep(l.ctx)
+		switch {
+		case err != nil && l.ctx.Err() == nil:
+			l.host.log.Warn("sweep of the runs", "err", err)
+		case n > 0:
+			l.host.log.Warn("runs without a message queued anew", "runs", n)
+			l.tel.swept(l.host, n)
+		}
+		pause = max(l.cfg.Sweep, 20*time.Since(began))
+	}
+}
+
+// sweep queues the runs that need it, and says how many.
+func (l *lane) sweep(ctx context.Context) (queued int, err error) {
+	settled := max(10*time.Second, 3*l.queue.Lease())
+	for rec, err := range l.open(ctx) {
+		if err != nil {
+			return queued, err
+		}
+		if l.run(rec.ID.Run) != nil || l.clock.now().Sub(rec.Time) < settled {
+			continue
+		}
+		h, err := state.ReadHeader(rec.Data)
+		if err != nil || state.Terminal(h.Status) {
+			continue
+		}
+		if h.Work != 0 && !state.Parked(h.Status) {
+			if there, err := l.cfg.Queue.Has(ctx, h.Work); err != nil {
+				return queued, err
+			} else if there {
+				continue
+			}
+		}
+		again, err := l.requeue(ctx, rec)
+		if err != nil {
+			l.host.log.Warn("run not queued anew", "run", rec.ID.Run, "err", err)
+		}
+		if again {
+			queued++
+		}
+	}
+	return queued, nil
+}
+
+// requeue gives a run a message, if it should have one.
+func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
+	c, err := l.codec.Decode(rec.Data)
+	if err != nil {
+		return false, err
+	}
+	m := &c.Mesh
+	switch {
+	case m.Task == nil:
+		return false, nil // commands for a task that was never begun
+	case state.Parked(c.Doc.Status):
+		if c.Doc.Status == aaif.RunMigrating || m.Deadline.IsZero() || m.Deadline.After(l.clock.now()) {
+			return false, nil
+		}
+		// It waits in vain: whoever claims it finds the deadline passed.
+		c.Doc.Status, m.Owner, m.Work = aaif.RunRunning, "", 0
+		m.Epoch++
+		m.Step = state.Step{Kind: state.StepResume, Detail: "its deadline has passed"}
+		if _, _, err := l.put(ctx, rec.ID, rec.Revision, c, false); err != nil {
+			return false, err
+		}
+	}
+	return true, l.kick(ctx, c)
+}
+
+// open yields the entity's runs that have not ended.
+func (l *lane) open(ctx context.Context) iter.Seq2[state.Record, error] {
+	if s, ok := l.cfg.States.(interface {
+		Open(ctx context.Context, entity string) iter.Seq2[state.Record, error]
+	}); ok {
+		return s.Open(ctx, l.host.Entity)
+	}
+	return func(yield func(state.Record, error) bool) {
+		for rec, err := range l.cfg.States.List(ctx, l.host.Entity) {
+			if err == nil {
+				if h, err := state.ReadHeader(rec.Data); err != nil || state.Terminal(h.Status) {
+					continue
+				}
+			}
+			if !yield(rec, err) {
+				return
+			}
+		}
+	}
+}

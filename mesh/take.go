@@ -1,0 +1,286 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Headers of the durable lane.
+const (
+	// HeaderRun, on a message of the work queue, says that it is no new task:
+	// the run with this id goes on.
+	HeaderRun = "Aee-Run"
+	// HeaderEpoch, on a reply, is the epoch of the run's owner that made it.
+	HeaderEpoch = "Aee-Epoch"
+)
+
+// take decides what a message is: a task, a command, or nothing that can be
+// worked on. It must not block, so whatever asks a store goes on elsewhere.
+func (l *lane) take(hold *hold) {
+	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
+	env, cbor, err := l.host.node.decode(msg)
+	if err == nil {
+		err = bounded(env)
+	}
+	kick := hold.Header.Get(HeaderRun) != ""
+	switch {
+	case err != nil:
+		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
+		return
+	case kick, slow(l.host.node.cfg.Verifier, env):
+		// Reads the run, or computes for as long as a task may take.
+		l.wait(nil, 1)
+		l.work.Go(func() {
+			l.check(hold, env, cbor)
+			l.wait(nil, -1)
+		})
+		return
+	}
+	l.check(hold, env, cbor)
+}
+
+// wait counts a task that is drawn and not begun; r is counted once.
+func (l *lane) wait(r *Run, n int64) {
+	if r == nil || r.waits.Swap(n > 0) != (n > 0) {
+		l.waiting.Add(n)
+	}
+}
+
+// check decides about a valid envelope, as strictly as the live lane, with the
+// time at which the server stored it in the place of now. What passes waits in
+// the agent's queue, beside the live tasks.
+func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
+	h := l.host
+	t := &Task{Envelope: env, host: h, cbor: cbor}
+	r := newRun(l, t, hold)
+	t.queued = l.clock.local(hold.Stored)
+
+	if err := l.resumed(r); err != nil {
+		h.log.Warn("run not read", "run", r.id.Run, "err", err)
+		l.nak(hold, time.Second)
+		return
+	}
+	var problem *envelope.Error
+	if r.stored == nil {
+		problem = l.admit(r)
+	}
+	if problem != nil {
+		l.work.Go(func() { l.poison(hold, t.Envelope, cbor, problem) })
+		return
+	}
+	l.observe(PointDelivered, r.id)
+	if mine := l.run(r.id.Run); mine != nil {
+		l.work.Go(func() { l.again(mine, hold) })
+		return
+	}
+	if r.stored == nil && l.early(r) {
+		return
+	}
+	t.span = h.node.tel.startTask(t, hold.Header)
+	if isCommand(t.Envelope.Intent) {
+		l.work.Go(func() { l.command(hold, t) })
+		return
+	}
+	r.refusal = l.prepare(t)
+	l.wait(r, 1)
+	h.running.add(t)
+	if !h.queue.put(t) {
+		h.running.remove(t)
+		l.wait(r, -1)
+		l.nak(hold, 250*time.Millisecond)
+	}
+}
+
+// early puts a task off that is to begin later (requires.not_before).
+func (l *lane) early(r *Run) bool {
+	at := notBefore(r.task.Envelope)
+	if at.IsZero() {
+		return false
+	}
+	left := at.Sub(l.clock.now())
+	switch {
+	case left <= 0:
+		return false
+	case left < time.Minute:
+		l.nak(r.hold, left)
+		return true
+	}
+	l.work.Go(func() {
+		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+		defer cancel()
+		if _, err := l.cfg.Queue.Submit(ctx, jetstream.Submission{
+			Entity: l.host.Entity, Priority: r.hold.Priority, ID: r.task.Envelope.ID, Data: r.hold.Data, Header: r.hold.Header, At: at,
+		}); err != nil {
+			l.nak(r.hold, min(left, time.Minute))
+			return
+		}
+		l.ack(r.hold)
+	})
+	return true
+}
+
+// notBefore is when a task is to begin at the earliest, by the server's clock
+// (requires.not_before); zero where it does not say so, or not legibly.
+func notBefore(e *envelope.Envelope) time.Time {
+	if !bytes.Contains(e.Requires, []byte(`"not_before"`)) {
+		return time.Time{}
+	}
+	var requires struct {
+		NotBefore time.Time `json:"not_before"`
+	}
+	if json.Unmarshal(e.Requires, &requires) != nil {
+		return time.Time{}
+	}
+	return requires.NotBefore
+}
+
+// admit verifies who sent the task, and whether it may be served.
+func (l *lane) admit(r *Run) *envelope.Error {
+	n, env := l.host.node, r.task.Envelope
+	identity, err := n.cfg.Verifier.Verify(env, r.hold.Stored)
+	if err != nil {
+		return border(err)
+	}
+	r.task.KeyID = identity.KID
+	if env.To != l.host.Entity {
+		return envelope.Errorf(envelope.CodeWrongRecipient, "this is %s; the envelope is addressed to another entity", l.host.Entity)
+	}
+	if env.Type != envelope.TypeTask {
+		return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", env.Type)
+	}
+	priority := envelope.Priority(r.hold.Priority)
+	if priority.Rank() < 0 {
+		priority = env.Priority
+	}
+	r.task.Envelope = capped(env, n.quotas.cap(env, priority, identity.Signed))
+	return nil
+}
+
+// resumed looks up the run that the message says goes on. What it is about is
+// in the run's record, where it was verified; the message's body is not.
+func (l *lane) resumed(r *Run) error {
+	id := r.hold.Header.Get(HeaderRun)
+	if id == "" {
+		return nil
+	}
+	rec, err := l.cfg.States.Get(l.ctx, state.ID{Entity: l.host.Entity, Run: id})
+	if errors.Is(err, state.ErrNotFound) {
+		return nil // then it is a task like any other
+	}
+	if err != nil {
+		return err
+	}
+	c, err := l.codec.Decode(rec.Data)
+	if err != nil || c.Mesh.Task == nil {
+		return err
+	}
+	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
+	if err != nil {
+		return err
+	}
+	r.id.Run, r.stored = id, c
+	t := r.task
+	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
+	return nil
+}
+
+// stale refuses a task whose ts is further than the skew bound from the time at
+// which the server stored it; for one that was to begin later, and for a dead
+// letter that is tried again, that time may be long after ts, but not longer than
+// runs are kept, which is what refuses a second one. It is asked of tasks that
+// have no run yet.
+func (l *lane) stale(r *Run) *envelope.Error {
+	skew := l.host.node.cfg.Skew
+	if skew <= 0 {
+		return nil
+	}
+	err := sign.CheckTime(r.task.Envelope, r.hold.Stored, skew)
+	if err == nil {
+		return nil
+	}
+	at := notBefore(r.task.Envelope)
+	if r.retryID() != "" {
+		at, _ = r.task.Envelope.Time()
+	}
+	if !at.IsZero() && r.hold.Stored.After(at.Add(-skew)) && r.hold.Stored.Before(at.Add(DefaultRunTimeout)) {
+		return nil
+	}
+	return border(err)
+}
+
+// prepare reads the constraints and validates the payload. What it refuses is
+// answered when the run is claimed, so that it is answered once.
+func (l *lane) prepare(t *Task) *envelope.Error {
+	r := t.run
+	requires, err := t.Envelope.Requirements()
+	if err != nil {
+		return border(err)
+	}
+	timeout := requires.Timeout
+	if timeout == 0 {
+		timeout = l.cfg.DefaultTimeout
+	}
+	requires.Timeout = min(timeout, l.cfg.MaxTimeout)
+	t.Requires = requires
+	r.deadline = r.hold.Stored.Add(requires.Timeout)
+	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
+		r.deadline = r.stored.Mesh.Deadline
+	}
+	t.Deadline = l.clock.local(r.deadline)
+	if requires.HumanApproval {
+		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+	}
+	if intents.Reserved(t.Envelope.Intent) {
+		return envelope.Errorf(envelope.CodeIntentReserved, "intent %s is answered on the live lane only", t.Envelope.Intent)
+	}
+	if r.stored != nil {
+		return nil
+	}
+	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
+		return border(err)
+	}
+	return nil
+}
+
+// again takes a message for a run that this worker has already: its lease had
+// ended, because the worker stood still or was cut off, and the server has
+// handed it out anew. If the run is still ours it goes on under the new one.
+func (l *lane) again(r *Run, hold *hold) {
+	r.verify(l.ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil || r.hold.Seq != hold.Seq {
+		l.nak(hold, time.Second)
+		return
+	}
+	l.release(r.hold)
+	r.hold = hold
+}
+
+// salvage makes what could be read of a broken message an envelope.
+func (l *lane) salvage(err error) *envelope.Envelope {
+	partial := &envelope.Envelope{}
+	var bad *envelope.InvalidError
+	var large *oversized
+	switch {
+	case errors.As(err, &bad):
+		partial = bad.Partial()
+	case errors.As(err, &large):
+		partial = large.env
+	}
+	return salvage(partial, l.host.Entity)
+}
+
+// storeTimeout bounds one question to a store where nothing else does.
+const storeTimeout = 10 * time.Second

@@ -1,0 +1,292 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// told is what the sender of a durable task was told in stream envelopes. They
+// go to the task's reply subject, numbered on from the checkpoint, so that who
+// reads them later, or joins in the middle, has all of them once.
+//
+// After a crash the text of an unfinished turn has been told that no checkpoint
+// knows: it is read from the reply subject. A handler that asks for it ([Run.Told])
+// goes on from there. For any other the mesh compares: what comes again is not
+// told again, and where the new text differs an envelope with "restart": true
+// says that the text of the turn begins anew.
+type told struct {
+	r *Run
+
+	mu     sync.Mutex
+	seq    int    // of the last stream envelope
+	text   string // of the turn that is not finished
+	expect string // of text, what is still compared with what comes again
+	again  string // what has come again so far
+
+	unsure  []chunk // sent, and not known to be stored; in order
+	foreign bool    // a worker that had lost the run told something in between
+	sealed  bool
+}
+
+// chunk is a stream envelope on its way.
+type chunk struct {
+	reply jetstream.Reply
+	sent  *jetstream.Sent // nil: it has to be sent again
+}
+
+// maxUnsure is how many stream envelopes may be on their way. Beyond it who
+// emits waits for the oldest.
+const maxUnsure = 256
+
+// Told is the text of the unfinished turn that the sender of a streamed task has
+// been sent already: by the owner before, as far as it came, and by this one. A
+// handler that asks continues from there, and does not send that text again.
+func (r *Run) Told() string {
+	d := &r.told
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.expect, d.again = "", ""
+	return d.text
+}
+
+// emit sends a stream envelope of a durable task. t.mu is not needed: told has a
+// lock of its own.
+func (d *told) emit(payload json.RawMessage) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed {
+		return envelope.Errorf(envelope.CodeCancelled, "the task has ended")
+	}
+	var members struct {
+		Text    *string `json:"text"`
+		Restart bool    `json:"restart"`
+	}
+	if json.Unmarshal(payload, &members) == nil && members.Text != nil {
+		if members.Restart {
+			d.expect, d.again, d.text = "", "", *members.Text
+			return d.send(payload)
+		}
+		return d.say(*members.Text, payload)
+	}
+	return d.send(payload)
+}
+
+// say tells more text, unless it was told before. Payload is what to send where
+// nothing is to be compared; nil makes one.
+func (d *told) say(text string, payload json.RawMessage) error {
+	if d.foreign {
+		d.foreign = false
+		d.text += text
+		return d.send(restart(d.text))
+	}
+	if d.expect == "" {
+		d.text += text
+		if payload == nil {
+			payload = textPayload(text)
+		}
+		return d.send(payload)
+	}
+	d.again += text
+	switch {
+	case strings.HasPrefix(d.expect, d.again):
+		if d.expect == d.again {
+			d.expect, d.again = "", ""
+		}
+		return nil
+	case strings.HasPrefix(d.again, d.expect):
+		rest := d.again[len(d.expect):]
+		d.text, d.expect, d.again = d.again, "", ""
+		return d.send(textPayload(rest))
+	}
+	return d.anew()
+}
+
+// anew says that the text of the turn begins anew with what has come again.
+func (d *told) anew() error {
+	d.text, d.expect, d.again = d.again, "", ""
+	return d.send(restart(d.text))
+}
+
+func textPayload(text string) json.RawMessage {
+	return append(envelope.AppendString(append(make([]byte, 0, len(text)+16), `{"text":`...), text), '}')
+}
+
+func restart(text string) json.RawMessage {
+	return append(envelope.AppendString([]byte(`{"restart":true,"text":`), text), '}')
+}
+
+// send numbers, signs and publishes one stream envelope. d.mu is held.
+func (d *told) send(payload json.RawMessage) error {
+	t, l := d.r.task, d.r.lane
+	numbered, err := withSeq(payload, d.seq+1)
+	if err != nil {
+		return err
+	}
+	e := t.Envelope.Reply(envelope.TypeStream, numbered)
+	e.From = l.host.Entity
+	t.span.inject(e)
+	if s := l.host.Signer; s != nil {
+		if err := s.Sign(e); err != nil {
+			return err
+		}
+	}
+	reply := jetstream.Reply{
+		Entity: l.host.Entity, TaskID: t.Envelope.ID, MsgID: d.r.id.Run + "." + strconv.Itoa(d.seq+1),
+		Header: nats.Header{
+			jetstream.HeaderSeq: {strconv.Itoa(d.seq + 1)},
+			HeaderEpoch:         {strconv.FormatUint(d.r.Epoch(), 10)},
+		},
+	}
+	if t.cbor {
+		reply.Header[headerContentType] = []string{envelope.ContentCBOR}
+		reply.Data, err = e.AppendCBOR(nil)
+	} else {
+		reply.Data, err = e.AppendJSON(nil)
+	}
+	if err != nil {
+		return fmt.Errorf("encode stream envelope: %w", outputError(err))
+	}
+	d.seq++
+	sent, _ := l.cfg.Replies.PublishAsync(reply) // flush sends it again if it could not be sent
+	d.unsure = append(d.unsure, chunk{reply, sent})
+	if len(d.unsure) > maxUnsure {
+		return d.confirm(l.ctx, 1)
+	}
+	return nil
+}
+
+// flush waits until all that was told is stored.
+func (d *told) flush(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.confirm(ctx, len(d.unsure))
+}
+
+// confirm waits until the oldest n are stored, and sends again what was not:
+// that and all behind it, one after the other, so that the order stays. d.mu is
+// held.
+func (d *told) confirm(ctx context.Context, n int) error {
+	l := d.r.lane
+	again := false
+	for wait := 50 * time.Millisecond; n > 0; {
+		c := &d.unsure[0]
+		err := errNotSent
+		first := !again && c.sent != nil
+		if first {
+			var duplicate bool
+			if duplicate, err = c.sent.Wait(ctx); duplicate {
+				d.foreign = true
+			}
+			c.sent = nil
+		} else if again = true; true {
+			n = len(d.unsure)
+			err = l.cfg.Replies.Publish(ctx, c.reply)
+		}
+		switch {
+		case err == nil:
+			d.unsure = d.unsure[1:]
+			n--
+			wait = 50 * time.Millisecond
+			continue
+		case ctx.Err() != nil:
+			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unsure), context.Cause(ctx))
+		case first:
+			continue // now again
+		case !passing(err):
+			return fmt.Errorf("stream of run %s: %w", d.r.id.Run, err)
+		}
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+	return nil
+}
+
+// errNotSent stands for a stream envelope that could not be handed to the
+// connection.
+var errNotSent = errors.New("not sent")
+
+// keep writes into a checkpoint how far the telling has come.
+func (d *told) keep(c *state.Checkpoint) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
+}
+
+// kept hears what of that was stored: an empty Told means that the turn is
+// finished, and its text in the conversation.
+func (d *told) kept(before, after string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if after == "" {
+		d.text = strings.TrimPrefix(d.text, before)
+	}
+}
+
+// finish ends the turn: what was to come again and did not is taken back.
+func (d *told) finish(seal bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.sealed {
+		return nil
+	}
+	var err error
+	if d.expect != "" || d.foreign && d.text != "" {
+		if d.expect == "" {
+			d.again = d.text
+		}
+		d.foreign = false
+		err = d.anew()
+	}
+	d.sealed = d.sealed || seal
+	return err
+}
+
+// remind reads from the reply subject what the owners before have told since
+// the checkpoint c.
+func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
+	l := r.lane
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	seq, text := c.Mesh.Stream, c.Mesh.Told
+	for msg, err := range l.cfg.Replies.Read(ctx, l.host.Entity, r.task.Envelope.ID, 0) {
+		if err != nil {
+			return fmt.Errorf("read what run %s has told: %w", r.id.Run, err)
+		}
+		e, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+		if err != nil || e.Type != envelope.TypeStream {
+			continue
+		}
+		var p struct {
+			Seq     int    `json:"seq"`
+			Text    string `json:"text"`
+			Restart bool   `json:"restart"`
+		}
+		if json.Unmarshal(e.Payload, &p) != nil || p.Seq <= seq {
+			continue
+		}
+		seq = p.Seq
+		if p.Restart {
+			text = ""
+		}
+		text += p.Text
+	}
+	d := &r.told
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seq, d.text, d.expect = seq, text, text
+	return nil
+}
