@@ -11,9 +11,10 @@ import (
 // and looks for each.
 func (w *writer) mesh(m *Mesh, t *texts) {
 	more := sortedMembers(m.More)
-	// A member that this release does not know stands where its name belongs.
+	// A member that this release does not know stands where its name belongs;
+	// those that are left, at the end.
 	upTo := func(name string) {
-		for len(more) > 0 && compareNames(more[0].name, name) < 0 {
+		for len(more) > 0 && (name == "" || compareNames(more[0].name, name) < 0) {
 			w.anyName(more[0].name)
 			w.canonical(Extension+" "+more[0].name, more[0].value)
 			more = more[1:]
@@ -82,7 +83,7 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	w.opt("want", m.Want)
 	upTo("work")
 	w.optUint("work", m.Work)
-	upTo("\U0010FFFF")
+	upTo("")
 	w.end()
 }
 

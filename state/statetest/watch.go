@@ -69,9 +69,9 @@ func testWatchRun(t *testing.T, s state.Store) {
 	first := put(t, s, id("r"), 0, "1")
 	reports := watch(t, s, id("r"))
 	await(t, reports, id("r"), "1", first)
+	put(t, s, state.ID{Entity: "agent.a.r", Run: "x"}, 0, "of another entity")
 	second := put(t, s, id("r"), first, "2")
 	await(t, reports, id("r"), "2", second)
-	put(t, s, state.ID{Entity: "agent.a.r", Run: "x"}, 0, "of another entity")
 
 	ctx := background(t)
 	if err := s.Delete(ctx, id("r")); err != nil {
