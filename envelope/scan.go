@@ -19,6 +19,7 @@ type scanner struct {
 	maxDepth int
 	names    [][]byte  // stack of the names of the objects that are open
 	stack    *[][]byte // where names came from; see release
+	high     int       // how long the stack has been
 }
 
 // syntaxError says where the text is no JSON that we accept.
@@ -413,6 +414,7 @@ func (n *nameSet) add(s *scanner, name []byte) bool {
 				s.names = *s.stack
 			}
 			s.names = append(s.names, name)
+			s.high = max(s.high, len(s.names))
 			return true
 		}
 		n.many = make(map[string]struct{}, 2*fewNames)
@@ -444,10 +446,10 @@ var nameStacks = sync.Pool{New: func() any {
 // release gives the stack of names back, without the text it points to.
 func (s *scanner) release() {
 	if s.stack != nil {
-		clear(s.names[:cap(s.names)])
+		clear(s.names[:s.high])
 		*s.stack = s.names[:0]
 		nameStacks.Put(s.stack)
-		s.stack, s.names = nil, nil
+		s.stack, s.names, s.high = nil, nil, 0
 	}
 }
 

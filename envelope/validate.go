@@ -96,6 +96,35 @@ func typeRule(f field) Rule {
 // *[InvalidError]. [Parse] and [Envelope.AppendJSON] have done it already.
 func (e *Envelope) Validate() error {
 	var bad problems
+	if !e.wellFormed() {
+		e.malformations(&bad)
+	}
+	if len(e.Extra) > 0 {
+		e.checkExtra(&bad)
+	}
+	if len(bad) == 0 {
+		e.check(&bad, 1<<numFields-1)
+	}
+	if len(bad) > 0 {
+		return invalid(bad...)
+	}
+	return nil
+}
+
+// wellFormed reports whether the texts are UTF-8 and the raw fields JSON.
+func (e *Envelope) wellFormed() bool {
+	return utf8.ValidString(e.ID) && utf8.ValidString(e.TS) && utf8.ValidString(e.From) && utf8.ValidString(e.To) &&
+		utf8.ValidString(e.Intent) && utf8.ValidString(e.Corr) && utf8.ValidString(e.ReplyTo) && utf8.ValidString(e.V) &&
+		isJSON(e.Trace) && isJSON(e.Requires) && isJSON(e.Payload) && isJSON(e.Sig)
+}
+
+// isJSON reports whether raw is a value that we accept within an envelope, or nil.
+func isJSON(raw []byte) bool {
+	return raw == nil || checkJSON(raw, defaultMaxDepth-1) == nil
+}
+
+// malformations says what is not well-formed.
+func (e *Envelope) malformations(bad *problems) {
 	for _, t := range [...]struct {
 		f    field
 		text string
@@ -118,25 +147,22 @@ func (e *Envelope) Validate() error {
 			bad.add(r.f, RuleJSON, "is not valid JSON: %v", err)
 		}
 	}
+}
+
+// checkExtra validates the extra members.
+func (e *Envelope) checkExtra(bad *problems) {
 	unique := nameSet{}
 	var names scanner // only holds the names
 	defer names.release()
 	for _, m := range e.Extra {
 		name := []byte(m.Name)
 		if _, known := fieldOf(name); known || !utf8.ValidString(m.Name) || !unique.add(&names, name) {
-			bad = append(bad, Problem{quoteName(name), RuleJSON, "cannot be an extra member: its name is a field's, is there twice, or is not valid UTF-8"})
+			*bad = append(*bad, Problem{quoteName(name), RuleJSON, "cannot be an extra member: its name is a field's, is there twice, or is not valid UTF-8"})
 		}
 		if err := checkJSON(m.Value, defaultMaxDepth-1); err != nil {
-			bad = append(bad, Problem{quoteName([]byte(m.Name)), RuleJSON, fmt.Sprintf("is not valid JSON: %v", err)})
+			*bad = append(*bad, Problem{quoteName([]byte(m.Name)), RuleJSON, fmt.Sprintf("is not valid JSON: %v", err)})
 		}
 	}
-	if len(bad) == 0 {
-		e.check(&bad, 1<<numFields-1)
-	}
-	if len(bad) > 0 {
-		return invalid(bad...)
-	}
-	return nil
 }
 
 // check applies the rules to the fields that present has a bit for, whose
