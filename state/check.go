@@ -124,7 +124,7 @@ func (c *Checkpoint) checkMesh() error {
 // integer reports whether n is absent, or a number without fraction of at
 // least least that every JSON reader keeps.
 func integer(n aaif.Number, least float64) bool {
-	if !n.IsSet() {
+	if !n.IsSet() || shortInteger(n) {
 		return true
 	}
 	if v := jsontext.Value(n); v.Kind() != '0' || !v.IsValid() {
@@ -132,6 +132,20 @@ func integer(n aaif.Number, least float64) bool {
 	}
 	f := n.Float64()
 	return f == math.Trunc(f) && f >= least && math.Abs(f) <= maxInteger
+}
+
+// shortInteger reports whether n is one of the integers that there are in
+// practice: a few digits and no more.
+func shortInteger(n aaif.Number) bool {
+	if len(n) > 15 || n[0] == '0' && len(n) > 1 {
+		return false
+	}
+	for _, c := range []byte(n) {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
 }
 
 // deeper reports whether a raw value nests so deep that a document with it
