@@ -266,7 +266,7 @@ func (r *Ring) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
 	}
 	p := buffers.Get().(*[]byte)
 	message, err := AppendSigned((*p)[:0], e)
-	good := err == nil && key.verify(message, s.value, &r.tables)
+	good := err == nil && key.verify(message, s.value(), &r.tables)
 	putBuffer(p, message)
 	switch {
 	case err != nil:

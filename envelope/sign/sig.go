@@ -21,11 +21,15 @@ const maxSig = 4096
 
 // signature is field sig, taken apart.
 type signature struct {
-	alg   Alg
-	kid   []byte
-	value []byte
-	buf   [66]byte // what 88 characters of base64 can decode to
+	alg  Alg
+	kid  []byte
+	size int
+	buf  [66]byte // what 88 characters of base64 can decode to
 }
+
+// value is field sig.value, decoded. (Kept as a slice, it would put every
+// signature on the heap.)
+func (s *signature) value() []byte { return s.buf[:s.size] }
 
 // Describe tells alg and kid of an envelope's signature, for logs and tools;
 // ok is false where there is none, or none that this mesh could check. It
@@ -76,7 +80,7 @@ func (s *signature) parse(raw json.RawMessage) *envelope.Error {
 	if n != size {
 		return envelope.Errorf(envelope.CodeSigInvalid, "sig.value must be %d bytes in standard base64 with padding, as %s has", size, s.alg)
 	}
-	s.value = s.buf[:size]
+	s.size = size
 	return nil
 }
 
