@@ -67,7 +67,7 @@ func readHeader(data []byte) (Header, error) {
 	}
 	var (
 		h         Header
-		standard_ string
+		claimed   string
 		iteration aaif.Number
 		at        string
 		mesh      struct {
@@ -109,7 +109,7 @@ func readHeader(data []byte) (Header, error) {
 		case "checkpoint_at":
 			to = &at
 		case "sc_standard":
-			to = &standard_
+			to = &claimed
 		case Extension:
 			to, ours = &mesh, true
 		}
@@ -128,7 +128,7 @@ func readHeader(data []byte) (Header, error) {
 	if _, err := dec.ReadToken(); err != io.EOF {
 		return h, invalid("there is more text after the document")
 	}
-	if standard_ != standard {
+	if claimed != standard {
 		return h, invalid("sc_standard must be %s", standard)
 	}
 	if mesh.Format > Format {
