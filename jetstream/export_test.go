@@ -3,8 +3,10 @@ package jetstream
 import (
 	"context"
 	"fmt"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // NewClockOf is a clock that reads the server's time by read, on a machine
@@ -30,4 +32,16 @@ func EncodeDead(l DeadLetter) Message {
 func ParseAck(s string) (string, error) {
 	a, err := parseAck(s)
 	return fmt.Sprintf("%s %s %d %d %d %s", a.stream, a.consumer, a.delivered, a.seq, a.pending, a.stored.Format(time.RFC3339Nano)), err
+}
+
+// ReadMessage, StateKey and StateID are the decoders of States.
+var (
+	ReadMessage = readMessage
+	StateKey    = stateKey
+	StateID     = stateID
+)
+
+// PurgeRun takes a run away as a sweep does that saw it at a revision.
+func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
+	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id}})
 }

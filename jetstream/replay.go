@@ -167,11 +167,18 @@ func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsj
 	if info := cons.CachedInfo(); info != nil {
 		r.empty = info.NumPending == 0
 	}
-	if r.iter, err = cons.Messages(); err != nil {
+	// In a cluster the first pull after a consumer was made can be lost: its
+	// server may not be known yet where the pull arrives. Only the missing
+	// heartbeats tell, after twice their interval.
+	if r.iter, err = cons.Messages(natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
 		return nil, explain(js.Conn(), err, "read %s", name)
 	}
 	return r, nil
 }
+
+// readHeartbeat is how often a server says that it is there while there is
+// nothing to read. The wait for a message must be longer than twice that.
+const readHeartbeat = 500 * time.Millisecond
 
 func (r *reader) run(ctx context.Context, follow bool, live chan<- item) {
 	stored, out := r.history, (chan<- item)(r.history)
@@ -223,7 +230,7 @@ func (r *reader) next(ctx context.Context, stored bool) (natsjs.Msg, error) {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})
 		if stored {
-			wait, cancel = context.WithTimeout(ctx, time.Second)
+			wait, cancel = context.WithTimeout(ctx, 5*readHeartbeat)
 		}
 		msg, err := r.iter.Next(natsjs.NextContext(wait))
 		cancel()

@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,13 +42,7 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (nam
 	o := state.Object{Name: stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	objects, err := s.objectStore(ctx)
-	if err != nil {
-		return "", err
-	}
-	_, err = objects.Put(ctx, natsjs.ObjectMeta{Name: o.Name, Headers: nats.Header{"Content-Type": msg.Header["Content-Type"]}}, strings.NewReader(string(msg.Data)))
-	if err != nil {
-		// Whatever of it is stored, no record refers to it.
+	if err := s.writeObject(ctx, o.Name, msg.Header.Get("Content-Type"), msg.Data); err != nil {
 		return "", explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
@@ -57,6 +53,34 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (nam
 	return o.Name, nil
 }
 
+// chunkSize is nats.go's.
+const chunkSize = 128 << 10
+
+// writeObject stores an object as nats.go does (ADR-20). nats.go 1.55 leaves a
+// goroutine behind for some objects (the one that its publisher starts for
+// reconnects, where the publisher ends before it begins). What is stored when it
+// fails, a sweep collects: nothing refers to it.
+func (s *States) writeObject(ctx context.Context, name, contentType string, data []byte) error {
+	h := sha256.New()
+	h.Write(data)
+	info := natsjs.ObjectInfo{
+		ObjectMeta: natsjs.ObjectMeta{Name: name, Headers: nats.Header{"Content-Type": {contentType}}, Opts: &natsjs.ObjectMetaOptions{ChunkSize: chunkSize}},
+		Bucket:     ObjectsState + s.m.Suffix(), NUID: objectToken(name), Size: uint64(len(data)), Digest: natsjs.GetObjectDigestValue(h),
+	}
+	for chunk := range slices.Chunk(data, chunkSize) {
+		info.Chunks++
+		if _, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: s.chunkSubject(info.NUID), Data: chunk}); err != nil {
+			return err
+		}
+	}
+	meta, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: s.metaSubject(name), Data: meta, Header: nats.Header{natsjs.MsgRollup: {natsjs.MsgRollupSubject}}})
+	return err
+}
+
 // objectOf is the object that a message refers to.
 func objectOf(h nats.Header) (state.Object, bool) {
 	digest, rest, _ := strings.Cut(h.Get(HeaderObject), " ")
@@ -65,28 +89,30 @@ func objectOf(h nats.Header) (state.Object, bool) {
 	return state.Object{Name: name, Size: n, Digest: digest}, ok && err == nil
 }
 
-// getObject fetches a document and verifies its digest. A replica that is
-// behind may not have it yet, so it tries for a while.
+// objectToken is the last part of an object's name: its chunks are under it.
+func objectToken(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// getObject fetches a document and verifies its size and digest. A replica that
+// is behind may not have all of it yet, so it tries for a while.
 func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	objects, err := s.objectStore(ctx)
-	if err != nil {
-		return nil, err
-	}
 	for try := 0; ; try++ {
-		data, err := objects.GetBytes(ctx, o.Name)
-		if err == nil {
-			if sum := sha256.Sum256(data); "sha256:"+hex.EncodeToString(sum[:]) != o.Digest {
-				return nil, fmt.Errorf("document %s: its digest is not %s", o.Name, o.Digest)
+		data := make([]byte, 0, min(o.Size, 64*mib))
+		for m, err := range scan(ctx, s.js, s.objectStream(), s.chunkSubject(objectToken(o.Name)), 1) {
+			if err != nil {
+				return nil, fmt.Errorf("fetch document %s: %w", o.Name, err)
 			}
+			data = append(data, m.Data...)
+		}
+		sum := sha256.Sum256(data)
+		switch {
+		case int64(len(data)) == o.Size && "sha256:"+hex.EncodeToString(sum[:]) == o.Digest:
 			return data, nil
-		}
-		if !errors.Is(err, natsjs.ErrObjectNotFound) {
-			return nil, explain(s.js.Conn(), err, "fetch document %s", o.Name)
-		}
-		if try == 5 {
-			return nil, fmt.Errorf("fetch document %s: %w", o.Name, errObjectGone)
+		case int64(len(data)) >= o.Size:
+			return nil, fmt.Errorf("document %s: its digest is not %s", o.Name, o.Digest)
+		case try == 6:
+			return nil, fmt.Errorf("fetch document %s: %w: there are %d bytes of %d", o.Name, errObjectGone, len(data), o.Size)
 		}
 		select {
 		case <-ctx.Done():
@@ -101,41 +127,32 @@ func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) 
 func (s *States) dropObject(ctx context.Context, name string) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	objects, err := s.objectStore(ctx)
-	if err != nil {
-		return
-	}
-	if info, err := objects.GetInfo(ctx, name); err == nil {
-		_ = s.purgeObject(ctx, info.Name, info.NUID)
-	}
+	_ = s.purgeObject(ctx, name, objectToken(name))
 }
 
 // purgeObject takes away an object with its chunks. nats.go's own Delete would
 // leave a marker, for ever.
 func (s *States) purgeObject(ctx context.Context, name, nuid string) error {
-	bucket := ObjectsState + s.m.Suffix()
-	filters := []string{"$O." + bucket + ".C." + nuid}
+	filters := []string{s.chunkSubject(nuid)}
 	if name != "" {
-		filters = append(filters, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))
+		filters = append(filters, s.metaSubject(name))
 	}
 	for _, f := range filters {
-		if err := request(ctx, s.js, "STREAM.PURGE.OBJ_"+bucket, map[string]string{"filter": f}, nil); err != nil {
+		if err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": f}, nil); err != nil {
 			return explain(s.js.Conn(), err, "take away %s", f)
 		}
 	}
 	return nil
 }
 
-func (s *States) objectStore(ctx context.Context) (natsjs.ObjectStore, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.objects == nil {
-		name := ObjectsState + s.m.Suffix()
-		objects, err := s.js.ObjectStore(ctx, name)
-		if err != nil {
-			return nil, explain(s.js.Conn(), err, "open %s", name)
-		}
-		s.objects = objects
-	}
-	return s.objects, nil
+func (s *States) objectStream() string { return "OBJ_" + ObjectsState + s.m.Suffix() }
+
+func (s *States) chunkSubject(nuid string) string {
+	return "$O." + ObjectsState + s.m.Suffix() + ".C." + nuid
+}
+
+func (s *States) metaSubjects() string { return "$O." + ObjectsState + s.m.Suffix() + ".M.*" }
+
+func (s *States) metaSubject(name string) string {
+	return "$O." + ObjectsState + s.m.Suffix() + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
 }

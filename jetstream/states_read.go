@@ -1,10 +1,14 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -108,45 +112,97 @@ func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]sta
 }
 
 // List yields the runs of an entity, see [state.Store], in the order in which
-// they were last written.
+// they were last written. It first reads the headers of all of them, and then
+// the documents, a few MiB at a time.
 func (s *States) List(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
-	return func(yield func(state.Record, error) bool) {
-		for m, err := range s.newest(ctx, entity, false) {
-			var r state.Record
-			if err == nil {
-				r, err = s.record(ctx, m.id, m.Message)
-			}
-			if errors.Is(err, errObjectGone) { // the run has changed since, or is gone
-				if r, err = s.Get(ctx, m.id); errors.Is(err, state.ErrNotFound) {
-					continue
-				}
-			}
-			if !yield(r, err) || err != nil {
-				return
-			}
-		}
-	}
+	return s.fetchAll(ctx, entity, func(stateMessage) bool { return true })
 }
 
 // Open yields the runs of an entity, or of all for "", that have not ended. Of
 // those that have, it reads no documents.
 func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+	return s.fetchAll(ctx, entity, func(m stateMessage) bool { return !state.Terminal(m.status()) })
+}
+
+// Documents are fetched so many, or so many bytes, at a time.
+const (
+	fetchBatch = 256
+	fetchBytes = 4 * mib
+)
+
+func (s *States) fetchAll(ctx context.Context, entity string, want func(stateMessage) bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
-		for m, err := range s.newest(ctx, entity, true) {
-			if err == nil && state.Terminal(m.status()) {
+		all, err := s.newest(ctx, entity)
+		if err != nil {
+			yield(state.Record{}, fmt.Errorf("list runs: %w", err))
+			return
+		}
+		var batch []stateMessage
+		size := 0
+		for i, m := range all {
+			if want(m) {
+				batch, size = append(batch, m), size+m.size()
+			}
+			if i < len(all)-1 && len(batch) < fetchBatch && size < fetchBytes {
 				continue
 			}
-			var r state.Record
-			if err == nil {
-				if r, err = s.Get(ctx, m.id); errors.Is(err, state.ErrNotFound) {
-					continue
+			records, err := s.fetch(ctx, batch)
+			for _, r := range records {
+				if !yield(r, nil) {
+					return
 				}
 			}
-			if !yield(r, err) || err != nil {
+			if err != nil {
+				yield(state.Record{}, fmt.Errorf("list runs: %w", err))
 				return
 			}
+			batch, size = batch[:0], 0
 		}
 	}
+}
+
+// fetch returns the newest checkpoints of runs. Any replica answers; where it is
+// behind what is known, the leader does.
+func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Record, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	subjects := make([]string, len(batch))
+	for i, m := range batch {
+		subjects[i] = m.Subject
+	}
+	got, err := last(ctx, s.js, s.stream, subjects...)
+	if err != nil {
+		return nil, err
+	}
+	bySubject := map[string]Message{}
+	for _, m := range got {
+		bySubject[m.Subject] = m
+	}
+	var records []state.Record
+	for _, known := range batch {
+		var r state.Record
+		m := bySubject[known.Subject]
+		switch {
+		case m.Seq < known.Seq:
+			r, err = s.Get(ctx, known.id)
+		case deleted(m.Header):
+			continue
+		default:
+			r, err = s.record(ctx, known.id, m)
+		}
+		if errors.Is(err, errObjectGone) { // the run has changed since, or is gone
+			r, err = s.Get(ctx, known.id)
+		}
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return records, err
+		}
+		records = append(records, r)
+	}
+	return records, nil
 }
 
 // A stateMessage is the message of a checkpoint.
@@ -157,6 +213,15 @@ type stateMessage struct {
 
 func (m stateMessage) status() aaif.RunStatus { return aaif.RunStatus(m.Header.Get(HeaderStatus)) }
 
+// size is that of the document, where only the message's headers were read.
+func (m stateMessage) size() int {
+	if o, ok := objectOf(m.Header); ok {
+		return int(o.Size)
+	}
+	n, _ := strconv.Atoi(m.Header.Get("Nats-Msg-Size"))
+	return n
+}
+
 // filter is the pattern of an entity's runs, or of all.
 func (s *States) filter(entity string) (string, error) {
 	if entity == "" {
@@ -165,48 +230,41 @@ func (s *States) filter(entity string) (string, error) {
 	return s.sub + entityKey(entity) + ".*", subject.ValidateEntity(entity)
 }
 
-// newest yields the newest message of each run of an entity, in the order of
-// their sequences, without those that say that a run was deleted. A run that is
-// written meanwhile is yielded once, old or new.
-func (s *States) newest(ctx context.Context, entity string, headersOnly bool) iter.Seq2[stateMessage, error] {
-	return func(yield func(stateMessage, error) bool) {
-		fail := func(err error) { yield(stateMessage{}, fmt.Errorf("list runs: %w", err)) }
-		filter, err := s.filter(entity)
+// newest returns the newest message of each run of an entity, headers only, in
+// the order of their sequences, without those that say that a run was deleted.
+//
+// The replica that is read may be behind, and the reader may have to begin anew
+// and go on with every revision: so nothing is given out before the end.
+func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, error) {
+	filter, err := s.filter(entity)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	r, edge, err := s.open(ctx, filter, true)
+	if err != nil {
+		return nil, err
+	}
+	defer r.iter.Stop()
+	newest := map[state.ID]stateMessage{}
+	for !edge.reached {
+		m, err := s.next(ctx, r, true)
 		if err == nil {
-			err = ctx.Err()
+			err = edge.pass(ctx, m)
 		}
 		if err != nil {
-			fail(err)
-			return
+			return nil, err
 		}
-		r, edge, err := s.open(ctx, filter, headersOnly)
-		if err != nil {
-			fail(err)
-			return
-		}
-		defer r.iter.Stop()
-		seen := map[state.ID]bool{}
-		for over := r.empty; !over; {
-			m, err := s.next(ctx, r, true)
-			if err == nil && m == nil {
-				return
-			}
-			if err == nil {
-				over, err = edge.over(ctx, m)
-			}
-			if err != nil {
-				fail(err)
-				return
-			}
-			if !m.ours || seen[m.id] {
-				continue
-			}
-			seen[m.id] = true
-			if !deleted(m.Header) && !yield(m.stateMessage, nil) {
-				return
-			}
+		if m != nil && m.ours && m.Seq > newest[m.id].Seq {
+			newest[m.id] = m.stateMessage
 		}
 	}
+	all := slices.Collect(maps.Values(newest))
+	all = slices.DeleteFunc(all, func(m stateMessage) bool { return deleted(m.Header) })
+	slices.SortFunc(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
+	return all, nil
 }
 
 // open opens a reader of the newest message of each run that a filter matches,
@@ -214,10 +272,11 @@ func (s *States) newest(ctx context.Context, entity string, headersOnly bool) it
 func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*reader, *edge, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	e := &edge{s: s}
-	if err := e.look(ctx, &e.first); err != nil {
+	e := &edge{s: s, filter: filter}
+	if err := e.look(ctx); err != nil {
 		return nil, nil, err
 	}
+	e.reached = e.newest == 0
 	r, err := openReader(ctx, s.js, s.stream, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly, MaxResetAttempts: -1,
 	})
@@ -227,12 +286,11 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*re
 // read is a message as a reader has it.
 type read struct {
 	stateMessage
-	ours    bool // its key is one of a run
-	pending uint64
+	ours bool // its key is one of a run
 }
 
-// next waits for a message. Within what is stored it returns nil when there is
-// no more.
+// next waits for a message. Within what is stored it returns nil when it had to
+// wait for long.
 func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error) {
 	msg, err := r.next(ctx, stored)
 	if err != nil {
@@ -245,7 +303,7 @@ func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.stream, err)
 	}
-	m := &read{pending: meta.NumPending, stateMessage: stateMessage{Message: Message{
+	m := &read{stateMessage: stateMessage{Message: Message{
 		Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Stream: meta.Stream, Seq: meta.Sequence.Stream,
 	}}}
 	m.id, err = stateID(strings.TrimPrefix(m.Subject, s.sub))
@@ -253,30 +311,42 @@ func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error
 	return m, nil
 }
 
-// An edge says when a reader has had the newest message of every run that was
-// there when it began. New ones may come all the time, and may have taken the
-// place of one of those. All that were there are over with the first new
-// message; what took a place before that is over with the last message that
-// there is then.
+// An edge says when a reader has had the newest message of every run that there
+// was when it began. The leader knows which is the newest of all; the replica
+// that is read may be behind it. On the way, runs may be written again, so often
+// that the message they had is gone: what is newest then must be reached, too.
 type edge struct {
-	s           *States
-	first, last uint64 // sequences of the stream
+	s       *States
+	filter  string
+	newest  uint64 // sequence to reach, 0: none
+	passed  uint64 // sequence that was reached
+	again   bool   // newest was looked up again, after it was reached
+	reached bool
 }
 
-func (e *edge) over(ctx context.Context, m *read) (bool, error) {
-	if m.Seq > e.first && e.last == 0 {
-		if err := e.look(ctx, &e.last); err != nil {
-			return false, err
+// pass takes note of a message, or of there being none for long.
+func (e *edge) pass(ctx context.Context, m *read) error {
+	if m != nil {
+		if e.passed = max(e.passed, m.Seq); e.passed < e.newest {
+			return nil
 		}
 	}
-	return m.pending == 0 || e.last > 0 && m.Seq >= e.last, nil
+	if m == nil || !e.again {
+		e.again = m != nil
+		if err := e.look(ctx); err != nil {
+			return err
+		}
+	}
+	e.reached = e.passed >= e.newest
+	return nil
 }
 
-func (e *edge) look(ctx context.Context, seq *uint64) error {
-	stream, err := e.s.js.Stream(ctx, e.s.stream)
-	if err != nil {
+// look asks the leader for the newest message.
+func (e *edge) look(ctx context.Context) error {
+	m, err := e.s.leader(ctx, map[string]any{"last_by_subj": e.filter})
+	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 		return explain(e.s.js.Conn(), err, "look at %s", e.s.stream)
 	}
-	*seq = stream.CachedInfo().State.LastSeq
+	e.newest = m.Seq
 	return nil
 }

@@ -1,7 +1,15 @@
 package jetstream_test
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -9,7 +17,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 	"github.com/aeemesh/aeemesh/state/statetest"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
+
+// states is what a store of checkpoints needs of the topology.
+var states = []string{jetstream.BucketState, jetstream.ObjectsState}
 
 // interrupted is a store whose server can be started anew.
 type interrupted struct {
@@ -22,13 +35,370 @@ func (i *interrupted) Interrupt() { i.srv = natstest.Restart(i.t, i.srv) }
 
 func TestStatesAreAStore(t *testing.T) {
 	t.Parallel()
-	t.Run("R1", func(t *testing.T) {
-		t.Parallel()
+	statetest.Run(t, func(t *testing.T) state.Store {
+		srv := natstest.Run(t, natsd.Config{JetStream: true})
+		js := jetstream.Gather(connect(t, srv))
+		apply(t, js, jetstream.Options{Only: states})
+		return &interrupted{jetstream.NewStates(js, subject.Map{}), t, srv}
+	})
+}
+
+// The same in another JetStream domain, under a prefix, without Gather.
+func TestStatesInADomainAreAStore(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, func(t *testing.T) state.Store {
+		srv := natstest.Run(t, natsd.Config{JetStream: true, Domain: "hub"})
+		js, err := natsjs.NewWithDomain(natstest.Conn(t, srv), "hub")
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := prefix(t, "acme.eu")
+		apply(t, js, jetstream.Options{Only: states, Map: m})
+		return jetstream.NewStates(js, m)
+	})
+}
+
+// The same with three replicas, each test's store on another server.
+func TestStatesWithReplicasAreAStore(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster takes its time")
+	}
+	t.Parallel()
+	servers := natstest.Cluster(t, 3)
+	var n atomic.Int32
+	t.Run("R3", func(t *testing.T) {
 		statetest.Run(t, func(t *testing.T) state.Store {
-			srv := natstest.Run(t, natsd.Config{JetStream: true})
-			js := jetstream.Gather(connect(t, srv))
-			apply(t, js, jetstream.Options{Only: []string{jetstream.BucketState, jetstream.ObjectsState}})
-			return &interrupted{jetstream.NewStates(js, subject.Map{}), t, srv}
+			i := int(n.Add(1))
+			js := jetstream.Gather(connect(t, servers[i%3]))
+			m := prefix(t, fmt.Sprintf("p%d", i))
+			apply(t, js, jetstream.Options{Only: states, Map: m, Replicas: 3})
+			return jetstream.NewStates(js, m)
 		})
 	})
+}
+
+func openStates(t testing.TB) (natsjs.JetStream, *jetstream.States) {
+	t.Helper()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{})
+	return js, jetstream.NewStates(js, subject.Map{})
+}
+
+func putRun(t testing.TB, s *jetstream.States, id state.ID, prev uint64, data []byte, note jetstream.Note) uint64 {
+	t.Helper()
+	rev, err := s.PutNoted(testContext(t), id, prev, data, note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+// document is a checkpoint as the mesh writes it.
+func document(t testing.TB, entity, task, filler string, status string) (state.ID, []byte) {
+	t.Helper()
+	c := state.New(entity, task, "")
+	c.Mesh.Work = 7
+	c.Mesh.Told = filler
+	if status == "completed" {
+		c.Doc.Status = "completed"
+	}
+	data, err := state.Codec{}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.ID(), data
+}
+
+// NATS tools read what is stored, and see what a run is about even where the
+// document is elsewhere.
+func TestStatesAreReadableForNATSTools(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	id, small := document(t, "agent.größe.x", "task-1", "", "running")
+	rev, err := s.Put(ctx, id, 0, small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, big := document(t, "agent.größe.x", "task-1", strings.Repeat("long ", 80<<10), "completed")
+	if len(big) <= jetstream.MaxInline {
+		t.Fatalf("%d bytes are not big", len(big))
+	}
+	if _, err := s.Put(ctx, id, rev, big); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.KeyValue(ctx, "aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	history, err := kv.History(ctx, "agent.gr=C3=B6=C3=9Fe.x."+id.Run)
+	if err != nil || len(history) != 2 || !bytes.Equal(history[0].Value(), small) || len(history[1].Value()) > 4<<10 {
+		t.Fatalf("history %v, %v", history, err)
+	}
+	h, err := state.ReadHeader(history[1].Value())
+	if err != nil || h.ID() != id || h.Status != "completed" || h.Object == nil || h.Object.Size != int64(len(big)) {
+		t.Errorf("header %+v, %v", h, err)
+	}
+	objects, err := js.ObjectStore(ctx, "aee_state_objects")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := objects.GetBytes(ctx, h.Object.Name); err != nil || !bytes.Equal(got, big) {
+		t.Errorf("object of %d bytes, %v", len(got), err)
+	}
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for revision, want := range map[uint64]string{history[0].Revision(): "running", history[1].Revision(): "completed"} {
+		msg, err := stream.GetMsg(ctx, revision)
+		if err != nil || msg.Header.Get("Content-Type") != "application/json" || msg.Header.Get("Aee-Status") != want || msg.Header.Get("Aee-Work") != "7" {
+			t.Errorf("headers %v, %v", msg.Header, err)
+		}
+	}
+	putRun(t, s, state.ID{Entity: "agent.x", Run: "cbor"}, 0, []byte{0xa0}, jetstream.Note{})
+	if msg, err := stream.GetLastMsgForSubject(ctx, "$KV.aee_state.agent.x.cbor"); err != nil || msg.Header.Get("Content-Type") != "application/cbor" || msg.Header["Aee-Status"] != nil {
+		t.Errorf("headers %v, %v", msg.Header, err)
+	}
+}
+
+// What somebody deleted with a NATS tool is gone.
+func TestStatesDeletedByOthers(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	rev := putRun(t, s, id, 0, []byte("1"), jetstream.Note{})
+	kv, err := js.KeyValue(ctx, "aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Delete(ctx, "agent.x.r"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, id); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	for r, err := range s.List(ctx, "") {
+		t.Errorf("listed %+v, %v", r, err)
+	}
+	again := putRun(t, s, id, 0, []byte("2"), jetstream.Note{})
+	if h, err := s.History(ctx, id); err != nil || len(h) != 1 || string(h[0].Data) != "2" || again <= rev {
+		t.Errorf("history %+v, %v", h, err)
+	}
+	if _, err := kv.Put(ctx, "not-a-run", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for r, err := range s.List(ctx, "") {
+		if r.ID != id || err != nil {
+			t.Errorf("listed %+v, %v", r, err)
+		}
+	}
+}
+
+func TestOpenRuns(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	_, s := openStates(t)
+	put := func(entity, run string, note jetstream.Note) {
+		putRun(t, s, state.ID{Entity: entity, Run: run}, 0, []byte(run), note)
+	}
+	put("agent.x", "running", jetstream.Note{Status: "running"})
+	put("agent.x", "done", jetstream.Note{Status: "completed"})
+	put("agent.x", "failed", jetstream.Note{Status: "failed"})
+	put("agent.x", "paused", jetstream.Note{Status: "paused"})
+	put("agent.x", "unknown", jetstream.Note{})
+	put("agent.y", "other", jetstream.Note{Status: "running"})
+	for entity, want := range map[string]string{"agent.x": "running paused unknown", "": "running paused unknown other", "agent.z": ""} {
+		var got []string
+		for r, err := range s.Open(ctx, entity) {
+			if err != nil || string(r.Data) != r.ID.Run {
+				t.Fatal(r, err)
+			}
+			got = append(got, r.ID.Run)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("open of %q: %q", entity, got)
+		}
+	}
+}
+
+// A write without an answer is found out and finished, once.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := jetstream.Gather(connect(t, srv))
+	apply(t, js, jetstream.Options{Only: states})
+	s := jetstream.NewStates(js, subject.Map{})
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	prev := uint64(0)
+	for i := range 3 {
+		srv.Close()
+		data := fmt.Appendf(nil, "%d", i)
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		_, err := s.Put(short, id, prev, data)
+		if !errors.Is(err, state.ErrUncertain) || !errors.Is(err, jetstream.ErrUncertain) {
+			t.Fatalf("no server: %v", err)
+		}
+		if _, err := s.Resolve(short, id, prev, data); !errors.Is(err, state.ErrUncertain) {
+			t.Errorf("still none: %v", err)
+		}
+		cancel()
+		srv = natstest.Restart(t, srv)
+		if prev, err = s.Resolve(testContext(t), id, prev, data); err != nil {
+			t.Fatal(err)
+		}
+		if again, err := s.Resolve(testContext(t), id, prev-1, data); err != nil || again != prev {
+			t.Errorf("again: %d, %v", again, err)
+		}
+	}
+	if h, err := s.History(testContext(t), id); err != nil || len(h) != 3 || string(h[2].Data) != "2" || h[2].Revision != prev {
+		t.Errorf("history %+v, %v", h, err)
+	}
+
+	// Somebody else wrote first.
+	rival := putRun(t, s, id, prev, []byte("rival"), jetstream.Note{})
+	if _, err := s.Resolve(testContext(t), id, prev, []byte("mine")); !errors.Is(err, state.ErrChanged) {
+		t.Errorf("a rival: %v", err)
+	}
+	if err := s.Delete(testContext(t), id); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Resolve(testContext(t), id, rival, []byte("mine")); !errors.Is(err, state.ErrChanged) {
+		t.Errorf("deleted: %v", err)
+	}
+}
+
+func TestStatesErrors(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "admin", Password: "a"},
+		{Name: "user", Password: "u", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Allow: []string{"nothing"}}}},
+	}})
+	admin := connect(t, srv, nats.UserInfo("admin", "a"))
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	short := func() context.Context {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	none := jetstream.NewStates(admin, subject.Map{})
+	_, getErr := none.Get(ctx, id)
+	_, historyErr := none.History(ctx, id)
+	for what, err := range map[string]error{"Get": getErr, "History": historyErr, "Watch": none.Watch(ctx, id, func(state.Record) {})} {
+		if errors.Is(err, state.ErrNotFound) || !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("%s without a bucket: %v", what, err)
+		}
+	}
+	if _, err := none.Put(ctx, id, 0, []byte("x")); !errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, state.ErrUncertain) {
+		t.Errorf("Put without a bucket: %v", err)
+	}
+	apply(t, admin, jetstream.Options{Only: states})
+	for _, js := range []natsjs.JetStream{connect(t, srv, nats.UserInfo("user", "u")), jetstream.Gather(connect(t, srv, nats.UserInfo("user", "u")))} {
+		denied := jetstream.NewStates(js, subject.Map{})
+		_, putErr := denied.Put(short(), id, 0, []byte("x"))
+		_, getErr := denied.Get(short(), id)
+		for what, err := range map[string]error{"Put": putErr, "Get": getErr} {
+			if !errors.Is(err, jetstream.ErrDenied) || errors.Is(err, state.ErrUncertain) {
+				t.Errorf("%s without permission: %v", what, err)
+			}
+		}
+	}
+	full := jetstream.NewStates(admin, prefix(t, "full"))
+	apply(t, admin, jetstream.Options{Map: prefix(t, "full"), Only: states, Limits: map[string]jetstream.Limits{
+		jetstream.BucketState: {MaxBytes: 64 << 10}, jetstream.ObjectsState: {MaxBytes: 256 << 10},
+	}})
+	rev := putRun(t, full, id, 0, make([]byte, 32<<10), jetstream.Note{})
+	if _, err := full.Put(ctx, id, rev, make([]byte, 40<<10)); !errors.Is(err, jetstream.ErrFull) {
+		t.Errorf("a full bucket: %v", err)
+	}
+	if _, err := full.Put(ctx, id, rev, make([]byte, 300<<10)); !errors.Is(err, jetstream.ErrFull) {
+		t.Errorf("a full object store: %v", err)
+	}
+	if r, err := full.Get(ctx, id); err != nil || r.Revision != rev {
+		t.Errorf("after it: %d, %v", r.Revision, err)
+	}
+}
+
+// A writer that lost leaves no document behind.
+func TestTheLoserOfARaceLeavesNoObject(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	big := make([]byte, 300<<10)
+	rev := putRun(t, s, id, 0, big, jetstream.Note{})
+	if _, err := s.Put(ctx, id, rev+1, big); !errors.Is(err, state.ErrChanged) {
+		t.Fatal(err)
+	}
+	if n := objectCount(t, js); n != 1 {
+		t.Errorf("%d objects", n)
+	}
+	if err := s.Delete(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if st, err := js.Stream(ctx, "OBJ_aee_state_objects"); err != nil || st.CachedInfo().State.Msgs != 0 {
+		t.Errorf("deleted, but there is %+v, %v", st.CachedInfo().State, err)
+	}
+}
+
+func objectCount(t *testing.T, js natsjs.JetStream) int {
+	t.Helper()
+	objects, err := js.ObjectStore(testContext(t), "aee_state_objects")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := objects.List(testContext(t))
+	if err != nil && !errors.Is(err, natsjs.ErrNoObjectsFound) {
+		t.Fatal(err)
+	}
+	return len(all)
+}
+
+// A server may lose the reader's consumer in the middle.
+func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	const many = 1500
+	revisions := make([]uint64, many)
+	for round := range 2 {
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := w; i < many; i += 16 {
+					revisions[i] = putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint(i)}, revisions[i], fmt.Append(nil, round), jetstream.Note{})
+				}
+			})
+		}
+		wg.Wait()
+	}
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost, got := 0, map[string]string{}
+	for r, err := range s.List(ctx, "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, twice := got[r.ID.Run]; twice {
+			t.Errorf("%s twice", r.ID.Run)
+		}
+		if got[r.ID.Run] = string(r.Data); string(r.Data) != "1" {
+			t.Errorf("%s is %s", r.ID.Run, r.Data)
+		}
+		if len(got) == 1 {
+			for name := range stream.ConsumerNames(ctx).Name() {
+				lost++
+				if err := stream.DeleteConsumer(ctx, name); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if len(got) != many || lost != 1 {
+		t.Errorf("%d runs, %d consumers lost", len(got), lost)
+	}
 }

@@ -50,7 +50,7 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 		return fmt.Errorf("watch runs: %w", err)
 	}
 	defer r.iter.Stop()
-	if edge.first < w.last { // another bucket than the one before: its revisions begin anew
+	if edge.newest < w.last { // another bucket than the one before: its revisions begin anew
 		for id := range w.known {
 			w.known[id] = 0
 		}
@@ -73,9 +73,9 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 	reading := true
 	sync := func() {
 		reading, w.synced = false, true
-		w.forget(fresh, edge.first)
+		w.forget(fresh, edge.newest)
 	}
-	if r.empty {
+	if edge.reached {
 		sync()
 	}
 	for {
@@ -90,12 +90,10 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 		if err != nil {
 			return fmt.Errorf("watch runs: %w", err)
 		}
-		if m == nil {
-			sync()
-			continue
+		if m != nil {
+			w.last = max(w.last, m.Seq)
 		}
-		w.last = max(w.last, m.Seq)
-		if m.ours {
+		if m != nil && m.ours {
 			if reading {
 				fresh[m.id] = true
 			}
@@ -104,11 +102,10 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 			}
 		}
 		if reading {
-			over, err := edge.over(ctx, m)
-			if err != nil && ctx.Err() == nil {
+			if err := edge.pass(ctx, m); err != nil && ctx.Err() == nil {
 				return err
 			}
-			if over {
+			if edge.reached {
 				sync()
 			}
 		}

@@ -418,7 +418,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 // store is one try. What the store notes beside a record spares it reading it.
 func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, alone bool) (uint64, error) {
 	if l.noted != nil {
-		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, Alone: alone})
+		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work})
 	}
 	return l.cfg.States.Put(ctx, id, prev, data)
 }

@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"os"
@@ -23,6 +24,7 @@ func Cluster(t testing.TB, n int) []*natsd.Server {
 	t.Helper()
 	dir := t.TempDir()
 	ports := freePorts(t, n)
+	name := rand.Text() // clusters of other tests that meet one of the ports are strangers
 	routes := make([]string, n)
 	for i, p := range ports {
 		routes[i] = fmt.Sprintf("nats-route://127.0.0.1:%d", p)
@@ -33,8 +35,8 @@ func Cluster(t testing.TB, n int) []*natsd.Server {
 	for i := range n {
 		store := filepath.Join(dir, fmt.Sprintf("n%d", i+1))
 		conf := store + ".conf"
-		text := fmt.Sprintf("server_name: n%d\njetstream {}\ncluster { name: test, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
-			i+1, ports[i], strings.Join(routes, ", "))
+		text := fmt.Sprintf("server_name: n%d\njetstream {}\ncluster { name: %s, listen: \"127.0.0.1:%d\", routes: [%s] }\n",
+			i+1, name, ports[i], strings.Join(routes, ", "))
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,348 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// SweepOptions say when [States.Sweep] does what. The zero value is what a
+// worker wants.
+type SweepOptions struct {
+	// From is the share of the bucket's MaxBytes from which runs that have ended
+	// are taken away, and To the share down to which. 0: 0.75 and 0.5.
+	From, To float64
+
+	// Keep is how long a run that has ended stays whatever there is: for as long
+	// its task may be submitted again. 0: 2 minutes, the duplicate window of
+	// [StreamWork].
+	Keep time.Duration
+
+	// Orphans is how old an object must be that no record refers to, and how long
+	// ago they must have been looked for. 0: 10 minutes.
+	Orphans time.Duration
+}
+
+// Swept is what a sweep took away.
+type Swept struct {
+	Runs    int // that had ended, with their history
+	Objects int // that no record refers to
+
+	// Used is the share of the bucket's MaxBytes that was in use before, or of
+	// the object store's if that was more; 0 without a limit.
+	Used float64
+}
+
+// Sweep makes room. A bucket that is full takes no checkpoint more, so that all
+// work would stop; nothing that is in it would be lost. From three quarters on,
+// Sweep takes away the runs that ended first, with their history, failed ones
+// last: those that have a final status in their [Note], ended some time ago, and
+// whose work message is gone from [StreamWork], so that it cannot be delivered
+// again. Runs
+// that have not ended, and those with no work message in their note, go by the
+// bucket's age alone.
+//
+// It also collects objects that no kept revision refers to: those of revisions
+// that went by the bucket's limits, and those of writers that died.
+//
+// Every node may call it every few seconds, at once with others: nothing is
+// asked but the size of the bucket, until there is something to do.
+func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
+	opts.defaults()
+	var swept Swept
+	records, err := s.usage(ctx, s.stream)
+	if err != nil {
+		return swept, err
+	}
+	objects, err := s.usage(ctx, s.objectStream())
+	if errors.Is(err, ErrNotFound) {
+		err = nil
+	}
+	if err != nil {
+		return swept, err
+	}
+	swept.Used = max(records.share(), objects.share())
+	if swept.Used >= opts.From {
+		if swept.Runs, err = s.evict(ctx, opts, records, objects); err != nil {
+			return swept, err
+		}
+	}
+	s.mu.Lock()
+	due := objects.msgs > 0 && (swept.Runs > 0 || time.Since(s.collected) >= opts.Orphans)
+	if due {
+		s.collected = time.Now()
+	}
+	s.mu.Unlock()
+	if due {
+		swept.Objects, err = s.collect(ctx, opts)
+	}
+	return swept, err
+}
+
+func (o *SweepOptions) defaults() {
+	if o.From <= 0 {
+		o.From = 0.75
+	}
+	if o.To <= 0 {
+		o.To = 0.5
+	}
+	if o.Keep <= 0 {
+		o.Keep = 2 * time.Minute
+	}
+	if o.Orphans <= 0 {
+		o.Orphans = 10 * time.Minute
+	}
+}
+
+// usage is how full a stream is.
+type usage struct {
+	bytes, msgs uint64
+	limit       int64
+	now         time.Time // by the server's clock
+}
+
+func (u usage) share() float64 {
+	if u.limit <= 0 {
+		return 0
+	}
+	return float64(u.bytes) / float64(u.limit)
+}
+
+func (s *States) usage(ctx context.Context, stream string) (usage, error) {
+	var info natsjs.StreamInfo
+	if err := request(ctx, s.js, "STREAM.INFO."+stream, nil, &info); err != nil {
+		return usage{}, explain(s.js.Conn(), err, "look at %s", stream)
+	}
+	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, nil
+}
+
+// evicted at a time, between two looks at the size.
+const evictBatch = 512
+
+// evict takes away runs that have ended, the first ones first, until there is
+// room, and returns how many.
+func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects usage) (int, error) {
+	done := delivered{s: s, oldest: map[string]uint64{}}
+	count, batch := 0, []stateMessage(nil)
+	flush := func() (enough bool, err error) {
+		if err := s.purge(ctx, batch); err != nil {
+			return false, err
+		}
+		count, batch = count+len(batch), batch[:0]
+		if records, err = s.usage(ctx, s.stream); err != nil {
+			return false, err
+		}
+		return records.share() <= opts.To && objects.share() <= opts.To, nil
+	}
+	var failed []stateMessage // somebody may want to try these again: they go last
+	take := func(m stateMessage) (enough bool, err error) {
+		if o, ok := objectOf(m.Header); ok {
+			objects.bytes -= min(objects.bytes, uint64(o.Size))
+		} else if records.share() <= opts.To {
+			return false, nil // room is wanted for objects
+		}
+		if gone, err := done.gone(ctx, m); !gone || err != nil {
+			return false, err
+		}
+		if batch = append(batch, m); len(batch) < evictBatch {
+			return false, nil
+		}
+		return flush()
+	}
+	all, err := s.newest(ctx, "")
+	if err != nil {
+		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	for _, m := range all {
+		if records.now.Sub(m.Time) < opts.Keep {
+			break // and so are all that come
+		}
+		switch {
+		case m.status() == aaif.RunFailed:
+			failed = append(failed, m)
+		case state.Terminal(m.status()):
+			if enough, err := take(m); enough || err != nil {
+				return count, err
+			}
+		}
+	}
+	if enough, err := flush(); enough || err != nil {
+		return count, err
+	}
+	for _, m := range failed {
+		if enough, err := take(m); enough || err != nil {
+			return count, err
+		}
+	}
+	_, err = flush()
+	return count, err
+}
+
+// purge takes runs away, many at a time, up to the revision that was looked at:
+// a run that was opened again meanwhile stays.
+func (s *States) purge(ctx context.Context, runs []stateMessage) error {
+	const workers = 16
+	next := make(chan stateMessage)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	for range min(workers, len(runs)) {
+		wg.Go(func() {
+			for m := range next {
+				err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": m.Subject, "seq": m.Seq + 1}, nil)
+				if err != nil {
+					mu.Lock()
+					failed = explain(s.js.Conn(), err, "take run %s of %s away", m.id.Run, m.id.Entity)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, m := range runs {
+		next <- m
+	}
+	close(next)
+	wg.Wait()
+	return failed
+}
+
+// delivered knows which work messages are gone.
+type delivered struct {
+	s      *States
+	oldest map[string]uint64 // sequence of the oldest work message, by entity
+}
+
+// gone reports whether the work message of a run is gone. The leader answers.
+func (d *delivered) gone(ctx context.Context, m stateMessage) (bool, error) {
+	seq, _ := strconv.ParseUint(m.Header.Get(HeaderWork), 10, 64)
+	if seq == 0 {
+		return false, nil
+	}
+	oldest, known := d.oldest[m.id.Entity]
+	if !known {
+		var err error
+		filter := d.s.m.AllWork()
+		filter = strings.TrimSuffix(filter, ">") + "*." + m.id.Entity
+		if oldest, err = d.ask(ctx, map[string]any{"seq": 1, "next_by_subj": filter}); err != nil {
+			return false, err
+		}
+		d.oldest[m.id.Entity] = oldest
+	}
+	if oldest == 0 || seq < oldest {
+		return true, nil
+	}
+	at, err := d.ask(ctx, map[string]any{"seq": seq})
+	return at == 0, err
+}
+
+// ask returns the sequence of the message that it asks for, 0 if there is none.
+func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, error) {
+	stream := StreamWork + d.s.m.Suffix()
+	var got struct {
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
+	}
+	err := request(ctx, d.s.js, "STREAM.MSG.GET."+stream, query, &got)
+	if errors.Is(err, natsjs.ErrMsgNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
+		return 0, nil
+	}
+	return got.Message.Seq, explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
+}
+
+// collect takes away objects that no kept revision refers to, and chunks that
+// no object has, and returns how many.
+func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
+	now, err := s.usage(ctx, s.objectStream())
+	if err != nil {
+		return 0, err
+	}
+	old := func(t time.Time) bool { return now.now.Sub(t) >= opts.Orphans }
+	// The chunks first: an object that is made meanwhile has none of them.
+	chunks, err := s.chunks(ctx)
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	kept := map[string]map[string]bool{} // objects that revisions refer to, by key
+	for m, err := range scan(ctx, s.js, s.objectStream(), s.metaSubjects(), 1) {
+		if err != nil {
+			return count, fmt.Errorf("list objects: %w", err)
+		}
+		var o natsjs.ObjectInfo
+		if err := json.Unmarshal(m.Data, &o); err != nil {
+			continue
+		}
+		delete(chunks, o.NUID)
+		key, _, _ := strings.Cut(o.Name, "/")
+		if _, err := stateID(key); err != nil || !old(m.Time) {
+			continue // not ours, or too young
+		}
+		if kept[key] == nil {
+			if kept[key], err = s.references(ctx, key); err != nil {
+				return count, err
+			}
+		}
+		if kept[key][o.Name] {
+			continue
+		}
+		if err := s.purgeObject(ctx, o.Name, o.NUID); err != nil {
+			return count, err
+		}
+		count++
+	}
+	for nuid := range chunks {
+		last, err := last(ctx, s.js, s.objectStream(), s.chunkSubject(nuid))
+		if err != nil {
+			return count, err
+		}
+		if len(last) == 0 || !old(last[0].Time) {
+			continue
+		}
+		if err := s.purgeObject(ctx, "", nuid); err != nil {
+			return count, err
+		}
+		count++
+	}
+	return count, nil
+}
+
+// chunks are the ids of everything that has chunks.
+func (s *States) chunks(ctx context.Context) (map[string]bool, error) {
+	stream, err := s.js.Stream(ctx, s.objectStream())
+	if err != nil {
+		return nil, explain(s.js.Conn(), err, "look at %s", s.objectStream())
+	}
+	info, err := stream.Info(ctx, natsjs.WithSubjectFilter(s.chunkSubject("*")))
+	if err != nil {
+		return nil, explain(s.js.Conn(), err, "list chunks in %s", s.objectStream())
+	}
+	ids := map[string]bool{}
+	for subj := range info.State.Subjects {
+		ids[strings.TrimPrefix(subj, s.chunkSubject(""))] = true
+	}
+	return ids, nil
+}
+
+// references are the objects that the revisions of a run refer to.
+func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
+	names := map[string]bool{}
+	for m, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
+		if err != nil {
+			return nil, fmt.Errorf("look for references: %w", err)
+		}
+		if o, ok := objectOf(m.Header); ok {
+			names[o.Name] = true
+		}
+	}
+	return names, nil
+}

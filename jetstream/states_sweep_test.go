@@ -1,0 +1,206 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// at once is a sweep of whatever may be swept, however young.
+var atOnce = jetstream.SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond}
+
+func runs(t *testing.T, s *jetstream.States) []string {
+	t.Helper()
+	var got []string
+	for r, err := range s.List(testContext(t), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, r.ID.Run)
+	}
+	slices.Sort(got)
+	return got
+}
+
+// A full bucket stops work until a sweep takes away what has ended, and
+// nothing else.
+func TestSweepMakesRoom(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})
+	s := jetstream.NewStates(js, subject.Map{})
+	work := func(entity string) uint64 {
+		ack, err := js.Publish(ctx, "aee.work.normal."+entity, []byte("task"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack.Sequence
+	}
+	stream, err := js.Stream(ctx, "AEE_WORK")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, waiting := work("agent.x"), work("agent.x")
+	if err := stream.DeleteMsg(ctx, old); err != nil {
+		t.Fatal(err)
+	}
+	data := make([]byte, 16<<10)
+	kept := map[string]jetstream.Note{
+		"paused":      {Status: "paused", Work: old},
+		"running":     {Status: "running", Work: old},
+		"unknown":     {Work: old},
+		"redelivered": {Status: "completed", Work: waiting}, // its message is there
+		"tombstone":   {Status: "failed"},                   // its message may be
+	}
+	var want []string
+	for run, note := range kept {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: run}, 0, data, note)
+		want = append(want, run)
+	}
+	slices.Sort(want)
+	failed := state.ID{Entity: "agent.x", Run: "dead"}
+	putRun(t, s, failed, 0, data, jetstream.Note{Status: "failed", Work: old})
+	fill := func(from int) int {
+		for i := from; ; i++ {
+			id := state.ID{Entity: "agent.y", Run: fmt.Sprintf("done%03d", i)}
+			rev, err := s.PutNoted(ctx, id, 0, data, jetstream.Note{Status: "running", Work: old})
+			if err == nil {
+				_, err = s.PutNoted(ctx, id, rev, data, jetstream.Note{Status: "completed", Work: old})
+			}
+			if errors.Is(err, jetstream.ErrFull) {
+				if rev > 0 {
+					if _, err := s.PutNoted(ctx, id, rev, []byte("{}"), jetstream.Note{Status: "completed", Work: old}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return i
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	n := fill(0)
+	if got, err := s.Sweep(ctx, jetstream.SweepOptions{}); err != nil || got.Runs != 0 || got.Used < 0.9 {
+		t.Errorf("what ended just now was swept: %+v, %v", got, err)
+	}
+	swept, err := s.Sweep(ctx, atOnce)
+	if err != nil || swept.Runs < n/4 {
+		t.Errorf("swept %+v of %d, %v", swept, n, err)
+	}
+	if got := runs(t, s); !slices.Contains(got, "dead") && swept.Runs < n {
+		t.Error("a failed run went before the others")
+	}
+	fill(n + 1)
+	if swept, err = s.Sweep(ctx, jetstream.SweepOptions{From: 0.1, To: 0.0001, Keep: time.Nanosecond}); err != nil {
+		t.Fatal(err)
+	}
+	if got := runs(t, s); !slices.Equal(got, want) {
+		t.Errorf("left are %q, want %q", got, want)
+	}
+	if swept, err = s.Sweep(ctx, atOnce); err != nil || swept.Runs != 0 || swept.Used > 0.2 {
+		t.Errorf("with room: %+v, %v", swept, err)
+	}
+}
+
+// A run that somebody opened again while a sweep looked at it stays.
+func TestSweepLeavesWhatWasOpenedAgain(t *testing.T) {
+	t.Parallel()
+	_, s := openStates(t)
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	ended := putRun(t, s, id, 0, []byte("ended"), jetstream.Note{Status: "failed", Work: 1})
+	again := putRun(t, s, id, ended, []byte("again"), jetstream.Note{Status: "running", Work: 2})
+	if err := jetstream.PurgeRun(testContext(t), s, id, ended); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := s.History(testContext(t), id); err != nil || len(h) != 1 || h[0].Revision != again {
+		t.Errorf("history %+v, %v", h, err)
+	}
+}
+
+func TestManySweepAtOnce(t *testing.T) {
+	t.Parallel()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})
+	s := jetstream.NewStates(js, subject.Map{})
+	for i := range 100 {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint(i)}, 0, make([]byte, 9<<10), jetstream.Note{Status: "completed", Work: 1})
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if _, err := s.Sweep(testContext(t), atOnce); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if got, err := s.Sweep(testContext(t), jetstream.SweepOptions{}); err != nil || got.Used > 0.5 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestSweepCollectsOrphans(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	big := make([]byte, 300<<10)
+	id, gone := state.ID{Entity: "agent.größe", Run: "a/b"}, state.ID{Entity: "agent.x", Run: "gone"}
+	rev := putRun(t, s, id, 0, big, jetstream.Note{})
+	putRun(t, s, id, rev, []byte("small"), jetstream.Note{}) // the object is in the history
+	putRun(t, s, gone, 0, big, jetstream.Note{})
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_state.agent.x.gone")); err != nil { // as by its age
+		t.Fatal(err)
+	}
+	// A writer died between the chunks and the rest.
+	if _, err := js.Publish(ctx, "$O.aee_state_objects.C.DIED", big); err != nil {
+		t.Fatal(err)
+	}
+	// Somebody uses the store for something else.
+	objects, err := js.ObjectStore(ctx, "aee_state_objects")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := objects.PutString(ctx, "holiday.jpg", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if swept, err := s.Sweep(ctx, jetstream.SweepOptions{}); err != nil || swept.Objects != 0 {
+		t.Errorf("young objects: %+v, %v", swept, err)
+	}
+	if swept, err := s.Sweep(ctx, atOnce); err != nil || swept.Objects != 2 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	var names []string
+	all, err := objects.List(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range all {
+		name, _, _ := strings.Cut(o.Name, "/")
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	if want := []string{"agent.gr=C3=B6=C3=9Fe.a=2Fb", "holiday.jpg"}; !slices.Equal(names, want) {
+		t.Errorf("left are %q", names)
+	}
+	if r, err := s.At(ctx, id, rev); err != nil || len(r.Data) != len(big) {
+		t.Errorf("the history has lost its object: %d, %v", len(r.Data), err)
+	}
+	if swept, err := s.Sweep(ctx, atOnce); err != nil || swept.Objects != 0 {
+		t.Errorf("again: %+v, %v", swept, err)
+	}
+}
