@@ -8,14 +8,12 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -33,6 +31,7 @@ type roleFlags struct {
 	inflight int
 	duration time.Duration
 	payload  int
+	bytes    int // of a checkpoint
 	events   bool
 }
 
@@ -43,6 +42,7 @@ func (r *roleFlags) add(cmd *cobra.Command) {
 	f.IntVar(&r.inflight, "inflight", 1, "")
 	f.DurationVar(&r.duration, "duration", time.Second, "")
 	f.IntVar(&r.payload, "payload", 128, "")
+	f.IntVar(&r.bytes, "bytes", 0, "")
 	f.BoolVar(&r.events, "task-events", false, "")
 }
 
@@ -57,8 +57,10 @@ func untilStdinCloses(ctx context.Context) context.Context {
 }
 
 func newBenchServerCommand(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{Use: "server", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-		srv, err := natsd.New(natsd.Config{Port: natsd.RandomPort})
+	cfg := natsd.Config{Port: natsd.RandomPort}
+	cmd := &cobra.Command{Use: "server", Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		cfg.JetStream = cfg.StoreDir != ""
+		srv, err := natsd.New(cfg)
 		if err != nil {
 			return err
 		}
@@ -70,6 +72,9 @@ func newBenchServerCommand(stdout io.Writer) *cobra.Command {
 		<-untilStdinCloses(cmd.Context()).Done()
 		return nil
 	}}
+	cmd.Flags().StringVar(&cfg.StoreDir, "store", "", "")
+	cmd.Flags().BoolVar(&cfg.SyncAlways, "always", false, "")
+	return cmd
 }
 
 // node makes the mesh node of one side. Both sides derive the same throw-away
@@ -170,12 +175,8 @@ func newBenchRequestCommand(stdout io.Writer) *cobra.Command {
 
 // caller makes the function that sends one request and waits for its reply.
 func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error) {
-	payload := append(envelope.AppendString([]byte(`{"text":`), strings.Repeat("x", r.payload)), '}')
-	task := func() *envelope.Envelope {
-		return envelope.New(envelope.TypeTask, benchClient, benchAgent, "bench.echo", payload)
-	}
 	if benchMode(r.mode) == benchRaw {
-		body, err := task().AppendJSON(nil)
+		body, err := r.task().AppendJSON(nil)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +190,7 @@ func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error)
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		_, err := node.Send(ctx, task(), mesh.SendOptions{})
+		_, err := node.Send(ctx, r.task(), mesh.SendOptions{})
 		return err
 	}, nil
 }

@@ -98,7 +98,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 	}{
 		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.doctorCommand(), a.adopt(newBenchCommand(a.term.data, a.term.words))}},
+		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.doctorCommand(), a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {

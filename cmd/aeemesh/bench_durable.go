@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// Modes of "bench durable". Each of ours is measured between two runs of its
+// raw counterpart.
+const (
+	benchStream     benchMode = "raw JetStream" // publish with ack, pull, ack, core reply
+	benchTask       benchMode = "durable task"  // submit, run with its checkpoints, reply
+	benchKV         benchMode = "raw KV put"    //
+	benchCheckpoint benchMode = "checkpoint"    // encode, and write by compare-and-swap
+)
+
+// durableRow is one measurement, as --json prints it.
+type durableRow struct {
+	Sync  string `json:"sync_interval"`
+	Bytes int    `json:"bytes,omitempty"` // of a checkpoint
+	benchRow
+}
+
+func newBenchDurableCommand(stdout, stderr io.Writer) *cobra.Command {
+	var o benchOptions
+	var syncs []string
+	cmd := &cobra.Command{
+		Use:   "durable",
+		Short: "Measure the durable lane against raw JetStream in the same run",
+		Long: `Measures what a durable task costs beside the same bytes over raw JetStream, and
+what a checkpoint costs beside a raw KV put; one replica, with sync_interval at
+its default and at always.
+
+Raw JetStream is a task that is published and acknowledged by the server, pulled
+by a consumer of a work queue, answered over core NATS, and acknowledged. Ours is
+a task that is submitted, claimed, run by a Go handler in one step, committed,
+answered on the reply stream, and acknowledged. A checkpoint is encoded and
+written by compare-and-swap; the raw put writes as many bytes to a bucket of the
+same kind.
+
+A server, a worker and a client run as separate processes over TCP on this
+machine. Each of ours runs between two runs of raw, and its ratio is to the mean
+of those two. CPU per operation is that of all three processes (Linux only).`,
+		Example: `  aeemesh bench durable
+  aeemesh bench durable --sync 2m --inflight 64 --rounds 5
+  aeemesh bench durable --json > bench.jsonl`,
+		Args: arguments(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.rounds < 1 || o.duration <= 0 || o.payload < 0 || len(o.inflight) == 0 || slices.Min(o.inflight) < 1 || len(syncs) == 0 {
+				return usagef(cmd, "--inflight, --duration and --rounds must be above 0, and --payload not below")
+			}
+			for _, s := range syncs {
+				if err := oneOf(cmd, "sync", s, "2m", "always"); err != nil {
+					return err
+				}
+			}
+			return runBenchDurable(cmd.Context(), o, syncs, stdout, stderr)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.IntSliceVar(&o.inflight, "inflight", []int{1, 16, 64}, "tasks that are under way at once")
+	f.StringSliceVar(&syncs, "sync", []string{"2m", "always"}, "sync_intervals of the server: 2m (the default) and always")
+	f.DurationVar(&o.duration, "duration", 2*time.Second, "how long one measurement takes")
+	f.IntVar(&o.rounds, "rounds", 3, "measurements of each kind; the median counts")
+	f.IntVar(&o.payload, "payload", 128, "characters of text in each payload")
+	f.BoolVar(&o.json, "json", false, "print one JSON object a line")
+	cmd.AddCommand(newBenchWorkCommand(stdout), newBenchSubmitCommand(stdout))
+	return cmd
+}
+
+func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, stdout, stderr io.Writer) error {
+	if !o.json {
+		fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d; %d characters of payload; one replica\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds, o.payload)
+		fmt.Fprintf(stdout, "%-7s %-14s %8s %8s %10s %9s %9s %9s %7s\n", "sync", "", "bytes", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "ratio")
+	}
+	for _, sync := range syncs {
+		if err := benchDurable(ctx, o, sync, stdout); err != nil {
+			return fmt.Errorf("bench durable, sync_interval %s: %w", sync, err)
+		}
+	}
+	return nil
+}
+
+// benchDurable measures everything against one server.
+func benchDurable(ctx context.Context, o benchOptions, sync string, stdout io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "aeemesh-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	server, url, err := startRole(ctx, "server", "--store", dir, fmt.Sprintf("--always=%t", sync == "always"))
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	if err := benchStreams(ctx, url); err != nil {
+		return err
+	}
+	b := &bench{benchOptions: o, url: url, server: server}
+	print := func(bytes int, rows []benchRow) error {
+		for _, row := range rows {
+			if err := printDurable(stdout, o.json, durableRow{Sync: sync, Bytes: bytes, benchRow: row}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, inflight := range o.inflight {
+		rows, err := b.pair(ctx, inflight, 0, benchStream, benchTask)
+		if err != nil {
+			return err
+		}
+		if err := print(0, rows); err != nil {
+			return err
+		}
+	}
+	for _, size := range []int{4 << 10, 64 << 10} {
+		for _, inflight := range []int{1, 16} {
+			rows, err := b.pair(ctx, inflight, size, benchKV, benchCheckpoint)
+			if err != nil {
+				return err
+			}
+			if err := print(size, rows); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// benchStreams makes the mesh's streams, and those of the raw side, which are
+// of the same kinds.
+func benchStreams(ctx context.Context, url string) error {
+	conn, err := nats.Connect(url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
+		return err
+	}
+	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: benchRawStream, Subjects: []string{benchRawStream}, Retention: natsjs.WorkQueuePolicy, Discard: natsjs.DiscardNew, MaxBytes: 256 << 20}); err != nil {
+		return err
+	}
+	_, err = js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: benchRawBucket, History: 64, MaxBytes: 1 << 30})
+	return err
+}
+
+func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
+	if asJSON {
+		return json.NewEncoder(stdout).Encode(row)
+	}
+	ratio, bytes := "1", ""
+	if row.RatioToRaw != 0 {
+		ratio = fmt.Sprintf("%.2f", row.RatioToRaw)
+	}
+	if row.Bytes != 0 {
+		bytes = strconv.Itoa(row.Bytes)
+	}
+	_, err := fmt.Fprintf(stdout, "%-7s %-14s %8s %8d %10.0f %9.0f %9.0f %9.1f %7s\n", row.Sync, row.Mode, bytes, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, ratio)
+	return err
+}
+
+// pair makes the rounds of one comparison: raw, ours, raw. The ratio is of
+// operations per second, each to the mean of the raw runs around it.
+func (b *bench) pair(ctx context.Context, inflight, bytes int, raw, ours benchMode) ([]benchRow, error) {
+	runs := map[benchMode][]benchRun{}
+	var ratios []float64
+	for range b.rounds {
+		var round [3]benchRun
+		for i, mode := range []benchMode{raw, ours, raw} {
+			run, err := b.durable(ctx, mode, inflight, bytes)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", mode, err)
+			}
+			round[i] = run
+			runs[mode] = append(runs[mode], run)
+		}
+		ratios = append(ratios, 2*round[1].PerSecond/(round[0].PerSecond+round[2].PerSecond))
+	}
+	rows := []benchRow{benchMedians(raw, inflight, runs[raw]), benchMedians(ours, inflight, runs[ours])}
+	rows[1].RatioToRaw = median(ratios)
+	return rows, nil
+}
+
+// benchMedians is a row of the medians of some runs.
+func benchMedians(mode benchMode, inflight int, runs []benchRun) benchRow {
+	pick := func(f func(benchRun) float64) float64 {
+		var all []float64
+		for _, run := range runs {
+			all = append(all, f(run))
+		}
+		return median(all)
+	}
+	return benchRow{
+		Mode: mode, Inflight: inflight,
+		PerSecond: pick(func(r benchRun) float64 { return r.PerSecond }),
+		P50Micros: pick(func(r benchRun) float64 { return r.P50Micros }),
+		P99Micros: pick(func(r benchRun) float64 { return r.P99Micros }),
+		CPUMicros: pick(func(r benchRun) float64 { return r.CPUMicros }),
+	}
+}
+
+// durable makes one measurement, with a client of its own, and a worker where
+// there is work.
+func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (benchRun, error) {
+	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight), "--payload", strconv.Itoa(b.payload), "--bytes", strconv.Itoa(bytes)}
+	pids := []int{b.server.pid()}
+	if mode == benchStream || mode == benchTask {
+		worker, _, err := startRole(ctx, "durable", append([]string{"work"}, args...)...)
+		if err != nil {
+			return benchRun{}, err
+		}
+		defer worker.stop()
+		pids = append(pids, worker.pid())
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return benchRun{}, err
+	}
+	before := cpuOf(pids...)
+	client := exec.CommandContext(ctx, self, append([]string{"bench", "durable", "submit", "--duration", b.duration.String()}, args...)...)
+	client.Stderr = os.Stderr
+	out, err := client.Output()
+	if err != nil {
+		return benchRun{}, fmt.Errorf("client: %w", err)
+	}
+	after := cpuOf(pids...)
+	var run benchRun
+	if err := json.Unmarshal(out, &run); err != nil {
+		return benchRun{}, fmt.Errorf("client: %w", err)
+	}
+	if before >= 0 && after >= 0 {
+		total := after - before + client.ProcessState.UserTime() + client.ProcessState.SystemTime()
+		run.CPUMicros = float64(total.Microseconds()) / float64(run.Total)
+	}
+	return run, nil
+}

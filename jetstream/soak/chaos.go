@@ -1,0 +1,241 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// chaos carries out the plan.
+type chaos struct {
+	servers *servers
+	workers *workers
+	client  door
+	lease   time.Duration
+
+	// begun and ended hear of each fault: when it strikes, and when all that it
+	// broke has been mended.
+	begun func(Strike)
+	ended func(Strike)
+
+	server sync.Mutex    // one server is broken at a time: more than a cluster of three stands
+	room   chan struct{} // one for each worker that may be broken at once
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// A Strike is a fault that was carried out.
+type Strike struct {
+	Fault
+	At     time.Time `json:"at"`
+	Ended  time.Time `json:"ended"`
+	Victim string    `json:"victim,omitempty"` // the worker's life: the owner in its records
+	Run    string    `json:"run,omitempty"`    // the run that was at the point
+	Missed bool      `json:"missed,omitempty"` // nobody came to the point in time: it struck wherever it was
+}
+
+// run carries out the faults, each a while after the one before it, and returns
+// when all that was broken is mended.
+func (c *chaos) run(ctx context.Context, faults []Fault) error {
+	c.room = make(chan struct{}, max(1, len(c.workers.all)-1))
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	for _, f := range faults {
+		if !pause(ctx, f.After) {
+			break
+		}
+		strike, ok := c.ready(ctx, f)
+		if !ok {
+			break
+		}
+		wait.Go(func() {
+			if err := strike(); err != nil && ctx.Err() == nil {
+				c.mu.Lock()
+				c.errs = append(c.errs, err)
+				c.mu.Unlock()
+			}
+		})
+		c.mu.Lock()
+		failed := len(c.errs) > 0
+		c.mu.Unlock()
+		if failed {
+			break
+		}
+	}
+	wait.Wait()
+	return errors.Join(c.errs...)
+}
+
+// ready waits until the fault's victim is whole, and returns what breaks it.
+func (c *chaos) ready(ctx context.Context, f Fault) (func() error, bool) {
+	switch f.Kind.target() {
+	case "client":
+		return func() error { return c.network(ctx, f, c.client, Strike{Fault: f}, nil) }, true
+	case "server":
+		c.server.Lock()
+		return func() error {
+			defer c.server.Unlock()
+			return c.breakServer(ctx, f)
+		}, true
+	}
+	select {
+	case c.room <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false
+	}
+	return func() error {
+		defer func() { <-c.room }()
+		return c.breakWorker(ctx, f)
+	}, true
+}
+
+// patience is how long a fault waits for a worker at its point.
+func (c *chaos) patience() time.Duration { return 2 * c.lease }
+
+// breakWorker strikes the worker that comes to the point first, or the one that
+// the plan names.
+func (c *chaos) breakWorker(ctx context.Context, f Fault) error {
+	s := Strike{Fault: f}
+	var w *worker
+	var at *hit
+	if f.Point != "" {
+		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		if ok && !h.w.busy.TryLock() { // another fault has it
+			h.pass()
+			ok = false
+		}
+		if ok {
+			w, at, s.Run = h.w, &h, h.run
+		}
+		s.Missed = !ok
+	}
+	for i := 0; w == nil; i++ {
+		next := c.workers.all[(f.Target+i)%len(c.workers.all)]
+		if next.busy.TryLock() {
+			w = next
+		} else if i > len(c.workers.all) && !pause(ctx, 10*time.Millisecond) {
+			return nil
+		}
+	}
+	defer w.busy.Unlock()
+	for i, other := range c.workers.all {
+		if other == w {
+			s.Target = i
+		}
+	}
+	p, owner := w.victim()
+	if p == nil {
+		return c.workers.start(ctx, w)
+	}
+	s.Victim = owner
+	switch f.Kind {
+	case WorkerKill:
+		c.strike(&s)
+		p.kill()
+		pause(ctx, f.For)
+		err := c.workers.start(ctx, w)
+		c.mended(s)
+		return err
+	case WorkerRestart:
+		c.strike(&s)
+		p.stop(10 * c.lease)
+		pause(ctx, f.For)
+		err := c.workers.start(ctx, w)
+		c.mended(s)
+		return err
+	case WorkerStop, WorkerBlink:
+		c.strike(&s)
+		p.pause()
+		if at != nil {
+			at.pass()
+		}
+		pause(ctx, f.For)
+		p.resume()
+		c.mended(s)
+		return nil
+	}
+	return c.network(ctx, f, w.door, s, at)
+}
+
+// network breaks what leads from one process to the servers.
+func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit) error {
+	c.strike(&s)
+	broken := (*Proxy).Hold
+	switch f.Kind {
+	case WorkerCut, ClientCut:
+		broken = (*Proxy).Cut
+	case WorkerDelay:
+		broken = func(p *Proxy) func() { return p.Delay(f.For / 20) }
+	}
+	undo := d.each(broken)
+	if at != nil {
+		at.pass()
+	}
+	pause(ctx, f.For)
+	undo()
+	c.mended(s)
+	return nil
+}
+
+// breakServer strikes a server, when a worker is at the point. The worker goes
+// on when the server is broken.
+func (c *chaos) breakServer(ctx context.Context, f Fault) error {
+	s := Strike{Fault: f}
+	pass := func() {}
+	if f.Point != "" {
+		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		if ok {
+			pass, s.Run = h.pass, h.run
+		}
+		s.Missed = !ok
+	}
+	c.strike(&s)
+	defer func() { c.mended(s) }()
+	n := c.servers.nodes[f.Target]
+	switch f.Kind {
+	case ServerKill, NodeKill, ServerRestart, NodeRestart:
+		if f.Kind == ServerKill || f.Kind == NodeKill {
+			n.kill()
+		} else {
+			n.stop()
+		}
+		pass()
+		pause(ctx, f.For)
+		return n.start(ctx, c.servers.l)
+	}
+	undo := func() {}
+	switch f.Kind {
+	case ServerStop, NodeStop:
+		undo = n.freeze()
+	case NodePart:
+		undo = c.servers.part(f.Target, (*Proxy).Hold)
+	case NodeIsolate:
+		routes, doors := c.servers.part(f.Target, (*Proxy).Hold), c.doors(f.Target).each((*Proxy).Hold)
+		undo = func() { routes(); doors() }
+	}
+	pass()
+	pause(ctx, f.For)
+	undo()
+	return nil
+}
+
+// doors are the ways of all processes to one server.
+func (c *chaos) doors(server int) door {
+	d := door{c.client[server]}
+	for _, w := range c.workers.all {
+		d = append(d, w.door[server])
+	}
+	return d
+}
+
+func (c *chaos) strike(s *Strike) {
+	s.At = time.Now()
+	c.begun(*s)
+}
+
+func (c *chaos) mended(s Strike) {
+	s.Ended = time.Now()
+	c.ended(s)
+}

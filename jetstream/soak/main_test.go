@@ -1,0 +1,33 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+)
+
+// The test binary is also the binary of the children.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "role" {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		if err := Role(ctx, os.Args[2:], os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		stop()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func testLauncher(t *testing.T) *launcher {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &launcher{self: []string{self, "role"}, dir: t.TempDir()}
+}

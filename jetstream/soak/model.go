@@ -1,0 +1,289 @@
+package soak
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A Rule is one promise that a soak holds the mesh to.
+type Rule string
+
+// The rules. docs/durability.md says what each promises, and under which
+// conditions.
+const (
+	// RuleLost: a task that was accepted gets a terminal reply.
+	RuleLost Rule = "accepted task lost"
+	// RuleOneReply: and gets exactly one.
+	RuleOneReply Rule = "more than one terminal reply"
+	// RuleSameReply: a reply that is published again is the same, byte for
+	// byte, and the one that the run's record holds.
+	RuleSameReply Rule = "reply differs"
+	// RuleOrder: the reply is published when the terminal record is written,
+	// not before, and nothing is written after that.
+	RuleOrder Rule = "commit order"
+	// RuleOneOwner: epochs never fall, and each has one owner.
+	RuleOneOwner Rule = "two owners"
+	// RuleStepOnce: what was finished stays finished: its result is neither
+	// lost, nor made anew.
+	RuleStepOnce Rule = "finished step repeated"
+	// RuleEffectOnce: an effect that has its receipt is not repeated; one that
+	// is not safe to repeat is never called twice.
+	RuleEffectOnce Rule = "effect repeated"
+	// RuleIntent: no effect without its intent in the record first.
+	RuleIntent Rule = "effect without intent"
+	// RuleResult: the result is that of the steps, each once, in order.
+	RuleResult Rule = "wrong result"
+	// RuleLeftOver: when all is over, no message waits and no record is open.
+	RuleLeftOver Rule = "left over"
+	// RuleRecord: every revision can be read, and its checksum holds.
+	RuleRecord Rule = "unreadable record"
+	// RuleAlive: no worker ends by itself.
+	RuleAlive Rule = "worker ended by itself"
+)
+
+// Rules are all of them, in the order of a report.
+var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleLeftOver, RuleRecord, RuleAlive}
+
+// A Violation is one promise that was broken.
+type Violation struct {
+	Rule   Rule   `json:"rule"`
+	Task   string `json:"task"`
+	Run    string `json:"run,omitempty"`
+	Detail string `json:"detail"`
+}
+
+func (v Violation) String() string {
+	return fmt.Sprintf("%s: task %s, run %s: %s", v.Rule, v.Task, v.Run, v.Detail)
+}
+
+// judge holds what was seen of one task against the rules. The task is over, or
+// the soak is.
+func judge(t *task) []Violation {
+	j := &judgement{t: t}
+	j.replies()
+	j.owners()
+	j.steps()
+	j.effects()
+	j.result()
+	return j.found
+}
+
+type judgement struct {
+	t     *task
+	found []Violation
+}
+
+func (j *judgement) bad(rule Rule, format string, args ...any) {
+	j.found = append(j.found, Violation{Rule: rule, Task: j.t.ID, Run: j.t.Run, Detail: fmt.Sprintf(format, args...)})
+}
+
+// replies: one for each accepted task, the same however often it was published,
+// and only after the record that holds it.
+func (j *judgement) replies() {
+	t := j.t
+	last, answered := t.terminal()
+	if !answered {
+		if !t.Accepted.IsZero() {
+			j.bad(RuleLost, "accepted at %s and never answered; its record: %s", t.Accepted.Format("15:04:05.000"), lastOf(t.Writes))
+		}
+		return
+	}
+	stored := 0
+	for _, r := range t.Replies {
+		if r.Stored {
+			stored++
+		}
+		if r.Digest != last.Digest {
+			j.bad(RuleSameReply, "%s of %s and %s of %s are not the same bytes", last.Type, last.At.Format("15:04:05.000"), r.Type, r.At.Format("15:04:05.000"))
+		}
+	}
+	if stored > 1 {
+		j.bad(RuleOneReply, "%d are stored", stored)
+	}
+	i := slices.IndexFunc(t.Writes, func(w write) bool { return w.Over })
+	switch {
+	case i < 0:
+		j.bad(RuleOrder, "answered, and its record is not terminal: %s", lastOf(t.Writes))
+		return
+	case !t.Writes[i].HasReply:
+		j.bad(RuleOrder, "the terminal record holds no reply")
+	case t.Writes[i].Reply != last.Digest:
+		j.bad(RuleSameReply, "the reply is not the one in the terminal record")
+	}
+	if last.At.Before(t.Writes[i].At) {
+		j.bad(RuleOrder, "answered %v before the terminal record was written", t.Writes[i].At.Sub(last.At))
+	}
+	if n := len(t.Writes) - 1 - i; n > 0 {
+		j.bad(RuleOrder, "%d writes after the terminal record, the last: %s", n, lastOf(t.Writes))
+	}
+}
+
+func lastOf(writes []write) string {
+	if len(writes) == 0 {
+		return "none"
+	}
+	w := writes[len(writes)-1]
+	return strings.TrimSpace(fmt.Sprintf("revision %d, epoch %d of %s, %s, step %s %s", w.Revision, w.Epoch, w.Owner, w.Status, w.Kind, w.Name))
+}
+
+// owners: an epoch has one owner, and a later write never has an earlier epoch.
+func (j *judgement) owners() {
+	owner := map[uint64]string{}
+	var at uint64
+	for _, w := range j.t.Writes {
+		if w.Problem != "" {
+			j.bad(RuleRecord, "revision %d: %s", w.Revision, w.Problem)
+			continue
+		}
+		if w.Epoch < at {
+			j.bad(RuleOneOwner, "revision %d is of epoch %d, after one of epoch %d", w.Revision, w.Epoch, at)
+		}
+		at = max(at, w.Epoch)
+		if w.Owner == "" { // nobody's: parked
+			continue
+		}
+		if was, ok := owner[w.Epoch]; ok && was != w.Owner {
+			j.bad(RuleOneOwner, "epoch %d is of %s and of %s", w.Epoch, was, w.Owner)
+		}
+		owner[w.Epoch] = w.Owner
+	}
+}
+
+// steps: results are only added, and a result stays what it was.
+func (j *judgement) steps() {
+	done := map[string]digest{}
+	for _, w := range j.t.Writes {
+		if w.Problem != "" || w.Over { // the terminal record need not hold them any more
+			continue
+		}
+		for name, d := range done {
+			now, still := w.Done[name]
+			switch {
+			case !still:
+				j.bad(RuleStepOnce, "revision %d (epoch %d, step %s %s) has lost the result of %s", w.Revision, w.Epoch, w.Kind, w.Name, name)
+				delete(done, name)
+			case now != d:
+				j.bad(RuleStepOnce, "revision %d (epoch %d) has another result of %s", w.Revision, w.Epoch, name)
+				done[name] = now
+			}
+		}
+		for name, d := range w.Done {
+			done[name] = d
+		}
+	}
+}
+
+// effects: not before their intent, never again after their receipt, and never
+// twice where that is not safe.
+func (j *judgement) effects() {
+	t := j.t
+	intent, receipt := map[string]uint64{}, map[string]uint64{} // by key: the first epoch that has it
+	for _, w := range t.Writes {
+		for _, key := range w.Begun {
+			if _, ok := intent[key]; !ok {
+				intent[key] = w.Epoch
+			}
+		}
+		for key := range w.Done {
+			if _, ok := receipt[key]; !ok {
+				receipt[key] = w.Epoch
+			}
+		}
+	}
+	calls := map[string][]call{}
+	for _, c := range t.Calls {
+		before := calls[c.Key]
+		calls[c.Key] = append(before, c)
+		if at, ok := receipt[c.Key]; ok && c.Epoch > at {
+			j.bad(RuleEffectOnce, "%s was called by epoch %d, and epoch %d has its receipt", c.Key, c.Epoch, at)
+		}
+		if slices.ContainsFunc(before, func(b call) bool { return b.Epoch == c.Epoch }) {
+			j.bad(RuleEffectOnce, "%s was called twice by epoch %d", c.Key, c.Epoch)
+		}
+		if c.Once && len(before) > 0 {
+			j.bad(RuleEffectOnce, "%s is not safe to repeat, and was called by epochs %d and %d", c.Key, before[0].Epoch, c.Epoch)
+		}
+		if at, ok := intent[c.Key]; !ok || c.Epoch < at {
+			j.bad(RuleIntent, "%s was called by epoch %d; its intent: %v, of epoch %d", c.Key, c.Epoch, ok, at)
+		}
+	}
+}
+
+// result: the receipts of all steps, in order.
+func (j *judgement) result() {
+	last, answered := j.t.terminal()
+	if !answered || len(j.t.Effects) == 0 {
+		return
+	}
+	if why := wrongResult(j.t, last); why != "" {
+		j.bad(RuleResult, "%s", why)
+	}
+}
+
+// wrongResult says what is wrong with the terminal reply of a task:
+// {"receipts": […]} must hold the receipt of each effect, in order.
+func wrongResult(t *task, last reply) string {
+	if last.Type != "result" {
+		if poisoned(t.Writes) {
+			return "" // begun again and again without finishing a step: that is said in docs/durability.md
+		}
+		return fmt.Sprintf("the reply is of type %q: %s", last.Type, last.Body)
+	}
+	var body struct{ Receipts []json.RawMessage }
+	if err := json.Unmarshal(last.Body, &body); err != nil {
+		return err.Error()
+	}
+	if len(body.Receipts) != len(t.Effects) {
+		return fmt.Sprintf("%d receipts of %d effects", len(body.Receipts), len(t.Effects))
+	}
+	for i, want := range t.Effects {
+		got := readReceipt(body.Receipts[i])
+		if got == gaveUp && want.Once {
+			continue // nobody knows whether it happened, and it is not safe to repeat
+		}
+		at := slices.IndexFunc(t.Calls, func(c call) bool { return c.Step == want.Step })
+		if at < 0 {
+			return fmt.Sprintf("step %d has a receipt and was never called", want.Step)
+		}
+		if t.Calls[at].Receipt != got {
+			return fmt.Sprintf("step %d has receipt %d, and the effect log %d", want.Step, got, t.Calls[at].Receipt)
+		}
+	}
+	return ""
+}
+
+// readReceipt reads a number, as a chain writes it, or the result of a tool.
+func readReceipt(raw json.RawMessage) int {
+	var n int
+	if json.Unmarshal(raw, &n) == nil {
+		return n
+	}
+	var result struct{ Receipt int }
+	if json.Unmarshal(raw, &result) == nil {
+		return result.Receipt
+	}
+	return gaveUp // what a model is told of a call that was given up
+}
+
+// gaveUp stands for a receipt that nobody has.
+const gaveUp = -1
+
+// poisonAfter is how often a run may be claimed without finishing a step.
+const poisonAfter = 5
+
+// poisoned reports whether a run was claimed so often in vain that it may be
+// given up.
+func poisoned(writes []write) bool {
+	vain, done := 0, 0
+	for _, w := range writes {
+		if len(w.Done) > done {
+			vain, done = 0, len(w.Done)
+		}
+		if w.Kind == "claim" {
+			vain++
+		}
+	}
+	return vain >= poisonAfter
+}

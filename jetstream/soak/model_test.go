@@ -1,0 +1,161 @@
+package soak
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// good is a task of two steps that went well although its first owner died in
+// the middle of the second: that step was called by both.
+func good() *task {
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	tick := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }
+	d := func(s string) digest { return digestOf([]byte(s)) }
+	reply1 := d("the reply")
+	w := func(n int, epoch uint64, owner, kind string, done map[string]digest, begun ...string) write {
+		return write{Revision: uint64(10 + n), At: tick(n), Epoch: epoch, Owner: owner, Status: "running", Running: true, Kind: kind, Done: done, Begun: begun}
+	}
+	one := map[string]digest{"k0": d("1")}
+	both := map[string]digest{"k0": d("1"), "k1": d("2")}
+	last := w(7, 2, "b", "terminal", nil)
+	last.Over, last.Running, last.HasReply, last.Reply = true, false, true, reply1
+	return &task{
+		ID: "t", Run: "r", Entity: "agent.x", Accepted: at, Effects: []expected{{Step: 0}, {Step: 1}},
+		Writes: []write{
+			w(1, 1, "a", "claim", nil), w(2, 1, "a", "intent", nil, "k0"), w(3, 1, "a", "receipt", one), w(4, 1, "a", "intent", one, "k1"),
+			w(5, 2, "b", "claim", one, "k1"), w(6, 2, "b", "receipt", both), last,
+		},
+		Calls: []call{
+			{N: 1, Key: "k0", Run: "r", Epoch: 1, Step: 0, Receipt: 1}, {N: 2, Key: "k1", Run: "r", Epoch: 1, Step: 1, Receipt: 2},
+			{N: 3, Key: "k1", Run: "r", Epoch: 2, Step: 1, Receipt: 2},
+		},
+		Replies: []reply{
+			{Stored: true, Seq: 5, At: tick(8), Digest: reply1, Type: "result", Body: json.RawMessage(`{"receipts":[1,2]}`)},
+			{At: tick(9), Digest: reply1, Type: "result"}, // published again
+		},
+	}
+}
+
+func TestModelAcceptsWhatIsRight(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*task){
+		"as it was":                         func(*task) {},
+		"submitted, but never acknowledged": func(t *task) { *t = task{ID: "t", Run: "r"} },
+		"results of tools": func(t *task) {
+			t.Replies[0].Body = json.RawMessage(`{"receipts":[{"step":0,"receipt":1},{"step":1,"receipt":2}]}`)
+		},
+		"one that was given up": func(t *task) {
+			t.Effects[1].Once, t.Calls = true, t.Calls[:1]
+			t.Replies[0].Body = json.RawMessage(`{"receipts":[1,"nobody knows"]}`)
+		},
+		"a zombie's call arrives late": func(t *task) { t.Calls = append(t.Calls[:1:1], t.Calls[2], t.Calls[1]) },
+		"given up after five claims": func(t *task) {
+			for range 5 {
+				t.Writes = slices.Insert(t.Writes, 5, t.Writes[4])
+			}
+			t.Writes = slices.Delete(t.Writes, 10, 11) // the second receipt
+			t.Replies[0].Type = "error"
+		},
+	} {
+		run := good()
+		change(run)
+		if found := judge(run); len(found) > 0 {
+			t.Errorf("%s: %v", name, found)
+		}
+	}
+}
+
+// A model that finds nothing proves nothing: each rule is broken once.
+func TestModelFindsEachViolation(t *testing.T) {
+	t.Parallel()
+	broken := map[Rule][]func(*task){
+		RuleLost: {
+			func(t *task) { t.Replies = nil },
+			func(t *task) { t.Replies = t.Replies[1:] },
+			func(t *task) { t.Replies, t.Writes = nil, nil },
+		},
+		RuleOneReply: {func(t *task) { t.Replies[1].Stored = true }},
+		RuleSameReply: {
+			func(t *task) { t.Replies[1].Digest = digestOf([]byte("other")) },
+			func(t *task) { t.Writes[6].Reply = digestOf([]byte("other")) },
+		},
+		RuleOrder: {
+			func(t *task) { t.Writes = t.Writes[:6] },
+			func(t *task) { t.Replies[0].At = t.Writes[5].At },
+			func(t *task) { t.Writes = append(t.Writes, t.Writes[6]) },
+			func(t *task) { t.Writes[6].HasReply = false },
+		},
+		RuleOneOwner: {
+			func(t *task) { t.Writes[5].Epoch = 1 },
+			func(t *task) { t.Writes[3].Owner = "b" },
+			func(t *task) { t.Writes[5].Owner = "a" },
+		},
+		RuleStepOnce: {
+			func(t *task) { t.Writes[4].Done = nil },
+			func(t *task) { t.Writes[5].Done["k0"] = digestOf([]byte("9")) },
+		},
+		RuleEffectOnce: {
+			func(t *task) { t.Calls = append(t.Calls, call{Key: "k0", Epoch: 2, Receipt: 1}) },
+			func(t *task) { t.Calls = append(t.Calls, t.Calls[2]) },
+			func(t *task) { t.Calls[1].Once, t.Calls[2].Once = true, true },
+		},
+		RuleIntent: {
+			func(t *task) { t.Writes[3].Begun, t.Writes[4].Begun = nil, nil },
+			func(t *task) { t.Writes[1].Begun, t.Writes[2].Begun = nil, []string{"k0"}; t.Calls[0].Epoch = 0 },
+		},
+		RuleResult: {
+			func(t *task) { t.Replies[0].Body = json.RawMessage(`{"receipts":[1]}`) },
+			func(t *task) { t.Replies[0].Body = json.RawMessage(`{"receipts":[2,1]}`) },
+			func(t *task) { t.Replies[0].Type = "error" },
+			func(t *task) { t.Replies[0].Body = json.RawMessage(`{"receipts":[1,"nobody knows"]}`) },
+			func(t *task) { t.Replies[0].Body = json.RawMessage(`[`) },
+			func(t *task) { t.Calls = t.Calls[:1] },
+		},
+		RuleRecord: {func(t *task) { t.Writes[2].Problem = "checksum" }},
+	}
+	for _, rule := range Rules {
+		if rule != RuleLeftOver && rule != RuleAlive && len(broken[rule]) == 0 {
+			t.Errorf("nothing here breaks %q", rule)
+		}
+		for i, change := range broken[rule] {
+			t.Run(fmt.Sprint(rule, i), func(t *testing.T) {
+				run := good()
+				change(run)
+				found := judge(run)
+				if !slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == rule }) {
+					t.Errorf("not found; found %v", found)
+				}
+			})
+		}
+	}
+}
+
+func TestPlanIsTheSeeds(t *testing.T) {
+	t.Parallel()
+	points := []Point{"claimed", "acked"}
+	a := plan(7, 500, 3, 3, points, nil, time.Second, time.Second)
+	b := plan(7, 500, 3, 3, points, nil, time.Second, time.Second)
+	if !slices.Equal(a, b) {
+		t.Error("one seed, two plans")
+	}
+	if slices.Equal(a, plan(8, 500, 3, 3, points, nil, time.Second, time.Second)) {
+		t.Error("two seeds, one plan")
+	}
+	seen := map[Kind]int{}
+	at := map[Point]int{}
+	for _, f := range a {
+		seen[f.Kind]++
+		at[f.Point]++
+	}
+	for _, k := range kindsFor(3) {
+		if k.weight > 0 && seen[k.kind] == 0 {
+			t.Errorf("%s never comes", k.kind)
+		}
+	}
+	if at["claimed"] < 50 || at["acked"] < 50 || at[""] < 50 {
+		t.Errorf("faults by point: %v", at)
+	}
+}

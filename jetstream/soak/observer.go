@@ -1,0 +1,322 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// An observer reads all that is stored about the tasks, as it is stored, and
+// what is published beside it. Nothing breaks its connection but a server's end.
+type observer struct {
+	js    natsjs.JetStream
+	m     subject.Map
+	conn  *nats.Conn
+	codec state.Codec
+	calls *effects
+
+	// settle is how long a task rests, after it is over, before it is judged:
+	// long enough for a zombie to wake up.
+	settle time.Duration
+
+	mu     sync.Mutex
+	tasks  map[string]*task  // those that are not judged yet, by id
+	judged map[string]digest // the terminal replies of the others
+	quiet  map[string]time.Time
+	found  []Violation
+	counts Counts
+	kept   []*task     // those that broke a rule
+	moved  []time.Time // when records were written, for the recovery of servers
+	ends   map[string]end
+	back   []recovery
+}
+
+// Counts are what a soak has seen.
+type Counts struct {
+	Accepted  int `json:"accepted"`  // tasks
+	Answered  int `json:"answered"`  //
+	Errors    int `json:"errors"`    // of the answers, those of type error
+	Published int `json:"published"` // terminal replies that went over the wire, again or not
+	Writes    int `json:"writes"`    // revisions of records
+	Calls     int `json:"calls"`     // effects
+	Repeats   int `json:"repeats"`   // of them, those under a key that had one
+}
+
+// maxKept bounds the traces that are kept of tasks that broke a rule.
+const maxKept = 200
+
+// An end is the moment in which a worker's life lost its runs.
+type end struct {
+	kind Kind
+	at   time.Time
+}
+
+// A recovery is one run that somebody else went on with.
+type recovery struct {
+	kind Kind
+	at   time.Time // of the end
+	took time.Duration
+}
+
+func newObserver(conn *nats.Conn, m subject.Map, calls *effects, settle time.Duration) (*observer, error) {
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return nil, err
+	}
+	return &observer{js: js, m: m, conn: conn, calls: calls, settle: settle, tasks: map[string]*task{}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}, nil
+}
+
+// submitting notes what a client is about to submit. The channel is closed when
+// the task has its reply.
+func (o *observer) submitting(id, entity string, effects []expected) <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	answered := make(chan struct{})
+	o.tasks[id] = &task{ID: id, Entity: entity, Run: state.RunID(entity, id), Effects: effects, answered: answered}
+	return answered
+}
+
+// accepted notes that a client was told that its task is stored: from here on it
+// must not be lost. Until then no task is judged.
+func (o *observer) accepted(id string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts.Accepted++
+	if t := o.tasks[id]; t != nil {
+		t.Accepted = time.Now()
+	}
+}
+
+// task is one that is not judged; nil if it is.
+func (o *observer) task(id string) *task {
+	if _, over := o.judged[id]; over {
+		return nil
+	}
+	t := o.tasks[id]
+	if t == nil {
+		t = &task{ID: id}
+		o.tasks[id] = t
+	}
+	return t
+}
+
+// lost notes that a worker's life has lost its runs.
+func (o *observer) lost(owner string, e end) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ends[owner] = e
+}
+
+// run observes until ctx ends.
+func (o *observer) run(ctx context.Context) error {
+	sub, err := o.conn.Subscribe(o.m.AllReplies(), func(msg *nats.Msg) { o.reply(msg.Data, reply{At: time.Now()}) })
+	if err != nil {
+		return err
+	}
+	defer sub.Unsubscribe()
+	var wait sync.WaitGroup
+	var records, replies jetstream.Spec
+	for _, s := range jetstream.Topology() {
+		switch s.Name {
+		case jetstream.BucketState:
+			records = s
+		case jetstream.StreamReply:
+			replies = s
+		}
+	}
+	wait.Go(func() { o.follow(ctx, records.StreamName(o.m), o.record) })
+	wait.Go(func() {
+		o.follow(ctx, replies.StreamName(o.m), func(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
+			o.reply(msg.Data(), reply{Stored: true, Seq: meta.Sequence.Stream, At: meta.Timestamp})
+		})
+	})
+	wait.Wait()
+	return nil
+}
+
+// follow reads a stream from its beginning, in order, and begins again after
+// the last message whatever breaks.
+func (o *observer) follow(ctx context.Context, stream string, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
+	var last uint64
+	for ctx.Err() == nil {
+		cons, err := o.js.OrderedConsumer(ctx, stream, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: last + 1})
+		if err != nil {
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		it, err := cons.Messages(natsjs.PullHeartbeat(time.Second))
+		if err != nil {
+			pause(ctx, 100*time.Millisecond)
+			continue
+		}
+		stop := context.AfterFunc(ctx, it.Stop)
+		for {
+			msg, err := it.Next()
+			if err != nil {
+				break
+			}
+			meta, err := msg.Metadata()
+			if err != nil || meta.Sequence.Stream <= last {
+				continue
+			}
+			last = meta.Sequence.Stream
+			f(msg, meta)
+		}
+		stop()
+		it.Stop()
+	}
+}
+
+// record takes one revision of a run's record.
+func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
+	if len(msg.Data()) == 0 {
+		return // a deletion
+	}
+	w := write{Revision: meta.Sequence.Stream, At: meta.Timestamp}
+	h, err := state.ReadHeader(msg.Data())
+	if err != nil {
+		o.note(Violation{Rule: RuleRecord, Detail: fmt.Sprintf("%s, revision %d: %v", msg.Subject(), w.Revision, err)})
+		return
+	}
+	w.Epoch, w.Owner, w.Status, w.Over, w.Kind = h.Epoch, h.Owner, string(h.Status), state.Terminal(h.Status), string(h.Step)
+	w.Running = !w.Over && !state.Parked(h.Status)
+	if h.Object == nil {
+		if cp, err := o.codec.Decode(msg.Data()); err != nil {
+			w.Problem = err.Error()
+		} else {
+			w.take(cp)
+		}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts.Writes++
+	o.moved = append(o.moved, w.At)
+	t := o.task(h.TaskID)
+	if t == nil {
+		o.found = append(o.found, Violation{Rule: RuleOrder, Task: h.TaskID, Run: h.Run, Detail: "written after it was over: " + lastOf([]write{w})})
+		return
+	}
+	if n := len(t.Writes); n > 0 {
+		before := t.Writes[n-1]
+		if e, dead := o.ends[before.Owner]; dead && before.Running && w.Epoch > before.Epoch && before.At.Before(e.at) && w.At.After(e.at) {
+			o.back = append(o.back, recovery{kind: e.kind, at: e.at, took: w.At.Sub(e.at)})
+		}
+	}
+	t.Run = h.Run
+	t.Writes = append(t.Writes, w)
+	o.check(t)
+}
+
+// take reads what the model needs from a checkpoint.
+func (w *write) take(cp *state.Checkpoint) {
+	m := &cp.Mesh
+	w.Name, w.Claims = m.Step.Name, m.Claims
+	w.HasReply, w.Reply = len(m.Reply) > 0, digestOf(m.Reply)
+	w.Done = map[string]digest{}
+	for _, e := range m.Effects {
+		switch {
+		case e.Status.Final():
+			w.Done[e.Key] = digestOf([]byte(e.Status))
+		case e.Status != state.EffectPending:
+			w.Begun = append(w.Begun, e.Key)
+		}
+	}
+	for i, r := range readProgress(m.Loop).Receipts {
+		w.Done[fmt.Sprintf("step %d", i)] = digestOf(fmt.Append(nil, r))
+	}
+}
+
+// reply takes one reply on its way, or from the stream.
+func (o *observer) reply(data []byte, r reply) {
+	env, err := envelope.Parse(data)
+	if err != nil {
+		o.note(Violation{Rule: RuleSameReply, Detail: fmt.Sprintf("a reply that is no envelope: %v", err)})
+		return
+	}
+	if env.Type == envelope.TypeStream {
+		return
+	}
+	r.Digest, r.Type = digestOf(data), string(env.Type)
+	if r.Stored {
+		r.Body = env.Payload
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !r.Stored {
+		o.counts.Published++
+	}
+	t := o.task(env.ReplyTo)
+	if t == nil {
+		if was := o.judged[env.ReplyTo]; was != r.Digest {
+			o.found = append(o.found, Violation{Rule: RuleSameReply, Task: env.ReplyTo, Detail: "another reply, after it was over"})
+		} else if r.Stored {
+			o.found = append(o.found, Violation{Rule: RuleOneReply, Task: env.ReplyTo, Detail: "stored again, after it was over"})
+		}
+		return
+	}
+	t.Replies = append(t.Replies, r)
+	if r.Stored && t.answered != nil {
+		close(t.answered)
+		t.answered = nil
+	}
+	o.check(t)
+}
+
+func (o *observer) note(v Violation) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.found = append(o.found, v)
+}
+
+// check lets a task that is over rest.
+func (o *observer) check(t *task) {
+	if t.over() {
+		o.quiet[t.ID] = time.Now()
+	}
+}
+
+// judge judges the tasks that have rested, or all, at the end.
+func (o *observer) judge(all bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for id, t := range o.tasks {
+		since, over := o.quiet[id]
+		if !all && (!over || time.Since(since) < o.settle || t.Accepted.IsZero()) {
+			continue
+		}
+		t.Calls = o.calls.of(t.Run)
+		found := judge(t)
+		o.found = append(o.found, found...)
+		o.counts.Calls += len(t.Calls)
+		seen := map[string]bool{}
+		for _, c := range t.Calls {
+			if seen[c.Key] {
+				o.counts.Repeats++
+			}
+			seen[c.Key] = true
+		}
+		last, answered := t.terminal()
+		if answered {
+			o.counts.Answered++
+			if last.Type == string(envelope.TypeError) {
+				o.counts.Errors++
+			}
+		}
+		if len(found) > 0 && len(o.kept) < maxKept {
+			o.kept = append(o.kept, t)
+		}
+		o.judged[id] = last.Digest
+		o.calls.forget(t.Run)
+		delete(o.tasks, id)
+		delete(o.quiet, id)
+	}
+}

@@ -1,0 +1,16 @@
+//go:build !unix
+
+package soak
+
+import (
+	"os"
+	"os/exec"
+)
+
+func alone(*exec.Cmd) {}
+
+func terminate(p *os.Process) { p.Kill() }
+func freeze(*os.Process)      {}
+func thaw(*os.Process)        {}
+
+const canFreeze = false

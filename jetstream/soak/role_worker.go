@@ -1,0 +1,87 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Points are where faults strike, in the order in which a task passes them.
+var Points = []Point{
+	Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeCommit), Point(mesh.PointAfterCommit),
+	pointBeforeEffect, pointAfterEffect,
+	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
+}
+
+// work is a worker of the soak's agent.
+func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var cfg workerConfig
+	if err := json.Unmarshal(text, &cfg); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &lines{w: stdout}
+	g := newGates(out)
+	go func() {
+		g.listen(stdin)
+		cancel()
+	}()
+	conn, err := connect(cfg.URLs, "soak worker "+cfg.Name)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	js = jetstream.Gather(js)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	var once sync.Once
+	owner := func(id string) { once.Do(func() { fmt.Fprintln(out, "owner", id) }) }
+	steps := mesh.Agent{
+		Entity: Entity, Concurrency: cfg.Places, Queue: 4 * cfg.Places, Ready: func() { fmt.Fprintln(out, "ready") },
+		Handler: &chain{effects: cfg.Effects, gates: g, forgets: cfg.Break == BreakForget, owner: owner},
+	}
+	var m subject.Map
+	d := &mesh.Durable{
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), States: jetstream.NewStates(js, m),
+		Clock: jetstream.NewClock(js, m), Lease: cfg.Lease, Create: true, Sweep: 2 * cfg.Lease,
+		Observe: func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) },
+	}
+	breakPromise(cfg.Break, d, js)
+	node, err := mesh.New(conn, mesh.Config{Entity: Entity, Heartbeat: -1, TaskEvents: mesh.EventsFailures, Quotas: mesh.Quotas{UnknownRate: -1}, Logger: log, Durable: d})
+	if err != nil {
+		return err
+	}
+	return node.Serve(ctx, steps)
+}
+
+// lines writes whole lines from several goroutines.
+type lines struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write writes one line.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

@@ -1,0 +1,47 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+)
+
+// Role is what a child process of a soak does: args are "server CONFIG" or
+// "worker CONFIG". It writes one line to stdout when it is ready, and ends when
+// ctx ends or stdin closes.
+func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
+	if len(args) != 2 {
+		return fmt.Errorf("soak role: %q: it is server or worker, and a file", args)
+	}
+	switch args[0] {
+	case "server":
+		return serve(ctx, args[1], stdin, stdout)
+	case "worker":
+		return work(ctx, args[1], stdin, stdout)
+	}
+	return fmt.Errorf("soak role %q: it is server or worker", args[0])
+}
+
+// serve is a NATS server of a configuration file.
+func serve(ctx context.Context, conf string, stdin io.Reader, stdout io.Writer) error {
+	srv, err := natsd.New(natsd.Config{ConfigFile: conf, JetStream: true})
+	if err != nil {
+		return err
+	}
+	if err := srv.Start(ctx); err != nil {
+		return err
+	}
+	defer srv.Close()
+	if _, err := fmt.Fprintln(stdout, srv.ClientURL()); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	<-ctx.Done()
+	return nil
+}

@@ -1,0 +1,230 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// servers are the NATS servers of one soak: one, or several that are a cluster.
+// In a cluster each server reaches each other one through a proxy, so that one
+// can be parted from the others; the servers tell one another no addresses.
+type servers struct {
+	l     *launcher
+	nodes []*server
+}
+
+// A server is one node. Its ports and its store stay the same from life to life.
+type server struct {
+	name, conf   string
+	client, peer int            // ports
+	routes       map[int]*Proxy // to the other nodes
+	mu           sync.Mutex     // held while it is started or ended
+	proc         *process       // nil: down
+}
+
+// newServers writes the configurations of n servers; sync is jetstream's
+// sync_interval ("always", "2m").
+func newServers(l *launcher, n int, sync string) (*servers, error) {
+	s := &servers{l: l}
+	ports, err := freePorts(2 * n)
+	if err != nil {
+		return nil, err
+	}
+	for i := range n {
+		s.nodes = append(s.nodes, &server{name: fmt.Sprintf("n%d", i+1), client: ports[2*i], peer: ports[2*i+1], routes: map[int]*Proxy{}})
+	}
+	for i, node := range s.nodes {
+		cluster := ""
+		if n > 1 {
+			var routes []string
+			for j, other := range s.nodes {
+				if i == j {
+					continue
+				}
+				p, err := NewProxy(address(other.peer))
+				if err != nil {
+					s.close()
+					return nil, err
+				}
+				node.routes[j] = p
+				routes = append(routes, fmt.Sprintf("%q", "nats-route://"+p.Addr()))
+			}
+			// What a server is told of others by gossip would lead around the
+			// proxies: where nobody listens, nobody goes.
+			cluster = fmt.Sprintf("cluster { name: soak, listen: %q, advertise: \"127.0.0.1:1\", no_advertise: true, compression: off, routes: [%s] }\n",
+				address(node.peer), strings.Join(routes, ", "))
+		}
+		node.conf = filepath.Join(l.dir, node.name+".conf")
+		text := fmt.Sprintf("server_name: %s\nlisten: %q\njetstream { store_dir: %q, sync_interval: %s, max_file_store: 8G, max_memory_store: 256M }\n%s",
+			node.name, address(node.client), filepath.Join(l.dir, node.name), sync, cluster)
+		if err := os.WriteFile(node.conf, []byte(text), 0o600); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
+
+// freePorts finds ports that nobody listens on.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close()
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
+
+// startAll starts every server.
+func (s *servers) startAll(ctx context.Context) error {
+	errs := make([]error, len(s.nodes))
+	var wait sync.WaitGroup
+	for i, n := range s.nodes {
+		wait.Go(func() { errs[i] = n.start(ctx, s.l) })
+	}
+	wait.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *server) start(ctx context.Context, l *launcher) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	p, err := l.start(ctx, n.name, "server", n.conf)
+	if err != nil {
+		return err
+	}
+	n.proc = p
+	go p.drain()
+	return nil
+}
+
+func (n *server) kill() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.proc != nil {
+		n.proc.kill()
+		n.proc = nil
+	}
+}
+
+func (n *server) stop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.proc != nil {
+		n.proc.stop(20 * time.Second)
+		n.proc = nil
+	}
+}
+
+// freeze stops the server's process until the returned function is called.
+func (n *server) freeze() func() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	p := n.proc
+	if p == nil {
+		return func() {}
+	}
+	p.pause()
+	return p.resume
+}
+
+// part does something to a node's routes, in both directions.
+func (s *servers) part(i int, f func(*Proxy) (undo func())) (undo func()) {
+	var routes door
+	for j, n := range s.nodes {
+		if j == i {
+			routes = append(routes, slices.Collect(maps.Values(n.routes))...)
+		} else if p := n.routes[i]; p != nil {
+			routes = append(routes, p)
+		}
+	}
+	return routes.each(f)
+}
+
+func (s *servers) close() {
+	for _, n := range s.nodes {
+		n.kill()
+		for _, p := range n.routes {
+			p.Close()
+		}
+	}
+}
+
+// addresses are where the servers listen for clients.
+func (s *servers) addresses() []string {
+	var all []string
+	for _, n := range s.nodes {
+		all = append(all, address(n.client))
+	}
+	return all
+}
+
+// connect is a client of the soak's own. It comes back whatever happens.
+func connect(urls []string, name string) (*nats.Conn, error) {
+	return nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreDiscoveredServers(),
+		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.Timeout(2*time.Second),
+		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+}
+
+// awaitJetStream waits until a stream of as many replicas as there are servers
+// can be made: until the cluster has a leader that knows them all.
+func (s *servers) awaitJetStream(ctx context.Context, js natsjs.JetStream) error {
+	const probe = "soak_probe"
+	return poll(ctx, 50*time.Millisecond, func() error {
+		once, done := context.WithTimeout(ctx, 2*time.Second)
+		defer done()
+		if _, err := js.CreateOrUpdateStream(once, natsjs.StreamConfig{Name: probe, Subjects: []string{probe}, Replicas: len(s.nodes), Storage: natsjs.MemoryStorage}); err != nil {
+			return err
+		}
+		return js.DeleteStream(once, probe)
+	})
+}
+
+// poll calls f until it returns nil. Its error is the last one of f's.
+func poll(ctx context.Context, every time.Duration, f func() error) error {
+	for {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, every) {
+			return err
+		}
+	}
+}
+
+// pause waits for d, and reports whether it did: not, when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

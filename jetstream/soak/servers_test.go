@@ -1,0 +1,149 @@
+package soak
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+func testServers(t *testing.T, n int) (*servers, natsjs.KeyValue) {
+	t.Helper()
+	s, err := newServers(testLauncher(t), n, "2m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.close)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := s.startAll(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for _, a := range s.addresses() {
+		urls = append(urls, "nats://"+a)
+	}
+	conn, err := connect(urls, t.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	js, err := natsjs.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.awaitJetStream(ctx, js); err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: "b", Replicas: n})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, kv
+}
+
+// put tries until it is stored, as all must in the end.
+func put(t *testing.T, kv natsjs.KeyValue, v string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := poll(ctx, 20*time.Millisecond, func() error {
+		once, done := context.WithTimeout(ctx, time.Second)
+		defer done()
+		_, err := kv.Put(once, "k", []byte(v))
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func get(t *testing.T, kv natsjs.KeyValue, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := poll(ctx, 20*time.Millisecond, func() error {
+		e, err := kv.Get(ctx, "k")
+		if err == nil && string(e.Value()) != want {
+			t.Fatalf("got %q, want %q", e.Value(), want)
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestServerKeepsItsStoreOverKill(t *testing.T) {
+	t.Parallel()
+	s, kv := testServers(t, 1)
+	put(t, kv, "1")
+	s.nodes[0].kill()
+	if err := s.nodes[0].start(t.Context(), s.l); err != nil {
+		t.Fatal(err)
+	}
+	get(t, kv, "1")
+	thaw := s.nodes[0].freeze()
+	once, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer done()
+	if _, err := kv.Put(once, "k", []byte("lost")); err == nil {
+		t.Error("a server that is stopped has answered")
+	}
+	thaw()
+	s.nodes[0].stop()
+	if err := s.nodes[0].start(t.Context(), s.l); err != nil {
+		t.Fatal(err)
+	}
+	put(t, kv, "2")
+}
+
+// Whichever node is parted from the others, these go on; and no route leads
+// around the proxies.
+func TestClusterNodesCanBeParted(t *testing.T) {
+	t.Parallel()
+	s, kv := testServers(t, 3)
+	put(t, kv, "0")
+	for i := range s.nodes {
+		undo := s.part(i, (*Proxy).Cut)
+		alone, err := connect([]string{"nats://" + address(s.nodes[i].client)}, "alone")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer alone.Close()
+		js, err := natsjs.New(alone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Its own view of the others is gone, so it can store nothing.
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := poll(ctx, 20*time.Millisecond, func() error {
+			once, done := context.WithTimeout(ctx, 300*time.Millisecond)
+			defer done()
+			if _, err := js.Publish(once, "$KV.b.other", nil); err == nil {
+				return errNotReady
+			}
+			return nil
+		}); err != nil {
+			t.Errorf("node %d stores on its own, though it is parted from the others", i)
+		}
+		cancel()
+		undo()
+		put(t, kv, "healed")
+	}
+	s.nodes[1].kill()
+	put(t, kv, "two of three")
+	if err := s.nodes[1].start(t.Context(), s.l); err != nil {
+		t.Fatal(err)
+	}
+	get(t, kv, "two of three")
+}
+
+func TestProcessThatCannotStartSaysWhy(t *testing.T) {
+	t.Parallel()
+	l := testLauncher(t)
+	if p, err := l.start(t.Context(), "x", "server", "/nowhere.conf"); err == nil {
+		p.kill()
+		t.Fatal("it started")
+	} else {
+		t.Log(err)
+	}
+}

@@ -1,0 +1,353 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// Options say how to soak. The zero value of each field means its default.
+type Options struct {
+	// Self is the command that runs [Role] with the arguments behind it, for
+	// instance the path of aeemesh and "soak". Required.
+	Self []string
+	// Dir is where servers keep their stores, and where logs and traces go. It
+	// must be there. Required.
+	Dir string
+
+	Seed     uint64        // draws the faults and the tasks
+	Faults   int           // how many; default 100
+	For      time.Duration // the longest; then no more faults begin. Default: no limit
+	Servers  int           // 1, or a cluster of 3 with as many replicas; default 1
+	Workers  int           // default 3
+	Places   int           // tasks at once in a worker; default 4
+	Clients  int           // tasks under way; default 16
+	Lease    time.Duration // default that of the mesh
+	Pace     time.Duration // the mean time between two faults; default a third of the lease
+	Sync     string        // the servers' sync_interval; default "2m", theirs
+	Patience time.Duration // for what is under way when the last fault is mended; default 1 minute
+
+	// Only, if it is set, are the only kinds of faults.
+	Only []Kind
+	// Break makes workers that break a promise, to see that it is found: one of
+	// [Breaks].
+	Break string
+
+	// Progress, if set, is called about once a second.
+	Progress func(Progress)
+}
+
+// Progress is how far a soak has come.
+type Progress struct {
+	Elapsed    time.Duration
+	Faults, Of int
+	Accepted   int
+	Answered   int
+	Violations int
+}
+
+func (o Options) normal() (Options, error) {
+	var bad []error
+	if len(o.Self) == 0 {
+		bad = append(bad, errors.New("the command of the children is missing"))
+	}
+	if o.Dir == "" {
+		bad = append(bad, errors.New("the directory is missing"))
+	}
+	if o.Faults == 0 {
+		o.Faults = 100
+	}
+	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), orDefault(o.Workers, 3), orDefault(o.Places, 4), orDefault(o.Clients, 16)
+	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
+	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")
+	if o.Servers != 1 && o.Servers != 3 && o.Servers != 5 {
+		bad = append(bad, fmt.Errorf("%d servers: it is 1, or a cluster of 3 or 5", o.Servers))
+	}
+	if o.Faults < 0 || o.For < 0 || o.Workers < 1 || o.Places < 1 || o.Clients < 1 || o.Lease < 100*time.Millisecond || o.Pace < 0 || o.Patience < 0 {
+		bad = append(bad, errors.New("numbers and durations cannot be negative, and a lease is at least 100ms"))
+	}
+	if o.Break != "" && !known(Breaks, o.Break) {
+		bad = append(bad, fmt.Errorf("break %q: it is one of %v", o.Break, Breaks))
+	}
+	return o, errors.Join(bad...)
+}
+
+func known(all []string, s string) bool {
+	for _, a := range all {
+		if a == s {
+			return true
+		}
+	}
+	return false
+}
+
+func orDefault[T comparable](v, d T) T {
+	var zero T
+	if v == zero {
+		return d
+	}
+	return v
+}
+
+// Run soaks: it starts the processes, lets clients submit tasks and faults
+// strike, waits until all tasks are answered, and judges them. An error means
+// that the soak itself could not go on; broken promises are in the report.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o, err := o.normal()
+	if err != nil {
+		return nil, fmt.Errorf("soak: %w", err)
+	}
+	s := &soak{Options: o, began: time.Now()}
+	defer s.close()
+	if err := s.start(ctx); err != nil {
+		return nil, fmt.Errorf("soak: %w", err)
+	}
+	if err := s.soak(ctx); err != nil {
+		return nil, fmt.Errorf("soak: %w", err)
+	}
+	return s.report()
+}
+
+// soak is one run.
+type soak struct {
+	Options
+	began, finished time.Time
+
+	conn, submits *nats.Conn // of the observer, and of the clients
+	js            natsjs.JetStream
+	servers       *servers
+	workers       *workers
+	effects       *effects
+	client        door
+	seen          *observer
+	log           *os.File
+
+	mu      sync.Mutex
+	strikes []Strike
+	active  int
+	died    []error
+}
+
+func (s *soak) start(ctx context.Context) error {
+	l := &launcher{self: s.Self, dir: s.Dir}
+	var err error
+	if s.log, err = os.Create(filepath.Join(s.Dir, "effects.jsonl")); err != nil {
+		return err
+	}
+	rng := rand.New(rand.NewPCG(s.Seed, 0xeffec7))
+	var mu sync.Mutex
+	if s.effects, err = newEffects(s.log, func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(rng.Int64N(int64(s.Lease / 20)))
+	}); err != nil {
+		return err
+	}
+	if s.servers, err = newServers(l, s.Servers, s.Sync); err != nil {
+		return err
+	}
+	if err := s.servers.startAll(ctx); err != nil {
+		return err
+	}
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	s.workers, err = newWorkers(l, s.Workers, s.servers.addresses(), workerConfig{Effects: s.effects.addr, Lease: s.Lease, Places: s.Places, Break: s.Break})
+	if err != nil {
+		return err
+	}
+	s.workers.died = func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.died = append(s.died, err)
+	}
+	return s.workers.startAll(ctx)
+}
+
+// connect makes the streams, and the connections of the soak itself.
+func (s *soak) connect(ctx context.Context) error {
+	var urls []string
+	for _, a := range s.servers.addresses() {
+		urls = append(urls, "nats://"+a)
+	}
+	var err error
+	if s.conn, err = connect(urls, "soak observer"); err != nil {
+		return err
+	}
+	if s.js, err = natsjs.New(s.conn); err != nil {
+		return err
+	}
+	ready, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := s.servers.awaitJetStream(ready, s.js); err != nil {
+		return err
+	}
+	if err := poll(ready, 200*time.Millisecond, func() error {
+		_, err := jetstream.Apply(ready, s.js, jetstream.Options{Replicas: s.Servers})
+		return err
+	}); err != nil {
+		return err
+	}
+	if s.client, err = newDoor(s.servers.addresses()); err != nil {
+		return err
+	}
+	if s.submits, err = connect(s.client.urls(), "soak clients"); err != nil {
+		return err
+	}
+	s.seen, err = newObserver(s.conn, subject.Map{}, s.effects, 2*s.Lease)
+	return err
+}
+
+// soak lets everything happen.
+func (s *soak) soak(ctx context.Context) error {
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var watch, load sync.WaitGroup
+	watch.Go(func() { s.seen.run(watching) })
+	watch.Go(func() { s.tell(watching) })
+	submitting, enough := context.WithCancel(ctx)
+	defer enough()
+	answering, giveUp := context.WithCancel(ctx)
+	defer giveUp()
+	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, seen: s.seen}
+	load.Go(func() { c.run(answering, submitting) })
+
+	err := s.strike(ctx)
+	enough()
+	late := time.AfterFunc(s.Patience, giveUp)
+	load.Wait()
+	late.Stop()
+	// What a zombie may still do it does within its lease.
+	pause(ctx, s.seen.settle)
+	left := s.leftOver(ctx)
+	stopWatching()
+	watch.Wait()
+	s.workers.drain(20 * time.Second)
+	s.seen.judge(true)
+	for _, v := range left {
+		s.seen.note(v)
+	}
+	s.finished = time.Now()
+	return errors.Join(err, ctx.Err())
+}
+
+// strike carries the faults out.
+func (s *soak) strike(ctx context.Context) error {
+	if s.For > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.For)
+		defer cancel()
+	}
+	c := &chaos{servers: s.servers, workers: s.workers, client: s.client, lease: s.Lease, begun: s.struck, ended: s.mended}
+	return c.run(ctx, plan(s.Seed, s.Faults, s.Workers, s.Servers, Points, s.Only, s.Lease, s.Pace))
+}
+
+func (s *soak) struck(f Strike) {
+	switch f.Kind {
+	case WorkerKill, WorkerStop, WorkerHold, WorkerRestart:
+		if f.Victim != "" {
+			s.seen.lost(f.Victim, end{kind: f.Kind, at: f.At})
+		}
+	}
+}
+
+func (s *soak) mended(f Strike) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.strikes = append(s.strikes, f)
+}
+
+// tell judges what is over, and says how far the soak has come.
+func (s *soak) tell(ctx context.Context) {
+	for pause(ctx, time.Second) {
+		s.seen.judge(false)
+		if s.Progress == nil {
+			continue
+		}
+		s.seen.mu.Lock()
+		p := Progress{Elapsed: time.Since(s.began), Of: s.Faults, Accepted: s.seen.counts.Accepted, Answered: s.seen.counts.Answered, Violations: len(s.seen.found)}
+		s.seen.mu.Unlock()
+		s.mu.Lock()
+		p.Faults = len(s.strikes)
+		s.mu.Unlock()
+		s.Progress(p)
+	}
+}
+
+// leftOver looks for what is still in the queue when all tasks are answered.
+func (s *soak) leftOver(ctx context.Context) []Violation {
+	var left []Violation
+	for _, name := range []string{jetstream.StreamWork, jetstream.StreamSchedule} {
+		ctx, cancel := context.WithTimeout(ctx, s.Patience)
+		if err := poll(ctx, 100*time.Millisecond, func() error {
+			stream, err := s.js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			if n := stream.CachedInfo().State.Msgs; n > 0 {
+				return fmt.Errorf("%d messages are left in %s", n, name)
+			}
+			return nil
+		}); err != nil {
+			left = append(left, Violation{Rule: RuleLeftOver, Detail: err.Error()})
+		}
+		cancel()
+	}
+	return left
+}
+
+func (s *soak) close() {
+	if s.workers != nil {
+		s.workers.close()
+	}
+	for _, c := range []*nats.Conn{s.conn, s.submits} {
+		if c != nil {
+			c.Close()
+		}
+	}
+	s.client.close()
+	if s.servers != nil {
+		s.servers.close()
+	}
+	if s.effects != nil {
+		s.effects.close()
+	}
+	if s.log != nil {
+		s.log.Close()
+	}
+}
+
+// report puts together what was seen, and keeps the traces of what broke a rule.
+func (s *soak) report() (*Report, error) {
+	o := s.seen
+	r := &Report{
+		Seed: s.Seed, Servers: s.Servers, Workers: s.Workers, Lease: s.Lease, Sync: s.Sync, Took: s.finished.Sub(s.began), Cores: runtime.NumCPU(),
+		Tasks: o.counts, Violations: o.found, Dir: s.Dir,
+	}
+	for _, err := range s.died {
+		r.Violations = append(r.Violations, Violation{Rule: RuleAlive, Detail: err.Error()})
+	}
+	r.faults(s.strikes)
+	r.recoveries(o.back, s.strikes, o.moved)
+	if len(r.Violations) == 0 {
+		return r, nil
+	}
+	text, err := json.MarshalIndent(map[string]any{"report": r, "tasks": o.kept, "strikes": s.strikes}, "", " ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.Dir, "trace.json"), text, 0o600)
+	}
+	return r, err
+}

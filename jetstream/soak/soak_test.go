@@ -1,0 +1,77 @@
+package soak
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// crash soaks with short leases, so that a minute holds many faults.
+func crash(t *testing.T, o Options) *Report {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Self, o.Dir = []string{self, "role"}, t.TempDir()
+	if o.Lease == 0 {
+		o.Lease = 600 * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	r, err := Run(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := r.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(text.String())
+	return r
+}
+
+// sound demands that nothing was broken, and that something was tried.
+func sound(t *testing.T, r *Report, faults int) {
+	t.Helper()
+	if n := len(r.Violations); n > 0 {
+		t.Errorf("%d promises were broken", n) // the log says which
+	}
+	if r.Struck() != faults || r.Tasks.Accepted < faults || r.Tasks.Answered != r.Tasks.Accepted {
+		t.Errorf("%d of %d faults struck, %d tasks were accepted, %d answered", r.Struck(), faults, r.Tasks.Accepted, r.Tasks.Answered)
+	}
+	if !slices.ContainsFunc(r.Back, func(b RecoveryRow) bool { return b.Runs > 0 && strings.HasPrefix(b.After, string(WorkerKill)) }) {
+		t.Error("no run was taken over from a worker that was killed: the faults strike nothing")
+	}
+}
+
+func TestCrashOneServer(t *testing.T) {
+	t.Parallel()
+	sound(t, crash(t, Options{Seed: 1, Faults: 60}), 60)
+}
+
+func TestCrashClusterOfThree(t *testing.T) {
+	t.Parallel()
+	sound(t, crash(t, Options{Seed: 2, Faults: 30, Servers: 3}), 30)
+}
+
+// What finds nothing may be blind: workers that break a promise are found out.
+func TestCrashFindsBrokenPromises(t *testing.T) {
+	t.Parallel()
+	for promise, rules := range map[string][]Rule{
+		BreakFence:    {RuleOneOwner, RuleOrder},
+		BreakAckFirst: {RuleLost},
+		BreakForget:   {RuleEffectOnce},
+	} {
+		t.Run(promise, func(t *testing.T) {
+			t.Parallel()
+			r := crash(t, Options{Seed: 3, Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Break: promise, Patience: 5 * time.Second})
+			if !slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(rules, v.Rule) }) {
+				t.Errorf("workers that break the promise %q were not found out", promise)
+			}
+		})
+	}
+}

@@ -1,0 +1,212 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Point is a place in the commit order at which a fault can strike: just
+// before or just after one of a worker's writes.
+type Point string
+
+// workerConfig is what a worker's process is told.
+type workerConfig struct {
+	URLs    []string      `json:"urls"`
+	Name    string        `json:"name"`
+	Effects string        `json:"effects"` // the address of the effect log
+	Lease   time.Duration `json:"lease"`
+	Places  int           `json:"places"` // tasks at once
+	Break   string        `json:"break,omitempty"`
+}
+
+// workers are the processes that do the tasks.
+type workers struct {
+	l    *launcher
+	all  []*worker
+	died func(error) // hears of a worker that nobody ended
+
+	mu    sync.Mutex
+	token int
+	armed map[string]chan hit // by token
+}
+
+// A worker is one place for a process: its lives follow one another.
+type worker struct {
+	name, conf string
+	door       door
+
+	busy sync.Mutex // held by the fault that has it
+
+	mu    sync.Mutex
+	proc  *process
+	owner string // under which name this life owns runs; "" until it has had one
+}
+
+// A hit is a worker that has come to a point, and waits there.
+type hit struct {
+	w     *worker
+	p     *process
+	token string
+	point Point
+	run   string
+}
+
+// pass lets the worker go on.
+func (h hit) pass() { h.p.say("go " + h.token) }
+
+func newWorkers(l *launcher, n int, targets []string, cfg workerConfig) (*workers, error) {
+	ws := &workers{l: l, armed: map[string]chan hit{}}
+	for i := range n {
+		d, err := newDoor(targets)
+		if err != nil {
+			ws.close()
+			return nil, err
+		}
+		w := &worker{name: fmt.Sprintf("w%d", i+1), door: d}
+		ws.all = append(ws.all, w)
+		cfg.Name, cfg.URLs = w.name, d.urls()
+		text, err := json.Marshal(cfg)
+		if err == nil {
+			w.conf = filepath.Join(l.dir, w.name+".json")
+			err = os.WriteFile(w.conf, text, 0o600)
+		}
+		if err != nil {
+			ws.close()
+			return nil, err
+		}
+	}
+	return ws, nil
+}
+
+func (ws *workers) startAll(ctx context.Context) error {
+	errs := make([]error, len(ws.all))
+	var wait sync.WaitGroup
+	for i, w := range ws.all {
+		wait.Go(func() { errs[i] = ws.start(ctx, w) })
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// start begins another life.
+func (ws *workers) start(ctx context.Context, w *worker) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	p, err := ws.l.start(ctx, w.name, "worker", w.conf)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.proc, w.owner = p, ""
+	w.mu.Unlock()
+	go ws.listen(w, p)
+	return nil
+}
+
+// listen hands hits to whoever armed the point; a hit that nobody waits for any
+// more goes on.
+func (ws *workers) listen(w *worker, p *process) {
+	for line := range p.lines {
+		f := strings.Fields(line) // owner ID, or hit TOKEN POINT RUN
+		switch {
+		case len(f) == 2 && f[0] == "owner":
+			w.mu.Lock()
+			w.owner = f[1]
+			w.mu.Unlock()
+			continue
+		case len(f) != 4 || f[0] != "hit":
+			continue
+		}
+		h := hit{w: w, p: p, token: f[1], point: Point(f[2]), run: f[3]}
+		ws.mu.Lock()
+		to := ws.armed[h.token]
+		delete(ws.armed, h.token)
+		ws.mu.Unlock()
+		if to == nil {
+			h.pass()
+			continue
+		}
+		to <- h // it has room for one, and there is one
+	}
+	if !p.ending.Load() {
+		ws.died(fmt.Errorf("worker %s ended by itself: %s", w.name, p.lastWords()))
+	}
+}
+
+// arm waits until any worker comes to a point.
+func (ws *workers) arm(ctx context.Context, at Point, patience time.Duration) (hit, bool) {
+	got := make(chan hit, 1)
+	ws.mu.Lock()
+	ws.token++
+	token := fmt.Sprint(ws.token)
+	ws.armed[token] = got
+	ws.mu.Unlock()
+	for _, w := range ws.all {
+		if p := w.process(); p != nil {
+			p.say("arm " + token + " " + string(at))
+		}
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case h := <-got:
+		return h, true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	ws.mu.Lock()
+	delete(ws.armed, token)
+	ws.mu.Unlock()
+	select {
+	case h := <-got:
+		return h, true
+	default:
+		return hit{}, false
+	}
+}
+
+// process is the life that is there, or nil.
+func (w *worker) process() *process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.proc == nil || !w.proc.alive() {
+		return nil
+	}
+	return w.proc
+}
+
+// victim is the life that is there, or nil, and the name under which it owns
+// runs.
+func (w *worker) victim() (*process, string) {
+	p := w.process()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return p, w.owner
+}
+
+func (ws *workers) close() {
+	for _, w := range ws.all {
+		if p := w.process(); p != nil {
+			p.kill()
+		}
+		w.door.close()
+	}
+}
+
+// drain asks all workers to end, at the end of a soak.
+func (ws *workers) drain(patience time.Duration) {
+	var wait sync.WaitGroup
+	for _, w := range ws.all {
+		if p := w.process(); p != nil {
+			wait.Go(func() { p.stop(patience) })
+		}
+	}
+	wait.Wait()
+}
