@@ -28,6 +28,9 @@ type app struct {
 	conn   connectFlags
 	sign   signFlags
 	levels logFlags
+
+	stateKeys []string // references to the keys of checkpoints
+	as        string   // who asks, where a command makes its own envelopes
 }
 
 // run is the program. env looks up an environment variable, "" where it is
@@ -97,8 +100,9 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 		commands []*cobra.Command
 	}{
 		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand()}},
-		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.doctorCommand(), a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
+		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand()}},
+		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.runsCommand(), a.deadCommand(), a.doctorCommand(),
+			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {

@@ -20,6 +20,10 @@ type sendFlags struct {
 	cbor     bool
 	retries  int
 	detach   bool
+	durable  bool
+	at       string
+	after    time.Duration
+	due      time.Time // what at says
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -33,16 +37,24 @@ prints its payload. PAYLOAD is a JSON object, or text, which becomes
 envelope is printed as an error, and the exit status is 1. Ctrl-C asks the agent
 to stop.
 
+With --durable the task is stored before it is worked on: it survives the death
+of every worker, waits for one if none is there, and its result can be read
+later, by anybody, with "aeemesh result". Then Ctrl-C stops the waiting, not the
+task.
+
 To a bus or a human it publishes an event, and there is nothing to wait for.`,
 		Example: `  aeemesh send agent.reviewer '{"path":"."}'
   aeemesh send agent.writer "a haiku about queues" --stream
   aeemesh send agent.reviewer @task.json --intent code.review --requires '{"timeout_ms":60000}'
+  aeemesh send agent.reviewer '{"path":"."}' --durable
+  aeemesh send agent.reporter "the weekly report" --at 2026-12-01T08:00:00Z --detach
   aeemesh send bus.ops '{"done":true}' --intent ops.backup.done
   aeemesh send --envelope task.json --json
 
   # the same with the nats CLI:
   nats req agent.reviewer "$(aeemesh envelope new agent.reviewer '{"path":"."}')"
-  nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"`,
+  nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
+  nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
 		Args:              arguments("[ENTITY]", "[PAYLOAD]"),
 		ValidArgsFunction: a.completeEntities(1),
 		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
@@ -54,23 +66,29 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
 	flags.IntVar(&f.retries, "retries", 0, "how often to try again where nothing was done (busy, draining, no worker)")
-	flags.BoolVar(&f.detach, "detach", false, "do not wait: the reply goes to the sender's inbox, if that is a human")
+	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
+	flags.StringVar(&f.at, "at", "", "durable, and not to begin before this `time` (RFC 3339)")
+	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
+	flags.BoolVar(&f.detach, "detach", false, "do not wait: the reply goes to the sender's inbox, if that is a human; a durable task's to \"aeemesh result\"")
 	flags.StringVar(&f.envelope, "envelope", "", "send this envelope, from a `file` or \"-\"; it keeps its id and signature")
 	a.addSignFlags(flags, signAll)
 	return c
 }
 
 func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
-	if f.retries < 0 {
-		return usagef(cmd, "--retries %d: it cannot be negative", f.retries)
+	if err := f.check(cmd); err != nil {
+		return err
 	}
 	e, err := a.message(cmd, f, args)
 	if err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(_ *session, cfg *mesh.Config) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
 		if e.Sig != nil {
 			cfg.Signer = nil // it is signed
+		}
+		if f.durable {
+			return a.laneClient(cmd)(s, cfg)
 		}
 		return nil
 	}})
@@ -78,10 +96,35 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 		return err
 	}
 	defer s.close()
+	if f.durable {
+		return s.submit(ctx, e, f)
+	}
 	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
 		return s.post(ctx, e)
 	}
 	return s.exchange(ctx, e, f)
+}
+
+// check refuses flags that make no sense together.
+func (f *sendFlags) check(cmd *cobra.Command) (err error) {
+	switch {
+	case f.retries < 0:
+		return usagef(cmd, "--retries %d: it cannot be negative", f.retries)
+	case f.after < 0:
+		return usagef(cmd, "--after %v: it cannot be negative", f.after)
+	case f.at != "" && f.after > 0:
+		return usagef(cmd, "give --at or --after, not both")
+	}
+	if f.at != "" {
+		if f.due, err = time.Parse(time.RFC3339, f.at); err != nil {
+			return usagef(cmd, "--at %s: it is a time such as 2026-12-01T08:00:00Z", f.at)
+		}
+	}
+	f.durable = f.durable || f.at != "" || f.after > 0
+	if f.durable && f.retries > 0 {
+		return usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
+	}
+	return nil
 }
 
 // message is the envelope to send: made of flags and arguments, or read.
@@ -139,11 +182,8 @@ func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
 // exchange sends a task, shows its stream, and prints its result.
 func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
 	a := s.app
-	if d := a.conn.timeout; d > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, d)
-		defer cancel()
-	}
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
 	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: func(attempt int, wait time.Duration, why *envelope.Error) {
 		a.term.say("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, f.retries, wait.Round(time.Millisecond))
 	}}

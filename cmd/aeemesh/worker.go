@@ -32,6 +32,7 @@ type workerFlags struct {
 	refuseUnknown                                      bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
+	lane                                               laneFlags
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -89,6 +90,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.Float64Var(&f.quotas.UrgentRate, "urgent-rate", 100, "tasks a second of one sender that keep priority high or urgent; 0 for no limit")
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
+	f.lane.add(a, flags)
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
 }
@@ -189,6 +191,9 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		}
 		cfg.Seen = jetstream.NewSeen(js, m, cfg.ReplayWindow)
 	}
+	if err := a.lane(ctx, cmd, js, m, &f.lane, cfg); err != nil {
+		return err
+	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
 
@@ -202,14 +207,24 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
+	work := ""
+	if s.node.Durable() != nil && !agent.LiveOnly {
+		if work, err = s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity); err != nil {
+			return nil, err
+		}
+	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
 	return func() {
 		if !a.term.json {
-			a.term.good("serving %s on %s and %s, %d at once", agent.Entity, live, ask, at)
+			durably := ""
+			if work != "" {
+				durably = ", durable tasks on " + work
+			}
+			a.term.good("serving %s on %s and %s%s, %d at once", agent.Entity, live, ask, durably, at)
 			return
 		}
 		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "agent_id": agent.AgentID,
+		if err := a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
 			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
 			a.log.Warn("not told", "entity", agent.Entity, "err", err)
 		}

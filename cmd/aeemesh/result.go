@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func (a *app) resultCommand() *cobra.Command {
+	var follow bool
+	c := connects(&cobra.Command{
+		Use:   "result ID [ENTITY]",
+		Short: "Print the result of a durable task",
+		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
+anywhere, as often as you like, for as long as the stream of replies keeps it. An
+error envelope is printed as an error, and the exit status is 1; so it is where
+there is no result yet, unless --follow waits for it.
+
+ENTITY is whom the task was sent to. Without it all agents' replies are searched.`,
+		Example: `  aeemesh result 01JD3YZ8M4...
+  aeemesh result 01JD3YZ8M4... agent.writer --follow     # with the stream, from its beginning
+
+  # with the nats CLI:
+  nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
+		Args: arguments("ID", "[ENTITY]"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.result(ctx, cmd, args, follow)
+		}),
+	})
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, follow bool) error {
+	if len(args) == 2 {
+		if err := subject.ValidateEntity(args[1]); err != nil {
+			return usagef(cmd, "%w", err)
+		}
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	id, entity := args[0], ""
+	if len(args) == 2 {
+		entity = args[1]
+	} else if entity, err = s.findReplies(ctx, id); err != nil {
+		return err
+	}
+	opts, view := mesh.ResultOptions{Follow: follow}, streamView{term: a.term, out: a.term.data}
+	if follow {
+		opts.OnStream = view.show
+	}
+	reply, err := s.node.Result(ctx, entity, id, opts)
+	view.end()
+	return s.printResult(ctx, id, entity, reply, &view, err)
+}
+
+// findReplies is whose replies a task has.
+func (s *session) findReplies(ctx context.Context, id string) (string, error) {
+	d, err := s.lane()
+	if err != nil {
+		return "", err
+	}
+	found, err := d.Replies.Find(ctx, id)
+	if err != nil {
+		return "", laneError(err)
+	}
+	switch len(found) {
+	case 0:
+		return "", hinted(fmt.Errorf("task %s has no reply yet, or there is none of this id", printable(id)),
+			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", printable(id))
+	case 1:
+		return found[0], nil
+	}
+	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
+}
+
+// printResult prints how a durable task ended.
+func (s *session) printResult(ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
+	a := s.app
+	var failed *envelope.Error
+	switch {
+	case errors.Is(err, mesh.ErrNoResult):
+		return hinted(fmt.Errorf("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+	case errors.As(err, &failed) && reply != nil:
+		if a.term.json {
+			if err := a.printEnvelope(reply); err != nil {
+				return err
+			}
+		}
+		return hinted(fmt.Errorf("%s: %s", failed.Code, failed.Message), "%s", hintForCode(failed))
+	case err != nil:
+		return laneError(err)
+	case a.term.json:
+		return a.printEnvelope(reply)
+	}
+	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+		a.term.payload(reply.Payload)
+	}
+	return nil
+}
+
+// submit puts a task into the durable lane, and waits for its result unless it
+// was told not to.
+func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+	a := s.app
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
+	if f.detach {
+		receipt, err := s.node.Submit(ctx, task, opts)
+		if err != nil {
+			return submitFailed(err)
+		}
+		return s.submitted(task, receipt)
+	}
+	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.data}
+	if requires, _ := task.Requirements(); requires.Stream {
+		result.OnStream = view.show
+	}
+	a.term.progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
+	view.end()
+	if err != nil && receipt.Seq == 0 {
+		return submitFailed(err)
+	}
+	if receipt.Duplicate {
+		a.term.note("the task was there already")
+	}
+	return s.printResult(ctx, task.ID, task.To, reply, &view, err)
+}
+
+// submitFailed says that the task is not stored, or that nobody knows.
+func submitFailed(err error) error {
+	if errors.Is(err, jetstream.ErrUncertain) {
+		return hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
+	}
+	return laneError(err)
+}
+
+// submitted tells what a detached task can be followed by.
+func (s *session) submitted(task *envelope.Envelope, r mesh.Receipt) error {
+	if s.app.term.json {
+		return s.app.term.object(r)
+	}
+	s.app.term.line("%s", r.TaskID)
+	verb := "stored"
+	switch {
+	case r.Duplicate:
+		verb = "was stored already"
+	case !r.Due.IsZero():
+		verb = "stored for " + r.Due.Local().Format("2006-01-02 15:04:05 MST")
+	}
+	s.app.term.good("task %s %s for %s, run %s", r.TaskID, verb, task.To, shortRun(r.Run))
+	s.app.term.hint(fmt.Sprintf("\"aeemesh result %s %s --follow\" waits for its result.", r.TaskID, task.To))
+	return nil
+}

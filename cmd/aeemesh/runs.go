@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (a *app) runsCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "runs",
+		Short: "List, look into and steer the runs of durable tasks",
+		Long: `A durable task is one run: a chain of checkpoints, each an AAIF Agent State
+document. RUN is a run's id, or the beginning of one, or its task's id.`,
+		Example: `  aeemesh runs list --status running,paused
+  aeemesh runs show 0f4c
+  aeemesh runs pause 0f4c && aeemesh runs steer 0f4c "look at the tests too" && aeemesh runs resume 0f4c
+  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'
+  aeemesh runs fork 0f4c --at 17`,
+	}, append([]*cobra.Command{a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsDiffCommand(), a.runsForkCommand()},
+		a.runCommands()...)...)
+}
+
+// runStore is the store of runs, and how to read what is in it.
+type runStore struct {
+	state.Store
+	codec state.Codec
+}
+
+// runs opens the mesh's runs for a command.
+func (a *app) runs(cmd *cobra.Command, s *session) (*runStore, error) {
+	m, err := a.subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := a.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	ring, err := a.keyring(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return &runStore{jetstream.NewStates(js, m), state.Codec{Seal: ring}}, nil
+}
+
+// find is the one run that a person means.
+func (r *runStore) find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
+	var none state.Header
+	if entity != "" {
+		// A task's id names its run without a look at the others.
+		for _, run := range []string{name, state.RunID(entity, name)} {
+			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
+			if err == nil {
+				h, err := state.ReadHeader(rec.Data)
+				return rec, h, err
+			}
+			if !errors.Is(err, state.ErrNotFound) {
+				return state.Record{}, none, err
+			}
+		}
+	}
+	type match struct {
+		rec state.Record
+		h   state.Header
+	}
+	var found []match
+	for rec, err := range r.List(ctx, entity) {
+		if err != nil {
+			return state.Record{}, none, err
+		}
+		h, err := state.ReadHeader(rec.Data)
+		if err != nil {
+			continue // of another format; list shows it
+		}
+		if h.TaskID == name || strings.HasPrefix(rec.ID.Run, strings.ToLower(name)) {
+			found = append(found, match{rec, h})
+		}
+	}
+	switch len(found) {
+	case 0:
+		return state.Record{}, none, hinted(fmt.Errorf("there is no run %s", printable(name)), "\"aeemesh runs list\" shows those that there are.")
+	case 1:
+		return found[0].rec, found[0].h, nil
+	}
+	var ids []string
+	for _, f := range found {
+		ids = append(ids, f.rec.ID.Run)
+	}
+	slices.Sort(ids)
+	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
+}
+
+// decode reads a checkpoint; the error of a sealed one says what is missing.
+func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
+	c, err := r.codec.Decode(rec.Data)
+	if errors.Is(err, state.ErrSealed) {
+		return nil, hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+	}
+	return c, err
+}
+
+// shortRun is enough of a run's id to tell it from others.
+func shortRun(run string) string {
+	if len(run) > 8 {
+		return run[:8]
+	}
+	return run
+}
+
+// entityFlag adds --entity to a command about runs.
+func (a *app) entityFlag(c *cobra.Command, to *string) {
+	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
+}
+
+// checkEntity refuses what cannot be one.
+func checkEntity(cmd *cobra.Command, entity string) error {
+	if entity == "" {
+		return nil
+	}
+	if err := subject.ValidateEntity(entity); err != nil {
+		return usagef(cmd, "%w", err)
+	}
+	return nil
+}

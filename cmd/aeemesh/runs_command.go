@@ -1,0 +1,261 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A runCommand is one of pause, resume, cancel, steer and settle: they differ
+// in what they say to the run's agent.
+type runCommand struct {
+	use, short, long, example string
+	args                      []string
+	flags                     func(*cobra.Command)
+	// make is the command about a run, from the arguments behind it.
+	make func(cmd *cobra.Command, target intents.Target, args []string) (intents.Command, error)
+	done string // what has happened when it worked
+}
+
+func (a *app) runCommands() []*cobra.Command {
+	var reason string
+	because := func(c *cobra.Command) { c.Flags().StringVar(&reason, "reason", "", "why, for the record") }
+	var s settleFlags
+	var out []*cobra.Command
+	for _, r := range []runCommand{
+		{use: "pause", short: "Stop a run after the step that it is in", done: "paused",
+			long: `Asks the run's worker to stop it after the step that it is in, or in the middle
+of a model's turn. It stays paused, across restarts, until it is resumed.`,
+			example: `  aeemesh runs pause 0f4c --reason "the API is down"`, flags: because,
+			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
+				return intents.PauseTask{Target: t, Reason: reason}, nil
+			}},
+		{use: "resume", short: "Let a paused run go on", done: "resumed",
+			long:    "Lets a paused run go on, on whichever worker of its agent has a place.",
+			example: `  aeemesh runs resume 0f4c`, flags: because,
+			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
+				return intents.ResumeTask{Target: t, Reason: reason}, nil
+			}},
+		{use: "cancel", short: "End a run; its sender gets E_CANCELLED", done: "cancelled",
+			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets an
+error envelope, E_CANCELLED. Tools that are being called are told to stop.`,
+			example: `  aeemesh runs cancel 0f4c --reason "wrong branch"
+  aeemesh runs cancel 01JD3YZ8M4... -e agent.writer      # a task that has not begun`, flags: because,
+			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
+				return intents.CancelTask{ID: t.ID, Run: t.Run, Reason: reason}, nil
+			}},
+		{use: "steer", short: "Give a run a message for its next turn", done: "steered", args: []string{"TEXT"},
+			long:    "Puts a user's message in front of the model's next turn.",
+			example: `  aeemesh runs steer 0f4c "leave the vendored files alone"`,
+			make: func(cmd *cobra.Command, t intents.Target, args []string) (intents.Command, error) {
+				if args[0] == "" {
+					return nil, usagef(cmd, "TEXT is empty")
+				}
+				return intents.SteerTask{Target: t, Text: args[0]}, nil
+			}},
+		{use: "settle", short: "Say what became of a tool call whose outcome is unknown", done: "settled", args: []string{"[CALL]"},
+			long: `A worker that dies between beginning a tool call and writing its receipt leaves a
+call of which nobody knows whether it happened. Where the tool is not safe to
+repeat the run waits for you. Find out, then say so. CALL is the tool call's id;
+without it all unknown calls of the run are settled alike. The run goes on when
+none is left.`,
+			example: `  aeemesh runs settle 0f4c call_1 --done '{"sent":true}'     # it happened; this is its result
+  aeemesh runs settle 0f4c call_1 --failed "never arrived"   # it did not; the model is told
+  aeemesh runs settle 0f4c call_1 --repeat                   # call again, under the same key`, flags: s.add, make: s.command},
+	} {
+		out = append(out, a.runCommandOf(r))
+	}
+	return out
+}
+
+func (a *app) runCommandOf(r runCommand) *cobra.Command {
+	var entity string
+	c := connects(&cobra.Command{
+		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: arguments(append([]string{"RUN"}, r.args...)...),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.commandRun(ctx, cmd, r, args, entity)
+		}),
+	})
+	for _, arg := range r.args {
+		c.Use += " " + arg
+	}
+	a.entityFlag(c, &entity)
+	if r.flags != nil {
+		r.flags(c)
+	}
+	c.Flags().StringVar(&a.as, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
+	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, args []string, entity string) error {
+	if err := checkEntity(cmd, entity); err != nil {
+		return err
+	}
+	from := a.as
+	if from == "" {
+		from = a.defaultFrom()
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true, config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	runs, err := a.runs(cmd, s)
+	if err != nil {
+		return err
+	}
+	target := intents.Target{}
+	_, h, err := runs.find(ctx, args[0], entity)
+	switch {
+	case err == nil:
+		entity, target.Run = h.Entity, h.Run
+	case entity != "":
+		target.ID = args[0] // nobody has begun it: the agent knows whether it may be noted
+	default:
+		return err
+	}
+	command, err := r.make(cmd, target, args[1:])
+	if err != nil {
+		return err
+	}
+	a.term.progress("asking the workers of %s", entity)
+	got, err := s.node.Command(ctx, entity, command)
+	if err != nil {
+		return commandFailed(err, entity)
+	}
+	if a.term.json {
+		return a.term.object(got)
+	}
+	what := args[0]
+	if target.Run != "" {
+		what = "run " + shortRun(target.Run)
+	}
+	if got.Status != "" {
+		a.term.good("%s: %s; it is now %s", what, r.done, got.Status)
+	} else {
+		a.term.good("%s: %s", what, r.done)
+	}
+	return nil
+}
+
+func commandFailed(err error, entity string) error {
+	var e *envelope.Error
+	switch {
+	case errors.As(err, &e):
+		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return hinted(fmt.Errorf("no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
+			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
+	}
+	return laneError(err)
+}
+
+// settleFlags say what became of a tool call.
+type settleFlags struct {
+	done, failed, reason string
+	repeat               bool
+}
+
+func (f *settleFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.done, "done", "", "it happened, and returned this `JSON`")
+	c.Flags().StringVar(&f.failed, "failed", "", "it did not happen, or failed, with this `message` for the model")
+	c.Flags().BoolVar(&f.repeat, "repeat", false, "call it again, under the same idempotency key")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the record")
+}
+
+func (f *settleFlags) command(cmd *cobra.Command, t intents.Target, args []string) (intents.Command, error) {
+	out := intents.SettleTask{Target: t, Reason: f.reason}
+	if len(args) > 0 {
+		out.Call = args[0]
+	}
+	given := 0
+	for name, set := range map[string]func(){
+		"done":   func() { out.Outcome, out.Result = intents.OutcomeDone, json.RawMessage(f.done) },
+		"failed": func() { out.Outcome, out.Error = intents.OutcomeFailed, f.failed },
+		"repeat": func() { out.Outcome = intents.OutcomeRepeat },
+	} {
+		if cmd.Flags().Changed(name) {
+			set()
+			given++
+		}
+	}
+	switch {
+	case given != 1:
+		return nil, usagef(cmd, "say what became of it: one of --done, --failed and --repeat")
+	case out.Outcome == intents.OutcomeDone && !json.Valid(out.Result):
+		return nil, usagef(cmd, "--done %s: it is no JSON", f.done)
+	}
+	return out, nil
+}
+
+func (a *app) runsForkCommand() *cobra.Command {
+	var entity, taskID string
+	var at uint64
+	c := connects(&cobra.Command{
+		Use:   "fork RUN",
+		Short: "Begin a new run from a checkpoint of another",
+		Long: `Begins a new run, with a task id of its own, that goes on from a checkpoint of
+RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
+and calls that both make have the same idempotency key.`,
+		Example: `  aeemesh runs fork 0f4c
+  aeemesh runs fork 0f4c --at 17`,
+		Args: arguments("RUN"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.forkRun(ctx, cmd, args[0], entity, taskID, at)
+		}),
+	})
+	a.entityFlag(c, &entity)
+	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
+	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
+	return c
+}
+
+func (a *app) forkRun(ctx context.Context, cmd *cobra.Command, name, entity, taskID string, at uint64) error {
+	if err := checkEntity(cmd, entity); err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	runs, err := a.runs(cmd, s)
+	if err != nil {
+		return err
+	}
+	rec, _, err := runs.find(ctx, name, entity)
+	if err != nil {
+		return err
+	}
+	if at != 0 {
+		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
+			return notKept(err, at)
+		}
+	}
+	parent, err := runs.decode(rec)
+	if err != nil {
+		return err
+	}
+	receipt, err := s.node.Fork(ctx, parent, state.ForkOf{TaskID: taskID, Revision: rec.Revision})
+	if err != nil {
+		return laneError(err)
+	}
+	if a.term.json {
+		return a.term.object(receipt)
+	}
+	a.term.line("%s", receipt.TaskID)
+	a.term.good("run %s goes on from revision %d of %s as task %s", shortRun(receipt.Run), rec.Revision, shortRun(rec.ID.Run), receipt.TaskID)
+	a.term.hint(fmt.Sprintf("\"aeemesh runs follow %s\" shows it.", shortRun(receipt.Run)))
+	return nil
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (a *app) runsDiffCommand() *cobra.Command {
+	var entity string
+	c := connects(&cobra.Command{
+		Use:   "diff RUN [FROM] [TO]",
+		Short: "Show what changed between two checkpoints",
+		Long: `Shows what differs between two checkpoints of a run, by their revisions: FROM is
+by default the one before the last, TO the last.`,
+		Example: `  aeemesh runs diff 0f4c
+  aeemesh runs diff 0f4c 17 21
+  aeemesh runs diff 0f4c 17 --json`,
+		Args: arguments("RUN", "[FROM]", "[TO]"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			var revisions []uint64
+			for _, arg := range args[1:] {
+				n, err := strconv.ParseUint(arg, 10, 64)
+				if err != nil || n == 0 {
+					return usagef(cmd, "%q is no revision; \"aeemesh runs show RUN\" lists them", arg)
+				}
+				revisions = append(revisions, n)
+			}
+			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
+				return a.diffRun(ctx, runs, rec, revisions)
+			})
+		}),
+	})
+	a.entityFlag(c, &entity)
+	return c
+}
+
+func (a *app) diffRun(ctx context.Context, runs *runStore, last state.Record, revisions []uint64) error {
+	history, err := runs.History(ctx, last.ID)
+	if err != nil {
+		return err
+	}
+	from, to := history[max(0, len(history)-2)], history[len(history)-1]
+	for i, side := range []*state.Record{&from, &to} {
+		if i >= len(revisions) {
+			break
+		}
+		if *side, err = runs.At(ctx, last.ID, revisions[i]); err != nil {
+			return notKept(err, revisions[i])
+		}
+	}
+	a1, err := runs.decode(from)
+	if err != nil {
+		return err
+	}
+	b1, err := runs.decode(to)
+	if err != nil {
+		return err
+	}
+	changes, err := state.Diff(a1, b1)
+	if err != nil {
+		return err
+	}
+	if len(changes) == 0 {
+		a.term.say("revisions %d and %d are the same", from.Revision, to.Revision)
+	}
+	for _, c := range changes {
+		if a.term.json {
+			if err := a.term.object(c); err != nil {
+				return err
+			}
+			continue
+		}
+		a.term.line("%s", a.term.safe(oneLine(c.String())))
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// runStatuses are those that --status takes: the specification's.
+var runStatuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
+	string(aaif.RunCompleted), string(aaif.RunFailed), string(aaif.RunMigrating)}
+
+// runSummary is a run in a line.
+type runSummary struct {
+	Run       string    `json:"run"`
+	Task      string    `json:"task,omitempty"`
+	Entity    string    `json:"entity"`
+	Status    string    `json:"status"`
+	Step      string    `json:"step,omitempty"`
+	Iteration int64     `json:"iteration"`
+	Epoch     uint64    `json:"epoch"`
+	Owner     string    `json:"owner,omitempty"`
+	At        time.Time `json:"checkpoint_at"`
+	Revision  uint64    `json:"revision"`
+	Sealed    string    `json:"sealed,omitempty"` // the key's id
+	Problem   string    `json:"problem,omitempty"`
+}
+
+func summarize(rec state.Record) runSummary {
+	s := runSummary{Run: rec.ID.Run, Entity: rec.ID.Entity, At: rec.Time, Revision: rec.Revision}
+	h, err := state.ReadHeader(rec.Data)
+	if err != nil {
+		s.Status, s.Problem = "unreadable", err.Error()
+		return s
+	}
+	s.Task, s.Status, s.Step, s.Iteration = h.TaskID, string(h.Status), string(h.Step), h.Iteration
+	s.Epoch, s.Owner, s.Sealed = h.Epoch, h.Owner, h.Sealed
+	return s
+}
+
+func (a *app) runsListCommand() *cobra.Command {
+	var entity, status string
+	var limit int
+	c := connects(&cobra.Command{
+		Use:   "list",
+		Short: "List runs, the latest first",
+		Example: `  aeemesh runs list
+  aeemesh runs list --entity agent.reviewer --status running,awaiting_approval
+  aeemesh runs list --json | jq -r 'select(.status == "failed") | .run'
+
+  # with the nats CLI:
+  nats kv ls aee_state`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			wanted, err := statusesOf(cmd, status)
+			if err != nil {
+				return err
+			}
+			if err := checkEntity(cmd, entity); err != nil {
+				return err
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			runs, err := a.runs(cmd, s)
+			if err != nil {
+				return err
+			}
+			var list []runSummary
+			for rec, err := range runs.List(ctx, entity) {
+				if err != nil {
+					return err
+				}
+				if l := summarize(rec); wanted == nil || slices.Contains(wanted, l.Status) {
+					list = append(list, l)
+				}
+			}
+			slices.SortFunc(list, func(a, b runSummary) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run)) })
+			more := 0
+			if limit > 0 && len(list) > limit {
+				more, list = len(list)-limit, list[:limit]
+			}
+			return a.printRuns(list, more)
+		}),
+	})
+	a.entityFlag(c, &entity)
+	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", "))
+	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
+	return c
+}
+
+func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
+	if list == "" {
+		return nil, nil
+	}
+	var out []string
+	for s := range strings.SplitSeq(list, ",") {
+		s = strings.TrimSpace(s)
+		if err := oneOf(cmd, "status", s, runStatuses...); err != nil {
+			return nil, err
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+func (a *app) printRuns(list []runSummary, more int) error {
+	if a.term.json {
+		for _, l := range list {
+			if err := a.term.object(l); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(list) == 0 {
+		a.term.say("no runs")
+		a.term.hint("\"aeemesh send --durable ENTITY …\" begins one.")
+		return nil
+	}
+	var rows [][]string
+	for _, l := range list {
+		step := l.Step
+		if l.Problem != "" {
+			step = l.Problem
+		}
+		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, l.Status, step, strconv.FormatInt(l.Iteration, 10),
+			strconv.FormatUint(l.Epoch, 10), ago(l.At)})
+	}
+	a.term.table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)
+	if more > 0 {
+		a.term.say("%d more: --limit 0 shows all", more)
+	}
+	return nil
+}
+
+// ago is how long ago something was, in the unit that matters.
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return span(time.Since(t)) + " ago"
+}
+
+func span(d time.Duration) string {
+	switch d = max(0, d); {
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	case d < time.Hour:
+		return d.Round(time.Second).String()
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(d.Round(time.Minute).String(), "0s")
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + "d"
+}

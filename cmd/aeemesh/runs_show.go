@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (a *app) runsShowCommand() *cobra.Command {
+	var entity string
+	var document bool
+	var at uint64
+	c := connects(&cobra.Command{
+		Use:   "show RUN",
+		Short: "Show a run's timeline, and what it waits for",
+		Long: `Shows what a run has done, checkpoint by checkpoint, as far as they are kept, and
+where it stands. A tool call whose outcome nobody knows is shown as unknown, with
+the commands that settle it.`,
+		Example: `  aeemesh runs show 0f4c
+  aeemesh runs show 01JD3YZ... --entity agent.reviewer     # by the task's id
+  aeemesh runs show 0f4c --document > state.json           # the AAIF Agent State document
+  aeemesh runs show 0f4c --document --at 17
+
+  # with the nats CLI:
+  nats kv get aee_state agent.reviewer.<run id>`,
+		Args: arguments("RUN"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
+				if document {
+					if at != 0 {
+						var err error
+						if rec, err = runs.At(ctx, rec.ID, at); err != nil {
+							return notKept(err, at)
+						}
+					}
+					return a.showDocument(runs, rec)
+				}
+				history, err := runs.History(ctx, rec.ID)
+				if err != nil {
+					return err
+				}
+				return a.showRun(runs, rec, state.Timeline(runs.codec, history))
+			})
+		}),
+	})
+	a.entityFlag(c, &entity)
+	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
+	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")
+	return c
+}
+
+// aboutRun connects, finds the run, and does what is to be done about it.
+func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity string, do func(*runStore, state.Record) error) error {
+	if err := checkEntity(cmd, entity); err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	runs, err := a.runs(cmd, s)
+	if err != nil {
+		return err
+	}
+	rec, _, err := runs.find(ctx, name, entity)
+	if err != nil {
+		return err
+	}
+	return do(runs, rec)
+}
+
+func notKept(err error, revision uint64) error {
+	if errors.Is(err, state.ErrNotFound) {
+		return hinted(fmt.Errorf("the checkpoint at revision %d is not kept", revision), "\"aeemesh runs show RUN\" lists those that are.")
+	}
+	return err
+}
+
+// showDocument prints the document, decrypted where the key is given, as JSON.
+func (a *app) showDocument(runs *runStore, rec state.Record) error {
+	c, err := runs.decode(rec)
+	if err != nil {
+		return err
+	}
+	text, err := state.Codec{}.Marshal(c)
+	if err != nil {
+		return err
+	}
+	if a.term.json {
+		a.term.line("%s", text)
+		return nil
+	}
+	a.term.line("%s", a.term.safe(indented(text)))
+	return nil
+}
+
+// runView is what "runs show --json" prints.
+type runView struct {
+	runSummary
+	Usage    state.Usage           `json:"usage,omitzero"`
+	Attempt  int                   `json:"attempt,omitempty"`
+	Error    *aaif.RunError        `json:"error,omitempty"`
+	Approval *aaif.ApprovalRequest `json:"approval_request,omitempty"`
+	Effects  []state.Effect        `json:"effects,omitempty"`
+	Reply    json.RawMessage       `json:"reply,omitempty"`
+	Timeline []state.Moment        `json:"timeline"`
+}
+
+func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment) error {
+	v := runView{runSummary: summarize(rec), Timeline: timeline}
+	c, err := runs.codec.Decode(rec.Data)
+	if err == nil {
+		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
+		v.Effects, v.Reply = c.Mesh.Effects, c.Mesh.Reply
+	} else {
+		v.Problem = err.Error()
+	}
+	if a.term.json {
+		return a.term.object(v)
+	}
+	a.term.line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
+	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
+		a.term.line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
+	}
+	if v.Problem != "" {
+		a.term.warn("only its header can be read: %s", printable(v.Problem))
+	}
+	if u := v.Usage; u != (state.Usage{}) {
+		a.term.line("%d turns of the model, %d tool calls, %d tokens in, %d out", u.ModelCalls, u.ToolCalls, u.InputTokens, u.OutputTokens)
+	}
+	a.term.line("")
+	a.printTimeline(timeline)
+	a.showWaiting(v)
+	return nil
+}
+
+func (a *app) printTimeline(timeline []state.Moment) {
+	var rows [][]string
+	for _, m := range timeline {
+		rows = append(rows, []string{strconv.FormatUint(m.Revision, 10), m.At.Local().Format("15:04:05.000"), string(m.Status), stepName(m), joinEvents(m)})
+	}
+	a.term.table([]string{"revision", "time", "status", "step", "what"}, rows)
+}
+
+// stepName is a step in a few words: "receipt lint (1.2s)".
+func stepName(m state.Moment) string {
+	name := string(m.Step.Kind)
+	if m.Step.Name != "" {
+		name += " " + m.Step.Name
+	}
+	if m.Step.MS > 0 {
+		name += " (" + (time.Duration(m.Step.MS) * time.Millisecond).String() + ")"
+	}
+	return name
+}
+
+// joinEvents is what happened in a step, on one line.
+func joinEvents(m state.Moment) string {
+	if m.Problem != "" {
+		return m.Problem
+	}
+	return strings.Join(m.Events, "; ")
+}
+
+// showWaiting says what ended the run, or what somebody has to do.
+func (a *app) showWaiting(v runView) {
+	if v.Error != nil {
+		a.term.line("\nfailed: %s: %s", oneLine(v.Error.Code), oneLine(v.Error.Message))
+	}
+	if v.Status == string(aaif.RunCompleted) {
+		a.term.say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
+	}
+	for _, e := range v.Effects {
+		if e.Status == state.EffectUnknown {
+			a.term.say("\nThe outcome of %s (%s) is unknown: it was begun %s and no receipt was written.", oneLine(e.ID), oneLine(e.Tool), ago(e.At))
+			a.term.steps("Find out, then say so:",
+				fmt.Sprintf("aeemesh runs settle %s %s --done '{…}'        # it happened, and this is what it returned", shortRun(v.Run), e.ID),
+				fmt.Sprintf("aeemesh runs settle %s %s --failed 'reason'   # it did not happen, and shall not", shortRun(v.Run), e.ID),
+				fmt.Sprintf("aeemesh runs settle %s %s --repeat            # call it again, under the same idempotency key", shortRun(v.Run), e.ID))
+		}
+	}
+	if v.Status == string(aaif.RunPaused) {
+		a.term.steps("\nIt is paused:", "aeemesh runs resume "+shortRun(v.Run))
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// addStateKeyFlag adds --state-key.
+func (a *app) addStateKeyFlag(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&a.stateKeys, "state-key", nil, "`env:NAME or file:PATH` of a key that seals checkpoints, 32 bytes, hex or base64; repeatable, the newest first")
+	bindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
+}
+
+// keyring resolves --state-key; nil where none is given.
+func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
+	var keys []state.Key
+	for _, ref := range a.stateKeys {
+		secret, err := a.stateSecret(ref)
+		if err != nil {
+			return nil, usagef(cmd, "--state-key %s: %w", ref, err)
+		}
+		keys = append(keys, state.Key{Secret: secret})
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ring, err := state.NewKeyring(keys[0], keys[1:]...)
+	if err != nil {
+		return nil, usagef(cmd, "--state-key: %w", err)
+	}
+	return ring, nil
+}
+
+// stateSecret reads what a reference names. The secret itself is never told.
+func (a *app) stateSecret(ref string) ([]byte, error) {
+	kind, name, _ := strings.Cut(ref, ":")
+	var text string
+	switch kind {
+	case "env":
+		if text = a.env(name); text == "" {
+			return nil, fmt.Errorf("the variable %s is not set", name)
+		}
+	case "file":
+		raw, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if len(raw) == state.KeySize {
+			return raw, nil
+		}
+		text = string(raw)
+	default:
+		return nil, errors.New("it is env:NAME or file:PATH, never the key itself")
+	}
+	text = strings.TrimSpace(text)
+	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
+		if secret, err := decode(text); err == nil && len(secret) == state.KeySize {
+			return secret, nil
+		}
+	}
+	return nil, fmt.Errorf("it holds no key of %d bytes in hex or base64; \"openssl rand -hex %d\" makes one", state.KeySize, state.KeySize)
+}

@@ -1,0 +1,42 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Fork begins a new run that goes on from a checkpoint of another; see
+// [state.Checkpoint.Fork]. Of names the new run's task, or leaves that to Fork,
+// and who asks is this node's entity. The run waits for a worker, as any other.
+//
+// The checkpoint is stored before the run is queued: where the second fails the
+// run is there, and a worker's sweep queues it.
+func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (Receipt, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return Receipt{}, errLiveOnly
+	}
+	if of.TaskID == "" {
+		of.TaskID = envelope.NewID()
+	}
+	if of.From == "" {
+		of.From = n.cfg.Entity
+	}
+	fork, err := c.Fork(of, time.Now())
+	if err != nil {
+		return Receipt{}, err
+	}
+	data, err := d.Codec.Encode(fork)
+	if err != nil {
+		return Receipt{}, err
+	}
+	if _, err := d.States.Put(ctx, fork.ID(), 0, data); err != nil {
+		return Receipt{}, fmt.Errorf("store the fork: %w", err)
+	}
+	r := Receipt{TaskID: of.TaskID, Run: fork.Doc.RunID}
+	return r, kickRun(ctx, d.Queue, fork)
+}
