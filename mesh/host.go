@@ -259,7 +259,7 @@ func (h *host) start() (err error) {
 	if err == nil {
 		// A round trip: what the server refuses is refused by now, and who
 		// sends next reaches us.
-		err = h.node.conn.FlushTimeout(10 * time.Second)
+		err = roundTrip(h.node.conn, 10*time.Second)
 	}
 	if err == nil {
 		err = refusedSubscription(lastError, h.node.conn.LastError(), subs)
@@ -282,6 +282,19 @@ func (h *host) start() (err error) {
 		h.durable.start()
 	}
 	return nil
+}
+
+// roundTrip waits until the server has seen what was sent. A connection that is
+// lost meanwhile comes back with its subscriptions, so it is asked again.
+func roundTrip(conn *nats.Conn, timeout time.Duration) error {
+	deadline := time.Now().Add(timeout)
+	for {
+		err := conn.FlushTimeout(time.Until(deadline))
+		// What waits for an answer over a connection that breaks gets this, too.
+		if !errors.Is(err, nats.ErrConnectionClosed) || conn.IsClosed() || !time.Now().Before(deadline) {
+			return err
+		}
+	}
 }
 
 // refusedSubscription looks for the one sign that the server gives of a
