@@ -3,7 +3,7 @@ package intents
 import "encoding/json"
 
 // Command is the task payload of one of the mesh's commands: [CancelTask],
-// [PauseTask], [ResumeTask], [SteerTask], [SettleTask].
+// [PauseTask], [ResumeTask], [SteerTask], [SettleTask], [MigrateTask].
 type Command interface {
 	// CommandIntent is the intent that the command is sent with.
 	CommandIntent() string
@@ -69,6 +69,29 @@ type SettleTask struct {
 	Reason  string          `json:"reason,omitempty"`
 }
 
+// MigrateTask asks to move a run to another worker, or to another platform.
+type MigrateTask struct {
+	Target
+	// To is an instance of the entity, "any" for any other one, the https URL of
+	// a receiver, or "file": then the run stands still until somebody exports it.
+	To string `json:"to,omitempty"`
+	// Platform is the platform that a file is for.
+	Platform string `json:"platform,omitempty"`
+	// WaitMS is how long to wait for tool calls that are under way, in
+	// milliseconds, before the run is captured with them. Default: as long as
+	// they take.
+	WaitMS int64 `json:"wait_ms,omitempty"`
+	// Abort takes a move back, in the place of To.
+	Abort  bool   `json:"abort,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// The words of [MigrateTask].To that are neither an instance nor a URL.
+const (
+	MigrateAny  = "any"
+	MigrateFile = "file"
+)
+
 // CommandIntent is [TaskCancel].
 func (CancelTask) CommandIntent() string { return TaskCancel }
 
@@ -84,7 +107,10 @@ func (SteerTask) CommandIntent() string { return TaskSteer }
 // CommandIntent is [TaskSettle].
 func (SettleTask) CommandIntent() string { return TaskSettle }
 
-// CommandResult answers a command. Of its five words the one is there that
+// CommandIntent is [TaskMigrate].
+func (MigrateTask) CommandIntent() string { return TaskMigrate }
+
+// CommandResult answers a command. Of its six words the one is there that
 // belongs to the command.
 type CommandResult struct {
 	Cancelled bool `json:"cancelled,omitempty"`
@@ -92,6 +118,7 @@ type CommandResult struct {
 	Resumed   bool `json:"resumed,omitempty"`
 	Steered   bool `json:"steered,omitempty"`
 	Settled   bool `json:"settled,omitempty"`
+	Migrating bool `json:"migrating,omitempty"`
 	// Runs are the ids of the runs that it was about; none for live tasks.
 	Runs []string `json:"runs,omitempty"`
 	// Status is what the run is doing now, one of AAIF's words, or "pausing"

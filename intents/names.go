@@ -25,7 +25,6 @@ const ExtDecisionEvidence = "aee.ext.decision_evidence"
 const AgentAsk = "agent.ask"
 
 // The commands of the mesh: tasks about tasks, with schemas of their own.
-// TaskMigrate is reserved.
 const (
 	TaskCancel  = "mesh.task.cancel"
 	TaskPause   = "mesh.task.pause"

@@ -21,7 +21,7 @@ var reserved = []string{
 	intents.StatusHealth, intents.StatusPing, intents.ValidatePayload,
 }
 
-var commands = []string{intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSettle, intents.TaskSteer}
+var commands = []string{intents.TaskCancel, intents.TaskMigrate, intents.TaskPause, intents.TaskResume, intents.TaskSettle, intents.TaskSteer}
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
@@ -198,7 +198,7 @@ func TestListByNamespace(t *testing.T) {
 		}
 	}
 	for _, all := range []string{"", "*"} {
-		if got := r.List(all); len(got) != len(reserved)+len(commands)+5 || !slices.IsSorted(got) {
+		if got := r.List(all); len(got) != 5+len(reserved)+len(commands) || !slices.IsSorted(got) {
 			t.Errorf("List(%q) = %v", all, got)
 		}
 	}
@@ -299,10 +299,10 @@ func TestAnswerCapabilityList(t *testing.T) {
 		t.Fatal(err)
 	}
 	for task, want := range map[string]string{
-		`{}`:                                 `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
+		`{}`:                                 `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.migrate","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
 		`{"namespace_filter":"app"}`:         `{"intents":["app.x"]}`,
 		`{"namespace_filter":"none"}`:        `{"intents":[]}`,
-		`{"Namespace_Filter":"app","n":1e5}`: `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
+		`{"Namespace_Filter":"app","n":1e5}`: `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","app.x","mesh.task.cancel","mesh.task.migrate","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`,
 	} {
 		answer, err := r.AnswerCapabilityList(raw(task))
 		if err != nil {
@@ -392,6 +392,9 @@ func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 		{intents.TaskSettle, intents.Task, intents.SettleTask{Target: intents.Target{ID: "01JFB2R1"}, Call: "c1", Outcome: intents.OutcomeDone, Result: raw(`{"sent":true}`)},
 			`{"id":"01JFB2R1","call":"c1","outcome":"done","result":{"sent":true}}`},
 		{intents.TaskSettle, intents.Result, intents.CommandResult{Settled: true}, `{"settled":true}`},
+		{intents.TaskMigrate, intents.Task, intents.MigrateTask{Target: intents.Target{Run: "6f9d0c58"}, To: "any", WaitMS: 500}, `{"run":"6f9d0c58","to":"any","wait_ms":500}`},
+		{intents.TaskMigrate, intents.Task, intents.MigrateTask{Target: intents.Target{ID: "01JFB2R1"}, Abort: true}, `{"id":"01JFB2R1","abort":true}`},
+		{intents.TaskMigrate, intents.Result, intents.CommandResult{Migrating: true, Status: "moving"}, `{"migrating":true,"status":"moving"}`},
 	} {
 		got, err := json.Marshal(c.payload)
 		if err != nil || string(got) != c.want {
@@ -411,13 +414,13 @@ func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 		}
 	}
 	for intent, payload := range map[string]string{
-		intents.TaskPause: `{"reason":"x"}`, intents.TaskResume: `{}`, intents.TaskSteer: `{"id":"01JFB2R1"}`, intents.TaskSettle: `{"id":"01JFB2R1","outcome":"maybe"}`,
+		intents.TaskPause: `{"reason":"x"}`, intents.TaskResume: `{}`, intents.TaskSteer: `{"id":"01JFB2R1"}`, intents.TaskSettle: `{"id":"01JFB2R1","outcome":"maybe"}`, intents.TaskMigrate: `{"id":"01JFB2R1"}`,
 	} {
 		if err := r.Validate(intent, intents.Task, raw(payload)); err == nil {
 			t.Errorf("%s %s passed", intent, payload)
 		}
 	}
-	for _, c := range []intents.Command{intents.CancelTask{}, intents.PauseTask{}, intents.ResumeTask{}, intents.SteerTask{}, intents.SettleTask{}} {
+	for _, c := range []intents.Command{intents.CancelTask{}, intents.PauseTask{}, intents.ResumeTask{}, intents.SteerTask{}, intents.SettleTask{}, intents.MigrateTask{}} {
 		if !slices.Contains(commands, c.CommandIntent()) {
 			t.Errorf("%T has intent %s", c, c.CommandIntent())
 		}
