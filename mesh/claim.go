@@ -22,6 +22,7 @@ const (
 	runs    verdict = iota // the run is ours: the handler begins
 	ended                  // the run has ended, now or before: reply and acknowledge
 	parked                 // the run waits for somebody: acknowledge
+	moving                 // the run is to be moved, or is elsewhere: see lane.move
 	foreign                // another message or worker has the run: acknowledge this one
 	older                  // a newer delivery of this message has the run: say nothing
 	reused                 // the task's id belongs to another task
@@ -44,6 +45,7 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error
 		}
 		var next *state.Checkpoint
 		var end *envelope.Error
+		v := runs
 		if rec == nil {
 			c, err := r.first()
 			if err != nil {
@@ -55,20 +57,26 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error
 			if err != nil {
 				return 0, err
 			}
-			v, err := r.judge(ctx, rec, c)
-			if err != nil || v != runs {
+			v, err = r.judge(ctx, rec, c)
+			if err != nil || v != runs && v != moving {
 				return v, err
 			}
-			if r.task.Streaming() && c.Mesh.Task != nil {
+			if r.task.Streaming() && c.Mesh.Task != nil && v == runs {
 				if err := r.remind(ctx, c); err != nil {
 					return 0, err
 				}
 			}
-			next, end = c, r.judgeAgain(c)
+			if next = c; v == runs {
+				end = r.judgeAgain(c)
+			}
 		}
-		v, err := r.enter(next, firstError(ending, end))
-		if err != nil {
-			return 0, err
+		if v == moving {
+			r.enterMoving(next)
+		} else {
+			var err error
+			if v, err = r.enter(next, firstError(ending, end)); err != nil {
+				return 0, err
+			}
 		}
 		if v == ended {
 			r.observe(PointBeforeTerminal)
@@ -162,6 +170,9 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	case c.Terminal():
 		r.cp.Store(c)
 		return ended, nil
+	case c.Doc.Status == aaif.RunMigrating:
+		r.cp.Store(c)
+		return r.judgeMoving(c), nil
 	case state.Parked(c.Doc.Status):
 		r.cp.Store(c)
 		return parked, nil
@@ -298,6 +309,7 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 	m.Claims++
 	m.Owner, m.Work = r.lane.host.id, r.hold.Seq
 	m.Step = state.Step{Kind: state.StepClaim}
+	backFrom(c, r.lane.clock.now())
 	c.Doc.Status = aaif.RunRunning
 	if end == nil && !m.Deadline.IsZero() && !m.Deadline.After(r.lane.clock.now()) {
 		end = r.overdue()
@@ -312,6 +324,9 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 	if m.Want != "" && !midCall(c) {
 		c.Doc.Status, m.Want, m.Owner, m.Claims = aaif.RunStatus(m.Want), "", "", 0
 		m.Step = state.Step{Kind: state.StepPause}
+		if c.Doc.Status == aaif.RunMigrating {
+			return moving, r.captured(c)
+		}
 		return parked, nil
 	}
 	return runs, nil

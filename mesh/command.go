@@ -21,7 +21,7 @@ import (
 // isCommand reports whether an intent is one of the mesh's commands.
 func isCommand(intent string) bool {
 	switch intent {
-	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle:
+	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
 		return true
 	}
 	return false
@@ -35,16 +35,20 @@ type order struct {
 	keyID  string // "" if nobody signed it
 	signed bool
 
-	ID      string          `json:"id"`
-	Run     string          `json:"run"`
-	Corr    string          `json:"corr"`
-	Reason  string          `json:"reason"`
-	Durable bool            `json:"durable"`
-	Text    string          `json:"text"`
-	Call    string          `json:"call"`
-	Outcome intents.Outcome `json:"outcome"`
-	Result  json.RawMessage `json:"result"`
-	Error   string          `json:"error"`
+	ID       string          `json:"id,omitempty"`
+	Run      string          `json:"run,omitempty"`
+	Corr     string          `json:"corr,omitempty"`
+	Reason   string          `json:"reason,omitempty"`
+	Durable  bool            `json:"durable,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Call     string          `json:"call,omitempty"`
+	Outcome  intents.Outcome `json:"outcome,omitempty"`
+	Result   json.RawMessage `json:"result,omitempty"`
+	Error    string          `json:"error,omitempty"`
+	To       string          `json:"to,omitempty"`
+	Platform string          `json:"platform,omitempty"`
+	WaitMS   int64           `json:"wait_ms,omitempty"`
+	Abort    bool            `json:"abort,omitempty"`
 }
 
 func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error) {
@@ -103,7 +107,7 @@ func (o *outcome) did(run, status string) {
 func (o *order) result(out outcome) json.RawMessage {
 	word := map[string]string{
 		intents.TaskCancel: "cancelled", intents.TaskPause: "paused", intents.TaskResume: "resumed",
-		intents.TaskSteer: "steered", intents.TaskSettle: "settled",
+		intents.TaskSteer: "steered", intents.TaskSettle: "settled", intents.TaskMigrate: "migrating",
 	}[o.intent]
 	members := map[string]any{word: out.done}
 	if len(out.runs) > 0 {
@@ -122,6 +126,10 @@ func (l *lane) here(o *order) (out outcome) {
 	}) {
 		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
+		}
+		if err := l.mayMove(o); err != nil {
+			out.found, out.refused = true, border(err)
+			continue
 		}
 		done, status, err := t.run.obey(l.ctx, o)
 		switch {
@@ -148,9 +156,10 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 	if r.end != nil {
 		return false, "", r.end
 	}
+	asked := false
 	err = r.write(ctx, func(c *state.Checkpoint) error {
 		m := &c.Mesh
-		done, status = true, string(c.Doc.Status)
+		done, status, asked = true, string(c.Doc.Status), false
 		if slices.Contains(m.Commands, o.id) {
 			return nil
 		}
@@ -165,12 +174,18 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 		case intents.TaskSteer:
 			m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: r.lane.clock.now()})
 			m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+		case intents.TaskMigrate:
+			done, status = r.obeyMove(c, o)
+			asked = done && !o.Abort
 		default:
 			done = false
 		}
 		m.Commands = append(m.Commands, o.id)
 		return nil
 	})
+	if err == nil && asked && o.WaitMS > 0 {
+		r.captureAfter(time.Duration(o.WaitMS) * time.Millisecond)
+	}
 	return done, status, err
 }
 
@@ -292,6 +307,13 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	if c.Terminal() {
 		return out, false, nil
 	}
+	if err := l.mayMove(o); err != nil {
+		out.refused = border(err)
+		return out, false, nil
+	}
+	if c.Doc.Status == aaif.RunMigrating && m.Migration.Away() && !o.Abort {
+		return l.elsewhere(ctx, c, o), false, nil
+	}
 	owned := !state.Parked(c.Doc.Status) && m.Owner != ""
 	if owned && !alone {
 		out.found = m.Owner == l.host.id // else its owner answers
@@ -325,9 +347,15 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		} else {
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			m.Epoch++
+			resumeMoves(c)
 		}
 		m.Step = state.Step{Kind: state.StepResume, Detail: "by " + clip(o.from)}
 		out.status = string(c.Doc.Status)
+	case intents.TaskMigrate:
+		if out.status, kick, err = l.moveStored(c, o); err != nil {
+			out.refused = border(err)
+			return out, false, nil
+		}
 	case intents.TaskSettle:
 		left, err := settle(c, o)
 		if err != nil {

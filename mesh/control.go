@@ -47,6 +47,15 @@ func (h *host) checkControl(a arrival) {
 		h.alert(a.env, border(err))
 		return
 	}
+	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.durable != nil {
+		t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+		select {
+		case h.lookups <- func() { h.durable.offered(t) }:
+		default:
+			h.counts.busy.Add(1)
+		}
+		return
+	}
 	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || !isCommand(a.env.Intent) {
 		h.counts.unexpected.Add(1)
 		return

@@ -68,6 +68,13 @@ type Durable struct {
 	// list that is not nil: nobody.
 	Operators []string
 
+	// Platform is this mesh's name where runs go to another one. Default
+	// [state.Platform].
+	Platform string
+	// Remotes finds the receivers of other platforms, and says to which of them
+	// runs may go; nil: to none.
+	Remotes Remotes
+
 	// Observe, if set, is called at each point of the commit order, from the
 	// goroutine that is about to go on: for tests, which stop or kill the
 	// process there, and for tracing. It may be called for many runs at once.
@@ -89,6 +96,17 @@ const (
 	PointDead           Point = "dead"            // the dead letter is stored, where there is one
 	PointReplied        Point = "replied"         // the reply is stored, the message still there
 	PointAcked          Point = "acked"           // the message is taken off the queue
+)
+
+// The points of a move; behind the first two stands the phase that is written,
+// such as "before-move:committed".
+const (
+	PointBeforeMove Point = "before-move:"
+	PointAfterMove  Point = "after-move:"
+	PointOffer      Point = "move-offer"    // the run stands still; the target is about to be asked
+	PointVerified   Point = "move-verified" // at a worker that is asked: the offer is good, nothing is written
+	PointMoved      Point = "move-moved"    // at that worker: it has claimed the run
+	PointStaged     Point = "move-staged"   // the other platform has all of it, and waits
 )
 
 // Errors of a [Run], for errors.Is.
@@ -114,6 +132,9 @@ func (d Durable) normal() (*Durable, error) {
 	missing("Dead", d.Dead == nil)
 	missing("States", d.States == nil)
 	missing("Clock", d.Clock == nil)
+	if d.Platform == "" {
+		d.Platform = state.Platform
+	}
 	d.Lease = orDefault(d.Lease, DefaultLease)
 	d.Sweep = orDefault(d.Sweep, DefaultSweep)
 	d.MaxLag = orDefault(d.MaxLag, DefaultMaxLag)

@@ -48,11 +48,13 @@ func (l *lane) begin(r *Run) bool {
 	if t.done.Load() {
 		return false // ended while this place was being taken
 	}
-	v, err := r.claim(l.ctx, nil)
-	if err != nil || v != runs {
-		t.claim()
-		l.work.Go(func() { l.settled(r, v, err) })
-		return false
+	if !r.entered {
+		v, err := r.claim(l.ctx, nil)
+		if err != nil || v != runs {
+			t.claim()
+			l.work.Go(func() { l.settled(r, v, err) })
+			return false
+		}
 	}
 	r.observe(PointClaimed)
 	l.mu.Lock()
@@ -235,6 +237,8 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
+	case moving:
+		l.handOver(r)
 	case foreign:
 		l.ack(r.hold)
 	case older:
@@ -362,6 +366,10 @@ func (l *lane) part(r *Run, why error) {
 			return
 		}
 		h.taskEvent(intents.TaskParked, t, nil)
+		if r.parked == aaif.RunMigrating {
+			l.handOver(r)
+			return
+		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	})

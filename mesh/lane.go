@@ -208,12 +208,17 @@ func (l *lane) room() int {
 
 // deliver takes a message. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
+	l.tel.delivered(l.host, d)
+	l.take(l.hold(d))
+}
+
+// hold keeps a message leased from now on.
+func (l *lane) hold(d *jetstream.Delivery) *hold {
 	hold := &hold{d, time.Now()}
 	l.mu.Lock()
 	l.holds[hold] = struct{}{}
 	l.mu.Unlock()
-	l.tel.delivered(l.host, d)
-	l.take(hold)
+	return hold
 }
 
 // release forgets a message that is not ours any more. It says nothing to the

@@ -87,7 +87,7 @@ func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, erro
 		return h.fetch(ctx, task)
 	case intents.ContextRefute:
 		return h.refute(ctx, task)
-	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle:
+	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
 		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s belongs on subject %s, where all replicas hear it", task.Intent, h.ctl)
 	}
 	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", task.Intent)

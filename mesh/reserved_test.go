@@ -75,7 +75,7 @@ func TestReservedIntentsAreAnsweredWhileTheAgentIsBusy(t *testing.T) {
 	equal(t, "fetch without an id", r.code(intents.ContextFetch, `{}`), envelope.CodeInputSchema)
 	equal(t, "no such intent", r.code("aee.status.sing", `{}`), envelope.CodeIntentReserved)
 	equal(t, "in capitals", r.code("AEE.status.ping", `{}`), envelope.CodeIntentReserved)
-	equal(t, "the mesh's own", r.code(intents.TaskMigrate, `{}`), envelope.CodeIntentReserved)
+	equal(t, "the mesh's own", r.code("mesh.task.repeat", `{}`), envelope.CodeIntentReserved)
 	equal(t, "a command on the wrong subject", r.code(intents.TaskPause, `{"id":"01JFB2R1"}`), envelope.CodeUnexpectedType)
 	equal(t, "validate an unknown intent", r.code(intents.ValidatePayload, `{"intent":"no.such","payload_to_validate":{}}`), envelope.CodeIntentUnknown)
 }

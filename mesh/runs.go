@@ -44,6 +44,7 @@ type Run struct {
 	begun     time.Time                        // of this claim, for running time
 	ran       time.Duration                    // before it
 	steps     int                              // committed since the claim
+	entered   bool                             // claimed before it was queued: see lane.goOn
 	staged    []stagedStep
 	restored  bool
 	recovered bool // from an owner that did not let go
@@ -52,8 +53,8 @@ type Run struct {
 	parked    aaif.RunStatus // how it was parked; "" when it is handed on
 
 	told     told
+	askMu    sync.Mutex
 	asked    chan struct{}
-	askOnce  sync.Once
 	parting  atomic.Bool
 	checking atomic.Bool
 	seen     atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
@@ -99,8 +100,30 @@ func (r *Run) View() *state.Checkpoint {
 
 // Asked is closed as soon as somebody has asked for a pause or a move of the
 // run. A handler that is in the middle of something long, and can take it up
-// again, stops it then and calls Commit, which parks.
-func (r *Run) Asked() <-chan struct{} { return r.asked }
+// again, stops it then and calls Commit, which parks. If the wish was taken back
+// meanwhile Commit returns nil, and the next call of Asked another channel.
+func (r *Run) Asked() <-chan struct{} {
+	r.askMu.Lock()
+	defer r.askMu.Unlock()
+	return r.asked
+}
+
+// ask closes the channel that Asked returns, or makes a new one where nothing is
+// asked any more.
+func (r *Run) ask(something bool) {
+	r.askMu.Lock()
+	defer r.askMu.Unlock()
+	select {
+	case <-r.asked:
+		if !something {
+			r.asked = make(chan struct{})
+		}
+	default:
+		if something {
+			close(r.asked)
+		}
+	}
+}
 
 // Steering are the messages that were put in for the next turn, oldest first.
 // Whoever makes them part of the conversation takes them out of Mesh.Steering in
@@ -210,6 +233,9 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 		}
 		if stop {
 			m.Owner = ""
+		}
+		if status == aaif.RunMigrating {
+			return r.captured(c)
 		}
 		return nil
 	})
@@ -321,9 +347,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	r.rev = rev
 	r.cp.Store(c)
 	r.seen.Store(time.Now().UnixNano())
-	if c.Mesh.Want != "" {
-		r.askOnce.Do(func() { close(r.asked) })
-	}
+	r.ask(c.Mesh.Want != "")
 }
 
 // adopt takes over what somebody else has written, if it left the run with us.

@@ -117,6 +117,7 @@ var beside = map[string][]string{
 	"envelope/sign":        {"envelope"},
 	"intents/template":     {"intents"},
 	"mesh/natsd/natstest":  {"mesh/natsd"},
+	"mesh":                 {"mesh/handoff"},
 	"agents/orchestrate":   {"agents"},
 	"agents/model/*test":   {"agents/model"},
 	"agents/tool/*test":    {"agents/tool"},

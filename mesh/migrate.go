@@ -1,0 +1,243 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// The move of a run (docs/migration.md). It begins as a pause does: the handler
+// stops at its next step, or in the middle of a generation. The checkpoint that
+// it leaves says where the run is to go. Then the worker that holds its message
+// offers it there, and lets go of the message without acknowledging it, or goes
+// on with the run itself. Who owns it is decided by the run's record alone, each
+// time by compare-and-swap.
+
+// Remotes finds the receiver of another platform by its URL. It fails where runs
+// may not go there.
+type Remotes func(url string) (*handoff.Client, error)
+
+// moveTimeout bounds one try to get a run to where it is to go. Until then it
+// stands still.
+const moveTimeout = 2 * time.Minute
+
+// remoteTo reports whether a run is to go to another platform directly.
+func remoteTo(to string) bool { return strings.Contains(to, "://") }
+
+// asked notes in a checkpoint where the run is to go.
+func (l *lane) askMove(c *state.Checkpoint, o *order) {
+	c.Mesh.Migration = &state.Migration{
+		ID: uuid.NewString(), Phase: state.PhaseAsked, To: o.To, Target: o.Platform, By: o.from, Since: l.clock.now(),
+	}
+}
+
+// captured makes of a checkpoint the state that moves: the run stands still, and
+// all that its sender was told is in it. Nothing more is told here. r.mu is held.
+func (r *Run) captured(c *state.Checkpoint) error {
+	if r.task.Streaming() {
+		if err := r.told.seal(r.lane.ctx); err != nil {
+			return err
+		}
+		r.told.keep(c)
+	}
+	m := c.Mesh.Migration
+	if m == nil { // parked by the handler itself
+		m = &state.Migration{ID: uuid.NewString(), To: intents.MigrateFile}
+		c.Mesh.Migration = m
+	}
+	m.Phase, m.Since, m.Source = state.PhaseCaptured, r.lane.clock.now(), r.lane.host.id
+	if m.Status == "" || m.Status == aaif.RunMigrating {
+		m.Status = aaif.RunRunning
+	}
+	c.Doc.Status = aaif.RunMigrating
+	c.Mesh.Owner = r.lane.host.id // until the target has claimed it
+	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCaptured), Detail: "to " + clip(m.To)}
+	return nil
+}
+
+// seal ends the telling here, and waits until all of it is stored: whoever goes on
+// with the run goes on with the numbers.
+func (d *told) seal(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sealed = true
+	return d.confirm(ctx, len(d.unsure))
+}
+
+// runOf makes a Run of a record that this worker has, or may soon have: its
+// handler has not begun.
+func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) {
+	env, err := envelope.ParseLimits(c.Mesh.Task, l.host.node.limits)
+	if err != nil {
+		return nil, fmt.Errorf("task of run %s: %w", c.Doc.RunID, err)
+	}
+	m := &c.Mesh
+	t := &Task{Envelope: capped(env, envelope.Priority(m.Priority)), KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
+	r := newRun(l, t, hold)
+	r.id.Run, r.stored = c.Doc.RunID, c
+	t.queued = l.clock.local(m.StoredAt)
+	r.refusal = l.prepare(t)
+	r.ran, r.begun, r.restored = m.Ran, time.Now(), progressed(c)
+	r.told.seq, r.told.text = m.Stream, m.Told
+	r.keep(c, rev)
+	return r, nil
+}
+
+// handOver moves a run whose handler has stopped for it.
+func (l *lane) handOver(old *Run) {
+	r, err := l.runOf(old.cp.Load(), old.rev, old.hold)
+	if err != nil {
+		l.stuck(old, err)
+		return
+	}
+	l.move(r)
+}
+
+// move brings a run that stands still to where it is to go, or, if it is there,
+// its replies back. It has the run's message, and is done with it at the end.
+func (l *lane) move(r *Run) {
+	l.mu.Lock()
+	l.runs[r.id.Run] = r
+	l.mu.Unlock()
+	m := r.cp.Load().Mesh.Migration
+	ctx, cancel := l.whileHere(r)
+	defer cancel()
+	switch {
+	case m.To == intents.MigrateFile:
+		l.forget(r)
+		l.ack(r.hold)
+		r.observe(PointAcked)
+	case m.Phase == state.PhaseCommitted:
+		l.decide(ctx, r)
+	case m.Phase == state.PhaseRelaying:
+		l.relay(ctx, r)
+	case remoteTo(m.To):
+		l.send(ctx, r)
+	default:
+		l.offer(ctx, r)
+	}
+}
+
+// whileHere is a context that ends with the run's being ours, and with the drain.
+func (l *lane) whileHere(r *Run) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(l.ctx)
+	stop := context.AfterFunc(r.task.context(), func() { cancel(ErrLost) })
+	gone := make(chan struct{})
+	l.work.Go(func() {
+		select {
+		case <-l.drawn:
+			cancel(errStopped)
+		case <-gone:
+		}
+	})
+	return ctx, func() {
+		stop()
+		close(gone)
+		cancel(nil)
+	}
+}
+
+// pass writes the next phase of a run's move. The swap is what makes it so.
+func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.observe(PointBeforeMove + Point(phase))
+	r.begun = time.Now() // standing still is not running
+	err := r.write(l.ctx, func(c *state.Checkpoint) error {
+		m := c.Mesh.Migration
+		m.Phase, m.Since, m.Detail = phase, l.clock.now(), ""
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "to " + clip(m.To)}
+		if change != nil {
+			change(c)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	r.observe(PointAfterMove + Point(phase))
+	l.host.log.Info("run moves", "run", r.id.Run, "phase", string(phase), "to", r.cp.Load().Mesh.Migration.To)
+	return nil
+}
+
+// takeBack ends a move that has failed: if the run is still ours, it goes on
+// here with what it was doing before.
+func (l *lane) takeBack(r *Run, why error) {
+	reason := clip(border(why).Message)
+	if e := new(state.HandoffError); errors.As(why, &e) {
+		reason = clip(e.Error())
+	}
+	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) {
+		m := &c.Mesh
+		m.Epoch++
+		m.Migration.Detail = reason
+		c.Doc.Status, m.Owner = m.Migration.Status, l.host.id
+		if state.Parked(c.Doc.Status) {
+			m.Owner, m.Work = "", 0
+		}
+	})
+	switch {
+	case errors.Is(err, ErrLost):
+		return // it has gone there after all, or somebody else has it
+	case err != nil:
+		l.stuck(r, err)
+		return
+	}
+	l.host.log.Warn("run did not move", "run", r.id.Run, "err", why)
+	if state.Parked(r.cp.Load().Doc.Status) {
+		l.forget(r)
+		l.ack(r.hold)
+		return
+	}
+	l.goOn(r)
+}
+
+// goOn puts a run that this worker has claimed into the agent's queue.
+func (l *lane) goOn(r *Run) {
+	c := r.cp.Load()
+	fresh, err := l.runOf(c, r.rev, r.hold)
+	if err == nil && fresh.task.Streaming() {
+		err = fresh.remind(l.ctx, c)
+	}
+	if err != nil {
+		l.stuck(r, err)
+		return
+	}
+	fresh.entered = true
+	l.mu.Lock()
+	l.runs[fresh.id.Run] = fresh
+	l.mu.Unlock()
+	l.wait(fresh, 1)
+	l.host.running.add(fresh.task)
+	if l.host.queue.put(fresh.task) {
+		return
+	}
+	l.wait(fresh, -1)
+	l.letGo(fresh)
+}
+
+// letGo gives a claimed run, and its message, to whoever comes next.
+func (l *lane) letGo(r *Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
+	defer cancel()
+	if err := r.handOn(ctx); errors.Is(err, ErrLost) {
+		return
+	} else if err != nil {
+		l.host.log.Warn("run not handed on", "run", r.id.Run, "err", err)
+	}
+	r.finish(ErrLost)
+	l.forget(r)
+	l.nak(r.hold, 0)
+}

@@ -1,0 +1,305 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// taskOffer is the intent with which a worker offers a run to another of the
+// same agent, on the control subject. It is between workers of this release and
+// later ones, and has no published schema.
+const taskOffer = "mesh.task.offer"
+
+// offerWait is how long a worker may take to accept a run.
+const offerWait = 5 * time.Second
+
+// offerPayload is what a worker offers; without a token it asks who would take a
+// run.
+type offerPayload struct {
+	From     string `json:"from"`               // the instance that asks
+	To       string `json:"to,omitempty"`       // the instance that is asked; "": whoever has room
+	Run      string `json:"run,omitempty"`      //
+	Revision uint64 `json:"revision,omitempty"` // of the captured checkpoint
+	Token    string `json:"token,omitempty"`    // the migration token
+	Ack      string `json:"ack,omitempty"`      // where the message that carries the run is acknowledged
+}
+
+// offerAnswer is what the other one says.
+type offerAnswer struct {
+	Instance string `json:"instance"`
+	Epoch    uint64 `json:"epoch,omitempty"` // of its claim
+}
+
+// offer offers a run to another worker. That one claims it in the run's record,
+// which is the point of no return, and goes on with its message.
+func (l *lane) offer(ctx context.Context, r *Run) {
+	ctx, cancel := context.WithTimeout(ctx, moveTimeout)
+	defer cancel()
+	m := r.cp.Load().Mesh.Migration
+	to := m.To
+	var err error
+	if to == intents.MigrateAny {
+		to, err = l.findWorker(ctx)
+	}
+	var answer offerAnswer
+	if err == nil {
+		answer, err = l.offerTo(ctx, r, to)
+	}
+	if err != nil {
+		l.takeBack(r, err)
+		return
+	}
+	l.host.log.Info("run moved", "run", r.id.Run, "to", answer.Instance, "epoch", answer.Epoch)
+	r.mu.Lock()
+	r.finish(ErrLost)
+	r.mu.Unlock()
+	l.forget(r)
+	l.release(r.hold)
+}
+
+// findWorker asks for a worker that has room.
+func (l *lane) findWorker(ctx context.Context) (string, error) {
+	answer, err := l.ask(ctx, offerPayload{From: l.host.id})
+	if err != nil {
+		return "", fmt.Errorf("no other worker of %s has room: %w", l.host.Entity, err)
+	}
+	return answer.Instance, nil
+}
+
+// offerTo offers the run to one worker.
+func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, error) {
+	if to == l.host.id {
+		return offerAnswer{}, errors.New("the run is there already")
+	}
+	token, err := l.issue(r, to)
+	if err != nil {
+		return offerAnswer{}, err
+	}
+	r.observe(PointOffer)
+	answer, err := l.ask(ctx, offerPayload{
+		From: l.host.id, To: to, Run: r.id.Run, Revision: r.rev, Token: token, Ack: r.hold.AckSubject,
+	})
+	if err != nil {
+		return offerAnswer{}, fmt.Errorf("worker %s of %s: %w", to, l.host.Entity, err)
+	}
+	return answer, nil
+}
+
+// ask sends an offer to the entity's workers. The one that is asked answers.
+func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err error) {
+	h := l.host
+	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, taskOffer, mustJSON(p))
+	e.Priority = envelope.PriorityUrgent
+	subject, err := h.node.subjects.Ctl(h.Entity)
+	if err != nil {
+		return answer, err
+	}
+	if h.Signer != nil {
+		if err := h.Signer.Sign(e); err != nil {
+			return answer, err
+		}
+	}
+	var body []byte
+	header, err := h.node.encode(ctx, e, false, &body)
+	if err != nil {
+		return answer, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, offerWait)
+	defer cancel()
+	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, request{subject, header, body}, nil)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer, envelope.Errorf(envelope.CodeUnavailable, "it does not answer")
+	case err != nil:
+		return answer, err
+	case reply.Type == envelope.TypeError:
+		return answer, envelope.ErrorOf(reply)
+	}
+	return answer, json.Unmarshal(reply.Payload, &answer)
+}
+
+// issue signs the migration token for the captured run. A worker without a key
+// makes one for this time, and leaves its public part in the run's record: that
+// is worth as much as the record is, and enough where nobody signs.
+func (l *lane) issue(r *Run, target string) (string, error) {
+	signer, err := l.tokenSigner()
+	if err != nil {
+		return "", err
+	}
+	if signer == nil {
+		var key sign.Key
+		if signer, key, err = sign.NewKey("move-"+r.cp.Load().Mesh.Migration.ID, sign.Ed25519, l.host.Entity); err != nil {
+			return "", err
+		}
+		rec, err := key.Record()
+		if err != nil {
+			return "", err
+		}
+		if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) { c.Mesh.Migration.Key = rec.Public }); err != nil {
+			return "", err
+		}
+	}
+	c := r.cp.Load()
+	now := l.clock.now()
+	return state.Grant{
+		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: c.Doc.Provenance.SourcePlatform, Target: target,
+		AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, StateID: c.Doc.StateID, Checksum: c.Doc.Provenance.Checksum,
+		Issued: now, Expires: now.Add(moveTimeout),
+	}.Sign(signer)
+}
+
+// tokenSigner is the agent's key, if it has one; a shared secret does not do.
+func (l *lane) tokenSigner() (*sign.Signer, error) {
+	s := l.host.Signer
+	if s != nil && s.Alg() != sign.Ed25519 {
+		return nil, fmt.Errorf("key %s: a migration token is signed with an %s key", s, sign.Ed25519)
+	}
+	return s, nil
+}
+
+// offered takes a run that another worker offers. It runs beside the control
+// messages, and answers only what is for this instance.
+func (l *lane) offered(t *Task) {
+	h := l.host
+	var p offerPayload
+	if err := json.Unmarshal(t.Envelope.Payload, &p); err != nil || p.From == h.id || t.Envelope.From != h.Entity {
+		return
+	}
+	switch {
+	case p.To == "":
+		if !l.leaving.Load() && l.room() > 0 {
+			h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
+		}
+		return
+	case p.To != h.id:
+		return
+	}
+	r, err := l.acceptOffer(p)
+	if err != nil {
+		h.log.Warn("offered run refused", "run", p.Run, "from", p.From, "err", err)
+		h.fail(t, offerError(err))
+		return
+	}
+	h.succeed(t, mustJSON(offerAnswer{Instance: h.id, Epoch: r.Epoch()}))
+	l.goOn(r)
+}
+
+// offerError is what the other worker may know.
+func offerError(err error) error {
+	e := state.NewHandoffError(err)
+	if e.Code == state.HandoffInternal {
+		return err
+	}
+	return envelope.Errorf(envelope.CodeDenied, "%s: %s", e.Code, e.Message).WithCause(err)
+}
+
+// acceptOffer verifies what is offered, in the order of docs/migration.md, and
+// claims the run.
+func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
+	if l.leaving.Load() || l.room() <= 0 {
+		return nil, busy(l.host.Entity)
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	id := state.ID{Entity: l.host.Entity, Run: p.Run}
+	rec, err := l.cfg.States.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.codec.Decode(rec.Data)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.verifyOffer(p, rec, c); err != nil {
+		return nil, err
+	}
+	l.observe(PointVerified, id)
+	delivery, err := l.cfg.Queue.Adopt(l.host.Entity, p.Ack)
+	if err != nil {
+		return nil, err
+	}
+	hold := l.hold(delivery)
+	_ = hold.InProgress()
+	m := &c.Mesh
+	m.Epoch++
+	m.Claims = 1
+	m.Owner, m.Work = l.host.id, hold.Seq
+	m.Migration.Phase, m.Migration.Target, m.Migration.Since, m.Migration.Key = state.PhaseMoved, l.host.id, l.clock.now(), ""
+	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip(m.Migration.Source)}
+	c.Doc.Status = aaif.RunRunning
+	rev, _, err := l.put(ctx, id, rec.Revision, c, false)
+	if err != nil {
+		l.release(hold)
+		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)
+	}
+	l.observe(PointMoved, id)
+	r, err := l.runOf(c, rev, hold)
+	if err != nil {
+		l.release(hold)
+	}
+	return r, err
+}
+
+// verifyOffer holds an offer to the run's record: that it is about this very
+// checkpoint, and that its token is.
+func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint) error {
+	m := c.Mesh.Migration
+	if rec.Revision != p.Revision || m == nil || m.Phase != state.PhaseCaptured || c.Doc.Status != aaif.RunMigrating {
+		return fmt.Errorf("%w: the run has changed meanwhile", state.ErrTokenState)
+	}
+	g, err := state.VerifyToken(l.moveKeys(m), p.Token, l.host.id, l.clock.now())
+	if err != nil {
+		return err
+	}
+	if g.ID != m.ID || g.Issuer != l.host.Entity {
+		return fmt.Errorf("%w: it is not this move's", state.ErrTokenState)
+	}
+	if err := g.Covers(c.Doc.Provenance.SourcePlatform, c.Doc.AgentID, c.Doc.RunID, c.Doc.StateID, c.Doc.Provenance.Checksum); err != nil {
+		return err
+	}
+	if c.Doc.AgentID != state.New(l.host.Entity, "", l.host.AgentID).Doc.AgentID {
+		return fmt.Errorf("%w: %s", state.ErrUnknownAgent, clip(c.Doc.AgentID))
+	}
+	return nil
+}
+
+// moveKeys are the keys that a token within the mesh may be signed with: those
+// that are trusted, and, unless signatures are required, the one that the source
+// has left in the run's record.
+func (l *lane) moveKeys(m *state.Migration) state.Keys {
+	v := l.host.node.cfg.Verifier
+	keys := oneKey{ring: v.Ring}
+	if m.Key != "" && v.Mode != sign.Required {
+		rec := sign.Record{KID: "move-" + m.ID, Alg: sign.Ed25519, Public: m.Key, From: []string{l.host.Entity}}
+		if key, err := rec.Key(); err == nil {
+			keys.own = &key
+		}
+	}
+	return keys
+}
+
+// oneKey is a ring and one key besides.
+type oneKey struct {
+	ring *sign.Ring
+	own  *sign.Key
+}
+
+// Lookup finds a key, see [state.Keys].
+func (k oneKey) Lookup(kid string) (sign.Key, bool) {
+	if k.own != nil && kid == k.own.KID {
+		return *k.own, true
+	}
+	if k.ring == nil {
+		return sign.Key{}, false
+	}
+	return k.ring.Lookup(kid)
+}

@@ -1,0 +1,187 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// remote is the receiver of another platform, as this worker talks to it.
+type remote struct {
+	*handoff.Client
+	signer *sign.Signer
+	lane   *lane
+}
+
+// errNoRemotes says that this worker lets no run go elsewhere.
+var errNoRemotes = envelope.Errorf(envelope.CodeDenied, "this worker hands no runs to other platforms: it must be told where they may go (aeemesh worker --handoff-to)")
+
+// remote finds the receiver at a URL, and the key to talk to it with.
+func (l *lane) remote(url string) (*remote, error) {
+	if l.cfg.Remotes == nil {
+		return nil, errNoRemotes
+	}
+	signer, err := l.tokenSigner()
+	if err != nil {
+		return nil, err
+	}
+	if signer == nil {
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s has no key: a migration token to another platform must be signed with one that is trusted there", l.host.Entity)
+	}
+	client, err := l.cfg.Remotes(url)
+	if err != nil {
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s", err.Error()).WithCause(err)
+	}
+	return &remote{client, signer, l}, nil
+}
+
+// request signs what is asked about a handoff that has begun.
+func (p *remote) request(m *state.Migration, action string) (string, error) {
+	return state.Request{Handoff: m.ID, Issuer: p.lane.host.Entity, Target: m.Target, Action: action, Issued: p.lane.clock.now()}.Sign(p.signer)
+}
+
+// send hands a captured run to another platform: the target stages it, this
+// worker lets go of it, the target accepts it.
+func (l *lane) send(ctx context.Context, r *Run) {
+	p, err := l.remote(r.cp.Load().Mesh.Migration.To)
+	if err != nil {
+		l.takeBack(r, err)
+		return
+	}
+	defer p.Close()
+	if err := l.stage(ctx, p, r); err != nil {
+		l.takeBack(r, err)
+		l.work.Go(func() { l.unstage(r) })
+		return
+	}
+	r.observe(PointStaged)
+	if err := l.pass(r, state.PhaseCommitted, nil); err != nil {
+		if !errors.Is(err, ErrLost) {
+			l.stuck(r, err) // whoever gets the message takes it back, or goes on
+		}
+		l.unstage(r)
+		return
+	}
+	l.decide(ctx, r)
+}
+
+// stage streams the run to the target.
+func (l *lane) stage(ctx context.Context, p *remote, r *Run) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, fmt.Errorf("%w: %v", state.ErrHandoffTimeout, moveTimeout))
+	defer cancel()
+	about, err := p.About(ctx)
+	if err != nil {
+		return err
+	}
+	if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) {
+		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, l.host.Entity
+	}); err != nil {
+		return err
+	}
+	c := r.cp.Load()
+	out := c.Outbound(l.cfg.Platform, about.Platform)
+	doc, err := (state.Codec{}).Encode(out)
+	if err != nil {
+		return err
+	}
+	now := l.clock.now()
+	token, err := state.Grant{
+		ID: c.Mesh.Migration.ID, Issuer: l.host.Entity, Source: l.cfg.Platform, Target: about.Platform,
+		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
+		Issued: now, Expires: now.Add(moveTimeout),
+	}.Sign(p.signer)
+	if err != nil {
+		return err
+	}
+	r.observe(PointOffer)
+	_, err = p.Send(ctx, token, doc)
+	return err
+}
+
+// unstage tells the target that its half is not wanted. If it does not hear it,
+// it finds out by itself.
+func (l *lane) unstage(r *Run) {
+	m := r.cp.Load().Mesh.Migration
+	p, err := l.remote(m.To)
+	if err != nil || m.Target == "" {
+		return
+	}
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	if request, err := p.request(m, handoff.ActionRefuse); err == nil {
+		_, _ = p.Refuse(ctx, m.ID, request)
+	}
+}
+
+// decide asks the target until it says whether it runs the run. This worker has
+// let go of it: nobody but the target may run it until it has refused.
+func (l *lane) decide(ctx context.Context, r *Run) {
+	m := r.cp.Load().Mesh.Migration
+	for wait := 50 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
+		status, err := l.lastWord(ctx, m)
+		switch {
+		case err != nil:
+		case status.Phase == state.PhaseAccepted, status.Phase == state.PhaseRunning:
+			if err := l.pass(r, state.PhaseRelaying, nil); err != nil {
+				if !errors.Is(err, ErrLost) {
+					l.stuck(r, err)
+				}
+				return
+			}
+			l.relay(ctx, r)
+			return
+		case status.Phase == state.PhaseRefused:
+			l.takeBack(r, fmt.Errorf("%w: %s", state.ErrHandoffAborted, status.Reason))
+			return
+		}
+		if ctx.Err() == nil {
+			l.host.log.Warn("a handed-over run is in doubt: its target does not answer", "run", r.id.Run, "to", m.To, "err", err)
+		}
+		if sleep(ctx, wait) != nil {
+			l.leave(r)
+			return
+		}
+	}
+}
+
+// lastWord is one try to learn the target's decision. A target that knows of
+// nothing is asked to refuse, so that nothing that is still on its way counts.
+func (l *lane) lastWord(ctx context.Context, m *state.Migration) (handoff.Status, error) {
+	p, err := l.remote(m.To)
+	if err != nil {
+		return handoff.Status{}, err
+	}
+	defer p.Close()
+	request, err := p.request(m, handoff.ActionCommit)
+	if err != nil {
+		return handoff.Status{}, err
+	}
+	status, err := p.Commit(ctx, m.ID, request)
+	if !errors.Is(err, handoff.ErrUnknown) && !errors.Is(err, handoff.ErrNotStaged) {
+		return status, err
+	}
+	if request, err = p.request(m, handoff.ActionRefuse); err != nil {
+		return handoff.Status{}, err
+	}
+	return p.Refuse(ctx, m.ID, request)
+}
+
+// leave hands the message of a run that is elsewhere to another worker, because
+// this one stops. Where the run was lost there is nothing to hand on.
+func (l *lane) leave(r *Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		return
+	}
+	r.finish(ErrLost)
+	l.forget(r)
+	l.nak(r.hold, 0)
+}

@@ -1,0 +1,655 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// An author is an agent that writes in turns of words, as a model would: it
+// streams them, commits each turn, calls a tool before the last one, and stops
+// in the middle of a turn when it is asked to.
+type author struct {
+	name  string
+	words chan struct{} // one receive lets one word go on
+	told  chan string   // each word that was emitted, "name:word"
+	tools chan chan struct{}
+	begun chan *mesh.Run
+}
+
+const turns = 3
+
+func newAuthor(name string) *author {
+	return &author{name: name, words: make(chan struct{}, 1000), told: make(chan string, 1000), tools: make(chan chan struct{}, 10), begun: make(chan *mesh.Run, 10)}
+}
+
+// text is what a turn comes to, whoever writes it.
+func text(turn int) string { return fmt.Sprintf("turn %d is one of %d. ", turn, turns) }
+
+// speak lets n words go.
+func (a *author) speak(n int) {
+	for range n {
+		a.words <- struct{}{}
+	}
+}
+
+func (a *author) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	run := task.Run()
+	a.begun <- run
+	c := run.View()
+	for turn := len(c.Doc.Conversation); turn < turns; turn++ {
+		if turn == turns-1 {
+			if err := a.tool(ctx, run, c); err != nil {
+				return nil, err
+			}
+		}
+		if err := a.turn(ctx, task, turn); err != nil {
+			return nil, err
+		}
+		err := run.Commit(ctx, state.Step{Kind: state.StepModel}, func(c *state.Checkpoint) error {
+			c.Doc.Conversation = append(c.Doc.Conversation, aaif.Message{Role: aaif.MessageAssistant, Content: text(turn)})
+			c.Mesh.Told = ""
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return mustJSON(map[string]string{"by": a.name}), nil
+}
+
+// turn streams one turn from where the owner before has stopped.
+func (a *author) turn(ctx context.Context, task *mesh.Task, turn int) error {
+	run := task.Run()
+	rest := strings.TrimPrefix(text(turn), run.Told())
+	for _, word := range strings.SplitAfter(rest, " ") {
+		if word == "" {
+			continue
+		}
+		select {
+		case <-a.words:
+		case <-run.Asked():
+			if err := run.Commit(ctx, state.Step{Kind: state.StepPause}, nil); err != nil {
+				return err
+			}
+			return a.turn(ctx, task, turn)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := task.EmitText(word); err != nil {
+			return err
+		}
+		a.told <- a.name + ":" + word
+	}
+	return nil
+}
+
+// tool makes one call, with an intent before and a receipt after.
+func (a *author) tool(ctx context.Context, run *mesh.Run, c *state.Checkpoint) error {
+	if len(c.Mesh.Effects) > 0 && c.Mesh.Effects[0].Status.Final() {
+		return nil
+	}
+	effect := state.Effect{ID: "call-1", Tool: "look", Key: state.EffectKey(run.ID(), 1, 1), Status: state.EffectInFlight}
+	set := func(status state.EffectStatus) func(*state.Checkpoint) error {
+		return func(c *state.Checkpoint) error {
+			effect.Status = status
+			c.Mesh.Effects = []state.Effect{effect}
+			return nil
+		}
+	}
+	if err := run.Commit(ctx, state.Step{Kind: state.StepIntent, Name: "look"}, set(state.EffectInFlight)); err != nil {
+		return err
+	}
+	called := make(chan struct{})
+	a.tools <- called
+	select {
+	case <-called:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return run.Commit(ctx, state.Step{Kind: state.StepReceipt, Name: "look"}, set(state.EffectDone))
+}
+
+func mustJSON(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// A movement is two workers of one agent, a task that the first one has, and a
+// caller who listens.
+type movement struct {
+	*durableRig
+	source, target   *author
+	sourceID         string
+	targetID         string
+	sourceAt         *points
+	targetAt         *points
+	client           *mesh.Node
+	task             *envelope.Envelope
+	heard            *hearing
+	sourceNC         *nats.Conn
+	targetNC         *nats.Conn
+	targetConfig     mesh.Config
+	targetCommitment func(*mesh.Durable)
+}
+
+// hearing is what the caller is told.
+type hearing struct {
+	mu    sync.Mutex
+	text  string
+	seqs  []string
+	reply *envelope.Envelope
+	err   error
+	done  chan struct{}
+}
+
+func (h *hearing) hear(e *envelope.Envelope) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var p struct {
+		Text    string
+		Seq     int
+		Restart bool
+	}
+	if err := json.Unmarshal(e.Payload, &p); err != nil {
+		return err
+	}
+	if p.Restart {
+		return errors.New("the text began anew")
+	}
+	h.text += p.Text
+	h.seqs = append(h.seqs, fmt.Sprint(p.Seq))
+	return nil
+}
+
+func (h *hearing) so() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.text
+}
+
+func (r *durableRig) instance(nc *nats.Conn, node *mesh.Node, known ...string) string {
+	r.t.Helper()
+	var id string
+	eventually(r.t, "the worker is discovered", func() bool {
+		found, err := node.Discover(ctxFor(r.t), reviewer, time.Second)
+		if err != nil {
+			return false
+		}
+		for _, i := range found {
+			if !slices.Contains(known, i.Info.ID) {
+				id = i.Info.ID
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+func newMovement(t *testing.T, change ...func(*movement)) *movement {
+	t.Helper()
+	r := newDurableRig(t)
+	m := &movement{durableRig: r, source: newAuthor("source"), target: newAuthor("target"), sourceAt: newPoints(), targetAt: newPoints()}
+	for _, f := range change {
+		f(m)
+	}
+	m.sourceNC, m.targetNC = natstest.Conn(t, r.srv), natstest.Conn(t, r.srv)
+	source := r.laneOn(m.sourceNC, mesh.Config{Drain: time.Millisecond}, observing(m.sourceAt))
+	r.serve(source, mesh.Agent{Handler: m.source})
+	m.client = r.client()
+	m.sourceID = r.instance(r.nc, m.client)
+	m.task = requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
+	m.heard = &hearing{done: make(chan struct{})}
+	go func() {
+		defer close(m.heard.done)
+		_, m.heard.reply, m.heard.err = m.client.Perform(ctxFor(t), m.task, mesh.SubmitOptions{}, mesh.ResultOptions{OnStream: m.heard.hear})
+	}()
+	within(t, "the run to begin", m.source.begun)
+	m.join()
+	return m
+}
+
+// join serves the target.
+func (m *movement) join() {
+	m.t.Helper()
+	change := []func(*mesh.Durable){observing(m.targetAt)}
+	if m.targetCommitment != nil {
+		change = append(change, m.targetCommitment)
+	}
+	cfg := m.targetConfig
+	cfg.Drain = time.Millisecond
+	m.serve(m.laneOn(m.targetNC, cfg, change...), mesh.Agent{Handler: m.target})
+	m.targetID = m.instance(m.nc, m.client, m.sourceID)
+}
+
+func (m *movement) move(to string, change ...func(*intents.MigrateTask)) intents.CommandResult {
+	m.t.Helper()
+	cmd := intents.MigrateTask{Target: intents.Target{ID: m.task.ID}, To: to}
+	for _, f := range change {
+		f(&cmd)
+	}
+	result, err := m.client.Command(ctxFor(m.t), reviewer, cmd)
+	if err != nil {
+		m.t.Fatalf("migrate: %v", err)
+	}
+	if !result.Migrating {
+		m.t.Fatalf("migrate: %+v", result)
+	}
+	return result
+}
+
+// whole is all that the caller is to hear.
+func whole() string {
+	var s string
+	for turn := range turns {
+		s += text(turn)
+	}
+	return s
+}
+
+// words is how many words there are in a turn.
+const wordsInTurn = 6
+
+// finish lets both write to the end, and holds what the caller heard to what
+// there was to hear.
+func (m *movement) finish(by string) {
+	m.t.Helper()
+	m.source.speak(100)
+	m.target.speak(100)
+	go func() {
+		for {
+			select {
+			case c := <-m.target.tools:
+				close(c)
+			case c := <-m.source.tools:
+				close(c)
+			case <-m.heard.done:
+				return
+			}
+		}
+	}()
+	within(m.t, "the reply", m.heard.done)
+	if m.heard.err != nil {
+		m.t.Fatalf("the reply: %v", m.heard.err)
+	}
+	equal(m.t, "by", string(m.heard.reply.Payload), `{"by":"`+by+`"}`)
+	equal(m.t, "text", m.heard.text, whole())
+	for i, seq := range m.heard.seqs {
+		if seq != fmt.Sprint(i+1) {
+			m.t.Fatalf("numbers %v", m.heard.seqs)
+		}
+	}
+	m.drainedQueue()
+	terminal := 0
+	for _, e := range m.replies(m.task) {
+		if e.Type != envelope.TypeStream {
+			terminal++
+		}
+	}
+	equal(m.t, "terminal replies", terminal, 1)
+	c := m.record(m.task)
+	equal(m.t, "status", c.Doc.Status, aaif.RunCompleted)
+	var all []string
+	for _, msg := range c.Doc.Conversation {
+		all = append(all, msg.Content)
+	}
+	equal(m.t, "conversation", strings.Join(all, ""), whole())
+}
+
+func (m *movement) phase() state.Phase {
+	if c := m.record(m.task); c.Mesh.Migration != nil {
+		return c.Mesh.Migration.Phase
+	}
+	return ""
+}
+
+// In the middle of a generation: the target goes on with the next word.
+func TestARunMovesInTheMiddleOfAGeneration(t *testing.T) {
+	t.Parallel()
+	for _, any := range []bool{false, true} {
+		t.Run(fmt.Sprint("any ", any), func(t *testing.T) {
+			t.Parallel()
+			m := newMovement(t)
+			m.source.speak(wordsInTurn + 3)
+			for range wordsInTurn + 3 {
+				within(t, "a word", m.source.told)
+			}
+			to := m.targetID
+			if any {
+				to = intents.MigrateAny
+			}
+			equal(t, "answer", m.move(to).Status, "moving")
+			run := within(t, "the target", m.target.begun)
+			if !run.Restored() || run.Epoch() != 2 {
+				t.Errorf("restored %v, epoch %d", run.Restored(), run.Epoch())
+			}
+			m.target.speak(1)
+			equal(t, "the next word", within(t, "a word", m.target.told), "target:"+strings.SplitAfter(text(1), " ")[3])
+			m.finish("target")
+			c := m.record(m.task)
+			equal(t, "phase", c.Mesh.Migration.Phase, state.PhaseMoved)
+			equal(t, "from, to", c.Mesh.Migration.Source+" "+c.Mesh.Migration.Target, m.sourceID+" "+m.targetID)
+			equal(t, "by", c.Mesh.Migration.By, ada)
+			equal(t, "epoch", c.Mesh.Epoch, uint64(2))
+		})
+	}
+}
+
+// Awaiting a tool: the call ends where it was begun, then the run moves; or, when
+// it takes too long, the call goes along as one whose outcome is not known.
+func TestARunMovesWhileItAwaitsATool(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]int64{"until it is done": 0, "with the call": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMovement(t)
+			m.source.speak(2 * wordsInTurn)
+			call := within(t, "the tool call", m.source.tools)
+			m.move(m.targetID, func(c *intents.MigrateTask) { c.WaitMS = wait })
+			if wait == 0 {
+				equal(t, "phase while the call is under way", m.phase(), state.PhaseAsked)
+				close(call)
+			}
+			run := within(t, "the target", m.target.begun)
+			effects := run.View().Mesh.Effects
+			want := state.EffectDone
+			if wait > 0 {
+				want = state.EffectInFlight
+			}
+			if len(effects) != 1 || effects[0].Status != want {
+				t.Errorf("effects %+v", effects)
+			}
+			m.finish("target")
+		})
+	}
+}
+
+// Between turns, where the handler's own commit is what stops it.
+func TestARunMovesBetweenTurns(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(wordsInTurn - 1)
+	for range wordsInTurn - 1 {
+		within(t, "a word", m.source.told)
+	}
+	held := m.sourceAt.hold(mesh.PointBeforeCommit)
+	m.source.speak(1)
+	release := within(t, "the commit of the turn", held)
+	moved := make(chan intents.CommandResult, 1)
+	go func() { moved <- m.move(m.targetID) }()
+	close(release)
+	within(t, "the answer", moved)
+	within(t, "the target", m.target.begun)
+	m.finish("target")
+}
+
+// A paused run goes to its new worker when it is resumed.
+func TestAPausedRunMoves(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(wordsInTurn + 1)
+	for range wordsInTurn + 1 {
+		within(t, "a word", m.source.told)
+	}
+	ctx := ctxFor(t)
+	if _, err := m.client.Command(ctx, reviewer, intents.PauseTask{Target: intents.Target{ID: m.task.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is paused", func() bool { return m.record(m.task).Doc.Status == aaif.RunPaused })
+	m.drainedQueue()
+	equal(t, "answer", m.move(m.targetID).Status, string(aaif.RunPaused))
+	equal(t, "phase", m.phase(), state.PhaseAsked)
+	if _, err := m.client.Command(ctx, reviewer, intents.ResumeTask{Target: intents.Target{ID: m.task.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	// Whoever draws the message, the target runs it.
+	within(t, "the target", m.target.begun)
+	m.finish("target")
+	if c := m.record(m.task); c.Mesh.Owner != m.targetID {
+		t.Errorf("owner %s", c.Mesh.Owner)
+	}
+}
+
+// A move that fails, wherever it does, leaves the run with its source, which goes
+// on with the next word.
+func TestAMoveThatFails(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		to      func(*movement) string
+		prepare func(*movement)
+		why     string
+	}{
+		"nobody there":     {to: func(*movement) string { return "NOSUCHINSTANCE" }, why: "E_UNAVAILABLE"},
+		"itself":           {to: func(m *movement) string { return m.sourceID }},
+		"the target stops": {prepare: func(m *movement) { m.targetNC.Close() }},
+		"the target is full": {prepare: func(m *movement) {
+			other := newTask(reviewer, "code.review", `{"n":2}`)
+			m.submit(m.client, other)
+			within(m.t, "the target to be busy", m.target.begun)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMovement(t)
+			m.source.speak(2)
+			for range 2 {
+				within(t, "a word", m.source.told)
+			}
+			if tt.prepare != nil {
+				tt.prepare(m)
+			}
+			to := m.targetID
+			if tt.to != nil {
+				to = tt.to(m)
+			}
+			m.move(to)
+			run := within(t, "the source to go on", m.source.begun)
+			if !run.Restored() || run.Epoch() != 2 {
+				t.Errorf("epoch %d", run.Epoch())
+			}
+			c := m.record(m.task)
+			equal(t, "phase", c.Mesh.Migration.Phase, state.PhaseAborted)
+			if c.Mesh.Migration.Detail == "" {
+				t.Error("nobody says why")
+			}
+			m.source.speak(1)
+			equal(t, "the next word", within(t, "a word", m.source.told), "source:"+strings.SplitAfter(text(0), " ")[2])
+			if name != "the target is full" {
+				m.finish("source")
+			}
+		})
+	}
+}
+
+// The source is gone at each point of the move, and the target at each of its
+// own. Somebody finishes the run, and the caller notices nothing.
+func TestWorkersDieDuringAMove(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		who string
+		at  mesh.Point
+	}{
+		{"source", mesh.PointBeforeCommit}, {"source", mesh.PointAfterCommit}, {"source", mesh.PointBeforeMove + "captured"},
+		{"source", mesh.PointAfterMove + "captured"}, {"source", mesh.PointOffer},
+		{"target", mesh.PointVerified}, {"target", mesh.PointMoved}, {"target", mesh.PointClaimed},
+	} {
+		t.Run(tt.who+" "+string(tt.at), func(t *testing.T) {
+			t.Parallel()
+			m := newMovement(t)
+			m.source.speak(wordsInTurn + 2)
+			for range wordsInTurn + 2 {
+				within(t, "a word", m.source.told)
+			}
+			at, nc := m.sourceAt, m.sourceNC
+			if tt.who == "target" {
+				at, nc = m.targetAt, m.targetNC
+			}
+			held := at.hold(tt.at)
+			m.move(m.targetID)
+			release := within(t, "the point", held)
+			nc.Close()
+			close(release)
+			// Whoever is left takes it when the lease has ended.
+			by := "target"
+			if tt.who == "target" {
+				by = "source"
+			}
+			m.finish(by)
+		})
+	}
+}
+
+// The run is claimed twice at once: by the target that accepts it, and by the worker
+// to which the server hands the source's message because the source is gone.
+func TestAMoveRacesARedelivery(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(wordsInTurn + 2)
+	for range wordsInTurn + 2 {
+		within(t, "a word", m.source.told)
+	}
+	held := m.targetAt.hold(mesh.PointVerified)
+	m.move(m.targetID)
+	release := within(t, "the target to verify", held)
+	// The source is gone, and the server hands its message to the target, which
+	// claims the run without the offer.
+	m.sourceNC.Close()
+	within(t, "the run to go on", m.target.begun)
+	equal(t, "epoch", m.record(m.task).Mesh.Epoch, uint64(2))
+	close(release)
+	m.finish("target")
+	select {
+	case <-m.target.begun:
+		t.Error("it runs twice")
+	default:
+	}
+	equal(t, "epoch", m.record(m.task).Mesh.Epoch, uint64(2))
+}
+
+// Offers are verified by the worker that gets them, whoever sends them.
+func TestAForgedOfferIsRefused(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(2)
+	for range 2 {
+		within(t, "a word", m.source.told)
+	}
+	held := m.sourceAt.hold(mesh.PointOffer)
+	offers := m.listen("aee.ctl." + reviewer)
+	m.move(m.targetID)
+	release := within(t, "the offer", held)
+	c := m.record(m.task)
+	before := m.revision(m.task)
+	offer := func(change func(map[string]any)) string {
+		t.Helper()
+		p := map[string]any{"from": m.sourceID, "to": m.targetID, "run": c.Doc.RunID, "revision": before, "token": "a.b.c", "ack": "$JS.ACK.x"}
+		change(p)
+		e := envelope.New(envelope.TypeTask, reviewer, reviewer, "mesh.task.offer", mustJSON(p))
+		msg, err := m.nc.Request("aee.ctl."+reviewer, encode(t, e), patience)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply := parse(t, msg.Data)
+		if reply.Type != envelope.TypeError {
+			return string(reply.Payload)
+		}
+		problem := errorOf(t, reply)
+		return string(problem.Code) + " " + problem.Message
+	}
+	for what, tt := range map[string]struct {
+		change func(map[string]any)
+		want   string
+	}{
+		"no token":         {func(p map[string]any) { delete(p, "token") }, "token_invalid"},
+		"a forged token":   {func(map[string]any) {}, "token_invalid"},
+		"another revision": {func(p map[string]any) { p["revision"] = before - 1 }, "token_state"},
+		"another run":      {func(p map[string]any) { p["run"] = "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa" }, "E_"},
+	} {
+		if got := offer(tt.change); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s", what, got)
+		}
+		equal(t, what+": revision", m.revision(m.task), before)
+	}
+	close(release)
+	within(t, "the target", m.target.begun)
+	// The genuine offer is no use a second time.
+	var genuine *envelope.Envelope
+	for genuine == nil {
+		if e := parse(t, within(t, "the offer", offers).Data); e.Intent == "mesh.task.offer" && strings.Contains(string(e.Payload), "eyJ") {
+			genuine = e
+		}
+	}
+	revision := m.revision(m.task)
+	again := envelope.New(envelope.TypeTask, reviewer, reviewer, "mesh.task.offer", genuine.Payload)
+	msg, err := m.nc.Request("aee.ctl."+reviewer, encode(t, again), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := parse(t, msg.Data); got.Type != envelope.TypeError {
+		t.Errorf("a replayed offer: %s", got.Payload)
+	}
+	equal(t, "revision", m.revision(m.task), revision)
+	m.finish("target")
+}
+
+func (r *durableRig) revision(task *envelope.Envelope) uint64 {
+	r.t.Helper()
+	rec, err := durableOver(r.js(r.nc), r.m).States.Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rec.Revision
+}
+
+// A move may be taken back as long as the run is here.
+func TestAMoveIsTakenBack(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(2 * wordsInTurn)
+	call := within(t, "the tool call", m.source.tools)
+	m.move(m.targetID)
+	abort := intents.MigrateTask{Target: intents.Target{ID: m.task.ID}, Abort: true}
+	result, err := m.client.Command(ctxFor(t), reviewer, abort)
+	if err != nil || !result.Migrating {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	close(call)
+	m.finish("source")
+	equal(t, "phase", m.phase(), state.PhaseAborted)
+}
+
+// Only those may send a run out of the mesh who may see all that is in it.
+func TestWhoMayMoveARun(t *testing.T) {
+	t.Parallel()
+	m := newMovement(t)
+	m.source.speak(1)
+	within(t, "a word", m.source.told)
+	command := func(from, to string) error {
+		node := m.lane(mesh.Config{Entity: from})
+		_, err := node.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: intents.Target{ID: m.task.ID}, To: to})
+		return err
+	}
+	if err := command("human.ada", "https://paris.example"); codeOf(err) != envelope.CodeDenied || !strings.Contains(err.Error(), "--handoff-to") {
+		t.Errorf("to nobody knows where: %v", err)
+	}
+	equal(t, "phase", m.phase(), state.Phase(""))
+	m.finish("source")
+}
