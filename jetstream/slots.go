@@ -1,0 +1,355 @@
+package jetstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// Slots bound how many tasks of an entity run at once in the whole mesh
+// (runtime.concurrency of an AAIF document). A slot is a key of [BucketSlots],
+// <entity>.<n>, with a time to live: whoever holds it renews it, and when its
+// holder crashes it is free again. A value may be used by many goroutines at
+// once.
+//
+// As long as holders that lose a slot stop, there are never more of them than
+// the limit. Where the workers of an entity know different limits, the smallest
+// of one's own and of those who hold a slot counts; while they change, some more
+// than the smallest may run for a moment, and never more than the largest.
+type Slots struct {
+	js     natsjs.JetStream
+	bucket string
+	lease  time.Duration
+}
+
+// NewSlots returns the slots of m's mesh. lease is how long a slot lasts that is
+// not renewed: whole seconds, at least two; 0 is [DefaultLease]. The server may
+// take a second longer to notice. It does no I/O.
+func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
+	if lease <= 0 {
+		lease = DefaultLease
+	}
+	return &Slots{js: js, bucket: BucketSlots + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
+}
+
+// MaxSlots is the largest limit that Slots take.
+const MaxSlots = 1000
+
+// Lease is how long a slot lasts that is not renewed.
+func (s *Slots) Lease() time.Duration { return s.lease }
+
+// A Slot is the right to run one task. It has to be renewed, well within its
+// lease, as long as the task runs. Its methods may be called at once.
+type Slot struct {
+	Entity string
+	N      int // 0 … limit-1
+
+	slots *Slots
+	value []byte
+
+	mu       sync.Mutex
+	revision uint64
+}
+
+// slotRecord is what a slot's key holds.
+type slotRecord struct {
+	Holder string `json:"holder"`
+	Limit  int    `json:"limit"`
+	Nonce  string `json:"nonce"` // of this holding, so that the holder knows its own
+}
+
+// Acquire waits for one of limit slots of an entity, until ctx ends. holder is
+// told to those who look at the slots. It watches the slots rather than polling
+// them; of several who wait any may be next.
+func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+	if err := s.check(entity, limit); err != nil {
+		return nil, err
+	}
+	next := s.Try
+	for {
+		slot, err := next(ctx, entity, limit, holder)
+		switch {
+		case slot != nil:
+			return slot, nil
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
+		case err != nil && !passing(err):
+			return nil, err
+		case err != nil && !pause(ctx, s.lease/8):
+			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
+		}
+		next = s.wait
+	}
+}
+
+// passing reports whether an error may go by itself.
+func passing(err error) bool {
+	return !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotFound) && !errors.Is(err, nats.ErrConnectionClosed)
+}
+
+// Try takes one of limit slots of an entity if one is free, and returns nil if
+// none is.
+func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+	if err := s.check(entity, limit); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.lease)
+	defer cancel()
+	for range slotTries {
+		slots, err := s.read(ctx, entity)
+		if err != nil {
+			return nil, err
+		}
+		slot, lost, err := s.take(ctx, entity, slots, limit, holder)
+		if slot != nil || err != nil || !lost {
+			return slot, err
+		}
+	}
+	return nil, nil
+}
+
+// slotTries is how often one is beaten to a slot before one waits.
+const slotTries = 4
+
+func (s *Slots) check(entity string, limit int) error {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return fmt.Errorf("acquire a slot: %w", err)
+	}
+	if limit < 1 || limit > MaxSlots {
+		return fmt.Errorf("acquire a slot of %s: the limit is %d, must be 1 to %d", entity, limit, MaxSlots)
+	}
+	return nil
+}
+
+// slotState is a key as it was last seen.
+type slotState struct {
+	revision uint64 // 0: the key does not exist
+	held     bool
+	record   slotRecord
+	since    time.Time
+}
+
+// take takes a free slot. lost says that somebody else was faster.
+func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState, limit int, holder string) (slot *Slot, lost bool, err error) {
+	held, least := 0, limit
+	for _, state := range slots {
+		if state.held {
+			held++
+			if l := state.record.Limit; l > 0 {
+				least = min(least, l)
+			}
+		}
+	}
+	if held >= least {
+		return nil, false, nil
+	}
+	var free []int
+	for n := range least {
+		if !slots[n].held {
+			free = append(free, n)
+		}
+	}
+	if len(free) == 0 {
+		return nil, false, nil
+	}
+	n := free[rand.IntN(len(free))]
+	value, err := json.Marshal(slotRecord{Holder: holder, Limit: limit, Nonce: nuid.Next()})
+	if err != nil {
+		return nil, false, err
+	}
+	revision, err := s.write(ctx, s.key(entity, n), value, slots[n].revision, s.lease, "")
+	if isWrongSequence(err) {
+		return nil, true, nil
+	}
+	if err != nil {
+		return nil, false, uncertain(explain(s.js.Conn(), err, "acquire a slot of %s", entity))
+	}
+	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil
+}
+
+// wait watches the slots until it gets one. It returns neither a slot nor an
+// error when it should be called again.
+func (s *Slots) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
+	// A request that a dying server swallowed is never answered.
+	opening, stop := context.WithTimeout(ctx, s.lease)
+	kv, err := s.js.KeyValue(opening, s.bucket)
+	stop()
+	if err != nil {
+		return nil, explain(s.js.Conn(), err, "open %s", s.bucket)
+	}
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	bound := time.AfterFunc(s.lease, cancel)
+	w, err := kv.Watch(watching, subject.Escape(entity)+".*")
+	if !bound.Stop() && err == nil {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		return nil, explain(s.js.Conn(), err, "watch the slots of %s", entity)
+	}
+	defer endWatcher(cancel, w)
+	slots := map[int]slotState{}
+	known := false
+	// A watcher may fall silent with its server: now and then it is made anew.
+	anew := time.NewTimer(2 * s.lease)
+	defer anew.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-anew.C:
+			return nil, nil
+		case e, ok := <-w.Updates():
+			if !ok {
+				return nil, fmt.Errorf("watch the slots of %s: the server ended it", entity)
+			}
+			if e == nil {
+				known = true
+			} else if n, ok := slotNumber(e.Key()); ok {
+				slots[n] = readSlot(e.Value(), e.Revision(), e.Operation() == natsjs.KeyValuePut, e.Created())
+			}
+		}
+		if !known || len(w.Updates()) > 0 {
+			continue
+		}
+		// Where somebody else is faster, that is about to be seen.
+		slot, _, err := s.take(ctx, entity, slots, limit, holder)
+		if slot != nil || err != nil {
+			return slot, err
+		}
+	}
+}
+
+// read returns the slots of an entity as they are.
+func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, error) {
+	pre := s.key(entity, 0)
+	messages, err := last(ctx, s.js, "KV_"+s.bucket, "$KV."+s.bucket+"."+strings.TrimSuffix(pre, "0")+"*")
+	if err != nil {
+		return nil, fmt.Errorf("read the slots of %s: %w", entity, err)
+	}
+	slots := map[int]slotState{}
+	for _, msg := range messages {
+		if n, ok := slotNumber(msg.Subject); ok {
+			gone := msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
+			slots[n] = readSlot(msg.Data, msg.Seq, !gone, msg.Time)
+		}
+	}
+	return slots, nil
+}
+
+func readSlot(value []byte, revision uint64, held bool, since time.Time) slotState {
+	state := slotState{revision: revision, held: held, since: since}
+	if held {
+		_ = json.Unmarshal(value, &state.record) // one that is not ours is held by somebody
+	}
+	return state
+}
+
+func slotNumber(key string) (int, bool) {
+	n, err := strconv.Atoi(key[strings.LastIndexByte(key, '.')+1:])
+	return n, err == nil && n >= 0
+}
+
+func (s *Slots) key(entity string, n int) string {
+	return subject.Escape(entity) + "." + strconv.Itoa(n)
+}
+
+// write stores a key at a revision with a time to live, which kv.Update would
+// drop.
+func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	msg := &nats.Msg{Subject: kvPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
+		natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},
+		natsjs.ExpectedStreamHeader:      {"KV_" + s.bucket},
+		natsjs.MsgTTLHeader:              {ttl.String()},
+	}}
+	if operation != "" {
+		msg.Header.Set("KV-Operation", operation)
+	}
+	ack, err := s.js.PublishMsg(ctx, msg)
+	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// Renew begins the slot's lease anew. With [ErrChanged] the slot is lost: its
+// lease had ended. After another error it may be called again.
+func (slot *Slot) Renew(ctx context.Context) error {
+	return slot.update(ctx, "renew", slot.value, slot.slots.lease, "")
+}
+
+// Release gives the slot back. One that was lost is no error.
+func (slot *Slot) Release(ctx context.Context) error {
+	// The marker goes after a minute: nobody who waits has missed it by then.
+	err := slot.update(ctx, "release", nil, time.Minute, "DEL")
+	if errors.Is(err, ErrChanged) {
+		return nil
+	}
+	return err
+}
+
+func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl time.Duration, operation string) error {
+	slot.mu.Lock()
+	defer slot.mu.Unlock()
+	s, key := slot.slots, slot.slots.key(slot.Entity, slot.N)
+	for try := 0; ; try++ {
+		revision, err := s.write(ctx, key, value, slot.revision, ttl, operation)
+		if err == nil {
+			slot.revision = revision
+			return nil
+		}
+		if !isWrongSequence(err) {
+			return uncertain(explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
+		}
+		// A renewal whose answer was lost may have moved it.
+		have, err := leaderGet(ctx, s.js, "KV_"+s.bucket, map[string]any{"last_by_subj": "$KV." + s.bucket + "." + key})
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
+		}
+		if err != nil || try > 0 || string(have.Data) != string(slot.value) {
+			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, ErrChanged)
+		}
+		slot.revision = have.Seq
+	}
+}
+
+// A Held is a slot that somebody holds.
+type Held struct {
+	N      int
+	Holder string
+	Limit  int       // the limit that the holder knows
+	Since  time.Time // when it was last renewed
+}
+
+// List returns the slots of an entity that are held.
+func (s *Slots) List(ctx context.Context, entity string) ([]Held, error) {
+	if err := subject.ValidateEntity(entity); err != nil {
+		return nil, fmt.Errorf("list slots: %w", err)
+	}
+	slots, err := s.read(ctx, entity)
+	if err != nil {
+		return nil, err
+	}
+	var held []Held
+	for n, state := range slots {
+		if state.held {
+			held = append(held, Held{N: n, Holder: state.record.Holder, Limit: state.record.Limit, Since: state.since})
+		}
+	}
+	slices.SortFunc(held, func(a, b Held) int { return a.N - b.N })
+	return held, nil
+}

@@ -1,0 +1,246 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+const shortLease = 2 * time.Second
+
+func acquire(t testing.TB, s *jetstream.Slots, limit int, holder string) *jetstream.Slot {
+	t.Helper()
+	slot, err := s.Acquire(testContext(t), "agent.x", limit, holder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slot
+}
+
+func release(t testing.TB, slot *jetstream.Slot) {
+	t.Helper()
+	if err := slot.Release(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// Eight workers, each with its own connection, never hold more slots than the
+// limit at once, and all of them get their turns.
+func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	apply(t, connect(t, srv), jetstream.Options{})
+	const workers, limit, turns = 8, 3, 25
+	var holding, most atomic.Int64
+	var running sync.WaitGroup
+	for w := range workers {
+		s := jetstream.NewSlots(connect(t, srv), subject.Map{}, 0)
+		running.Go(func() {
+			for turn := range turns {
+				slot, err := s.Acquire(ctx, "agent.x", limit, fmt.Sprint("worker ", w))
+				if err != nil {
+					t.Errorf("worker %d, turn %d: %v", w, turn, err)
+					return
+				}
+				if n := holding.Add(1); n > limit {
+					t.Errorf("%d hold a slot", n)
+				} else if n > most.Load() {
+					most.Store(n)
+				}
+				if err := slot.Renew(ctx); err != nil {
+					t.Error(err)
+				}
+				holding.Add(-1)
+				if err := slot.Release(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	running.Wait()
+	if most.Load() != limit {
+		t.Errorf("at most %d held a slot at once, of %d", most.Load(), limit)
+	}
+}
+
+// A holder that crashes says nothing any more. Its slot is free again when its
+// lease has ended, and not before; who renews keeps its slot.
+func TestSlotOfACrashedHolder(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	apply(t, connect(t, srv), jetstream.Options{})
+	slots := func() *jetstream.Slots { return jetstream.NewSlots(connect(t, srv), subject.Map{}, shortLease) }
+	crashes, lives, waits := slots(), slots(), slots()
+	if waits.Lease() != shortLease {
+		t.Errorf("lease %s", waits.Lease())
+	}
+	begun := time.Now()
+	dead := acquire(t, crashes, 2, "crashes")
+	held := acquire(t, lives, 2, "lives")
+	list, err := waits.List(ctx, "agent.x")
+	if err != nil || len(list) != 2 || list[dead.N].Holder != "crashes" || list[held.N].Holder != "lives" || list[0].Limit != 2 {
+		t.Errorf("held: %+v, %v", list, err)
+	}
+	if slot, err := waits.Try(ctx, "agent.x", 2, "waits"); slot != nil || err != nil {
+		t.Errorf("took %+v of none, %v", slot, err)
+	}
+	renewing, stop := context.WithCancel(ctx)
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
+		tick := time.NewTicker(shortLease / 8)
+		defer tick.Stop()
+		for {
+			select {
+			case <-renewing.Done():
+				return
+			case <-tick.C:
+				if err := held.Renew(ctx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	got := acquire(t, waits, 2, "waits")
+	if took := time.Since(begun); got.N != dead.N || took < shortLease-100*time.Millisecond {
+		t.Errorf("got slot %d after %s", got.N, took)
+	}
+	stop()
+	renewer.Wait()
+	// The crashed one comes back to life.
+	if err := dead.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
+		t.Errorf("a lost slot was renewed: %v", err)
+	}
+	release(t, dead)
+	if err := got.Renew(ctx); err != nil {
+		t.Errorf("a zombie's release took the slot of another one: %v", err)
+	}
+	release(t, got)
+	release(t, got)
+	release(t, held)
+	if list, err := waits.List(ctx, "agent.x"); err != nil || len(list) != 0 {
+		t.Errorf("held: %+v, %v", list, err)
+	}
+}
+
+// An answer that was lost does not cost the slot.
+func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	s := jetstream.NewSlots(js, subject.Map{}, 0)
+	slot := acquire(t, s, 1, "me")
+	kv, err := js.KeyValue(ctx, jetstream.BucketSlots)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := kv.Get(ctx, "agent=2Ex.0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Put(ctx, e.Key(), e.Value()); err != nil { // as the renewal did
+		t.Fatal(err)
+	}
+	if err := slot.Renew(ctx); err != nil {
+		t.Error(err)
+	}
+	if _, err := kv.Put(ctx, e.Key(), []byte("somebody else's")); err != nil {
+		t.Fatal(err)
+	}
+	if err := slot.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
+		t.Errorf("got %v", err)
+	}
+	// What is not ours is held, too.
+	if slot, err := s.Try(ctx, "agent.x", 1, "me"); slot != nil || err != nil {
+		t.Errorf("took %+v, %v", slot, err)
+	}
+}
+
+// Workers that know different limits: the smallest of those who hold a slot
+// counts for all.
+func TestSlotsOfDifferentLimits(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	s := jetstream.NewSlots(js, subject.Map{}, 0)
+	try := func(limit int) *jetstream.Slot {
+		t.Helper()
+		slot, err := s.Try(ctx, "agent.x", limit, "w")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slot
+	}
+	large := []*jetstream.Slot{try(4), try(4)}
+	if slot := try(2); slot != nil {
+		t.Error("two are held, and the limit is two")
+	}
+	release(t, large[0])
+	small := try(2)
+	if small == nil {
+		// The one that is left may be in the way of none: any slot below two is fine.
+		t.Fatal("one is held, and the limit is two")
+	}
+	if slot := try(4); slot != nil {
+		t.Error("one who holds a slot knows a limit of two")
+	}
+	release(t, small)
+	if one, two, three, four := try(4), try(4), try(4), try(4); one == nil || two == nil || three == nil || four != nil {
+		t.Error("the larger limit does not hold again")
+	}
+	for _, limit := range []int{0, -1, jetstream.MaxSlots + 1} {
+		if _, err := s.Try(ctx, "agent.x", limit, "w"); err == nil {
+			t.Errorf("a limit of %d", limit)
+		}
+	}
+	if _, err := s.Acquire(ctx, "agent.*", 1, "w"); err == nil {
+		t.Error("a pattern is no entity")
+	}
+}
+
+func TestSlotsWithoutTheirBucket(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	s := jetstream.NewSlots(js, subject.Map{}, 0)
+	if _, err := s.Acquire(testContext(t), "agent.x", 1, "w"); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+	apply(t, js, jetstream.Options{})
+	acquire(t, s, 1, "w")
+	if _, err := s.Acquire(brief(t), "agent.x", 1, "w"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("none is free: %v", err)
+	}
+	if slot, err := s.Acquire(testContext(t), "agent.y", 1, "w"); err != nil || slot == nil {
+		t.Errorf("of another entity: %v", err)
+	}
+}
+
+// Whoever waits goes on waiting while the server is away.
+func TestSlotsAcrossARestart(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	s := jetstream.NewSlots(js, subject.Map{}, shortLease)
+	held := acquire(t, s, 1, "first")
+	ctx, second := testContext(t), jetstream.NewSlots(connect(t, srv), subject.Map{}, shortLease)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if slot, err := second.Acquire(ctx, "agent.x", 1, "second"); err != nil || slot == nil {
+			t.Errorf("%+v, %v", slot, err)
+		}
+	})
+	natstest.Restart(t, srv)
+	waitFor(t, "the slot to be given back", func() bool { return held.Release(brief(t)) == nil })
+	waiting.Wait()
+}
