@@ -16,24 +16,24 @@ type Target struct {
 	ID   string `json:"id,omitempty"`
 	Run  string `json:"run,omitempty"`
 	Corr string `json:"corr,omitempty"`
+	// Durable says that the task is on the durable lane: the command is
+	// answered in any case, and noted where nobody has begun the task.
+	Durable bool `json:"durable,omitempty"`
 }
 
 // CancelTask asks to stop one task (ID or Run), or every task of a correlation.
 type CancelTask struct {
-	ID     string `json:"id,omitempty"`
-	Run    string `json:"run,omitempty"`
-	Corr   string `json:"corr,omitempty"`
-	Reason string `json:"reason,omitempty"`
-	// Durable says that the task was sent to the durable lane: the command is
-	// noted for it although nobody may have begun it.
-	Durable bool `json:"durable,omitempty"`
+	ID      string `json:"id,omitempty"`
+	Run     string `json:"run,omitempty"`
+	Corr    string `json:"corr,omitempty"`
+	Reason  string `json:"reason,omitempty"`
+	Durable bool   `json:"durable,omitempty"` // as in [Target]
 }
 
 // PauseTask asks a run to stop after the step that it is in.
 type PauseTask struct {
 	Target
-	Reason  string `json:"reason,omitempty"`
-	Durable bool   `json:"durable,omitempty"` // as in [CancelTask]
+	Reason string `json:"reason,omitempty"`
 }
 
 // ResumeTask asks a paused run to go on.
@@ -45,8 +45,7 @@ type ResumeTask struct {
 // SteerTask gives a run a message for its next turn.
 type SteerTask struct {
 	Target
-	Text    string `json:"text"`
-	Durable bool   `json:"durable,omitempty"` // as in [CancelTask]
+	Text string `json:"text"`
 }
 
 // Outcome is what a person says has become of a tool call.

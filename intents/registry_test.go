@@ -383,7 +383,7 @@ func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 		{intents.TaskCancel, intents.Task, intents.CancelTask{ID: "01JFB2R1", Reason: "enough"}, `{"id":"01JFB2R1","reason":"enough"}`},
 		{intents.TaskCancel, intents.Result, intents.CancelResult{Cancelled: true}, `{"cancelled":true}`},
 		{intents.TaskCancel, intents.Task, intents.CancelTask{Run: "6f9d0c58", Durable: true}, `{"run":"6f9d0c58","durable":true}`},
-		{intents.TaskPause, intents.Task, intents.PauseTask{Target: intents.Target{ID: "01JFB2R1"}, Durable: true}, `{"id":"01JFB2R1","durable":true}`},
+		{intents.TaskPause, intents.Task, intents.PauseTask{Target: intents.Target{ID: "01JFB2R1", Durable: true}}, `{"id":"01JFB2R1","durable":true}`},
 		{intents.TaskPause, intents.Result, intents.CommandResult{Paused: true, Runs: []string{"6f9d"}, Status: "pausing"}, `{"paused":true,"runs":["6f9d"],"status":"pausing"}`},
 		{intents.TaskResume, intents.Task, intents.ResumeTask{Target: intents.Target{Corr: "01JFB2QX"}, Reason: "go"}, `{"corr":"01JFB2QX","reason":"go"}`},
 		{intents.TaskResume, intents.Result, intents.CommandResult{Resumed: true}, `{"resumed":true}`},

@@ -234,3 +234,39 @@ func TestScheduleWhenTooMuchWaits(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestPeekTakesNothing(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	m := prefix(t, "")
+	apply(t, js, jetstream.Options{Map: m})
+	q := jetstream.NewQueue(js, m)
+	var seqs []uint64
+	for i := range 3 {
+		s, err := q.Submit(testContext(t), jetstream.Submission{Entity: "agent.x", Priority: "urgent", Data: []byte{byte('a' + i)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		seqs = append(seqs, s.Seq)
+	}
+	if _, err := q.Submit(testContext(t), jetstream.Submission{Entity: "agent.x", Priority: "low", Data: []byte("other")}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		var got []string
+		for msg, err := range q.Peek(testContext(t), "urgent", "agent.x", seqs[0]) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(msg.Data))
+		}
+		if len(got) != 2 || got[0] != "b" || got[1] != "c" {
+			t.Errorf("peeked at %q", got)
+		}
+	}
+	for _, err := range q.Peek(testContext(t), "urgent", "no entity", 0) {
+		if err == nil {
+			t.Error("peeked at the tasks of no entity")
+		}
+	}
+}

@@ -89,6 +89,7 @@ func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
 // outcome is what became of an order: nothing, until somebody has done it.
 type outcome struct {
 	found   bool // there is such a task, and the sender may command it
+	silent  bool // somebody else answers
 	done    bool
 	status  string
 	runs    []string
@@ -122,8 +123,12 @@ func (o *order) result(out outcome) json.RawMessage {
 // here applies an order to the runs that this worker has.
 func (l *lane) here(o *order) (out outcome) {
 	for _, t := range l.host.running.matching(func(t *Task) bool {
-		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run) && l.mayCommand(o.from, o.signed, t)
+		return t.run != nil && o.names(t.Envelope.ID, t.Envelope.Corr, t.run.id.Run)
 	}) {
+		if !l.mayCommand(o.from, o.signed, t) {
+			out.refused = denied(o)
+			continue
+		}
 		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
@@ -143,6 +148,14 @@ func (l *lane) here(o *order) (out outcome) {
 		}
 	}
 	return out
+}
+
+func noSuchRun() *envelope.Error {
+	return envelope.Errorf(envelope.CodeNotFound, "there is no such run")
+}
+
+func denied(o *order) *envelope.Error {
+	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
 }
 
 // obey applies an order to a run of this worker's.
@@ -224,7 +237,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	for range 20 {
 		rec, err := l.cfg.States.Get(ctx, id)
 		if errors.Is(err, state.ErrNotFound) {
-			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle {
+			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
 			if err = l.note(ctx, id, 0, nil, o); err == nil {
@@ -296,7 +309,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	}
 	t := &Task{Envelope: env, KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
 	if !l.mayCommand(o.from, o.signed, t) {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+		out.refused = denied(o)
 		return out, false, nil
 	}
 	out.found, out.status = true, string(c.Doc.Status)
@@ -316,7 +329,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	}
 	owned := !state.Parked(c.Doc.Status) && m.Owner != ""
 	if owned && !alone {
-		out.found = m.Owner == l.host.id // else its owner answers
+		out.silent = m.Owner != l.host.id // its owner answers
 		return out, false, nil
 	}
 	m.Commands = append(m.Commands, o.id)
@@ -447,45 +460,120 @@ func firstOf(a, b string) string {
 	return b
 }
 
-// command applies an order that came over the work queue, and answers it on its
-// own reply subject.
+// command applies an order that came over the work queue, and acknowledges it
+// once its answer is stored.
 func (l *lane) command(hold *hold, t *Task) {
-	defer l.host.running.remove(t)
-	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
-	defer cancel()
-	err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
-	var o *order
-	if err == nil {
-		o, err = newOrder(t.Envelope, t.KeyID, t.KeyID != "")
-	}
-	var out outcome
-	if err == nil {
-		if stale := l.stale(t.run); stale != nil {
-			err = stale
-		} else if out = l.here(o); !out.found {
-			if out = l.stored(ctx, o, true); out.refused != nil {
-				err = out.refused
-			} else if !out.found {
-				err = envelope.Errorf(envelope.CodeNotFound, "there is no such run")
-			}
-		}
-	}
-	if problem := border(err); err != nil && problem.Retryable {
-		l.nak(hold, time.Second)
-		return
-	}
-	reply := t.Envelope.Reply(envelope.TypeResult, nil)
+	err := l.obeyQueued(t)
 	if err != nil {
-		reply = t.Envelope.Reply(envelope.TypeError, border(err).Payload())
-	} else {
-		reply.Payload = o.result(out)
-	}
-	if err := l.answer(ctx, t, reply); err != nil {
-		l.host.log.Warn("reply not stored", "id", t.Envelope.ID, "err", err)
+		l.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
 		l.nak(hold, time.Second)
 		return
 	}
 	l.ack(hold)
+}
+
+// obeyQueued applies an order that came over the work queue, and answers it on
+// its own reply subject. An error says that it may be done later.
+func (l *lane) obeyQueued(t *Task) error {
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	last, err := l.cfg.Replies.Last(ctx, l.host.Entity, t.Envelope.ID)
+	if err == nil && last.Seq > 0 || err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+		return err // nil: it was answered
+	}
+	result, err := l.order(ctx, t)
+	reply := t.Envelope.Reply(envelope.TypeResult, result)
+	if err != nil {
+		problem := border(err)
+		if problem.Retryable {
+			return problem
+		}
+		reply = t.Envelope.Reply(envelope.TypeError, problem.Payload())
+	}
+	return l.answer(ctx, t, reply)
+}
+
+func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
+	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
+		return nil, err
+	}
+	if err := l.stale(t.run); err != nil {
+		return nil, err
+	}
+	o, err := newOrder(t.Envelope, t.KeyID, t.KeyID != "")
+	if err != nil {
+		return nil, err
+	}
+	out := l.here(o)
+	if !out.found && out.refused == nil {
+		out = l.stored(ctx, o, true)
+	}
+	switch {
+	case out.refused != nil:
+		return nil, out.refused
+	case !out.found:
+		return nil, noSuchRun()
+	}
+	return o.result(out), nil
+}
+
+// listen looks for orders in the work queue that no place is free to draw: a
+// worker that is busy must hear that it should stop. It looks when it begins,
+// after the connection was lost, and while urgent tasks wait and all places are
+// taken; what comes otherwise comes over the control subject.
+func (l *lane) listen() {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var after uint64
+	reconnects := l.host.node.conn.Stats().Reconnects
+	for look := true; ; look = false {
+		if again := l.host.node.conn.Stats().Reconnects; again != reconnects {
+			reconnects, look = again, true
+		}
+		if look || l.room() == 0 && l.urgent() {
+			after = l.overhear(after)
+		}
+		select {
+		case <-tick.C:
+		case <-l.ctx.Done():
+			return
+		}
+	}
+}
+
+// urgent reports whether urgent messages wait.
+func (l *lane) urgent() bool {
+	for _, p := range l.queue.Health().Parts {
+		if p.Priority == string(envelope.PriorityUrgent) {
+			return p.Pending > 0
+		}
+	}
+	return false
+}
+
+// overhear applies the orders behind a sequence of the urgent queue, and returns
+// where it has come to. They stay there: whoever draws one finds it answered.
+func (l *lane) overhear(after uint64) uint64 {
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	for msg, err := range l.cfg.Queue.Peek(ctx, string(envelope.PriorityUrgent), l.host.Entity, after) {
+		if err != nil {
+			l.host.log.Debug("urgent queue not read", "err", err)
+			return after
+		}
+		env, cbor, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+		if err == nil && isCommand(env.Intent) && bounded(env) == nil {
+			t := &Task{Envelope: env, host: l.host, cbor: cbor}
+			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
+			if l.admit(r) == nil {
+				if err := l.obeyQueued(t); err != nil {
+					return after
+				}
+			}
+		}
+		after = msg.Seq
+	}
+	return after
 }
 
 // answer stores the answer to a command. Its id follows from the command's, so

@@ -95,13 +95,16 @@ func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMess
 	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
 	defer cancel()
 	out := h.durable.here(o)
-	if !out.found && !found {
+	if !out.found && !found && out.refused == nil {
 		out = h.durable.stored(ctx, o, false)
 	}
 	switch {
+	case out.silent, !o.Durable && !out.found && !found:
 	case out.refused != nil:
 		h.fail(t, out.refused)
-	case out.found || found:
+	case !out.found && !found:
+		h.fail(t, noSuchRun())
+	default:
 		out.done = out.done || found
 		answer(o.result(out))
 	}

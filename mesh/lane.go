@@ -104,6 +104,7 @@ func (l *lane) start() {
 	}()
 	l.tenders.Go(l.renew)
 	l.tenders.Go(l.clock.tend(l))
+	l.tenders.Go(l.listen)
 	if l.cfg.Sweep > 0 {
 		l.tenders.Go(l.sweeps)
 	}
@@ -161,7 +162,7 @@ func (l *lane) giveUp(t *Task, cause error) {
 }
 
 // closePatience is how long the last writes may take.
-const closePatience = 10 * time.Second
+const closePatience = 5 * time.Second
 
 // close waits until what has ended is written, and ends the rest.
 func (l *lane) close() {
@@ -172,9 +173,11 @@ func (l *lane) close() {
 	}()
 	timer := time.NewTimer(closePatience)
 	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if !l.host.node.conn.IsClosed() {
+		select {
+		case <-done:
+		case <-timer.C:
+		}
 	}
 	l.stop(errStopped)
 	<-done

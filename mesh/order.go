@@ -48,7 +48,13 @@ func durably(cmd intents.Command) intents.Command {
 	case intents.PauseTask:
 		c.Durable = true
 		return c
+	case intents.ResumeTask:
+		c.Durable = true
+		return c
 	case intents.SteerTask:
+		c.Durable = true
+		return c
+	case intents.SettleTask:
 		c.Durable = true
 		return c
 	}

@@ -424,10 +424,10 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 				return 0, &rec, state.ErrChanged
 			case errors.Is(err, state.ErrNotFound):
 				return 0, nil, state.ErrChanged
-			case !passing(err):
+			case !l.passing(err):
 				return 0, nil, err
 			}
-		} else if !passing(err) {
+		} else if !l.passing(err) {
 			return 0, nil, err
 		} else {
 			tried = true
@@ -453,7 +453,10 @@ type noter interface {
 }
 
 // passing reports errors of a store that another try may not meet.
-func passing(err error) bool {
+func (l *lane) passing(err error) bool {
+	if l.host.node.conn.IsClosed() {
+		return false
+	}
 	for _, e := range []error{state.ErrUncertain, jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, context.DeadlineExceeded} {
 		if errors.Is(err, e) {
 			return true

@@ -6,7 +6,10 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/nats-io/nats.go/micro"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -33,7 +36,7 @@ func (l *lane) sweeps() {
 
 // sweep queues the runs that need it, and says how many.
 func (l *lane) sweep(ctx context.Context) (queued int, err error) {
-	settled := max(10*time.Second, 3*l.queue.Lease())
+	settled := 2 * l.queue.Lease() // younger ones may be on their way
 	for rec, err := range l.open(ctx) {
 		if err != nil {
 			return queued, err
@@ -48,7 +51,7 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		if h.Work != 0 && !state.Parked(h.Status) {
 			if there, err := l.cfg.Queue.Has(ctx, h.Work); err != nil {
 				return queued, err
-			} else if there {
+			} else if there || l.alive(ctx, h.Owner) {
 				continue
 			}
 		}
@@ -61,6 +64,22 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		}
 	}
 	return queued, nil
+}
+
+// alive reports whether the worker answers that a record names as the run's
+// owner. Whoever took its message away, it will bring the run to its end.
+func (l *lane) alive(ctx context.Context, owner string) bool {
+	if owner == "" || owner == l.host.id {
+		return false // of our own, those that live are known
+	}
+	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(l.host.Entity), owner)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err = l.host.node.conn.RequestWithContext(ctx, to, nil)
+	return err == nil
 }
 
 // requeue gives a run a message, if it should have one.

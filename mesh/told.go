@@ -204,7 +204,7 @@ func (d *told) confirm(ctx context.Context, n int) error {
 			return fmt.Errorf("stream of run %s: %d envelopes are not stored: %w", d.r.id.Run, len(d.unsure), context.Cause(ctx))
 		case first:
 			continue // now again
-		case !passing(err):
+		case !l.passing(err):
 			return fmt.Errorf("stream of run %s: %w", d.r.id.Run, err)
 		}
 		if err := sleep(ctx, wait); err != nil {

@@ -1,0 +1,323 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// stepper is a handler of steps: it commits one for each receive from next, and
+// answers with how many it has committed in all and what it was told meanwhile.
+type stepper struct {
+	t       *testing.T
+	next    chan struct{}
+	entered chan *mesh.Task
+	outcome chan error // of each commit
+	steps   int
+	once    sync.Once
+}
+
+func (s *stepper) open() { s.once.Do(func() { close(s.next) }) }
+
+func newStepper(t *testing.T, steps int) *stepper {
+	return &stepper{t: t, next: make(chan struct{}, 100), entered: make(chan *mesh.Task, 100), outcome: make(chan error, 100), steps: steps}
+}
+
+type stepperState struct {
+	Done  int      `json:"done"`
+	Heard []string `json:"heard"`
+}
+
+func (s *stepper) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	run := task.Run()
+	s.entered <- task
+	var at stepperState
+	if loop := run.View().Mesh.Loop; loop != nil {
+		if err := json.Unmarshal(loop, &at); err != nil {
+			return nil, err
+		}
+	}
+	for at.Done < s.steps {
+		select {
+		case <-s.next:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		err := run.Commit(ctx, state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
+			now := stepperState{Done: at.Done + 1, Heard: at.Heard}
+			for _, m := range c.Mesh.Steering {
+				now.Heard = append(now.Heard, m.Text)
+			}
+			c.Mesh.Steering = nil
+			c.Mesh.Loop, _ = json.Marshal(now)
+			return nil
+		})
+		s.outcome <- err
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(run.View().Mesh.Loop, &at); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(at)
+}
+
+func (r *durableRig) command(n *mesh.Node, cmd intents.Command) intents.CommandResult {
+	r.t.Helper()
+	out, err := n.Command(ctxFor(r.t), reviewer, cmd)
+	if err != nil {
+		r.t.Fatalf("%T: %v", cmd, err)
+	}
+	return out
+}
+
+func target(task *envelope.Envelope) intents.Target { return intents.Target{ID: task.ID} }
+
+func (r *durableRig) cancelled(n *mesh.Node, task *envelope.Envelope) {
+	r.t.Helper()
+	reply, err := r.result(n, task)
+	if codeOf(err) != envelope.CodeCancelled || reply == nil {
+		r.t.Errorf("result %v, %v; want it cancelled", reply, err)
+	}
+	r.drainedQueue()
+	equal(r.t, "replies", len(r.replies(task)), 1)
+	equal(r.t, "status", r.record(task).Doc.Status, aaif.RunFailed)
+}
+
+func TestCancelOfARunningTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := willing{newGate(t)}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	run := r.submit(client, task).Run
+	within(t, "the task", g.entered)
+	out := r.command(client, intents.CancelTask{Run: run, Reason: "enough"})
+	if !out.Cancelled || len(out.Runs) != 1 || out.Runs[0] != run {
+		t.Errorf("answer %+v", out)
+	}
+	r.cancelled(client, task)
+}
+
+// All places are taken, so the task waits in the queue. The cancel is noted at
+// once, and whoever draws the task ends it.
+func TestCancelOfAQueuedTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.client()
+	busy := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, busy)
+	within(t, "the task", g.entered)
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled {
+		t.Errorf("answer %+v", out)
+	}
+	g.open()
+	r.cancelled(client, task)
+	if _, err := r.result(client, busy); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-g.entered:
+		t.Error("the cancelled task was begun")
+	default:
+	}
+}
+
+// Strangers' cancels are noted, because nobody knows yet whose task it is, and
+// do nothing.
+func TestAStrangersCancelOfAQueuedTaskIsIgnored(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.client()
+	r.submit(client, newTask(reviewer, "code.review", `{}`))
+	within(t, "the task", g.entered)
+	task := newTask(reviewer, "code.review", `{"n":2}`)
+	r.submit(client, task)
+	stranger := r.lane(mesh.Config{Entity: "service.stranger"})
+	r.command(stranger, intents.CancelTask{ID: task.ID})
+	g.open()
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":2}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if _, err := stranger.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID}); codeOf(err) != envelope.CodeDenied {
+		t.Errorf("a stranger's cancel of a run: %v", err)
+	}
+}
+
+func TestPauseAndResumeAcrossWorkers(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 3)
+	first := r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	begun := within(t, "the task", s.entered)
+	events := r.events()
+	if out := r.command(client, intents.PauseTask{Target: target(task)}); !out.Paused || out.Status != "pausing" {
+		t.Errorf("answer %+v", out)
+	}
+	within(t, "that the handler is asked", begun.Run().Asked())
+	s.next <- struct{}{}
+	if err := within(t, "the commit", s.outcome); !isErr(err, mesh.ErrParked) {
+		t.Fatalf("commit of a paused run: %v", err)
+	}
+	equal(t, "status told", member(t, r.event(events, intents.TaskParked).Payload, "status"), `"paused"`)
+	r.drainedQueue()
+	c := r.record(task)
+	equal(t, "status", c.Doc.Status, aaif.RunPaused)
+	equal(t, "loop", string(c.Mesh.Loop), `{"done":1,"heard":null}`) // the step counts
+	if err := first.end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{}); !isErr(err, mesh.ErrNoResult) {
+		t.Errorf("result of a paused run: %v", err)
+	}
+
+	// Another worker, later: nothing happens until somebody resumes the run.
+	s2 := newStepper(t, 3)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s2})
+	if out := r.command(client, intents.ResumeTask{Target: intents.Target{Run: c.Doc.RunID}}); !out.Resumed || out.Status != "running" {
+		t.Errorf("answer %+v", out)
+	}
+	again := within(t, "the task again", s2.entered)
+	if !again.Run().Restored() {
+		t.Error("the run does not know that it was restored")
+	}
+	s2.next <- struct{}{}
+	s2.next <- struct{}{}
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"done":3,"heard":null}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	r.drainedQueue()
+	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+func TestCancelOfAPausedRun(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", s.entered)
+	r.command(client, intents.PauseTask{Target: target(task)})
+	s.next <- struct{}{}
+	within(t, "the commit", s.outcome)
+	r.drainedQueue()
+	if out := r.command(client, intents.CancelTask{ID: task.ID, Reason: "no use"}); !out.Cancelled {
+		t.Errorf("answer %+v", out)
+	}
+	r.cancelled(client, task)
+	if out := r.command(client, intents.CancelTask{ID: task.ID}); out.Cancelled || out.Status != "failed" {
+		t.Errorf("the second cancel: %+v", out)
+	}
+}
+
+func TestSteering(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	run := within(t, "the task", s.entered).Run()
+	for _, text := range []string{"be brief", "and kind"} {
+		if out := r.command(client, intents.SteerTask{Target: target(task), Text: text}); !out.Steered {
+			t.Errorf("answer %+v", out)
+		}
+	}
+	if got := run.Steering(); len(got) != 2 || got[0].Text != "be brief" || got[0].From != ada || got[1].Text != "and kind" {
+		t.Errorf("steering %+v", got)
+	}
+	s.next <- struct{}{}
+	s.next <- struct{}{}
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"done":2,"heard":["be brief","and kind"]}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	equal(t, "commands", len(r.record(task).Mesh.Commands), 2)
+}
+
+// Nobody serves the agent when the commands come: they are durable tasks
+// themselves, and wait for a worker.
+func TestCommandsWithoutAWorkerAreDurable(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	doomed, steered := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, doomed)
+	r.submit(client, steered)
+	answers := make(chan error, 2)
+	for _, cmd := range []intents.Command{
+		intents.CancelTask{ID: doomed.ID}, intents.SteerTask{Target: target(steered), Text: "hello"},
+	} {
+		go func() {
+			out, err := client.Command(ctxFor(t), reviewer, cmd)
+			if err == nil && !out.Cancelled && !out.Steered {
+				err = envelope.Errorf(envelope.CodeInternal, "%T: %+v", cmd, out)
+			}
+			answers <- err
+		}()
+	}
+	eventually(t, "the commands are queued", func() bool { return r.queued() == 4 })
+	s := newStepper(t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s})
+	for range 2 {
+		if err := within(t, "an answer", answers); err != nil {
+			t.Error(err)
+		}
+	}
+	s.next <- struct{}{}
+	r.cancelled(client, doomed)
+	reply, err := r.result(client, steered)
+	if err != nil || string(reply.Payload) != `{"done":1,"heard":["hello"]}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+}
+
+// What came with a signature obeys a signed word only, and operators are who
+// the configuration says.
+func TestWhoMayCommand(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	k := newKeys(t)
+	signer := k.signer("ada", sign.Ed25519, "human.*")
+	g := willing{newGate(t)}
+	r.serve(r.lane(mesh.Config{Verifier: k.verifier()}, func(d *mesh.Durable) { d.Operators = []string{"service.ops"} }), mesh.Agent{Handler: g})
+	signing := r.lane(mesh.Config{Entity: ada, Signer: signer, Verifier: k.verifier()})
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(signing, task)
+	within(t, "the task", g.entered)
+	for _, from := range []string{ada, "service.ops", reviewer, "human.bob"} {
+		_, err := r.lane(mesh.Config{Entity: from}).Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID})
+		if codeOf(err) != envelope.CodeDenied {
+			t.Errorf("unsigned cancel by %s: %v", from, err)
+		}
+	}
+	if out := r.command(signing, intents.CancelTask{ID: task.ID}); !out.Cancelled {
+		t.Errorf("signed cancel: %+v", out)
+	}
+	if _, err := signing.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{Follow: true}); codeOf(err) != envelope.CodeCancelled {
+		t.Errorf("result: %v", err)
+	}
+}

@@ -1,0 +1,290 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// cable is a client's way to the server, which can be blocked: then nothing
+// comes through in either direction and nobody notices, as when a process
+// stands still or a network drops everything.
+type cable struct {
+	mu      sync.Mutex
+	changed *sync.Cond
+	blocked bool
+}
+
+func newCable(t *testing.T) *cable {
+	c := &cable{}
+	c.changed = sync.NewCond(&c.mu)
+	t.Cleanup(func() { c.block(false) })
+	return c
+}
+
+func (c *cable) block(blocked bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blocked = blocked
+	c.changed.Broadcast()
+}
+
+func (c *cable) pass() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.blocked {
+		c.changed.Wait()
+	}
+}
+
+// Dial is a nats.CustomDialer.
+func (c *cable) Dial(network, address string) (net.Conn, error) {
+	conn, err := net.Dial(network, address)
+	return &cabled{conn, c}, err
+}
+
+type cabled struct {
+	net.Conn
+	cable *cable
+}
+
+func (c *cabled) Write(b []byte) (int, error) {
+	c.cable.pass()
+	return c.Conn.Write(b)
+}
+
+func (c *cabled) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.cable.pass()
+	return n, err
+}
+
+// over connects a worker's node through a cable.
+func (r *durableRig) over(c *cable, change ...func(*mesh.Durable)) *mesh.Node {
+	return r.laneOn(natstest.Conn(r.t, r.srv, nats.SetCustomDialer(c)), mesh.Config{}, change...)
+}
+
+func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	events := r.events()
+	nc.Close() // no drain, no word: what kill -9 looks like from outside
+
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	r.drainedQueue()
+	equal(t, "replies", len(r.replies(task)), 1)
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(2))
+	started := r.event(events, intents.TaskStarted)
+	equal(t, "epoch told", member(t, started.Payload, "epoch"), "2")
+}
+
+// The worker stands still for longer than its lease, with the task in its
+// hands. Another one finishes. When the first one wakes up, nothing of what it
+// does counts.
+func TestAZombieChangesNothing(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	line, g := newCable(t), newGate(t)
+	committed := make(chan error, 1)
+	zombie := r.serve(r.over(line), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		g.Handle(ctx, task)
+		committed <- task.Run().Commit(context.Background(), state.Step{Kind: state.StepHandler, Name: "late"}, nil)
+		return json.RawMessage(`{"by":"zombie"}`), nil
+	})})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	line.block(true)
+
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return json.RawMessage(`{"by":"heir"}`), nil
+	})})
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"by":"heir"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	r.drainedQueue()
+	before := r.record(task)
+	line.block(false)
+	g.open()
+	if err := within(t, "the late commit", committed); !isErr(err, mesh.ErrLost) {
+		t.Errorf("the late commit: %v", err)
+	}
+	zombie.end()
+	equal(t, "replies", len(r.replies(task)), 1)
+	after := r.record(task)
+	equal(t, "the record", after.Doc.StateID, before.Doc.StateID)
+}
+
+// A late acknowledgement of a worker that lost its task takes the message away
+// while the new owner works on it. If that one dies too, nothing is left that
+// the server could hand out: the sweep finds the run.
+func TestALateAckLosesNothing(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	acks := r.listen("$JS.ACK.AEE_WORK.>")
+	line, g := newCable(t), newGate(t)
+	r.serve(r.over(line), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":7}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	first := within(t, "a sign of life", acks).Subject
+	line.block(true)
+
+	heir := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(heir, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
+	within(t, "the task again", g.entered)
+	equal(t, "owner", r.record(task).Mesh.Epoch, uint64(2))
+	if _, err := r.nc.Request(first, []byte("+ACK"), patience); err != nil { // the zombie's ack, forced
+		t.Fatal(err)
+	}
+	equal(t, "messages", r.queued(), uint64(0))
+	heir.Close()
+
+	events := r.events()
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }), mesh.Agent{Handler: echo})
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"n":7}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	equal(t, "epoch", member(t, r.event(events, intents.TaskStarted).Payload, "epoch"), "3")
+	r.drainedQueue()
+	line.block(false)
+	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+// A run whose message is gone, but whose owner lives, is left alone.
+func TestTheSweepLeavesLivingOwnersAlone(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	acks := r.listen("$JS.ACK.AEE_WORK.>")
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	if _, err := r.nc.Request(within(t, "a sign of life", acks).Subject, []byte("+ACK"), patience); err != nil {
+		t.Fatal(err)
+	}
+	pings := r.listen("$SRV.PING.agent-reviewer.>")
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Sweep = 20 * time.Millisecond }), mesh.Agent{Handler: echo})
+	for range 3 {
+		within(t, "a sweep that asks", pings)
+	}
+	g.open()
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(1))
+}
+
+func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g, Concurrency: 2})
+	client := r.client()
+	var tasks []*envelope.Envelope
+	for i := range 6 {
+		tasks = append(tasks, newTask(reviewer, "code.review", fmt.Sprintf(`{"n":%d}`, i)))
+		r.submit(client, tasks[i])
+	}
+	within(t, "a task", g.entered)
+	within(t, "a task", g.entered)
+	r.srv.Close()
+	g.open() // the handlers return while no server is there
+	r.srv = natstest.Restart(t, r.srv)
+	for _, task := range tasks {
+		reply, err := r.result(client, task)
+		if err != nil || string(reply.Payload) != string(task.Payload) {
+			t.Errorf("result %v, %v", reply, err)
+		}
+		equal(t, "replies", len(r.replies(task)), 1)
+		equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
+	}
+	r.drainedQueue()
+}
+
+// At each point of the commit order the worker is cut off for good. Whoever
+// comes next finishes, the handler's outcome is not computed twice once it is
+// stored, and there is one reply.
+func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
+	t.Parallel()
+	for _, point := range []mesh.Point{
+		mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,
+		mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointReplied, mesh.PointAcked,
+	} {
+		t.Run(string(point), func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			p := newPoints()
+			at := p.hold(point)
+			handler := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				run := task.Run()
+				if len(run.View().Mesh.Loop) == 0 {
+					if err := run.Commit(ctx, state.Step{Kind: state.StepHandler, Name: "one"}, func(c *state.Checkpoint) error {
+						c.Mesh.Loop = json.RawMessage(fmt.Sprintf(`{"one":%d}`, run.Epoch()))
+						return nil
+					}); err != nil {
+						return nil, err
+					}
+				}
+				return run.View().Mesh.Loop, nil
+			})
+			line := newCable(t)
+			first := r.serve(r.over(line, observing(p)), mesh.Agent{Handler: handler})
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			release := within(t, "the point", at)
+			line.block(true)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
+			reply, err := r.result(client, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.drainedQueue()
+			// The step belongs to the owner that committed it; where the first
+			// worker had not even claimed the run, that is the heir as well.
+			want := `{"one":1}`
+			if point == mesh.PointClaimed || point == mesh.PointBeforeCommit {
+				want = `{"one":2}`
+			}
+			equal(t, "result", string(reply.Payload), want)
+			close(release)
+			line.block(false)
+			if err := first.end(); err != nil { // it has done all that it still could
+				t.Error(err)
+			}
+			equal(t, "replies", len(r.replies(task)), 1)
+			equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
+		})
+	}
+}
