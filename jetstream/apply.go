@@ -10,88 +10,93 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Apply creates and updates streams and buckets as [Plan] says, and returns
-// what it did: in the report "create" means created. It needs permission to
-// publish to $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name>, for consumers to
+// Apply creates and updates streams, buckets and consumers as [Plan] says, and
+// returns what it did: in the report "create" means created. It needs permission
+// to publish to $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name>, for consumers to
 // $JS.API.CONSUMER.{INFO,CREATE}.<stream>.<name>.>, and, to name what is at
 // fault when subjects collide, to $JS.API.STREAM.NAMES and
 // $JS.API.CONSUMER.LIST.<stream>.
 //
 // It goes on past a stream that is in conflict and reports all of them in the
-// error; it stops where a request fails.
+// error; it stops where a request fails. What it did until then is done, and is
+// found done when it is called again.
 func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
-	if err := oldServer(js); err != nil {
+	plan, err := Plan(ctx, js, opts)
+	if err != nil {
 		return nil, err
 	}
-	consumers, err := opts.consumers()
-	if err != nil {
+	if err := oldServer(js, plan); err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, js, opts, plan); err != nil {
 		return nil, err
 	}
 	var report []Change
 	var conflicts []error
-	done := func(c Change) {
+	for _, c := range plan {
+		if c.Kind == KindConsumer {
+			c, err = applyConsumer(ctx, js, opts, c)
+		} else {
+			c, err = applyStream(ctx, js, opts, c)
+		}
+		if err != nil {
+			return report, errors.Join(append(conflicts, err)...)
+		}
 		if c.Action == ActionConflict {
 			conflicts = append(conflicts, errors.New(c.String()))
 		}
-		report = append(report, c)
-	}
-	for _, spec := range Topology() {
-		if opts.Only != nil && !slices.Contains(opts.Only, spec.Name) {
-			continue
+		if report = append(report, c); opts.Done != nil {
+			opts.Done(c)
 		}
-		c, err := applyOne(ctx, js, opts, spec)
-		if err != nil {
-			return report, errors.Join(append(conflicts, err)...)
-		}
-		done(c)
-	}
-	for _, spec := range consumers {
-		c, err := applyConsumer(ctx, js, opts, spec)
-		if err != nil {
-			return report, errors.Join(append(conflicts, err)...)
-		}
-		done(c)
 	}
 	return report, errors.Join(conflicts...)
 }
 
 // oldServer refuses servers that would drop the settings that they do not
 // know.
-func oldServer(js natsjs.JetStream) error {
+func oldServer(js natsjs.JetStream, plan []Change) error {
 	var major, minor int
 	version := js.Conn().ConnectedServerVersion()
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 {
 		return nil // not connected just now, or not a release: the server will say
 	}
-	if major < 2 || major == 2 && minor < 11 {
-		return fmt.Errorf("nats-server %s is too old: the mesh needs 2.11 or newer, for the time to live of a message", version)
+	need, what := 11, "the time to live of a message"
+	if slices.ContainsFunc(plan, func(c Change) bool { return c.want.AllowMsgSchedules }) {
+		need, what = 12, "delayed tasks"
+	}
+	if major < 2 || major == 2 && minor < need {
+		return fmt.Errorf("nats-server %s is too old: the mesh needs 2.%d or newer, for %s", version, need, what)
 	}
 	return nil
 }
 
-func applyOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) (Change, error) {
-	c, err := planOne(ctx, js, opts, spec)
-	if err != nil {
-		return c, err
-	}
+func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Change) (Change, error) {
 	if c.Action == ActionCreate {
-		_, err = js.CreateStream(ctx, c.want)
+		_, err := js.CreateStream(ctx, c.want)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
 			// Another node was faster, with other options. What it made is now
 			// a stream that exists.
-			if c, err = planOne(ctx, js, opts, spec); err != nil {
+			if c, err = planOne(ctx, js, opts, c.spec); err != nil {
 				return c, err
 			}
 		} else if err != nil {
-			return c, explain(js.Conn(), named(ctx, js, c, err), "create %s", c.Name)
+			return c, explain(js.Conn(), named(ctx, js, c, err), "create %s%s", c.Name, c.reserves(err))
 		}
 	}
 	if c.Action == ActionUpdate {
 		if _, err := js.UpdateStream(ctx, c.want); err != nil {
-			return c, explain(js.Conn(), named(ctx, js, c, err), "update %s", c.Name)
+			return c, explain(js.Conn(), named(ctx, js, c, err), "update %s%s", c.Name, c.reserves(err))
 		}
 	}
 	return c, nil
+}
+
+// reserves says how much room was asked for, where there was not enough.
+func (c Change) reserves(err error) string {
+	if !hasCode(err, jsStorageExceeded, jsMemoryExceeded, jsAccountExceeded) || c.want.MaxBytes <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(", which reserves %d MiB", c.want.MaxBytes/mib)
 }
 
 // jsSubjectsOverlap is nats-server's code for subjects that another stream has.

@@ -347,7 +347,7 @@ func permitted(t *testing.T, publish ...string) (admin, user natsjs.JetStream) {
 
 func TestPermissionDeniedSaysSo(t *testing.T) {
 	t.Parallel()
-	admin, user := permitted(t, "$JS.API.STREAM.INFO.AEE_BUS")
+	admin, user := permitted(t, "$JS.API.STREAM.INFO.>")
 	short := func() context.Context {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		t.Cleanup(cancel)
@@ -364,5 +364,114 @@ func TestPermissionDeniedSaysSo(t *testing.T) {
 	}
 	if err := jetstream.NewJournal(user, subject.Map{}).Put(short(), "agent.x", "12345678", nil); !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), `"aee.journal.agent.x.12345678"`) {
 		t.Errorf("journal: %v", err)
+	}
+}
+
+func TestOptionsSayAllThatIsWrong(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	_, err := jetstream.Apply(testContext(t), js, jetstream.Options{
+		Replicas: 2, Lease: time.Millisecond, Only: []string{"AEE_BUSS"}, Entities: []string{"x"},
+		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
+	})
+	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots"
+	want := `"AEE_BUSS" is none of the mesh's streams and buckets: ` + names + `
+entity "x": has no type: it must be <type>.<name>, like "agent.x"
+lease 1ms: must be a second or more
+limits of "aee_nothing": it is none of the mesh's streams and buckets: ` + names + `
+max_age of AEE_WORK: tasks that wait for longer would be dropped, and nobody would hear of it
+max_bytes of AEE_SCHEDULE: beyond it the oldest tasks would be dropped, and nobody would hear of it
+replicas 2: must be 1, 3 or 5`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if n := len(configs(t, js)); n != 0 {
+		t.Errorf("%d streams were made", n)
+	}
+}
+
+// Limits by which tasks are dropped are an operator's to set, and are told.
+func TestPlanTellsOfLimitsThatDropTasks(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	only := []string{jetstream.StreamWork, jetstream.StreamSchedule}
+	apply(t, js, jetstream.Options{Only: only})
+	for name, change := range map[string]func(*natsjs.StreamConfig){
+		"AEE_WORK":     func(c *natsjs.StreamConfig) { c.MaxAge, c.Duplicates = time.Hour, time.Minute },
+		"AEE_SCHEDULE": func(c *natsjs.StreamConfig) { c.MaxBytes, c.MaxMsgs = 1<<20, 10 },
+	} {
+		cfg := configs(t, js)[name]
+		change(&cfg)
+		if _, err := js.UpdateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{
+		"update AEE_WORK: duplicate_window 1m0s, should be 2m0s; max_age 1h0m0s, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it)",
+		"none AEE_SCHEDULE: max_bytes 1048576, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it); max_msgs 10, should be no limit (its operator's: tasks beyond it are dropped, and nobody hears of it)",
+	}
+	if got := words(apply(t, js, jetstream.Options{Only: only})); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A disk that is too small is told with the stream that found it so; what fits
+// is in place, and smaller limits do for the rest.
+func TestApplyOnASmallDisk(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 700 << 20})
+	js := connect(t, srv)
+	var done []string
+	report, err := jetstream.Apply(testContext(t), js, jetstream.Options{Done: func(c jetstream.Change) { done = append(done, c.String()) }})
+	if !errors.Is(err, jetstream.ErrNoRoom) || !strings.HasPrefix(err.Error(), "create aee_seen, which reserves 128 MiB: the server has not that much storage left: ") {
+		t.Errorf("got %v", err)
+	}
+	if !slices.Equal(words(report), done) || len(done) != 4 {
+		t.Errorf("report %q, done %q", words(report), done)
+	}
+	small := map[string]jetstream.Limits{}
+	for _, s := range jetstream.Topology() {
+		if s.Config.MaxBytes > 8<<20 {
+			small[s.Name] = jetstream.Limits{MaxBytes: 8 << 20}
+		}
+	}
+	if got := apply(t, js, jetstream.Options{Limits: small}); got[len(got)-1].Action != jetstream.ActionCreate {
+		t.Errorf("got %q", words(got))
+	}
+}
+
+func TestReplicasAndPlacement(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster takes its time")
+	}
+	t.Parallel()
+	ctx := testContext(t)
+	js := connect(t, natstest.Cluster(t, 3)[0])
+	opts := jetstream.Options{Only: []string{jetstream.StreamReply, jetstream.BucketSlots}}
+	apply(t, js, opts)
+	opts.Replicas = 3
+	if got := words(apply(t, js, opts)); !slices.Equal(got, []string{"update AEE_REPLY: num_replicas 1, should be 3", "update aee_slots: num_replicas 1, should be 3"}) {
+		t.Errorf("got %q", got)
+	}
+	cluster := configs(t, js)["AEE_REPLY"]
+	info, err := js.Stream(ctx, "AEE_REPLY")
+	if err != nil || cluster.Replicas != 3 {
+		t.Fatal(err, cluster.Replicas)
+	}
+	opts.Placement = &natsjs.Placement{Cluster: info.CachedInfo().Cluster.Name}
+	for range 2 { // the second time there is nothing to do
+		report := apply(t, js, opts)
+		want := fmt.Sprintf("update AEE_REPLY: placement anywhere, should be cluster %s", opts.Placement.Cluster)
+		if got := report[0]; got.Action == jetstream.ActionUpdate && got.String() != want {
+			t.Errorf("got %s", got)
+		}
+		opts.Replicas = 0
+	}
+	if got := words(apply(t, js, opts)); !slices.Equal(got, []string{"none AEE_REPLY", "none aee_slots"}) {
+		t.Errorf("again: %q", got)
+	}
+	opts.Placement.Tags = []string{"nowhere"}
+	if _, err := jetstream.Apply(ctx, js, opts); err == nil {
+		t.Error("a place that is not there was accepted")
 	}
 }

@@ -118,7 +118,11 @@ func (c ConsumerSpec) StreamName(m subject.Map) string { return c.Stream + m.Suf
 // consumer's info as AckWait.
 func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spec ConsumerSpec, create bool) (natsjs.Consumer, error) {
 	if create {
-		c, err := applyConsumer(ctx, js, Options{Map: m}, spec)
+		opts := Options{Map: m}
+		c, err := planConsumer(ctx, js, opts, spec)
+		if err == nil {
+			c, err = applyConsumer(ctx, js, opts, c)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +135,7 @@ func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spe
 }
 
 func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
-	c := Change{Name: spec.Name(opts.Map), Kind: KindConsumer, About: spec.About}
+	c := Change{Name: spec.Name(opts.Map), Kind: KindConsumer, About: spec.About, ofWorker: spec}
 	cons, err := js.Consumer(ctx, spec.StreamName(opts.Map), spec.Config.Durable)
 	switch {
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
@@ -197,11 +201,8 @@ func (c *Change) number(field string, have *int, want int) {
 	}
 }
 
-func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
-	c, err := planConsumer(ctx, js, opts, spec)
-	if err != nil {
-		return c, err
-	}
+func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Change) (Change, error) {
+	spec := c.ofWorker
 	stream := spec.StreamName(opts.Map)
 	if c.Action == ActionCreate {
 		_, err := js.CreateConsumer(ctx, stream, c.consumer)

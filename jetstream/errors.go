@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/state"
@@ -28,6 +29,9 @@ var (
 	ErrUncertain = state.ErrUncertain
 	// ErrFull: the stream is at its limits and takes nothing more.
 	ErrFull = errors.New("the stream is full")
+	// ErrNoRoom: the server, or the account, has not the storage that a stream
+	// would reserve.
+	ErrNoRoom = errors.New("the server has not that much storage left")
 	// ErrTooLarge: the message is larger than the server's max_payload, or than
 	// the stream takes.
 	ErrTooLarge = errors.New("too large")
@@ -47,6 +51,8 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
+	case hasCode(err, jsStorageExceeded, jsMemoryExceeded):
+		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
@@ -86,7 +92,7 @@ func violation(nc *nats.Conn) error {
 	if inbox == "" {
 		inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 	}
-	for _, s := range []string{`"$JS.`, `"$KV.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
+	for _, s := range []string{`"$JS.`, `"$KV.`, `"$O.`, `"` + inbox, "aee.journal.", "aee.work.", "aee.schedule.", "aee.reply.", "aee.dead."} {
 		if strings.Contains(err.Error(), s) {
 			return err
 		}
@@ -97,16 +103,16 @@ func violation(nc *nats.Conn) error {
 // isWrongSequence reports that a write found the subject at another sequence
 // than it expected.
 func isWrongSequence(err error) bool {
-	var api *natsjs.APIError
-	return errors.As(err, &api) && (api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence || api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequenceConstant)
+	return hasCode(err, natsjs.JSErrCodeStreamWrongLastSequence, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
-// nats-server's codes for a stream at its limits of messages, bytes or, for its
-// account or server, storage.
+// nats-server's codes for a stream, an account or a server at its limits.
 const (
-	jsStorageExceeded natsjs.ErrorCode = 10047
-	jsMemoryExceeded  natsjs.ErrorCode = 10028
-	jsStoreFailed     natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
+	jsStorageExceeded  natsjs.ErrorCode = 10047 // a stream would reserve more than there is
+	jsMemoryExceeded   natsjs.ErrorCode = 10028
+	jsAccountExceeded  natsjs.ErrorCode = 10002
+	jsNotEnoughStorage natsjs.ErrorCode = 10023
+	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
 )
 
 func isFull(err error) bool {
@@ -114,11 +120,10 @@ func isFull(err error) bool {
 	if !errors.As(err, &api) {
 		return false
 	}
-	switch api.ErrorCode {
-	case jsStorageExceeded, jsMemoryExceeded:
-		return true
-	case jsStoreFailed:
-		return strings.Contains(api.Description, "maximum")
-	}
-	return false
+	return hasCode(err, jsAccountExceeded, jsNotEnoughStorage) || api.ErrorCode == jsStoreFailed && strings.Contains(api.Description, "maximum")
+}
+
+func hasCode(err error, codes ...natsjs.ErrorCode) bool {
+	var api *natsjs.APIError
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode)
 }

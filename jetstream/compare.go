@@ -1,0 +1,254 @@
+package jetstream
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// fresh is the configuration of a stream that does not exist yet.
+func fresh(opts Options, spec Spec) natsjs.StreamConfig {
+	cfg := spec.Config
+	cfg.Name = spec.StreamName(opts.Map)
+	cfg.Subjects = spec.subjects(opts.Map)
+	cfg.Description = "aeemesh: " + spec.About
+	cfg.Storage = opts.Storage
+	cfg.Replicas = max(opts.Replicas, 1)
+	cfg.Placement = opts.Placement
+	l := opts.Limits[spec.Name]
+	switch {
+	case l.MaxAge < 0:
+		cfg.MaxAge = 0
+	case l.MaxAge > 0:
+		cfg.MaxAge = l.MaxAge
+	}
+	if l.MaxBytes != 0 {
+		cfg.MaxBytes = l.MaxBytes
+	}
+	if cfg.MaxAge > 0 {
+		cfg.Duplicates = min(cfg.Duplicates, cfg.MaxAge)
+	}
+	cfg.Metadata = map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)}
+	return cfg
+}
+
+// compare finds what differs between a stream and its spec, and what may be
+// done about it.
+func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
+	want := fresh(opts, spec)
+	next := have // what we would update it to: the operator's settings stay
+	if c.newer(have.Metadata) {
+		return
+	}
+	c.conflicts(have, want)
+	if len(c.Differences) > 0 {
+		c.Action = ActionConflict
+		return
+	}
+	c.version(have.Metadata, &next.Metadata)
+	if all := union(have.Subjects, want.Subjects); !slices.Equal(all, have.Subjects) {
+		c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(all, " "), "")
+		next.Subjects = all
+	}
+	c.flag("no_ack", &next.NoAck, want.NoAck)
+	c.flag("allow_direct", &next.AllowDirect, want.AllowDirect)
+	// What a server cannot turn off again is only ever turned on.
+	for _, f := range []struct {
+		field      string
+		have, want *bool
+	}{
+		{"allow_rollup_hdrs", &next.AllowRollup, &want.AllowRollup},
+		{"deny_delete", &next.DenyDelete, &want.DenyDelete},
+		{"allow_msg_ttl", &next.AllowMsgTTL, &want.AllowMsgTTL},
+		{"allow_msg_schedules", &next.AllowMsgSchedules, &want.AllowMsgSchedules},
+	} {
+		if *f.want {
+			c.flag(f.field, f.have, true)
+		}
+	}
+	if h, w := have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL; w > 0 && h == 0 {
+		c.differ("subject_delete_marker_ttl", "none", w.String(), "")
+		next.SubjectDeleteMarkerTTL = w
+	}
+	if have.Discard != want.Discard {
+		c.differ("discard", have.Discard.String(), want.Discard.String(), "")
+		next.Discard = want.Discard
+	}
+	if spec.Kind == KindStream && !want.NoAck && have.Duplicates < want.Duplicates && (have.MaxAge == 0 || have.MaxAge >= want.Duplicates) {
+		c.differ("duplicate_window", have.Duplicates.String(), want.Duplicates.String(), "")
+		next.Duplicates = want.Duplicates
+	}
+	c.limits(opts, spec, have, want, &next)
+	c.dropping(have, want)
+	c.want = next
+	c.settle()
+}
+
+// newer reports that a newer release made what the metadata is of.
+func (c *Change) newer(metadata map[string]string) bool {
+	version, _ := strconv.Atoi(metadata[MetaTopology])
+	c.Version = version
+	if version <= TopologyVersion {
+		return false
+	}
+	c.Action = ActionNewer
+	c.differ("topology", strconv.Itoa(version), strconv.Itoa(TopologyVersion), "a newer aeemesh made it")
+	return true
+}
+
+// version brings the version in the metadata up to date.
+func (c *Change) version(have map[string]string, next *map[string]string) {
+	version, _ := strconv.Atoi(have[MetaTopology])
+	if version == TopologyVersion {
+		return
+	}
+	was := "none"
+	if version > 0 {
+		was = strconv.Itoa(version)
+	}
+	c.differ("topology", was, strconv.Itoa(TopologyVersion), "")
+	*next = maps.Clone(have)
+	if *next == nil {
+		*next = map[string]string{}
+	}
+	(*next)[MetaTopology] = strconv.Itoa(TopologyVersion)
+}
+
+// settle says what is to be done: an update if a difference is not to be kept.
+func (c *Change) settle() {
+	c.Action = ActionNone
+	for _, d := range c.Differences {
+		if d.Kept == "" {
+			c.Action = ActionUpdate
+		}
+	}
+}
+
+// conflicts notes what cannot be mended.
+func (c *Change) conflicts(have, want natsjs.StreamConfig) {
+	const kept = "it cannot be changed without making the stream anew"
+	if have.Mirror != nil {
+		c.differ("mirror", have.Mirror.Name, "none", kept)
+	}
+	if have.Sealed {
+		c.differ("sealed", "true", "false", kept)
+	}
+	if have.Retention != want.Retention {
+		c.differ("retention", have.Retention.String(), want.Retention.String(), kept)
+	}
+	if have.SubjectDeleteMarkerTTL > 0 && want.SubjectDeleteMarkerTTL == 0 && want.AllowMsgTTL {
+		c.differ("subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL.String(), "none", "a marker would look like a message")
+	}
+	for _, h := range have.Subjects {
+		for _, w := range want.Subjects {
+			if overlap(h, w) {
+				return
+			}
+		}
+	}
+	c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "), "a foreign stream has the name")
+}
+
+// limits are the operator's. They change where they were asked for, and where
+// that drops nothing.
+func (c *Change) limits(opts Options, spec Spec, have, want natsjs.StreamConfig, next *natsjs.StreamConfig) {
+	const kept = "lowering it would drop messages; do that with `nats stream edit`"
+	l := opts.Limits[spec.Name]
+	if l.MaxAge != 0 && have.MaxAge != want.MaxAge {
+		d := Difference{Field: "max_age", Have: ageString(have.MaxAge), Want: ageString(want.MaxAge)}
+		if have.MaxAge == 0 || want.MaxAge != 0 && want.MaxAge < have.MaxAge {
+			d.Kept = kept
+		} else {
+			next.MaxAge = want.MaxAge
+		}
+		c.Differences = append(c.Differences, d)
+	}
+	if l.MaxBytes != 0 && have.MaxBytes != want.MaxBytes {
+		d := Difference{Field: "max_bytes", Have: strconv.FormatInt(have.MaxBytes, 10), Want: strconv.FormatInt(want.MaxBytes, 10)}
+		if have.MaxBytes < 0 || want.MaxBytes > 0 && want.MaxBytes < have.MaxBytes {
+			d.Kept = kept
+		} else {
+			next.MaxBytes = want.MaxBytes
+		}
+		c.Differences = append(c.Differences, d)
+	}
+	if h, w := have.MaxMsgsPerSubject, want.MaxMsgsPerSubject; h > 0 && (w < 0 || w > h) && want.Retention != natsjs.WorkQueuePolicy {
+		c.differ("max_msgs_per_subject", strconv.FormatInt(h, 10), strconv.FormatInt(w, 10), "")
+		next.MaxMsgsPerSubject = w
+	}
+	if opts.Replicas > 0 && have.Replicas != opts.Replicas {
+		c.differ("num_replicas", strconv.Itoa(have.Replicas), strconv.Itoa(opts.Replicas), "")
+		next.Replicas = opts.Replicas
+	}
+	if p := opts.Placement; p != nil && !samePlacement(p, have.Placement) {
+		c.differ("placement", placementString(have.Placement), placementString(p), "")
+		next.Placement = p
+	}
+	if have.Storage != want.Storage {
+		c.differ("storage", have.Storage.String(), want.Storage.String(), "a stream's storage cannot be changed")
+	}
+}
+
+// dropping notes limits that an operator gave a work queue, by which accepted
+// tasks are dropped.
+func (c *Change) dropping(have, want natsjs.StreamConfig) {
+	if want.Retention != natsjs.WorkQueuePolicy {
+		return
+	}
+	const kept = "its operator's: tasks beyond it are dropped, and nobody hears of it"
+	if have.MaxAge > 0 {
+		c.differ("max_age", have.MaxAge.String(), "no limit", kept)
+	}
+	if want.Discard != natsjs.DiscardOld {
+		return
+	}
+	for _, l := range []struct {
+		field string
+		have  int64
+	}{{"max_bytes", have.MaxBytes}, {"max_msgs", have.MaxMsgs}, {"max_msgs_per_subject", have.MaxMsgsPerSubject}} {
+		if l.have > 0 {
+			c.differ(l.field, strconv.FormatInt(l.have, 10), "no limit", kept)
+		}
+	}
+}
+
+func (c *Change) flag(field string, have *bool, want bool) {
+	if *have != want {
+		c.differ(field, strconv.FormatBool(*have), strconv.FormatBool(want), "")
+		*have = want
+	}
+}
+
+func (c *Change) differ(field, have, want, kept string) {
+	c.Differences = append(c.Differences, Difference{field, have, want, kept})
+}
+
+func ageString(d time.Duration) string {
+	if d == 0 {
+		return "no limit"
+	}
+	return d.String()
+}
+
+func samePlacement(a, b *natsjs.Placement) bool {
+	return placementString(a) == placementString(b)
+}
+
+// placementString says where a stream is to be: "cluster east, tags ssd eu".
+func placementString(p *natsjs.Placement) string {
+	var parts []string
+	if p != nil && p.Cluster != "" {
+		parts = append(parts, "cluster "+p.Cluster)
+	}
+	if p != nil && len(p.Tags) > 0 {
+		parts = append(parts, "tags "+strings.Join(slices.Sorted(slices.Values(p.Tags)), " "))
+	}
+	if len(parts) == 0 {
+		return "anywhere"
+	}
+	return strings.Join(parts, ", ")
+}

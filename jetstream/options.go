@@ -1,0 +1,124 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// Options say which mesh a topology is for, and on what storage.
+type Options struct {
+	// Map gives the subjects and, by its prefix, the names. Zero: no prefix.
+	Map subject.Map
+
+	// Replicas of each stream: 1, 3 or 5. 0: 1 for a new stream, and as many as
+	// there are for one that exists.
+	Replicas int
+
+	// Storage of new streams. The zero value is file storage. The storage of a
+	// stream that exists cannot be changed.
+	Storage natsjs.StorageType
+
+	// Placement says in which cluster, and on servers with which tags, the
+	// streams are. Nil: where the server wants for a new stream, and where it is
+	// for one that exists. A stream that exists moves, with what it holds.
+	Placement *natsjs.Placement
+
+	// Limits by [Spec] name replace those of the topology for new streams, and
+	// raise those of streams that exist. A limit that is lower than the
+	// stream's is not applied, for it would drop messages: the report says so.
+	// Limits by which accepted tasks would be dropped are refused: the age of
+	// [StreamWork], and any of [StreamSchedule].
+	Limits map[string]Limits
+
+	// Only names the Specs to look at. Nil: all.
+	Only []string
+
+	// Entities whose work consumers to look at too, after the streams. Workers
+	// make those of their own entities, unless they are told not to.
+	Entities []string
+
+	// Lease is the AckWait of new work consumers, and of those that exist. 0:
+	// [DefaultLease] for a new one, and what there is for one that exists.
+	Lease time.Duration
+
+	// Done hears of each change that [Apply] has made or found not to be needed,
+	// in order. Nil: nobody does.
+	Done func(Change)
+}
+
+// Limits bound a stream. 0 leaves a limit as the topology has it, -1 lifts it.
+type Limits struct {
+	MaxAge   time.Duration `json:"max_age,omitempty"`
+	MaxBytes int64         `json:"max_bytes,omitempty"`
+}
+
+// Validate reports everything that is wrong with the options.
+func (o Options) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Replicas != 0 && o.Replicas != 1 && o.Replicas != 3 && o.Replicas != 5 {
+		bad("replicas %d: must be 1, 3 or 5", o.Replicas)
+	}
+	if o.Lease != 0 && o.Lease < time.Second {
+		bad("lease %s: must be a second or more", o.Lease)
+	}
+	specs := map[string]Spec{}
+	var names []string
+	for _, s := range Topology() {
+		specs[s.Name] = s
+		names = append(names, s.Name)
+	}
+	for _, name := range o.Only {
+		if _, known := specs[name]; !known {
+			bad("%q is none of the mesh's streams and buckets: %s", name, strings.Join(names, ", "))
+		}
+	}
+	for name, l := range o.Limits {
+		spec, known := specs[name]
+		if !known {
+			bad("limits of %q: it is none of the mesh's streams and buckets: %s", name, strings.Join(names, ", "))
+			continue
+		}
+		if spec.Config.Retention == natsjs.WorkQueuePolicy && l.MaxAge > 0 {
+			bad("max_age of %s: tasks that wait for longer would be dropped, and nobody would hear of it", name)
+		}
+		if spec.Config.Retention == natsjs.WorkQueuePolicy && spec.Config.Discard == natsjs.DiscardOld && l.MaxBytes > 0 {
+			bad("max_bytes of %s: beyond it the oldest tasks would be dropped, and nobody would hear of it", name)
+		}
+	}
+	for _, e := range o.Entities {
+		if err := subject.ValidateEntity(e); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// specs are the streams and buckets to look at.
+func (o Options) specs() []Spec {
+	return slices.DeleteFunc(Topology(), func(s Spec) bool { return o.Only != nil && !slices.Contains(o.Only, s.Name) })
+}
+
+// consumers are the consumers to look at.
+func (o Options) consumers() ([]ConsumerSpec, error) {
+	var all []ConsumerSpec
+	for _, e := range o.Entities {
+		specs, err := Consumers(o.Map, e, o.Lease)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range specs {
+			if o.Only == nil || slices.Contains(o.Only, s.Stream) {
+				all = append(all, s)
+			}
+		}
+	}
+	return all, nil
+}
