@@ -21,6 +21,11 @@
 // then, a panic included, exactly one terminal envelope answers the task, and
 // every error passes one border (border.go) that decides what a peer may read.
 //
+// What a node sends itself, it sends on one reply subscription for all
+// exchanges (replies.go), and requests that are sent at about the same time
+// share a system call (outbox.go). The last envelopes sent and received are
+// kept as bytes (journal.go).
+//
 // Beside this, an agent is a NATS micro service (service.go), hears control
 // messages that go to all its replicas (control.go), and tells the bus about
 // itself and its tasks (bus.go).
@@ -43,4 +48,9 @@
 // A Node's methods may be called from many goroutines. [Node.Serve] blocks and
 // owns the goroutines that it starts; when it returns, they have ended, except
 // handlers that outlived the drain.
+//
+// A worker is woken for a task unless those that are awake will have come to it
+// within some 50 µs, going by how long tasks took of late. Where a handler that
+// was always brief suddenly takes long, a task behind it may so wait for 2 ms
+// until another worker is woken.
 package mesh
