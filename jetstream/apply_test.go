@@ -28,7 +28,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		opts := jetstream.Options{Map: m}
 		suffix := m.Suffix()
 		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted",
-			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots"}
+			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff"}
 		var created, none []string
 		for _, n := range names {
 			created = append(created, "create "+n+suffix)
@@ -92,7 +92,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	for s := range js.KeyValueStores(ctx).Status() {
 		names[s.Bucket()] = true
 	}
-	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots"} {
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff"} {
 		if !names[n] {
 			t.Errorf("%s is not listed as a bucket", n)
 		}
@@ -109,7 +109,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 }
 
 // What the documentation says about the disk.
-func TestTheTopologyReserves1960MiB(t *testing.T) {
+func TestTheTopologyReserves2024MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
 	for _, s := range jetstream.Topology() {
@@ -117,7 +117,7 @@ func TestTheTopologyReserves1960MiB(t *testing.T) {
 			sum += s.Config.MaxBytes
 		}
 	}
-	if sum != 1960<<20 {
+	if sum != 2024<<20 {
 		t.Errorf("%d MiB", sum>>20)
 	}
 }

@@ -32,6 +32,7 @@
 //	aee_state          KV             30 days    checkpoints of runs, 64 of each
 //	aee_state_objects  object store              checkpoints of more than 256 KiB
 //	aee_slots          KV              1 hour    places for running tasks
+//	aee_handoff        KV              30 days   runs that other platforms hand over
 //
 // AEE_WORK is a work queue: a task stays until it is acknowledged, however
 // long. When it is full it refuses new tasks, and whoever submits one hears of

@@ -42,6 +42,7 @@ type States struct {
 	stream string
 	pub    string // before a key, where it is published
 	sub    string // before a key, as it is stored
+	object string // before a key in the names of objects
 
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were looked for
@@ -50,9 +51,19 @@ type States struct {
 // NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from
 // [Gather] many goroutines may Put at once at less cost.
 func NewStates(js natsjs.JetStream, m subject.Map) *States {
-	bucket := BucketState + m.Suffix()
+	return newStates(js, m, BucketState, "")
+}
+
+// NewHandoffs returns the records of runs that other platforms hand over to m's
+// mesh: checkpoints like those of [NewStates], in [BucketHandoff].
+func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
+	return newStates(js, m, BucketHandoff, "handoff/")
+}
+
+func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *States {
+	bucket += m.Suffix()
 	sub := "$KV." + bucket + "."
-	return &States{js: js, m: m, stream: "KV_" + bucket, sub: sub, pub: kvPrefix(js) + sub}
+	return &States{js: js, m: m, stream: "KV_" + bucket, sub: sub, pub: kvPrefix(js) + sub, object: object}
 }
 
 // Headers of the messages that hold checkpoints.

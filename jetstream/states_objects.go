@@ -39,7 +39,7 @@ var errObjectGone = errors.New("its object is gone")
 // refer to it. Each has a name of its own: nobody writes over another's.
 func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (name string, err error) {
 	sum := sha256.Sum256(msg.Data)
-	o := state.Object{Name: stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
+	o := state.Object{Name: s.object + stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	if err := s.writeObject(ctx, o.Name, msg.Header.Get("Content-Type"), msg.Data); err != nil {

@@ -259,6 +259,16 @@ func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, erro
 	return got.Message.Seq, explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
 }
 
+// Compact forgets all revisions of a run but the newest: for one that is not to
+// change any more. Their objects are collected later.
+func (s *States) Compact(ctx context.Context, id state.ID) error {
+	if err := s.check(ctx, id); err != nil {
+		return fmt.Errorf("compact run: %w", err)
+	}
+	err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + stateKey(id), "keep": 1}, nil)
+	return explain(s.js.Conn(), err, "forget older revisions of run %s of %s", id.Run, id.Entity)
+}
+
 // collect takes away objects that no kept revision refers to, and chunks that
 // no object has, and returns how many.
 func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
@@ -283,8 +293,9 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 			continue
 		}
 		delete(chunks, o.NUID)
-		key, _, _ := strings.Cut(o.Name, "/")
-		if _, err := stateID(key); err != nil || !old(m.Time) {
+		name, ours := strings.CutPrefix(o.Name, s.object)
+		key, _, _ := strings.Cut(name, "/")
+		if _, err := stateID(key); !ours || err != nil || !old(m.Time) {
 			continue // not ours, or too young
 		}
 		if kept[key] == nil {

@@ -43,6 +43,65 @@ func TestStatesAreAStore(t *testing.T) {
 	})
 }
 
+// The records of handoffs are kept in the same way, beside them.
+func TestHandoffsAreAStore(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, func(t *testing.T) state.Store {
+		srv := natstest.Run(t, natsd.Config{JetStream: true})
+		js := jetstream.Gather(connect(t, srv))
+		apply(t, js, jetstream.Options{Only: []string{jetstream.BucketHandoff, jetstream.ObjectsState}})
+		return jetstream.NewHandoffs(js, subject.Map{})
+	})
+}
+
+// A sweep of the runs leaves the documents of handoffs alone, and one of the
+// handoffs those of the runs; each collects its own.
+func TestSweepsLeaveOneAnothersObjectsAlone(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{Only: []string{jetstream.BucketState, jetstream.BucketHandoff, jetstream.ObjectsState}})
+	runs, handoffs := jetstream.NewStates(js, subject.Map{}), jetstream.NewHandoffs(js, subject.Map{})
+	ctx := t.Context()
+	id := state.ID{Entity: "agent.x", Run: "r"}
+	large := []byte(`{"x":"` + strings.Repeat("x", jetstream.MaxInline) + `"}`)
+	for _, s := range []*jetstream.States{runs, handoffs} {
+		rev, err := s.Put(ctx, id, 0, large)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Put(ctx, id, rev, []byte(`{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sweep := func(s *jetstream.States) int {
+		t.Helper()
+		swept, err := s.Sweep(ctx, jetstream.SweepOptions{Orphans: time.Nanosecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return swept.Objects
+	}
+	if n := sweep(runs) + sweep(handoffs); n != 0 {
+		t.Errorf("%d objects collected that a revision refers to", n)
+	}
+	if err := handoffs.Compact(ctx, id); err != nil {
+		t.Fatal(err)
+	}
+	if n := sweep(runs); n != 0 {
+		t.Errorf("the runs' sweep collected %d objects of handoffs", n)
+	}
+	if n := sweep(handoffs); n != 1 {
+		t.Errorf("the handoffs' sweep collected %d objects, want 1", n)
+	}
+	if rec, err := handoffs.Get(ctx, id); err != nil || string(rec.Data) != "{}" {
+		t.Errorf("after compacting: %q, %v", rec.Data, err)
+	}
+	if history, err := runs.History(ctx, id); err != nil || len(history) != 2 || len(history[0].Data) != len(large) {
+		t.Errorf("the runs' history: %d, %v", len(history), err)
+	}
+}
+
 // The same in another JetStream domain, under a prefix, without Gather.
 func TestStatesInADomainAreAStore(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ const (
 	BucketRefuted  = "aee_refuted"
 	BucketState    = "aee_state"
 	BucketSlots    = "aee_slots"
+	BucketHandoff  = "aee_handoff"
 	ObjectsState   = "aee_state_objects"
 )
 
@@ -64,7 +65,7 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which
 // they are applied. The slice is the caller's.
 //
-// The file storage that they may take together, 1,960 MiB, is reserved when
+// The file storage that they may take together, 2,024 MiB, is reserved when
 // they are made. On a smaller disk give [Options.Limits]. What delayed tasks
 // take comes on top: see [StreamSchedule] in the package comment.
 func Topology() []Spec {
@@ -140,6 +141,11 @@ func Topology() []Spec {
 			Name: BucketSlots, Kind: KindBucket,
 			About:  "places for running tasks, of agents with a bound for the whole mesh",
 			Config: slots(time.Hour, 8*mib),
+		},
+		{
+			Name: BucketHandoff, Kind: KindBucket,
+			About:  "runs that other platforms hand over, and which tokens were used",
+			Config: states(30*day, 64*mib),
 		},
 	}
 }

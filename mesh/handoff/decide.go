@@ -105,7 +105,7 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 			err = r.start(ctx, h)
 		case state.PhaseStaged:
 			if err = r.prepare(ctx, h); err == nil {
-				err = r.write(ctx, h, state.PhaseAccepted, nil)
+				err = r.write(ctx, h, state.PhaseAccepted, bare)
 			}
 			if err == nil {
 				err = r.start(ctx, h)
@@ -197,18 +197,21 @@ func (r *Receiver) start(ctx context.Context, h *record) error {
 	return r.close(ctx, h)
 }
 
-// close notes that the run has been given to the workers. It has a record of its
-// own, so the document goes from this one.
+// close notes that the run has been given to the workers.
 func (r *Receiver) close(ctx context.Context, h *record) error {
-	return r.write(ctx, h, state.PhaseRunning, func(c *state.Checkpoint) {
-		*c = state.Checkpoint{
-			Doc: aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
-			Mesh: state.Mesh{
-				Format: state.Format, Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID,
-				Step: c.Mesh.Step, Migration: c.Mesh.Migration, Parent: c.Mesh.Parent,
-			},
-		}
-	})
+	return r.write(ctx, h, state.PhaseRunning, nil)
+}
+
+// bare leaves of a checkpoint what the record of a handoff needs once the run
+// has a record of its own.
+func bare(c *state.Checkpoint) {
+	*c = state.Checkpoint{
+		Doc: aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
+		Mesh: state.Mesh{
+			Format: state.Format, Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID,
+			Step: c.Mesh.Step, Migration: c.Mesh.Migration, Parent: c.Mesh.Parent,
+		},
+	}
 }
 
 // Refuse ends a handoff that has not been accepted, for ever: when it returns

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -90,8 +89,18 @@ func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, chan
 	}
 	h.c, h.rev = next, rev
 	r.cfg.Observe(ctx, phase, true)
+	if store, ok := r.cfg.Handoffs.(compacter); ok && (phase == state.PhaseRunning || phase == state.PhaseRefused) {
+		if err := store.Compact(ctx, key(h.id)); err != nil {
+			r.cfg.Logger.Warn("the document of a handoff is still kept", "handoff", h.id, "err", err)
+		}
+	}
 	r.cfg.Logger.Info("handoff", "handoff", h.id, "phase", string(phase), "entity", next.Mesh.Entity, "run", next.Doc.RunID, "reason", m.Detail)
 	return nil
+}
+
+// A compacter is a store that can forget what a record was before.
+type compacter interface {
+	Compact(ctx context.Context, id state.ID) error
 }
 
 // put stores data over a revision. Where no answer comes it looks whether the
@@ -125,11 +134,7 @@ func (r *Receiver) giveUp(ctx context.Context, h *record, why error) error {
 // refuse writes the refusal, for ever, over what the caller knows.
 func (r *Receiver) refuse(ctx context.Context, h *record, reason string) error {
 	return r.write(ctx, h, state.PhaseRefused, func(c *state.Checkpoint) {
-		m, p := c.Mesh.Migration, c.Mesh.Parent
-		m.Detail = reason
-		*c = state.Checkpoint{
-			Doc:  aaif.State{AgentID: c.Doc.AgentID, RunID: c.Doc.RunID, Status: aaif.RunMigrating},
-			Mesh: state.Mesh{Format: state.Format, Entity: c.Mesh.Entity, Step: c.Mesh.Step, Migration: m, Parent: p},
-		}
+		bare(c)
+		c.Mesh.Migration.Detail = reason
 	})
 }
