@@ -85,7 +85,7 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error
 		if rec != nil {
 			prev = rec.Revision
 		}
-		rev, now, err := r.lane.put(ctx, r.id, prev, next, false)
+		rev, now, err := r.lane.put(ctx, r.id, prev, next)
 		if errors.Is(err, state.ErrChanged) && tries < 20 {
 			fresh, rec = false, now
 			continue

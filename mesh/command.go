@@ -274,7 +274,7 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	now := l.clock.now()
 	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
 	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + clip(o.from)}
-	_, _, err := l.put(ctx, id, prev, c, false)
+	_, _, err := l.put(ctx, id, prev, c)
 	return err
 }
 
@@ -383,7 +383,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 		out.status = string(c.Doc.Status)
 	}
-	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c, false); err != nil {
+	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
 	out.did(rec.ID.Run, out.status)
@@ -427,7 +427,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	if err != nil {
 		return out, false, err
 	}
-	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c, false)
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
 	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}

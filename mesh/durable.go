@@ -33,7 +33,7 @@ type Durable struct {
 	Clock   *jetstream.Clock
 	// Slots hold agents to [Agent].MeshConcurrency; required for those that
 	// have one.
-	Slots Slots
+	Slots *jetstream.Slots
 
 	// Codec writes checkpoints; an [Agent] may have one of its own. The zero
 	// value writes clear JSON.

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -590,4 +594,124 @@ func TestADeafLaneShows(t *testing.T) {
 	if err != nil || !strings.Contains(string(msg.Data), `"name":"work"`) || !strings.Contains(string(msg.Data), `"state":"deaf"`) {
 		t.Errorf("stats %s, %v", msg.Data, err)
 	}
+}
+
+func TestTheWholeMeshKeepsToALimit(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	agent := mesh.Agent{Handler: g, Concurrency: 4, MeshConcurrency: 2}
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), agent)
+	client := r.client()
+	var tasks []*envelope.Envelope
+	for i := range 5 {
+		tasks = append(tasks, newTask(reviewer, "code.review", fmt.Sprintf(`{"n":%d}`, i)))
+		r.submit(client, tasks[i])
+	}
+	within(t, "a task", g.entered)
+	within(t, "a task", g.entered)
+	r.serve(r.lane(mesh.Config{}), agent)
+	var running, most atomic.Int64
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 4, MeshConcurrency: 2, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		return g.Handle(ctx, task)
+	})})
+	slots := jetstream.NewSlots(r.js(r.nc), r.m, 2*time.Second)
+	if held, err := slots.List(ctxFor(t), reviewer); err != nil || len(held) != 2 {
+		t.Errorf("slots held %+v, %v", held, err)
+	}
+	select {
+	case <-g.entered:
+		t.Error("a third task was begun")
+	default:
+	}
+	nc.Close() // its slots come free with their lease, and its tasks with theirs
+	within(t, "a task again", g.entered)
+	within(t, "a task again", g.entered)
+	select {
+	case <-g.entered:
+		t.Error("a third task was begun")
+	default:
+	}
+	g.open()
+	for _, task := range tasks {
+		if _, err := r.result(client, task); err != nil {
+			t.Error(err)
+		}
+	}
+	r.drainedQueue()
+	if most.Load() > 2 {
+		t.Errorf("%d ran at once", most.Load())
+	}
+}
+
+func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
+	client := r.lane(mesh.Config{Entity: ada, TracerProvider: tp})
+	ctx, root := tp.Tracer("test").Start(ctxFor(t), "root")
+	task := newTask(reviewer, "code.review", `{}`)
+	if _, err := client.Submit(ctx, task, mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	root.End()
+	within(t, "the task", g.entered)
+	nc.Close()
+	node := r.lane(mesh.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), TracerProvider: tp})
+	r.serve(node, mesh.Agent{Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: failing(envelope.Errorf(envelope.CodeUnavailable, "no luck"))})
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	got := map[string]float64{}
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Value)
+			}
+		case metricdata.Histogram[int64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Count)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Count)
+			}
+		case metricdata.Gauge[int64]:
+			for range d.DataPoints {
+				got[m.Name]++
+			}
+		case metricdata.Gauge[float64]:
+			for range d.DataPoints {
+				got[m.Name]++
+			}
+		}
+	}
+	for name, least := range map[string]float64{
+		"aee.run.recoveries": 1, "aee.task.redeliveries": 2, "aee.task.retries": 1, "aee.dead_letters": 1,
+		"aee.checkpoint.duration": 4, "aee.checkpoint.size": 4, // claim, retry, claim, end
+		"aee.queue.backlog": 4, "aee.queue.leased": 4, "aee.queue.oldest.age": 4, // one for each priority
+		"aee.task.duration": 1,
+	} {
+		if got[name] < least {
+			t.Errorf("%s: %v, want at least %v", name, got[name], least)
+		}
+	}
+	eventually(t, "all spans end", func() bool { return len(spans.GetSpans()) == 3 })
+	for _, s := range spans.GetSpans() {
+		equal(t, s.Name+": trace", s.SpanContext.TraceID(), root.SpanContext().TraceID())
+	}
+	g.open()
 }

@@ -27,6 +27,13 @@ func (l *lane) perform(t *Task) {
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
+	if l.slots != nil {
+		if !l.slots.take(r) {
+			l.giveBack(t, 100*time.Millisecond)
+			return
+		}
+		defer l.slots.leave(r)
+	}
 	if !l.begin(r) {
 		return
 	}
@@ -423,6 +430,7 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 		return
 	}
 	l.forget(r)
+	l.tel.retried(l.host)
 	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
 }

@@ -349,7 +349,7 @@ func (h *host) stop() error {
 	}
 	for _, t := range h.queue.close() {
 		if t.run != nil {
-			h.durable.handBack(t)
+			h.durable.giveBack(t, 0)
 			continue
 		}
 		h.fail(t, handBack(h.Entity))

@@ -31,6 +31,7 @@ type lane struct {
 	ctx     context.Context
 	stop    context.CancelCauseFunc
 	drawing context.CancelFunc
+	unwatch func()
 	drawn   chan struct{}  // closed when the drawing has ended
 	work    sync.WaitGroup // what goes on beside the agent's places
 	tenders sync.WaitGroup // lease renewal, sweeps, slots
@@ -95,6 +96,7 @@ func (h *host) newLane() (*lane, error) {
 func (l *lane) start() {
 	ctx, cancel := context.WithCancel(l.ctx)
 	l.drawing = cancel
+	l.unwatch = l.tel.watch(l)
 	go func() {
 		defer close(l.drawn)
 		if err := l.queue.Run(ctx, l.room, l.deliver); err != nil {
@@ -107,6 +109,7 @@ func (l *lane) start() {
 	l.tenders.Go(l.listen)
 	if l.cfg.Sweep > 0 {
 		l.tenders.Go(l.sweeps)
+		l.tenders.Go(l.compacts)
 	}
 	if l.slots != nil {
 		l.tenders.Go(l.slots.tend)
@@ -121,14 +124,14 @@ func (l *lane) stopDrawing() {
 	<-l.drawn
 }
 
-// handBack gives a task back that has not begun.
-func (l *lane) handBack(t *Task) {
+// giveBack gives a task back that has not begun.
+func (l *lane) giveBack(t *Task, pause time.Duration) {
 	if !t.claim() {
 		return
 	}
 	l.wait(t.run, -1)
 	l.host.running.remove(t)
-	l.nak(t.run.hold, 0)
+	l.nak(t.run.hold, pause)
 }
 
 // giveUp gives a run back that has not ended within the drain: what it has
@@ -182,6 +185,7 @@ func (l *lane) close() {
 	l.stop(errStopped)
 	<-done
 	l.tenders.Wait()
+	l.unwatch()
 }
 
 // errStopped is why a worker that has stopped writes nothing more.
@@ -204,6 +208,7 @@ func (l *lane) room() int {
 		free = 1
 	}
 	if l.slots != nil {
+		l.slots.nudge()
 		free = min(free, l.slots.idle())
 	}
 	return max(0, free-int(l.waiting.Load()))
@@ -275,6 +280,9 @@ func (l *lane) forget(r *Run) {
 	}
 	l.mu.Unlock()
 	l.host.running.remove(r.task)
+	if s := r.task.span.span; s != nil && !r.wrote {
+		s.End() // it goes on under another span
+	}
 }
 
 // lost notes that another worker owns the run.

@@ -22,6 +22,7 @@ type laneTelemetry struct {
 	retriesMade, redrawn  metric.Int64Counter
 	backlog, leased       metric.Int64ObservableGauge
 	oldest                metric.Float64ObservableGauge
+	fill                  metric.Float64Gauge
 	meter                 metric.Meter
 }
 
@@ -56,7 +57,15 @@ func newLaneTelemetry(mp metric.MeterProvider) (*laneTelemetry, error) {
 	errs = append(errs, err)
 	tel.oldest, err = m.Float64ObservableGauge("aee.queue.oldest.age", metric.WithUnit("s"), metric.WithDescription("Age of the oldest durable task that no worker was handed yet."))
 	errs = append(errs, err)
+	tel.fill, err = m.Float64Gauge("aee.runs.store.used", metric.WithUnit("1"), metric.WithDescription("How much of the store of runs is used, of 1."))
+	errs = append(errs, err)
 	return tel, errors.Join(errs...)
+}
+
+func (tel *laneTelemetry) filled(used float64) {
+	if tel.on {
+		tel.fill.Record(context.Background(), used)
+	}
 }
 
 // watch observes the backlog of a lane until the returned function is called.

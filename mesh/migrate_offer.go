@@ -236,7 +236,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	m.Migration.Phase, m.Migration.Target, m.Migration.Since, m.Migration.Key = state.PhaseMoved, l.host.id, l.clock.now(), ""
 	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip(m.Migration.Source)}
 	c.Doc.Status = aaif.RunRunning
-	rev, _, err := l.put(ctx, id, rec.Revision, c, false)
+	rev, _, err := l.put(ctx, id, rec.Revision, c)
 	if err != nil {
 		l.release(hold)
 		return nil, fmt.Errorf("claim run %s: %w", p.Run, err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -148,6 +149,7 @@ type Node struct {
 	replies  replies
 
 	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
+	compacted       atomic.Int64    // when the store of runs was swept, in Unix nanoseconds
 }
 
 // New makes a node on a connection that the caller owns and closes. It does

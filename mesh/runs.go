@@ -43,7 +43,6 @@ type Run struct {
 	end       error                            // why nothing more may be written: ErrLost, ErrParked
 	begun     time.Time                        // of this claim, for running time
 	ran       time.Duration                    // before it
-	steps     int                              // committed since the claim
 	entered   bool                             // claimed before it was queued: see lane.goOn
 	staged    []stagedStep
 	restored  bool
@@ -243,7 +242,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 		return err
 	}
 	r.staged = nil
-	r.steps++
+
 	r.observe(PointAfterCommit)
 	if stop {
 		r.parked = status
@@ -325,7 +324,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return err
 		}
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
-		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next, r.steps == 0 && next.Mesh.Epoch == 1 && next.Terminal())
+		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
 		if err == nil {
 			r.keep(next, rev)
 			if streaming {
@@ -401,8 +400,7 @@ func (r *Run) verify(ctx context.Context) {
 // put encodes and stores a checkpoint, and does not give up before it knows
 // whether that happened, or ctx ends: the swap makes another try safe. With
 // ErrChanged comes the record that is there instead; nil if there is none.
-// Alone is for a run without a history worth keeping.
-func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, alone bool) (uint64, *state.Record, error) {
+func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
 	started := time.Now()
 	data, err := l.codec.Encode(c)
 	if err != nil {
@@ -410,7 +408,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 	}
 	var tried bool
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		rev, err := l.store(ctx, id, prev, data, c, alone)
+		rev, err := l.store(ctx, id, prev, data, c)
 		if err == nil {
 			l.tel.checkpoint(l.host, len(data), time.Since(started))
 			return rev, nil, nil
@@ -440,7 +438,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 }
 
 // store is one try. What the store notes beside a record spares it reading it.
-func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, alone bool) (uint64, error) {
+func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint) (uint64, error) {
 	if l.noted != nil {
 		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work})
 	}

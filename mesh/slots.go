@@ -2,134 +2,214 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
 )
 
-// Slots are the places that an entity's durable tasks have in the whole mesh.
-type Slots interface {
-	// Acquire takes one of limit slots of an entity for a holder until its
-	// lease ends, or returns nil where all are taken.
-	Acquire(ctx context.Context, entity string, limit int, holder string) (Slot, error)
-}
-
-// Slot is one of them while it is held.
-type Slot interface {
-	// Renew begins the lease anew. It fails where the slot was lost.
-	Renew(ctx context.Context) error
-	// Release gives it back.
-	Release(ctx context.Context) error
-}
-
 // slots hold an agent to its limit across the mesh (AAIF runtime.concurrency): a
-// durable task is drawn only into a slot that this worker holds. One that dies
-// loses its slots with its lease.
+// durable task is drawn only when there is a slot for it, and runs in one. A
+// worker that dies loses its slots with their lease; one that cannot renew a
+// slot gives the task up that is in it.
 type slots struct {
 	lane *lane
-	want chan struct{} // a place is free, or a slot was lost
+	poke chan struct{} // a place is free, or taken
+	got  chan *jetstream.Slot
 
 	mu   sync.Mutex
-	held []Slot
+	free []*heldSlot
+	used map[*Run]*heldSlot
 }
 
-func newSlots(l *lane) *slots { return &slots{lane: l, want: make(chan struct{}, 1)} }
+type heldSlot struct {
+	*jetstream.Slot
+	renewed time.Time
+}
 
-// idle is how many tasks may begin beside those that run: the slots that no
-// durable task is in.
+func newSlots(l *lane) *slots {
+	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), used: map[*Run]*heldSlot{}}
+}
+
+// idle is how many tasks may begin.
 func (s *slots) idle() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return max(0, len(s.held)-int(s.lane.performing.Load()))
+	return len(s.free)
+}
+
+// take gives a run a slot, if there is one.
+func (s *slots) take(r *Run) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.free) == 0 {
+		return false
+	}
+	last := len(s.free) - 1
+	s.used[r], s.free = s.free[last], s.free[:last]
+	return true
+}
+
+// leave gives the slot of a run back that is not worked on any more.
+func (s *slots) leave(r *Run) {
+	s.mu.Lock()
+	if slot := s.used[r]; slot != nil {
+		delete(s.used, r)
+		s.free = append(s.free, slot)
+	}
+	s.mu.Unlock()
+	s.nudge()
 }
 
 func (s *slots) nudge() {
 	select {
-	case s.want <- struct{}{}:
+	case s.poke <- struct{}{}:
 	default:
 	}
 }
 
-// tend gets as many slots as there are places for durable tasks, gives back what
-// is too many, and keeps the leases.
+// tend holds as many slots as there are places for durable tasks, and keeps
+// their leases.
 func (s *slots) tend() {
 	l := s.lane
-	lease := l.queue.Lease()
-	tick := time.NewTicker(lease / 3)
+	tick := time.NewTicker(l.cfg.Slots.Lease() / 4)
 	defer tick.Stop()
+	var seeking context.CancelFunc // nil: no slot is waited for
+	var seekers sync.WaitGroup
 	for {
-		s.balance(l.ctx)
+		switch want := s.balance(); {
+		case want && seeking == nil:
+			var ctx context.Context
+			ctx, seeking = context.WithCancel(l.ctx)
+			seekers.Go(func() {
+				slot, err := l.cfg.Slots.Acquire(ctx, l.host.Entity, l.host.MeshConcurrency, l.host.id)
+				if err != nil && ctx.Err() == nil {
+					l.host.log.Warn("no slot", "err", err)
+					_ = sleep(ctx, time.Second)
+				}
+				s.got <- slot
+			})
+		case !want && seeking != nil:
+			seeking()
+		}
 		select {
+		case slot := <-s.got:
+			seeking()
+			seeking = nil
+			if slot != nil {
+				s.mu.Lock()
+				s.free = append(s.free, &heldSlot{slot, time.Now()})
+				s.mu.Unlock()
+				l.queue.Wake()
+			}
 		case <-tick.C:
-			s.renew(l.ctx)
-		case <-s.want:
+			s.renew()
+		case <-s.poke:
 		case <-l.ctx.Done():
+			if seeking != nil {
+				seeking()
+				if slot := <-s.got; slot != nil {
+					s.mu.Lock()
+					s.free = append(s.free, &heldSlot{slot, time.Now()})
+					s.mu.Unlock()
+				}
+			}
+			seekers.Wait()
 			s.release()
 			return
 		}
 	}
 }
 
-// balance acquires and releases.
-func (s *slots) balance(ctx context.Context) {
+// balance gives back what there are no places for, and reports whether more is
+// wanted. Live tasks take places too.
+func (s *slots) balance() (want bool) {
 	l := s.lane
-	for {
-		s.mu.Lock()
-		have := len(s.held)
-		s.mu.Unlock()
-		// Live tasks take places too.
-		places := int(l.performing.Load()) + max(0, l.host.Concurrency-int(l.host.active.Load()))
-		if l.leaving.Load() {
-			places = int(l.performing.Load())
-		}
-		goal := min(places, l.host.MeshConcurrency)
+	s.mu.Lock()
+	used := len(s.used)
+	goal := used + max(0, l.host.Concurrency-int(l.host.active.Load()))
+	if l.leaving.Load() {
+		goal = used
+	}
+	goal = min(goal, l.host.MeshConcurrency)
+	var surplus []*heldSlot
+	for len(s.free) > int(l.waiting.Load()) && used+len(s.free) > goal {
+		last := len(s.free) - 1
+		surplus, s.free = append(surplus, s.free[last]), s.free[:last]
+	}
+	want = used+len(s.free) < goal
+	s.mu.Unlock()
+	for _, slot := range surplus {
+		s.drop(slot)
+	}
+	return want
+}
+
+func (s *slots) drop(slot *heldSlot) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	if err := slot.Release(ctx); err != nil {
+		s.lane.host.log.Debug("slot not released, its lease ends it", "err", err)
+	}
+}
+
+// renew begins the leases anew. A slot that was lost, or that could not be
+// renewed for most of its lease, counts no more.
+func (s *slots) renew() {
+	l := s.lane
+	s.mu.Lock()
+	all := append([]*heldSlot(nil), s.free...)
+	for _, slot := range s.used {
+		all = append(all, slot)
+	}
+	s.mu.Unlock()
+	for _, slot := range all {
+		ctx, cancel := context.WithTimeout(l.ctx, l.cfg.Slots.Lease()/4)
+		err := slot.Renew(ctx)
+		cancel()
 		switch {
-		case have < goal:
-			slot, err := l.cfg.Slots.Acquire(ctx, l.host.Entity, l.host.MeshConcurrency, l.host.id)
-			if err != nil || slot == nil {
-				return // all are taken, or the store is away: the next tick tries again
-			}
-			s.mu.Lock()
-			s.held = append(s.held, slot)
-			s.mu.Unlock()
-			l.queue.Wake()
-		case have > goal && have > int(l.performing.Load())+int(l.waiting.Load()):
-			s.mu.Lock()
-			slot := s.held[len(s.held)-1]
-			s.held = s.held[:len(s.held)-1]
-			s.mu.Unlock()
-			_ = slot.Release(ctx)
-		default:
-			return
+		case err == nil:
+			slot.renewed = time.Now()
+		case errors.Is(err, state.ErrChanged), errors.Is(err, jetstream.ErrChanged), time.Since(slot.renewed) > l.cfg.Slots.Lease()*3/4:
+			s.lost(slot, err)
 		}
 	}
 }
 
-func (s *slots) renew(ctx context.Context) {
+func (s *slots) lost(slot *heldSlot, why error) {
+	s.lane.host.log.Warn("slot lost", "err", why)
+	var run *Run
 	s.mu.Lock()
-	held := append([]Slot(nil), s.held...)
-	s.mu.Unlock()
-	for _, slot := range held {
-		if err := slot.Renew(ctx); err != nil {
-			s.lane.host.log.Warn("slot lost", "err", err)
-			s.mu.Lock()
-			for i, h := range s.held {
-				if h == slot {
-					s.held = append(s.held[:i], s.held[i+1:]...)
-					break
-				}
-			}
-			s.mu.Unlock()
+	for i, f := range s.free {
+		if f == slot {
+			s.free = append(s.free[:i], s.free[i+1:]...)
+			break
 		}
+	}
+	for r, u := range s.used {
+		if u == slot {
+			delete(s.used, r)
+			run = r
+		}
+	}
+	s.mu.Unlock()
+	if run != nil {
+		s.lane.giveUp(run.task, envelope.Errorf(envelope.CodeUnavailable, "the task's slot went to another worker").WithCause(why))
 	}
 }
 
 func (s *slots) release() {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-	defer cancel()
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, slot := range s.held {
-		_ = slot.Release(ctx)
+	all := s.free
+	for _, slot := range s.used {
+		all = append(all, slot)
 	}
-	s.held = nil
+	s.free, s.used = nil, map[*Run]*heldSlot{}
+	s.mu.Unlock()
+	for _, slot := range all {
+		s.drop(slot)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -100,11 +101,42 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		c.Doc.Status, m.Owner, m.Work = aaif.RunRunning, "", 0
 		m.Epoch++
 		m.Step = state.Step{Kind: state.StepResume, Detail: "its deadline has passed"}
-		if _, _, err := l.put(ctx, rec.ID, rec.Revision, c, false); err != nil {
+		if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
 			return false, err
 		}
 	}
 	return true, l.kick(ctx, c)
+}
+
+// sweeper is a store that makes room by taking the oldest runs away that have
+// ended, before it is full: a full one would stop every lane.
+type sweeper interface {
+	Sweep(ctx context.Context, opts jetstream.SweepOptions) (jetstream.Swept, error)
+}
+
+// compacts keeps the store of runs from getting full. One lane of a node does so
+// for all.
+func (l *lane) compacts() {
+	store, ok := l.cfg.States.(sweeper)
+	if !ok {
+		return
+	}
+	const pause = 5 * time.Second
+	for sleep(l.ctx, pause/2+rand.N(pause)) == nil {
+		last, now := l.host.node.compacted.Load(), time.Now().UnixNano()
+		if now-last < int64(pause/2) || !l.host.node.compacted.CompareAndSwap(last, now) {
+			continue
+		}
+		swept, err := store.Sweep(l.ctx, jetstream.SweepOptions{})
+		if err != nil {
+			l.host.log.Debug("store of runs not swept", "err", err)
+			continue
+		}
+		l.tel.filled(swept.Used)
+		if swept.Runs > 0 {
+			l.host.log.Info("runs taken away that had ended", "runs", swept.Runs, "objects", swept.Objects)
+		}
+	}
 }
 
 // open yields the entity's runs that have not ended.
