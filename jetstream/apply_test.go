@@ -374,7 +374,7 @@ func TestOptionsSayAllThatIsWrong(t *testing.T) {
 		Replicas: 2, Lease: time.Millisecond, Only: []string{"AEE_BUSS"}, Entities: []string{"x"},
 		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
 	})
-	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots"
+	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff"
 	want := `"AEE_BUSS" is none of the mesh's streams and buckets: ` + names + `
 entity "x": has no type: it must be <type>.<name>, like "agent.x"
 lease 1ms: must be a second or more
