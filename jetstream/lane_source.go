@@ -138,13 +138,14 @@ func (r *laneRun) status(msg *nats.Msg) {
 	code, words := msg.Header.Get("Status"), msg.Header.Get("Description")
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if code == "100" { // a heartbeat, perhaps of an older request that was given up too soon
+		s.alive()
+		return
+	}
 	if pull != strconv.FormatUint(s.pull, 10) || s.asked == 0 {
 		return // of a request that has ended
 	}
 	switch code {
-	case "100": // heartbeat
-		s.alive()
-		return
 	case "404", "408": // nothing there; the time is up
 		s.alive()
 		s.hot = false
@@ -175,7 +176,8 @@ func (r *laneRun) listen() {
 	for _, s := range r.sources {
 		if s.asked > 0 && now.Sub(s.heard) > r.opts.patience() {
 			why := errSilent
-			if v := violation(r.nc); v != nil && strings.Contains(v.Error(), s.next) {
+			// The connection knows the last violation only, of one of the sources.
+			if v := violation(r.nc); v != nil && strings.Contains(v.Error(), "CONSUMER.MSG.NEXT.") {
 				why = fmt.Errorf("%w: %w", ErrDenied, v)
 			}
 			s.trouble(why, true)

@@ -68,14 +68,15 @@ func (w *worker) done(t testing.TB) *jetstream.Delivery {
 	return d
 }
 
-// said waits until the lane has told of a state, after those it told of before.
-func (w *worker) said(t testing.TB, state jetstream.LaneState) jetstream.LaneHealth {
+// said waits until the lane has told of one of some states, after those it told
+// of before.
+func (w *worker) said(t testing.TB, states ...jetstream.LaneState) jetstream.LaneHealth {
 	t.Helper()
 	deadline := time.After(patience)
 	for {
 		w.mu.Lock()
 		for i, h := range w.health {
-			if h.State == state {
+			if slices.Contains(states, h.State) {
 				w.health = w.health[i+1:]
 				w.mu.Unlock()
 				return h
@@ -85,7 +86,7 @@ func (w *worker) said(t testing.TB, state jetstream.LaneState) jetstream.LaneHea
 		select {
 		case <-w.moved:
 		case <-deadline:
-			t.Fatalf("never %s: %+v", state, w.Health())
+			t.Fatalf("never %s: %+v", states, w.Health())
 		}
 	}
 }

@@ -79,7 +79,7 @@ func TestNoPubAckReachesARequester(t *testing.T) {
 }
 
 // waitFor polls with a deadline.
-func waitFor(t *testing.T, what string, ok func() bool) {
+func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()

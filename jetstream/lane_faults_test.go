@@ -1,0 +1,428 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A lane is never deaf in silence. Each test takes something away from a lane
+// that works, waits until it says so, gives it back, and sees the tasks that
+// came meanwhile.
+
+// alert looks soon whether something is wrong, so that the tests are short.
+func alert(create bool) jetstream.LaneOptions {
+	return jetstream.LaneOptions{Create: create, Heartbeat: 100 * time.Millisecond, Check: 100 * time.Millisecond}
+}
+
+// hears checks that a task of each priority comes.
+func (w *worker) hears(t testing.TB, q *jetstream.Queue) {
+	t.Helper()
+	for _, p := range subject.Priorities() {
+		waitFor(t, "a task to be stored", func() bool {
+			_, err := q.Submit(brief(t), jetstream.Submission{Entity: "agent.x", Priority: p, Data: []byte(p)})
+			return err == nil
+		})
+	}
+	seen := map[string]bool{}
+	for len(seen) < 4 {
+		d := w.next(t)
+		if err := d.Ack(); err != nil {
+			t.Error(err)
+		}
+		w.free(1)
+		seen[d.Priority] = true
+	}
+}
+
+// reason checks what a lane's health says is the matter.
+func reason(t testing.TB, h jetstream.LaneHealth, is error, words string) {
+	t.Helper()
+	if is != nil && !errors.Is(h.Err, is) || !strings.Contains(h.Reason, words) || h.Reason == "" || h.Since.IsZero() || time.Since(h.Since) > patience {
+		t.Errorf("%s since %s: %q; want %v, %q", h.State, h.Since, h.Reason, is, words)
+	}
+}
+
+// restored waits until the lane works, whatever it said on the way.
+func (w *worker) restored(t testing.TB) {
+	t.Helper()
+	waitFor(t, "the lane to work", func() bool { return w.Health().State == jetstream.LaneWorking })
+}
+
+func TestLaneMakesItsConsumerAnew(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	if err := js.DeleteConsumer(ctx, jetstream.StreamWork, "normal-agent=2Ex"); err != nil {
+		t.Fatal(err)
+	}
+	reason(t, w.said(t, jetstream.LaneDegraded), nil, "normal tasks: ")
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+	// Also while it has no request there, because it has no room.
+	w.mu.Lock()
+	w.places = 0
+	w.mu.Unlock()
+	for _, p := range subject.Priorities() {
+		if err := js.DeleteConsumer(ctx, jetstream.StreamWork, p+"-agent=2Ex"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitFor(t, "the consumers to be made", func() bool {
+		for _, p := range subject.Priorities() {
+			if _, err := js.Consumer(brief(t), jetstream.StreamWork, p+"-agent=2Ex"); err != nil {
+				return false
+			}
+		}
+		return true
+	})
+	w.mu.Lock()
+	w.places = 4
+	w.mu.Unlock()
+	w.Wake()
+	w.hears(t, q)
+}
+
+func TestLaneMakesNothingUnlessItMay(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(false))
+	reason(t, w.said(t, jetstream.LaneDeaf), jetstream.ErrNotFound, "consumer not found")
+	specs, err := jetstream.Consumers(subject.Map{}, "agent.x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	make := func() {
+		for _, spec := range specs {
+			if _, err := jetstream.EnsureConsumer(ctx, js, subject.Map{}, spec, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	make()
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+	if err := js.DeleteConsumer(ctx, jetstream.StreamWork, "urgent-agent=2Ex"); err != nil {
+		t.Fatal(err)
+	}
+	reason(t, w.said(t, jetstream.LaneDegraded), nil, "urgent tasks: ")
+	waitFor(t, "the reason", func() bool { return errors.Is(w.Health().Err, jetstream.ErrNotFound) })
+	make()
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+}
+
+func TestLaneOfAStreamThatIsMadeAnew(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	if err := js.DeleteStream(ctx, jetstream.StreamWork); err != nil {
+		t.Fatal(err)
+	}
+	reason(t, w.said(t, jetstream.LaneDegraded), nil, "urgent tasks: ")
+	waitFor(t, "the reason", func() bool { return errors.Is(w.Health().Err, jetstream.ErrNotFound) })
+	apply(t, js, jetstream.Options{})
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+}
+
+func TestLaneThatIsPaused(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	if _, err := js.PauseConsumer(ctx, jetstream.StreamWork, "high-agent=2Ex", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	h := w.said(t, jetstream.LaneDegraded)
+	reason(t, h, nil, "high tasks: consumer high-agent=2Ex is paused for another 1h0m0s")
+	if h.Parts[1].State != jetstream.LanePaused || h.Parts[0].State != jetstream.LaneWorking {
+		t.Errorf("%+v", h.Parts)
+	}
+	submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: "high"})
+	waitFor(t, "the lag to show", func() bool {
+		h := w.Health()
+		return h.Pending == 1 && !h.Oldest.IsZero() && h.Parts[1].Pending == 1
+	})
+	if len(w.got) != 0 {
+		t.Error("a task came from a paused consumer")
+	}
+	if _, err := js.ResumeConsumer(ctx, jetstream.StreamWork, "high-agent=2Ex"); err != nil {
+		t.Fatal(err)
+	}
+	if d := w.done(t); d.Priority != "high" {
+		t.Errorf("%+v", d)
+	}
+	w.said(t, jetstream.LaneWorking)
+	waitFor(t, "the lag to go", func() bool { h := w.Health(); return h.Pending == 0 && h.Oldest.IsZero() })
+	w.hears(t, q)
+}
+
+// The server comes back without JetStream, or is another one without streams.
+func TestLaneWithoutJetStream(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	with := srv.Config()
+	srv.Close()
+	reason(t, w.said(t, jetstream.LaneDeaf), nil, "")
+	without := with
+	without.JetStream, without.StoreDir = false, ""
+	srv = natstest.Run(t, without)
+	waitFor(t, "the reason", func() bool { return errors.Is(w.Health().Err, jetstream.ErrUnavailable) })
+	reason(t, w.Health(), jetstream.ErrUnavailable, "")
+	srv.Close()
+	natstest.Run(t, with)
+	w.restored(t)
+	w.hears(t, q)
+}
+
+func TestLaneAcrossRestarts(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Run(t, natsd.Config{JetStream: true})
+	js := connect(t, srv)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, jetstream.LaneOptions{Create: true})
+	w.said(t, jetstream.LaneWorking)
+	for range 3 {
+		w.hears(t, q)
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: []byte("in flight")})
+		held := w.next(t)
+		srv = natstest.Restart(t, srv)
+		// The task that it holds comes again to nobody before its lease ends, and
+		// is acknowledged on the new server.
+		waitFor(t, "the acknowledgement", func() bool { return held.DoubleAck(brief(t)) == nil })
+		w.free(1)
+		w.said(t, jetstream.LaneDeaf)
+		w.said(t, jetstream.LaneWorking)
+		for len(w.got) > 0 { // unless its lease ended
+			d := w.next(t)
+			if d.Seq != held.Seq {
+				t.Errorf("%+v", d)
+			}
+			w.free(1)
+		}
+	}
+}
+
+// Without permission to ask, the server says nothing at all.
+func TestLaneThatIsRefused(t *testing.T) {
+	t.Parallel()
+	users := func(deny ...string) []natsd.User {
+		return []natsd.User{
+			{Name: "all", Password: "p"},
+			{Name: "worker", Password: "p", Permissions: &natsd.Permissions{Publish: natsd.Subjects{Deny: deny}}},
+		}
+	}
+	for what, deny := range map[string]string{
+		"draw": "$JS.API.CONSUMER.MSG.NEXT.>",
+		"look": "$JS.API.CONSUMER.INFO.>",
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			srv := natstest.Run(t, natsd.Config{JetStream: true, Users: users(deny)})
+			js := connect(t, srv, nats.UserInfo("all", "p"))
+			apply(t, js, jetstream.Options{})
+			q := jetstream.NewQueue(js, subject.Map{})
+			// Another worker has made the consumers.
+			lane, err := q.Lane("agent.x", creating)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := lane.Open(testContext(t)); err != nil {
+				t.Fatal(err)
+			}
+			w := startLane(t, connect(t, srv, nats.UserInfo("worker", "p")), subject.Map{}, "agent.x", 4, alert(false))
+			reason(t, w.said(t, jetstream.LaneDeaf), jetstream.ErrDenied, "ermissions")
+			if what == "look" { // one need not be allowed to look to hear
+				w.restored(t)
+				w.hears(t, q)
+				return
+			}
+			cfg := srv.Config()
+			cfg.Users = users("something.else")
+			srv.Close()
+			natstest.Run(t, cfg)
+			w.restored(t)
+			w.hears(t, q)
+		})
+	}
+}
+
+// A consumer takes so many waiting requests and drops more without a word: the
+// lane notices that nothing is said.
+func TestLaneThatIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	spec, err := jetstream.WorkConsumer(subject.Map{}, "low", "agent.x", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Config.MaxWaiting = 1
+	if _, err := js.CreateConsumer(ctx, jetstream.StreamWork, spec.Config); err != nil {
+		t.Fatal(err)
+	}
+	sub, err := js.Conn().SubscribeSync("the.other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().PublishRequest("$JS.API.CONSUMER.MSG.NEXT.AEE_WORK.low-agent=2Ex", "the.other", []byte(`{"batch":1,"expires":3600000000000}`)); err != nil {
+		t.Fatal(err)
+	}
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	reason(t, w.said(t, jetstream.LaneDegraded), nil, "low tasks: the server does not answer requests for tasks")
+	waitFor(t, "it to be tried again", func() bool {
+		info, err := js.Consumer(brief(t), jetstream.StreamWork, "low-agent=2Ex")
+		return err == nil && info.CachedInfo().NumWaiting == 1
+	})
+	if w.Health().State != jetstream.LaneDegraded {
+		t.Errorf("%+v", w.Health())
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		t.Fatal(err)
+	}
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+}
+
+// An operator may bound the messages in flight; the lane draws no more, and
+// goes on when some are done.
+func TestLaneAtItsConsumersBound(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	spec, err := jetstream.WorkConsumer(subject.Map{}, "normal", "agent.x", time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Config.MaxAckPending = 2
+	if _, err := js.CreateConsumer(ctx, jetstream.StreamWork, spec.Config); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{"urgent", "high", "low"} {
+		spec, err := jetstream.WorkConsumer(subject.Map{}, p, "agent.x", time.Hour)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := js.CreateConsumer(ctx, jetstream.StreamWork, spec.Config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	due, err := jetstream.DueConsumer(subject.Map{}, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateConsumer(ctx, jetstream.StreamSchedule, due.Config); err != nil {
+		t.Fatal(err)
+	}
+	const tasks = 20
+	for i := range tasks {
+		submit(t, q, jetstream.Submission{Entity: "agent.x", Data: fmt.Append(nil, i)})
+	}
+	w := startLane(t, js, subject.Map{}, "agent.x", 10, alert(false))
+	seen := map[string]bool{}
+	for len(seen) < tasks {
+		d := w.next(t)
+		if len(seen) == 4 {
+			waitFor(t, "the reason to be told", func() bool { return strings.Contains(w.Health().Reason, "max_ack_pending") })
+		}
+		if err := d.Ack(); err != nil {
+			t.Fatal(err)
+		}
+		w.free(1)
+		seen[string(d.Data)] = true
+	}
+}
+
+// A consumer that draws from elsewhere has the name.
+func TestLaneOfAForeignConsumer(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	if _, err := js.CreateConsumer(ctx, jetstream.StreamWork, natsjs.ConsumerConfig{
+		Durable: "normal-agent=2Ex", FilterSubject: "aee.work.normal.agent.y", AckPolicy: natsjs.AckExplicitPolicy,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(false))
+	w.said(t, jetstream.LaneDeaf)
+	h := w.Health()
+	if p := h.Parts[2]; p.Priority != "normal" || p.State != jetstream.LaneDeaf || !strings.Contains(p.Reason, `draws from "aee.work.normal.agent.y"`) {
+		t.Errorf("%+v", p)
+	}
+}
+
+func TestLaneEndsWithItsConnection(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 1, creating)
+	w.said(t, jetstream.LaneWorking)
+	js.Conn().Close()
+	w.said(t, jetstream.LaneStopped)
+	if err := w.end(); !errors.Is(err, nats.ErrConnectionClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// In a cluster the leader of a consumer may go with its server while the
+// worker's own stays: nobody tells the worker.
+func TestLaneWhoseLeaderIsLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a cluster takes some seconds")
+	}
+	t.Parallel()
+	servers := natstest.Cluster(t, 3)
+	js, err := natsjs.New(natstest.ConnAll(t, servers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	apply(t, js, jetstream.Options{Replicas: 3})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	w.said(t, jetstream.LaneWorking)
+	w.hears(t, q)
+	cons, err := js.Consumer(testContext(t), jetstream.StreamWork, "normal-agent=2Ex")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, srv := range servers {
+		if srv.Name() == cons.CachedInfo().Cluster.Leader {
+			srv.Close()
+		}
+	}
+	w.said(t, jetstream.LaneDeaf, jetstream.LaneDegraded)
+	waitFor(t, "a new leader", func() bool {
+		cons, err := js.Consumer(brief(t), jetstream.StreamWork, "normal-agent=2Ex")
+		return err == nil && cons.CachedInfo().Cluster.Leader != ""
+	})
+	w.hears(t, q)
+	w.restored(t)
+}
