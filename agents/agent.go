@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // Options are what the operator, not the document, decides about an agent. The
@@ -49,6 +50,10 @@ type Options struct {
 	// is too long.
 	ContextTokens int
 
+	// StateKeys encrypt the checkpoints of durable tasks, whatever the node does.
+	// A document with compliance.pii_handling encrypt needs them, or a node that
+	// encrypts. Default: as the node does.
+	StateKeys *state.Keyring
 	// Memory gets the memories of runs that are restored. Default: they stay in
 	// the run's document, and nobody reads them.
 	Memory Memory
@@ -100,6 +105,9 @@ type Agent struct {
 	Notices []aaif.Problem
 	// Negotiation is how the document's required_capabilities fared.
 	Negotiation aaif.Negotiation
+
+	encrypt bool // the document wants its state encrypted
+	log     *slog.Logger
 }
 
 // New makes an agent of a definition, or reports all that keeps it from being
@@ -127,7 +135,8 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 		a.Description = def.Agent.Goal
 	}
 	a.Metadata = metadata(def, opts)
-	a.Queue = opts.Queue
+	a.Queue, a.Seal = opts.Queue, opts.StateKeys
+	a.log = opts.Logger
 	note(a.limits(def, opts))
 	note(a.terms(doc, opts))
 
@@ -146,6 +155,9 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 // Run serves the agent on a node until ctx ends, then drains and returns; see
 // [mesh.Node.Serve]. A Program runs as long, and is stopped after the drain.
 func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
+	if err := a.lanes(node); err != nil {
+		return err
+	}
 	if a.Program == nil {
 		return node.Serve(ctx, a.Agent)
 	}
@@ -193,18 +205,30 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	return nil
 }
 
-// limits sets concurrency and timeout (AAIF, Runtime Configuration).
+// DefaultMaxRetries is how often a durable task is tried again that failed with
+// an error that may be gone the next time, unless the document's
+// runtime.max_retries says otherwise. It is the schema's default.
+const DefaultMaxRetries = 2
+
+// limits sets concurrency, timeout and retries (AAIF, Runtime Configuration).
 func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	if opts.Concurrency < 0 {
 		return fmt.Errorf("concurrency %d: must be at least 1", opts.Concurrency)
 	}
 	a.Concurrency = max(1, opts.Concurrency)
+	a.Retry.Max = DefaultMaxRetries
 	r := def.Agent.Runtime
 	if r == nil {
 		return nil
 	}
+	if r.MaxRetries.IsSet() {
+		a.Retry.Max = int(min(r.MaxRetries.Int64(), 1<<20))
+	}
+	a.Retry.Backoff = mesh.Backoff(r.RetryBackoff)
+	a.Async = r.AsyncExecution != nil && *r.AsyncExecution
 	if r.Concurrency.IsSet() {
 		declared := int(min(r.Concurrency.Int64(), 1<<20))
+		a.MeshConcurrency = declared
 		if opts.Concurrency > declared {
 			a.Notices = append(a.Notices, aaif.Problem{
 				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityWarning,

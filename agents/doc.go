@@ -37,7 +37,8 @@
 //
 // The entity is "agent." and the name in lower snake case, or Options.As.
 // runtime.concurrency and runtime.timeout_seconds are kept; an operator may
-// lower the first. io.input_schema and io.output_schema are published as intent
+// lower the first. runtime.max_retries, retry_backoff and async_execution are
+// for the durable lane of a node, where it has one. io.input_schema and io.output_schema are published as intent
 // [RunIntent], and hold for every task of an intent that has no schema of its
 // own. Goal, instructions, skills and constraints are the system prompt, the
 // constraints last and numbered, as hard rules.
@@ -95,6 +96,35 @@
 // The failures of a model are E_UNAVAILABLE (unreachable, or rate limited after
 // tools were called), E_RATE_LIMITED (before), and E_MODEL. Their words are for
 // this side's log.
+//
+// # Durable tasks
+//
+// On the durable lane each step is committed before the next begins: a turn that
+// asks for tools; the calls that are about to be made; each call's receipt. The
+// last turn, and the answer made of it, are committed with the end of the run.
+// Whoever goes on finds a run between two steps and takes the next one; turns
+// count for all owners together. What was streamed of a turn that was not
+// finished is not told again: a [model.Continuer] goes on from there, any other
+// model generates the turn again, and what matches is kept back. If it differs,
+// {"restart": true, "text": …} says that the turn's text begins anew.
+//
+// Calls run with an idempotency key, [tool.KeyFrom], that stays the same whoever
+// makes them. One that had begun and has no receipt is made again if its tool is
+// safe to repeat; of the others Options.LostCalls decides, and by default a
+// person: the run is parked, awaiting_approval, until mesh.task.settle says what
+// became of the call.
+//
+// A pause stops the model in the middle of its turn, and waits for tools that
+// have begun. Messages of mesh.task.steer are a user's messages before the next
+// turn; if the model has just answered, it answers once more.
+//
+// The run of a [Program] or a handler is one step, unless the handler commits
+// steps of its own: it may be done again after a crash. A program is told which
+// attempt it is.
+//
+// A conversation that does not fit the model is sent without its oldest turns,
+// in whole turns; the system prompt and the task stay, and the document keeps
+// all of it.
 //
 // # Streams
 //

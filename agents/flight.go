@@ -81,18 +81,44 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 	if x.flights == nil {
 		return nil, errNotBegun
 	}
-	if x.flights[id] != nil {
-		return nil, envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
+	if same := x.flights[id]; same != nil {
+		if same.until.IsZero() {
+			return nil, envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
+		}
+		return nil, &noPlace{until: same.until} // an earlier attempt of it lingers
 	}
 	if len(x.flights) >= places {
 		if until := x.firstFree(); !until.IsZero() {
-			busy := envelope.Errorf(envelope.CodeBusy, "the agent's program still owes answers to tasks that have ended; it was not given this one")
-			return nil, busy.WithBackoff(max(time.Until(until), time.Millisecond))
+			return nil, &noPlace{until: until}
 		}
 	}
 	f := &flight{emit: emit, done: make(chan outcome, 1)}
 	x.flights[id] = f
 	return f, nil
+}
+
+// noPlace says that a task was not given to the program, because others linger,
+// and until when at the longest.
+type noPlace struct{ until time.Time }
+
+func (n *noPlace) Error() string { return "the program still owes answers" }
+
+// refusal is what the sender is told who had better ask again.
+func (n *noPlace) refusal() *envelope.Error {
+	busy := envelope.Errorf(envelope.CodeBusy, "the agent's program still owes answers to tasks that have ended; it was not given this one")
+	return busy.WithBackoff(max(time.Until(n.until), time.Millisecond))
+}
+
+// wait waits until there may be a place.
+func (n *noPlace) wait(ctx context.Context) error {
+	timer := time.NewTimer(max(time.Until(n.until), time.Millisecond))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // firstFree is when the first task that lingers gives up its place; zero if

@@ -65,7 +65,7 @@ func (w *world) host(a *agents.Agent) (stop func() error) {
 }
 
 // until polls for what must become true.
-func until(t *testing.T, what string, ok func() bool) {
+func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

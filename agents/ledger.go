@@ -108,20 +108,41 @@ func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.Effect
 	if about != nil && about.written {
 		return state.Step{}, nil
 	}
-	step := state.Step{Kind: state.StepIntent}
 	fresh := make(map[*toolCall]state.EffectStatus)
-	var begun, ended []string
+	var begun, ended, refused []*toolCall
 	for _, c := range r.calls {
 		if c.written {
 			continue
 		}
 		fresh[c] = c.effect.Status
+		switch {
+		case c.receipt == nil:
+			begun = append(begun, c)
+		case c.effect.At.IsZero():
+			refused = append(refused, c)
+		default:
+			ended = append(ended, c)
+		}
+	}
+	switch {
+	case len(ended) > 0:
+		return stepOf(state.StepReceipt, ended), fresh
+	case len(begun) > 0:
+		return stepOf(state.StepIntent, begun), fresh
+	}
+	return stepOf(state.StepReceipt, refused), fresh
+}
+
+// stepOf names a step after its calls: the longest one's time, and how the last
+// one ended that failed.
+func stepOf(kind state.StepKind, calls []*toolCall) state.Step {
+	step := state.Step{Kind: kind}
+	var names []string
+	for _, c := range calls {
+		names = append(names, c.Name)
 		if c.receipt == nil {
-			begun = append(begun, c.Name)
 			continue
 		}
-		ended = append(ended, c.Name)
-		step.Kind = state.StepReceipt
 		if !c.effect.At.IsZero() {
 			step.MS = max(step.MS, c.effect.DoneAt.Sub(c.effect.At).Milliseconds())
 		}
@@ -129,11 +150,8 @@ func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.Effect
 			step.Detail = strings.ReplaceAll(string(c.effect.Status), "_", " ")
 		}
 	}
-	step.Name = strings.Join(begun, ", ")
-	if len(ended) > 0 {
-		step.Name = strings.Join(ended, ", ")
-	}
-	return step, fresh
+	step.Name = strings.Join(names, ", ")
+	return step
 }
 
 // saveCalls writes the calls into a checkpoint: their lines into the ledger,

@@ -92,6 +92,9 @@ func params(m *aaif.Model) model.Params {
 
 // Handle runs a task to its result, step by step, from where it stands.
 func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	if r := task.Run(); r != nil {
+		return l.work(ctx, task, r, r.View())
+	}
 	return l.work(ctx, task, live{}, nil)
 }
 

@@ -32,6 +32,15 @@ import (
 // code travels as it is and is E_AGENT where there is none. The mesh fills in
 // the rest of the envelope and signs it. Other members of a line are ignored.
 //
+// A task of the durable lane has one member more, for it may come again after a
+// crash, of the program or of its worker, and nobody knows how far the program
+// came with it:
+//
+//	"durable":{"run":"7e6d3c1a-…","attempt":2}
+//
+// The run is the same each time, and attempt counts from 1. A program whose work
+// must not be done twice notes what it has done under the run or the task's id.
+//
 // As many tasks are under way at once as the agent's concurrency allows. A
 // program is told nothing when a task is cancelled or times out; what it still
 // says about it is ignored and counted. Until it has said so, for at most
@@ -157,9 +166,11 @@ func (p *Program) set(change func()) {
 	p.changed = make(chan struct{})
 }
 
-// Handle gives a task to the program and waits for its answer.
+// Handle gives a task to the program and waits for its answer. A durable task
+// waits for a place, too.
 func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-	line, err := taskLine(task.Envelope)
+	durable := task.Run() != nil
+	line, err := taskLine(task.Envelope, attemptOf(task))
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +184,36 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			return nil, err
 		}
 		payload, err := proc.do(ctx, task.Envelope.ID, task.Emit, line)
-		if !errors.Is(err, errNotBegun) {
+		var full *noPlace
+		switch {
+		case errors.Is(err, errNotBegun):
+		case !errors.As(err, &full):
 			return payload, err
+		case !durable:
+			return nil, full.refusal()
+		default:
+			if err := full.wait(ctx); err != nil {
+				return nil, err
+			}
+			proc = nil // the same again
 		}
 	}
+}
+
+// attempt tells a program which attempt of which run a task is.
+type attempt struct {
+	Run     string `json:"run"`
+	Attempt int    `json:"attempt"`
+}
+
+// attemptOf is nil for a live task, which comes once.
+func attemptOf(task *mesh.Task) *attempt {
+	r := task.Run()
+	if r == nil {
+		return nil
+	}
+	m := r.View().Mesh
+	return &attempt{Run: r.ID(), Attempt: max(1, m.Attempt+m.Claims)}
 }
 
 func (p *Program) begin() {
@@ -207,8 +244,9 @@ func (p *Program) places() int {
 	return p.most
 }
 
-// taskLine is the task in one line.
-func taskLine(e *envelope.Envelope) ([]byte, error) {
+// taskLine is the task in one line, and which attempt it is if it may be more
+// than one.
+func taskLine(e *envelope.Envelope, which *attempt) ([]byte, error) {
 	raw, err := e.AppendJSON(nil)
 	if err != nil {
 		return nil, fmt.Errorf("encode task for the program: %w", err)
@@ -217,6 +255,16 @@ func taskLine(e *envelope.Envelope) ([]byte, error) {
 	line.Grow(len(raw) + 1)
 	if err := json.Compact(&line, raw); err != nil {
 		return nil, fmt.Errorf("encode task for the program: %w", err)
+	}
+	if which != nil {
+		raw, err := json.Marshal(which)
+		if err != nil {
+			return nil, fmt.Errorf("encode task for the program: %w", err)
+		}
+		line.Truncate(line.Len() - 1)
+		line.WriteString(`,"durable":`)
+		line.Write(raw)
+		line.WriteByte('}')
 	}
 	line.WriteByte('\n')
 	return line.Bytes(), nil

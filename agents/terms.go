@@ -12,6 +12,7 @@ const (
 	RuleLimit     aaif.Rule = "limit"     // a limit that was lowered
 	RuleDelegated aaif.Rule = "delegated" // left to the program or handler
 	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
+	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted where it is stored
 )
 
 // Honours is what this package does of a definition that it runs with a
@@ -63,7 +64,7 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	if def.Status == aaif.StatusDeprecated {
 		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
 	}
-	lacking := aaif.NotHonoured(doc, supported)
+	lacking := append(aaif.NotHonoured(doc, supported), a.encryption(def, opts)...)
 	a.Notices = append(a.Notices, lacking...)
 	a.Negotiation = def.Negotiate(Offers())
 	a.Notices = append(a.Notices, a.Negotiation.Problems()...)

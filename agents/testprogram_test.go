@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -46,6 +47,10 @@ func runTestProgram(mode string) int {
 		var task struct {
 			ID      string  `json:"id"`
 			Payload command `json:"payload"`
+			Durable struct {
+				Run     string `json:"run"`
+				Attempt int    `json:"attempt"`
+			} `json:"durable"`
 		}
 		if err := json.Unmarshal([]byte(line), &task); err != nil {
 			fmt.Fprintln(os.Stderr, "bad task:", err)
@@ -58,6 +63,12 @@ func runTestProgram(mode string) int {
 		switch c := task.Payload; c.Do {
 		case "echo":
 			say("result", map[string]string{"text": c.Text})
+		case "attempt": // leaves a file; answers the second attempt only
+			d := task.Durable
+			os.WriteFile(filepath.Join(c.Text, fmt.Sprintf("%s.%d", d.Run, d.Attempt)), nil, 0o600)
+			if d.Attempt == 2 {
+				say("result", map[string]int{"attempt": d.Attempt})
+			}
 		case "line": // how the task arrived
 			say("result", map[string]string{"line": line})
 		case "stream":
