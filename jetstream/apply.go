@@ -71,6 +71,8 @@ func oldServer(js natsjs.JetStream, plan []Change) error {
 }
 
 func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Change) (Change, error) {
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
 	if c.Action == ActionCreate {
 		_, err := js.CreateStream(ctx, c.want)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {

@@ -85,6 +85,7 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 	c.limits(opts, spec, have, want, &next)
 	c.dropping(have, want)
 	c.want = next
+	c.Reserves = max(next.MaxBytes, 0) - max(have.MaxBytes, 0)
 	c.settle()
 }
 

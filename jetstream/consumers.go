@@ -136,6 +136,8 @@ func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spe
 
 func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec ConsumerSpec) (Change, error) {
 	c := Change{Name: spec.Name(opts.Map), Kind: KindConsumer, About: spec.About, ofWorker: spec}
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
 	cons, err := js.Consumer(ctx, spec.StreamName(opts.Map), spec.Config.Durable)
 	switch {
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
@@ -202,6 +204,8 @@ func (c *Change) number(field string, have *int, want int) {
 }
 
 func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Change) (Change, error) {
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
 	spec := c.ofWorker
 	stream := spec.StreamName(opts.Map)
 	if c.Action == ActionCreate {

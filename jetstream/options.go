@@ -1,6 +1,8 @@
 package jetstream
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -46,6 +48,10 @@ type Options struct {
 	// Lease is the AckWait of new work consumers, and of those that exist. 0:
 	// [DefaultLease] for a new one, and what there is for one that exists.
 	Lease time.Duration
+
+	// Wait bounds each request. 0: 5 s. A server answers what it does not permit
+	// with silence.
+	Wait time.Duration
 
 	// Done hears of each change that [Apply] has made or found not to be needed,
 	// in order. Nil: nobody does.
@@ -99,6 +105,11 @@ func (o Options) Validate() error {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+// bound is ctx for one request.
+func (o Options) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, cmp.Or(o.Wait, requestTimeout))
 }
 
 // specs are the streams and buckets to look at.

@@ -33,6 +33,10 @@ type Change struct {
 	Version     int          `json:"version,omitempty"` // of the topology that made it; 0: it is not there, or foreign
 	Differences []Difference `json:"differences,omitempty"`
 
+	// Reserves is how much more storage is set aside on each replica by the
+	// change, in bytes.
+	Reserves int64 `json:"reserves,omitempty"`
+
 	spec     Spec
 	want     natsjs.StreamConfig
 	ofWorker ConsumerSpec
@@ -110,9 +114,12 @@ func leaveNewer(changes []Change) {
 
 func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) (Change, error) {
 	c := Change{Name: spec.FullName(opts.Map), Kind: spec.Kind, About: spec.About, spec: spec}
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
 	stream, err := js.Stream(ctx, spec.StreamName(opts.Map))
 	if errors.Is(err, natsjs.ErrStreamNotFound) {
 		c.Action, c.want = ActionCreate, fresh(opts, spec)
+		c.Reserves = max(c.want.MaxBytes, 0)
 		return c, nil
 	}
 	if err != nil {

@@ -53,8 +53,8 @@ func (a *app) doctorCommand() *cobra.Command {
 server's version and max_payload, JetStream with the mesh's streams, what an
 acknowledgement of JetStream is worth (fsync), NATS permissions for a worker of
 --entity, and how far clocks are apart. It changes nothing but what you ask for:
---apply makes the mesh's streams and buckets on a server of yours, or mends
-them, and deletes nothing; --probe stores a few records that go by themselves.
+--apply does what "aeemesh apply" does; --probe stores a few records that go by
+themselves.
 The exit status is 1 if a check fails.`,
 		Example: `  aeemesh doctor
   aeemesh doctor --entity agent.reviewer --creds reviewer.creds
@@ -110,11 +110,7 @@ func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.connect(ctx, cmd, func(s mesh.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) { // these are what doctor looks for
-			a.term.status(false)(s)
-		}
-	})
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // these are what doctor looks for
 	if err != nil {
 		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
 		return
@@ -141,9 +137,9 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	d.agents(ctx)
 }
 
-// oldestServer is the first version that has all that the mesh's buckets use
-// (TTLs of single messages).
-const oldestServer = "2.11.0"
+// oldestServer is the first version that has all that the mesh's streams use
+// (TTLs of single messages, and messages that wait for their time).
+const oldestServer = "2.12.0"
 
 func (d *doctor) connection() {
 	c := d.conn
@@ -158,7 +154,7 @@ func (d *doctor) connection() {
 		d.tell("round trip", "ok", "", "%v", rtt.Round(time.Microsecond))
 	}
 	if v := c.ConnectedServerVersion(); olderThan(v, oldestServer) {
-		d.tell("server", "warn", "The mesh's buckets need nats-server "+oldestServer+" or later.", "nats-server %s", v)
+		d.tell("server", "warn", "The mesh's streams need nats-server "+oldestServer+" or later.", "nats-server %s", v)
 	} else {
 		d.tell("server", "ok", "", "nats-server %s", v)
 	}
@@ -223,21 +219,18 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 
 // applyStreams makes and mends, because it was asked to.
 func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
-	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas})
-	if err != nil {
-		d.tell("apply", "fail", hintFor(err), "%s", errorText(err))
-		return
-	}
-	done := 0
-	for _, c := range report {
+	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: d.subjects, Replicas: d.replicas, Done: func(c jetstream.Change) {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
-			done++
 			d.app.term.say("%s", c)
 		}
+	}})
+	if err != nil {
+		d.tell("apply", "fail", hintFor(roomHint(err)), "%s", errorText(err))
+		return
 	}
-	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", done, len(report))
+	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", count(report).todo(), len(report))
 }
 
 func (d *doctor) streamCheck(c jetstream.Change) {
@@ -249,11 +242,11 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 		}
 		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)
 	case jetstream.ActionCreate:
-		d.tell(name, "warn", "\"aeemesh doctor --apply\" makes it.", "%s is missing: %s", c.Name, c.About)
+		d.tell(name, "warn", "\"aeemesh apply\" makes it.", "%s is missing: %s", c.Name, c.About)
 	case jetstream.ActionNewer:
 		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
 	case jetstream.ActionUpdate:
-		d.tell(name, "warn", "\"aeemesh doctor --apply\" mends it.", "%s", c)
+		d.tell(name, "warn", "\"aeemesh apply\" mends it.", "%s", c)
 	default:
 		d.tell(name, "fail", "It cannot be mended without losing what it holds; that is for you to decide.", "%s", c)
 	}

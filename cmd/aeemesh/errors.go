@@ -112,9 +112,9 @@ func hintFor(err error) string {
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
 		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs."
 	case errors.Is(err, jetstream.ErrNotFound):
-		return "If it is one of the mesh's streams or buckets, \"aeemesh doctor --apply\" makes it."
+		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
-		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh doctor --apply\" makes the mesh's streams."
+		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh apply\" makes the mesh's streams."
 	case errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/aeemesh/aeemesh/mesh"
@@ -59,7 +60,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "collector": cmdCollector,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "stream": cmdStream, "collector": cmdCollector,
 		},
 	})
 }
@@ -230,6 +231,18 @@ func cmdPublish(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Check(conn.PublishMsg(msg))
 	ts.Check(conn.Flush())
+}
+
+// stream FILE: makes a stream of the configuration in the file.
+func cmdStream(ts *testscript.TestScript, _ bool, args []string) {
+	var cfg natsjs.StreamConfig
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &cfg))
+	conn := connectFor(ts)
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	ts.Check(err)
+	_, err = js.CreateStream(context.Background(), cfg)
+	ts.Check(err)
 }
 
 // field FILE PATH REGEXP: the JSON in the file, or stdout, has at PATH (dots)

@@ -99,7 +99,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand()}},
+		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.planCommand(), a.applyCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.runsCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},

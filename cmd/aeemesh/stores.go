@@ -44,7 +44,7 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	case want == "jetstream" && err != nil:
 		return fmt.Errorf("--journal jetstream: %w", err)
 	case want == "jetstream" && (cfg.Journal == nil || cfg.Refutations == nil):
-		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh doctor --apply\" makes them.")
+		return hinted(fmt.Errorf("--journal jetstream: the mesh's streams are not there"), "\"aeemesh apply\" makes them.")
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (a *app) haveBucket(ctx context.Context, js natsjs.JetStream, m subject.Map
 	}
 	for _, c := range plan {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionConflict {
-			return hinted(fmt.Errorf("the mesh's bucket %s is not there", c.Name), "\"aeemesh doctor --apply\" makes it.")
+			return hinted(fmt.Errorf("the mesh's bucket %s is not there", c.Name), "\"aeemesh apply\" makes it.")
 		}
 	}
 	return nil

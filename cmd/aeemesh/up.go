@@ -154,6 +154,10 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 	}
 	if err != nil {
 		a.term.warn("the mesh's streams are not in place: %s", errorText(err))
+		if errors.Is(err, jetstream.ErrNoRoom) {
+			a.term.hint(hintFor(roomHint(err)))
+			return
+		}
 		a.term.hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")
 	}
 }

@@ -239,7 +239,7 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 			what = "only " + strings.Join(subjects, ", ") + " can be replayed"
 		}
 		w.app.term.warn("%s: there is no stream %s", what, strings.Join(missing, " and no "))
-		w.app.term.hint("\"aeemesh doctor --apply\" makes what is missing; only what is sent from then on is stored.")
+		w.app.term.hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
 	}
 	return subjects, nil
 }

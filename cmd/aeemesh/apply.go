@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+func (a *app) applyCommand() *cobra.Command {
+	f := &topologyFlags{}
+	var yes bool
+	c := connects(&cobra.Command{
+		Use:   "apply",
+		Short: "Make the mesh's streams, buckets and consumers on the server, or mend them",
+		Long: `Makes what is missing of the mesh's streams and buckets and, for each --entity,
+of its work consumers, and mends what the mesh relies on. "aeemesh plan" with the
+same flags shows before what it would do.
+
+It deletes nothing and lowers no limit that would drop messages. It may be run
+again at any time, and by several at once; what a newer aeemesh made it leaves
+alone. On a terminal it asks first, elsewhere it wants --yes.`,
+		Example: `  aeemesh apply
+  aeemesh apply --yes --replicas 3        # on a cluster
+  aeemesh apply --yes --entity agent.reviewer --lease 10s
+  aeemesh apply --yes --limit AEE_BUS=max_bytes:64MiB --limit aee_state=max_bytes:128MiB
+  aeemesh apply --yes --prefix acme --placement-cluster east
+
+  # what apply does not do, do with the nats CLI:
+  nats stream edit AEE_BUS --max-age 24h`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
+				return a.applyTopology(ctx, cmd, js, opts, yes)
+			})
+		}),
+	})
+	f.add(c)
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, opts jetstream.Options, yes bool) error {
+	plan, err := jetstream.Plan(ctx, js, opts)
+	if err != nil {
+		return err
+	}
+	t := count(plan)
+	a.tellVersions(t)
+	if t.todo() > 0 && !yes {
+		for _, c := range plan {
+			if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+				a.term.say("%s", c)
+			}
+		}
+		if agreed, err := a.ask("Do this?"); err != nil {
+			return usagef(cmd, "nobody can be asked here: give --yes")
+		} else if !agreed {
+			a.term.say("nothing was done")
+			return errQuiet
+		}
+	}
+	opts.Done = func(c jetstream.Change) {
+		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+			a.term.progress("%s", c)
+		}
+	}
+	report, err := jetstream.Apply(ctx, js, opts)
+	done := report[:0:0]
+	for _, c := range report {
+		if c.Action != jetstream.ActionNone {
+			done = append(done, c)
+		}
+	}
+	if err := a.showChanges(done); err != nil {
+		return err
+	}
+	if err != nil {
+		return roomHint(err)
+	}
+	if t := count(report); t.todo() > 0 {
+		a.term.good("%d made, %d changed", t.create, t.update)
+	} else if t.newer == 0 {
+		a.term.good("everything is as it should be")
+	}
+	return nil
+}
+
+// roomHint says what helps on a small disk.
+func roomHint(err error) error {
+	if !errors.Is(err, jetstream.ErrNoRoom) {
+		return err
+	}
+	return hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
+}
+
+var errNobody = errors.New("nobody can be asked")
+
+// ask asks a question that is answered with yes or no, at a terminal.
+func (a *app) ask(question string) (bool, error) {
+	if f, ok := a.stdin.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
+		return false, errNobody
+	}
+	fmt.Fprintf(a.term.words, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if err != nil {
+		return false, nil // the end of the input is no yes
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return true, nil
+	}
+	return false, nil
+}

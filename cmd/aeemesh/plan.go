@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+func (a *app) planCommand() *cobra.Command {
+	f := &topologyFlags{}
+	var check bool
+	c := connects(&cobra.Command{
+		Use:   "plan",
+		Short: "Show what \"apply\" would make or change on the server",
+		Long: `Compares the mesh's streams, buckets and, for each --entity, work consumers with
+the server, and changes nothing. Limits of what exists are its operator's: they
+are compared where a flag asks for others.
+
+The exit status is 0 whatever is found, unless --check is given: then it is 1
+where "apply" would make or change something, or could not mend it.`,
+		Example: `  aeemesh plan
+  aeemesh plan --entity agent.reviewer --entity agent.billing
+  aeemesh plan --replicas 3 --limit AEE_WORK=max_bytes:1GiB --limit aee_state=max_bytes:4GiB,max_age:90d
+  aeemesh plan --check || echo "the server is not as it should be"
+  aeemesh plan --json | jq 'select(.action != "none")'
+
+  # with the nats CLI, what there is:
+  nats stream ls --all`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return a.withTopology(ctx, cmd, f, func(ctx context.Context, js natsjs.JetStream, opts jetstream.Options) error {
+				changes, err := jetstream.Plan(ctx, js, opts)
+				if err != nil {
+					return err
+				}
+				if err := a.showChanges(changes); err != nil {
+					return err
+				}
+				t := count(changes)
+				a.tellVersions(t)
+				a.tellTally(t)
+				if check && t.todo()+t.conflict > 0 {
+					return errQuiet
+				}
+				return nil
+			})
+		}),
+	})
+	f.add(c)
+	c.Flags().BoolVar(&check, "check", false, "exit with status 1 where something would be done, or cannot be mended")
+	return c
+}
+
+// tellTally sums a plan up.
+func (a *app) tellTally(t tally) {
+	switch {
+	case t.conflict > 0:
+		a.term.warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
+	case t.todo() == 0 && t.newer == 0:
+		a.term.good("everything is as it should be")
+	}
+	if t.todo() == 0 {
+		return
+	}
+	room := ""
+	if t.reserves > 0 {
+		room = ", and set aside " + bytesText(uint64(t.reserves)) + " of storage on each replica"
+	}
+	a.term.say("\"aeemesh apply\" would make %d and change %d%s", t.create, t.update, room)
+}

@@ -1,0 +1,278 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// topologyFlags say how the mesh's streams, buckets and consumers are to be.
+type topologyFlags struct {
+	entities, only, limits, tags []string
+	replicas                     int
+	storage, cluster             string
+	lease                        time.Duration
+}
+
+func (f *topologyFlags) add(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringArrayVar(&f.entities, "entity", nil, "`entity` whose work consumers to look at too; repeatable")
+	flags.StringArrayVar(&f.only, "only", nil, "`NAME` of a stream or bucket to look at, without the prefix's suffix; repeatable (default all)")
+	flags.IntVar(&f.replicas, "replicas", 0, "replicas of each, 1, 3 or 5 (default 1 for new ones, and what there is)")
+	flags.StringVar(&f.storage, "storage", "file", "storage of new ones: file, or memory, which a restart loses")
+	flags.StringArrayVar(&f.limits, "limit", nil, "`NAME=LIMIT:VALUE,…` such as AEE_BUS=max_bytes:1GiB,max_age:14d; \"none\" lifts a limit; repeatable")
+	flags.StringVar(&f.cluster, "placement-cluster", "", "`name` of the cluster where they are to be")
+	flags.StringArrayVar(&f.tags, "placement-tag", nil, "`tag` of the servers where they are to be; repeatable")
+	flags.DurationVar(&f.lease, "lease", 0, "AckWait of the work consumers of --entity (default 3s for new ones, and what there is)")
+}
+
+// options are what the flags ask for. Everything that is wrong is told.
+func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Options, error) {
+	o := jetstream.Options{Map: m, Replicas: f.replicas, Entities: f.entities, Lease: f.lease}
+	if len(f.only) > 0 {
+		o.Only = f.only
+	}
+	if err := oneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
+		return o, err
+	}
+	if f.storage == "memory" {
+		o.Storage = natsjs.MemoryStorage
+	}
+	if f.cluster != "" || len(f.tags) > 0 {
+		o.Placement = &natsjs.Placement{Cluster: f.cluster, Tags: f.tags}
+	}
+	for _, l := range f.limits {
+		name, limits, err := parseLimits(l)
+		if err != nil {
+			return o, usagef(cmd, "--limit %q: %w", l, err)
+		}
+		if o.Limits == nil {
+			o.Limits = map[string]jetstream.Limits{}
+		}
+		have := o.Limits[name]
+		if limits.MaxAge != 0 {
+			have.MaxAge = limits.MaxAge
+		}
+		if limits.MaxBytes != 0 {
+			have.MaxBytes = limits.MaxBytes
+		}
+		o.Limits[name] = have
+	}
+	if err := o.Validate(); err != nil {
+		return o, usagef(cmd, "%w", err)
+	}
+	return o, nil
+}
+
+// parseLimits reads NAME=max_bytes:1GiB,max_age:7d.
+func parseLimits(s string) (string, jetstream.Limits, error) {
+	var l jetstream.Limits
+	name, list, ok := strings.Cut(s, "=")
+	if !ok || name == "" || list == "" {
+		return "", l, fmt.Errorf("it is NAME=LIMIT:VALUE, where LIMIT is max_bytes or max_age")
+	}
+	for part := range strings.SplitSeq(list, ",") {
+		limit, value, _ := strings.Cut(part, ":")
+		var err error
+		switch limit {
+		case "max_bytes":
+			l.MaxBytes, err = parseSize(value)
+		case "max_age":
+			l.MaxAge, err = parseAge(value)
+		default:
+			err = fmt.Errorf("there is no limit %q; there are max_bytes and max_age", limit)
+		}
+		if err != nil {
+			return "", l, err
+		}
+	}
+	return name, l, nil
+}
+
+// sizes are the units of bytes.
+var sizes = map[string]int64{
+	"": 1, "B": 1, "K": 1 << 10, "KB": 1e3, "KIB": 1 << 10, "M": 1 << 20, "MB": 1e6, "MIB": 1 << 20,
+	"G": 1 << 30, "GB": 1e9, "GIB": 1 << 30, "T": 1 << 40, "TB": 1e12, "TIB": 1 << 40,
+}
+
+// parseSize reads 512MiB, 1G, 1000000; "none" is -1.
+func parseSize(s string) (int64, error) {
+	if s == "none" {
+		return -1, nil
+	}
+	digits := strings.TrimRight(s, "BKMGTibkmgt")
+	unit, known := sizes[strings.ToUpper(s[len(digits):])]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || n <= 0 || n > (1<<62)/unit {
+		return 0, fmt.Errorf("%q is no size such as 512MiB or 1GiB, nor \"none\"", s)
+	}
+	return n * unit, nil
+}
+
+// parseAge reads 36h, 7d, 2w; "none" is -1.
+func parseAge(s string) (time.Duration, error) {
+	if s == "none" {
+		return -1, nil
+	}
+	bad := fmt.Errorf("%q is no age such as 36h, 7d or 2w, nor \"none\"", s)
+	for suffix, unit := range map[string]time.Duration{"d": 24 * time.Hour, "w": 7 * 24 * time.Hour} {
+		if digits, ok := strings.CutSuffix(s, suffix); ok {
+			n, err := strconv.ParseInt(digits, 10, 64)
+			if err != nil || n <= 0 || n > int64((1<<62)/unit) {
+				return 0, bad
+			}
+			return time.Duration(n) * unit, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		return 0, bad
+	}
+	return d, nil
+}
+
+// applyTimeout bounds what is done about the whole topology; a cluster takes
+// its time to place replicas.
+const applyTimeout = time.Minute
+
+// withTopology connects, and calls f with what the flags ask for.
+func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
+	m, err := a.subjects()
+	if err != nil {
+		return err
+	}
+	opts, err := f.options(cmd, m)
+	if err != nil {
+		return err
+	}
+	opts.Wait = a.conn.wait()
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // the error says them better
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := a.jetStream(conn)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(applyTimeout, a.conn.wait()))
+	defer cancel()
+	return do(ctx, js, opts)
+}
+
+// quietAboutPermissions leaves what the server refuses to those who asked.
+func quietAboutPermissions(tell func(mesh.Status)) func(mesh.Status) {
+	return func(s mesh.Status) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
+			tell(s)
+		}
+	}
+}
+
+// A tally is what is to be done, or was.
+type tally struct {
+	create, update, conflict, newer, none int
+	reserves                              int64
+	from                                  int // the topology's version on the server
+}
+
+func count(changes []jetstream.Change) tally {
+	t := tally{from: jetstream.VersionOf(changes)}
+	for _, c := range changes {
+		switch c.Action {
+		case jetstream.ActionCreate:
+			t.create++
+		case jetstream.ActionUpdate:
+			t.update++
+		case jetstream.ActionConflict:
+			t.conflict++
+		case jetstream.ActionNewer:
+			t.newer++
+		default:
+			t.none++
+		}
+		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionUpdate {
+			t.reserves += c.Reserves
+		}
+	}
+	return t
+}
+
+func (t tally) todo() int { return t.create + t.update }
+
+// showChanges prints changes for people, or for machines.
+func (a *app) showChanges(changes []jetstream.Change) error {
+	if a.term.json {
+		for _, c := range changes {
+			if err := a.term.object(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var rows [][]string
+	for _, c := range changes {
+		what := []string{c.About}
+		if c.Action == jetstream.ActionCreate && c.Reserves > 0 {
+			what[0] += ", up to " + bytesText(uint64(c.Reserves))
+		}
+		for i, d := range c.Differences {
+			text := fmt.Sprintf("%s %s -> %s", d.Field, limitText(d.Field, d.Have), limitText(d.Field, d.Want))
+			if d.Kept != "" {
+				text = fmt.Sprintf("%s stays %s, not %s: %s", d.Field, limitText(d.Field, d.Have), limitText(d.Field, d.Want), d.Kept)
+			}
+			if i == 0 {
+				what[0] = text
+			} else {
+				what = append(what, text)
+			}
+		}
+		for i, w := range what {
+			if i == 0 {
+				rows = append(rows, []string{string(c.Action), string(c.Kind), c.Name, w})
+			} else {
+				rows = append(rows, []string{"", "", "", w})
+			}
+		}
+	}
+	a.term.table([]string{"action", "kind", "name", "what"}, rows)
+	return nil
+}
+
+// limitText shows bytes as people read them.
+func limitText(field, value string) string {
+	if n, err := strconv.ParseInt(value, 10, 64); field == "max_bytes" && err == nil {
+		if n < 0 {
+			return "no limit"
+		}
+		return bytesText(uint64(n))
+	}
+	return value
+}
+
+// tellVersions says from which version of the topology to which it goes.
+func (a *app) tellVersions(t tally) {
+	if t.newer > 0 {
+		a.term.warn("a newer aeemesh looks after this mesh; this one leaves it alone")
+		return
+	}
+	if t.from == 0 || t.from == jetstream.TopologyVersion {
+		return
+	}
+	for _, m := range jetstream.Migrations() {
+		if m.Version > t.from {
+			a.term.say("topology %d -> %d: %s", m.Version-1, m.Version, m.About)
+		}
+	}
+}
