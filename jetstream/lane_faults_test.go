@@ -136,7 +136,7 @@ func TestLaneOfAStreamThatIsMadeAnew(t *testing.T) {
 	if err := js.DeleteStream(ctx, jetstream.StreamWork); err != nil {
 		t.Fatal(err)
 	}
-	reason(t, w.said(t, jetstream.LaneDegraded), nil, "urgent tasks: ")
+	reason(t, w.said(t, jetstream.LaneDegraded), nil, " tasks: ")
 	waitFor(t, "the reason", func() bool { return errors.Is(w.Health().Err, jetstream.ErrNotFound) })
 	apply(t, js, jetstream.Options{})
 	w.said(t, jetstream.LaneWorking)

@@ -1,0 +1,130 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
+)
+
+// A delayed task comes when it is due, on the lane of its priority, as it was
+// submitted.
+func TestLaneOfDelayedTasks(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "acme.eu"} {
+		ctx, js, m := testContext(t), start(t), prefix(t, p)
+		apply(t, js, jetstream.Options{Map: m})
+		q := jetstream.NewQueue(js, m)
+		w := startLane(t, js, m, "agent.x", 4, creating)
+		at := time.Now().Add(time.Second)
+		task := jetstream.Submission{
+			Entity: "agent.x", Priority: "high", ID: "t 1", Data: []byte("{}"), At: at, Header: nats.Header{"Content-Type": {"application/cbor"}},
+		}
+		due := submit(t, q, task).Due
+		if due.Before(at) {
+			t.Errorf("due %s, was to be at %s", due, at)
+		}
+		d := w.done(t)
+		subj, _ := m.Work("high", "agent.x")
+		if d.Subject != subj || d.Priority != "high" || string(d.Data) != "{}" || d.Header.Get("Content-Type") != "application/cbor" || d.Header.Get("Nats-Scheduler") != "" {
+			t.Errorf("got %+v", d)
+		}
+		if d.Stored.Before(at) {
+			t.Errorf("it came at %s, and was due at %s", d.Stored, due)
+		}
+		// Nothing of it is left, and it is known by its id.
+		waitFor(t, "the stream to be empty", func() bool {
+			stream, err := js.Stream(brief(t), jetstream.StreamSchedule+m.Suffix())
+			return err == nil && stream.CachedInfo().State.Msgs == 0
+		})
+		task.At = time.Time{}
+		if again := submit(t, q, task); !again.Duplicate {
+			t.Errorf("again: %+v", again)
+		}
+		if err := q.Unschedule(ctx, "agent.x", "t 1"); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("it is not scheduled any more: %v", err)
+		}
+	}
+}
+
+// When the lane is full a delayed task waits on, and is not lost; what is no
+// delayed task goes.
+func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamWork: {MaxBytes: 4096}}})
+	q := jetstream.NewQueue(js, subject.Map{})
+	var err error
+	fillers := 0
+	for err == nil {
+		if _, err = q.Submit(ctx, jetstream.Submission{Entity: "agent.y", Data: make([]byte, 500)}); err == nil {
+			fillers++
+		}
+	}
+	if !errors.Is(err, jetstream.ErrFull) {
+		t.Fatal(err)
+	}
+	submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: "low", ID: "t1", Data: make([]byte, 500), At: time.Now().Add(time.Second)})
+	for _, subj := range []string{"aee.due.low.agent.x", "aee.due.never.agent.x"} { // published by hand
+		if _, err := js.Publish(ctx, subj, make([]byte, 500)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
+	waitFor(t, "the reason to be told", func() bool { return errors.Is(w.Health().Err, jetstream.ErrFull) })
+	if h := w.Health(); h.State != jetstream.LaneWorking || len(w.got) != 0 {
+		t.Errorf("%+v", h)
+	}
+	other := startLane(t, js, subject.Map{}, "agent.y", 4, creating)
+	for range fillers {
+		other.done(t)
+	}
+	for range 2 {
+		if d := w.done(t); len(d.Data) != 500 || d.Priority != "low" {
+			t.Errorf("%+v", d)
+		}
+	}
+	waitFor(t, "the reason to go", func() bool { return w.Health().Err == nil })
+	waitFor(t, "the stream to be empty", func() bool {
+		stream, err := js.Stream(brief(t), jetstream.StreamSchedule)
+		return err == nil && stream.CachedInfo().State.Msgs == 0
+	})
+}
+
+// Many fall due at once, for two workers: each comes once.
+func TestLaneOfManyDelayedTasks(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	const tasks = 300
+	at := time.Now().Add(time.Second)
+	for i := range tasks {
+		submit(t, q, jetstream.Submission{Entity: "agent.x", ID: fmt.Sprint(i), Data: fmt.Append(nil, i), At: at})
+	}
+	one, two := startLane(t, js, subject.Map{}, "agent.x", 8, creating), startLane(t, js, subject.Map{}, "agent.x", 8, creating)
+	seen := map[string]bool{}
+	for len(seen) < tasks {
+		var d *jetstream.Delivery
+		w := one
+		select {
+		case d = <-one.got:
+		case d = <-two.got:
+			w = two
+		case <-time.After(patience):
+			t.Fatalf("%d of %d came", len(seen), tasks)
+		}
+		if seen[string(d.Data)] {
+			t.Errorf("%s came twice", d.Data)
+		}
+		seen[string(d.Data)] = true
+		if err := d.Ack(); err != nil {
+			t.Fatal(err)
+		}
+		w.free(1)
+	}
+}
