@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"log/slog"
 	"reflect"
 	"runtime"
@@ -395,3 +396,6 @@ func streamFive(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 	}
 	return task.Envelope.Payload, nil
 }
+
+// quiet is a log for servers of which a test cuts connections.
+var quiet = log.New(io.Discard, "", 0)

@@ -56,8 +56,10 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	}
 	defer p.Close()
 	if err := l.stage(ctx, p, r); err != nil {
-		l.takeBack(r, err)
-		l.work.Go(func() { l.unstage(r) })
+		var said *state.HandoffError
+		if l.takeBack(r, err); !errors.As(err, &said) || !said.Remote {
+			l.work.Go(func() { l.unstage(r) }) // it may have something
+		}
 		return
 	}
 	r.observe(PointStaged)

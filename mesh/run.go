@@ -217,7 +217,7 @@ func (h *host) fail(t *Task, err error) {
 	}
 	problem := border(err)
 	level := h.log.Debug
-	if problem.Code == envelope.CodeInternal {
+	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
 		level = h.log.Error
 	}
 	e := t.Envelope

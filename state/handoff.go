@@ -166,9 +166,9 @@ func RemoteHandoffError(code, message string) *HandoffError {
 // Error tells the message, and who said it.
 func (e *HandoffError) Error() string {
 	if e.Remote {
-		return fmt.Sprintf("the other side: %s (%s)", e.Message, e.Code)
+		return fmt.Sprintf("the other side says %s: %s", e.Code, e.Message)
 	}
-	return fmt.Sprintf("%s (%s)", e.Message, e.Code)
+	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
 // Unwrap is the class.

@@ -100,8 +100,14 @@ func (k tokenKind) verify(keys Keys, token string, c jwt.Claims, base *claims, a
 	if k.max > 0 {
 		options = append(options, jwt.WithExpirationRequired())
 	}
-	key := func(t *jwt.Token) (any, error) { return k.key(keys, t, base, now) }
-	if _, err := jwt.NewParser(options...).ParseWithClaims(token, c, key); err != nil {
+	var refused error // in our own words
+	key := func(t *jwt.Token) (key any, err error) {
+		key, refused = k.key(keys, t, base, now)
+		return key, refused
+	}
+	if _, err := jwt.NewParser(options...).ParseWithClaims(token, c, key); refused != nil {
+		return refused
+	} else if err != nil {
 		return tokenError(err)
 	}
 	if len(base.Audience) != 1 {
@@ -132,11 +138,6 @@ func (k tokenKind) key(keys Keys, t *jwt.Token, c *claims, now time.Time) (any, 
 
 // tokenError puts the library's errors into our own classes.
 func tokenError(err error) error {
-	for _, own := range []error{ErrTokenInvalid, ErrTokenKey} {
-		if errors.Is(err, own) {
-			return err
-		}
-	}
 	class := ErrTokenInvalid
 	switch {
 	case errors.Is(err, jwt.ErrTokenSignatureInvalid):

@@ -1,0 +1,573 @@
+package mesh_test
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A voyage is a run that goes from one NATS system, berlin, to another, paris.
+type voyage struct {
+	t             *testing.T
+	berlin, paris *durableRig
+	source        *author
+	target        *author
+	sourceAt      *points
+	sourceNC      *nats.Conn
+	client        *mesh.Node // in berlin
+	task          *envelope.Envelope
+	heard         *hearing
+	server        *httptest.Server
+	gate          *httpGate
+	receiverAt    func(phase state.Phase, done bool)
+	trust         func(url string) (*handoff.Client, error)
+	signer        *sign.Signer
+	berlinKeys    *sign.Ring
+	parisKeys     *sign.Ring
+	targetEntity  string
+}
+
+// httpGate lets a test cut the way to the receiver.
+type httpGate struct {
+	next http.Handler
+	down atomic.Bool
+	mu   sync.Mutex
+	cut  func(r *http.Request) bool // drop the connection of this one
+}
+
+func (g *httpGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.mu.Lock()
+	cut := g.cut
+	g.mu.Unlock()
+	if g.down.Load() || cut != nil && cut(r) {
+		panic(http.ErrAbortHandler)
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+func (g *httpGate) cutting(f func(*http.Request) bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut = f
+}
+
+func newKey(t *testing.T, kid string, rings ...*sign.Ring) *sign.Signer {
+	t.Helper()
+	s, key, err := sign.NewKey(kid, sign.Ed25519, reviewer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, ring := range rings {
+		if err := ring.Put(sign.Local, key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
+	t.Helper()
+	v := &voyage{
+		t: t, berlin: newDurableRig(t), paris: newDurableRig(t), source: newAuthor("source"), target: newAuthor("target"),
+		sourceAt: newPoints(), berlinKeys: new(sign.Ring), parisKeys: new(sign.Ring),
+	}
+	v.signer = newKey(t, "berlin-1", v.berlinKeys, v.parisKeys)
+	for _, f := range change {
+		f(v)
+	}
+	v.serveParis()
+	v.serveBerlin(v.source, v.sourceAt)
+	v.client = v.berlin.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.berlinKeys}})
+	v.task = requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
+	v.heard = &hearing{done: make(chan struct{})}
+	go func() {
+		defer close(v.heard.done)
+		_, v.heard.reply, v.heard.err = v.client.Perform(ctxFor(t), v.task, mesh.SubmitOptions{}, mesh.ResultOptions{OnStream: v.heard.hear})
+	}()
+	within(t, "the run to begin", v.source.begun)
+	return v
+}
+
+// serveBerlin serves a worker of the source's.
+func (v *voyage) serveBerlin(a *author, at *points) {
+	v.t.Helper()
+	nc := natstest.Conn(v.t, v.berlin.srv)
+	if a == v.source {
+		v.sourceNC = nc
+	}
+	cfg := mesh.Config{Drain: time.Millisecond, Signer: v.signer, Verifier: sign.Verifier{Ring: v.berlinKeys}}
+	v.berlin.serve(v.berlin.laneOn(nc, cfg, observing(at), func(d *mesh.Durable) {
+		d.Platform = "berlin"
+		d.Remotes = func(url string) (*handoff.Client, error) {
+			if v.trust != nil {
+				return v.trust(url)
+			}
+			roots := x509.NewCertPool()
+			roots.AddCert(v.server.Certificate())
+			return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{RootCAs: roots}, Idle: 5 * time.Second})
+		}
+	}), mesh.Agent{Handler: a})
+}
+
+// serveParis serves the agent and a receiver at the target.
+func (v *voyage) serveParis() {
+	v.t.Helper()
+	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
+	v.paris.serve(v.paris.lane(mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target})
+	nc := natstest.Conn(v.t, v.paris.srv)
+	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}})
+	receiver, err := node.Receiver(mesh.ReceiverOptions{
+		Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(nc), v.paris.m),
+		Observe: func(_ context.Context, phase state.Phase, done bool) {
+			if v.receiverAt != nil {
+				v.receiverAt(phase, done)
+			}
+		},
+	})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	v.gate = &httpGate{next: handoff.Handler(receiver, handoff.HandlerOptions{Beat: 50 * time.Millisecond})}
+	v.server = httptest.NewUnstartedServer(v.gate)
+	v.server.Config.ErrorLog = quiet
+	v.server.StartTLS()
+	v.t.Cleanup(v.server.Close)
+}
+
+// write lets the source write so many words, and waits for them.
+func (v *voyage) write(n int) {
+	v.t.Helper()
+	v.source.speak(n)
+	for range n {
+		within(v.t, "a word", v.source.told)
+	}
+}
+
+func (v *voyage) command(cmd intents.Command) (intents.CommandResult, error) {
+	return v.client.Command(ctxFor(v.t), reviewer, cmd)
+}
+
+func (v *voyage) move() {
+	v.t.Helper()
+	result, err := v.command(intents.MigrateTask{Target: intents.Target{ID: v.task.ID}, To: v.server.URL})
+	if err != nil || !result.Migrating {
+		v.t.Fatalf("migrate: %+v, %v", result, err)
+	}
+}
+
+// finish lets everybody write to the end, and holds what the caller in berlin
+// heard to what there was to hear.
+func (v *voyage) finish(by string) {
+	v.t.Helper()
+	v.source.speak(100)
+	v.target.speak(100)
+	go func() {
+		for {
+			select {
+			case c := <-v.target.tools:
+				close(c)
+			case c := <-v.source.tools:
+				close(c)
+			case <-v.heard.done:
+				return
+			}
+		}
+	}()
+	within(v.t, "the reply", v.heard.done)
+	if v.heard.err != nil {
+		v.t.Fatalf("the reply: %v", v.heard.err)
+	}
+	equal(v.t, "by", string(v.heard.reply.Payload), `{"by":"`+by+`"}`)
+	equal(v.t, "text", v.heard.text, whole())
+	for i, seq := range v.heard.seqs {
+		if seq != fmt.Sprint(i+1) {
+			v.t.Fatalf("numbers %v", v.heard.seqs)
+		}
+	}
+	v.berlin.drainedQueue()
+	v.paris.drainedQueue()
+	terminal := 0
+	for _, e := range v.berlin.replies(v.task) {
+		if e.Type != envelope.TypeStream {
+			terminal++
+		}
+		if id, err := v.berlinKeys.Verify(e, time.Now()); err != nil || !id.Signed {
+			v.t.Errorf("a reply that nobody in berlin can verify: %v", err)
+		}
+	}
+	equal(v.t, "terminal replies", terminal, 1)
+	equal(v.t, "status in berlin", v.berlin.record(v.task).Doc.Status, aaif.RunCompleted)
+}
+
+func (v *voyage) inParis() *state.Checkpoint {
+	rec, err := jetstream.NewStates(v.paris.js(v.paris.nc), v.paris.m).Get(ctxFor(v.t), state.ID{Entity: reviewer, Run: state.RunID(reviewer, v.task.ID)})
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	c, err := state.Codec{}.Decode(rec.Data)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return c
+}
+
+// handoffs are the phases of the handoffs that paris knows.
+func (v *voyage) handoffs() string {
+	var all []string
+	for rec, err := range jetstream.NewHandoffs(v.paris.js(v.paris.nc), v.paris.m).List(ctxFor(v.t), "") {
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		c, err := state.Codec{}.Decode(rec.Data)
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		all = append(all, string(c.Mesh.Migration.Phase))
+	}
+	return strings.Join(all, " ")
+}
+
+// known reports whether paris has refused the handoff.
+func (v *voyage) known() bool {
+	status, err := v.receiver().Get(ctxFor(v.t), v.berlin.record(v.task).Mesh.Migration.ID)
+	return err == nil && status.Phase == state.PhaseRefused
+}
+
+func TestARunGoesToAnotherPlatformInTheMiddleOfAGeneration(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(wordsInTurn + 3)
+	v.move()
+	run := within(t, "the target", v.target.begun)
+	if !run.Restored() {
+		t.Error("it begins anew")
+	}
+	v.target.speak(1)
+	equal(t, "the next word", within(t, "a word", v.target.told), "target:"+strings.SplitAfter(text(1), " ")[3])
+	eventually(t, "the caller hears it", func() bool { return strings.HasSuffix(v.heard.so(), "is one ") })
+	c := v.berlin.record(v.task)
+	equal(t, "status in berlin", c.Doc.Status, aaif.RunMigrating)
+	equal(t, "phase in berlin", c.Mesh.Migration.Phase, state.PhaseRelaying)
+	v.finish("target")
+	p := v.inParis()
+	equal(t, "status in paris", p.Doc.Status, aaif.RunCompleted)
+	equal(t, "parent", p.Mesh.Parent.Kind+" "+p.Mesh.Parent.Platform, "migration berlin")
+	equal(t, "handoffs", v.handoffs(), "running")
+}
+
+func TestARunGoesToAnotherPlatformWhileItAwaitsATool(t *testing.T) {
+	t.Parallel()
+	for name, wait := range map[string]int64{"until it is done": 0, "with the call": 1} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVoyage(t)
+			v.write(2 * wordsInTurn)
+			call := within(t, "the tool call", v.source.tools)
+			result, err := v.command(intents.MigrateTask{Target: intents.Target{ID: v.task.ID}, To: v.server.URL, WaitMS: wait})
+			if err != nil || !result.Migrating {
+				t.Fatalf("%+v, %v", result, err)
+			}
+			want := state.EffectInFlight
+			if wait == 0 {
+				want = state.EffectDone
+				close(call)
+			}
+			run := within(t, "the target", v.target.begun)
+			if e := run.View().Mesh.Effects; len(e) != 1 || e[0].Status != want {
+				t.Errorf("effects %+v", e)
+			}
+			v.finish("target")
+		})
+	}
+}
+
+func TestARunGoesToAnotherPlatformBetweenTurns(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(wordsInTurn - 1)
+	held := v.sourceAt.hold(mesh.PointBeforeCommit)
+	v.source.speak(1)
+	release := within(t, "the commit of the turn", held)
+	moved := make(chan struct{})
+	go func() { v.move(); close(moved) }()
+	close(release)
+	within(t, "the answer", moved)
+	within(t, "the target", v.target.begun)
+	v.finish("target")
+}
+
+// A paused run goes at once, and waits there until somebody resumes it, from
+// here.
+func TestAPausedRunGoesToAnotherPlatform(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(wordsInTurn + 1)
+	target := intents.Target{ID: v.task.ID}
+	if _, err := v.command(intents.PauseTask{Target: target}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is paused", func() bool { return v.berlin.record(v.task).Doc.Status == aaif.RunPaused })
+	v.berlin.drainedQueue()
+	v.move()
+	eventually(t, "it is in paris", func() bool {
+		c := v.inParis()
+		return c != nil && c.Doc.Status == aaif.RunPaused && v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseRelaying
+	})
+	result, err := v.command(intents.ResumeTask{Target: target})
+	if err != nil || !result.Resumed {
+		t.Fatalf("resume from berlin: %+v, %v", result, err)
+	}
+	within(t, "the target", v.target.begun)
+	v.finish("target")
+}
+
+// A run that is elsewhere obeys who has sent its task.
+func TestARunThatIsElsewhereIsCancelled(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(2)
+	v.move()
+	within(t, "the target", v.target.begun)
+	eventually(t, "it is relayed", func() bool { return v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseRelaying })
+	result, err := v.command(intents.CancelTask{ID: v.task.ID, Reason: "enough"})
+	if err != nil || !result.Cancelled {
+		t.Fatalf("cancel: %+v, %v", result, err)
+	}
+	within(t, "the reply", v.heard.done)
+	if codeOf(v.heard.err) != envelope.CodeCancelled {
+		t.Errorf("the caller hears %v", v.heard.err)
+	}
+	equal(t, "status in berlin", v.berlin.record(v.task).Doc.Status, aaif.RunFailed)
+	equal(t, "status in paris", v.inParis().Doc.Status, aaif.RunFailed)
+}
+
+// Whatever keeps a run from going, it goes on where it is, and nothing is left
+// where it was to go.
+func TestARunThatDoesNotGetToAnotherPlatform(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*voyage)
+		before func(*voyage)
+		left   string
+		why    string
+	}{
+		"nobody there":     {before: func(v *voyage) { v.gate.down.Store(true) }},
+		"an unknown key":   {change: func(v *voyage) { v.parisKeys = new(sign.Ring) }, why: "token_key"},
+		"an unknown agent": {change: func(v *voyage) { v.targetEntity = "agent.somebody_else" }, why: "unknown_agent"},
+		"a connection that breaks": {before: func(v *voyage) {
+			v.gate.cutting(func(r *http.Request) bool { return r.Method == http.MethodPost })
+		}, left: "refused"},
+		"a target that dies in the stream": {change: func(v *voyage) {
+			v.receiverAt = func(phase state.Phase, done bool) {
+				if phase == state.PhaseStaged && !done {
+					panic(http.ErrAbortHandler)
+				}
+			}
+		}, left: "refused"},
+		"a target that dies staged": {change: func(v *voyage) {
+			v.receiverAt = func(phase state.Phase, done bool) {
+				if phase == state.PhaseStaged && done {
+					panic(http.ErrAbortHandler)
+				}
+			}
+		}, left: "refused"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVoyage(t, func(v *voyage) {
+				if tt.change != nil {
+					tt.change(v)
+				}
+			})
+			v.write(2)
+			if tt.before != nil {
+				tt.before(v)
+			}
+			v.move()
+			run := within(t, "the source to go on", v.source.begun)
+			if !run.Restored() {
+				t.Error("it begins anew")
+			}
+			c := v.berlin.record(v.task)
+			equal(t, "phase", c.Mesh.Migration.Phase, state.PhaseAborted)
+			if !strings.Contains(c.Mesh.Migration.Detail, tt.why) {
+				t.Errorf("why: %s", c.Mesh.Migration.Detail)
+			}
+			v.finish("source")
+			if v.inParis() != nil {
+				t.Error("there is a run in paris")
+			}
+			if tt.left != "" { // told in the background
+				eventually(t, "the target knows", func() bool { return v.known() })
+			}
+			equal(t, "handoffs", v.handoffs(), tt.left)
+		})
+	}
+}
+
+// The source dies at each point. Another worker of it finds out how things stand,
+// and the caller hears everything once.
+func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		at mesh.Point
+		by string
+	}{
+		{mesh.PointAfterCommit, "second"},
+		{mesh.PointOffer, "second"},
+		{mesh.PointStaged, "second"},
+		{mesh.PointBeforeMove + "committed", "second"},
+		{mesh.PointAfterMove + "committed", "target"},
+		{mesh.PointBeforeMove + "relaying", "target"},
+		{mesh.PointAfterMove + "relaying", "target"},
+	} {
+		t.Run(string(tt.at), func(t *testing.T) {
+			t.Parallel()
+			v := newVoyage(t)
+			v.write(wordsInTurn + 2)
+			held := v.sourceAt.hold(tt.at)
+			v.move()
+			release := within(t, "the point", held)
+			second := newAuthor("second")
+			v.serveBerlin(second, newPoints())
+			v.sourceNC.Close()
+			close(release)
+			second.speak(100)
+			go func() {
+				select {
+				case c := <-second.tools:
+					close(c)
+				case <-v.heard.done:
+				}
+			}()
+			v.finish(tt.by)
+			if tt.by == "second" && v.inParis() != nil {
+				t.Error("there is a run in paris, too")
+			}
+		})
+	}
+}
+
+// The relay dies in the middle, and so does the way to the target.
+func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(2)
+	v.move()
+	within(t, "the target", v.target.begun)
+	said := 2
+	say := func(n int) {
+		t.Helper()
+		said += n
+		v.target.speak(n)
+		for range n {
+			within(t, "a word", v.target.told)
+		}
+		eventually(t, "the caller hears them", func() bool { return len(strings.Fields(v.heard.so())) == said })
+	}
+	say(2)
+	v.gate.down.Store(true)
+	v.server.CloseClientConnections()
+	v.target.speak(2) // meanwhile
+	for range 2 {
+		within(t, "a word", v.target.told)
+	}
+	said += 2
+	v.gate.down.Store(false)
+	say(1)
+	second := newAuthor("second")
+	v.serveBerlin(second, newPoints())
+	v.sourceNC.Close()
+	say(3)
+	v.finish("target")
+}
+
+// From when the source has let go until the target has said whether it runs the
+// run, nobody runs it; however long that takes.
+func TestARunInDoubt(t *testing.T) {
+	t.Parallel()
+	for name, refused := range map[string]bool{"accepted": false, "refused": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newVoyage(t)
+			v.write(2)
+			held := v.sourceAt.hold(mesh.PointBeforeMove + "committed")
+			v.move()
+			release := within(t, "the point", held)
+			v.gate.down.Store(true)
+			close(release)
+			eventually(t, "it is in doubt", func() bool { return v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseCommitted })
+			abort := intents.MigrateTask{Target: intents.Target{ID: v.task.ID}, Abort: true}
+			if _, err := v.command(abort); codeOf(err) != envelope.CodeDenied {
+				t.Errorf("an abort in doubt: %v", err)
+			}
+			if refused {
+				id := v.berlin.record(v.task).Mesh.Migration.ID
+				if _, err := v.receiver().Refuse(ctxFor(t), id, reviewer, "an operator said no"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			select {
+			case <-v.source.begun:
+				t.Fatal("the source runs it")
+			case <-v.target.begun:
+				t.Fatal("the target runs it")
+			default:
+			}
+			v.gate.down.Store(false)
+			if refused {
+				within(t, "the source", v.source.begun)
+				v.finish("source")
+				return
+			}
+			within(t, "the target", v.target.begun)
+			v.finish("target")
+		})
+	}
+}
+
+// receiver is another one on the stores of paris.
+func (v *voyage) receiver() *handoff.Receiver {
+	v.t.Helper()
+	node := v.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}})
+	r, err := node.Receiver(mesh.ReceiverOptions{Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(v.paris.nc), v.paris.m)})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	return r
+}
+
+func TestARunDoesNotLeaveInPlaintext(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(2)
+	_, err := v.command(intents.MigrateTask{Target: intents.Target{ID: v.task.ID}, To: "http://paris.example"})
+	if codeOf(err) != envelope.CodeDenied || !strings.Contains(err.Error(), "TLS") {
+		t.Errorf("over http: %v", err)
+	}
+	v.finish("source")
+}
