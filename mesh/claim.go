@@ -33,7 +33,7 @@ const (
 // one. With ending the run is not to begin: it ends with that error at once.
 // r.mu is held.
 func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error) {
-	fresh := r.hold.Delivered <= 1 && len(r.hold.Header) == 0 // most likely nobody knows it
+	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely nobody knows it
 	var rec *state.Record
 	for tries := 0; ; tries++ {
 		r.dead, r.recovered = "", false
