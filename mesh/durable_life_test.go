@@ -247,10 +247,10 @@ func TestADeadlinePassesWhileTheTaskIsQueued(t *testing.T) {
 	within(t, "the task", g.entered)
 	task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1}`)
 	r.submit(client, task)
-	g.open()
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeTimeout {
 		t.Errorf("result %v", err)
 	}
+	g.open()
 	r.drainedQueue()
 	select {
 	case <-g.entered:
