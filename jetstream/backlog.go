@@ -1,0 +1,256 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// A Backlog is what lies on the durable lane of one entity.
+type Backlog struct {
+	Entity     string
+	Priorities []PriorityBacklog // all four, the most urgent first
+
+	Scheduled int // tasks that wait for their time
+	Due       int // tasks whose time has come, and that no worker has moved yet
+	Dead      int // tasks with a dead letter
+}
+
+// A PriorityBacklog is what lies on it of one priority.
+type PriorityBacklog struct {
+	Priority string
+
+	// Consumer is false if nobody has made a consumer: then no worker has drawn
+	// from it, and Pending counts all messages.
+	Consumer bool
+	Paused   bool
+
+	Pending     int       // tasks that no worker was handed yet
+	Unacked     int       // tasks that workers have
+	Redelivered int       // of those, the ones that were handed out before
+	Oldest      time.Time // when the oldest of Pending was stored; zero if there are none
+	Waiting     int       // requests for tasks that wait: about one for each idle worker
+}
+
+// Pending counts the tasks that no worker was handed yet.
+func (b Backlog) Pending() int { return b.sum(func(p PriorityBacklog) int { return p.Pending }) }
+
+// Unacked counts the tasks that workers have.
+func (b Backlog) Unacked() int { return b.sum(func(p PriorityBacklog) int { return p.Unacked }) }
+
+// Redelivered counts the tasks that workers have and that were handed out before.
+func (b Backlog) Redelivered() int {
+	return b.sum(func(p PriorityBacklog) int { return p.Redelivered })
+}
+
+func (b Backlog) sum(of func(PriorityBacklog) int) int {
+	n := 0
+	for _, p := range b.Priorities {
+		n += of(p)
+	}
+	return n
+}
+
+// Oldest is when the oldest pending task was stored; zero if there are none.
+func (b Backlog) Oldest() time.Time {
+	var oldest time.Time
+	for _, p := range b.Priorities {
+		if !p.Oldest.IsZero() && (oldest.IsZero() || p.Oldest.Before(oldest)) {
+			oldest = p.Oldest
+		}
+	}
+	return oldest
+}
+
+// Backlog returns what lies on the durable lane, of some entities or, without
+// any, of all that have a consumer, a task or a dead letter, ordered by name.
+// Named entities are in the answer even if there is nothing.
+//
+// It asks for permission to use $JS.API.CONSUMER.LIST.<stream> and
+// $JS.API.STREAM.INFO of the lane's streams, and $JS.API.DIRECT.GET of
+// [StreamWork] for the oldest tasks. Its cost grows with the number of consumers
+// and of tasks that are scheduled or dead, not with that of pending tasks.
+func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, error) {
+	b := &backlogs{q: q, of: map[string]*Backlog{}}
+	for _, e := range entities {
+		if err := subject.ValidateEntity(e); err != nil {
+			return nil, fmt.Errorf("backlog: %w", err)
+		}
+		b.entity(e)
+	}
+	b.closed = len(entities) > 0
+	if err := b.consumers(ctx); err != nil {
+		return nil, err
+	}
+	for _, count := range []struct {
+		stream, filter string
+		add            func(a subject.Address, n int)
+	}{
+		{q.name(), q.m.AllWork(), b.orphans},
+		{q.waiting(), q.m.AllSchedule(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Scheduled += n }) }},
+		{q.waiting(), q.m.AllDue(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Due += n }) }},
+		{StreamDead + q.m.Suffix(), q.m.AllDead(), func(a subject.Address, n int) { b.add(a.Entity, func(l *Backlog) { l.Dead += n }) }},
+	} {
+		subjects, err := streamSubjects(ctx, q.js, count.stream, count.filter)
+		if errors.Is(err, ErrNotFound) && count.stream != q.name() {
+			continue // an older topology
+		}
+		if err != nil {
+			return nil, err
+		}
+		for s, n := range subjects {
+			if a, err := q.m.Parse(s); err == nil {
+				count.add(a, n)
+			}
+		}
+	}
+	if err := b.ages(ctx); err != nil {
+		return nil, err
+	}
+	all := make([]Backlog, 0, len(b.of))
+	for _, l := range b.of {
+		all = append(all, *l)
+	}
+	slices.SortFunc(all, func(x, y Backlog) int { return strings.Compare(x.Entity, y.Entity) })
+	return all, nil
+}
+
+// backlogs collects them.
+type backlogs struct {
+	q      *Queue
+	of     map[string]*Backlog
+	closed bool // no other entities than those that are there
+	drawn  []natsjs.ConsumerInfo
+}
+
+// entity returns an entity's backlog, or nil if it was not asked for.
+func (b *backlogs) entity(name string) *Backlog {
+	l := b.of[name]
+	if l == nil && !b.closed {
+		l = &Backlog{Entity: name}
+		for _, p := range draws {
+			l.Priorities = append(l.Priorities, PriorityBacklog{Priority: p.name})
+		}
+		b.of[name] = l
+	}
+	return l
+}
+
+func (b *backlogs) add(name string, to func(*Backlog)) {
+	if l := b.entity(name); l != nil {
+		to(l)
+	}
+}
+
+func (b *backlogs) priority(a subject.Address) *PriorityBacklog {
+	l := b.entity(a.Entity)
+	if l == nil {
+		return nil
+	}
+	for i := range l.Priorities {
+		if l.Priorities[i].Priority == a.Priority {
+			return &l.Priorities[i]
+		}
+	}
+	return nil
+}
+
+// consumers takes what the consumers say.
+func (b *backlogs) consumers(ctx context.Context) error {
+	for offset := 0; ; {
+		var page struct {
+			Total     int                   `json:"total"`
+			Consumers []natsjs.ConsumerInfo `json:"consumers"`
+		}
+		err := request(ctx, b.q.js, "CONSUMER.LIST."+b.q.name(), map[string]int{"offset": offset}, &page)
+		if err != nil {
+			return explain(b.q.js.Conn(), err, "list the consumers of %s", b.q.name())
+		}
+		for _, info := range page.Consumers {
+			a, err := b.q.m.Parse(info.Config.FilterSubject)
+			if err != nil || a.Kind != subject.Work {
+				continue
+			}
+			if p := b.priority(a); p != nil {
+				p.Consumer, p.Paused = true, info.Paused
+				p.Pending, p.Unacked, p.Redelivered, p.Waiting = int(info.NumPending), info.NumAckPending, info.NumRedelivered, info.NumWaiting
+				b.drawn = append(b.drawn, info)
+			}
+		}
+		offset += len(page.Consumers)
+		if len(page.Consumers) == 0 || offset >= page.Total {
+			return nil
+		}
+	}
+}
+
+// orphans counts the tasks of a subject that nobody draws from.
+func (b *backlogs) orphans(a subject.Address, n int) {
+	if p := b.priority(a); p != nil && !p.Consumer {
+		p.Pending = n
+	}
+}
+
+// ages looks up when the oldest pending tasks were stored, some at a time.
+func (b *backlogs) ages(ctx context.Context) error {
+	const atOnce = 8
+	places := make(chan struct{}, atOnce)
+	var looks sync.WaitGroup
+	look := func(p *PriorityBacklog, filter string, after uint64) {
+		places <- struct{}{}
+		looks.Go(func() {
+			defer func() { <-places }()
+			info := natsjs.ConsumerInfo{Delivered: natsjs.SequenceInfo{Stream: after}}
+			p.Oldest = b.q.firstPending(ctx, b.q.name(), filter, info)
+		})
+	}
+	for _, info := range b.drawn {
+		a, _ := b.q.m.Parse(info.Config.FilterSubject)
+		if p := b.priority(a); p != nil && p.Pending > 0 {
+			look(p, info.Config.FilterSubject, info.Delivered.Stream)
+		}
+	}
+	for _, l := range b.of {
+		for i := range l.Priorities {
+			if p := &l.Priorities[i]; !p.Consumer && p.Pending > 0 {
+				filter, err := b.q.m.Work(p.Priority, l.Entity)
+				if err == nil {
+					look(p, filter, 0)
+				}
+			}
+		}
+	}
+	looks.Wait()
+	return ctx.Err()
+}
+
+// streamSubjects returns how many messages a stream has on each subject that
+// matches a filter.
+func streamSubjects(ctx context.Context, js natsjs.JetStream, stream, filter string) (map[string]int, error) {
+	all := map[string]int{}
+	for offset := 0; ; {
+		var page struct {
+			Total int `json:"total"`
+			State struct {
+				Subjects map[string]int `json:"subjects"`
+			} `json:"state"`
+		}
+		if err := request(ctx, js, "STREAM.INFO."+stream, map[string]any{"subjects_filter": filter, "offset": offset}, &page); err != nil {
+			return nil, explain(js.Conn(), err, "look at %s", stream)
+		}
+		for s, n := range page.State.Subjects {
+			all[s] = n
+		}
+		offset += len(page.State.Subjects)
+		if len(page.State.Subjects) == 0 || offset >= page.Total {
+			return all, nil
+		}
+	}
+}

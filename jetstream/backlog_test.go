@@ -1,0 +1,109 @@
+package jetstream_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	for _, p := range []string{"", "acme.eu"} {
+		ctx, js, m := testContext(t), start(t), prefix(t, p)
+		q := jetstream.NewQueue(js, m)
+		if _, err := q.Backlog(ctx); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("without streams: %v", err)
+		}
+		apply(t, js, jetstream.Options{Map: m})
+		if all, err := q.Backlog(ctx); err != nil || len(all) != 0 {
+			t.Errorf("of nobody: %+v, %v", all, err)
+		}
+		before := time.Now()
+		for i := range 5 {
+			submit(t, q, jetstream.Submission{Entity: "agent.drawn", Data: fmt.Append(nil, i)})
+		}
+		submit(t, q, jetstream.Submission{Entity: "agent.drawn", Priority: "low"})
+		for _, entity := range []string{"agent.alone", "agent.alone", "agent.drawn"} {
+			submit(t, q, jetstream.Submission{Entity: entity, Priority: "urgent"})
+		}
+		submit(t, q, jetstream.Submission{Entity: "agent.late", ID: "t", At: time.Now().Add(time.Hour)})
+		bury(t, jetstream.NewDead(js, m), jetstream.DeadLetter{Entity: "agent.dead", TaskID: "t"})
+		due, _ := m.Due("low", "agent.late")
+		if _, err := js.Publish(ctx, due, nil); err != nil {
+			t.Fatal(err)
+		}
+
+		w := startLane(t, js, m, "agent.drawn", 3, jetstream.LaneOptions{Create: true, Lease: time.Hour})
+		for range 3 {
+			w.next(t)
+		}
+		var of map[string]jetstream.Backlog
+		waitFor(t, "three to be at work and four to wait", func() bool {
+			all, err := q.Backlog(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of = map[string]jetstream.Backlog{}
+			for _, b := range all {
+				of[b.Entity] = b
+			}
+			// What the lane gave back counts as unacknowledged.
+			b := of["agent.drawn"]
+			return len(all) == 4 && all[0].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7
+		})
+		alone := of["agent.alone"]
+		if u := alone.Priorities[0]; u.Priority != "urgent" || u.Consumer || u.Pending != 2 || u.Oldest.Before(before.Add(-time.Second)) || alone.Pending() != 2 || !alone.Oldest().Equal(u.Oldest) {
+			t.Errorf("nobody draws: %+v", alone)
+		}
+		if d := of["agent.drawn"]; !d.Priorities[0].Consumer || d.Priorities[0].Paused || len(d.Priorities) != 4 || d.Pending() > 0 && d.Oldest().IsZero() {
+			t.Errorf("a worker draws: %+v", d)
+		}
+		if l := of["agent.late"]; l.Scheduled != 1 || l.Due != 1 || l.Pending() != 0 || !l.Oldest().IsZero() {
+			t.Errorf("delayed: %+v", l)
+		}
+		if d := of["agent.dead"]; d.Dead != 1 {
+			t.Errorf("dead: %+v", d)
+		}
+		some, err := q.Backlog(ctx, "agent.late", "agent.nobody")
+		if err != nil || len(some) != 2 || some[0].Scheduled != 1 || some[1].Entity != "agent.nobody" || len(some[1].Priorities) != 4 {
+			t.Errorf("of two: %+v, %v", some, err)
+		}
+		if _, err := q.Backlog(ctx, "agent.*"); err == nil {
+			t.Error("a pattern is no entity")
+		}
+	}
+}
+
+// A paused consumer, and the age of what waits behind what was handed out.
+func TestBacklogOfAPausedConsumer(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	w := startLane(t, js, subject.Map{}, "agent.x", 1, jetstream.LaneOptions{Create: true, Lease: time.Hour})
+	submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	w.next(t)
+	if _, err := js.PauseConsumer(ctx, jetstream.StreamWork, "normal-agent=2Ex", time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	second := submit(t, q, jetstream.Submission{Entity: "agent.x"})
+	stream, err := js.Stream(ctx, jetstream.StreamWork)
+	if err != nil {
+		t.Fatal(err)
+	}
+	msg, err := stream.GetMsg(ctx, second.Seq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := q.Backlog(ctx, "agent.x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := all[0].Priorities[2]; !n.Paused || n.Pending != 1 || n.Unacked != 1 || !n.Oldest.Equal(msg.Time) {
+		t.Errorf("got %+v; the second was stored at %s", n, msg.Time)
+	}
+}
