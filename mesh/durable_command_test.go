@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -135,6 +137,40 @@ func TestCancelOfAQueuedTask(t *testing.T) {
 		t.Error("the cancelled task was begun")
 	default:
 	}
+}
+
+// The task ends by a cancel that was noted before it came, and in the same
+// moment another cancel finds it. It ends once.
+func TestTwoCancelsEndATaskOnce(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	points := newPoints()
+	r.serve(r.lane(mesh.Config{}, observing(points)), mesh.Agent{Handler: echo})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.command(client, intents.CancelTask{ID: task.ID, Durable: true})
+	held := points.hold(mesh.PointBeforeTerminal)
+	r.submit(client, task)
+	release := within(t, "the end by the first cancel", held)
+	if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled {
+		t.Errorf("answer %+v", out)
+	}
+	close(release)
+	r.cancelled(client, task)
+	eventually(t, "the second cancel has been dealt with", func() bool {
+		return slices.Contains(points.list(), mesh.PointAcked)
+	})
+	ends := 0
+	history, err := jetstream.NewStates(r.js(r.nc), r.m).History(ctxFor(t), state.ID{Entity: reviewer, Run: state.RunID(reviewer, task.ID)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rec := range history {
+		if h, err := state.ReadHeader(rec.Data); err == nil && state.Terminal(h.Status) {
+			ends++
+		}
+	}
+	equal(t, "terminal checkpoints", ends, 1)
 }
 
 // Strangers' cancels are noted, because nobody knows yet whose task it is, and

@@ -58,6 +58,9 @@ func (l *lane) begin(r *Run) bool {
 	if !r.entered {
 		v, err := r.claim(l.ctx, nil)
 		if err != nil || v != runs {
+			if v == ended {
+				r.finish(ErrLost) // a cancel that comes now has nothing to end
+			}
 			t.claim()
 			l.work.Go(func() { l.settled(r, v, err) })
 			return false
