@@ -416,8 +416,16 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 		if errors.Is(err, state.ErrChanged) {
 			rec, err := l.cfg.States.Get(ctx, id)
 			switch {
-			case err == nil && tried && bytes.Equal(rec.Data, data):
-				return rec.Revision, nil, nil // it was stored, and nobody told us
+			case err == nil && tried:
+				// It may have been stored, and nobody told us; and somebody may
+				// have written since, on top of it.
+				if rev, err := l.landed(ctx, rec, data); err == nil && rev > 0 {
+					return rev, nil, nil
+				} else if err == nil {
+					return 0, &rec, state.ErrChanged
+				} else if !l.passing(err) {
+					return 0, nil, err
+				}
 			case err == nil:
 				return 0, &rec, state.ErrChanged
 			case errors.Is(err, state.ErrNotFound):
@@ -435,6 +443,24 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 			return 0, nil, err
 		}
 	}
+}
+
+// landed is the revision at which a checkpoint was stored, 0 if it was not. It is
+// known by its bytes: each has an id of its own.
+func (l *lane) landed(ctx context.Context, newest state.Record, data []byte) (uint64, error) {
+	if bytes.Equal(newest.Data, data) {
+		return newest.Revision, nil
+	}
+	history, err := l.cfg.States.History(ctx, newest.ID)
+	if err != nil {
+		return 0, err
+	}
+	for _, rec := range history {
+		if bytes.Equal(rec.Data, data) {
+			return rec.Revision, nil
+		}
+	}
+	return 0, nil
 }
 
 // store is one try. What the store notes beside a record spares it reading it.
