@@ -11,6 +11,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -25,20 +27,35 @@ type order struct {
 }
 
 // clients submit tasks as `nats pub` does: an envelope on the work subject. Each
-// has one task under way, and begins the next when that is answered.
+// has one task under way, and begins the next when that is answered. Some tasks
+// are paused, moved or cancelled on their way.
 type clients struct {
-	conn *nats.Conn
-	m    subject.Map
-	n    int
-	seed uint64
-	seen *observer
+	conn  *nats.Conn
+	m     subject.Map
+	n     int
+	seed  uint64
+	lease time.Duration
+	seen  *observer
+
+	js   natsjs.JetStream
+	node *mesh.Node
 }
+
+// sender is who submits.
+const sender = "service.soak"
 
 // run submits until stop ends, and returns when all tasks are answered, or ctx
 // ends.
 func (c *clients) run(ctx, stop context.Context) error {
-	js, err := natsjs.New(c.conn)
+	var err error
+	if c.js, err = natsjs.New(c.conn); err != nil {
+		return err
+	}
+	_, verifier, err := keys()
 	if err != nil {
+		return err
+	}
+	if c.node, err = mesh.New(c.conn, mesh.Config{Entity: sender, Heartbeat: -1, Durable: lane(c.js, c.m), Verifier: verifier}); err != nil {
 		return err
 	}
 	var wait sync.WaitGroup
@@ -46,7 +63,7 @@ func (c *clients) run(ctx, stop context.Context) error {
 		rng := rand.New(rand.NewPCG(c.seed, uint64(i)))
 		wait.Go(func() {
 			for stop.Err() == nil && ctx.Err() == nil {
-				c.one(ctx, js, rng)
+				c.one(ctx, rng)
 			}
 		})
 	}
@@ -59,14 +76,14 @@ var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNorm
 // one submits a task until it is accepted, and waits for the reply. What was
 // never acknowledged is submitted again under the same id, so that it is one
 // task however often it arrived.
-func (c *clients) one(ctx context.Context, js natsjs.JetStream, rng *rand.Rand) {
+func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	o := order{Steps: 1 + rng.IntN(4), Once: rng.IntN(3) == 0}
 	var effects []expected
 	for i := range o.Steps {
 		effects = append(effects, expected{Step: i, Once: o.Once})
 	}
 	payload, _ := json.Marshal(o)
-	env := envelope.New(envelope.TypeTask, "service.soak", Entity, "soak.chain", payload)
+	env := envelope.New(envelope.TypeTask, sender, Entity, "soak.chain", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
 	data, err := env.AppendJSON(nil)
 	if err != nil {
@@ -76,18 +93,63 @@ func (c *clients) one(ctx context.Context, js natsjs.JetStream, rng *rand.Rand) 
 	if err != nil {
 		panic(err)
 	}
-	answered := c.seen.submitting(env.ID, Entity, effects)
+	meddle := meddling(rng.IntN(20))
+	answered := c.seen.submitting(env.ID, Entity, effects, meddle == cancels)
 	if err := poll(ctx, 50*time.Millisecond, func() error {
 		once, done := context.WithTimeout(ctx, 2*time.Second)
 		defer done()
-		_, err := js.Publish(once, to, data, natsjs.WithMsgID(env.ID))
+		_, err := c.js.Publish(once, to, data, natsjs.WithMsgID(env.ID))
 		return err
 	}); err != nil {
 		return
 	}
 	c.seen.accepted(env.ID)
+	meddled, done := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() { c.meddle(meddled, env.ID, meddle, rng) })
 	select {
 	case <-answered:
 	case <-ctx.Done():
+	}
+	done()
+	wait.Wait()
+}
+
+// meddling is what a client does to its task while it runs: of twenty, three are
+// moved to another worker, two are paused and resumed, one is cancelled.
+type meddling int
+
+const (
+	cancels  meddling = 0
+	pauses   meddling = 2 // and below
+	migrates meddling = 5 // and below
+)
+
+// meddle gives a task commands until it is answered. Each may come too late, or
+// not arrive: then nothing must be different.
+func (c *clients) meddle(ctx context.Context, id string, what meddling, rng *rand.Rand) {
+	order := func(cmd intents.Command) {
+		pause(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
+		if ctx.Err() != nil {
+			return
+		}
+		once, done := context.WithTimeout(ctx, c.lease)
+		defer done()
+		_, err := c.node.Command(once, Entity, cmd)
+		c.seen.commanded(err)
+	}
+	target := intents.Target{ID: id, Durable: true}
+	switch {
+	case what == cancels:
+		order(intents.CancelTask{ID: id, Durable: true})
+	case what <= pauses:
+		// A pause that nobody answered may be obeyed later than a resume that
+		// was sent after it.
+		order(intents.PauseTask{Target: target})
+		for ctx.Err() == nil {
+			order(intents.ResumeTask{Target: target})
+		}
+	case what <= migrates:
+		order(intents.MigrateTask{Target: target, To: "any"})
 	}
 }

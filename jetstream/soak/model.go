@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // A Rule is one promise that a soak holds the mesh to.
@@ -226,6 +228,10 @@ func (j *judgement) result() {
 // {"receipts": […]} must hold the receipt of each effect, in order.
 func wrongResult(t *task, last reply) string {
 	if last.Type != "result" {
+		var why envelope.Error
+		if json.Unmarshal(last.Body, &why) == nil && why.Code == envelope.CodeCancelled && t.Cancelled {
+			return ""
+		}
 		if poisoned(t.Writes) {
 			return "" // begun again and again without finishing a step: that is said in docs/durability.md
 		}

@@ -45,7 +45,9 @@ type Counts struct {
 	Accepted  int `json:"accepted"`  // tasks
 	Answered  int `json:"answered"`  //
 	Errors    int `json:"errors"`    // of the answers, those of type error
-	Published int `json:"published"` // terminal replies that went over the wire, again or not
+	Published int `json:"published"` // terminal replies that were seen on the wire, again or not
+	Commands  int `json:"commands"`  // to pause, resume, move and cancel
+	Obeyed    int `json:"obeyed"`    // of them, those that were answered without an error
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // of them, those under a key that had one
@@ -77,11 +79,11 @@ func newObserver(conn *nats.Conn, m subject.Map, calls *effects, settle time.Dur
 
 // submitting notes what a client is about to submit. The channel is closed when
 // the task has its reply.
-func (o *observer) submitting(id, entity string, effects []expected) <-chan struct{} {
+func (o *observer) submitting(id, entity string, effects []expected, cancelled bool) <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	answered := make(chan struct{})
-	o.tasks[id] = &task{ID: id, Entity: entity, Run: state.RunID(entity, id), Effects: effects, answered: answered}
+	o.tasks[id] = &task{ID: id, Entity: entity, Run: state.RunID(entity, id), Effects: effects, Cancelled: cancelled, answered: answered}
 	return answered
 }
 
@@ -96,17 +98,21 @@ func (o *observer) accepted(id string) {
 	}
 }
 
-// task is one that is not judged; nil if it is.
-func (o *observer) task(id string) *task {
-	if _, over := o.judged[id]; over {
-		return nil
+// commanded counts a command.
+func (o *observer) commanded(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.counts.Commands++
+	if err == nil {
+		o.counts.Obeyed++
 	}
-	t := o.tasks[id]
-	if t == nil {
-		t = &task{ID: id}
-		o.tasks[id] = t
-	}
-	return t
+}
+
+// task is one that is not judged; nil if it is. over reports that it is: what is
+// neither is no task of the clients, but a command that was queued.
+func (o *observer) task(id string) (t *task, over bool) {
+	_, over = o.judged[id]
+	return o.tasks[id], over
 }
 
 // lost notes that a worker's life has lost its runs.
@@ -200,8 +206,11 @@ func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	defer o.mu.Unlock()
 	o.counts.Writes++
 	o.moved = append(o.moved, w.At)
-	t := o.task(h.TaskID)
+	t, over := o.task(h.TaskID)
 	if t == nil {
+		if !over {
+			return
+		}
 		o.found = append(o.found, Violation{Rule: RuleOrder, Task: h.TaskID, Run: h.Run, Detail: "written after it was over: " + lastOf([]write{w})})
 		return
 	}
@@ -254,8 +263,11 @@ func (o *observer) reply(data []byte, r reply) {
 	if !r.Stored {
 		o.counts.Published++
 	}
-	t := o.task(env.ReplyTo)
+	t, over := o.task(env.ReplyTo)
 	if t == nil {
+		if !over {
+			return
+		}
 		if was := o.judged[env.ReplyTo]; was != r.Digest {
 			o.found = append(o.found, Violation{Rule: RuleSameReply, Task: env.ReplyTo, Detail: "another reply, after it was over"})
 		} else if r.Stored {

@@ -138,7 +138,7 @@ func (r *Report) Write(w io.Writer) error {
 		what string
 		n    int
 	}{
-		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"replies published, again or not", c.Published},
+		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"commands to pause, resume, move or cancel", c.Commands}, {"commands obeyed", c.Obeyed},
 		{"checkpoints", c.Writes}, {"effects", c.Calls}, {"effects re-issued under the same key", c.Repeats},
 	} {
 		fmt.Fprintf(w, "  %-46s %7d\n", row.what, row.n)

@@ -1,6 +1,7 @@
 package soak
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -21,6 +23,7 @@ import (
 var Points = []Point{
 	Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeCommit), Point(mesh.PointAfterCommit),
 	pointBeforeEffect, pointAfterEffect,
+	Point(mesh.PointOffer), Point(mesh.PointVerified), Point(mesh.PointMoved),
 	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
 }
 
@@ -51,7 +54,6 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	js = jetstream.Gather(js)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var once sync.Once
 	owner := func(id string) { once.Do(func() { fmt.Fprintln(out, "owner", id) }) }
@@ -60,17 +62,38 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		Handler: &chain{effects: cfg.Effects, gates: g, forgets: cfg.Break == BreakForget, owner: owner},
 	}
 	var m subject.Map
-	d := &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), States: jetstream.NewStates(js, m),
-		Clock: jetstream.NewClock(js, m), Lease: cfg.Lease, Create: true, Sweep: 2 * cfg.Lease,
-		Observe: func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) },
-	}
+	d := lane(js, m)
+	d.Lease, d.Create, d.Sweep = cfg.Lease, true, 2*cfg.Lease
+	d.Observe = func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) }
 	breakPromise(cfg.Break, d, js)
-	node, err := mesh.New(conn, mesh.Config{Entity: Entity, Heartbeat: -1, TaskEvents: mesh.EventsFailures, Quotas: mesh.Quotas{UnknownRate: -1}, Logger: log, Durable: d})
+	signer, verifier, err := keys()
+	if err != nil {
+		return err
+	}
+	node, err := mesh.New(conn, mesh.Config{Entity: Entity, Heartbeat: -1, TaskEvents: mesh.EventsFailures, Quotas: mesh.Quotas{UnknownRate: -1}, Logger: log,
+		Durable: d, Signer: signer, Verifier: verifier})
 	if err != nil {
 		return err
 	}
 	return node.Serve(ctx, steps)
+}
+
+// keys are the workers', all the same from a fixed seed: a soak keeps no secret.
+func keys() (*sign.Signer, sign.Verifier, error) {
+	signer, err := sign.NewSigner("soak", sign.Ed25519, bytes.Repeat([]byte("soak"), 8))
+	if err != nil {
+		return nil, sign.Verifier{}, err
+	}
+	ring := &sign.Ring{}
+	err = ring.Put(sign.Local, signer.Key(Entity))
+	return signer, sign.Verifier{Ring: ring}, err
+}
+
+// lane is what a node needs for the durable lane.
+func lane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
+	js = jetstream.Gather(js)
+	return &mesh.Durable{Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m)}
 }
 
 // lines writes whole lines from several goroutines.

@@ -222,7 +222,7 @@ func (s *soak) soak(ctx context.Context) error {
 	defer enough()
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
-	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, seen: s.seen}
+	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, seen: s.seen}
 	load.Go(func() { c.run(answering, submitting) })
 
 	err := s.strike(ctx)

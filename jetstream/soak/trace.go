@@ -51,6 +51,7 @@ type task struct {
 	ID, Entity, Run string
 	Accepted        time.Time  // of the acknowledgement; zero: never acknowledged
 	Effects         []expected // that its result must have the receipts of, in order
+	Cancelled       bool       // somebody asked for it
 	Writes          []write
 	Replies         []reply
 	Calls           []call
