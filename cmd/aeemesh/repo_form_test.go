@@ -10,10 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 func TestEveryPackageIsDocumentedInOnePlace(t *testing.T) {
@@ -302,24 +306,47 @@ func TestComposeFile(t *testing.T) {
 			Deploy struct {
 				Replicas int `yaml:"replicas"`
 			} `yaml:"deploy"`
+			Configs []struct {
+				Source string `yaml:"source"`
+				Target string `yaml:"target"`
+			} `yaml:"configs"`
 			Volumes []string `yaml:"volumes"`
 		} `yaml:"services"`
+		Configs map[string]struct {
+			Content string `yaml:"content"`
+		} `yaml:"configs"`
 		Volumes map[string]any `yaml:"volumes"`
 	}
 	if err := yaml.Unmarshal([]byte(text), &compose); err != nil {
 		t.Fatal(err)
 	}
 	nats, ok := compose.Services["nats"]
-	if !ok || !regexp.MustCompile(`^nats:\d+\.\d+\.\d+-alpine$`).MatchString(nats.Image) || len(nats.Healthcheck.Test) == 0 || !slices.Contains(nats.Command, "--jetstream") {
-		t.Errorf("the server: %+v", nats)
+	if !ok || !regexp.MustCompile(`^nats:\d+\.\d+\.\d+-alpine$`).MatchString(nats.Image) || len(nats.Healthcheck.Test) == 0 ||
+		len(nats.Configs) != 1 || !slices.Equal(nats.Command, []string{"--config", nats.Configs[0].Target}) {
+		t.Fatalf("the server: %+v", nats)
+	}
+	// The server's own configuration is one that a server takes.
+	conf := filepath.Join(t.TempDir(), "nats.conf")
+	content := strings.Replace(compose.Configs[nats.Configs[0].Source].Content, `"/data"`, strconv.Quote(t.TempDir()), 1)
+	content = strings.Replace(content, "http: 8222", "http: -1", 1)
+	if err := os.WriteFile(conf, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if always, _ := natstest.Run(t, natsd.Config{ConfigFile: conf, Port: natsd.RandomPort}).SyncClass(); !always {
+		t.Error("the server of compose.yaml does not wait for the disk")
+	}
+	apply, ok := compose.Services["apply"]
+	if !ok || !slices.Equal(apply.Command, []string{"apply", "--yes"}) || apply.DependsOn["nats"].Condition != "service_healthy" || apply.Environment["NATS_URL"] != "nats://nats:4222" {
+		t.Errorf("apply: %+v", apply)
 	}
 	replicas := map[int]int{}
 	for name, s := range compose.Services {
-		if name == "nats" {
+		if name == "nats" || name == "apply" {
 			continue
 		}
 		replicas[max(s.Deploy.Replicas, 1)]++
-		if s.Build == nil || s.DependsOn["nats"].Condition != "service_healthy" || s.Environment["NATS_URL"] != "nats://nats:4222" {
+		if s.Build == nil || s.DependsOn["nats"].Condition != "service_healthy" ||
+			s.DependsOn["apply"].Condition != "service_completed_successfully" || s.Environment["NATS_URL"] != "nats://nats:4222" {
 			t.Errorf("worker %s: %+v", name, s)
 		}
 		if len(s.Command) < 2 || s.Command[0] != "worker" {
@@ -328,7 +355,7 @@ func TestComposeFile(t *testing.T) {
 		}
 		readRoot(t, "examples/"+strings.TrimPrefix(s.Command[1], "/agents/"))
 	}
-	if replicas[1] != 1 || replicas[2] != 1 || len(compose.Services) != 3 {
+	if replicas[1] != 1 || replicas[2] != 1 || len(compose.Services) != 4 {
 		t.Errorf("replicas of the workers: %v", replicas)
 	}
 	if m := regexp.MustCompile(`(?i)password|secret|token|_key\b|nkey|:latest`).FindString(text); m != "" {
