@@ -78,6 +78,11 @@ func (r *laneRun) allot(free int) {
 		best.turn -= total
 		best.want++
 	}
+	for _, s := range r.sources[:len(draws)] {
+		// As it is anyway while the same ones take part; those that come and go
+		// do not build up credit or debt.
+		s.turn = min(max(s.turn, -total), total)
+	}
 	for ; free < 0; free++ { // there is less room than was given away
 		var most *source
 		for _, s := range r.sources[:len(draws)] {

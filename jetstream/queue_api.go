@@ -28,7 +28,9 @@ func request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 			return err
 		}
 	}
-	ctx, cancel := bounded(ctx)
+	// However long the caller would wait: what a dying server swallowed is never
+	// answered.
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	msg, err := js.Conn().RequestWithContext(ctx, apiPrefix(js)+subject, data)
 	if err != nil {

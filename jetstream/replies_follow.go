@@ -34,6 +34,7 @@ type Follower struct {
 	middle     bool   // it begins in the middle: the first one may have any number
 	seen       recent
 	unseen     int      // yielded since the stream was looked at
+	failed     bool     // it could not be looked at
 	nameless   [][]byte // read from it just now that have no id
 	reconnects uint64
 	dropped    int
@@ -100,6 +101,10 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 				if !f.catchUp(ctx, yield) {
 					return
 				}
+			}
+			if f.failed {
+				f.failed, quiet = false, followQuiet
+				timer.Reset(quiet)
 			}
 			select {
 			case <-ctx.Done():
@@ -189,16 +194,15 @@ func (f *Follower) missed() bool {
 // caller wants more, and there is no reason to give up.
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
-	f.unseen = 0
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
+	f.unseen, f.failed = 0, false
 	for msg, err := range scan(ctx, f.r.js, f.r.name(), f.subject, f.after+1) {
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, errNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))
 			return false
 		case err != nil:
-			return true // it passes; the next silence looks again
+			f.failed = true // it passes
+			return true
 		}
 		f.after = msg.Seq
 		id, number := identity(msg.Header)
