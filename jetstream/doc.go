@@ -53,11 +53,27 @@
 // the subjects of live tasks must be in no other stream; [Inspect] looks for
 // those.
 //
+// A version of the topology that was released does not change. What leads from
+// one to the next is a [Migration]; its comment says how the next one is
+// written. docs/operations.md is the operators' page.
+//
+// An agent's work consumers are data, too: [Consumers]. Plan and Apply look at
+// them for the entities that they are given, and workers make their own with
+// [EnsureConsumer], unless an operator forbade it.
+//
 // # The stores
 //
 // [Journal], [Records] (keys, refutations) and [Seen] are handles without
 // state of their own. Making one does no I/O; its methods may be called at
 // once. [Replay] reads what the streams hold, in the order of time.
+//
+// [States] keeps the checkpoints of runs: a compare-and-swap for each, so that
+// whoever holds the last revision owns the run. [States.Open] lists the runs
+// that have not ended, [States.Resolve] finishes a write that had no answer, and
+// [States.Sweep] makes room before a full bucket would stop all work.
+//
+// [Gather] makes one connection cheaper for many goroutines that publish: give
+// it to all stores of a node.
 //
 // # Guarantees
 //

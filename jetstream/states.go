@@ -163,8 +163,8 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 
 // Resolve finds out what became of a Put with the same arguments that ended
 // with [ErrUncertain], and finishes it: it returns the revision of data once
-// they are the run's newest checkpoint, or [state.ErrChanged] if somebody else
-// wrote over prev. It goes on until ctx ends, and then fails with ErrUncertain
+// they are stored, though others may have written since, or [state.ErrChanged]
+// if somebody else wrote over prev. It goes on until ctx ends, and then fails with ErrUncertain
 // again.
 //
 // It knows data by their bytes, so no two checkpoints of a run may have the
@@ -179,7 +179,16 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 		case err == nil && have.Revision > prev && string(have.Data) == string(data):
 			return have.Revision, nil
 		case err == nil && have.Revision > prev:
-			return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
+			// Ours may have been the first, and others have written since.
+			history, err := s.History(ctx, id)
+			for _, r := range history {
+				if r.Revision > prev && string(r.Data) == string(data) {
+					return r.Revision, nil
+				}
+			}
+			if err == nil || errors.Is(err, state.ErrNotFound) {
+				return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
+			}
 		case errors.Is(err, state.ErrNotFound) && prev > 0:
 			return 0, fmt.Errorf("put run %s over revision %d: %w: it is gone", id.Run, prev, state.ErrChanged)
 		case err == nil, errors.Is(err, state.ErrNotFound):

@@ -315,6 +315,13 @@ func TestResolve(t *testing.T) {
 		t.Errorf("history %+v, %v", h, err)
 	}
 
+	// Somebody else wrote on top.
+	above := putRun(t, s, id, prev, []byte("above"), jetstream.Note{})
+	if rev, err := s.Resolve(testContext(t), id, prev-1, []byte("2")); err != nil || rev != prev {
+		t.Errorf("overwritten: %d, %v", rev, err)
+	}
+	prev = above
+
 	// Somebody else wrote first.
 	rival := putRun(t, s, id, prev, []byte("rival"), jetstream.Note{})
 	if _, err := s.Resolve(testContext(t), id, prev, []byte("mine")); !errors.Is(err, state.ErrChanged) {
