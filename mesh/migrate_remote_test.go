@@ -235,10 +235,14 @@ func (v *voyage) inParis() *state.Checkpoint {
 	return c
 }
 
+func (v *voyage) handoffStore() state.Store {
+	return jetstream.NewHandoffs(v.paris.js(v.paris.nc), v.paris.m)
+}
+
 // handoffs are the phases of the handoffs that paris knows.
 func (v *voyage) handoffs() string {
 	var all []string
-	for rec, err := range jetstream.NewHandoffs(v.paris.js(v.paris.nc), v.paris.m).List(ctxFor(v.t), "") {
+	for rec, err := range v.handoffStore().List(ctxFor(v.t), "") {
 		if err != nil {
 			v.t.Fatal(err)
 		}

@@ -88,6 +88,19 @@ func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) 
 	return g, nil
 }
 
+// VerifyOldToken is [VerifyToken] for a token that may have expired: as it would have been at the time at which it was
+// issued. It is for refusing what came too late, and never for accepting it.
+func VerifyOldToken(keys Keys, token, target string) (Grant, error) {
+	var c migrationClaims
+	if len(token) > maxToken {
+		return Grant{}, fmt.Errorf("migration token: %w: it is longer than %d bytes", ErrTokenInvalid, maxToken)
+	}
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &c); err != nil || c.IssuedAt == nil {
+		return Grant{}, fmt.Errorf("migration token: %w", ErrTokenInvalid)
+	}
+	return VerifyToken(keys, token, target, c.IssuedAt.Time)
+}
+
 // check reports what the grant leaves open.
 func (g Grant) check() error {
 	var missing []error

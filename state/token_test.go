@@ -242,6 +242,27 @@ func TestTokenIsRefused(t *testing.T) {
 	}
 }
 
+func TestTokenThatHasExpiredMayBeRefused(t *testing.T) {
+	t.Parallel()
+	signer, ring := newRing(t)
+	token, err := grant().Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := state.VerifyOldToken(ring, token, "aeemesh/paris"); err != nil || got != grant() {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	stranger, _ := newRing(t)
+	if token, err = grant().Sign(stranger); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range []string{token, "", "a.b.c"} {
+		if _, err := state.VerifyOldToken(ring, bad, "aeemesh/paris"); !errors.Is(err, state.ErrTokenInvalid) {
+			t.Errorf("%.20q: %v", bad, err)
+		}
+	}
+}
+
 func TestGrantForSomethingElse(t *testing.T) {
 	t.Parallel()
 	g := grant()

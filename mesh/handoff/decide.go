@@ -248,6 +248,33 @@ func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Statu
 	}
 }
 
+// Decline refuses a document that came as a file, for ever, although its token may
+// have expired: so that its source may have the run back. The document itself is
+// not looked at.
+func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Status, error) {
+	token, text, err := state.TakeToken(doc)
+	if err != nil {
+		return Status{}, err
+	}
+	grant, err := state.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	if err != nil {
+		return Status{}, err
+	}
+	head, err := state.ReadHeader(text)
+	if err != nil {
+		return Status{}, err
+	}
+	entity := cmp.Or(head.Entity, grant.Issuer)
+	h := &record{id: grant.ID, c: opening(entity, grant)}
+	switch err := r.refuse(ctx, h, reason); {
+	case errors.Is(err, state.ErrChanged):
+		return r.Refuse(ctx, grant.ID, grant.Issuer, reason)
+	case err != nil:
+		return Status{}, err
+	}
+	return h.status(), nil
+}
+
 // drop takes away the parked run of a handoff that has been refused. Nothing
 // else changes it: that would need the handoff to be accepted.
 func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {

@@ -149,6 +149,9 @@ type Status struct {
 	Run     string      `json:"run"`
 	Entity  string      `json:"entity"`
 	Reason  string      `json:"reason,omitempty"` // of a refusal
+
+	Source string    `json:"source,omitempty"` // in lists: the platform that it came from
+	Since  time.Time `json:"since,omitzero"`   // in lists: when the phase began
 }
 
 // Receive reads a streaming handoff to its end, and stages the run: it is kept,
@@ -246,15 +249,7 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant) (*record, error) {
 	case !errors.Is(err, state.ErrNotFound):
 		return nil, err
 	}
-	c := &state.Checkpoint{
-		Doc: aaif.State{AgentID: g.AgentID, RunID: g.RunID, Status: aaif.RunMigrating},
-		Mesh: state.Mesh{
-			Format: state.Format, Entity: entity, Step: state.Step{Kind: state.StepImport, Name: g.Source},
-			Migration: &state.Migration{ID: g.ID, Issuer: g.Issuer, Source: g.Source, Target: g.Target},
-			Parent:    &state.Parent{Kind: "migration", Run: g.RunID, StateID: g.StateID, Platform: g.Source},
-		},
-	}
-	h := &record{id: g.ID, c: c}
+	h := &record{id: g.ID, c: opening(entity, g)}
 	if err := r.write(ctx, h, state.PhaseReceiving, nil); err != nil {
 		if errors.Is(err, state.ErrChanged) {
 			err = fmt.Errorf("%w: %s", state.ErrTokenUsed, g.ID)
@@ -262,6 +257,18 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant) (*record, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// opening is what the record of a handoff begins with.
+func opening(entity string, g state.Grant) *state.Checkpoint {
+	return &state.Checkpoint{
+		Doc: aaif.State{AgentID: g.AgentID, RunID: g.RunID, Status: aaif.RunMigrating},
+		Mesh: state.Mesh{
+			Format: state.Format, Entity: entity, Step: state.Step{Kind: state.StepImport, Name: g.Source},
+			Migration: &state.Migration{ID: g.ID, Issuer: g.Issuer, Source: g.Source, Target: g.Target},
+			Parent:    &state.Parent{Kind: "migration", Run: g.RunID, StateID: g.StateID, Platform: g.Source},
+		},
+	}
 }
 
 func matchAny(patterns []string, entity string) bool {

@@ -1,0 +1,381 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// ExportOptions say how [Node.Export] writes a run down for another platform.
+type ExportOptions struct {
+	Platform string       // whom it is for. Required
+	Signer   *sign.Signer // an Ed25519 key that speaks for Issuer. Required
+	Issuer   string       // default: the run's entity
+	// Codec writes the document: sealed with a key that the other platform has,
+	// or, as the zero value, clear.
+	Codec state.Codec
+	// Life is how long the file may be imported; default and at most 15 minutes.
+	Life time.Duration
+}
+
+// What keeps a run from being exported, confirmed or taken back.
+var (
+	// ErrEnded: the run has ended.
+	ErrEnded = errors.New("the run has ended")
+	// ErrNotMoving: the run is not on its way to another platform by file.
+	ErrNotMoving = errors.New("the run is not on its way to another platform as a file")
+	// ErrMoving: the run is being moved elsewhere already.
+	ErrMoving = errors.New("the run is being moved elsewhere already")
+)
+
+// Export writes a run down for another platform, as a document with a migration
+// token. The run stands still from then on: its status is migrating until the
+// other platform's word on it comes back ([Node.Confirm]), or somebody takes it
+// back who knows that the file is gone ([Node.Recall]).
+//
+// Its worker stops it as for a pause; Export waits for that until ctx ends. It
+// may be called again, for the same platform, when the file was lost: of all such
+// files one can be imported.
+func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte, error) {
+	d := n.cfg.Durable
+	switch {
+	case d == nil:
+		return nil, errLiveOnly
+	case o.Platform == "":
+		return nil, errors.New("export: which platform is it for?")
+	case o.Signer == nil:
+		return nil, errors.New("export: a migration token must be signed")
+	}
+	if o.Issuer == "" {
+		o.Issuer = id.Entity
+	}
+	if o.Life <= 0 {
+		o.Life = state.MaxTokenLife
+	}
+	c, rev, err := n.halt(ctx, id, o)
+	if err != nil {
+		return nil, fmt.Errorf("export run %s: %w", id.Run, err)
+	}
+	m := c.Mesh.Migration
+	if m.Phase == state.PhaseCaptured {
+		// From here on a file may be about: only the other platform's word, or
+		// somebody who knows better, brings the run back.
+		m.Phase, m.Target, m.Issuer, m.Since = state.PhaseCommitted, o.Platform, o.Issuer, n.serverTime(ctx)
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCommitted), Detail: "to " + clip(o.Platform) + ", as a file"}
+		if rev, err = n.store(ctx, id, rev, c); err != nil {
+			return nil, fmt.Errorf("export run %s: %w", id.Run, err)
+		}
+	} else if m.Target != o.Platform {
+		return nil, fmt.Errorf("export run %s: %w: it was exported for %s", id.Run, ErrMoving, m.Target)
+	}
+	return n.pack(ctx, c, o)
+}
+
+// halt brings the run to a stop, to be exported, and returns it.
+func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state.Checkpoint, rev uint64, err error) {
+	ready := func(rec state.Record) (bool, error) {
+		if c, err = n.cfg.Durable.Codec.Decode(rec.Data); err != nil {
+			return false, err
+		}
+		rev = rec.Revision
+		m := c.Mesh.Migration
+		switch {
+		case c.Terminal():
+			return false, ErrEnded
+		case c.Doc.Status != aaif.RunMigrating:
+			return false, nil
+		case m.To != intents.MigrateFile:
+			return false, fmt.Errorf("%w: to %s", ErrMoving, m.To)
+		}
+		return m.Phase == state.PhaseCaptured || m.Phase == state.PhaseCommitted, nil
+	}
+	rec, err := n.cfg.Durable.States.Get(ctx, id)
+	if err != nil {
+		return nil, 0, err
+	}
+	if ok, err := ready(rec); ok || err != nil {
+		return c, rev, err
+	}
+	if _, err := n.Command(ctx, id.Entity, intents.MigrateTask{Target: intents.Target{Run: id.Run}, To: intents.MigrateFile, Platform: o.Platform}); err != nil {
+		return nil, 0, err
+	}
+	watching, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	err = n.cfg.Durable.States.Watch(watching, id, func(rec state.Record) {
+		if watching.Err() != nil {
+			return
+		}
+		if len(rec.Data) == 0 {
+			stop(state.ErrNotFound)
+		} else if ok, err := ready(rec); ok || err != nil {
+			stop(err)
+		}
+	})
+	cause := context.Cause(watching)
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case errors.Is(cause, context.Canceled) && ctx.Err() == nil: // stop(nil)
+		return c, rev, nil
+	}
+	return nil, 0, cause
+}
+
+// pack makes the file.
+func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) ([]byte, error) {
+	d := n.cfg.Durable
+	out := c.Outbound(d.Platform, o.Platform)
+	doc, err := o.Codec.Encode(out)
+	if err != nil {
+		return nil, err
+	}
+	now := n.serverTime(ctx)
+	token, err := state.Grant{
+		ID: c.Mesh.Migration.ID, Issuer: o.Issuer, Source: d.Platform, Target: o.Platform,
+		AgentID: out.Doc.AgentID, RunID: out.Doc.RunID, StateID: out.Doc.StateID, Checksum: out.Doc.Provenance.Checksum,
+		Issued: now, Expires: now.Add(min(o.Life, state.MaxTokenLife)),
+	}.Sign(o.Signer)
+	if err != nil {
+		return nil, err
+	}
+	return state.PutToken(doc, token)
+}
+
+// ConfirmOptions say whose word [Node.Confirm] takes.
+type ConfirmOptions struct {
+	// Issuers are patterns of entities that may speak for the other platform,
+	// besides the run's own entity.
+	Issuers []string
+	// Signer signs a reply anew whose own key nobody here knows; nil leaves it
+	// unsigned. It must speak for the run's entity.
+	Signer *sign.Signer
+}
+
+// Confirm brings another platform's word on an exported run back: that it has
+// accepted it, that it has refused it, and so the run goes on here, or how it has
+// ended there, and so it ends here. It may be called again with the same word.
+//
+// The word must be signed with a key that is trusted here.
+func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOptions) (*state.Checkpoint, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return nil, errLiveOnly
+	}
+	ring := n.cfg.Verifier.Ring
+	if ring == nil {
+		ring = new(sign.Ring)
+	}
+	v, err := state.VerifyVerdict(ring, receipt.Verdict, d.Platform, n.serverTime(ctx))
+	if err != nil {
+		return nil, err
+	}
+	id := state.ID{Entity: receipt.Entity, Run: v.RunID}
+	for {
+		rec, err := d.States.Get(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("run %s of %s: %w", clip(id.Run), clip(id.Entity), err)
+		}
+		c, err := d.Codec.Decode(rec.Data)
+		if err != nil {
+			return nil, err
+		}
+		if err := confirms(v, c, o.Issuers); err != nil {
+			return nil, err
+		}
+		change := n.confirmed(ctx, c, v, receipt, o.Signer)
+		if change.err != nil || !change.write {
+			return c, errors.Join(change.err, n.afterwards(ctx, c, change))
+		}
+		if _, err := n.store(ctx, id, rec.Revision, c); errors.Is(err, state.ErrChanged) {
+			continue
+		} else if err != nil {
+			return nil, err
+		}
+		return c, n.afterwards(ctx, c, change)
+	}
+}
+
+// confirms reports whether a verdict is about the run's move.
+func confirms(v state.Verdict, c *state.Checkpoint, issuers []string) error {
+	m := c.Mesh.Migration
+	if m == nil || m.ID != v.Handoff || m.Target != v.Target {
+		return fmt.Errorf("%w: the word is about another move than this run's", state.ErrTokenState)
+	}
+	if v.Issuer == c.Mesh.Entity {
+		return nil
+	}
+	for _, p := range issuers {
+		if sign.MatchFrom(p, v.Issuer) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: %s may not speak for %s here", state.ErrTokenKey, clip(v.Issuer), m.Target)
+}
+
+// A confirmation is what follows from a verdict.
+type confirmation struct {
+	write bool // the record has changed
+	kick  bool // the run goes on
+	tell  bool // the run has ended
+	err   error
+}
+
+// confirmed makes of a run what the verdict says.
+func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt, signer *sign.Signer) (out confirmation) {
+	m := c.Mesh.Migration
+	step := func(phase state.Phase) {
+		m.Phase, m.Since = phase, n.serverTime(ctx)
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "says " + clip(v.Target)}
+		out.write = true
+	}
+	moving := c.Doc.Status == aaif.RunMigrating && m.To == intents.MigrateFile
+	switch v.Outcome {
+	case state.OutcomeAccepted:
+		if moving && m.Phase == state.PhaseCommitted {
+			step(state.PhaseRelaying)
+		} else if !moving && !c.Terminal() {
+			out.err = ErrNotMoving
+		}
+	case state.OutcomeRefused:
+		if moving && m.Phase == state.PhaseCommitted {
+			step(state.PhaseAborted)
+			m.Detail = clip(v.Reason)
+			back(c)
+			out.kick = !state.Parked(c.Doc.Status)
+		} else if moving {
+			out.err = fmt.Errorf("%w: it has accepted the run before", state.ErrTokenState)
+		}
+	case state.OutcomeEnded:
+		reply, err := endedWith(c, v, receipt)
+		if err != nil {
+			out.err = err
+			return out
+		}
+		if !moving {
+			out.tell = c.Terminal()
+			return out
+		}
+		if out.err = n.vouchFor(reply, signer, n.serverTime(ctx)); out.err != nil {
+			return out
+		}
+		if c.Mesh.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
+			return out
+		}
+		step(state.PhaseRelaying)
+		c.Mesh.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip(v.Target)}
+		c.Mesh.Told = ""
+		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
+		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError {
+			c.Doc.Status = aaif.RunFailed
+			c.Doc.Error = &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(n.serverTime(ctx))}
+		}
+		out.tell = true
+	}
+	return out
+}
+
+// endedWith is the terminal envelope that a receipt brings.
+func endedWith(c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt) (*envelope.Envelope, error) {
+	reply, err := envelope.Parse(receipt.Reply)
+	if err != nil {
+		return nil, fmt.Errorf("the reply in the receipt: %w", err)
+	}
+	hash, err := reply.Hash()
+	if err != nil || hash != v.Reply {
+		return nil, fmt.Errorf("%w: the reply in the receipt is not the one that was signed", state.ErrChecksum)
+	}
+	if reply.From != c.Mesh.Entity || reply.ReplyTo != c.Mesh.TaskID || reply.Type != envelope.TypeResult && reply.Type != envelope.TypeError {
+		return nil, fmt.Errorf("%w: the reply in the receipt answers another task", state.ErrTokenState)
+	}
+	return reply, nil
+}
+
+// back makes a run ours again.
+func back(c *state.Checkpoint) {
+	c.Doc.Status = c.Mesh.Migration.Status
+	c.Mesh.Epoch++
+	c.Mesh.Owner, c.Mesh.Work, c.Mesh.Claims = "", 0, 0
+}
+
+// afterwards does what follows from a record that is written. It does no harm
+// when it is done again.
+func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation) error {
+	if what.kick {
+		return kickRun(ctx, n.cfg.Durable.Queue, c)
+	}
+	if !what.tell {
+		return nil
+	}
+	reply, err := envelope.Parse(c.Mesh.Reply)
+	if err != nil {
+		return err
+	}
+	var problem *envelope.Error
+	if reply.Type == envelope.TypeError {
+		problem = envelope.ErrorOf(reply)
+	}
+	data := []byte(c.Mesh.Reply)
+	if c.Mesh.CBOR {
+		if data, err = reply.AppendCBOR(nil); err != nil {
+			return err
+		}
+	}
+	return n.cfg.Durable.Replies.Publish(ctx, jetstream.Reply{
+		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, problem), Data: data,
+	})
+}
+
+// Recall takes an exported run back without the other platform's word. Whoever
+// calls it knows that the file has not been imported, and will not be: else the
+// run has two owners. It goes on here with what it was doing.
+func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Checkpoint, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return nil, errLiveOnly
+	}
+	rec, err := d.States.Get(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	c, err := d.Codec.Decode(rec.Data)
+	if err != nil {
+		return nil, err
+	}
+	m := c.Mesh.Migration
+	if c.Doc.Status != aaif.RunMigrating || m == nil || m.To != intents.MigrateFile {
+		return nil, fmt.Errorf("recall run %s: %w", clip(id.Run), ErrNotMoving)
+	}
+	m.Phase, m.Since, m.Detail = state.PhaseAborted, n.serverTime(ctx), clip(why)
+	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: clip(why)}
+	back(c)
+	if _, err := n.store(ctx, id, rec.Revision, c); err != nil {
+		return nil, fmt.Errorf("recall run %s: %w", clip(id.Run), err)
+	}
+	return c, n.afterwards(ctx, c, confirmation{kick: !state.Parked(c.Doc.Status)})
+}
+
+// store writes a checkpoint over a revision.
+func (n *Node) store(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, error) {
+	data, err := n.cfg.Durable.Codec.Encode(c)
+	if err != nil {
+		return 0, err
+	}
+	return n.cfg.Durable.States.Put(ctx, id, prev, data)
+}
+
+// serverTime is the server's time, or this machine's where it does not tell.
+func (n *Node) serverTime(ctx context.Context) time.Time {
+	if now, err := n.cfg.Durable.Clock.Now(ctx); err == nil {
+		return now.UTC()
+	}
+	return time.Now().UTC()
+}

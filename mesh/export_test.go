@@ -1,0 +1,295 @@
+package mesh_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A parcel is a run that goes from berlin to paris as a file.
+type parcel struct {
+	*voyage
+	office   *mesh.Node // in berlin, of the operator
+	receiver *handoff.Receiver
+	paris1   *sign.Signer
+}
+
+func newParcel(t *testing.T) *parcel {
+	v := newVoyage(t)
+	p := &parcel{voyage: v, paris1: newKey(t, "paris-2", v.parisKeys, v.berlinKeys)}
+	p.office = v.berlin.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.berlinKeys}}, func(d *mesh.Durable) { d.Platform = "berlin" })
+	p.receiver = v.receiver()
+	return p
+}
+
+func (p *parcel) id() state.ID {
+	return state.ID{Entity: reviewer, Run: state.RunID(reviewer, p.task.ID)}
+}
+
+func (p *parcel) export(change ...func(*mesh.ExportOptions)) ([]byte, error) {
+	o := mesh.ExportOptions{Platform: "paris", Signer: p.signer}
+	for _, f := range change {
+		f(&o)
+	}
+	return p.office.Export(ctxFor(p.t), p.id(), o)
+}
+
+func (p *parcel) mustExport() []byte {
+	p.t.Helper()
+	file, err := p.export()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return file
+}
+
+func (p *parcel) receipt(handoffID string) handoff.Receipt {
+	p.t.Helper()
+	r, err := p.receiver.Receipt(ctxFor(p.t), handoffID, "", p.paris1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return r
+}
+
+func (p *parcel) phase() state.Phase { return p.berlin.record(p.task).Mesh.Migration.Phase }
+
+func TestARunGoesAsAFile(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(wordsInTurn + 3)
+	file := p.mustExport()
+	equal(t, "status", p.berlin.record(p.task).Doc.Status, aaif.RunMigrating)
+	equal(t, "phase", p.phase(), state.PhaseCommitted)
+	p.berlin.drainedQueue()
+	if bytes.Contains(file, []byte("stack_trace")) {
+		t.Error("the file has a stack trace")
+	}
+
+	status, err := p.receiver.Import(ctxFor(t), file)
+	if err != nil || status.Phase != state.PhaseRunning {
+		t.Fatalf("import: %+v, %v", status, err)
+	}
+	within(t, "the target", p.target.begun)
+	accepted := p.receipt(status.Handoff)
+	equal(t, "outcome", accepted.Outcome, state.OutcomeAccepted)
+	for range 2 {
+		if _, err := p.office.Confirm(ctxFor(t), accepted, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "phase", p.phase(), state.PhaseRelaying)
+
+	p.target.speak(100)
+	close(within(t, "the tool call", p.target.tools))
+	eventually(t, "it ends in paris", func() bool { return p.inParis().Doc.Status == aaif.RunCompleted })
+	ended := p.receipt(status.Handoff)
+	equal(t, "outcome", ended.Outcome, state.OutcomeEnded)
+	forged := ended
+	forged.Reply = bytes.Replace(forged.Reply, []byte("target"), []byte("nobody"), 1)
+	if _, err := p.office.Confirm(ctxFor(t), forged, mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrChecksum) {
+		t.Errorf("another reply: %v", err)
+	}
+	for range 2 {
+		if _, err := p.office.Confirm(ctxFor(t), ended, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "the reply", p.heard.done)
+	if p.heard.err != nil || string(p.heard.reply.Payload) != `{"by":"target"}` {
+		t.Errorf("the caller hears %v, %v", p.heard.reply, p.heard.err)
+	}
+	equal(t, "status", p.berlin.record(p.task).Doc.Status, aaif.RunCompleted)
+	terminal := 0
+	for _, e := range p.berlin.replies(p.task) {
+		if e.Type != envelope.TypeStream {
+			terminal++
+		}
+	}
+	equal(t, "terminal replies", terminal, 1)
+}
+
+// A file that was lost is written again; of all of them one can be imported.
+func TestAFileThatWasLost(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	first := p.mustExport()
+	second := p.mustExport()
+	if _, err := p.export(func(o *mesh.ExportOptions) { o.Platform = "rome" }); !errors.Is(err, mesh.ErrMoving) {
+		t.Errorf("for another platform: %v", err)
+	}
+	if _, err := p.receiver.Import(ctxFor(t), second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.receiver.Import(ctxFor(t), first); !errors.Is(err, state.ErrRunExists) {
+		t.Errorf("the first one, too: %v", err)
+	}
+}
+
+// A file that the target refuses brings the run back, and the target can never
+// import it then.
+func TestAFileThatIsRefused(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(wordsInTurn + 2)
+	file := p.mustExport()
+	abort := intents.MigrateTask{Target: intents.Target{ID: p.task.ID}, Abort: true}
+	if _, err := p.command(abort); codeOf(err) != envelope.CodeDenied {
+		t.Errorf("an abort without the target's word: %v", err)
+	}
+	status, err := p.receiver.Decline(ctxFor(t), file, "no room")
+	if err != nil || status.Phase != state.PhaseRefused {
+		t.Fatalf("%+v, %v", status, err)
+	}
+	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, state.ErrTokenUsed) {
+		t.Errorf("imported all the same: %v", err)
+	}
+	refused := p.receipt(status.Handoff)
+	for range 2 {
+		if _, err := p.office.Confirm(ctxFor(t), refused, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "the source", p.source.begun)
+	p.finish("source")
+}
+
+func TestAFileIsRecalled(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(wordsInTurn + 2)
+	p.mustExport()
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "the file was never sent"); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the source", p.source.begun)
+	p.finish("source")
+	if _, err := p.office.Recall(ctxFor(t), p.id(), "again"); !errors.Is(err, mesh.ErrNotMoving) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestAWordThatIsNotTheTargets(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	file := p.mustExport()
+	status, err := p.receiver.Import(ctxFor(t), file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	genuine := p.receipt(status.Handoff)
+	m := p.berlin.record(p.task).Mesh.Migration
+	stranger := newKey(t, "stranger-1")
+	verdict := func(s *sign.Signer, change func(*state.Verdict)) handoff.Receipt {
+		v := state.Verdict{Handoff: m.ID, Issuer: reviewer, Source: "berlin", Target: "paris", RunID: p.id().Run, Outcome: state.OutcomeRefused, Issued: time.Now()}
+		change(&v)
+		token, err := v.Sign(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return handoff.Receipt{Handoff: m.ID, Entity: reviewer, Run: p.id().Run, Outcome: v.Outcome, Verdict: token}
+	}
+	for what, r := range map[string]struct {
+		receipt handoff.Receipt
+		want    error
+	}{
+		"a stranger's key": {verdict(stranger, func(*state.Verdict) {}), state.ErrTokenKey},
+		"another move":     {verdict(p.paris1, func(v *state.Verdict) { v.Handoff = "6a0f3c1e-90a7-4d5c-8b0e-0f5f4bb0e1aa" }), state.ErrTokenState},
+		"another platform": {verdict(p.paris1, func(v *state.Verdict) { v.Target = "rome" }), state.ErrTokenState},
+		"for another":      {verdict(p.paris1, func(v *state.Verdict) { v.Source = "rome" }), state.ErrTokenAudience},
+	} {
+		if _, err := p.office.Confirm(ctxFor(t), r.receipt, mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, r.want) {
+			t.Errorf("%s: %v", what, err)
+		}
+		equal(t, what+": phase", p.phase(), state.PhaseCommitted)
+	}
+	if _, err := p.office.Confirm(ctxFor(t), genuine, mesh.ConfirmOptions{Signer: p.signer}); err != nil {
+		t.Fatal(err)
+	}
+	// Having accepted, it cannot refuse.
+	if _, err := p.office.Confirm(ctxFor(t), verdict(p.paris1, func(*state.Verdict) {}), mesh.ConfirmOptions{Signer: p.signer}); !errors.Is(err, state.ErrTokenState) {
+		t.Errorf("refused after accepted: %v", err)
+	}
+	equal(t, "phase", p.phase(), state.PhaseRelaying)
+}
+
+func TestAPausedRunGoesAsAFile(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	if _, err := p.command(intents.PauseTask{Target: intents.Target{ID: p.task.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is paused", func() bool { return p.berlin.record(p.task).Doc.Status == aaif.RunPaused })
+	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "status in paris", p.inParis().Doc.Status, aaif.RunPaused)
+}
+
+func TestExportRefuses(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	for what, change := range map[string]func(*mesh.ExportOptions){
+		"no platform": func(o *mesh.ExportOptions) { o.Platform = "" },
+		"no key":      func(o *mesh.ExportOptions) { o.Signer = nil },
+	} {
+		if _, err := p.export(change); err == nil {
+			t.Errorf("%s: exported", what)
+		}
+	}
+	equal(t, "status", p.berlin.record(p.task).Doc.Status, aaif.RunRunning)
+	p.finish("source")
+	if _, err := p.export(); !errors.Is(err, mesh.ErrEnded) {
+		t.Errorf("a run that has ended: %v", err)
+	}
+	if _, err := p.office.Export(context.Background(), state.ID{Entity: reviewer, Run: "6a0f3c1e"}, mesh.ExportOptions{Platform: "paris", Signer: p.signer}); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("no run: %v", err)
+	}
+}
+
+// A sealed file is read with the key that both platforms have, and by nobody else.
+func TestASealedFile(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2)
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := p.export(func(o *mesh.ExportOptions) { o.Codec = state.Codec{Seal: ring} })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(file), "turn 0") {
+		t.Error("the file can be read")
+	}
+	if _, err := p.receiver.Import(ctxFor(t), file); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("without the key: %v", err)
+	}
+	equal(t, "handoffs", p.handoffs(), "")
+	node := p.paris.lane(mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: p.parisKeys}})
+	with, err := node.Receiver(mesh.ReceiverOptions{
+		Platform: "paris", Handoffs: p.handoffStore(), Codec: func(string) state.Codec { return state.Codec{Seal: ring} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := with.Import(ctxFor(t), file); err != nil {
+		t.Error(err)
+	}
+}

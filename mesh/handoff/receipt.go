@@ -1,0 +1,115 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A Receipt is the target's word on a handoff, as a file for its source.
+type Receipt struct {
+	Handoff string          `json:"handoff"`
+	Entity  string          `json:"entity"`
+	Run     string          `json:"run"`
+	Outcome state.Outcome   `json:"outcome"` // for people; what counts is in the verdict
+	Verdict string          `json:"verdict"` // a [state.Verdict], signed
+	Reply   json.RawMessage `json:"reply,omitempty"`
+}
+
+// Receipt signs the word on a handoff as it stands: that the run was accepted, or
+// refused, or how it has ended. The key must speak for the run's entity, or for
+// another issuer that the source accepts.
+func (r *Receiver) Receipt(ctx context.Context, id, issuer string, s *sign.Signer) (Receipt, error) {
+	h, err := r.load(ctx, id)
+	if err != nil {
+		return Receipt{}, err
+	}
+	m := h.migration()
+	if issuer == "" {
+		issuer = h.c.Mesh.Entity
+	}
+	v := state.Verdict{Handoff: id, Issuer: issuer, Source: m.Source, Target: m.Target, RunID: h.c.Doc.RunID, Issued: r.cfg.Now(ctx)}
+	out := Receipt{Handoff: id, Entity: h.c.Mesh.Entity, Run: h.c.Doc.RunID}
+	switch m.Phase {
+	case state.PhaseRefused:
+		v.Outcome, v.Reason = state.OutcomeRefused, m.Detail
+	case state.PhaseAccepted, state.PhaseRunning:
+		v.Outcome = state.OutcomeAccepted
+		if out.Reply, err = r.ended(ctx, h); err != nil {
+			return Receipt{}, err
+		}
+		if out.Reply != nil {
+			reply, err := envelope.Parse(out.Reply)
+			if err != nil {
+				return Receipt{}, fmt.Errorf("the reply in the run's record: %w", err)
+			}
+			v.Outcome = state.OutcomeEnded
+			if v.Reply, err = reply.Hash(); err != nil {
+				return Receipt{}, err
+			}
+		}
+	default:
+		return Receipt{}, fmt.Errorf("handoff %s is %s: there is no last word yet", id, m.Phase)
+	}
+	out.Outcome = v.Outcome
+	out.Verdict, err = v.Sign(s)
+	return out, err
+}
+
+// ended is the terminal envelope of the run, nil while it goes on.
+func (r *Receiver) ended(ctx context.Context, h *record) (json.RawMessage, error) {
+	run, err := r.own(ctx, h)
+	switch {
+	case errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrRunExists):
+		return nil, nil // forgotten; it was accepted all the same
+	case err != nil:
+		return nil, err
+	case !run.c.Terminal():
+		return nil, nil
+	}
+	return run.c.Mesh.Reply, nil
+}
+
+// Find is the last handoff of a run that was handed over to here.
+func (r *Receiver) Find(ctx context.Context, run string) (Status, error) {
+	var found *record
+	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
+		if err != nil {
+			return Status{}, err
+		}
+		h, err := r.decode(rec)
+		if err != nil || h.c.Doc.RunID != run {
+			continue
+		}
+		if found == nil || h.migration().Since.After(found.migration().Since) {
+			found = h
+		}
+	}
+	if found == nil {
+		return Status{}, fmt.Errorf("run %.50q: %w", run, ErrUnknown)
+	}
+	return found.status(), nil
+}
+
+// List yields all handoffs that are kept, in no order that means anything.
+func (r *Receiver) List(ctx context.Context) ([]Status, error) {
+	var out []Status
+	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
+		if err != nil {
+			return out, err
+		}
+		h, err := r.decode(rec)
+		if err != nil {
+			return out, err
+		}
+		s := h.status()
+		s.Since, s.Source = h.migration().Since, h.migration().Source
+		out = append(out, s)
+	}
+	return out, nil
+}
