@@ -153,6 +153,7 @@ type points struct {
 	mu   sync.Mutex
 	seen []mesh.Point
 	at   map[mesh.Point]chan chan struct{}
+	run  string // hold only this one; "": any
 }
 
 func newPoints() *points { return &points{at: map[mesh.Point]chan chan struct{}{}} }
@@ -167,11 +168,15 @@ func (p *points) hold(at mesh.Point) <-chan chan struct{} {
 	return c
 }
 
-func (p *points) observe(at mesh.Point, _ state.ID) {
+func (p *points) observe(at mesh.Point, run state.ID) {
 	p.mu.Lock()
 	p.seen = append(p.seen, at)
 	c := p.at[at]
-	delete(p.at, at)
+	if p.run != "" && run.Run != p.run {
+		c = nil
+	} else {
+		delete(p.at, at)
+	}
 	p.mu.Unlock()
 	if c != nil {
 		release := make(chan struct{})

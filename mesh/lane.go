@@ -335,7 +335,10 @@ type serverClock struct {
 	last atomic.Pointer[reading]
 }
 
-type reading struct{ server, local time.Time }
+type reading struct {
+	server, local time.Time
+	bound         time.Duration // by how much server may be wrong
+}
 
 // tend reads the server's clock now, and from time to time.
 func (c *serverClock) tend(l *lane) func() {
@@ -354,11 +357,26 @@ func (c *serverClock) tend(l *lane) func() {
 	}
 }
 
+// read takes a new reading, unless the old one is better: an answer that was
+// long on its way tells little.
 func (c *serverClock) read(l *lane) {
 	ctx, cancel := context.WithTimeout(l.ctx, 2*time.Second)
 	defer cancel()
-	if now, err := l.cfg.Clock.Now(ctx); err == nil {
-		c.last.Store(&reading{now, time.Now()})
+	offset, bound, err := l.cfg.Clock.Offset(ctx)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	if last := c.last.Load(); last == nil || bound <= last.bound+now.Sub(last.local)/1000 {
+		c.last.Store(&reading{now.Round(0).Add(offset), now, bound})
+	}
+}
+
+// seen corrects a clock that is behind: the server's showed t already.
+func (c *serverClock) seen(t time.Time) {
+	now := time.Now()
+	if last := c.last.Load(); last != nil && t.After(last.server.Add(now.Sub(last.local))) {
+		c.last.CompareAndSwap(last, &reading{t, now, last.bound})
 	}
 }
 

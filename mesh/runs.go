@@ -314,6 +314,9 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return err
 		}
 	}
+	if r.cp.Load().Terminal() {
+		return ErrLost // nothing follows the end, whoever wrote it
+	}
 	for {
 		next := r.cp.Load().Clone()
 		if streaming {
@@ -406,7 +409,6 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 	if err != nil {
 		return 0, nil, err
 	}
-	var tried bool
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		rev, err := l.store(ctx, id, prev, data, c)
 		if err == nil {
@@ -416,9 +418,10 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 		if errors.Is(err, state.ErrChanged) {
 			rec, err := l.cfg.States.Get(ctx, id)
 			switch {
-			case err == nil && tried:
-				// It may have been stored, and nobody told us; and somebody may
-				// have written since, on top of it.
+			case err == nil:
+				// It may have been stored, by a try that nobody told us of, which
+				// the client makes too; and somebody may have written since, on top
+				// of it.
 				if rev, err := l.landed(ctx, rec, data); err == nil && rev > 0 {
 					return rev, nil, nil
 				} else if err == nil {
@@ -426,8 +429,6 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 				} else if !l.passing(err) {
 					return 0, nil, err
 				}
-			case err == nil:
-				return 0, &rec, state.ErrChanged
 			case errors.Is(err, state.ErrNotFound):
 				return 0, nil, state.ErrChanged
 			case !l.passing(err):
@@ -435,8 +436,6 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 			}
 		} else if !l.passing(err) {
 			return 0, nil, err
-		} else {
-			tried = true
 		}
 		l.storeFailed(err)
 		if err := sleep(ctx, wait); err != nil {
