@@ -62,7 +62,6 @@ func (l *lane) begin(r *Run) bool {
 				r.finish(ErrLost) // a cancel that comes now has nothing to end
 			}
 			t.claim()
-			r.finish(ErrLost) // who is about to end it finds that it has ended
 			l.work.Go(func() { l.settled(r, v, err) })
 			return false
 		}
