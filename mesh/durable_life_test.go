@@ -531,7 +531,10 @@ func TestAStreamGoesOnAfterAWorkersDeath(t *testing.T) {
 				t.Fatal(err)
 			}
 			equal(t, "stream", chunks, c.want)
-			equal(t, "the last", r.replies(task)[len(c.want)].ID, reply.ID)
+			r.drainedQueue() // so it is stored, too
+			replies := r.replies(task)
+			equal(t, "the last", replies[len(replies)-1].ID, reply.ID)
+			equal(t, "replies", len(replies), len(c.want)+1)
 			g.open()
 		})
 	}

@@ -36,7 +36,7 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 }
 
 // laneStores are the streams and buckets without which there is no durable lane.
-var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState}
+var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
 
 // lane gives a worker's node the durable lane, where it is wanted and there.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, cfg *mesh.Config) error {
@@ -79,7 +79,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	return &mesh.Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
 	}
 }
 
