@@ -61,6 +61,37 @@
 // them for the entities that they are given, and workers make their own with
 // [EnsureConsumer], unless an operator forbade it.
 //
+// # The durable lane
+//
+// [Queue] takes tasks, [Lane] draws them for a worker, [Replies] has the
+// answers, [Dead] the tasks that could not be done, [Slots] bounds how many of
+// an entity run at once, and [Clock] tells the time by which deadlines count:
+//
+//	lane, err := queue.Lane("agent.x", jetstream.LaneOptions{Create: true})
+//	go lane.Run(ctx, room, func(d *jetstream.Delivery) { … d.Ack() … lane.Wake() })
+//
+//	f, err := replies.Open("agent.x", id) // before the task is submitted
+//	_, err = queue.Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: id, Data: envelope})
+//	for msg, err := range f.Messages(ctx, jetstream.FollowOptions{Fresh: true}) { … }
+//
+// Nothing but a body is needed to submit one: nats pub aee.work.normal.agent.x
+// '{…}' does, without an id against doubles.
+//
+// A task is delivered at least once. The server hands it out again when a
+// worker has been silent about it for a lease ([Delivery.Lease]), when a lane had no
+// room for it, and when its consumer was made anew; a late acknowledgement of a
+// former holder counts. So who runs it is decided elsewhere, by
+// compare-and-swap on the run's record, and only that one acknowledges.
+//
+// A lane that cannot hear says so: [Lane.Health] has what is the matter and
+// since when, and how far the lane lags. A consumer that is deleted, a lost
+// leader, a restart, missing permissions are seen by an answer of the server or
+// by two and a half missed heartbeats, a pause within [LaneOptions.Check]. An
+// operator who allows workers to make nothing sees them wait.
+//
+// A body is at most the server's max_payload; a larger one is refused with
+// [ErrTooLarge].
+//
 // # The stores
 //
 // [Journal], [Records] (keys, refutations) and [Seen] are handles without
@@ -80,12 +111,12 @@
 // What a method has returned nil for is stored as safely as the server's fsync
 // class and the stream's replicas make it (package natsd says how safe that
 // is). A method that fails with [ErrUncertain] may or may not have had its
-// effect. Where ctx has no deadline, each request has one of 5 s.
+// effect. A request that is not answered ends after 5 s, or with its ctx.
 //
 // # Errors
 //
-// [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged] and
-// [ErrUncertain] are for errors.Is. A server answers a request that it does
+// [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged],
+// [ErrFull], [ErrTooLarge] and [ErrUncertain] are for errors.Is. A server answers a request that it does
 // not permit with silence; ErrDenied is that silence together with the
 // violation that the connection was told of.
 package jetstream

@@ -2,6 +2,7 @@ package jetstream_test
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -110,4 +111,53 @@ func work(b *testing.B, done <-chan struct{}, submit func() error) {
 	submitters.Wait()
 	b.StopTimer()
 	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "tasks/s")
+}
+
+// BenchmarkLaneRoundTrip is one task at a time through an idle lane and back: it is
+// submitted, delivered, answered and acknowledged, and the reply is heard.
+func BenchmarkLaneRoundTrip(b *testing.B) {
+	srv := natstest.Run(b, natsd.Config{JetStream: true})
+	js := connect(b, srv)
+	apply(b, js, jetstream.Options{})
+	client := connect(b, srv)
+	replies := jetstream.NewReplies(js, subject.Map{})
+	lane, err := jetstream.NewQueue(js, subject.Map{}).Lane("agent.x", jetstream.LaneOptions{Create: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := lane.Open(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		_ = lane.Run(ctx, func() int { return 8 }, func(d *jetstream.Delivery) {
+			id := string(d.Data)
+			if _, err := replies.PublishAsync(jetstream.Reply{Entity: "agent.x", TaskID: id, MsgID: id, Data: d.Data}); err != nil {
+				b.Error(err)
+			}
+			_ = d.Ack()
+		})
+	})
+	queue, heard := jetstream.NewQueue(client, subject.Map{}), jetstream.NewReplies(client, subject.Map{})
+	i := 0
+	for b.Loop() {
+		i++
+		id := strconv.Itoa(i)
+		f, err := heard.Open("agent.x", id)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := queue.Submit(b.Context(), jetstream.Submission{Entity: "agent.x", ID: id, Data: []byte(id)}); err != nil {
+			b.Fatal(err)
+		}
+		for _, err := range f.Messages(b.Context(), jetstream.FollowOptions{Fresh: true}) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			break
+		}
+	}
+	cancel()
+	running.Wait()
 }
