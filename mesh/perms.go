@@ -1,11 +1,13 @@
 package mesh
 
 import (
+	"errors"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -84,3 +86,78 @@ func lanes(m subject.Map, entity string) (live, ask, ctl string, err error) {
 	ctl, err = m.Ctl(entity)
 	return live, ask, ctl, err
 }
+
+// DurableWorkerPermissions are what a worker of the entity needs for the
+// durable lane, besides [WorkerPermissions]: to draw its tasks, keep its runs,
+// answer, bury, and to hear what JetStream says under its inbox prefix, such as
+// _INBOX. With create it may also make the consumers of its entity.
+func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create bool) (Permissions, error) {
+	consumers, err := jetstream.Consumers(m, entity, 0)
+	if err != nil {
+		return Permissions{}, err
+	}
+	p := Permissions{Subscribe: []string{inboxPrefix + ".>"}}
+	for _, c := range consumers {
+		at := c.StreamName(m) + "." + c.Config.Durable
+		p.Publish = append(p.Publish, jsAPI+"CONSUMER.INFO."+at, jsAPI+"CONSUMER.MSG.NEXT."+at, "$JS.ACK."+at+".>")
+		if create {
+			p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+at+"."+c.Config.FilterSubject)
+		}
+	}
+	var errs []error
+	subj := func(s string, err error) {
+		errs = append(errs, err)
+		p.Publish = append(p.Publish, s)
+	}
+	subj(m.WorkOf(entity))
+	subj(m.ScheduleOf(entity))
+	subj(m.RepliesTo(entity))
+	subj(m.DeadOf(entity))
+	subj(m.Ctl(entity)) // to move a run to another worker
+	runs, slots := jetstream.BucketState+m.Suffix(), jetstream.BucketSlots+m.Suffix()
+	p.Publish = append(p.Publish, "$KV."+runs+"."+entity+".>", "$KV."+slots+"."+subject.Escape(entity)+".>")
+	objects := "OBJ_" + jetstream.ObjectsState + m.Suffix()
+	p.Publish = append(p.Publish, "$O."+jetstream.ObjectsState+m.Suffix()+".>")
+	for _, stream := range []string{
+		jetstream.StreamWork + m.Suffix(), jetstream.StreamReply + m.Suffix(), jetstream.StreamDead + m.Suffix(),
+		jetstream.StreamSchedule + m.Suffix(), "KV_" + runs, "KV_" + slots, objects,
+	} {
+		p.Publish = append(p.Publish, jsAPI+"STREAM.INFO."+stream, jsAPI+"STREAM.MSG.GET."+stream, jsAPI+"DIRECT.GET."+stream)
+	}
+	for _, stream := range []string{"KV_" + runs, "KV_" + slots, objects} {
+		// Listing, watching, and making room.
+		p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+stream+".>", jsAPI+"CONSUMER.MSG.NEXT."+stream+".>", jsAPI+"CONSUMER.DELETE."+stream+".>",
+			jsAPI+"STREAM.PURGE."+stream, jsAPI+"DIRECT.GET."+stream+".>")
+	}
+	p.Publish = append(p.Publish, "$JS.FC.>", "$SRV.PING."+subject.ServiceName(entity)+".*")
+	return p, errors.Join(errs...)
+}
+
+// DurableClientPermissions are what somebody needs who submits durable tasks to
+// the given entities, follows their replies and commands them, besides
+// [ClientPermissions].
+func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, error) {
+	var p Permissions
+	for _, entity := range entities {
+		work, err := m.WorkOf(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		later, err := m.ScheduleOf(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		replies, err := m.RepliesTo(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, work, later)
+		p.Subscribe = append(p.Subscribe, replies)
+	}
+	reply := jetstream.StreamReply + m.Suffix()
+	p.Publish = append(p.Publish, jsAPI+"DIRECT.GET."+reply, jsAPI+"STREAM.INFO."+jetstream.StreamWork+m.Suffix(), jsAPI+"STREAM.INFO."+jetstream.StreamSchedule+m.Suffix(), jsAPI+"STREAM.MSG.GET."+reply)
+	return p, nil
+}
+
+// jsAPI is where JetStream is asked, outside of a domain.
+const jsAPI = "$JS.API."
