@@ -39,6 +39,7 @@ var (
 	ReadMessage = readMessage
 	StateKey    = stateKey
 	StateID     = stateID
+	ObjectOf    = objectOf
 )
 
 // PurgeRun takes a run away as a sweep does that saw it at a revision.

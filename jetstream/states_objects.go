@@ -86,7 +86,7 @@ func objectOf(h nats.Header) (state.Object, bool) {
 	digest, rest, _ := strings.Cut(h.Get(HeaderObject), " ")
 	size, name, ok := strings.Cut(rest, " ")
 	n, err := strconv.ParseInt(size, 10, 64)
-	return state.Object{Name: name, Size: n, Digest: digest}, ok && err == nil
+	return state.Object{Name: name, Size: n, Digest: digest}, ok && err == nil && n >= 0 && name != "" && digest != ""
 }
 
 // objectToken is the last part of an object's name: its chunks are under it.
@@ -103,7 +103,9 @@ func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) 
 			if err != nil {
 				return nil, fmt.Errorf("fetch document %s: %w", o.Name, err)
 			}
-			data = append(data, m.Data...)
+			if data = append(data, m.Data...); int64(len(data)) > o.Size {
+				break
+			}
 		}
 		sum := sha256.Sum256(data)
 		switch {
