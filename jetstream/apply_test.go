@@ -453,23 +453,20 @@ func TestReplicasAndPlacement(t *testing.T) {
 	if got := words(apply(t, js, opts)); !slices.Equal(got, []string{"update AEE_REPLY: num_replicas 1, should be 3", "update aee_slots: num_replicas 1, should be 3"}) {
 		t.Errorf("got %q", got)
 	}
-	cluster := configs(t, js)["AEE_REPLY"]
 	info, err := js.Stream(ctx, "AEE_REPLY")
-	if err != nil || cluster.Replicas != 3 {
-		t.Fatal(err, cluster.Replicas)
+	if err != nil || info.CachedInfo().Config.Replicas != 3 {
+		t.Fatal(err, info)
 	}
+	opts.Replicas = 0
 	opts.Placement = &natsjs.Placement{Cluster: info.CachedInfo().Cluster.Name}
-	for range 2 { // the second time there is nothing to do
-		report := apply(t, js, opts)
-		want := fmt.Sprintf("update AEE_REPLY: placement anywhere, should be cluster %s", opts.Placement.Cluster)
-		if got := report[0]; got.Action == jetstream.ActionUpdate && got.String() != want {
-			t.Errorf("got %s", got)
-		}
-		opts.Replicas = 0
+	plan, err := jetstream.Plan(ctx, js, opts)
+	if want := "update AEE_REPLY: placement anywhere, should be cluster " + opts.Placement.Cluster; err != nil || plan[0].String() != want {
+		t.Errorf("got %q, %v", words(plan), err)
 	}
-	if got := words(apply(t, js, opts)); !slices.Equal(got, []string{"none AEE_REPLY", "none aee_slots"}) {
-		t.Errorf("again: %q", got)
-	}
+	waitFor(t, "the streams to move, once their replicas are there", func() bool { // until then the server refuses
+		report, err := jetstream.Apply(ctx, js, opts)
+		return err == nil && slices.Equal(words(report), []string{"none AEE_REPLY", "none aee_slots"})
+	})
 	opts.Placement.Tags = []string{"nowhere"}
 	if _, err := jetstream.Apply(ctx, js, opts); err == nil {
 		t.Error("a place that is not there was accepted")
