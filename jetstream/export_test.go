@@ -46,3 +46,6 @@ var (
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
 	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id}})
 }
+
+// DecodeScheduled reads a delayed task of a mesh without prefix.
+func DecodeScheduled(msg Message) (Scheduled, error) { return (&Queue{}).readScheduled(msg) }

@@ -270,3 +270,23 @@ func TestPeekTakesNothing(t *testing.T) {
 		}
 	}
 }
+
+// Anybody may write to the stream of delayed tasks.
+func FuzzScheduled(f *testing.F) {
+	f.Add("aee.schedule.agent.x.t1", "@at 2026-01-01T00:00:00Z", "aee.due.low.agent.x")
+	f.Add("aee.schedule.agent.x.t=201", "@every 1s", "aee.work.low.agent.x")
+	f.Add("aee.due.low.agent.x", "", "")
+	f.Fuzz(func(t *testing.T, subj, schedule, target string) {
+		s, err := jetstream.DecodeScheduled(jetstream.Message{Subject: subj, Seq: 1, Header: nats.Header{
+			"Nats-Schedule": {schedule}, "Nats-Schedule-Target": {target},
+		}})
+		if err != nil {
+			return
+		}
+		to, errTo := subject.Map{}.Due(s.Priority, s.Entity)
+		_, errAt := subject.Map{}.Schedule(s.Entity, s.ID)
+		if errTo != nil || errAt != nil || to != target {
+			t.Errorf("%q to %q was read as %+v", subj, target, s)
+		}
+	})
+}

@@ -285,8 +285,12 @@ func TestFollowRepliesWithoutNumbers(t *testing.T) {
 			if i%500 != 0 {
 				msg.Header.Set("Nats-Msg-Id", fmt.Sprint("m", i))
 			}
-			if _, err := js.PublishMsg(ctx, msg); err != nil {
+			if _, err := js.PublishMsgAsync(msg); err != nil {
 				t.Error(err)
+				return
+			}
+			if i%500 == 499 {
+				<-js.PublishAsyncComplete()
 			}
 		}
 	})
@@ -316,9 +320,12 @@ func TestFollowSlowly(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got = append(got, msg); len(got) == 1 {
-			for n := 2; n <= many; n++ {
-				answer(t, r, reply(n))
+			for n := 2; n < many; n++ {
+				if _, err := r.PublishAsync(reply(n)); err != nil {
+					t.Fatal(err)
+				}
 			}
+			answer(t, r, reply(many)) // behind all of them
 		}
 		if len(got) == many {
 			break
