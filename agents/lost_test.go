@@ -35,6 +35,35 @@ func newLost(t *testing.T, policy map[string]LostCall) (*workbench, *state.Check
 	return w, lostInCall(t, w)
 }
 
+// A run that has lost a worker in its calls is asked to pause before it can make
+// any: it parks at once, with no call in flight that nobody makes.
+func TestPauseBeforeLostCallsAreMadeAgain(t *testing.T) {
+	t.Parallel()
+	w, cp := newLost(t, map[string]LostCall{AnyTool: LostTimeOut})
+	p := newPaper(t, cp)
+	close(p.asked)
+	p.onStep = func(state.Step) {
+		if p.writes > 10 {
+			p.dead = true // it would go on for ever
+		}
+	}
+	if _, err := w.work(p); !errors.Is(err, errParked) {
+		t.Fatalf("error %v after %d writes, want %v", err, p.writes, errParked)
+	}
+	want := map[string]state.EffectStatus{".1.1": state.EffectPending, ".1.2": state.EffectTimedOut, ".1.3": state.EffectPending}
+	for key, status := range lines(p.last) {
+		if want[strings.TrimPrefix(key, p.last.Doc.RunID)] != status {
+			t.Errorf("call %s is %s", key, status)
+		}
+	}
+	if len(w.take()) != 0 {
+		t.Error("calls were made")
+	}
+	if payload, err := w.work(newPaper(t, p.last)); err != nil || payload != `{"text":"done"}` {
+		t.Errorf("resumed: %s, %v", payload, err)
+	}
+}
+
 // The operator says what becomes of calls that had begun.
 func TestLostCallsByPolicy(t *testing.T) {
 	t.Parallel()
