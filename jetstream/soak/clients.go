@@ -16,9 +16,16 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Entity is the agent that the workers of a soak host: a Go handler that commits
-// its own steps.
-const Entity = "agent.soak_chain"
+// The agents that the workers of a soak host: a Go handler that commits its own
+// steps, and a model that calls tools.
+const (
+	Entity     = "agent.soak_chain"
+	LoopEntity = "agent.soak_loop"
+)
+
+// loopEffects are those of a task of the second one; see loop.yaml. A step is
+// ten times the turn and the call's number.
+var loopEffects = []expected{{Step: 11}, {Step: 21}, {Step: 22, Once: true}, {Step: 31, Once: true}}
 
 // order is the payload of a task: a chain of steps.
 type order struct {
@@ -77,24 +84,27 @@ var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNorm
 // never acknowledged is submitted again under the same id, so that it is one
 // task however often it arrived.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
-	o := order{Steps: 1 + rng.IntN(4), Once: rng.IntN(3) == 0}
-	var effects []expected
-	for i := range o.Steps {
-		effects = append(effects, expected{Step: i, Once: o.Once})
+	entity, effects, payload := LoopEntity, loopEffects, []byte("{}")
+	if rng.IntN(3) > 0 {
+		o := order{Steps: 1 + rng.IntN(4), Once: rng.IntN(3) == 0}
+		entity, effects = Entity, nil
+		for i := range o.Steps {
+			effects = append(effects, expected{Step: i, Once: o.Once})
+		}
+		payload, _ = json.Marshal(o)
 	}
-	payload, _ := json.Marshal(o)
-	env := envelope.New(envelope.TypeTask, sender, Entity, "soak.chain", payload)
+	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
 	data, err := env.AppendJSON(nil)
 	if err != nil {
 		panic(err) // made of our own parts
 	}
-	to, err := c.m.Work(string(env.Priority), Entity)
+	to, err := c.m.Work(string(env.Priority), entity)
 	if err != nil {
 		panic(err)
 	}
 	meddle := meddling(rng.IntN(20))
-	answered := c.seen.submitting(env.ID, Entity, effects, meddle == cancels)
+	answered := c.seen.submitting(env.ID, entity, effects, meddle == cancels)
 	if err := poll(ctx, 50*time.Millisecond, func() error {
 		once, done := context.WithTimeout(ctx, 2*time.Second)
 		defer done()
@@ -106,7 +116,7 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	c.seen.accepted(env.ID)
 	meddled, done := context.WithCancel(ctx)
 	var wait sync.WaitGroup
-	wait.Go(func() { c.meddle(meddled, env.ID, meddle, rng) })
+	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, rng) })
 	select {
 	case <-answered:
 	case <-ctx.Done():
@@ -127,7 +137,7 @@ const (
 
 // meddle gives a task commands until it is answered. Each may come too late, or
 // not arrive: then nothing must be different.
-func (c *clients) meddle(ctx context.Context, id string, what meddling, rng *rand.Rand) {
+func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, rng *rand.Rand) {
 	order := func(cmd intents.Command) {
 		pause(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
 		if ctx.Err() != nil {
@@ -135,7 +145,7 @@ func (c *clients) meddle(ctx context.Context, id string, what meddling, rng *ran
 		}
 		once, done := context.WithTimeout(ctx, c.lease)
 		defer done()
-		_, err := c.node.Command(once, Entity, cmd)
+		_, err := c.node.Command(once, entity, cmd)
 		c.seen.commanded(err)
 	}
 	target := intents.Target{ID: id, Durable: true}

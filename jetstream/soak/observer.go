@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,6 +28,8 @@ type observer struct {
 	// settle is how long a task rests, after it is over, before it is judged:
 	// long enough for a zombie to wake up.
 	settle time.Duration
+
+	records, replies atomic.Uint64 // how far the streams were read
 
 	mu     sync.Mutex
 	tasks  map[string]*task  // those that are not judged yet, by id
@@ -139,9 +142,9 @@ func (o *observer) run(ctx context.Context) error {
 			replies = s
 		}
 	}
-	wait.Go(func() { o.follow(ctx, records.StreamName(o.m), o.record) })
+	wait.Go(func() { o.follow(ctx, records.StreamName(o.m), &o.records, o.record) })
 	wait.Go(func() {
-		o.follow(ctx, replies.StreamName(o.m), func(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
+		o.follow(ctx, replies.StreamName(o.m), &o.replies, func(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 			o.reply(msg.Data(), reply{Stored: true, Seq: meta.Sequence.Stream, At: meta.Timestamp})
 		})
 	})
@@ -150,36 +153,64 @@ func (o *observer) run(ctx context.Context) error {
 }
 
 // follow reads a stream from its beginning, in order, and begins again after
-// the last message whatever breaks.
-func (o *observer) follow(ctx context.Context, stream string, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
-	var last uint64
+// the last message whatever breaks, a consumer that says nothing any more
+// included.
+func (o *observer) follow(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
 	for ctx.Err() == nil {
-		cons, err := o.js.OrderedConsumer(ctx, stream, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: last + 1})
-		if err != nil {
+		if err := o.read(ctx, stream, last, f); err != nil {
 			pause(ctx, 100*time.Millisecond)
-			continue
 		}
-		it, err := cons.Messages(natsjs.PullHeartbeat(time.Second))
-		if err != nil {
-			pause(ctx, 100*time.Millisecond)
-			continue
-		}
-		stop := context.AfterFunc(ctx, it.Stop)
-		for {
-			msg, err := it.Next()
-			if err != nil {
-				break
-			}
-			meta, err := msg.Metadata()
-			if err != nil || meta.Sequence.Stream <= last {
-				continue
-			}
-			last = meta.Sequence.Stream
-			f(msg, meta)
-		}
-		stop()
-		it.Stop()
 	}
+}
+
+// silence is how long a consumer may say nothing before another one is made.
+const silence = 2 * time.Second
+
+func (o *observer) read(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) error {
+	once, done := context.WithTimeout(ctx, silence)
+	defer done()
+	cons, err := o.js.OrderedConsumer(once, stream, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: last.Load() + 1, InactiveThreshold: time.Minute})
+	if err != nil {
+		return err
+	}
+	it, err := cons.Messages()
+	if err != nil {
+		return err
+	}
+	defer it.Stop()
+	for {
+		msg, err := it.Next(natsjs.NextMaxWait(silence))
+		if err != nil {
+			return err
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return err
+		}
+		if seq := meta.Sequence.Stream; seq > last.Load() {
+			f(msg, meta)
+			last.Store(seq)
+		}
+	}
+}
+
+// caughtUp waits until all that is stored has been read.
+func (o *observer) caughtUp(ctx context.Context) error {
+	for name, last := range map[string]*atomic.Uint64{"KV_" + jetstream.BucketState + o.m.Suffix(): &o.records, jetstream.StreamReply + o.m.Suffix(): &o.replies} {
+		if err := poll(ctx, 100*time.Millisecond, func() error {
+			s, err := o.js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			if have, want := last.Load(), s.CachedInfo().State.LastSeq; have < want {
+				return fmt.Errorf("read %s up to %d, and it goes to %d", name, have, want)
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // record takes one revision of a run's record.
@@ -238,6 +269,17 @@ func (w *write) take(cp *state.Checkpoint) {
 		case e.Status != state.EffectPending:
 			w.Begun = append(w.Begun, e.Key)
 		}
+	}
+	said := map[string]int{}
+	for _, msg := range cp.Doc.Conversation {
+		// The results of tools that ran at once stand in the order of their calls,
+		// whichever came first.
+		who := fmt.Sprint(msg.Role, " ", msg.ToolCallID)
+		said[who]++
+		w.Done[fmt.Sprintf("message %d of %s", said[who], who)] = digestOf([]byte(msg.Content))
+	}
+	if m.Entity != Entity {
+		return
 	}
 	for i, r := range readProgress(m.Loop).Receipts {
 		w.Done[fmt.Sprintf("step %d", i)] = digestOf(fmt.Append(nil, r))

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -27,7 +29,7 @@ var Points = []Point{
 	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
 }
 
-// work is a worker of the soak's agent.
+// work is a worker of the soak's agents.
 func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -57,10 +59,22 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var once sync.Once
 	owner := func(id string) { once.Do(func() { fmt.Fprintln(out, "owner", id) }) }
+	var waiting atomic.Int32
+	waiting.Store(2)
+	served := func() {
+		if waiting.Add(-1) == 0 {
+			fmt.Fprintln(out, "ready")
+		}
+	}
 	steps := mesh.Agent{
-		Entity: Entity, Concurrency: cfg.Places, Queue: 4 * cfg.Places, Ready: func() { fmt.Fprintln(out, "ready") },
+		Entity: Entity, Concurrency: cfg.Places, Queue: 4 * cfg.Places, Ready: served,
 		Handler: &chain{effects: cfg.Effects, gates: g, forgets: cfg.Break == BreakForget, owner: owner},
 	}
+	loop, err := loopAgent(cfg.Effects, g, cfg.Places, owner, log)
+	if err != nil {
+		return err
+	}
+	loop.Ready = served
 	var m subject.Map
 	d := lane(js, m)
 	d.Lease, d.Create, d.Sweep = cfg.Lease, true, 2*cfg.Lease
@@ -75,7 +89,19 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	if err != nil {
 		return err
 	}
-	return node.Serve(ctx, steps)
+	var wait sync.WaitGroup
+	errs := make([]error, 2)
+	for i, run := range []func() error{
+		func() error { return node.Serve(ctx, steps) },
+		func() error { return loop.Run(ctx, node) },
+	} {
+		wait.Go(func() {
+			errs[i] = run()
+			cancel() // one that ends takes the other along
+		})
+	}
+	wait.Wait()
+	return errors.Join(errs...)
 }
 
 // keys are the workers', all the same from a fixed seed: a soak keeps no secret.
@@ -85,7 +111,7 @@ func keys() (*sign.Signer, sign.Verifier, error) {
 		return nil, sign.Verifier{}, err
 	}
 	ring := &sign.Ring{}
-	err = ring.Put(sign.Local, signer.Key(Entity))
+	err = ring.Put(sign.Local, signer.Key(Entity, LoopEntity))
 	return signer, sign.Verifier{Ring: ring}, err
 }
 

@@ -233,6 +233,11 @@ func (s *soak) soak(ctx context.Context) error {
 	// What a zombie may still do it does within its lease.
 	pause(ctx, s.seen.settle)
 	left := s.leftOver(ctx)
+	reading, done := context.WithTimeout(ctx, s.Patience)
+	if readErr := s.seen.caughtUp(reading); readErr != nil {
+		err = errors.Join(err, readErr)
+	}
+	done()
 	stopWatching()
 	watch.Wait()
 	s.workers.drain(20 * time.Second)
