@@ -336,7 +336,7 @@ func TestARunMovesInTheMiddleOfAGeneration(t *testing.T) {
 			if any {
 				to = intents.MigrateAny
 			}
-			equal(t, "answer", m.move(to).Status, "moving")
+			m.move(to) // whoever answers first, its owner or one who sees that it was asked
 			run := within(t, "the target", m.target.begun)
 			if !run.Restored() || run.Epoch() != 2 {
 				t.Errorf("restored %v, epoch %d", run.Restored(), run.Epoch())
@@ -415,7 +415,8 @@ func TestAPausedRunMoves(t *testing.T) {
 	}
 	eventually(t, "it is paused", func() bool { return m.record(m.task).Doc.Status == aaif.RunPaused })
 	m.drainedQueue()
-	equal(t, "answer", m.move(m.targetID).Status, string(aaif.RunPaused))
+	m.move(m.targetID)
+	equal(t, "status", m.record(m.task).Doc.Status, aaif.RunPaused)
 	equal(t, "phase", m.phase(), state.PhaseAsked)
 	if _, err := m.client.Command(ctx, reviewer, intents.ResumeTask{Target: intents.Target{ID: m.task.ID}}); err != nil {
 		t.Fatal(err)

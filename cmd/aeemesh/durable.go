@@ -24,6 +24,7 @@ type laneFlags struct {
 	noCreate  bool
 	operators []string
 	timeout   time.Duration
+	remotes   remoteFlags
 }
 
 func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
@@ -33,6 +34,7 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
 	flags.StringArrayVar(&f.operators, "operator", nil, "`PATTERN` of who may cancel, pause, resume, steer and settle the runs of others (default human.>); repeatable")
 	a.addStateKeyFlag(flags)
+	f.remotes.add(a, flags)
 }
 
 // laneStores are the streams and buckets without which there is no durable lane.
@@ -49,6 +51,10 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		}
 	}
 	ring, err := a.keyring(cmd)
+	if err != nil {
+		return err
+	}
+	remotes, err := a.remotes(cmd, &f.remotes)
 	if err != nil {
 		return err
 	}
@@ -71,6 +77,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	d := newLane(jetstream.Gather(js), m)
 	d.Codec = state.Codec{Seal: ring}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
+	d.Platform, d.Remotes = a.platform, remotes
 	cfg.Durable = d
 	return nil
 }

@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "stream": cmdStream, "collector": cmdCollector,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream, "collector": cmdCollector,
 		},
 	})
 }
@@ -85,22 +85,26 @@ func poll(ts *testscript.TestScript, what string, f func() error) {
 	}
 }
 
-// server [jetstream|streams|FILE.conf]: starts a server for the script, with
+// server [jetstream|streams|FILE.conf] [store=DIR]: starts a server for the script, with
 // JetStream, or with the mesh's streams too, and sets NATS_URL and MONITOR_URL.
 func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	cfg := natsd.Config{Port: natsd.RandomPort, MonitorPort: natsd.RandomPort}
-	streams := false
+	streams, store := false, "store"
 	for _, arg := range args {
 		switch {
 		case arg == "streams", arg == "jetstream":
 			streams = arg == "streams"
 			cfg.JetStream = true
-			cfg.StoreDir = ts.MkAbs("store")
+		case strings.HasPrefix(arg, "store="):
+			store = strings.TrimPrefix(arg, "store=")
 		case strings.HasSuffix(arg, ".conf"):
 			cfg.ConfigFile = ts.MkAbs(arg)
 		default:
 			ts.Fatalf("server: unknown argument %q", arg)
 		}
+	}
+	if cfg.JetStream {
+		cfg.StoreDir = ts.MkAbs(store)
 	}
 	srv, err := natsd.New(cfg)
 	ts.Check(err)
@@ -292,6 +296,17 @@ func cmdCollector(ts *testscript.TestScript, _ bool, args []string) {
 	}))
 	ts.Defer(srv.Close)
 	ts.Setenv("COLLECTOR_URL", srv.URL)
+}
+
+// fieldenv NAME FILE FIELD: sets NAME to a text field of the JSON in the file.
+func cmdFieldEnv(ts *testscript.TestScript, _ bool, args []string) {
+	var v map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &v))
+	text, ok := v[args[2]].(string)
+	if !ok {
+		ts.Fatalf("%s of %s is no text", args[2], args[1])
+	}
+	ts.Setenv(args[0], text)
 }
 
 // natsurl FILE: sets NATS_URL from a file that holds nothing else.

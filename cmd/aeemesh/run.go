@@ -31,6 +31,8 @@ type app struct {
 
 	stateKeys []string // references to the keys of checkpoints
 	as        string   // who asks, where a command makes its own envelopes
+	platform  string   // this mesh's name, to other platforms
+	issuers   []string // who may hand over runs of any agent
 }
 
 // run is the program. env looks up an environment variable, "" where it is
@@ -99,9 +101,9 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.planCommand(), a.applyCommand()}},
+		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.runsCommand(), a.deadCommand(), a.doctorCommand(),
+		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.runsCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},

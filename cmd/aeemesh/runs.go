@@ -26,7 +26,7 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
   aeemesh runs settle 0f4c call_1 --done '{"sent":true}'
   aeemesh runs fork 0f4c --at 17`,
 	}, append([]*cobra.Command{a.runsListCommand(), a.runsShowCommand(), a.runsFollowCommand(), a.runsDiffCommand(), a.runsForkCommand()},
-		a.runCommands()...)...)
+		append(a.runCommands(), a.runMoveCommands()...)...)...)
 }
 
 // runStore is the store of runs, and how to read what is in it.

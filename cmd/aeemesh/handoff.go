@@ -1,0 +1,244 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (a *app) handoffCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "handoff",
+		Short: "Take in runs that other platforms hand over",
+		Long: `Another platform can hand its runs over to the agents of this mesh while they
+run: over HTTPS, in the streaming handoff format of AAIF. docs/migration.md has
+the protocol.`,
+		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
+  aeemesh handoff list`,
+	}, a.handoffServeCommand(), a.handoffListCommand())
+}
+
+type handoffFlags struct {
+	listen, cert, key, clientCA, bearer string
+	agents                              []string
+}
+
+func (a *app) handoffServeCommand() *cobra.Command {
+	f := &handoffFlags{}
+	c := connects(&cobra.Command{
+		Use:   "serve --cert FILE --key FILE",
+		Short: "Receive runs over HTTPS",
+		Long: `Receives runs of other platforms over TLS, and gives those that are in order to
+the workers of their agents. A run is taken in when its token is signed with a
+key that is trusted here ("aeemesh keys trust") and may speak for the agent, is
+for this platform, unexpired and unused, and when the agent is served here.
+Plaintext is refused. Several of these may run at once, on one mesh.
+
+Each phase is recorded; "aeemesh handoff list" shows them. A run that its
+source does not let go of within 20 minutes is refused.`,
+		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
+  aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.serveHandoff(ctx, cmd, f) }),
+	})
+	flags := c.Flags()
+	flags.StringVar(&f.listen, "listen", ":7443", "`address` to listen on")
+	flags.StringVar(&f.cert, "cert", "", "certificate `file`, PEM; read again when it changes")
+	flags.StringVar(&f.key, "key", "", "its private key `file`")
+	flags.StringVar(&f.clientCA, "client-ca", "", "accept only clients with a certificate of this `file`'s authorities")
+	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
+	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
+	a.addReceiverFlags(c)
+	return c
+}
+
+func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
+	if f.cert == "" || f.key == "" {
+		return hinted(usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
+	}
+	cert := &certificate{cert: f.cert, key: f.key}
+	if _, err := cert.get(nil); err != nil {
+		return usagef(cmd, "--cert, --key: %w", err)
+	}
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: cert.get, NextProtos: []string{"h2", "http/1.1"}}
+	if f.clientCA != "" {
+		var err error
+		if conf.ClientCAs, err = addCertificates(x509.NewCertPool(), f.clientCA); err != nil {
+			return usagef(cmd, "--client-ca: %w", err)
+		}
+		conf.ClientAuth = tls.RequireAndVerifyClientCert
+	}
+	bearer, err := a.secretRef(f.bearer)
+	if err != nil {
+		return usagef(cmd, "--bearer: %w", err)
+	}
+	known, err := a.knownAgents(f.agents)
+	if err != nil {
+		return err
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", config: a.movingClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if len(s.verifier.Ring.List()) == 0 && !a.sign.shared {
+		a.term.warn("no key is trusted here, so every run will be refused; \"aeemesh keys trust FILE\" trusts a source's")
+	}
+	r, err := a.receiver(cmd, s, known)
+	if err != nil {
+		return err
+	}
+	if _, err := r.List(ctx); err != nil { // the bucket must be there
+		return laneError(err)
+	}
+	go a.keepKeys(ctx, s.verifier.Ring)
+	listener, err := net.Listen("tcp", f.listen)
+	if err != nil {
+		return err
+	}
+	return a.serveHTTPS(ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
+}
+
+// serveHTTPS serves until ctx ends, and collects what was left behind meanwhile.
+func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
+	streams, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	server := &http.Server{
+		Handler:           handoff.Handler(r, opts),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		BaseContext:       func(net.Listener) context.Context { return streams },
+		ErrorLog:          log.New(logWriter{a.log}, "", 0),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	at := "https://" + listener.Addr().String()
+	if a.term.json {
+		if err := a.term.object(map[string]string{"platform": a.platform, "url": at}); err != nil {
+			return err
+		}
+	} else {
+		a.term.good("receiving runs for %s on %s", a.platform, at)
+	}
+	collect := time.NewTicker(30 * time.Second)
+	defer collect.Stop()
+	for {
+		select {
+		case err := <-served:
+			return err
+		case <-collect.C:
+			if refused, started, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
+				a.log.Warn("handoffs left behind", "err", err)
+			} else if refused+started > 0 {
+				a.log.Info("handoffs left behind", "refused", refused, "started", started)
+			}
+		case <-ctx.Done():
+			a.term.say("stopping: streams that have begun may end")
+			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer done()
+			cancel() // replies are taken up again, from another receiver
+			err := server.Shutdown(ending)
+			if errors.Is(err, context.DeadlineExceeded) {
+				err = server.Close()
+			}
+			<-served
+			return err
+		}
+	}
+}
+
+// logWriter takes what net/http has to say, which is about clients' connections.
+type logWriter struct{ log *slog.Logger }
+
+func (w logWriter) Write(b []byte) (int, error) {
+	w.log.Info("https", "message", oneLine(string(b)))
+	return len(b), nil
+}
+
+// knownAgents are the entities of documents, by agent_id.
+func (a *app) knownAgents(files []string) (map[string]string, error) {
+	known := map[string]string{}
+	for _, name := range files {
+		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		if err != nil {
+			return nil, err
+		}
+		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+		if err != nil {
+			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
+		}
+		def := doc.Definition()
+		entity, err := aaif.EntityName(def.Agent.Name)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		known[state.New(entity, "", def.AgentID).Doc.AgentID] = entity
+	}
+	return known, nil
+}
+
+func (a *app) handoffListCommand() *cobra.Command {
+	c := connects(&cobra.Command{
+		Use:   "list",
+		Short: "List the runs that were handed over to here",
+		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
+has reached: receiving, staged (it waits for its source to let go), accepted,
+running (its workers have it), or refused.`,
+		Example: `  aeemesh handoff list
+  aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error { return a.listHandoffs(ctx, cmd) }),
+	})
+	a.addReceiverFlags(c)
+	return c
+}
+
+func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.movingClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	r, err := a.receiver(cmd, s, nil)
+	if err != nil {
+		return err
+	}
+	all, err := r.List(ctx)
+	if err != nil {
+		return laneError(err)
+	}
+	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
+	if a.term.json {
+		for _, h := range all {
+			if err := a.term.object(h); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(all) == 0 {
+		a.term.say("no run was handed over to here")
+		return nil
+	}
+	var rows [][]string
+	for _, h := range all {
+		rows = append(rows, []string{shortRun(h.Handoff), string(h.Phase), h.Source, h.Entity, shortRun(h.Run), ago(h.Since), h.Reason})
+	}
+	a.term.table([]string{"handoff", "phase", "from", "agent", "run", "since", "why"}, rows)
+	return nil
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+type migrateFlags struct {
+	to, entity, reason string
+	wait, tools        time.Duration
+	abort              bool
+	export             exportFlags
+}
+
+func (a *app) migrateCommand() *cobra.Command {
+	f := &migrateFlags{}
+	c := connects(&cobra.Command{
+		Use:   "migrate RUN --to WHERE",
+		Short: "Move a run to another worker, or to another platform",
+		Long: `Moves a run while it runs: between two turns, in the middle of one, while it
+awaits a tool, or while it is paused. Whoever listens to it misses nothing and
+hears nothing twice. WHERE is
+
+  any            another worker of the same agent
+  INSTANCE       this one ("aeemesh agents describe" lists them)
+  https://…      the receiver of another platform ("aeemesh handoff serve"); the
+                 run's worker must have been started with --handoff-to
+  file:PATH      a file for another platform: see "aeemesh runs export"
+
+If the move fails the run goes on where it is. Prints each phase, and for how
+long the run stood still: from the last step or word at its source to the first
+at its target, by the server's clock.`,
+		Example: `  aeemesh migrate 0f4c --to any
+  aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
+  aeemesh migrate 0f4c --to https://paris.example:7443
+  aeemesh migrate 0f4c --abort                          # as long as it has not left`,
+		Args: arguments("RUN"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.migrate(ctx, cmd, f, args[0])
+		}),
+	})
+	flags := c.Flags()
+	flags.StringVar(&f.to, "to", "", "`where`: any, an instance, an https URL or file:PATH")
+	flags.DurationVar(&f.tools, "tools", 0, "how long to wait for tool calls that are under way, before the run is moved with them (default as long as they take)")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to watch the move")
+	flags.BoolVar(&f.abort, "abort", false, "take a move back that has not come to its end")
+	flags.StringVar(&f.reason, "reason", "", "why, for the record")
+	f.export.add(a, flags)
+	a.entityFlag(c, &f.entity)
+	flags.StringVar(&a.as, "from", "", "who asks: an `entity` (default the key's, where it has one, else human.<your login>)")
+	bindEnv(flags, "from", "AEEMESH_FROM")
+	a.addStateKeyFlag(flags)
+	a.addSignFlags(flags, signAll)
+	return c
+}
+
+func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
+	file, isFile := strings.CutPrefix(f.to, "file:")
+	switch {
+	case f.abort == (f.to != ""):
+		return usagef(cmd, "say where, with --to, or take a move back with --abort")
+	case f.tools < 0 || f.wait <= 0:
+		return usagef(cmd, "--tools cannot be negative, and --wait must be above 0")
+	case strings.HasPrefix(f.to, "http://"):
+		return hinted(usagef(cmd, "--to %s: a run goes over TLS only", f.to), "Begin the URL with https://.")
+	case isFile:
+		f.export.out = file
+		return a.exportRun(ctx, cmd, &f.export, name, f.entity)
+	}
+	if err := checkEntity(cmd, f.entity); err != nil {
+		return err
+	}
+	from := a.as
+	if from == "" {
+		from = a.defaultFrom()
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true, config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
+	defer cancel()
+	runs, err := a.runs(cmd, s)
+	if err != nil {
+		return err
+	}
+	rec, h, err := runs.find(ctx, name, f.entity)
+	if err != nil {
+		return err
+	}
+	if state.Terminal(h.Status) {
+		return hinted(fmt.Errorf("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+	}
+	a.term.progress("asking the workers of %s", h.Entity)
+	got, err := s.node.Command(ctx, h.Entity, intents.MigrateTask{
+		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
+	})
+	if err != nil {
+		return commandFailed(err, h.Entity)
+	}
+	switch {
+	case !got.Migrating:
+		return fmt.Errorf("run %s: %s", shortRun(h.Run), got.Status)
+	case f.abort:
+		if a.term.json {
+			return a.term.object(got)
+		}
+		a.term.good("run %s: the move is taken back; it is now %s", shortRun(h.Run), got.Status)
+		return nil
+	}
+	return a.watchMove(ctx, s, runs, rec.ID, f.to)
+}
+
+// watchMove tells the phases of a move until it has come to its end.
+func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
+	m := &movement{app: a, id: id, runs: runs}
+	d, err := s.lane()
+	if err != nil {
+		return err
+	}
+	m.replies = d.Replies
+	err = m.follow(ctx)
+	switch {
+	case errors.Is(err, errStandsStill):
+		a.term.good("run %s is paused; it goes to %s when it is resumed", shortRun(id.Run), to)
+		return nil
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		return hinted(errors.New("stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+	case err != nil:
+		return err
+	}
+	return m.tellPause(ctx)
+}

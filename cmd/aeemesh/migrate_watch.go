@@ -1,0 +1,270 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A movement is one move of a run, as its records tell of it.
+type movement struct {
+	app     *app
+	id      state.ID
+	runs    *runStore
+	replies *jetstream.Replies
+
+	move   string // the id of the move
+	taskID string
+	last   state.Phase
+	target string
+}
+
+var (
+	errStandsStill = errors.New("the run waits")
+	errMoved       = errors.New("the run has moved")
+)
+
+// phaseLine is what "migrate --json" prints for each phase.
+type phaseLine struct {
+	Run    string      `json:"run"`
+	Phase  state.Phase `json:"phase"`
+	At     time.Time   `json:"at"`
+	To     string      `json:"to,omitempty"`
+	Detail string      `json:"detail,omitempty"`
+}
+
+// follow tells the phases until the run is where it was to go (nil), or is not.
+func (m *movement) follow(ctx context.Context) error {
+	watching, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	shown := uint64(0)
+	err := m.runs.Watch(watching, m.id, func(rec state.Record) {
+		if watching.Err() != nil {
+			return
+		}
+		if len(rec.Data) == 0 {
+			stop(errors.New("the run was deleted"))
+			return
+		}
+		// What followed quickly comes as one: the history has it all.
+		history, err := m.runs.History(watching, m.id)
+		if err != nil {
+			history = []state.Record{rec}
+		}
+		for _, rec := range history {
+			if rec.Revision <= shown {
+				continue
+			}
+			shown = rec.Revision
+			if err := m.phase(rec, rec.Revision == history[len(history)-1].Revision); err != nil {
+				stop(err)
+				return
+			}
+		}
+	})
+	switch cause := context.Cause(watching); {
+	case errors.Is(cause, errMoved):
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	default:
+		return cause
+	}
+}
+
+// phase tells of one record; newest says that there is none after it.
+func (m *movement) phase(rec state.Record, newest bool) error {
+	c, err := m.runs.decode(rec)
+	if err != nil {
+		return err
+	}
+	g := c.Mesh.Migration
+	m.taskID = c.Mesh.TaskID
+	if g != nil && m.move == "" && newest {
+		m.move = g.ID // those of earlier moves are past
+	}
+	if g == nil || g.ID != m.move {
+		if newest && c.Terminal() {
+			return fmt.Errorf("the run ended before it could move: it is %s", c.Doc.Status)
+		}
+		return nil
+	}
+	if g.Phase != m.last {
+		m.last = g.Phase
+		m.tell(rec, g)
+	}
+	switch {
+	case g.Phase == state.PhaseMoved, g.Phase == state.PhaseRelaying:
+		m.target = g.Target
+		return errMoved
+	case g.Phase == state.PhaseAborted:
+		return hinted(fmt.Errorf("the run did not move: %s", g.Detail), "It goes on where it was. docs/migration.md says what each refusal means.")
+	case c.Terminal():
+		return fmt.Errorf("the run ended before it could move: it is %s", c.Doc.Status)
+	case g.Phase == state.PhaseAsked && state.Parked(c.Doc.Status) && c.Doc.Status != aaif.RunMigrating && newest:
+		return errStandsStill
+	}
+	return nil
+}
+
+// phaseWords are what a person is told of a phase.
+var phaseWords = map[state.Phase]string{
+	state.PhaseAsked:     "asked: it stops at its next step",
+	state.PhaseCaptured:  "captured: it stands still",
+	state.PhaseCommitted: "committed: its source has let go",
+	state.PhaseRelaying:  "accepted: it runs there, and its replies come back",
+	state.PhaseMoved:     "moved: it has a new worker",
+	state.PhaseAborted:   "aborted",
+}
+
+func (m *movement) tell(rec state.Record, g *state.Migration) {
+	t := m.app.term
+	if t.json {
+		// A terminal that is gone ends the command by itself.
+		_ = t.object(phaseLine{Run: m.id.Run, Phase: g.Phase, At: rec.Time, To: g.Target, Detail: g.Detail})
+		return
+	}
+	t.say("%s  %s", rec.Time.Local().Format("15:04:05.000"), phaseWords[g.Phase])
+}
+
+// pauseLine is the last line of "migrate --json".
+type pauseLine struct {
+	Run     string    `json:"run"`
+	To      string    `json:"to"`
+	PauseMS float64   `json:"pause_ms"`
+	From    time.Time `json:"from"`
+	Until   time.Time `json:"until"`
+}
+
+// tellPause waits for the first sign of life at the target, and tells for how
+// long the run stood still.
+func (m *movement) tellPause(ctx context.Context) error {
+	t := m.app.term
+	from, captured, err := m.lastAtSource(ctx)
+	if err != nil {
+		return err
+	}
+	until, err := m.firstAtTarget(ctx, captured)
+	if err != nil {
+		if !t.json {
+			t.good("run %s is with %s; it has done no step there yet", shortRun(m.id.Run), m.target)
+			return nil
+		}
+		return t.object(phaseLine{Run: m.id.Run, Phase: m.last, To: m.target})
+	}
+	pause := until.Sub(from)
+	if t.json {
+		return t.object(pauseLine{Run: m.id.Run, To: m.target, PauseMS: float64(pause.Microseconds()) / 1000, From: from, Until: until})
+	}
+	t.good("run %s is with %s; it stood still for %v", shortRun(m.id.Run), m.target, pause.Round(100*time.Microsecond))
+	return nil
+}
+
+// lastAtSource is when the source did the last thing that anybody could see, and
+// when the run was captured.
+func (m *movement) lastAtSource(ctx context.Context) (last, captured time.Time, err error) {
+	history, err := m.runs.History(ctx, m.id)
+	if err != nil {
+		return last, captured, err
+	}
+	for _, rec := range history {
+		c, err := m.runs.decode(rec)
+		if err != nil {
+			return last, captured, err
+		}
+		if g := c.Mesh.Migration; g != nil && g.ID == m.move && g.Phase != state.PhaseAsked {
+			captured = rec.Time
+			break
+		}
+		if !marginal(c.Mesh.Step.Kind) {
+			last = rec.Time
+		}
+	}
+	for msg, err := range m.replies.Read(ctx, m.id.Entity, m.taskID, 0) {
+		if err != nil {
+			return last, captured, err
+		}
+		if !msg.Time.After(captured) && msg.Time.After(last) {
+			last = msg.Time
+		}
+	}
+	if last.IsZero() {
+		last = captured
+	}
+	return last, captured, nil
+}
+
+// marginal reports steps that are not the run's own.
+func marginal(k state.StepKind) bool {
+	switch k {
+	case state.StepClaim, state.StepMigrate, state.StepPause, state.StepResume, state.StepSteer:
+		return true
+	}
+	return false
+}
+
+// firstAtTarget is when the target did the first thing that anybody can see.
+func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.Time, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wakers sync.WaitGroup
+	defer wakers.Wait()
+	defer cancel()
+	wake := make(chan struct{}, 1)
+	again := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	wakers.Go(func() {
+		for range m.replies.Follow(ctx, m.id.Entity, m.taskID, jetstream.FollowOptions{}) {
+			again()
+		}
+	})
+	wakers.Go(func() { _ = m.runs.Watch(ctx, m.id, func(state.Record) { again() }) })
+	for {
+		at, err := m.signOfLife(ctx, captured)
+		if !at.IsZero() || err != nil {
+			return at, err
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+}
+
+// signOfLife is the earliest thing that was stored after the run was captured;
+// zero where there is none.
+func (m *movement) signOfLife(ctx context.Context, captured time.Time) (first time.Time, err error) {
+	seen := func(at time.Time) {
+		if at.After(captured) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	for msg, err := range m.replies.Read(ctx, m.id.Entity, m.taskID, 0) {
+		if err != nil {
+			return first, err
+		}
+		seen(msg.Time)
+	}
+	history, err := m.runs.History(ctx, m.id)
+	if err != nil {
+		return first, err
+	}
+	for _, rec := range history {
+		if c, err := m.runs.decode(rec); err == nil && !marginal(c.Mesh.Step.Kind) {
+			seen(rec.Time)
+		}
+	}
+	return first, nil
+}

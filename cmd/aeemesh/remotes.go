@@ -1,0 +1,183 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// addPlatformFlag adds --platform.
+func (a *app) addPlatformFlag(flags *pflag.FlagSet) {
+	flags.StringVar(&a.platform, "platform", state.Platform, "this mesh's `name` where runs come from other platforms or go there")
+	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
+}
+
+// remoteFlags say to which other platforms a worker may hand its runs.
+type remoteFlags struct {
+	to            []string
+	ca, cert, key string
+	bearer        string
+}
+
+func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
+	a.addPlatformFlag(flags)
+	flags.StringArrayVar(&f.to, "handoff-to", nil, "https `URL` of another platform's receiver to which runs may be moved; repeatable (default none)")
+	flags.StringVar(&f.ca, "handoff-ca", "", "`file` of certificates to trust there besides the system's")
+	flags.StringVar(&f.cert, "handoff-cert", "", "client certificate `file` to show there")
+	flags.StringVar(&f.key, "handoff-key", "", "and its private key `file`")
+	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
+}
+
+// remotes is what the flags allow, nil where that is nothing.
+func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
+	opts := handoff.ClientOptions{}
+	allowed := map[string]bool{}
+	for _, to := range f.to {
+		c, err := handoff.NewClient(to, opts)
+		if err != nil {
+			return nil, usagef(cmd, "--handoff-to: %w", err)
+		}
+		c.Close()
+		allowed[normalURL(to)] = true
+	}
+	if len(allowed) == 0 {
+		if f.ca != "" || f.cert != "" || f.key != "" || f.bearer != "" {
+			return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key and --handoff-bearer need a --handoff-to")
+		}
+		return nil, nil
+	}
+	var err error
+	if opts.TLS, err = clientTLS(f.ca, f.cert, f.key); err != nil {
+		return nil, usagef(cmd, "--handoff-ca, --handoff-cert, --handoff-key: %w", err)
+	}
+	if opts.Bearer, err = a.secretRef(f.bearer); err != nil {
+		return nil, usagef(cmd, "--handoff-bearer: %w", err)
+	}
+	return func(to string) (*handoff.Client, error) {
+		if !strings.HasPrefix(strings.ToLower(to), "https://") {
+			return nil, fmt.Errorf("%s: %w", to, handoff.ErrPlaintext)
+		}
+		if !allowed[normalURL(to)] {
+			return nil, fmt.Errorf("this worker hands no runs to %s: it was not started with --handoff-to %s", to, to)
+		}
+		return handoff.NewClient(to, opts)
+	}, nil
+}
+
+// normalURL makes two ways to write one URL the same.
+func normalURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil {
+		return s
+	}
+	u.Scheme, u.Host = strings.ToLower(u.Scheme), strings.ToLower(strings.TrimSuffix(u.Host, ":443"))
+	return strings.TrimSuffix(u.String(), "/")
+}
+
+// clientTLS trusts the system and a file, and shows a certificate where there is
+// one.
+func clientTLS(ca, cert, key string) (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12}
+	if ca != "" {
+		roots, err := x509.SystemCertPool()
+		if err != nil {
+			roots = x509.NewCertPool()
+		}
+		if conf.RootCAs, err = addCertificates(roots, ca); err != nil {
+			return nil, err
+		}
+	}
+	if (cert == "") != (key == "") {
+		return nil, errors.New("a certificate and its key go together")
+	}
+	if cert != "" {
+		pair, err := tls.LoadX509KeyPair(cert, key)
+		if err != nil {
+			return nil, err
+		}
+		conf.Certificates = []tls.Certificate{pair}
+	}
+	return conf, nil
+}
+
+func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return pool, nil
+}
+
+// secretRef reads a secret by its reference each time that it is needed; nil
+// where there is no reference.
+func (a *app) secretRef(ref string) (func() (string, error), error) {
+	if ref == "" {
+		return nil, nil
+	}
+	kind, name, _ := strings.Cut(ref, ":")
+	var read func() (string, error)
+	switch kind {
+	case "env":
+		read = func() (string, error) { return a.env(name), nil }
+	case "file":
+		read = func() (string, error) {
+			raw, err := os.ReadFile(name)
+			return strings.TrimSpace(string(raw)), err
+		}
+	default:
+		return nil, errors.New("it is env:NAME or file:PATH, never the secret itself")
+	}
+	secret, err := read()
+	if err == nil && secret == "" {
+		err = fmt.Errorf("%s is empty", ref)
+	}
+	return read, err
+}
+
+// A certificate is read from its files again when they have changed.
+type certificate struct {
+	cert, key string
+
+	mu     sync.Mutex
+	loaded *tls.Certificate
+	at     time.Time // of the newer file
+}
+
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	changed := time.Time{}
+	for _, name := range []string{c.cert, c.key} {
+		if info, err := os.Stat(name); err == nil && info.ModTime().After(changed) {
+			changed = info.ModTime()
+		}
+	}
+	if c.loaded != nil && !changed.After(c.at) {
+		return c.loaded, nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		if c.loaded != nil {
+			return c.loaded, nil // half of a change
+		}
+		return nil, err
+	}
+	c.loaded, c.at = &pair, changed
+	return c.loaded, nil
+}
