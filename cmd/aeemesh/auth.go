@@ -22,7 +22,7 @@ func (a *app) authCommand() *cobra.Command {
 
 func (a *app) authPermsCommand() *cobra.Command {
 	var client string
-	var nsc bool
+	var nsc, durable bool
 	var maxTimeout time.Duration
 	c := &cobra.Command{
 		Use:   "perms ENTITY...",
@@ -34,6 +34,7 @@ With --client PREFIX it prints what somebody needs who sends tasks to the
 entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
+  aeemesh auth perms agent.reviewer --durable
   aeemesh auth perms agent.reviewer agent.writer --client _INBOX_ada
 
   # then:
@@ -51,6 +52,13 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 				if err != nil {
 					return usagef(cmd, "%w", err)
 				}
+				if durable {
+					more, err := mesh.DurableClientPermissions(m, args...)
+					if err != nil {
+						return usagef(cmd, "%w", err)
+					}
+					p = mergePermissions(p, more)
+				}
 			}
 			for _, entity := range args {
 				if client != "" {
@@ -67,6 +75,13 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 					}
 				}
 				p = mergePermissions(p, more)
+				if durable {
+					more, err := mesh.DurableWorkerPermissions(m, entity, "_INBOX", true)
+					if err != nil {
+						return usagef(cmd, "%w", err)
+					}
+					p = mergePermissions(p, more)
+				}
 			}
 			switch {
 			case a.term.json:
@@ -81,6 +96,7 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 	}
 	c.Flags().StringVar(&client, "client", "", "for a client instead of a worker, with this `prefix` of reply subjects")
 	c.Flags().BoolVar(&nsc, "nsc", false, "as arguments for \"nsc edit user\"")
+	c.Flags().BoolVar(&durable, "durable", false, "what the durable lane needs as well, with replies under _INBOX")
 	c.Flags().DurationVar(&maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
 	return c
 }
