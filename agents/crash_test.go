@@ -138,7 +138,7 @@ func (p *paper) Steering() []state.Steer {
 // workbench is an agent with two tools, lint and pay, and a task for it. Each
 // call is on the list under its idempotency key.
 type workbench struct {
-	t     *testing.T
+	t     testing.TB
 	model *modeltest.Fake
 	loop  *loop
 	task  *mesh.Task
@@ -147,7 +147,7 @@ type workbench struct {
 	calls map[string]int
 }
 
-func newWorkbench(t *testing.T, opts Options, turns ...modeltest.Turn) *workbench {
+func newWorkbench(t testing.TB, opts Options, turns ...modeltest.Turn) *workbench {
 	t.Helper()
 	w := &workbench{t: t, model: modeltest.New(turns...), calls: make(map[string]int)}
 	reg := new(tool.Registry)
