@@ -277,6 +277,7 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	}
 	r.mu.Lock()
 	d.Lease = s.lease
+	d.First = d.Delivered == 1 && !s.made.IsZero() && d.Stored.After(s.made.Add(madeSlack))
 	s.delivered(ack.pending)
 	ended := s.asked == 0
 	r.mu.Unlock()
@@ -290,6 +291,9 @@ func (r *laneRun) hear(msg *nats.Msg) {
 		r.Wake()
 	}
 }
+
+// madeSlack is by how much the clocks of two servers may differ.
+const madeSlack = 50 * time.Millisecond
 
 // take hands a delivery over, if there is room.
 func (r *laneRun) take(s *source, d *Delivery) bool {

@@ -32,6 +32,10 @@ type Delivery struct {
 	// room, so it says nothing about how often the task was begun.
 	Delivered uint64
 
+	// First says that the message was not handed out before: its consumer, which
+	// is older than the message, knows of no other time.
+	First bool
+
 	// Lease is how long the worker may be silent about it, the consumer's
 	// AckWait.
 	Lease time.Duration

@@ -31,6 +31,7 @@ type source struct {
 	ready   bool // the consumer is there, as far as is known
 	bounded bool // it has a bound of messages in flight
 	lease   time.Duration
+	made    time.Time // when the consumer was
 	state   LaneState
 	why     error // of the state
 	snag    error // what is the matter while it works

@@ -73,8 +73,9 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 		cons, err = EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, false)
 	}
 	var cfg natsjs.ConsumerConfig
+	var made time.Time
 	if err == nil {
-		cfg = cons.CachedInfo().Config
+		cfg, made = cons.CachedInfo().Config, cons.CachedInfo().Created
 		if cfg.FilterSubject != s.spec.Config.FilterSubject || cfg.AckPolicy != natsjs.AckExplicitPolicy {
 			err = fmt.Errorf("consumer %s draws from %q with acks %q, not from %q with acks \"explicit\"",
 				s.consumer, cfg.FilterSubject, cfg.AckPolicy, s.spec.Config.FilterSubject)
@@ -85,7 +86,7 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	denied := errors.Is(err, ErrDenied)
 	switch {
 	case err == nil:
-		s.lease, s.bounded, s.ready = cfg.AckWait, cfg.MaxAckPending > 0, true
+		s.lease, s.made, s.bounded, s.ready = cfg.AckWait, made, cfg.MaxAckPending > 0, true
 		if s.state == LaneStarting || s.state == LaneDeaf && !s.doubt {
 			s.become(LaneWorking, nil)
 		}

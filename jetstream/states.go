@@ -44,6 +44,8 @@ type States struct {
 	sub    string // before a key, as it is stored
 	object string // before a key in the names of objects
 
+	absences absences
+
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were looked for
 }

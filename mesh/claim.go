@@ -33,8 +33,12 @@ const (
 // one. With ending the run is not to begin: it ends with that error at once.
 // r.mu is held.
 func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error) {
+	return r.claimOver(ctx, nil, ending)
+}
+
+// claimOver is claim over a record that was read; nil: it is to be looked for.
+func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope.Error) (verdict, error) {
 	fresh := r.hold.Delivered <= 1 && r.stored == nil && r.retryID() == "" // most likely nobody knows it
-	var rec *state.Record
 	for tries := 0; ; tries++ {
 		r.dead, r.recovered = "", false
 		if !fresh && rec == nil {
@@ -77,6 +81,10 @@ func (r *Run) claim(ctx context.Context, ending *envelope.Error) (verdict, error
 			if v, err = r.enter(next, firstError(ending, end)); err != nil {
 				return 0, err
 			}
+		}
+		if v == runs && rec == nil && fresh && r.mayWait(ctx) {
+			r.keep(next, 0)
+			return v, nil
 		}
 		if v == ended {
 			r.observe(PointBeforeTerminal)

@@ -54,7 +54,9 @@ type Durable struct {
 	DefaultTimeout time.Duration
 
 	// MaxClaims is how often a run may be claimed without completing a step,
-	// before it is taken for the one that kills its workers. Default 5.
+	// before it is taken for the one that kills its workers. A first try that
+	// ended within a quarter of a second does not count: its claim may not have
+	// been written yet. Default 5.
 	MaxClaims int
 	// Sweep is the time between two looks for runs whose message is gone.
 	// Default 30 seconds; below 0: never.
@@ -88,7 +90,7 @@ type Point string
 // passes them. Those of a commit are passed for each one.
 const (
 	PointDelivered      Point = "delivered"       // the message is here, nothing is written
-	PointClaimed        Point = "claimed"         // the claim is stored
+	PointClaimed        Point = "claimed"         // the run is ours to begin; of a new task the claim may be stored later
 	PointBeforeCommit   Point = "before-commit"   // of a step
 	PointAfterCommit    Point = "after-commit"    //
 	PointBeforeTerminal Point = "before-terminal" // the handler has returned

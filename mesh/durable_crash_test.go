@@ -237,54 +237,61 @@ func TestNothingIsLostWhenTheServerRestarts(t *testing.T) {
 // stored, and there is one reply.
 func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 	t.Parallel()
-	for _, point := range []mesh.Point{
-		mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,
-		mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointReplied, mesh.PointAcked,
-	} {
-		t.Run(string(point), func(t *testing.T) {
-			t.Parallel()
-			r := newDurableRig(t)
-			p := newPoints()
-			at := p.hold(point)
-			handler := mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-				run := task.Run()
-				if len(run.View().Mesh.Loop) == 0 {
-					if err := run.Commit(ctx, state.Step{Kind: state.StepHandler, Name: "one"}, func(c *state.Checkpoint) error {
-						c.Mesh.Loop = json.RawMessage(fmt.Sprintf(`{"one":%d}`, run.Epoch()))
-						return nil
-					}); err != nil {
-						return nil, err
-					}
+	for _, late := range []bool{false, true} { // the claim is written at once, or with the first step
+		for _, point := range []mesh.Point{
+			mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit, mesh.PointAfterCommit,
+			mesh.PointBeforeTerminal, mesh.PointAfterTerminal, mesh.PointReplied, mesh.PointAcked,
+		} {
+			t.Run(fmt.Sprintf("%s,late=%t", point, late), func(t *testing.T) {
+				t.Parallel()
+				r := newDurableRig(t)
+				p := newPoints()
+				at := p.hold(point)
+				handler := func(who string) mesh.Handler {
+					return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+						run := task.Run()
+						if len(run.View().Mesh.Loop) == 0 {
+							if err := run.Commit(ctx, state.Step{Kind: state.StepHandler, Name: "one"}, func(c *state.Checkpoint) error {
+								c.Mesh.Loop = json.RawMessage(fmt.Sprintf(`{"by":%q}`, who))
+								return nil
+							}); err != nil {
+								return nil, err
+							}
+						}
+						return run.View().Mesh.Loop, nil
+					})
 				}
-				return run.View().Mesh.Loop, nil
+				line := newCable(t)
+				first := r.serve(r.over(line, observing(p)), mesh.Agent{Handler: handler("first")})
+				if late {
+					r.aged()
+				}
+				client := r.client()
+				task := newTask(reviewer, "code.review", `{}`)
+				r.submit(client, task)
+				release := within(t, "the point", at)
+				line.block(true)
+				r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler("heir")})
+				reply, err := r.result(client, task)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.drainedQueue()
+				// The step belongs to the owner that committed it.
+				want := `{"by":"first"}`
+				switch point {
+				case mesh.PointDelivered, mesh.PointClaimed, mesh.PointBeforeCommit:
+					want = `{"by":"heir"}`
+				}
+				equal(t, "result", string(reply.Payload), want)
+				close(release)
+				line.block(false)
+				if err := first.end(); err != nil { // it has done all that it still could
+					t.Error(err)
+				}
+				equal(t, "replies", len(r.replies(task)), 1)
+				equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
 			})
-			line := newCable(t)
-			first := r.serve(r.over(line, observing(p)), mesh.Agent{Handler: handler})
-			client := r.client()
-			task := newTask(reviewer, "code.review", `{}`)
-			r.submit(client, task)
-			release := within(t, "the point", at)
-			line.block(true)
-			r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: handler})
-			reply, err := r.result(client, task)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.drainedQueue()
-			// The step belongs to the owner that committed it; where the first
-			// worker had not even claimed the run, that is the heir as well.
-			want := `{"one":1}`
-			if point == mesh.PointClaimed || point == mesh.PointBeforeCommit {
-				want = `{"one":2}`
-			}
-			equal(t, "result", string(reply.Payload), want)
-			close(release)
-			line.block(false)
-			if err := first.end(); err != nil { // it has done all that it still could
-				t.Error(err)
-			}
-			equal(t, "replies", len(r.replies(task)), 1)
-			equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
-		})
+		}
 	}
 }

@@ -21,7 +21,8 @@ type lane struct {
 	host  *host
 	cfg   *Durable
 	codec state.Codec
-	noted noter // cfg.States, where it takes notes; else nil
+	noted noter  // cfg.States, where it takes notes; else nil
+	knows knower // cfg.States, where it can be asked cheaply; else nil
 	queue *jetstream.Lane
 	// subject is the pattern of the entity's durable tasks.
 	subject string
@@ -72,6 +73,7 @@ func (h *host) newLane() (*lane, error) {
 		l.codec.Seal = h.Seal
 	}
 	l.noted, _ = cfg.States.(noter)
+	l.knows, _ = cfg.States.(knower)
 	if h.MeshConcurrency > 0 && cfg.Slots == nil {
 		return nil, fmt.Errorf("a limit of %d tasks in the whole mesh needs Durable.Slots", h.MeshConcurrency)
 	}
@@ -149,7 +151,7 @@ func (l *lane) giveUp(t *Task, cause error) {
 		if r.end != nil {
 			return
 		}
-		if r.cp.Load() != nil {
+		if r.cp.Load() != nil && r.rev > 0 {
 			ctx, cancel := context.WithTimeout(l.ctx, closePatience/2)
 			defer cancel()
 			if err := r.handOn(ctx); err != nil && !errors.Is(err, ErrLost) {
@@ -301,10 +303,15 @@ func (l *lane) renew() {
 	lease := l.queue.Lease()
 	tick := time.NewTicker(lease / 3)
 	defer tick.Stop()
+	soon := time.NewTicker(min(lease/3, claimSoon))
+	defer soon.Stop()
 	reconnects := l.host.node.conn.Stats().Reconnects
 	last := time.Now()
 	for {
 		select {
+		case <-soon.C:
+			l.writeClaims()
+			continue
 		case <-tick.C:
 		case <-l.ctx.Done():
 			return

@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -39,7 +42,8 @@ type Run struct {
 	// A handler's steps and the mesh's own are written one at a time.
 	mu        sync.Mutex
 	cp        atomic.Pointer[state.Checkpoint] // as stored; never changed in place. nil: not claimed
-	rev       uint64                           // of cp
+	rev       uint64                           // of cp; 0: it is not written, see claim_late.go
+	tried     []string                         // state ids of first writes that may be stored
 	end       error                            // why nothing more may be written: ErrLost, ErrParked
 	begun     time.Time                        // of this claim, for running time
 	ran       time.Duration                    // before it
@@ -56,7 +60,9 @@ type Run struct {
 	asked    chan struct{}
 	parting  atomic.Bool
 	checking atomic.Bool
-	seen     atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
+	// unwritten: begun without a claim, which is still to be written.
+	unwritten atomic.Bool
+	seen      atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
 }
 
 type stagedStep struct {
@@ -336,9 +342,12 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return nil
 		}
 		if !errors.Is(err, state.ErrChanged) {
+			if r.rev == 0 {
+				r.tried = append(r.tried, next.Doc.StateID)
+			}
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}
-		if err := r.adopt(rec); err != nil {
+		if err := r.changed(ctx, rec); err != nil {
 			return err
 		}
 	}
@@ -347,6 +356,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 // keep remembers a checkpoint as the one that is stored. r.mu is held.
 func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 	r.rev = rev
+	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
 	r.seen.Store(time.Now().UnixNano())
 	r.ask(c.Mesh.Want != "")
@@ -391,12 +401,12 @@ func (r *Run) verify(ctx context.Context) {
 	}
 	rec, err := r.lane.cfg.States.Get(ctx, r.id)
 	switch {
-	case errors.Is(err, state.ErrNotFound):
+	case errors.Is(err, state.ErrNotFound) && r.rev > 0:
 		r.lose()
-	case err == nil && rec.Revision == r.rev:
+	case errors.Is(err, state.ErrNotFound), err == nil && rec.Revision == r.rev:
 		r.seen.Store(time.Now().UnixNano())
 	case err == nil:
-		_ = r.adopt(&rec)
+		_ = r.changed(ctx, &rec)
 	}
 }
 
@@ -485,7 +495,8 @@ func (l *lane) passing(err error) bool {
 			return true
 		}
 	}
-	return connectionError(err)
+	var api *natsjs.APIError // no leader for now, for instance
+	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable || connectionError(err)
 }
 
 // sleep waits, and fails with the cause of ctx when that ends first.

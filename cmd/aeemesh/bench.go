@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 )
 
@@ -119,6 +120,7 @@ type bench struct {
 	benchOptions
 	url    string
 	server *role
+	js     natsjs.JetStream // of "bench durable"
 }
 
 // measure makes the rounds for one number of requests in flight: raw, ours,

@@ -109,10 +109,19 @@ func benchDurable(ctx context.Context, o benchOptions, sync string, stdout io.Wr
 		return err
 	}
 	defer server.stop()
-	if err := benchStreams(ctx, url); err != nil {
+	conn, err := nats.Connect(url)
+	if err != nil {
 		return err
 	}
-	b := &bench{benchOptions: o, url: url, server: server}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	if err := benchStreams(ctx, js); err != nil {
+		return err
+	}
+	b := &bench{benchOptions: o, url: url, server: server, js: js}
 	print := func(bytes int, rows []benchRow) error {
 		for _, row := range rows {
 			if err := printDurable(stdout, o.json, durableRow{Sync: sync, Bytes: bytes, benchRow: row}); err != nil {
@@ -146,24 +155,36 @@ func benchDurable(ctx context.Context, o benchOptions, sync string, stdout io.Wr
 
 // benchStreams makes the mesh's streams, and those of the raw side, which are
 // of the same kinds.
-func benchStreams(ctx context.Context, url string) error {
-	conn, err := nats.Connect(url)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return err
-	}
+func benchStreams(ctx context.Context, js natsjs.JetStream) error {
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 		return err
 	}
 	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: benchRawStream, Subjects: []string{benchRawStream}, Retention: natsjs.WorkQueuePolicy, Discard: natsjs.DiscardNew, MaxBytes: 256 << 20}); err != nil {
 		return err
 	}
-	_, err = js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: benchRawBucket, History: 64, MaxBytes: 1 << 30})
+	state, err := js.Stream(ctx, "KV_"+jetstream.BucketState)
+	if err != nil {
+		return err
+	}
+	raw := state.CachedInfo().Config
+	raw.Metadata = nil
+	raw.Name, raw.Subjects = "KV_"+benchRawBucket, []string{"$KV." + benchRawBucket + ".>"}
+	_, err = js.CreateStream(ctx, raw)
 	return err
+}
+
+// benchPurge empties what the measurement before has filled.
+func benchPurge(ctx context.Context, js natsjs.JetStream) error {
+	for _, name := range []string{"KV_" + benchRawBucket, "KV_" + jetstream.BucketState, jetstream.StreamReply} {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		if err := s.Purge(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
@@ -225,6 +246,9 @@ func benchMedians(mode benchMode, inflight int, runs []benchRun) benchRow {
 // there is work.
 func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (benchRun, error) {
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight), "--payload", strconv.Itoa(b.payload), "--bytes", strconv.Itoa(bytes)}
+	if err := benchPurge(ctx, b.js); err != nil {
+		return benchRun{}, err
+	}
 	pids := []int{b.server.pid()}
 	if mode == benchStream || mode == benchTask {
 		worker, _, err := startRole(ctx, "durable", append([]string{"work"}, args...)...)

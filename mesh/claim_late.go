@@ -1,0 +1,93 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// The claim of a new task is not written when it begins, but as part of its
+// first checkpoint, or after claimSoon: for a task of one short step that is
+// half of the writes. Nothing is lost by that. Until then the run has done
+// nothing that counts: an effect needs its intent in the record first, and a
+// stream its claim. That first write swaps in the run's first record, so of all
+// who began the run one goes on. It is so where the store says cheaply, and for
+// sure, that it has nothing of the run; that is where it has one replica.
+
+// claimSoon is when the claim of a run is written that has written nothing else,
+// so that people and other workers see it.
+const claimSoon = 250 * time.Millisecond
+
+// knower is a store that can say cheaply that it has nothing of a run.
+type knower interface {
+	Absent(ctx context.Context, id state.ID) bool
+}
+
+// mayWait reports whether the run's claim may be written with its first
+// checkpoint: the task is new, as far as its message and the store tell. A
+// stream is told under the epoch of a claim that is written.
+func (r *Run) mayWait(ctx context.Context) bool {
+	return r.lane.knows != nil && r.hold.First && !r.task.Streaming() && r.lane.knows.Absent(ctx, r.id)
+}
+
+// writeClaims writes the claims that have waited for long enough.
+func (l *lane) writeClaims() {
+	for _, r := range l.claimed() {
+		if r.unwritten.Load() && time.Since(time.Unix(0, r.seen.Load())) > claimSoon/2 {
+			l.work.Go(func() { r.writeClaim(l.ctx) })
+		}
+	}
+}
+
+func (r *Run) writeClaim(ctx context.Context) {
+	if r.checking.Swap(true) {
+		return
+	}
+	defer r.checking.Store(false)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil || r.rev > 0 {
+		return
+	}
+	err := r.write(ctx, func(*state.Checkpoint) error { return nil })
+	if err != nil && !errors.Is(err, ErrLost) {
+		r.lane.host.log.Warn("claim not written", "run", r.id.Run, "err", err)
+	}
+}
+
+// changed hears that the record is not what this worker wrote last. nil: the run
+// is still ours, and what was to be written may be tried again. r.mu is held.
+func (r *Run) changed(ctx context.Context, rec *state.Record) error {
+	if r.rev > 0 || rec == nil {
+		return r.adopt(rec)
+	}
+	c, err := r.lane.codec.Decode(rec.Data)
+	if err != nil {
+		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
+	}
+	if slices.Contains(r.tried, c.Doc.StateID) { // it was stored, and nobody told us
+		return r.adopt(rec)
+	}
+	v := runs
+	if c.Mesh.Task != nil {
+		v, err = r.judge(ctx, rec, c)
+		switch {
+		case err != nil:
+			return err
+		case v == runs, v == older, v == moving:
+			// Somebody else's, or this worker's own under a later delivery.
+			r.lose()
+			return ErrLost
+		}
+	} else if v, err = r.claimOver(ctx, rec, nil); err != nil || v == runs {
+		return err // commands were noted before the first record
+	}
+	r.task.claim()
+	r.finish(ErrLost)
+	r.lane.work.Go(func() { r.lane.settled(r, v, nil) })
+	return ErrLost
+}
