@@ -30,6 +30,15 @@
 // messages that go to all its replicas (control.go), and tells the bus about
 // itself and its tasks (bus.go).
 //
+// # The durable lane's claims
+//
+// On the durable lane each task is a run, whose record says who owns it. A
+// worker claims it by a compare-and-swap (claim.go). The claim of a new task is
+// written with its first checkpoint, or after a quarter of a second, where the
+// store has one replica and says that it has nothing of the run
+// (claim_late.go): until then two workers may have begun it, and one of them
+// goes on.
+//
 // # Guarantees and limits
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its
