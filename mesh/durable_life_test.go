@@ -247,8 +247,8 @@ func TestADeadlinePassesWhileTheTaskIsQueued(t *testing.T) {
 	within(t, "the task", g.entered)
 	task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1}`)
 	r.submit(client, task)
-	submitted := time.Now()
-	eventually(t, "the deadline has passed", func() bool { return time.Since(submitted) > 20*time.Millisecond })
+	since := time.Now()
+	eventually(t, "the deadline has passed by any clock", func() bool { return time.Since(since) > 500*time.Millisecond })
 	g.open()
 	if _, err := r.result(client, task); codeOf(err) != envelope.CodeTimeout {
 		t.Errorf("result %v", err)
