@@ -134,6 +134,16 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 	return all, nil
 }
 
+// FindScheduled returns the task of an entity that waits for its time, by its ID,
+// or fails with [ErrNotFound].
+func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled, error) {
+	subj, err := q.m.Schedule(entity, id)
+	if err != nil {
+		return Scheduled{}, fmt.Errorf("look for a delayed task: %w", err)
+	}
+	return q.getScheduled(ctx, subj)
+}
+
 func (q *Queue) getScheduled(ctx context.Context, subj string) (Scheduled, error) {
 	for msg, err := range scan(ctx, q.js, q.waiting(), subj, 1) {
 		if err != nil {

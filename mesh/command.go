@@ -240,6 +240,12 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
+			ended, done, again := l.cancelScheduled(ctx, id, o)
+			if done {
+				return ended
+			} else if again {
+				continue
+			}
 			if err = l.note(ctx, id, 0, nil, o); err == nil {
 				out.did(id.Run, "noted")
 				return out
@@ -395,6 +401,47 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	return out, false, nil
 }
 
+// cancelScheduled ends a task that waits for its time, so that its sender need
+// not wait for that to be told. Nothing is done where it is no such order, or no
+// such task, or one that will be refused when it comes.
+func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
+	if o.intent != intents.TaskCancel || o.ID == "" {
+		return out, false, false
+	}
+	s, err := l.cfg.Queue.FindScheduled(ctx, l.host.Entity, o.ID)
+	if err != nil {
+		return out, false, false // noted, then
+	}
+	env, cbor, err := l.host.node.decode(&nats.Msg{Data: s.Data, Header: s.Header})
+	if err != nil || env.ID != o.ID || bounded(env) != nil {
+		return out, false, false
+	}
+	t := &Task{Envelope: env, host: l.host, cbor: cbor}
+	r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: s.Priority, Data: s.Data, Header: s.Header, Stored: s.Stored}})
+	if l.admit(r) != nil {
+		return out, false, false
+	}
+	if !l.mayCommand(o.from, o.signed, t) {
+		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+		return out, true, false
+	}
+	raw, err := r.taskJSON()
+	if err != nil {
+		return out, false, false
+	}
+	c := state.New(l.host.Entity, o.ID, l.host.AgentID)
+	r.describe(c, raw)
+	c.Mesh.Commands = []string{o.id}
+	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
+		return out, false, again
+	}
+	// When it falls due all the same, its run has ended.
+	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+		l.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)
+	}
+	return out, true, false
+}
+
 // cancelStored ends a run that no worker has with a record that says so, and
 // sends its reply. Its message, if there is one, finds it so.
 func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order) (out outcome, again bool, err error) {
@@ -447,10 +494,22 @@ func (l *lane) kick(ctx context.Context, c *state.Checkpoint) error {
 	return kickRun(ctx, l.cfg.Queue, c)
 }
 
-// settle says what became of a call whose outcome is unknown, and returns how
-// many are left.
+// settle says what became of a call whose outcome is unknown, or of all of
+// those where the order names none, and returns how many are left.
 func settle(c *state.Checkpoint, o *order) (left int, err error) {
-	return c.Settle(o.Call, string(o.Outcome), o.Result, firstOf(o.Error, o.Reason), o.from, time.Now())
+	calls := []string{o.Call}
+	if all := c.Unknown(); o.Call == "" && len(all) > 0 {
+		calls = nil
+		for _, e := range all {
+			calls = append(calls, e.ID)
+		}
+	}
+	for _, call := range calls {
+		if left, err = c.Settle(call, string(o.Outcome), o.Result, firstOf(o.Error, o.Reason), o.from, time.Now()); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
 }
 
 func firstOf(a, b string) string {

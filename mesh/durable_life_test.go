@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -106,7 +107,7 @@ func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 		t.Fatalf("dead letters %+v", letters)
 	}
 	l := letters[0]
-	if l.TaskID != task.ID || l.Run != run || l.Attempts != 2 || l.Code != string(envelope.CodeUnavailable) || l.Cause != "failed 2 times" || string(l.Data) != string(encode(t, task)) {
+	if l.TaskID != task.ID || l.Run != run || l.Attempts != 2 || l.Code != string(envelope.CodeUnavailable) || l.Cause != "failed 2 times, at last: the model is away" || string(l.Data) != string(encode(t, task)) {
 		t.Errorf("dead letter %+v", l)
 	}
 	alert := r.event(events, intents.AlertRaised)
@@ -323,8 +324,21 @@ func TestScheduledTasks(t *testing.T) {
 	if _, err := client.Submit(ctxFor(t), doomed, mesh.SubmitOptions{At: time.Now().Add(2 * time.Second)}); err != nil {
 		t.Fatal(err)
 	}
-	if out := r.command(client, intents.CancelTask{ID: doomed.ID}); !out.Cancelled {
-		t.Errorf("cancel of a scheduled task: %+v", out)
+	never := newTask(reviewer, "code.review", `{"n":3}`)
+	if _, err := client.Submit(ctxFor(t), never, mesh.SubmitOptions{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.lane(mesh.Config{Entity: "agent.stranger"}).Command(ctxFor(t), reviewer, intents.CancelTask{ID: never.ID}); codeOf(err) != envelope.CodeDenied {
+		t.Errorf("a stranger's cancel of a scheduled task: %v", err)
+	}
+	for _, task := range []*envelope.Envelope{doomed, never} {
+		if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled || out.Status != "failed" {
+			t.Errorf("cancel of a scheduled task: %+v", out)
+		}
+		r.cancelled(client, task) // at once
+	}
+	if _, err := jetstream.NewQueue(r.js(r.nc), r.m).FindScheduled(ctxFor(t), reviewer, never.ID); !errors.Is(err, jetstream.ErrNotFound) {
+		t.Errorf("the cancelled task is still scheduled: %v", err)
 	}
 	if _, err := r.result(client, task); err != nil {
 		t.Fatal(err)
@@ -333,7 +347,6 @@ func TestScheduledTasks(t *testing.T) {
 	if at := before.Add(1200 * time.Millisecond); began.Before(at.Add(-50 * time.Millisecond)) {
 		t.Errorf("begun at %v, due at %v", began, at)
 	}
-	r.cancelled(client, doomed)
 }
 
 // A task may also say itself when it is to begin, and go to the queue at once;

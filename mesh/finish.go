@@ -183,7 +183,7 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 	m.Step.Detail = string(problem.Code)
 	m.Dead = r.dead
 	if m.Dead == "" && r.exhausted(problem) {
-		m.Dead = fmt.Sprintf("failed %d times", m.Attempt+1)
+		m.Dead = fmt.Sprintf("failed %d times, at last: %s", m.Attempt+1, problem.Message)
 	}
 	return nil
 }
@@ -301,7 +301,7 @@ func (l *lane) tell(r *Run) error {
 		problem = envelope.ErrorOf(reply)
 	}
 	if m.Dead != "" {
-		if err := l.bury(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, m.Attempt+1); err != nil {
+		if err := l.bury(r.hold, r.id.Run, r.task.Envelope, problem, m.Dead, max(m.Attempt+1, m.Claims-1)); err != nil {
 			return err
 		}
 		r.observe(PointDead)

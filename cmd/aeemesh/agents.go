@@ -34,9 +34,10 @@ func (a *app) agentsCommand() *cobra.Command {
 type agentSummary struct {
 	Entity    string  `json:"entity"`
 	Instances int     `json:"instances"`
-	Version   string  `json:"version"`          // of all; several comma-separated
-	Status    string  `json:"status"`           // of the one that answered; "unknown" where none did
-	Reason    string  `json:"reason,omitempty"` // why it is unknown
+	Version   string  `json:"version"`           // of all; several comma-separated
+	Status    string  `json:"status"`            // of the one that answered; "unknown" where none did
+	Reason    string  `json:"reason,omitempty"`  // why it is unknown
+	Durable   string  `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
 	Requests  int     `json:"requests"`
 	Errors    int     `json:"errors"`
 	AverageMS float64 `json:"average_ms"`
@@ -87,9 +88,9 @@ together, their status, and what they have done since they started.`,
 					status += " (" + l.Reason + ")"
 				}
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
-					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS)})
+					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), l.Durable})
 			}
-			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average"}, rows)
+			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "durable tasks"}, rows)
 			return nil
 		}),
 	})
@@ -137,6 +138,9 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 				return
 			}
 			l.Status = string(health.Status)
+			if lane, ok := laneOf(&health); ok {
+				l.Durable = lane.brief()
+			}
 		})
 	}
 	wait.Wait()
@@ -294,9 +298,15 @@ func (a *app) printDescription(d agentDescription) {
 	if d.Health != nil {
 		details := []string{}
 		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {
+			if k == healthDurable {
+				continue // on a line of its own
+			}
 			details = append(details, fmt.Sprintf("%s %v", k, d.Health.Details[k]))
 		}
 		field("health", strings.Join(append([]string{string(d.Health.Status)}, details...), ", "))
+	}
+	if lane, ok := laneOf(d.Health); ok {
+		field("durable", lane.String())
 	}
 	field("AEE", strings.Join(append([]string{d.AEEVersion}, d.Extensions...), " "))
 	for i, name := range d.Intents {

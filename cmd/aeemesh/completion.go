@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -54,33 +57,75 @@ func (a *app) completeEntities(n int) cobra.CompletionFunc {
 	}
 }
 
-func (a *app) liveEntities(cmd *cobra.Command) []string {
+func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
+	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
+		if err != nil {
+			return
+		}
+		found, _ := node.Discover(ctx, "", completeWait)
+		for _, i := range found {
+			out = append(out, cobra.CompletionWithDesc(i.Entity, printable(i.Info.Description)))
+		}
+	})
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// toComplete connects for a completion and gives it little time.
+func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {
-		return nil
+		return
 	}
 	c, err := a.connection(cmd)
 	if err != nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*completeWait)
 	defer cancel()
 	c.Wait, c.Name = completeWait, "aeemesh completion"
 	conn, err := mesh.Connect(ctx, c)
 	if err != nil {
-		return nil
+		return
 	}
 	defer conn.Close()
-	node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix})
-	if err != nil {
-		return nil
+	do(ctx, conn)
+}
+
+// completeRuns completes the first argument with the runs that there are, the
+// latest first; what cannot be listed in time is left out.
+func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const most = 200
+	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if len(args) > 0 {
+		return nil, as
 	}
-	found, _ := node.Discover(ctx, "", completeWait)
+	var list []runSummary
+	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		m, err := a.subjects()
+		if err != nil {
+			return
+		}
+		js, err := a.jetStream(conn)
+		if err != nil {
+			return
+		}
+		entity, _ := cmd.Flags().GetString("entity")
+		for rec, err := range jetstream.NewStates(js, m).List(ctx, entity) {
+			if err != nil {
+				return
+			}
+			if strings.HasPrefix(rec.ID.Run, begun) {
+				list = append(list, summarize(rec))
+			}
+		}
+	})
+	slices.SortFunc(list, latestFirst)
 	var out []string
-	for _, i := range found {
-		out = append(out, cobra.CompletionWithDesc(i.Entity, printable(i.Info.Description)))
+	for _, l := range list[:min(most, len(list))] {
+		out = append(out, cobra.CompletionWithDesc(l.Run, printable(l.Entity+" "+l.Status+" "+ago(l.At))))
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out, as
 }
 
 func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -114,12 +159,14 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		"log-format":        values("text", "json"),
 		"task-events":       values("all", "failures"),
 		"journal":           values("auto", "memory", "jetstream"),
+		"durable":           values("auto", "on", "off"),
+		"status":            values(runStatuses...),
 		"to":                values("json", "cbor"),
 		"alg":               values("ed25519", "hs256"),
 		"sync":              values("always", "2m"),
 	}
 	for name, f := range known {
-		if c.Flags().Lookup(name) != nil || c.PersistentFlags().Lookup(name) != nil {
+		if flag := c.Flag(name); flag != nil && flag.Value.Type() != "bool" && c.InheritedFlags().Lookup(name) == nil {
 			if err := c.RegisterFlagCompletionFunc(name, f); err != nil {
 				panic(err)
 			}

@@ -134,7 +134,9 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	}
 	d.jetStream(ctx, js)
 	d.clock(ctx, js)
-	d.agents(ctx)
+	if found, ok := d.agents(ctx); ok {
+		d.queues(ctx, js, found)
+	}
 }
 
 // oldestServer is the first version that has all that the mesh's streams use
@@ -271,6 +273,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 			f = told
 		}
 	}
+	defer d.durable(ctx, js, f)
 	ack := ""
 	if d.probe {
 		if took, err := jetstream.ProbeAck(ctx, js, d.subjects, 20); err == nil {
@@ -350,8 +353,9 @@ func (d *doctor) skew(name, who string, skew, took time.Duration) {
 // maxPinged bounds how many agents are asked for their clocks.
 const maxPinged = 20
 
-// agents looks for agents and compares their clocks with this one.
-func (d *doctor) agents(ctx context.Context) {
+// agents looks for agents, and looks at those that it finds: all of them, unless
+// ok is false.
+func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	from := d.app.defaultFrom()
 	signer, err := d.app.signer(from)
 	if err != nil {
@@ -361,12 +365,12 @@ func (d *doctor) agents(ctx context.Context) {
 	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", errorText(err))
-		return
+		return nil, false
 	}
-	found, err := node.Discover(ctx, "", time.Second)
+	found, err = node.Discover(ctx, "", time.Second)
 	if err != nil {
 		d.tell("agents", "warn", "", "cannot be discovered: %s", errorText(err))
-		return
+		return nil, false
 	}
 	entities := map[string]bool{}
 	for _, i := range found {
@@ -376,24 +380,31 @@ func (d *doctor) agents(ctx context.Context) {
 	n := 0
 	for entity := range entities {
 		if n++; n > maxPinged {
-			return
+			break
 		}
-		turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
-		var pong intents.PingResult
-		asked := time.Now()
-		_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
-		cancel()
-		took := time.Since(asked)
-		if errors.Is(err, &envelope.Error{Code: envelope.CodeSigRequired}) {
-			d.tell("agent", "ok", "", "%s answers, and wants signatures", entity)
-			continue
-		}
-		if err != nil {
-			d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
-			continue
-		}
-		if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
-			d.skew("clock", entity, at.Sub(asked.Add(took/2)), took)
-		}
+		d.agent(ctx, node, entity)
 	}
+	return found, true
+}
+
+// agent asks an agent for its clock and its durable lane.
+func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
+	turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	var pong intents.PingResult
+	asked := time.Now()
+	_, err := node.Query(turn, entity, intents.StatusPing, struct{}{}, &pong)
+	cancel()
+	took := time.Since(asked)
+	if errors.Is(err, &envelope.Error{Code: envelope.CodeSigRequired}) {
+		d.tell("agent", "ok", "", "%s answers, and wants signatures", entity)
+		return
+	}
+	if err != nil {
+		d.tell("agent", "warn", "", "%s does not answer a ping: %s", entity, errorText(err))
+		return
+	}
+	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
+		d.skew("clock", entity, at.Sub(asked.Add(took/2)), took)
+	}
+	d.lane(ctx, node, entity)
 }

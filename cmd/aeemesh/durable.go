@@ -74,7 +74,9 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		a.log.Info("no durable lane", "err", err)
 		return nil
 	}
-	d := newLane(jetstream.Gather(js), m)
+	js = jetstream.Gather(js)
+	d := newLane(js, m)
+	d.Slots = jetstream.NewSlots(js, m, f.lease)
 	d.Codec = state.Codec{Seal: ring}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
 	d.Platform, d.Remotes = a.platform, remotes

@@ -60,7 +60,8 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream, "collector": cmdCollector,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream,
+			"collector": cmdCollector,
 		},
 	})
 }
@@ -249,25 +250,49 @@ func cmdStream(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 }
 
+// keep VAR FILE [PATH]: sets a variable to what the file, or stdout, holds, or
+// to the string or number at PATH (dots) in its JSON.
+func cmdKeep(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: keep VAR FILE [PATH]")
+	}
+	value := strings.TrimSpace(ts.ReadFile(args[1]))
+	if len(args) == 3 {
+		value = strings.Trim(jsonAt(ts, args[1], args[2]), `"`)
+	}
+	if value == "" || strings.ContainsAny(value, "\n") {
+		ts.Fatalf("%s holds no single value:\n%s", args[1], value)
+	}
+	ts.Setenv(args[0], value)
+}
+
 // field FILE PATH REGEXP: the JSON in the file, or stdout, has at PATH (dots)
 // a value whose JSON matches.
 func cmdField(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: field FILE PATH REGEXP")
 	}
-	var v any
-	first, _, _ := strings.Cut(strings.TrimSpace(ts.ReadFile(args[0])), "\n{")
-	if err := json.Unmarshal([]byte(first), &v); err != nil {
-		ts.Fatalf("%s: %v\n%s", args[0], err, first)
+	raw := jsonAt(ts, args[0], args[1])
+	if regexp.MustCompile(args[2]).MatchString(raw) == neg {
+		ts.Fatalf("%s is %s", args[1], raw)
 	}
-	for _, name := range strings.Split(args[1], ".") {
+}
+
+// jsonAt is the value at a path, as JSON, of the first object in a file.
+func jsonAt(ts *testscript.TestScript, file, path string) string {
+	var v any
+	first, _, _ := strings.Cut(strings.TrimSpace(ts.ReadFile(file)), "\n{")
+	if err := json.Unmarshal([]byte(first), &v); err != nil {
+		ts.Fatalf("%s: %v\n%s", file, err, first)
+	}
+	for _, name := range strings.Split(path, ".") {
 		switch x := v.(type) {
 		case map[string]any:
 			v = x[name]
 		case []any:
 			i, err := strconv.Atoi(name)
 			if err != nil || i >= len(x) {
-				ts.Fatalf("%s: no item %s", args[1], name)
+				ts.Fatalf("%s: no item %s", path, name)
 			}
 			v = x[i]
 		default:
@@ -275,9 +300,7 @@ func cmdField(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	}
 	raw, _ := json.Marshal(v)
-	if regexp.MustCompile(args[2]).Match(raw) == neg {
-		ts.Fatalf("%s is %s", args[1], raw)
-	}
+	return string(raw)
 }
 
 // collector FILE: an OTLP collector over HTTP that notes in FILE what is sent

@@ -75,7 +75,7 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 		return "", err
 	}
 	found, err := d.Replies.Find(ctx, id)
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 		return "", laneError(err)
 	}
 	switch len(found) {

@@ -87,7 +87,7 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 	}
 	switch len(found) {
 	case 0:
-		return state.Record{}, none, hinted(fmt.Errorf("there is no run %s", printable(name)), "\"aeemesh runs list\" shows those that there are.")
+		return state.Record{}, none, hinted(noRun{name}, "\"aeemesh runs list\" shows those that have begun, \"aeemesh queues\" what waits; --entity names the agent of a task that waits.")
 	case 1:
 		return found[0].rec, found[0].h, nil
 	}
@@ -98,6 +98,12 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 	slices.Sort(ids)
 	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
 }
+
+// noRun: nobody has begun such a run.
+type noRun struct{ name string }
+
+func (e noRun) Error() string        { return "there is no run " + printable(e.name) }
+func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 
 // decode reads a checkpoint; the error of a sealed one says what is missing.
 func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {

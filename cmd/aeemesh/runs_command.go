@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
@@ -79,6 +81,7 @@ func (a *app) runCommandOf(r runCommand) *cobra.Command {
 	var entity string
 	c := connects(&cobra.Command{
 		Use: r.use + " RUN", Short: r.short, Long: r.long, Example: r.example, Args: arguments(append([]string{"RUN"}, r.args...)...),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.commandRun(ctx, cmd, r, args, entity)
 		}),
@@ -120,8 +123,13 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	switch {
 	case err == nil:
 		entity, target.Run = h.Entity, h.Run
-	case entity != "":
-		target.ID = args[0] // nobody has begun it: the agent knows whether it may be noted
+	case entity != "" && errors.Is(err, state.ErrNotFound) && len(args[0]) >= leastID:
+		target.ID = args[0] // nobody has begun it: the agent notes what it is told for then
+	case errors.Is(err, state.ErrNotFound):
+		// A task that waits for its time is found without its agent's name.
+		if target.ID, entity = args[0], scheduledFor(ctx, s, args[0]); entity == "" {
+			return err
+		}
 	default:
 		return err
 	}
@@ -135,16 +143,56 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		return commandFailed(err, entity)
 	}
 	if a.term.json {
-		return a.term.object(got)
+		if err := a.term.object(got); err != nil {
+			return err
+		}
 	}
-	what := args[0]
+	what := "task " + args[0]
 	if target.Run != "" {
 		what = "run " + shortRun(target.Run)
 	}
-	if got.Status != "" {
-		a.term.good("%s: %s; it is now %s", what, r.done, got.Status)
-	} else {
-		a.term.good("%s: %s", what, r.done)
+	return a.commanded(r, what, got)
+}
+
+// scheduledFor is whose task it is that waits for its time, "" if none does.
+func scheduledFor(ctx context.Context, s *session, id string) string {
+	d, err := s.lane()
+	if err != nil {
+		return ""
+	}
+	waiting, err := d.Queue.Scheduled(ctx, "")
+	if err != nil {
+		return ""
+	}
+	for _, w := range waiting {
+		if w.ID == id {
+			return w.Entity
+		}
+	}
+	return ""
+}
+
+// leastID is how short the id of a task may be (mesh.task.cancel's schema).
+const leastID = 8
+
+// commanded tells what became of a command; one that found nothing to do has
+// failed.
+func (a *app) commanded(r runCommand, what string, got intents.CommandResult) error {
+	switch {
+	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
+		if state.Terminal(aaif.RunStatus(got.Status)) {
+			return hinted(fmt.Errorf("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
+		}
+		return fmt.Errorf("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
+	case a.term.json:
+	case got.Status == "noted":
+		a.term.good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
+	case got.Status == "pausing":
+		a.term.good("%s: it pauses when the step that it is in has ended", what)
+	case got.Status != "" && got.Status != r.done:
+		a.term.good("%s is %s; it is now %s", what, r.done, got.Status)
+	default:
+		a.term.good("%s is %s", what, r.done)
 	}
 	return nil
 }
@@ -210,12 +258,14 @@ RUN; RUN itself stays as it is. Tool calls that have a receipt are not repeated,
 and calls that both make have the same idempotency key.`,
 		Example: `  aeemesh runs fork 0f4c
   aeemesh runs fork 0f4c --at 17`,
-		Args: arguments("RUN"),
+		Args:              arguments("RUN"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.forkRun(ctx, cmd, args[0], entity, taskID, at)
 		}),
 	})
 	a.entityFlag(c, &entity)
+	a.addStateKeyFlag(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c

@@ -19,7 +19,8 @@ by default the one before the last, TO the last.`,
 		Example: `  aeemesh runs diff 0f4c
   aeemesh runs diff 0f4c 17 21
   aeemesh runs diff 0f4c 17 --json`,
-		Args: arguments("RUN", "[FROM]", "[TO]"),
+		Args:              arguments("RUN", "[FROM]", "[TO]"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var revisions []uint64
 			for _, arg := range args[1:] {
@@ -35,6 +36,7 @@ by default the one before the last, TO the last.`,
 		}),
 	})
 	a.entityFlag(c, &entity)
+	a.addStateKeyFlag(c.Flags())
 	return c
 }
 

@@ -18,7 +18,8 @@ func (a *app) runsFollowCommand() *cobra.Command {
 when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Example: `  aeemesh runs follow 0f4c
   aeemesh runs follow 0f4c --json`,
-		Args: arguments("RUN"),
+		Args:              arguments("RUN"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
 				return a.followRun(ctx, runs, rec.ID)
@@ -26,6 +27,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		}),
 	})
 	a.entityFlag(c, &entity)
+	a.addStateKeyFlag(c.Flags())
 	return c
 }
 

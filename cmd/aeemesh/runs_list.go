@@ -85,7 +85,7 @@ func (a *app) runsListCommand() *cobra.Command {
 					list = append(list, l)
 				}
 			}
-			slices.SortFunc(list, func(a, b runSummary) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run)) })
+			slices.SortFunc(list, latestFirst)
 			more := 0
 			if limit > 0 && len(list) > limit {
 				more, list = len(list)-limit, list[:limit]
@@ -97,6 +97,10 @@ func (a *app) runsListCommand() *cobra.Command {
 	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", "))
 	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 	return c
+}
+
+func latestFirst(a, b runSummary) int {
+	return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Run, b.Run))
 }
 
 func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
@@ -130,11 +134,14 @@ func (a *app) printRuns(list []runSummary, more int) error {
 	}
 	var rows [][]string
 	for _, l := range list {
-		step := l.Step
+		step, status := l.Step, l.Status
+		if l.Epoch == 0 && status == string(aaif.RunPaused) {
+			status = "not begun" // a command was noted for when it does
+		}
 		if l.Problem != "" {
 			step = l.Problem
 		}
-		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, l.Status, step, strconv.FormatInt(l.Iteration, 10),
+		rows = append(rows, []string{shortRun(l.Run), l.Task, l.Entity, status, step, strconv.FormatInt(l.Iteration, 10),
 			strconv.FormatUint(l.Epoch, 10), ago(l.At)})
 	}
 	a.term.table([]string{"run", "task", "agent", "status", "step", "turns", "epoch", "last step"}, rows)

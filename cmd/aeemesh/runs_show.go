@@ -32,7 +32,8 @@ the commands that settle it.`,
 
   # with the nats CLI:
   nats kv get aee_state agent.reviewer.<run id>`,
-		Args: arguments("RUN"),
+		Args:              arguments("RUN"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
 				if document {
@@ -53,6 +54,7 @@ the commands that settle it.`,
 		}),
 	})
 	a.entityFlag(c, &entity)
+	a.addStateKeyFlag(c.Flags())
 	c.Flags().BoolVar(&document, "document", false, "print the Agent State document instead")
 	c.Flags().Uint64Var(&at, "at", 0, "with --document: the checkpoint of this `revision`, not the latest")
 	return c

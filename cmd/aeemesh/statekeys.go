@@ -26,7 +26,7 @@ func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	for _, ref := range a.stateKeys {
 		secret, err := a.stateSecret(ref)
 		if err != nil {
-			return nil, usagef(cmd, "--state-key %s: %w", ref, err)
+			return nil, usagef(cmd, "--state-key: %w", err)
 		}
 		keys = append(keys, state.Key{Secret: secret})
 	}
@@ -59,7 +59,7 @@ func (a *app) stateSecret(ref string) ([]byte, error) {
 		}
 		text = string(raw)
 	default:
-		return nil, errors.New("it is env:NAME or file:PATH, never the key itself")
+		return nil, errors.New("it is env:NAME or file:PATH, never the key itself") // and so it is not repeated here
 	}
 	text = strings.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {
@@ -67,5 +67,5 @@ func (a *app) stateSecret(ref string) ([]byte, error) {
 			return secret, nil
 		}
 	}
-	return nil, fmt.Errorf("it holds no key of %d bytes in hex or base64; \"openssl rand -hex %d\" makes one", state.KeySize, state.KeySize)
+	return nil, fmt.Errorf("%s holds no key of %d bytes in hex or base64; \"openssl rand -hex %d\" makes one", ref, state.KeySize, state.KeySize)
 }

@@ -250,6 +250,11 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]
 		return nil, usagef(cmd, "--context-tokens cannot be negative")
 	}
 	opts.ContextTokens = f.contextTokens
+	ring, err := a.keyring(cmd)
+	if err != nil {
+		return nil, err
+	}
+	opts.StateKeys = ring
 	opts.LostCalls = make(map[string]agents.LostCall)
 	for _, spec := range f.lostCalls {
 		name, what, ok := strings.Cut(spec, "=")
@@ -258,7 +263,6 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
-	var err error
 	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {
 		return nil, err
 	}

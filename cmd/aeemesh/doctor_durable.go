@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// durable says what the death of a process, a machine and a disk may cost the
+// durable lane: no more is promised of it than its replicas and fsync keep.
+func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
+	replicas, memory := 0, false
+	for _, name := range []string{jetstream.StreamWork, jetstream.StreamReply, "KV_" + jetstream.BucketState} {
+		stream, err := js.Stream(ctx, name+d.subjects.Suffix())
+		if err != nil {
+			return // told above
+		}
+		cfg := stream.CachedInfo().Config
+		if replicas == 0 || cfg.Replicas < replicas {
+			replicas = cfg.Replicas
+		}
+		memory = memory || cfg.Storage == natsjs.MemoryStorage
+	}
+	const name = "durable"
+	switch {
+	case memory:
+		d.tell(name, "warn", "Make the streams anew with file storage.", "not against a restart of the server: what it stores is in memory (%d replicas)", replicas)
+	case replicas > 1:
+		d.tell(name, "ok", "", "against the death of workers, and of %d of %d servers", (replicas-1)/2, replicas)
+	case f.Class == jetstream.FsyncAlways:
+		d.tell(name, "ok", "", "against the death of workers and a crash of the machine, not against the loss of its disk: there is one replica")
+	default:
+		since := "of up to two minutes"
+		if f.Class == jetstream.FsyncInterval {
+			since = fmt.Sprintf("of up to %v", f.Interval)
+		}
+		d.tell(name, "warn", "Against that: \"aeemesh up --sync always\", or three replicas on three machines (\"aeemesh apply --replicas 3\").",
+			"against the death of workers and of the server's process, not of its machine: there is one replica, and its crash can lose what was acknowledged %s", since)
+	}
+}
+
+// queues says what waits, and for whom.
+func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.Instance) {
+	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	defer cancel()
+	list, err := jetstream.NewQueue(js, d.subjects).Backlog(ctx)
+	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrDenied) {
+		return // there is no durable lane, as told above
+	}
+	if err != nil {
+		d.tell("queues", "warn", hintFor(err), "%s", errorText(err))
+		return
+	}
+	workers := map[string]int{}
+	for _, i := range found {
+		workers[i.Entity]++
+	}
+	var waiting, inWork, dead int
+	var problems []string
+	for _, b := range list {
+		v := viewQueue(b, workers[b.Entity])
+		waiting, inWork, dead = waiting+v.Waiting, inWork+v.InWork, dead+v.Dead
+		if v.Problem != "" {
+			problems = append(problems, v.Entity+": "+v.Problem)
+		}
+	}
+	outcome, hint := "ok", ""
+	if dead > 0 {
+		hint = "\"aeemesh dead list\" tells what could not be done."
+	}
+	if len(problems) > 0 {
+		outcome, hint = "warn", "\"aeemesh queues\" shows them."
+	}
+	text := fmt.Sprintf("%d durable tasks wait, workers have %d, %d dead letters", waiting, inWork, dead)
+	if len(problems) > 0 {
+		text += "; " + strings.Join(problems[:min(5, len(problems))], "; ")
+	}
+	d.tell("queues", outcome, hint, "%s", text)
+}
+
+// lane tells of an agent that does not hear of its durable tasks.
+func (d *doctor) lane(ctx context.Context, node *mesh.Node, entity string) {
+	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+	defer cancel()
+	var health intents.HealthResult
+	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
+		return // it has answered a ping, so it is there
+	}
+	lane, ok := laneOf(&health)
+	if ok && lane.Reason != "" {
+		d.tell("lane", "warn", "The worker goes on trying; its log tells more.", "durable tasks of %s: %s", entity, lane)
+	}
+}

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// healthDurable is what an agent's health tells of its durable lane under.
+const healthDurable = "durable"
+
+// laneHealth is what a worker tells of its durable lane.
+type laneHealth struct {
+	State   string `json:"state"`
+	Reason  string `json:"reason"`
+	Pending int    `json:"pending"` // tasks that no worker has
+	Unacked int    `json:"unacked"` // tasks that workers have
+	LagMS   int64  `json:"lag_ms"`  // for how long the oldest of the pending has waited
+}
+
+// laneOf is the durable lane of an agent's health, if it has one.
+func laneOf(h *intents.HealthResult) (lane laneHealth, ok bool) {
+	if h == nil || h.Details[healthDurable] == nil {
+		return lane, false
+	}
+	raw, err := json.Marshal(h.Details[healthDurable])
+	if err == nil {
+		err = json.Unmarshal(raw, &lane)
+	}
+	return lane, err == nil && lane.State != ""
+}
+
+func (l laneHealth) lag() time.Duration { return time.Duration(l.LagMS) * time.Millisecond }
+
+// brief is the state in a word or two: "working", "working, 3s behind".
+func (l laneHealth) brief() string {
+	if l.Pending == 0 {
+		return l.State
+	}
+	return fmt.Sprintf("%s, %s behind", l.State, span(l.lag()))
+}
+
+func (l laneHealth) String() string {
+	s := fmt.Sprintf("%s, %d waiting, %d in work", l.State, l.Pending, l.Unacked)
+	if l.Pending > 0 {
+		s += ", the oldest for " + span(l.lag())
+	}
+	if l.Reason != "" {
+		s += ": " + l.Reason
+	}
+	return s
+}

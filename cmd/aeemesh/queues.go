@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+func (a *app) queuesCommand() *cobra.Command {
+	var every, wait time.Duration
+	c := connects(&cobra.Command{
+		Use:   "queues [ENTITY]",
+		Short: "Show how many durable tasks wait, and for how long",
+		Long: `Shows the queues of durable tasks, of one agent or of all that have tasks, dead
+letters or had a worker: for each priority how many tasks wait, how many workers
+have been handed, how many of those were handed out before, and for how long the
+oldest waits. Behind the first line of an agent are the tasks that wait for their
+time, its dead letters, and the workers that answer now. Agents with tasks and
+without a worker are named.`,
+		Example: `  aeemesh queues
+  aeemesh queues agent.reviewer --watch 2s
+  aeemesh queues --json | jq -r 'select(.waiting > 100) | .entity'
+
+  # with the nats CLI:
+  nats consumer report AEE_WORK`,
+		Args:              arguments("[ENTITY]"),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			entity := ""
+			if len(args) == 1 {
+				entity = args[0]
+			}
+			if err := checkEntity(cmd, entity); err != nil {
+				return err
+			}
+			if every < 0 || wait <= 0 {
+				return usagef(cmd, "--watch cannot be negative, and --wait must be above 0")
+			}
+			return a.withLane(ctx, cmd, func(s *session) error { return s.queues(ctx, entity, every, wait) })
+		}),
+	})
+	c.Flags().DurationVar(&every, "watch", 0, "show them anew at this interval, until Ctrl-C")
+	c.Flags().DurationVar(&wait, "wait", 500*time.Millisecond, "how long to wait for the workers' answers")
+	return c
+}
+
+// queueView is an agent's queues as --json prints them.
+type queueView struct {
+	Entity string `json:"entity"`
+	queueCounts
+	Scheduled int         `json:"scheduled"` // tasks that wait for their time
+	Dead      int         `json:"dead"`
+	Workers   int         `json:"workers"` // that answer now
+	Queues    []queuePart `json:"queues,omitempty"`
+	Problem   string      `json:"problem,omitempty"`
+}
+
+type queueCounts struct {
+	Waiting     int       `json:"waiting"`
+	InWork      int       `json:"in_work"`
+	Redelivered int       `json:"redelivered"`
+	Oldest      time.Time `json:"oldest,omitzero"`
+}
+
+type queuePart struct {
+	Priority string `json:"priority"`
+	queueCounts
+}
+
+func viewQueue(b jetstream.Backlog, workers int) queueView {
+	v := queueView{
+		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: workers,
+		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest()},
+	}
+	var paused []string
+	for _, p := range b.Priorities {
+		if p.Pending+p.Unacked > 0 {
+			v.Queues = append(v.Queues, queuePart{p.Priority, queueCounts{p.Pending, p.Unacked, p.Redelivered, p.Oldest}})
+		}
+		if p.Paused {
+			paused = append(paused, p.Priority)
+		}
+	}
+	switch tasks := v.Waiting + v.InWork + b.Due; {
+	case len(paused) > 0:
+		v.Problem = "somebody has paused the consumers of priority " + strings.Join(paused, ", ")
+	case workers == 0 && tasks > 0:
+		v.Problem = fmt.Sprintf("%d tasks and no worker that answers", tasks)
+	}
+	return v
+}
+
+func (s *session) queues(ctx context.Context, entity string, every, wait time.Duration) error {
+	d, err := s.lane()
+	if err != nil {
+		return err
+	}
+	for first := true; ; first = false {
+		views, err := s.lookAtQueues(ctx, d.Queue, entity, wait)
+		if err != nil {
+			if ctx.Err() != nil && !first {
+				return nil
+			}
+			return laneError(err)
+		}
+		if every > 0 && !s.app.term.json {
+			s.app.term.heading("%s", time.Now().Format(time.TimeOnly))
+		}
+		if err := s.app.printQueues(views); err != nil || every == 0 {
+			return err
+		}
+		timer := time.NewTimer(every)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		}
+	}
+}
+
+func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity string, wait time.Duration) ([]queueView, error) {
+	var only []string
+	if entity != "" {
+		only = []string{entity}
+	}
+	list, err := q.Backlog(ctx, only...)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.node.Discover(ctx, entity, wait)
+	if err != nil {
+		return nil, err
+	}
+	workers := map[string]int{}
+	for _, i := range found {
+		workers[i.Entity]++
+	}
+	views := make([]queueView, 0, len(list))
+	for _, b := range list {
+		views = append(views, viewQueue(b, workers[b.Entity]))
+	}
+	return views, nil
+}
+
+func (a *app) printQueues(views []queueView) error {
+	if a.term.json {
+		for _, v := range views {
+			if err := a.term.object(v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(views) == 0 {
+		a.term.say("no agent has or had durable tasks")
+		return nil
+	}
+	var rows [][]string
+	for _, v := range views {
+		parts := v.Queues
+		if len(parts) == 0 {
+			parts = []queuePart{{}}
+		}
+		for i, p := range parts {
+			r := []string{"", p.Priority, strconv.Itoa(p.Waiting), strconv.Itoa(p.InWork), strconv.Itoa(p.Redelivered), age(p.Oldest), "", "", ""}
+			if i == 0 {
+				r[0], r[6], r[7], r[8] = v.Entity, strconv.Itoa(v.Scheduled), strconv.Itoa(v.Dead), strconv.Itoa(v.Workers)
+			}
+			rows = append(rows, r)
+		}
+	}
+	a.term.table([]string{"agent", "priority", "waiting", "in work", "redelivered", "oldest", "scheduled", "dead", "workers"}, rows)
+	for _, v := range views {
+		if v.Problem != "" {
+			a.term.warn("%s: %s", v.Entity, v.Problem)
+		}
+	}
+	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
+		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
+	}
+	return nil
+}
+
+// age is how long ago something was, "" for never.
+func age(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return span(time.Since(t))
+}
