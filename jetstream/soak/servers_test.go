@@ -2,6 +2,7 @@ package soak
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -83,10 +84,18 @@ func TestServerKeepsItsStoreOverKill(t *testing.T) {
 	}
 	get(t, kv, "1")
 	thaw := s.nodes[0].freeze()
-	once, done := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer done()
-	if _, err := kv.Put(once, "k", []byte("lost")); err == nil {
-		t.Error("a server that is stopped has answered")
+	// The signal takes its time to reach all threads of a busy machine.
+	silent, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := poll(silent, 20*time.Millisecond, func() error {
+		once, done := context.WithTimeout(silent, 100*time.Millisecond)
+		defer done()
+		if _, err := kv.Put(once, "k", []byte("lost")); err == nil {
+			return errors.New("a server that is stopped goes on answering")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 	thaw()
 	s.nodes[0].stop()
