@@ -70,7 +70,7 @@ func (l *lane) offer(ctx context.Context, r *Run) {
 func (l *lane) findWorker(ctx context.Context) (string, error) {
 	answer, err := l.ask(ctx, offerPayload{From: l.host.id})
 	if err != nil {
-		return "", fmt.Errorf("no other worker of %s has room: %w", l.host.Entity, err)
+		return "", fmt.Errorf("find a worker: %w", err)
 	}
 	return answer.Instance, nil
 }
@@ -89,7 +89,7 @@ func (l *lane) offerTo(ctx context.Context, r *Run, to string) (offerAnswer, err
 		From: l.host.id, To: to, Run: r.id.Run, Revision: r.rev, Token: token, Ack: r.hold.AckSubject,
 	})
 	if err != nil {
-		return offerAnswer{}, fmt.Errorf("worker %s of %s: %w", to, l.host.Entity, err)
+		return offerAnswer{}, fmt.Errorf("offer the run: %w", err)
 	}
 	return answer, nil
 }
@@ -118,7 +118,10 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, request{subject, header, body}, nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return answer, envelope.Errorf(envelope.CodeUnavailable, "it does not answer")
+		if p.To == "" {
+			return answer, envelope.Errorf(envelope.CodeUnavailable, "no other worker of %s answers that it has room", h.Entity)
+		}
+		return answer, envelope.Errorf(envelope.CodeUnavailable, "worker %s of %s does not answer", clip(p.To), h.Entity)
 	case err != nil:
 		return answer, err
 	case reply.Type == envelope.TypeError:

@@ -438,7 +438,9 @@ func TestAMoveThatFails(t *testing.T) {
 		prepare func(*movement)
 		why     string
 	}{
-		"nobody there":     {to: func(*movement) string { return "NOSUCHINSTANCE" }, why: "E_UNAVAILABLE"},
+		"nobody there": {to: func(*movement) string { return "NOSUCHINSTANCE" }, why: "worker NOSUCHINSTANCE of agent.reviewer does not answer"},
+		"nobody else": {to: func(*movement) string { return intents.MigrateAny }, prepare: func(m *movement) { m.targetNC.Close() },
+			why: "no other worker of agent.reviewer answers that it has room"},
 		"itself":           {to: func(m *movement) string { return m.sourceID }},
 		"the target stops": {prepare: func(m *movement) { m.targetNC.Close() }},
 		"the target is full": {prepare: func(m *movement) {
@@ -470,6 +472,9 @@ func TestAMoveThatFails(t *testing.T) {
 			equal(t, "phase", c.Mesh.Migration.Phase, state.PhaseAborted)
 			if c.Mesh.Migration.Detail == "" {
 				t.Error("nobody says why")
+			}
+			if !strings.Contains(c.Mesh.Migration.Detail, tt.why) {
+				t.Errorf("%q does not say: %s", c.Mesh.Migration.Detail, tt.why)
 			}
 			m.source.speak(1)
 			equal(t, "the next word", within(t, "a word", m.source.told), "source:"+strings.SplitAfter(text(0), " ")[2])
