@@ -87,6 +87,10 @@ func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{"n":1}`)
 	r.submit(client, task)
 	within(t, "the task", g.entered)
+	eventually(t, "its claim is written", func() bool {
+		c, err := client.Run(t.Context(), task.To, task.ID)
+		return err == nil && c.Mesh.Epoch == 1
+	})
 	events := r.events()
 	nc.Close() // no drain, no word: what kill -9 looks like from outside
 

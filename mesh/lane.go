@@ -34,7 +34,7 @@ type lane struct {
 	drawing context.CancelFunc
 	unwatch func()
 	drawn   chan struct{}  // closed when the drawing has ended
-	work    sync.WaitGroup // what goes on beside the agent's places
+	work    group          // what goes on beside the agent's places
 	tenders sync.WaitGroup // lease renewal, sweeps, slots
 	leaving atomic.Bool    // steps that end are handed on
 
@@ -187,6 +187,7 @@ func (l *lane) close() {
 	l.stop(errStopped)
 	<-done
 	l.tenders.Wait()
+	l.work.Wait() // what the tenders have begun meanwhile
 	l.unwatch()
 }
 
