@@ -25,6 +25,11 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 	} else if err := r.load(cp); err != nil {
 		return err
 	}
+	// A conversation that no provider would take is refused here, with the
+	// message that is wrong, and not by whichever provider is asked next.
+	if err := (&model.Request{Messages: r.messages}).Validate(); err != nil {
+		return fmt.Errorf("read the run from its checkpoint: its conversation is none that a model can be asked: %v", err)
+	}
 	if r.phase == phaseTools {
 		r.loadCalls(task, cp)
 	}

@@ -31,6 +31,7 @@ func FuzzRestore(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Add([]byte(`{"conversation":[{"role":"tool","content":""},{"role":"user","content":"x"}],"pending_tool_calls":[{"id":"","tool_name":"","arguments":{}}]}`))
+	f.Add([]byte(`{"conversation":[{"role":"user","content":"x"},{"role":"robot","content":"y"}]}`))
 	w := newWorkbench(f, Options{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		cp, err := state.Codec{}.Decode(raw)
