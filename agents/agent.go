@@ -35,6 +35,13 @@ type Options struct {
 	// Tools are the functions that the document's tools of protocol function
 	// may name. Default none.
 	Tools *tool.Registry
+	// Open makes a source of an entry of the document's tools[] whose protocol
+	// is another than function. It does no I/O; what it returns lists the tools
+	// when they are needed, and is closed when Run ends. An error says why the
+	// entry cannot be used here: the tool is then not offered, and at safety
+	// levels strict and regulated the agent is refused. Default: such tools are
+	// not offered.
+	Open func(entry *aaif.Tool) (tool.Source, error)
 	// ParallelTools is how many tools that a model calls at once really run at
 	// once. Default 4.
 	ParallelTools int
@@ -106,7 +113,8 @@ type Agent struct {
 	// Negotiation is how the document's required_capabilities fared.
 	Negotiation aaif.Negotiation
 
-	encrypt bool // the document wants its state encrypted
+	encrypt bool     // the document wants its state encrypted
+	tools   *toolset // of a model; nil where something else does the work
 	log     *slog.Logger
 }
 
@@ -147,6 +155,9 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	}
 	note(a.handler(def, c, opts))
 	if err := errors.Join(bad...); err != nil {
+		if a.tools != nil {
+			err = errors.Join(err, a.tools.close())
+		}
 		return nil, fmt.Errorf("agent %s: %w", def.Agent.Name, err)
 	}
 	return a, nil
@@ -157,6 +168,14 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	if err := a.lanes(node); err != nil {
 		return err
+	}
+	if a.tools != nil {
+		a.tools.warm(ctx)
+		defer func() {
+			if err := a.tools.close(); err != nil {
+				a.log.Warn("a tool was not closed", "entity", a.Entity, "err", err)
+			}
+		}()
 	}
 	if a.Program == nil {
 		return node.Serve(ctx, a.Agent)
@@ -200,7 +219,10 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		if err != nil {
 			return err
 		}
-		a.Handler = l
+		a.Handler, a.tools = l, l.tools
+		if refuses(a.Negotiation.Safety) {
+			return errors.Join(a.refusals(notices)...)
+		}
 	}
 	return nil
 }

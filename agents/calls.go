@@ -53,8 +53,8 @@ func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 		case c.receipt != nil:
 		case i >= maxCalls:
 			r.settle(c, state.EffectFailed, model.ToolFailure(c.ToolCall, fmt.Sprintf("not called: at most %d calls in one turn", maxCalls)))
-		case l.tools.tools[c.Name] == nil:
-			missing := l.tools.missing(c.Name)
+		case r.tools.tools[c.Name] == nil:
+			missing := r.tools.missing(c.Name)
 			l.settleFailure(task, r, c, missing)
 			if err := errors.Join(l.showCall(task, c.ToolCall), l.showResult(task, c.ToolCall, 0, missing)); err != nil {
 				return err
@@ -137,7 +137,7 @@ func isClosed(c <-chan struct{}) bool {
 // the run cannot go on.
 func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCall) error {
 	begun := time.Now()
-	result, err := l.tools.tools[c.Name].Call(tool.WithKey(ctx, c.effect.Key), c.Arguments)
+	result, err := r.tools.tools[c.Name].Call(tool.WithKey(ctx, c.effect.Key), c.Arguments)
 	var failure *tool.Error
 	switch {
 	case err == nil:

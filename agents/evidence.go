@@ -124,8 +124,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 	if err := r.write(ctx, state.Step{Kind: state.StepAnswer}, r.save); err != nil {
 		return nil, err
 	}
-	req := l.base
-	req.Tools = nil
+	req := l.base // without tools
 	req.Format = model.Format{Type: model.FormatJSON}
 	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
 	begun := time.Now()

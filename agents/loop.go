@@ -24,7 +24,7 @@ const DefaultMaxIterations = 10
 // share and never changes.
 type loop struct {
 	model    model.Model
-	base     model.Request // the name, parameters and tools of every turn
+	base     model.Request // the name and parameters of every turn
 	system   string
 	format   aaif.ResponseFormat
 	contract *contract
@@ -39,15 +39,15 @@ type loop struct {
 
 func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
 	m, notices, err := resolveModel(def, opts)
-	tools, toolErr := newToolset(def, opts)
+	tools, more, toolErr := newToolset(def, opts)
+	notices = append(notices, more...)
 	if err := errors.Join(err, toolErr); err != nil {
-		return nil, notices, err
+		return nil, notices, errors.Join(err, tools.close())
 	}
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools,
 		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, log: opts.Logger,
 	}
-	l.base.Tools = tools.defs
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
 	}
@@ -133,6 +133,10 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 	if cp != nil {
 		r.id = cp.Doc.RunID
 	}
+	var err error
+	if r.tools, err = l.tools.offer(ctx); err != nil {
+		return err
+	}
 	if cp == nil || len(cp.Doc.Conversation) == 0 {
 		r.phase, r.taskFirst = phaseModel, true
 		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
@@ -157,4 +161,11 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 		return l.account(ctx, task, r)
 	}
 	return fmt.Errorf("agent run: there is no phase %q", r.phase)
+}
+
+// request is what every turn of a run asks alike.
+func (l *loop) request(r *run) model.Request {
+	req := l.base
+	req.Tools = r.tools.defs
+	return req
 }

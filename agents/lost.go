@@ -38,12 +38,15 @@ const AnyTool = "*"
 // that are registered and that this agent does not use.
 func (s *toolset) checkLost(policy map[string]LostCall, registry *tool.Registry) error {
 	known := append(registry.Names(), AnyTool)
-	for name := range s.tools {
-		known = append(known, name)
+	for _, e := range s.entries {
+		if e.source != nil {
+			known = nil // it may be a tool that the source lists
+			break
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(policy)) {
 		switch p := policy[name]; {
-		case !slices.Contains(known, name):
+		case known != nil && !slices.Contains(known, name):
 			return fmt.Errorf("lost calls: there is no tool %s", name)
 		case p != LostRepeat && p != LostTimeOut && p != LostAsk:
 			return fmt.Errorf("lost calls of %s: %q is none of %s, %s, %s", name, p, LostRepeat, LostTimeOut, LostAsk)
@@ -54,14 +57,14 @@ func (s *toolset) checkLost(policy map[string]LostCall, registry *tool.Registry)
 
 // lost is the policy for a tool: what the operator says of it by name, what the
 // tool says of itself, what the operator says of all.
-func (s *toolset) lost(name string) LostCall {
-	if p, ok := s.policy[name]; ok {
+func (o *offered) lost(name string) LostCall {
+	if p, ok := o.policy[name]; ok {
 		return p
 	}
-	if t := s.tools[name]; t != nil && tool.IsRepeatSafe(t) {
+	if t := o.tools[name]; t != nil && tool.IsRepeatSafe(t) {
 		return LostRepeat
 	}
-	if p, ok := s.policy[AnyTool]; ok {
+	if p, ok := o.policy[AnyTool]; ok {
 		return p
 	}
 	return LostAsk
@@ -81,7 +84,7 @@ func (l *loop) lostCalls(ctx context.Context, task *mesh.Task, r *run) error {
 		if c.effect.Status == state.EffectPending {
 			continue
 		}
-		policy := l.tools.lost(c.Name)
+		policy := r.tools.lost(c.Name)
 		if c.effect.Status == state.EffectInFlight {
 			l.log.Warn("a tool call has no receipt", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "tool", c.Name, "call", c.ID, "then", string(policy))
 		}

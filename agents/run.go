@@ -28,6 +28,7 @@ type run struct {
 	progress
 	journal journal
 	id      string
+	tools   *offered
 
 	calls    []*toolCall // that the last turn asks for, in phaseTools
 	mu       sync.Mutex  // over calls and progress, while tools run

@@ -12,6 +12,7 @@ const (
 	RuleLimit     aaif.Rule = "limit"     // a limit that was lowered
 	RuleDelegated aaif.Rule = "delegated" // left to the program or handler
 	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
+	RuleTool      aaif.Rule = "tool"      // a tool that cannot be used here
 	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted where it is stored
 )
 
@@ -73,19 +74,28 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	if err := a.Negotiation.Err(); err != nil {
 		bad = append(bad, err)
 	}
-	switch a.Negotiation.Safety {
-	case aaif.SafetyMinimal, aaif.SafetyStandard:
-	default:
-		for _, p := range lacking {
-			if p.Severity == aaif.SeverityError {
-				bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, p))
-			}
-		}
+	if refuses(a.Negotiation.Safety) {
+		bad = append(bad, a.refusals(lacking)...)
 	}
 	if byModel && needsApproval(def) && len(def.Agent.Tools) > 0 {
 		bad = append(bad, errors.New("/agent/compliance/human_in_the_loop: nobody can approve tool calls here yet, so an agent that wants it cannot have tools"))
 	}
 	return errors.Join(bad...)
+}
+
+// refuses is true of the safety levels at which nothing may be left out.
+func refuses(l aaif.SafetyLevel) bool { return l != aaif.SafetyMinimal && l != aaif.SafetyStandard }
+
+// refusals are the problems that keep an agent of such a level from being
+// hosted.
+func (a *Agent) refusals(problems []aaif.Problem) []error {
+	var bad []error
+	for _, p := range problems {
+		if p.Severity == aaif.SeverityError {
+			bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, p))
+		}
+	}
+	return bad
 }
 
 func needsApproval(def *aaif.Definition) bool {

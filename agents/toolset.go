@@ -1,93 +1,271 @@
 package agents
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"reflect"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
 // DefaultParallelTools is how many tools run at once for one task.
 const DefaultParallelTools = 4
 
-// maxCalls is how many tools a model may call in one turn.
-const maxCalls = 64
+const (
+	maxCalls = 64  // tools that a model may call in one turn
+	maxTools = 256 // tools that a model is told of
 
-// toolset is what a model may call.
+	// listPatience is how long a run waits for what a source lists.
+	listPatience = 15 * time.Second
+)
+
+// toolset is what a document's tools stand for. What there is of them may
+// change from run to run; see offer.
 type toolset struct {
-	defs     []model.ToolDef
-	tools    map[string]*tool.Guarded
+	entries  []*toolEntry
 	parallel int
 	policy   map[string]LostCall
+	optional bool // a run begins without a tool that cannot be had
+	log      *slog.Logger
 }
 
-// newToolset resolves the document's function tools among those that the
-// operator registered. Tools of other protocols are left out, and the notices
-// say so.
-func newToolset(def *aaif.Definition, opts Options) (*toolset, error) {
-	s := &toolset{tools: make(map[string]*tool.Guarded), parallel: opts.ParallelTools, policy: opts.LostCalls}
+// toolEntry is one of a document's tools.
+type toolEntry struct {
+	*aaif.Tool
+	pointer string
+	source  tool.Source
+
+	mu     sync.Mutex
+	listed []listedTool // the last time
+}
+
+// listedTool is a tool that a source gave, and the bounds around it.
+type listedTool struct {
+	tool    tool.Tool
+	guarded *tool.Guarded
+}
+
+// newToolset resolves the document's tools: functions among those that the
+// operator registered, the others with Options.Open. One that cannot be used
+// here is left out, and a notice says so.
+func newToolset(def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
+	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, log: opts.Logger}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
+	}
+	if c := def.Agent.Compliance; c != nil {
+		s.optional = c.SafetyLevel == aaif.SafetyMinimal
 	}
 	registry := opts.Tools
 	if registry == nil {
 		registry = new(tool.Registry)
 	}
+	var notices []aaif.Problem
 	var bad []error
+	names := make(map[string]bool)
 	for i := range def.Agent.Tools {
-		t := &def.Agent.Tools[i]
-		if t.EffectiveProtocol() != aaif.ProtocolFunction {
+		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i)}
+		if names[e.Name] {
+			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
+		}
+		names[e.Name] = true
+		if e.EffectiveProtocol() == aaif.ProtocolFunction {
+			if err := e.function(registry); err != nil {
+				bad = append(bad, fmt.Errorf("%s: %w", e.pointer, err))
+			}
+			s.entries = append(s.entries, e)
 			continue
 		}
-		if err := s.add(t, registry); err != nil {
-			bad = append(bad, fmt.Errorf("/agent/tools/%d: %w", i, err))
+		if opts.Open == nil {
+			continue // the notices say that the protocol is not honoured
 		}
+		source, err := opts.Open(e.Tool)
+		if err != nil {
+			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityError,
+				Message: fmt.Sprintf("tool %s is not offered to the model: %v", e.Name, err)})
+			continue
+		}
+		e.source = source
+		s.entries = append(s.entries, e)
 	}
 	if len(bad) == 0 {
 		bad = append(bad, s.checkLost(opts.LostCalls, registry))
 	}
-	return s, errors.Join(bad...)
+	return s, notices, errors.Join(bad...)
 }
 
-func (s *toolset) add(t *aaif.Tool, registry *tool.Registry) error {
-	if s.tools[t.Name] != nil {
-		return fmt.Errorf("there are two tools named %s", t.Name)
-	}
-	function, err := registry.Lookup(t.Name)
+// function resolves an entry among the functions that are registered.
+func (e *toolEntry) function(registry *tool.Registry) error {
+	function, err := registry.Lookup(e.Name)
 	if err != nil {
 		there := "none is registered"
 		if names := registry.Names(); len(names) > 0 {
 			there = "registered are " + strings.Join(names, ", ")
 		}
-		return fmt.Errorf("no function is named %s: %s", t.Name, there)
+		return fmt.Errorf("no function is named %s: %s", e.Name, there)
 	}
-	guarded, err := tool.Guard(function, tool.Options{
-		Definition: tool.Definition{Name: t.Name, Description: t.Description, Parameters: t.ParametersSchema, Output: t.OutputSchema},
-		Timeout:    t.TimeoutSeconds.Seconds(), // 0: the guard's default
-		Compile:    compileStrangers,
-	})
+	guarded, err := e.guard(function, tool.Definition{Name: e.Name, Description: e.Description, Parameters: e.ParametersSchema, Output: e.OutputSchema})
 	if err != nil {
 		return err
 	}
-	s.tools[t.Name] = guarded
-	d := guarded.Definition()
-	s.defs = append(s.defs, model.ToolDef{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+	e.listed = []listedTool{{function, guarded}}
 	return nil
+}
+
+// guard puts this runtime's and the document's bounds around a tool. A
+// definition without a name leaves the tool's own.
+func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error) {
+	return tool.Guard(t, tool.Options{
+		Definition: d,
+		Timeout:    e.TimeoutSeconds.Seconds(), // 0: the guard's default
+		Compile:    compileStrangers,
+	})
 }
 
 // compileStrangers compiles a schema that may come from anybody's document.
 func compileStrangers(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }
 
+// list returns the entry's tools as they are now. A tool whose schemas do not
+// compile is left out, and said.
+func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, error) {
+	if e.source == nil {
+		return e.listed, nil
+	}
+	tools, err := e.source.Tools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := make([]listedTool, 0, len(tools))
+	for i, t := range tools {
+		if i < len(e.listed) && same(e.listed[i].tool, t) {
+			now = append(now, e.listed[i])
+			continue
+		}
+		guarded, err := e.guard(t, tool.Definition{})
+		if err != nil {
+			log.Warn("a tool is left out", "entry", e.Name, "err", err)
+		}
+		now = append(now, listedTool{t, guarded}) // nil: left out, and said once
+	}
+	e.listed = now
+	return now, nil
+}
+
+// same reports whether two tools are one. Those that cannot be compared are
+// taken for two.
+func same(a, b tool.Tool) bool {
+	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
+}
+
+// offered is what a model may call in one run.
+type offered struct {
+	defs    []model.ToolDef
+	tools   map[string]*tool.Guarded
+	entries map[string]*toolEntry // of the tools, by their names
+	policy  map[string]LostCall
+}
+
+// offer asks all sources what there is. An entry that cannot be had now keeps
+// the run from going on, for later it may: an agent without a tool that it
+// relies on gives wrong answers. At safety level minimal the run goes on without.
+func (s *toolset) offer(ctx context.Context) (*offered, error) {
+	asking, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	lists := make([][]listedTool, len(s.entries))
+	failed := make([]error, len(s.entries))
+	var wg sync.WaitGroup
+	for i, e := range s.entries {
+		if e.source == nil {
+			lists[i] = e.listed
+			continue
+		}
+		wg.Go(func() { lists[i], failed[i] = e.list(asking, s.log) })
+	}
+	wg.Wait()
+	o := &offered{tools: make(map[string]*tool.Guarded), entries: make(map[string]*toolEntry), policy: s.policy}
+	for i, e := range s.entries {
+		switch err := failed[i]; {
+		case err == nil:
+			s.add(o, e, lists[i])
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case s.optional:
+			s.log.Warn("a run goes on without a tool that cannot be had", "tool", e.Name, "err", err)
+		default:
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's tool %s cannot be had now: %w", e.Name, err)
+		}
+	}
+	return o, nil
+}
+
+// add offers what an entry stands for. Of two tools with one name the first
+// counts.
+func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) {
+	for _, t := range listed {
+		if t.guarded == nil {
+			continue
+		}
+		d := t.guarded.Definition()
+		switch {
+		case o.tools[d.Name] != nil:
+			s.log.Warn("a tool is left out: another one has its name", "entry", e.Name, "tool", d.Name)
+			continue
+		case len(o.defs) >= maxTools:
+			s.log.Warn("a tool is left out: there are too many", "entry", e.Name, "tool", d.Name, "most", maxTools)
+			continue
+		}
+		o.tools[d.Name], o.entries[d.Name] = t.guarded, e
+		o.defs = append(o.defs, model.ToolDef{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+	}
+}
+
 // missing is what a model is told that calls a tool which does not exist.
-func (s *toolset) missing(name string) *tool.Error {
-	names := make([]string, len(s.defs))
-	for i, d := range s.defs {
+func (o *offered) missing(name string) *tool.Error {
+	names := make([]string, len(o.defs))
+	for i, d := range o.defs {
 		names[i] = d.Name
 	}
 	return &tool.Error{Kind: tool.ErrNotFound, Tool: name, Message: "there is no such tool; there are: " + strings.Join(names, ", ")}
+}
+
+// warm has all sources list their tools before the first task, and says which
+// cannot.
+func (s *toolset) warm(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, e := range s.entries {
+		if e.source == nil {
+			continue
+		}
+		wg.Go(func() {
+			if _, err := e.list(ctx, s.log); err != nil && !errors.Is(err, context.Canceled) {
+				s.log.Warn("a tool cannot be had yet", "tool", e.Name, "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// close ends all sources.
+func (s *toolset) close() error {
+	var bad []error
+	for _, e := range s.entries {
+		if e.source != nil {
+			bad = append(bad, e.source.Close())
+		}
+	}
+	return errors.Join(bad...)
 }

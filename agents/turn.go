@@ -92,7 +92,7 @@ var errStopped = errors.New("the run is to stop")
 func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Response, error) {
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
-	req := l.base
+	req := l.request(r)
 	req.Format = l.requestFormat(task)
 	req.Messages = l.window(task, r, &req)
 	told := r.journal.Told()

@@ -25,13 +25,21 @@ const (
 	// still run. Later it may do.
 	ErrBusy Kind = "busy"
 
+	// ErrUnavailable: what stands behind the tool cannot be reached; the call
+	// was not made. Later it may be.
+	ErrUnavailable Kind = "unavailable"
+
+	// ErrRefused: the operator's policy does not allow what the tool was to
+	// do. The operator mends it, or means it.
+	ErrRefused Kind = "refused"
+
 	// ErrFailed: the tool itself says so, or panicked.
 	ErrFailed Kind = "failed"
 )
 
 // Kinds are all the kinds there are.
 func Kinds() []Kind {
-	return []Kind{ErrNotFound, ErrInvalidArguments, ErrInvalidResult, ErrTimeout, ErrBusy, ErrFailed}
+	return []Kind{ErrNotFound, ErrInvalidArguments, ErrInvalidResult, ErrTimeout, ErrBusy, ErrUnavailable, ErrRefused, ErrFailed}
 }
 
 // Error returns the kind in words.
@@ -47,6 +55,10 @@ func (k Kind) Error() string {
 		return "timed out"
 	case ErrBusy:
 		return "busy"
+	case ErrUnavailable:
+		return "unavailable"
+	case ErrRefused:
+		return "refused"
 	case ErrFailed:
 		return "failed"
 	}

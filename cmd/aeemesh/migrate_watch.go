@@ -54,9 +54,10 @@ func (m *movement) follow(ctx context.Context) error {
 		}
 		// What followed quickly comes as one: the history has it all.
 		history, err := m.runs.History(watching, m.id)
-		if err != nil {
+		if err != nil || len(history) == 0 {
 			history = []state.Record{rec}
 		}
+		m.learn(history[len(history)-1])
 		for _, rec := range history {
 			if rec.Revision <= shown {
 				continue
@@ -80,6 +81,17 @@ func (m *movement) follow(ctx context.Context) error {
 	}
 }
 
+// learn takes the id of the move from the newest record: those of earlier moves
+// are past, and the records before it may be of this one already.
+func (m *movement) learn(newest state.Record) {
+	if m.move != "" {
+		return
+	}
+	if c, err := m.runs.decode(newest); err == nil && c.Mesh.Migration != nil {
+		m.move = c.Mesh.Migration.ID
+	}
+}
+
 // phase tells of one record; newest says that there is none after it.
 func (m *movement) phase(rec state.Record, newest bool) error {
 	c, err := m.runs.decode(rec)
@@ -88,9 +100,6 @@ func (m *movement) phase(rec state.Record, newest bool) error {
 	}
 	g := c.Mesh.Migration
 	m.taskID = c.Mesh.TaskID
-	if g != nil && m.move == "" && newest {
-		m.move = g.ID // those of earlier moves are past
-	}
 	if g == nil || g.ID != m.move {
 		if newest && c.Terminal() {
 			return fmt.Errorf("the run ended before it could move: it is %s", c.Doc.Status)

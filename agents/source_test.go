@@ -1,0 +1,134 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// shelf is a source whose tools change.
+type shelf struct {
+	mu     sync.Mutex
+	tools  []tool.Tool
+	err    error
+	closed bool
+}
+
+func (s *shelf) Tools(context.Context) ([]tool.Tool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]tool.Tool(nil), s.tools...), s.err
+}
+
+func (s *shelf) set(err error, tools ...tool.Tool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools, s.err = tools, err
+}
+
+func (s *shelf) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+func toolThatSays(name, schema, what string) tool.Tool {
+	return tool.Raw(tool.Definition{Name: name, Parameters: json.RawMessage(schema)}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(what), nil
+	})
+}
+
+const shelved = `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look.","compliance":{"safety_level":%LEVEL},
+	"tools":[{"name":"shelf","description":"Things.","protocol":"mcp","endpoint":"mcp://shelf/*"}]}}`
+
+func onShelf(t *testing.T, level string) *aaif.Document {
+	t.Helper()
+	return definition(t, strings.Replace(shelved, "%LEVEL", `"`+level+`"`, 1))
+}
+
+// What a source lists is asked anew for every run; what cannot be had keeps a
+// run from beginning, unless the agent may do without.
+func TestSourcesAreAskedForEveryRun(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"minimal", "standard"} {
+		t.Run(level, func(t *testing.T) {
+			t.Parallel()
+			s := new(shelf)
+			call := modeltest.Turn{Calls: []model.ToolCall{{ID: "c", Name: "look", Arguments: json.RawMessage(`{}`)}}}
+			m := modeltest.New(call, modeltest.Turn{Text: "one"}, call, modeltest.Turn{Text: "two"})
+			a, err := agents.New(onShelf(t, level), agents.Options{Model: m, Open: func(*aaif.Tool) (tool.Source, error) { return s, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t)
+			s.set(nil, toolThatSays("look", ``, `"first"`), toolThatSays("look", ``, `"its twin"`), toolThatSays("broken", `{"type": "nothing"}`, `1`))
+			stop := w.host(a)
+			if got := w.send(a.Entity, `{"text":"go"}`, sending{}); !strings.Contains(got.payload, "one") {
+				t.Fatalf("%+v", got)
+			}
+			s.set(nil, toolThatSays("look", ``, `"second"`))
+			w.send(a.Entity, `{"text":"go"}`, sending{})
+			var told []string
+			for _, r := range m.Requests() {
+				for _, msg := range r.Messages {
+					if msg.Role == model.RoleTool {
+						told = append(told, msg.Content)
+					}
+				}
+				if len(r.Tools) != 1 || r.Tools[0].Name != "look" {
+					t.Errorf("offered %+v", r.Tools)
+				}
+			}
+			if got := strings.Join(told, " "); got != `"first" "second"` {
+				t.Errorf("the tools said %s", got)
+			}
+			s.set(&tool.Error{Kind: tool.ErrUnavailable, Tool: "shelf", Message: "secret-host: refused"})
+			got := w.send(a.Entity, `{"text":"go"}`, sending{})
+			switch {
+			case level == "minimal" && got.err != nil:
+				t.Errorf("without its tool: %+v", got)
+			case level == "standard" && (got.err == nil || got.err.Code != envelope.CodeUnavailable || strings.Contains(got.err.Error(), "secret-host")):
+				t.Errorf("without its tool: %+v", got)
+			}
+			if err := stop(); err != nil || !s.closed {
+				t.Errorf("closed %v, %v", s.closed, err)
+			}
+		})
+	}
+}
+
+// A tool that cannot be used here is left out and said, or refuses the agent.
+func TestEntriesThatCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	refuse := func(*aaif.Tool) (tool.Source, error) { return nil, errors.New("no server named shelf") }
+	for level, hosted := range map[string]bool{"minimal": true, "standard": true, "strict": false, "regulated": false} {
+		a, err := agents.New(onShelf(t, level), agents.Options{Model: modeltest.New(), Open: refuse})
+		if (err == nil) != hosted {
+			t.Errorf("%s: %v", level, err)
+		}
+		if err != nil {
+			if !strings.Contains(err.Error(), "no server named shelf") {
+				t.Errorf("%s: %v", level, err)
+			}
+			continue
+		}
+		found := false
+		for _, n := range a.Notices {
+			found = found || n.Rule == agents.RuleTool && n.Pointer == "/agent/tools/0" && strings.Contains(n.Message, "no server named shelf")
+		}
+		if !found {
+			t.Errorf("%s: notices %v", level, a.Notices)
+		}
+	}
+}
