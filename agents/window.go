@@ -14,7 +14,7 @@ const bytesPerToken = 3
 // estimate is about how many tokens a message is, with what a provider puts
 // around it.
 func estimate(m *model.Message) int {
-	n := len(m.Content) + len(m.ToolName)
+	n := len(m.Content) + len(m.ToolName) + len(m.Provider)
 	for _, c := range m.ToolCalls {
 		n += len(c.Name) + len(c.Arguments) + 12
 	}

@@ -52,7 +52,7 @@ func full() *state.Checkpoint {
 		StoredAt: start, StartedAt: start.Add(time.Second), Ran: 1500 * time.Millisecond,
 		Claims: 1, Attempt: 2, Stream: 17, Told: "half a sen",
 		Notes: []state.Note{
-			{Message: 2, Calls: []model.ToolCall{{ID: "call_1", Name: "look", Arguments: []byte(`{"id": 12345678901234567890}`)}, {ID: "call_2", Name: "send", Arguments: []byte(`"not an object"`)}}},
+			{Message: 2, Calls: []model.ToolCall{{ID: "call_1", Name: "look", Arguments: []byte(`{"id": 12345678901234567890}`)}, {ID: "call_2", Name: "send", Arguments: []byte(`"not an object"`)}}, Provider: []byte(`{"some": {"signature": 1.0}}`)},
 			{Message: 3, IsError: true},
 		},
 		Effects: []state.Effect{{

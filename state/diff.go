@@ -89,6 +89,7 @@ func (c *Checkpoint) tree() (any, error) {
 			unfold(e, "result")
 		}
 		for _, n := range objects(mesh["notes"]) {
+			unfold(n, "provider")
 			for _, call := range objects(n["calls"]) {
 				unfold(call, "arguments")
 			}

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -138,6 +139,7 @@ func (w *writer) notes(notes []Note, t *texts) {
 		}
 		w.optTrue("is_error", n.IsError)
 		w.int("message", int64(n.Message))
+		w.quoted("provider", "note "+strconv.Itoa(n.Message), n.Provider, t)
 		w.end()
 	}
 	w.b = append(w.b, ']')

@@ -105,12 +105,13 @@ const (
 )
 
 // A Note is what one message of the conversation has besides the
-// specification's fields: the calls that an assistant's turn asks for, and
-// whether a tool's message tells of a failure.
+// specification's fields: the calls that an assistant's turn asks for, what its
+// provider wants to see again, and whether a tool's message tells of a failure.
 type Note struct {
-	Message int              `json:"message"` // index into conversation
-	Calls   []model.ToolCall `json:"calls,omitempty"`
-	IsError bool             `json:"is_error,omitempty"`
+	Message  int              `json:"message"` // index into conversation
+	Calls    []model.ToolCall `json:"calls,omitempty"`
+	IsError  bool             `json:"is_error,omitempty"`
+	Provider json.RawMessage  `json:"provider,omitempty"` // of model.Message
 }
 
 // An Effect is one tool call in the ledger: that it was meant, that it was

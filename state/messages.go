@@ -16,7 +16,8 @@ func (c *Checkpoint) Messages() []model.Message {
 	}
 	for _, n := range c.Mesh.Notes {
 		if n.Message >= 0 && n.Message < len(messages) {
-			messages[n.Message].ToolCalls, messages[n.Message].IsError = n.Calls, n.IsError
+			m := &messages[n.Message]
+			m.ToolCalls, m.IsError, m.Provider = n.Calls, n.IsError, n.Provider
 		}
 	}
 	return messages
@@ -26,8 +27,8 @@ func (c *Checkpoint) Messages() []model.Message {
 // what the specification's messages have no place for to the notes. tokens is
 // about how long it is, 0 where nobody knows.
 func (c *Checkpoint) Append(m model.Message, at time.Time, tokens int) {
-	if len(m.ToolCalls) > 0 || m.IsError {
-		c.Mesh.Notes = append(c.Mesh.Notes, Note{Message: len(c.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError})
+	if len(m.ToolCalls) > 0 || m.IsError || m.Provider != nil {
+		c.Mesh.Notes = append(c.Mesh.Notes, Note{Message: len(c.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError, Provider: m.Provider})
 	}
 	out := aaif.Message{
 		Role: aaif.MessageRole(m.Role), Content: m.Content, ToolCallID: m.ToolCallID, ToolName: m.ToolName, Timestamp: Time(at),

@@ -17,8 +17,8 @@ const (
 )
 
 // Message is one entry of a conversation. Its JSON form uses the member names
-// of AAIF Agent State conversation[], and adds tool_calls and is_error, which
-// that schema has no place for.
+// of AAIF Agent State conversation[], and adds tool_calls, is_error and provider,
+// which that schema has no place for.
 type Message struct {
 	Role    Role   `json:"role"`
 	Content string `json:"content"`
@@ -34,6 +34,14 @@ type Message struct {
 
 	// IsError marks a tool message whose Content tells of a failure.
 	IsError bool `json:"is_error,omitempty"`
+
+	// Provider is what an assistant's turn has besides, and its provider wants
+	// to see again in the next request: a model's signed thoughts above all. It
+	// is nil or a JSON object with one member for the adapter that wrote it,
+	// under that package's name. Whoever keeps a conversation keeps it; an
+	// adapter reads its own member, ignores every other, and must do without
+	// any, since a conversation may come from another provider.
+	Provider json.RawMessage `json:"provider,omitempty"`
 }
 
 // ToolCall is a model's wish to have a tool called.

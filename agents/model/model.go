@@ -128,6 +128,12 @@ type Response struct {
 	// Model is the name that the provider gives to what answered, or
 	// Request.Model where it does not say.
 	Model string
+
+	// Dropped are the standard parameters of the request that this provider
+	// does not take, or not with this model or these other parameters: they
+	// were left out, or brought into its range. AAIF's names of model.params,
+	// sorted. What Params.Extended overrides is not among them.
+	Dropped []string `json:",omitempty"`
 }
 
 // Finish is the reason why a turn ended.
@@ -144,11 +150,22 @@ const (
 
 // Usage counts tokens.
 type Usage struct {
-	InputTokens  int64 `json:"input_tokens"`
+	// InputTokens are all that the model read, from a cache or not.
+	InputTokens int64 `json:"input_tokens"`
+
+	// OutputTokens are all that it wrote, its thoughts included.
 	OutputTokens int64 `json:"output_tokens"`
+
+	// CachedInputTokens are those of InputTokens that the provider read from a
+	// cache, which most sell cheaper.
+	CachedInputTokens int64 `json:"cached_input_tokens,omitempty"`
 }
 
 // Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
-	return Usage{InputTokens: u.InputTokens + v.InputTokens, OutputTokens: u.OutputTokens + v.OutputTokens}
+	return Usage{
+		InputTokens:       u.InputTokens + v.InputTokens,
+		OutputTokens:      u.OutputTokens + v.OutputTokens,
+		CachedInputTokens: u.CachedInputTokens + v.CachedInputTokens,
+	}
 }

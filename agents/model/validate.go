@@ -73,6 +73,9 @@ func (m *Message) validate(i int) error {
 	if m.Role != RoleAssistant && len(m.ToolCalls) > 0 {
 		return Errorf(ErrBadRequest, "messages[%d].tool_calls: only an assistant calls tools", i)
 	}
+	if len(m.Provider) > 0 && !isObject(m.Provider) {
+		return Errorf(ErrBadRequest, "messages[%d].provider: must be a JSON object", i)
+	}
 	return nil
 }
 

@@ -125,6 +125,7 @@ func Clone(r *model.Request) *model.Request {
 	c.Messages = slices.Clone(r.Messages)
 	for i := range c.Messages {
 		c.Messages[i].ToolCalls = cloneCalls(c.Messages[i].ToolCalls)
+		c.Messages[i].Provider = slices.Clone(c.Messages[i].Provider)
 	}
 	c.Tools = slices.Clone(r.Tools)
 	for i := range c.Tools {
