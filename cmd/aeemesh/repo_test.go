@@ -119,7 +119,7 @@ var beside = map[string][]string{
 	"mesh/natsd/natstest":  {"mesh/natsd"},
 	"mesh":                 {"mesh/handoff"},
 	"agents/orchestrate":   {"agents"},
-	"agents/model/*test":   {"agents/model"},
+	"agents/model/*test":   {"agents/model", "agents/model/modeltest"},
 	"agents/tool/*test":    {"agents/tool"},
 	"agents/memory/*test":  {"agents/memory"},
 	"agents/condition/*st": {"agents/condition"},
