@@ -27,3 +27,13 @@ func CBORToJSON(data []byte, maxDepth int) ([]byte, error) {
 	}
 	return text, nil
 }
+
+// YAMLToJSON writes one YAML document as JSON text, under the rules of [Parse] for YAML: no aliases, no name
+// twice, every name a string. It does not look at what kind of document it is.
+func YAMLToJSON(text []byte, maxDepth int) ([]byte, error) {
+	out, problem := decodeYAML(text, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth, nil)
+	if problem != nil {
+		return nil, &Error{Problems: []Problem{*problem}}
+	}
+	return out, nil
+}

@@ -107,6 +107,7 @@ var floors = []struct {
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/memory/*", "agents/condition/*"}},
 	{"agents", []string{"agents", "agents/orchestrate"}},
+	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
 	{"proof", []string{"jetstream/soak"}},
 	{"command", []string{"cmd/*"}},

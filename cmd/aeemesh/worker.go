@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -33,6 +34,7 @@ type workerFlags struct {
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
+	operator                                           operatorFlags
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -90,13 +92,23 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.Float64Var(&f.quotas.UrgentRate, "urgent-rate", 100, "tasks a second of one sender that keep priority high or urgent; 0 for no limit")
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
+	f.operator.add(flags)
 	f.lane.add(a, flags)
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
-	served, err := a.readAgents(cmd, f, args)
+	set, err := a.adapters(cmd, &f.operator)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err := set.Close(); err != nil {
+			a.log.Warn("not closed", "err", err)
+		}
+	}()
+	served, err := a.readAgents(cmd, f, set, args)
 	if err != nil {
 		return err
 	}
@@ -232,7 +244,7 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 }
 
 // readAgents makes agents of the documents.
-func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]*agents.Agent, error) {
+func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, files []string) ([]*agents.Agent, error) {
 	switch {
 	case len(files) == 0 && (f.command == "" || f.as == ""):
 		return nil, usagef(cmd, "a FILE is missing; without one, both --as and --exec are needed")
@@ -242,7 +254,8 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, files []string) ([]
 		return nil, usagef(cmd, "--concurrency and --queue cannot be negative")
 	}
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
-		KeyName: f.keyName, Logger: a.log, Secret: func(name string) (string, bool) { v := a.env(name); return v, v != "" }}
+		KeyName: f.keyName, Logger: a.log}
+	set.Use(&opts)
 	if f.queue == 0 {
 		opts.Queue = -1
 	}

@@ -1,0 +1,68 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// Options are what a Set takes from its process.
+type Options struct {
+	// Env looks up an environment variable. Default: none is set.
+	Env func(name string) (string, bool)
+	// Logger gets what the operator should know. Default discards.
+	Logger *slog.Logger
+}
+
+// Set is a configuration at work: what the agents of a process share. It is safe
+// for concurrent use.
+type Set struct {
+	cfg     Config
+	opts    Options
+	openers map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error)
+	closers []func() error
+}
+
+// New makes a set. It connects to nothing; a configuration that cannot work is
+// an error.
+func New(cfg Config, opts Options) (*Set, error) {
+	if opts.Env == nil {
+		opts.Env = func(string) (string, bool) { return "", false }
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
+	return s, nil
+}
+
+// Use has an agent use the set.
+func (s *Set) Use(o *agents.Options) {
+	o.Open = s.Open
+	if o.Secret == nil {
+		o.Secret = s.opts.Env
+	}
+}
+
+// Open makes a source of an entry of a document's tools[]; see
+// [agents.Options].Open.
+func (s *Set) Open(entry *aaif.Tool) (tool.Source, error) {
+	open := s.openers[entry.EffectiveProtocol()]
+	if open == nil {
+		return nil, fmt.Errorf("tools of protocol %s are not spoken to here", entry.EffectiveProtocol())
+	}
+	return open(entry)
+}
+
+// Close ends what the set has opened: sessions, processes, connections.
+func (s *Set) Close() error {
+	var bad []error
+	for _, end := range s.closers {
+		bad = append(bad, end())
+	}
+	return errors.Join(bad...)
+}

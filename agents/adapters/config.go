@@ -1,0 +1,66 @@
+package adapters
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Config is what an operator allows and provides. Every section is optional;
+// the zero Config is that of a worker without a configuration.
+type Config struct {
+}
+
+// MaxConfig is the size of the largest configuration that is read, in bytes.
+const MaxConfig = 1 << 20
+
+// Read reads a configuration, in YAML or JSON. It is strict: see the package
+// comment. An empty one is the zero Config.
+func Read(data []byte) (Config, error) {
+	var c Config
+	switch data = bytes.TrimSpace(data); {
+	case len(data) > MaxConfig:
+		return c, fmt.Errorf("configuration: it is larger than %d bytes", MaxConfig)
+	case len(data) == 0:
+		return c, nil
+	}
+	text := data
+	if data[0] != '{' {
+		var err error
+		if text, err = aaif.YAMLToJSON(data, 0); err != nil {
+			return c, fmt.Errorf("configuration: %w", err)
+		}
+	}
+	if err := jsonv2.Unmarshal(text, &c, jsonv2.RejectUnknownMembers(true)); err != nil {
+		return Config{}, fmt.Errorf("configuration: %w", explain(err))
+	}
+	return c, nil
+}
+
+// explain says in the file's words what is wrong with it.
+func explain(err error) error {
+	var semantic *jsonv2.SemanticError
+	if !errors.As(err, &semantic) {
+		return err
+	}
+	at := pointer(semantic.JSONPointer)
+	switch {
+	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
+		return fmt.Errorf("%s is not known", at)
+	case semantic.Err != nil:
+		return fmt.Errorf("%s: %w", at, semantic.Err)
+	}
+	return fmt.Errorf("%s: a %s does not fit", at, semantic.JSONKind)
+}
+
+func pointer(p jsontext.Pointer) string {
+	if p == "" {
+		return "the file"
+	}
+	return string(p)
+}

@@ -1,0 +1,38 @@
+package adapters
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestConfigIsStrict(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"":                         "",
+		"{}":                       "",
+		"nobody_knows: 1":          "/nobody_knows is not known",
+		`{"nobody_knows": 1}`:      "/nobody_knows is not known",
+		"a: 1\na: 2":               "",
+		"- 1":                      "does not fit",
+		"x: &a 1\ny: *a":           "alias",
+		strings.Repeat("x", 2<<20): "larger",
+	} {
+		_, err := Read([]byte(text))
+		switch {
+		case text == "a: 1\na: 2":
+			if err == nil {
+				t.Errorf("%q is accepted", text)
+			}
+		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%.40q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte("{}"))
+	f.Add([]byte("a: [1, 2]\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		_, _ = Read(data)
+	})
+}
