@@ -101,11 +101,11 @@ var floors = []struct {
 	packages []string // path.Match patterns
 }{
 	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject"}},
-	{"ports", []string{"agents/model", "agents/tool", "agents/memory", "agents/condition", "agents/*/*test"}},
+	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/memory", "agents/condition", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
-	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/memory/*", "agents/condition/*"}},
+	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/condition/*"}},
 	{"agents", []string{"agents", "agents/orchestrate"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
@@ -122,6 +122,7 @@ var beside = map[string][]string{
 	"agents/orchestrate":   {"agents"},
 	"agents/model/*test":   {"agents/model", "agents/model/modeltest"},
 	"agents/tool/*test":    {"agents/tool"},
+	"agents/secret/*test":  {"agents/secret"},
 	"agents/memory/*test":  {"agents/memory"},
 	"agents/condition/*st": {"agents/condition"},
 	"state/statetest":      {"state"},

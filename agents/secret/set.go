@@ -1,0 +1,117 @@
+package secret
+
+import (
+	"context"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Set is all that a worker's documents may read. The zero Set gives nothing, and
+// neither does a nil one. Its fields must not be changed once it is in use; it is safe for concurrent
+// use.
+type Set struct {
+	// Env looks up an environment variable. Default: none is set.
+	Env func(name string) (string, bool)
+	// AllowEnv are the variables that documents may name: whole names, or
+	// patterns in the way of [path.Match], such as BILLING_*. Default none. NATS_*
+	// and AEEMESH_* are never given, whatever is allowed.
+	AllowEnv []string
+	// Vaults are the vaults that there are, by the name that documents have for
+	// them. Put them behind [Guard].
+	Vaults map[aaif.VaultProvider]Vault
+
+	once  sync.Once
+	known *Redactor
+}
+
+// Resolve reads the secret that an auth block names, now: its vault_ref, else
+// its env_var (AAIF, Tool Definitions). A block that names neither, or whose type
+// is none, gives the zero Secret.
+func (s *Set) Resolve(ctx context.Context, auth *aaif.Auth) (Secret, error) {
+	switch {
+	case auth == nil || auth.Type == aaif.AuthNone:
+		return Secret{}, nil
+	case auth.VaultRef != nil:
+		return s.Read(ctx, *auth.VaultRef)
+	case auth.EnvVar != "":
+		return s.Variable(auth.EnvVar)
+	}
+	return Secret{}, nil
+}
+
+// Read reads an entry of one of the vaults.
+func (s *Set) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
+	var v Vault
+	if s != nil {
+		v = s.Vaults[ref.Provider]
+	}
+	if v == nil {
+		return Secret{}, Errorf(ErrNotAllowed, ref, "this worker has no vault %s", clip(string(ref.Provider)))
+	}
+	got, err := v.Read(ctx, ref)
+	if err != nil {
+		return Secret{}, err
+	}
+	s.Redactor().Add(got)
+	return got, nil
+}
+
+// Variable reads an environment variable on behalf of a document.
+func (s *Set) Variable(name string) (Secret, error) {
+	ref := "env_var " + clip(name)
+	switch {
+	case meshOwn(name):
+		return Secret{}, &Error{Kind: ErrNotAllowed, Ref: ref, Message: "it may let a process into the mesh, and is never given to a document"}
+	case !s.AllowsEnv(name):
+		return Secret{}, &Error{Kind: ErrNotAllowed, Ref: ref, Message: "the operator has not allowed documents to read this variable"}
+	}
+	value, ok := "", false
+	if s.Env != nil { // and s is not nil: it allows the name
+		value, ok = s.Env(name)
+	}
+	if !ok || value == "" {
+		return Secret{}, &Error{Kind: ErrNotFound, Ref: ref, Message: "the variable is not set"}
+	}
+	got := New(value)
+	s.Redactor().Add(got)
+	return got, nil
+}
+
+// AllowsEnv reports whether documents may name a variable.
+func (s *Set) AllowsEnv(name string) bool {
+	return s != nil && name != "" && !meshOwn(name) && slices.ContainsFunc(s.AllowEnv, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}
+
+// meshOwn is true of variables that may hold this process's own keys to the
+// mesh.
+func meshOwn(name string) bool {
+	upper := strings.ToUpper(name) // names are the same in either case on some systems
+	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
+}
+
+// Providers are the vaults of the Set, in order: what a worker offers as
+// auth.vault.
+func (s *Set) Providers() []aaif.VaultProvider {
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.Vaults))
+}
+
+// Redactor knows every secret that this Set has given out. Scrub with it what
+// comes back from whoever was sent one.
+func (s *Set) Redactor() *Redactor {
+	if s == nil {
+		return nil
+	}
+	s.once.Do(func() { s.known = &Redactor{} })
+	return s.known
+}
