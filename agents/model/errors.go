@@ -75,6 +75,34 @@ type Error struct {
 	// Err is the cause, for errors.Is and errors.As; it may be nil. Its text
 	// is not part of Error's.
 	Err error
+
+	// Route is, from a Model that chooses among several, the one that failed;
+	// see [Request].Avoid.
+	Route string
+
+	// Tries are, from such a Model, all routes that did not answer this request,
+	// in order. Unlike Message they are fit for peers.
+	Tries []Try
+}
+
+// Try is a route that did not answer a request.
+type Try struct {
+	Route      string        // its provider and model, "openai/gpt-4o"
+	Kind       Kind          // why
+	RetryAfter time.Duration // how long it wants to be left alone, 0 where it did not say
+	Asked      bool          // false if it was left alone: not even asked
+}
+
+// String is the try in words that are fit for peers.
+func (t Try) String() string {
+	s := t.Route + ": " + t.Kind.Error()
+	if !t.Asked {
+		s += ", left alone"
+	}
+	if t.RetryAfter > 0 {
+		s += fmt.Sprintf(" (retry after %s)", t.RetryAfter.Round(time.Millisecond))
+	}
+	return s
 }
 
 // Errorf returns an Error without status. A %w in the format sets the cause,

@@ -48,6 +48,17 @@ type Request struct {
 	// Messages is the conversation so far, oldest first. At least one.
 	Messages []Message
 
+	// Fit, if not nil, returns as much of Messages as belongs into a context
+	// window of so many tokens, tools and answer allowed for. It is for a Model
+	// that chooses among models of different windows; others ignore it. It does
+	// not change what it is given, and may be called at any time before Generate
+	// returns.
+	Fit func(window int) []Message
+
+	// Avoid are the routes, by the names that [Error].Route gave them, that broke
+	// off this very turn: a Model that chooses among several takes them last.
+	Avoid []string
+
 	// Tools the model may call, each name once.
 	Tools []ToolDef
 
@@ -134,6 +145,19 @@ type Response struct {
 	// were left out, or brought into its range. AAIF's names of model.params,
 	// sorted. What Params.Extended overrides is not among them.
 	Dropped []string `json:",omitempty"`
+
+	// Provider is who answered, in the words of AAIF model.provider, or of
+	// model.provider_id where that is custom. Adapters that serve one provider
+	// set it; a router sets it where they do not.
+	Provider string
+
+	// Cost of this turn by the catalogue's price, if Priced. A router sets both:
+	// adapters know no prices. A model that is free is priced, and costs 0.
+	Cost   USD
+	Priced bool
+
+	// Tried are the routes that failed before this one answered, in order.
+	Tried []Try
 }
 
 // Finish is the reason why a turn ended.
@@ -148,7 +172,8 @@ const (
 	FinishContentFilter Finish = "content_filter" // withheld by the provider, or refused by the model
 )
 
-// Usage counts tokens.
+// Usage counts tokens. Adapters bring what their providers count into this
+// form.
 type Usage struct {
 	// InputTokens are all that the model read, from a cache or not.
 	InputTokens int64 `json:"input_tokens"`
@@ -159,6 +184,10 @@ type Usage struct {
 	// CachedInputTokens are those of InputTokens that the provider read from a
 	// cache, which most sell cheaper.
 	CachedInputTokens int64 `json:"cached_input_tokens,omitempty"`
+
+	// CacheWriteTokens are those of InputTokens that the provider put into a
+	// cache, which some sell dearer.
+	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 }
 
 // Add returns the sum of u and v.
@@ -167,5 +196,6 @@ func (u Usage) Add(v Usage) Usage {
 		InputTokens:       u.InputTokens + v.InputTokens,
 		OutputTokens:      u.OutputTokens + v.OutputTokens,
 		CachedInputTokens: u.CachedInputTokens + v.CachedInputTokens,
+		CacheWriteTokens:  u.CacheWriteTokens + v.CacheWriteTokens,
 	}
 }

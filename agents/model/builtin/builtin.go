@@ -105,10 +105,11 @@ func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDe
 		return nil, a.fail
 	}
 	res := &model.Response{
-		Message: model.Assistant(a.text, a.calls...),
-		Finish:  model.FinishStop,
-		Usage:   count(req, a),
-		Model:   req.Model,
+		Message:  model.Assistant(a.text, a.calls...),
+		Finish:   model.FinishStop,
+		Usage:    count(req, a),
+		Model:    req.Model,
+		Provider: ProviderID,
 	}
 	if len(a.calls) > 0 {
 		res.Finish = model.FinishToolCalls

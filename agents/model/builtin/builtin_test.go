@@ -186,7 +186,12 @@ func TestCallsExpandTheirArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, _ := json.Marshal(res)
+	got, _ := json.Marshal(struct {
+		Message model.Message
+		Finish  model.Finish
+		Usage   model.Usage
+		Model   string
+	}{res.Message, res.Finish, res.Usage, res.Model})
 	const want = `{"Message":{"role":"assistant","content":"Reading src/main.go","tool_calls":[` +
 		`{"id":"call_2_1","name":"look","arguments":{"path":"src/main.go","all":[{"z":1,"a":2},"x"]}},` +
 		`{"id":"call_2_2","name":"count","arguments":{}}]},"Finish":"tool_calls","Usage":{"input_tokens":21,"output_tokens":6},"Model":"script"}`

@@ -119,9 +119,10 @@ func Words(text string) []string {
 	return pieces
 }
 
-// Clone returns a deep copy of a request.
+// Clone returns a deep copy of a request, without its Fit.
 func Clone(r *model.Request) *model.Request {
 	c := *r
+	c.Fit, c.Avoid = nil, slices.Clone(r.Avoid)
 	c.Messages = slices.Clone(r.Messages)
 	for i := range c.Messages {
 		c.Messages[i].ToolCalls = cloneCalls(c.Messages[i].ToolCalls)
