@@ -95,6 +95,8 @@ type Options struct {
 	Metadata map[string]string
 	// Logger gets what the operator should know of each task. Default discards.
 	Logger *slog.Logger
+	// Telemetry is where the agent reports what it does. Default: nowhere.
+	Telemetry Telemetry
 }
 
 // Agent is one agent, ready to be served. Callers may change the embedded
@@ -144,6 +146,8 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	}
 	a.Metadata = metadata(def, opts)
 	a.Queue, a.Seal = opts.Queue, opts.StateKeys
+	report, err := a.report(def, &opts)
+	note(err)
 	a.log = opts.Logger
 	note(a.limits(def, opts))
 	note(a.terms(doc, opts))
@@ -154,6 +158,9 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 		a.Intents, a.DefaultIntent, a.RefuseUnknown = c.registry, c.enforced, opts.RefuseUnknown
 	}
 	note(a.handler(def, c, opts))
+	if report != nil && a.Handler != nil {
+		a.Handler = reported{a.Handler, report}
+	}
 	if err := errors.Join(bad...); err != nil {
 		if a.tools != nil {
 			err = errors.Join(err, a.tools.close())

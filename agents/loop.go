@@ -45,7 +45,7 @@ func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Pro
 		return nil, notices, errors.Join(err, tools.close())
 	}
 	l := &loop{
-		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools,
+		model: Reported(modelProvider(def, opts), m), system: systemPrompt(&def.Agent), contract: c, tools: tools,
 		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, log: opts.Logger,
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
@@ -104,6 +104,7 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.C
 	if err := l.begin(ctx, task, r, cp); err != nil {
 		return nil, err
 	}
+	r.traced(ctx)
 	for r.phase != phaseDone {
 		if err := l.step(ctx, task, r); err != nil {
 			return nil, err

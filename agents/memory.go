@@ -45,7 +45,8 @@ func (l *loop) loadMemory(ctx context.Context, task *mesh.Task, r *run, cp *stat
 	if l.memory == nil || len(kept) == 0 {
 		return nil
 	}
-	if err := l.memory.Restore(ctx, is, kept); err != nil {
+	err := restoreMemory(ctx, kept, func(ctx context.Context) error { return l.memory.Restore(ctx, is, kept) })
+	if err != nil {
 		return envelope.Errorf(envelope.CodeUnavailable, "the memory of the run cannot be restored: %w", err)
 	}
 	return nil

@@ -54,6 +54,7 @@ type progress struct {
 
 	rewrite  bool               // the document's conversation is not the beginning of messages
 	memories *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
+	trace    string             // the traceparent under which the run began; "": nobody knows
 }
 
 // saved is the part of a run that the specification has no place for: the
@@ -68,6 +69,7 @@ type saved struct {
 	Window    int             `json:"window,omitempty"`
 	TaskFirst bool            `json:"task_first,omitempty"`
 	Payload   json.RawMessage `json:"payload,omitempty"`
+	Trace     string          `json:"trace,omitempty"`
 }
 
 // loopFormat is the format of saved that this release writes. It reads every
@@ -109,7 +111,7 @@ func (r *run) save(cp *state.Checkpoint) error {
 func (r *progress) save(cp *state.Checkpoint) error {
 	own := saved{
 		Format: loopFormat, Phase: r.phase, Cut: r.cut, Repaired: r.repaired, ToolsUsed: r.toolsUsed,
-		Window: r.learned, TaskFirst: r.taskFirst, Payload: r.payload,
+		Window: r.learned, TaskFirst: r.taskFirst, Payload: r.payload, Trace: r.trace,
 	}
 	raw, err := json.Marshal(own)
 	if err != nil {

@@ -14,6 +14,7 @@ const (
 	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
 	RuleTool      aaif.Rule = "tool"      // a tool that cannot be used here
 	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted where it is stored
+	RuleTelemetry aaif.Rule = "telemetry" // what is reported otherwise than the document says
 )
 
 // Honours is what this package does of a definition that it runs with a

@@ -196,7 +196,7 @@ const grace = 500 * time.Millisecond
 func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, buf *[]byte) (header nats.Header, err error) {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		injectSpan(sc, task)
-		header = nats.Header{headerTraceParent: {traceparentOf(ctx)}}
+		header = nats.Header{traceHeader(ctx): {traceparentOf(ctx)}}
 	}
 	if n.cfg.Signer != nil && task.Sig == nil {
 		if err := n.cfg.Signer.Sign(task); err != nil {
@@ -353,7 +353,7 @@ func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
 	}
 	msg := &nats.Msg{Subject: to, Data: []byte(text), Header: nats.Header{HeaderFrom: {n.cfg.Entity}}}
 	if parent := traceparentOf(ctx); parent != "" {
-		msg.Header[headerTraceParent] = []string{parent}
+		msg.Header[traceHeader(ctx)] = []string{parent}
 	}
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc

@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -79,6 +80,14 @@ type Agent struct {
 	// Serve's goroutine. Whoever sends from then on reaches it.
 	Ready func()
 
+	// Tracer makes the spans of its tasks; nil: the node's.
+	Tracer trace.TracerProvider
+	// TraceHeader is the header that a trace travels in, to the agent and from
+	// it (AAIF telemetry.trace_context_header). Default "traceparent".
+	TraceHeader string
+	// Logger gets what is logged about the agent; nil: the node's.
+	Logger *slog.Logger
+
 	// For discovery: version is a semantic version, default "0.0.0".
 	Version     string
 	Description string
@@ -100,7 +109,8 @@ type host struct {
 	node    *Node
 	id      string // of this instance, as NATS micro names it
 	log     *slog.Logger
-	live    string // subjects
+	tracer  trace.Tracer // nil: no spans
+	live    string       // subjects
 	ask     string
 	ctl     string
 	started time.Time
@@ -186,6 +196,12 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if a.Signer == nil {
 		a.Signer = n.cfg.Signer
 	}
+	if a.TraceHeader == "" {
+		a.TraceHeader = headerTraceParent
+	}
+	if !validHeader(a.TraceHeader) {
+		bad = append(bad, fmt.Errorf("trace header %q is no name of a header", a.TraceHeader))
+	}
 	if a.Version == "" {
 		a.Version = "0.0.0"
 	} else if !semver.MatchString(a.Version) {
@@ -204,7 +220,15 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		return nil, fmt.Errorf("agent: %w", err)
 	}
 	h.Agent = a
-	h.log = n.log.With("entity", a.Entity)
+	h.log = n.log
+	if a.Logger != nil {
+		h.log = a.Logger
+	}
+	h.log = h.log.With("entity", a.Entity)
+	h.tracer = n.tel.tracer
+	if a.Tracer != nil {
+		h.tracer = a.Tracer.Tracer(scope)
+	}
 	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
 	h.running.overdue = h.overdue
 	if n.cfg.ReplayWindow > 0 {

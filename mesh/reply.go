@@ -99,7 +99,7 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 		set(headerContentType, envelope.ContentCBOR)
 	}
 	if parent := t.span.traceparent(); parent != "" {
-		set(headerTraceParent, parent)
+		set(t.host.TraceHeader, parent)
 	}
 	if problem != nil {
 		set(micro.ErrorHeader, headerText(problem.Message))

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -62,24 +63,72 @@ func (tel *telemetry) refused(h *host, code string) {
 // taskSpan is one hop's span; the zero value is none.
 type taskSpan struct {
 	span trace.Span
-	ctx  context.Context // holds the span only
+	ctx  context.Context // holds the span, and the header's name, only
 }
 
 // startTask begins the span of one hop. Its parent is the header traceparent,
 // or field trace where there is no such header: senders write both alike.
 func (tel *telemetry) startTask(t *Task, header nats.Header) taskSpan {
-	if tel.tracer == nil {
+	if t.host.tracer == nil {
 		return taskSpan{}
 	}
 	e := t.Envelope
-	ctx := remoteParent(context.Background(), header.Get(headerTraceParent), e)
-	ctx, span := tel.tracer.Start(ctx, "aee.task "+t.host.Entity, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
+	ctx := withTraceHeader(context.Background(), t.host.TraceHeader)
+	ctx = remoteParent(ctx, headerValue(header, t.host.TraceHeader), e)
+	ctx, span := t.host.tracer.Start(ctx, "aee.task "+t.host.Entity, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
 		attribute.String("messaging.system", "nats"), attribute.String("messaging.destination.name", t.host.live),
 		attribute.String("messaging.message.id", e.ID), attribute.String("messaging.message.conversation_id", e.Corr),
 		attribute.String("aee.intent", e.Intent), attribute.String("aee.from", e.From), attribute.String("aee.to", e.To),
 		attribute.String("aee.type", string(e.Type)), attribute.String("aee.priority", string(e.Priority)),
 	))
 	return taskSpan{span, ctx}
+}
+
+type traceHeaderKey struct{}
+
+// traceHeader is the header that traces travel in from the agent whose task's
+// context this is.
+func traceHeader(ctx context.Context) string {
+	if name, ok := ctx.Value(traceHeaderKey{}).(string); ok {
+		return name
+	}
+	return headerTraceParent
+}
+
+func withTraceHeader(ctx context.Context, name string) context.Context {
+	if name == headerTraceParent {
+		return ctx
+	}
+	return context.WithValue(ctx, traceHeaderKey{}, name)
+}
+
+// headerValue finds a header. NATS tells capitals apart, HTTP does not, and
+// those who write such headers may think of either.
+func headerValue(header nats.Header, name string) string {
+	if v := header.Get(name); v != "" {
+		return v
+	}
+	if name == headerTraceParent {
+		return ""
+	}
+	for key, values := range header {
+		if len(values) > 0 && strings.EqualFold(key, name) {
+			return values[0]
+		}
+	}
+	return ""
+}
+
+// validHeader reports whether a name may be a header's, and none of NATS' own
+// or of this binding's.
+func validHeader(name string) bool {
+	for _, c := range []byte(name) {
+		if c <= ' ' || c >= 0x7f || c == ':' {
+			return false
+		}
+	}
+	lower := strings.ToLower(name)
+	return name != "" && len(name) <= 64 && !strings.HasPrefix(lower, "nats-") && !strings.HasPrefix(lower, "aee-") && lower != "content-type"
 }
 
 // remoteParent puts the sender's span into ctx.
@@ -109,7 +158,7 @@ func (s taskSpan) context(ctx context.Context) context.Context {
 	if s.span == nil {
 		return ctx
 	}
-	return trace.ContextWithSpan(ctx, s.span)
+	return trace.ContextWithSpan(withTraceHeader(ctx, traceHeader(s.ctx)), s.span)
 }
 
 // inject writes the span into an envelope's field trace.

@@ -1,0 +1,353 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// scope names this package to OpenTelemetry.
+const scope = "github.com/aeemesh/aeemesh/agents"
+
+// Telemetry is where agents report what they do, and how much of it (AAIF,
+// Telemetry). The zero value reports nothing.
+//
+// The operator decides where spans and metrics go by default, and whether they
+// go anywhere; a document can turn its own off (telemetry.tracing and metrics
+// false), and name another collector (otlp_endpoint), which counts only if the
+// operator lets it.
+type Telemetry struct {
+	// Tracer and Meter are the operator's own. Default none.
+	Tracer trace.TracerProvider
+	Meter  metric.MeterProvider
+
+	// Endpoint returns where the spans and metrics of agents go whose documents
+	// name a collector, or why they must not go there: a document may be a
+	// stranger's. Default: nowhere but to the operator's own, and a notice.
+	Endpoint func(otlpEndpoint string) (trace.TracerProvider, metric.MeterProvider, error)
+
+	// Content puts what is said into the spans too: prompts, answers, arguments
+	// and results of tools, each up to [MaxContent] bytes. Default: never.
+	Content bool
+
+	// Logger returns the logger of an agent whose document sets log_level.
+	// Default: Options.Logger, whatever its level, and a notice.
+	Logger func(slog.Level) *slog.Logger
+}
+
+// Names of spans (AAIF, Telemetry).
+const (
+	spanRun         = "aaif.agent.run"
+	spanModel       = "aaif.agent.llm_call"
+	spanTool        = "aaif.agent.tool_call"
+	spanMemoryWrite = "aaif.agent.memory_write"
+)
+
+// reporter makes the spans and metrics of one agent; nil makes none.
+type reporter struct {
+	tracer  trace.Tracer // nil: no spans
+	content bool
+	header  string // that a trace travels in
+	agent   string // its name
+	model   string // what runs it names as its provider
+	run     []attribute.KeyValue
+	backend map[aaif.MemoryScope]string
+
+	operations genaiconv.ClientOperationDuration
+	tokens     genaiconv.ClientTokenUsage
+	firstChunk genaiconv.ClientOperationTimeToFirstChunk
+	tools      metric.Float64Histogram
+}
+
+// report sets the agent's telemetry up as its document and the operator want it.
+func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
+	t := def.Agent.Telemetry
+	if t == nil {
+		t = &aaif.Telemetry{}
+	}
+	a.logLevel(t, opts)
+	tracer, meter := opts.Telemetry.Tracer, opts.Telemetry.Meter
+	if t.OTLPEndpoint != "" {
+		if own, metrics, ok := a.collector(t.OTLPEndpoint, opts); ok {
+			if tracer == nil {
+				a.Tracer = own // the hop's span has nowhere else to go
+			}
+			tracer, meter = own, metrics
+		}
+	}
+	a.TraceHeader = t.TraceContextHeader
+	off := func(b *bool) bool { return b != nil && !*b }
+	if off(t.Tracing) {
+		tracer = nil
+	}
+	if off(t.Metrics) {
+		meter = nil
+	}
+	if tracer == nil && meter == nil {
+		return nil, nil
+	}
+	r := &reporter{
+		content: opts.Telemetry.Content, header: t.TraceContextHeader, agent: def.Agent.Name,
+		run: runAttributes(def), backend: make(map[aaif.MemoryScope]string),
+	}
+	if r.header == "" {
+		r.header = defaultTraceHeader
+	}
+	for _, m := range def.Agent.Memory {
+		r.backend[m.Scope] = string(m.Backend)
+	}
+	if tracer != nil {
+		r.tracer = tracer.Tracer(scope)
+	}
+	return r, r.instruments(meter)
+}
+
+const defaultTraceHeader = "traceparent"
+
+// collector is where a document wants its telemetry to go, if it may.
+func (a *Agent) collector(endpoint string, opts *Options) (trace.TracerProvider, metric.MeterProvider, bool) {
+	err := errors.New("the operator has allowed no collector but their own")
+	if opts.Telemetry.Endpoint != nil {
+		var tracer trace.TracerProvider
+		var meter metric.MeterProvider
+		if tracer, meter, err = opts.Telemetry.Endpoint(endpoint); err == nil {
+			return tracer, meter, true
+		}
+	}
+	a.Notices = append(a.Notices, aaif.Problem{
+		Pointer: "/agent/telemetry/otlp_endpoint", Rule: RuleTelemetry, Severity: aaif.SeverityWarning,
+		Message: fmt.Sprintf("what the agent reports goes to the operator's collector, if there is one: %v", err),
+	})
+	return nil, nil, false
+}
+
+// logLevel gives the agent a logger of the level that its document wants.
+func (a *Agent) logLevel(t *aaif.Telemetry, opts *Options) {
+	if t.LogLevel == "" {
+		return
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(t.LogLevel)); err != nil {
+		return // the schema has refused it
+	}
+	if opts.Telemetry.Logger == nil {
+		a.Notices = append(a.Notices, aaif.Problem{
+			Pointer: "/agent/telemetry/log_level", Rule: RuleTelemetry, Severity: aaif.SeverityWarning,
+			Message: "the operator's own log level counts",
+		})
+		return
+	}
+	opts.Logger = opts.Telemetry.Logger(level)
+	a.Logger = opts.Logger
+}
+
+func (r *reporter) instruments(mp metric.MeterProvider) error {
+	var m metric.Meter
+	if mp != nil {
+		m = mp.Meter(scope)
+	}
+	var errs [4]error
+	r.operations, errs[0] = genaiconv.NewClientOperationDuration(m)
+	r.tokens, errs[1] = genaiconv.NewClientTokenUsage(m)
+	r.firstChunk, errs[2] = genaiconv.NewClientOperationTimeToFirstChunk(m)
+	if m != nil {
+		r.tools, errs[3] = m.Float64Histogram("aaif.agent.tool_call.duration", metric.WithUnit("s"),
+			metric.WithDescription("One call of a tool, by its name and protocol, and by how it failed."))
+	}
+	return errors.Join(errs[:]...)
+}
+
+// runAttributes are those of every run's span.
+func runAttributes(def *aaif.Definition) []attribute.KeyValue {
+	a := &def.Agent
+	out := []attribute.KeyValue{
+		attribute.String("gen_ai.operation.name", string(genaiconv.OperationNameInvokeAgent)),
+		attribute.String("agent.name", a.Name), attribute.String("gen_ai.agent.name", a.Name),
+	}
+	add := func(value string, names ...string) {
+		for _, name := range names {
+			if value != "" {
+				out = append(out, attribute.String(name, value))
+			}
+		}
+	}
+	add(def.AgentID, "agent.id", "gen_ai.agent.id")
+	add(a.Version, "agent.version", "gen_ai.agent.version")
+	if m := a.Model; m != nil {
+		provider := providerID(m.Provider, m.ProviderID)
+		add(provider, "model.provider")
+		add(genAIProvider(provider), "gen_ai.provider.name")
+		add(m.Preferred, "model.name", "gen_ai.request.model")
+	}
+	return out
+}
+
+// modelProvider names the provider of the document's model, and of a model of
+// the operator's own where the document has none.
+func modelProvider(def *aaif.Definition, opts Options) string {
+	if m := def.Agent.Model; m != nil {
+		if name := providerID(m.Provider, m.ProviderID); name != "" {
+			return name
+		}
+	}
+	return string(aaif.ProviderCustom)
+}
+
+// providerID is how a provider is called where custom says too little.
+func providerID(p aaif.Provider, id string) string {
+	if id != "" && (p == aaif.ProviderCustom || p == "") {
+		return id
+	}
+	return string(p)
+}
+
+// genAIProvider is a provider in OpenTelemetry's words; those that it does not
+// know keep their own name.
+func genAIProvider(provider string) string {
+	switch aaif.Provider(provider) {
+	case aaif.ProviderGoogle:
+		return string(genaiconv.ProviderNameGCPGemini)
+	case aaif.ProviderVertexAI:
+		return string(genaiconv.ProviderNameGCPVertexAI)
+	case aaif.ProviderMistral:
+		return string(genaiconv.ProviderNameMistralAI)
+	case aaif.ProviderAzureOpenAI:
+		return string(genaiconv.ProviderNameAzureAIOpenAI)
+	case aaif.ProviderBedrock:
+		return string(genaiconv.ProviderNameAWSBedrock)
+	case aaif.ProviderXAI:
+		return string(genaiconv.ProviderNameXAI)
+	}
+	return provider
+}
+
+// reported is a handler with a span over each of its runs.
+type reported struct {
+	mesh.Handler
+	*reporter
+}
+
+// Handle runs a task under its span (AAIF, Telemetry: aaif.agent.run), a child
+// of the hop's.
+func (h reported) Handle(ctx context.Context, task *mesh.Task) (payload json.RawMessage, err error) {
+	ctx = context.WithValue(ctx, reporterOfRun{}, h.reporter)
+	if h.tracer == nil {
+		return h.Handler.Handle(ctx, task)
+	}
+	e := task.Envelope
+	ctx, span := h.tracer.Start(ctx, spanRun, trace.WithAttributes(h.run...), trace.WithAttributes(
+		attribute.String("gen_ai.conversation.id", e.Corr), attribute.String("aee.task.id", e.ID), attribute.String("aee.intent", e.Intent)))
+	if run := task.Run(); run != nil {
+		span.SetAttributes(attribute.String("aee.run.id", run.ID()), attribute.Int64("aee.run.epoch", int64(run.Epoch())))
+	}
+	returned := false
+	defer func() {
+		if !returned { // it panicked, which is the mesh's to deal with
+			span.SetStatus(codes.Error, "panic")
+			span.SetAttributes(attribute.String("error.type", "panic"))
+		}
+		span.End()
+	}()
+	payload, err = h.Handler.Handle(ctx, task)
+	returned = true
+	switch {
+	case errors.Is(err, mesh.ErrParked):
+		span.SetAttributes(attribute.String("aee.run.outcome", "parked"))
+	case errors.Is(err, mesh.ErrLost):
+		span.SetAttributes(attribute.String("aee.run.outcome", "lost")) // it goes on elsewhere
+	case err != nil:
+		fail(span, runError(ctx, err))
+	}
+	if h.content {
+		h.exchange(span, e.Payload, payload)
+	}
+	return payload, err
+}
+
+type reporterOfRun struct{}
+
+// reporterFrom is the reporter of the run whose context this is; nil: none.
+func reporterFrom(ctx context.Context) *reporter {
+	r, _ := ctx.Value(reporterOfRun{}).(*reporter)
+	return r
+}
+
+// fail marks a span as failed. What failed it is a word, never a text: texts
+// may hold what was said.
+func fail(span trace.Span, kind string) {
+	span.SetStatus(codes.Error, kind)
+	span.SetAttributes(attribute.String("error.type", kind))
+}
+
+// runError is the code that a run's sender gets, as far as it is known here.
+func runError(ctx context.Context, err error) string {
+	var known *envelope.Error
+	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
+		err = cause
+	}
+	switch {
+	case errors.As(err, &known):
+		return string(known.Code)
+	case errors.Is(err, context.DeadlineExceeded):
+		return string(envelope.CodeTimeout)
+	}
+	return string(envelope.CodeInternal)
+}
+
+// traceOf is the W3C traceparent of a context's span; "": none.
+func traceOf(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier["traceparent"]
+}
+
+// traced notes under which span the run began, or links the span of whoever
+// goes on with it to that one: two owners may have been told different traces.
+func (r *run) traced(ctx context.Context) {
+	switch rep := reporterFrom(ctx); {
+	case rep == nil || rep.tracer == nil:
+	case r.trace == "":
+		r.trace = traceOf(ctx)
+	default:
+		began := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": r.trace})
+		if sc := trace.SpanContextFromContext(began); sc.IsValid() {
+			trace.SpanFromContext(ctx).AddLink(trace.Link{SpanContext: sc, Attributes: []attribute.KeyValue{attribute.String("aee.link", "began")}})
+		}
+	}
+}
+
+// redactEndpoint is an endpoint as telemetry may tell it: without credentials,
+// query and fragment.
+func redactEndpoint(endpoint string) string {
+	endpoint, _, _ = strings.Cut(endpoint, "#")
+	endpoint, _, _ = strings.Cut(endpoint, "?")
+	scheme, rest, ok := strings.Cut(endpoint, "://")
+	if !ok {
+		scheme, rest = "", endpoint
+	}
+	authority, path, slash := strings.Cut(rest, "/")
+	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+		authority = authority[at+1:]
+	}
+	if slash {
+		authority += "/" + path
+	}
+	if ok {
+		return scheme + "://" + authority
+	}
+	return authority
+}

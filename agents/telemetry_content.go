@@ -1,0 +1,102 @@
+package agents
+
+import (
+	"encoding/json"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// MaxContent bounds, in bytes, each text of what is said that spans hold where
+// the operator asks for it (Telemetry.Content); maxContents bounds all of one
+// attribute. A conversation that is longer is told from its end.
+const (
+	MaxContent  = 16 << 10
+	maxContents = 4 * MaxContent
+)
+
+// said is a message as OpenTelemetry's gen_ai.input.messages has it.
+type said struct {
+	Role   string `json:"role"`
+	Parts  []part `json:"parts"`
+	Finish string `json:"finish_reason,omitempty"`
+}
+
+type part struct {
+	Type      string          `json:"type"`
+	Content   string          `json:"content,omitempty"`
+	ID        string          `json:"id,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	Response  string          `json:"response,omitempty"`
+}
+
+// conversation puts what was said in one call of a model into its span.
+func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.Response) {
+	var system []part
+	var messages []said
+	for i := range req.Messages {
+		m := sayMessage(&req.Messages[i])
+		if req.Messages[i].Role == model.RoleSystem {
+			system = append(system, m.Parts...)
+			continue
+		}
+		messages = append(messages, m)
+	}
+	out := sayMessage(&res.Message)
+	out.Finish = string(res.Finish)
+	span.SetAttributes(attribute.String("gen_ai.system_instructions", bounded(system)),
+		attribute.String("gen_ai.input.messages", bounded(messages)), attribute.String("gen_ai.output.messages", bounded([]said{out})))
+}
+
+func sayMessage(m *model.Message) said {
+	out := said{Role: string(m.Role), Parts: []part{}}
+	if m.Role == model.RoleTool {
+		out.Parts = append(out.Parts, part{Type: "tool_call_response", ID: m.ToolCallID, Response: clip(m.Content, MaxContent)})
+		return out
+	}
+	if m.Content != "" {
+		out.Parts = append(out.Parts, part{Type: "text", Content: clip(m.Content, MaxContent)})
+	}
+	for _, c := range m.ToolCalls {
+		p := part{Type: "tool_call", ID: c.ID, Name: c.Name, Arguments: c.Arguments}
+		if len(c.Arguments) > MaxContent || !json.Valid(c.Arguments) {
+			p.Arguments, _ = json.Marshal(clip(string(c.Arguments), MaxContent))
+		}
+		out.Parts = append(out.Parts, p)
+	}
+	return out
+}
+
+// exchange puts a task's payload and its result into the run's span.
+func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
+	span.SetAttributes(attribute.String("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip(userMessage(task), MaxContent)}}}})))
+	if result != nil {
+		span.SetAttributes(attribute.String("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip(string(result), MaxContent)}}}})))
+	}
+}
+
+// bounded is a list as JSON, without as many of its first elements as are too
+// much.
+func bounded[T any](list []T) string {
+	left := maxContents
+	first := len(list)
+	raws := make([]json.RawMessage, len(list))
+	for ; first > 0; first-- {
+		raw, err := json.Marshal(list[first-1])
+		if err != nil {
+			break // cannot be: texts, and JSON that is valid
+		}
+		if left -= len(raw); left < 0 {
+			break
+		}
+		raws[first-1] = raw
+	}
+	text, err := json.Marshal(raws[first:])
+	if err != nil {
+		return "[]"
+	}
+	return string(text)
+}

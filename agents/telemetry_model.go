@@ -1,0 +1,178 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// Reported returns m with a span and metrics for each of its calls, where the
+// run that calls it reports (AAIF, Telemetry: aaif.agent.llm_call). provider is
+// how the document names who runs it. Whoever routes between models wraps each
+// of them: then every try is a span of its own.
+func Reported(provider string, m model.Model) model.Model {
+	r := reportedModel{m, provider}
+	if c, ok := m.(model.Continuer); ok {
+		return reportedContinuer{r, c}
+	}
+	return r
+}
+
+type reportedModel struct {
+	m        model.Model
+	provider string
+}
+
+// Generate is the model's own, under a span.
+func (r reportedModel) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	return r.call(ctx, req, onDelta, func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
+		return r.m.Generate(ctx, req, onDelta)
+	})
+}
+
+type reportedContinuer struct {
+	reportedModel
+	c model.Continuer
+}
+
+// Continue is the model's own, under a span.
+func (r reportedContinuer) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
+	return r.call(ctx, req, onDelta, func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
+		return r.c.Continue(ctx, req, told, onDelta)
+	})
+}
+
+type generate func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error)
+
+// call makes one call of a model.
+func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, generate generate) (*model.Response, error) {
+	r := reporterFrom(ctx)
+	if r == nil {
+		return generate(ctx, onDelta)
+	}
+	span := trace.SpanFromContext(context.Background()) // none
+	if r.tracer != nil {
+		ctx, span = r.tracer.Start(ctx, spanModel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(r.request(m.provider, req, onDelta != nil)...))
+		defer func() { span.End() }() // called so, it does not note what panicked
+	}
+	begun := time.Now()
+	first := time.Duration(-1)
+	counted := onDelta
+	if onDelta != nil {
+		counted = func(d model.Delta) error {
+			if first < 0 {
+				first = time.Since(begun)
+			}
+			return onDelta(d)
+		}
+	}
+	res, err := generate(ctx, counted)
+	kind := ""
+	switch {
+	case errors.Is(err, model.ErrNotContinued):
+		kind = "not_continued"
+	case err != nil:
+		kind = modelError(ctx, err)
+	}
+	r.measure(ctx, m.provider, req, res, kind, time.Since(begun), first)
+	if err != nil {
+		fail(span, kind)
+		return res, err
+	}
+	span.SetAttributes(r.response(m.provider, res, first)...)
+	if r.content {
+		r.conversation(span, req, res)
+	}
+	return res, nil
+}
+
+// request are the attributes of what a model is asked.
+func (r *reporter) request(provider string, req *model.Request, stream bool) []attribute.KeyValue {
+	p := &req.Params
+	out := []attribute.KeyValue{
+		attribute.String("llm.model", req.Model), attribute.String("llm.provider", provider),
+		attribute.String("gen_ai.operation.name", string(genaiconv.OperationNameChat)), attribute.String("gen_ai.provider.name", genAIProvider(provider)),
+		attribute.String("gen_ai.request.model", req.Model), attribute.String("gen_ai.agent.name", r.agent),
+	}
+	if stream {
+		out = append(out, attribute.Bool("gen_ai.request.stream", true))
+	}
+	for _, f := range []struct {
+		name  string
+		value *float64
+	}{
+		{"gen_ai.request.temperature", p.Temperature}, {"gen_ai.request.top_p", p.TopP},
+		{"gen_ai.request.frequency_penalty", p.FrequencyPenalty}, {"gen_ai.request.presence_penalty", p.PresencePenalty},
+	} {
+		if f.value != nil {
+			out = append(out, attribute.Float64(f.name, *f.value))
+		}
+	}
+	if p.MaxTokens > 0 {
+		out = append(out, attribute.Int("gen_ai.request.max_tokens", p.MaxTokens))
+	}
+	if p.Seed != nil {
+		out = append(out, attribute.Int64("gen_ai.request.seed", *p.Seed))
+	}
+	switch req.Format.Type {
+	case model.FormatJSON, model.FormatJSONSchema:
+		out = append(out, attribute.String("gen_ai.output.type", "json"))
+	}
+	return out
+}
+
+// response are the attributes of what it answered.
+func (r *reporter) response(provider string, res *model.Response, first time.Duration) []attribute.KeyValue {
+	out := []attribute.KeyValue{
+		attribute.Int64("llm.input_tokens", res.Usage.InputTokens), attribute.Int64("llm.output_tokens", res.Usage.OutputTokens),
+		attribute.Int64("gen_ai.usage.input_tokens", res.Usage.InputTokens), attribute.Int64("gen_ai.usage.output_tokens", res.Usage.OutputTokens),
+		attribute.String("gen_ai.response.model", res.Model), attribute.StringSlice("gen_ai.response.finish_reasons", []string{string(res.Finish)}),
+	}
+	if first >= 0 {
+		out = append(out, attribute.Float64("gen_ai.response.time_to_first_chunk", first.Seconds()))
+	}
+	return out
+}
+
+// measure records one call. Nothing is counted where the provider does not say.
+func (r *reporter) measure(ctx context.Context, provider string, req *model.Request, res *model.Response, kind string, took, first time.Duration) {
+	name := genaiconv.ProviderNameAttr(genAIProvider(provider))
+	attrs := []attribute.KeyValue{attribute.String("gen_ai.request.model", req.Model), attribute.String("gen_ai.agent.name", r.agent)}
+	if res != nil && res.Model != "" {
+		attrs = append(attrs, attribute.String("gen_ai.response.model", res.Model))
+	}
+	if res != nil {
+		for kind, n := range map[genaiconv.TokenTypeAttr]int64{genaiconv.TokenTypeInput: res.Usage.InputTokens, genaiconv.TokenTypeOutput: res.Usage.OutputTokens} {
+			if n > 0 {
+				r.tokens.Record(ctx, n, genaiconv.OperationNameChat, name, kind, attrs...)
+			}
+		}
+	}
+	if kind != "" {
+		attrs = append(attrs, attribute.String("error.type", kind))
+	}
+	r.operations.Record(ctx, took.Seconds(), genaiconv.OperationNameChat, name, attrs...)
+	if first >= 0 {
+		r.firstChunk.Record(ctx, first.Seconds(), genaiconv.OperationNameChat, name, attrs...)
+	}
+}
+
+// modelError is the kind of a model's failure.
+func modelError(ctx context.Context, err error) string {
+	var failed *model.Error
+	switch {
+	case errors.Is(context.Cause(ctx), errStopped):
+		return "stopped" // for a pause, a message, or another worker
+	case ctx.Err() != nil:
+		return runError(ctx, ctx.Err())
+	case errors.As(err, &failed):
+		return string(failed.Kind)
+	}
+	return "_OTHER"
+}

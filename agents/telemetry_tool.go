@@ -1,0 +1,115 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// callTool makes one call of a tool, under a span (AAIF, Telemetry:
+// aaif.agent.tool_call), and tells the tool which trace it belongs to.
+func callTool(ctx context.Context, c *toolCall, entry *toolEntry, t tool.Tool) (json.RawMessage, error) {
+	r := reporterFrom(ctx)
+	if r == nil {
+		return t.Call(ctx, c.Arguments)
+	}
+	protocol, endpoint := string(aaif.ProtocolFunction), ""
+	if entry != nil {
+		protocol, endpoint = string(entry.EffectiveProtocol()), redactEndpoint(entry.Endpoint)
+	}
+	span := trace.SpanFromContext(context.Background()) // none
+	if r.tracer != nil {
+		attrs := []attribute.KeyValue{
+			attribute.String("tool.name", c.Name), attribute.String("tool.protocol", protocol),
+			attribute.String("gen_ai.operation.name", string(genaiconv.OperationNameExecuteTool)), attribute.String("gen_ai.tool.name", c.Name),
+			attribute.String("gen_ai.tool.call.id", c.ID), attribute.String("gen_ai.tool.type", toolType(protocol)), attribute.String("gen_ai.agent.name", r.agent),
+			attribute.Int("aee.tool.try", c.effect.Tries),
+		}
+		if endpoint != "" {
+			attrs = append(attrs, attribute.String("tool.endpoint", endpoint))
+		}
+		kind := trace.SpanKindInternal
+		if protocol != string(aaif.ProtocolFunction) {
+			kind = trace.SpanKindClient
+		}
+		ctx, span = r.tracer.Start(ctx, spanTool, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
+		defer func() { span.End() }() // called so, it does not note what panicked
+	}
+	if parent := traceOf(ctx); parent != "" {
+		ctx = tool.WithTrace(ctx, r.header, parent)
+	}
+	begun := time.Now()
+	result, err := t.Call(ctx, c.Arguments)
+	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name), attribute.String("tool.protocol", protocol), attribute.String("gen_ai.agent.name", r.agent)}
+	if err != nil {
+		kind := toolError(ctx, err)
+		attrs = append(attrs, attribute.String("error.type", kind))
+		fail(span, kind)
+	}
+	if r.tools != nil {
+		r.tools.Record(ctx, time.Since(begun).Seconds(), metric.WithAttributes(attrs...))
+	}
+	if r.content {
+		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", clip(string(c.Arguments), MaxContent)), attribute.String("gen_ai.tool.call.result", clip(string(result), MaxContent)))
+	}
+	return result, err
+}
+
+// toolType is OpenTelemetry's: functions run on the agent's side, extensions
+// call something else.
+func toolType(protocol string) string {
+	if protocol == string(aaif.ProtocolFunction) {
+		return "function"
+	}
+	return "extension"
+}
+
+// toolError is the kind of a tool's failure.
+func toolError(ctx context.Context, err error) string {
+	var failed *tool.Error
+	switch {
+	case errors.As(err, &failed):
+		return string(failed.Kind)
+	case ctx.Err() != nil:
+		return runError(ctx, ctx.Err())
+	}
+	return "_OTHER"
+}
+
+// restoreMemory hands memories to where they are kept, under a span (AAIF,
+// Telemetry: aaif.agent.memory_write).
+func restoreMemory(ctx context.Context, items []aaif.MemoryItem, restore func(context.Context) error) error {
+	r := reporterFrom(ctx)
+	if r == nil || r.tracer == nil {
+		return restore(ctx)
+	}
+	var scopes, backends []string
+	for _, item := range items {
+		if !slices.Contains(scopes, string(item.Scope)) {
+			scopes = append(scopes, string(item.Scope))
+		}
+		if b := r.backend[item.Scope]; b != "" && !slices.Contains(backends, b) {
+			backends = append(backends, b)
+		}
+	}
+	slices.Sort(scopes)
+	ctx, span := r.tracer.Start(ctx, spanMemoryWrite, trace.WithAttributes(attribute.String("memory.scope", strings.Join(scopes, ",")),
+		attribute.String("memory.backend", strings.Join(backends, ",")), attribute.Int("aee.memory.items", len(items)), attribute.String("gen_ai.agent.name", r.agent)))
+	defer func() { span.End() }() // called so, it does not note what panicked
+	err := restore(ctx)
+	if err != nil {
+		fail(span, runError(ctx, err))
+	}
+	return err
+}
