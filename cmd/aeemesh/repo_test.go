@@ -101,7 +101,7 @@ var floors = []struct {
 	packages []string // path.Match patterns
 }{
 	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject"}},
-	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/memory", "agents/condition", "agents/*/*test"}},
+	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
@@ -123,6 +123,7 @@ var beside = map[string][]string{
 	"agents/model/*test":   {"agents/model", "agents/model/modeltest"},
 	"agents/tool/*test":    {"agents/tool"},
 	"agents/secret/*test":  {"agents/secret"},
+	"agents/outbound":      {"agents/secret"},
 	"agents/memory/*test":  {"agents/memory"},
 	"agents/condition/*st": {"agents/condition"},
 	"state/statetest":      {"state"},
@@ -158,6 +159,8 @@ func mayImport(from, to string, test bool) string {
 		return to + " is on no floor"
 	case from == to || test && matchAny(forTests, to):
 		return ""
+	case floors[f].name == "leaves" && to == "agents/outbound":
+		return "" // every leaf that reaches an endpoint of a document's goes by the operator's policy
 	case floors[f].name == "leaves" && floors[t].name == "ports" && path.Dir(from) != to && !(test && path.Dir(from) == path.Dir(to)):
 		return "a leaf knows its own port only"
 	case floors[f].name == "ports" && floors[t].name != "ground" && f != t:
@@ -222,6 +225,9 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"agents/model", "agents/model/builtin", true, false},
 		{"agents/model/openai", "agents/model", false, true},
 		{"agents/model/openai", "agents/tool", false, false},
+		{"agents/tool/rest", "agents/outbound", false, true},
+		{"agents/tool/rest", "agents/secret", false, false},
+		{"agents/outbound", "agents/tool", false, false},
 		{"agents/model/openai", "agents/model/builtin", false, false},
 		{"agents/model/openai", "agents/model/modeltest", true, true},
 		{"agents", "agents/model/builtin", false, true},
@@ -254,6 +260,7 @@ var heavy = []struct {
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
+	{"golang.org/x/oauth2", []string{"agents/outbound"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
 	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},

@@ -1,0 +1,213 @@
+package outbound
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// DefaultKeyHeader is the header of an api_key whose auth block names none.
+const DefaultKeyHeader = "X-API-Key"
+
+// authorize puts the credential into requests for o.Endpoint's origin. Requests
+// that were redirected from or to another origin get none.
+func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper, error) {
+	if o.Auth == nil || o.Auth.Type == "" || o.Auth.Type == aaif.AuthNone {
+		return next, nil
+	}
+	if o.Endpoint == nil {
+		return nil, fmt.Errorf("auth %s: without an endpoint there is nobody to send a credential to", o.Auth.Type)
+	}
+	if o.Secret == nil {
+		return nil, fmt.Errorf("auth %s: neither env_var nor vault_ref says where the credential is", o.Auth.Type)
+	}
+	own := func(with http.RoundTripper) http.RoundTripper {
+		return &ownOrigin{endpoint: o, with: with, without: next}
+	}
+	switch o.Auth.Type {
+	case aaif.AuthBearer, aaif.AuthBasic, aaif.AuthAPIKey:
+		put, err := headerOf(o)
+		if err != nil {
+			return nil, err
+		}
+		return own(&putting{next: next, lookup: o.Secret, put: put}), nil
+	case aaif.AuthOAuth2:
+		t, err := p.oauth2(next, o)
+		if err != nil {
+			return nil, err
+		}
+		return own(t), nil
+	case aaif.AuthAWSSigV4:
+		s, err := newSigner(o)
+		if err != nil {
+			return nil, err
+		}
+		return own(&putting{next: next, lookup: o.Secret, put: s.sign}), nil
+	case aaif.AuthMTLS:
+		if p == nil {
+			return next, nil // which refuses everything
+		}
+		g := *next.(*guard)
+		g.next = p.transport(certificates(o.Secret))
+		return own(&g), nil
+	}
+	return nil, fmt.Errorf("auth type %q is not known", o.Auth.Type)
+}
+
+// ownOrigin lets requests that stay with the endpoint's origin pass with the
+// credential, the others without.
+type ownOrigin struct {
+	endpoint      Options
+	with, without http.RoundTripper
+}
+
+func (t *ownOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
+	if sameOrigin(req.URL, t.endpoint.Endpoint) && oneOrigin(req) {
+		return t.with.RoundTrip(req)
+	}
+	return t.without.RoundTrip(req)
+}
+
+// putting puts a credential into a copy of each request. What it is sent with is
+// looked up anew, once, when the endpoint answers 401: it may have been changed.
+type putting struct {
+	next   http.RoundTripper
+	lookup func(context.Context) (secret.Secret, error)
+	put    func(req *http.Request, credential string) error
+}
+
+func (t *putting) RoundTrip(req *http.Request) (*http.Response, error) {
+	credential, err := secretText(req.Context(), t.lookup)
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	resp, err := t.with(req, credential)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	changed, err := secretText(secret.Fresh(req.Context()), t.lookup)
+	if err != nil || changed == credential {
+		return resp, nil
+	}
+	again, ok := replay(req)
+	if !ok {
+		return resp, nil
+	}
+	discard(resp)
+	return t.with(again, changed)
+}
+
+func (t *putting) with(req *http.Request, credential string) (*http.Response, error) {
+	copied := req.Clone(req.Context())
+	if err := t.put(copied, credential); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	return t.next.RoundTrip(copied)
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		req.Body.Close()
+	}
+}
+
+// replay is the request with its body from the beginning, where it can be read
+// again.
+func replay(req *http.Request) (*http.Request, bool) {
+	again := req.Clone(req.Context())
+	if req.Body == nil || req.Body == http.NoBody {
+		return again, true
+	}
+	if req.GetBody == nil {
+		return nil, false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return nil, false
+	}
+	again.Body = body
+	return again, true
+}
+
+// discard ends an answer that nobody reads, so that its connection can be used
+// again.
+func discard(resp *http.Response) {
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
+	resp.Body.Close()
+}
+
+// headerOf puts the credential of bearer, basic and api_key where it belongs.
+func headerOf(o Options) (func(*http.Request, string) error, error) {
+	in, name := "header", o.Auth.Header
+	if o.Auth.Type == aaif.AuthAPIKey {
+		if name == "" {
+			name = DefaultKeyHeader
+		}
+		if o.KeyIn != "" {
+			in, name = o.KeyIn, o.KeyName
+		}
+	} else if name == "" {
+		name = "Authorization"
+	}
+	if in == "header" && (!httpguts.ValidHeaderFieldName(name) || notForCredentials[http.CanonicalHeaderKey(name)]) {
+		return nil, fmt.Errorf("auth %s: %q cannot be the header of a credential", o.Auth.Type, clip(name))
+	}
+	if in != "header" && (name == "" || in != "query" && in != "cookie") {
+		return nil, fmt.Errorf("auth %s: a credential cannot go in %q as %q", o.Auth.Type, clip(in), clip(name))
+	}
+	return func(req *http.Request, value string) error {
+		switch o.Auth.Type {
+		case aaif.AuthBearer:
+			value = "Bearer " + value
+		case aaif.AuthBasic:
+			if !strings.Contains(value, ":") {
+				return fmt.Errorf("%w: for basic it is user:password", ErrCredential)
+			}
+			value = "Basic " + base64.StdEncoding.EncodeToString([]byte(value))
+		}
+		switch in {
+		case "query":
+			q := req.URL.Query()
+			q.Set(name, value)
+			req.URL.RawQuery = q.Encode()
+		case "cookie":
+			req.AddCookie(&http.Cookie{Name: name, Value: value})
+		default:
+			if !httpguts.ValidHeaderFieldValue(value) {
+				return fmt.Errorf("%w: it cannot stand in a header", ErrCredential)
+			}
+			req.Header.Set(name, value)
+		}
+		return nil
+	}, nil
+}
+
+// notForCredentials are headers with a meaning of their own.
+var notForCredentials = map[string]bool{
+	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Upgrade": true, "Te": true, "Trailer": true,
+	"Content-Type": true, "Content-Encoding": true, "Accept-Encoding": true, "Idempotency-Key": true, "Expect": true, "Keep-Alive": true,
+}
+
+// secretText asks for the credential. White space around it, as files end with, is
+// not part of it.
+func secretText(ctx context.Context, lookup func(context.Context) (secret.Secret, error)) (string, error) {
+	value, err := lookup(ctx)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrCredential, err)
+	}
+	text := strings.TrimSpace(value.Reveal())
+	if text == "" {
+		return "", fmt.Errorf("%w: it is empty", ErrCredential)
+	}
+	return text, nil
+}

@@ -1,0 +1,226 @@
+package outbound
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// The bounds of a connection.
+const (
+	dialTimeout = 10 * time.Second
+	idleTimeout = 90 * time.Second
+)
+
+// Options are those of one client: of one tool, mostly.
+type Options struct {
+	// Endpoint is the URL that credentials are for: they go to its scheme, host and
+	// port alone. It is needed where Auth asks for a credential.
+	Endpoint *url.URL
+
+	// Auth says how the credential is sent. Nil is none.
+	Auth *aaif.Auth
+
+	// Secret looks the credential up. It is asked whenever a request needs it, and
+	// once more, with [secret.Fresh], when the endpoint refused what it gave;
+	// with mtls it is asked for each connection.
+	Secret func(ctx context.Context) (secret.Secret, error)
+
+	// KeyIn and KeyName say where an api_key goes, other than in the header that
+	// Auth names: "header", "query" or "cookie", and the name there. They are for
+	// descriptions that say so (OpenAPI's securitySchemes).
+	KeyIn, KeyName string
+
+	// Timeout bounds one exchange, redirects and body included. Default the
+	// policy's; negative means none but the context's, for streams.
+	Timeout time.Duration
+
+	// MaxResponse bounds the body of an answer, after decompression, in bytes.
+	// Default the policy's; negative means none, for streams.
+	MaxResponse int64
+
+	// NoRedirects makes a redirect an answer like any other.
+	NoRedirects bool
+}
+
+// Client returns a client that keeps the policy. The error says what of Auth
+// cannot be done; Secret is not asked yet.
+func (p *Policy) Client(o Options) (*http.Client, error) {
+	g := &guard{policy: p, limit: o.MaxResponse}
+	client := &http.Client{Transport: g, Timeout: o.Timeout, CheckRedirect: p.redirect}
+	if p != nil {
+		g.next = p.shared
+		if o.Timeout == 0 {
+			client.Timeout = p.timeout
+		}
+		if o.MaxResponse == 0 {
+			g.limit = p.maxResponse
+		}
+	}
+	if client.Timeout < 0 {
+		client.Timeout = 0
+	}
+	if o.NoRedirects {
+		client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	}
+	var err error
+	client.Transport, err = p.authorize(g, o)
+	return client, err
+}
+
+// transport is a transport that checks each connection. The certificate is for
+// mtls; nil is none.
+func (p *Policy) transport(certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)) *http.Transport {
+	return &http.Transport{
+		Proxy:                  nil, // a proxy of the environment would connect unchecked
+		DialContext:            p.dial,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots, GetClientCertificate: certificate},
+		TLSHandshakeTimeout:    dialTimeout,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConnsPerHost:    8,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxResponseHeader,
+	}
+}
+
+// dial connects, after it has seen the address that a name stands for now.
+func (p *Policy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	name, _, err := canonicalHost(host)
+	if err != nil {
+		return nil, err
+	}
+	d := net.Dialer{Timeout: dialTimeout, Resolver: p.resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+		to, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return refusef("the address %q", clip(address))
+		}
+		return p.checkAddress(name, to.Addr())
+	}}
+	return d.DialContext(ctx, network, addr)
+}
+
+// guard is the transport of every client: it holds each request to the policy and
+// each answer to its bound.
+type guard struct {
+	policy *Policy
+	next   http.RoundTripper
+	limit  int64
+}
+
+func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
+	if _, err := g.policy.check(req.URL); err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := g.next.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	if g.limit < 0 || resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp, nil
+	}
+	if resp.ContentLength > g.limit && req.Method != http.MethodHead {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%w: %d bytes exceed the bound of %d", ErrTooLarge, resp.ContentLength, g.limit)
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: g.limit, limit: g.limit}
+	return resp, nil
+}
+
+// redirect is the check of a redirect, for [http.Client].
+func (p *Policy) redirect(req *http.Request, via []*http.Request) error {
+	if len(via) > DefaultMaxRedirects {
+		return refusef("more than %d redirects", DefaultMaxRedirects)
+	}
+	if _, err := p.check(req.URL); err != nil {
+		return fmt.Errorf("redirected: %w", err)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return refusef("a redirect from https to %s", req.URL.Scheme)
+	}
+	req.Header.Del("Referer")
+	if len(hops(req)) == 0 || !oneOrigin(req) {
+		for name := range req.Header {
+			if !travels[name] {
+				delete(req.Header, name)
+			}
+		}
+	}
+	return nil
+}
+
+// travels are the headers that may follow a redirect to another origin. All
+// others are the endpoint's business: credentials, keys of whatever name, the
+// Idempotency-Key.
+var travels = map[string]bool{"Accept": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true}
+
+// hops are the requests that led to this one, the first last.
+func hops(req *http.Request) []*http.Request {
+	var all []*http.Request
+	for r := req; r.Response != nil && r.Response.Request != nil && len(all) <= DefaultMaxRedirects+1; r = r.Response.Request {
+		all = append(all, r.Response.Request)
+	}
+	return all
+}
+
+// oneOrigin is true if neither the request nor what led to it has left an origin.
+// Whoever was redirected from elsewhere comes without credentials: another
+// origin chose what he asks for.
+func oneOrigin(req *http.Request) bool {
+	for _, r := range hops(req) {
+		if !sameOrigin(r.URL, req.URL) {
+			return false
+		}
+	}
+	return true
+}
+
+// bounded is a body of which more than the limit is an error, not an end.
+type bounded struct {
+	io.ReadCloser
+	left, limit int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit)
+	}
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return n - 1, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, b.limit)
+	}
+	return n, err
+}
+
+// Cause takes what net/http says around an error away: the URL, which may hold
+// arguments of a call.
+func Cause(err error) error {
+	if e := new(url.Error); errors.As(err, &e) {
+		if e.Timeout() && !errors.Is(e.Err, context.DeadlineExceeded) && !errors.Is(e.Err, context.Canceled) {
+			return fmt.Errorf("%s: %w", strings.ToLower(e.Op), context.DeadlineExceeded)
+		}
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,90 @@
+package outbound
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// ReadFile reads a local file that a document names, and returns its path: if it is
+// one of Config.Files, or below one of its folders, links followed. A relative name
+// is looked for in each folder. More than limit bytes are an error.
+func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, err error) {
+	if p == nil || len(p.files) == 0 {
+		return nil, "", refusef("the file %q is not allowed", clip(name)).allowHint("files", clip(name))
+	}
+	if rest, ok := strings.CutPrefix(name, "file://"); ok {
+		u, err := url.Parse(name)
+		if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") {
+			return nil, "", refusef("%q is no URL of a file here", clip(rest))
+		}
+		name = u.Path
+	}
+	var missing error
+	for _, allowed := range p.files {
+		data, path, err := readBelow(allowed, filepath.FromSlash(name), limit)
+		switch {
+		case err == nil:
+			return data, path, nil
+		case errors.Is(err, errElsewhere):
+		case errors.Is(err, fs.ErrNotExist):
+			missing = fmt.Errorf("there is no file %q in outbound.files", clip(name))
+		default:
+			return nil, "", err
+		}
+	}
+	if missing != nil {
+		return nil, "", missing
+	}
+	return nil, "", refusef("the file %q is not allowed", clip(name)).allowHint("files", clip(name))
+}
+
+var errElsewhere = errors.New("not below it")
+
+// readBelow reads name if it is allowed, or below allowed where that is a folder.
+func readBelow(allowed, name string, limit int64) ([]byte, string, error) {
+	folder, rel := allowed, name
+	if info, err := os.Stat(allowed); err != nil || !info.IsDir() {
+		folder = filepath.Dir(allowed)
+		if filepath.IsAbs(name) && filepath.Clean(name) != allowed || !filepath.IsAbs(name) && filepath.Clean(name) != filepath.Base(allowed) {
+			return nil, "", errElsewhere
+		}
+		rel = filepath.Base(allowed)
+	} else if filepath.IsAbs(name) {
+		var err error
+		if rel, err = filepath.Rel(allowed, filepath.Clean(name)); err != nil {
+			return nil, "", errElsewhere
+		}
+	}
+	if !filepath.IsLocal(rel) {
+		return nil, "", errElsewhere
+	}
+	// A Root does not follow links out of the folder.
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, "", err
+	}
+	defer root.Close()
+	info, err := root.Stat(rel)
+	if err != nil {
+		return nil, "", err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, "", fmt.Errorf("%q is not a file", clip(name))
+	}
+	f, err := root.Open(rel)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%w: %q has more than %d bytes", ErrTooLarge, clip(name), limit)
+	}
+	return data, filepath.Join(folder, rel), err
+}

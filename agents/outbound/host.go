@@ -1,0 +1,143 @@
+package outbound
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/idna"
+)
+
+// A target is what a URL points at, in one form: lower case, no trailing dot,
+// A-labels, addresses as netip writes them, IPv4 out of IPv6.
+type target struct {
+	scheme string // http or https; ws and wss count as these
+	host   string
+	ip     netip.Addr // of a host that is an address
+	port   int
+	path   string // decoded
+}
+
+// maxURL is how long a URL may be, in bytes.
+const maxURL = 8 << 10
+
+// targetOf reads a URL. What can be read in two ways is refused: a user before the
+// host, zones, numbers that some resolvers take for an address, signs that no
+// host has.
+func targetOf(u *url.URL) (target, error) {
+	var t target
+	switch u.Scheme {
+	case "https", "wss":
+		t.scheme, t.port = "https", 443
+	case "http", "ws":
+		t.scheme, t.port = "http", 80
+	default:
+		return t, refusef("%q is not an http or https URL", clip(u.Redacted()))
+	}
+	if u.User != nil {
+		return t, refusef("a user name or password in a URL")
+	}
+	if u.Opaque != "" || u.Host == "" {
+		return t, refusef("%q has no host", clip(u.Redacted()))
+	}
+	var err error
+	if t.host, t.ip, err = canonicalHost(u.Hostname()); err != nil {
+		return t, err
+	}
+	if p := u.Port(); p != "" {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 1 || n > 65535 {
+			return t, refusef("port %q", clip(p))
+		}
+		t.port = n
+	} else if strings.HasSuffix(u.Host, ":") {
+		return t, refusef("an empty port in %q", clip(u.Host))
+	}
+	t.path = cmp.Or(u.Path, "/")
+	return t, nil
+}
+
+// canonicalHost is the one form of a host: a name, or an address.
+func canonicalHost(host string) (string, netip.Addr, error) {
+	if strings.ContainsRune(host, '%') {
+		return "", netip.Addr{}, refusef("an address with a zone, %q", clip(host))
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		ip = ip.Unmap()
+		return ip.String(), ip, nil
+	}
+	name := strings.TrimSuffix(strings.ToLower(host), ".")
+	if !isASCII(name) {
+		// The same profile as net/http uses when it dials.
+		ascii, err := idna.Lookup.ToASCII(name)
+		if err != nil {
+			return "", netip.Addr{}, refusef("%q is no host name", clip(host))
+		}
+		name = strings.TrimSuffix(ascii, ".")
+	}
+	if len(name) > 253 {
+		return "", netip.Addr{}, refusef("a host name of %d characters", len(name))
+	}
+	labels := strings.Split(name, ".")
+	for _, label := range labels {
+		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInLabel) {
+			return "", netip.Addr{}, refusef("%q is no host name", clip(host))
+		}
+	}
+	if last := labels[len(labels)-1]; isNumber(last) {
+		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers read addresses in these.
+		return "", netip.Addr{}, refusef("%q is not written as an address of four decimal numbers", clip(host))
+	}
+	return name, netip.Addr{}, nil
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r >= 0x80 })
+}
+
+func notInLabel(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}
+
+// isNumber is true of a last label that makes the host an address to those who
+// read hosts as browsers do (URL Standard, "ends in a number").
+func isNumber(label string) bool {
+	if hex, ok := strings.CutPrefix(label, "0x"); ok {
+		return !strings.ContainsFunc(hex, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
+	}
+	return !strings.ContainsFunc(label, func(r rune) bool { return r < '0' || r > '9' })
+}
+
+// hostPort is the target's host and port, as an entry of Allow has it.
+func (t target) hostPort() string {
+	if t.scheme == "https" && t.port == 443 {
+		if t.ip.Is6() {
+			return "[" + t.host + "]"
+		}
+		return t.host
+	}
+	return net.JoinHostPort(t.host, strconv.Itoa(t.port))
+}
+
+// origin is scheme, host and port in one form.
+func (t target) origin() string {
+	return t.scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(t.port))
+}
+
+// sameOrigin is true if credentials for one URL may go to the other.
+func sameOrigin(a, b *url.URL) bool {
+	ta, errA := targetOf(a)
+	tb, errB := targetOf(b)
+	return errA == nil && errB == nil && ta.origin() == tb.origin()
+}
+
+// clip makes a stranger's text fit to be quoted in an error.
+func clip(s string) string {
+	if len(s) > 200 {
+		return s[:200] + "…"
+	}
+	return s
+}

@@ -1,0 +1,170 @@
+package outbound
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// The life of a token here.
+const (
+	// early is how long before its end a token is replaced; half of its life, if
+	// that is shorter.
+	early = time.Minute
+	// maxTokenLife is for how long a token is used whose server does not say.
+	maxTokenLife = time.Hour
+)
+
+// clientCredentials is the grant of that name (RFC 6749, section 4.4): it gets a
+// token for the client that the credential names, keeps it until shortly before
+// its end, and gets another one, once, when the endpoint answers 401.
+type clientCredentials struct {
+	next   http.RoundTripper
+	lookup func(context.Context) (secret.Secret, error)
+	url    string
+	scopes []string
+	client *http.Client // for the token's own endpoint
+
+	turn  chan struct{} // holds one item; who has it may read and write the token
+	token *oauth2.Token
+	fresh time.Time // until when token is used
+}
+
+func (p *Policy) oauth2(next http.RoundTripper, o Options) (*clientCredentials, error) {
+	if o.Auth.TokenURL == "" {
+		return nil, errors.New("auth oauth2: token_url is missing")
+	}
+	u, err := p.Check(o.Auth.TokenURL)
+	if err != nil {
+		return nil, fmt.Errorf("auth oauth2: token_url: %w", err)
+	}
+	// A redirect would take the client's secret along.
+	client, err := p.Client(Options{NoRedirects: true})
+	if err != nil {
+		return nil, err
+	}
+	return &clientCredentials{next: next, lookup: o.Secret, url: u.String(), scopes: o.Auth.Scopes, client: client, turn: make(chan struct{}, 1)}, nil
+}
+
+func (t *clientCredentials) RoundTrip(req *http.Request) (*http.Response, error) {
+	token, err := t.get(req.Context(), nil)
+	if err != nil {
+		if req.Body != nil {
+			req.Body.Close()
+		}
+		return nil, err
+	}
+	resp, err := t.with(req, token)
+	if err != nil || resp.StatusCode != http.StatusUnauthorized {
+		return resp, err
+	}
+	again, ok := replay(req)
+	if !ok {
+		return resp, nil
+	}
+	if token, err = t.get(req.Context(), token); err != nil {
+		return resp, nil
+	}
+	discard(resp)
+	return t.with(again, token)
+}
+
+func (t *clientCredentials) with(req *http.Request, token *oauth2.Token) (*http.Response, error) {
+	copied := req.Clone(req.Context())
+	copied.Header.Set("Authorization", "Bearer "+token.AccessToken)
+	return t.next.RoundTrip(copied)
+}
+
+// get returns the token, a new one if it is at its end, or the one that was
+// refused. One caller at a time asks the server; the others wait for it.
+func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if t.token != nil && t.token != refused && time.Now().Before(t.fresh) {
+		return t.token, nil
+	}
+	if refused != nil {
+		ctx = secret.Fresh(ctx) // the client's own secret may have changed
+	}
+	text, err := secretText(ctx, t.lookup)
+	if err != nil {
+		return nil, err
+	}
+	id, password, err := clientOf(text)
+	if err != nil {
+		return nil, err
+	}
+	cfg := clientcredentials.Config{ClientID: id, ClientSecret: password, TokenURL: t.url, Scopes: t.scopes}
+	begun := time.Now()
+	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.client))
+	if err != nil {
+		return nil, tokenError(ctx, err)
+	}
+	if !strings.EqualFold(token.Type(), "Bearer") {
+		return nil, fmt.Errorf("%w: the token endpoint gave a token that is not of type bearer", ErrCredential)
+	}
+	life := maxTokenLife
+	if !token.Expiry.IsZero() {
+		life = token.Expiry.Sub(begun)
+	}
+	t.token, t.fresh = token, begun.Add(life-min(early, life/2))
+	return token, nil
+}
+
+// tokenError says what the token endpoint did, without its words, which may quote
+// what it was sent. The code is one of RFC 6749, section 5.2.
+func tokenError(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("%w: no token: %w", ErrCredential, quiet(Cause(err)))
+	}
+	code := ""
+	switch refused.ErrorCode {
+	case "invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type", "invalid_scope":
+		code = " " + refused.ErrorCode
+	}
+	return fmt.Errorf("%w: the token endpoint answered %d%s", ErrCredential, refused.Response.StatusCode, code)
+}
+
+// quiet keeps of an error only what this package or the network said.
+func quiet(err error) error {
+	switch {
+	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge):
+		return err
+	case errors.Is(err, context.DeadlineExceeded):
+		return context.DeadlineExceeded
+	}
+	return errors.New("the token endpoint cannot be reached, or its answer not be read")
+}
+
+// clientOf reads client_id:client_secret, or a JSON object with these two.
+func clientOf(text string) (id, password string, err error) {
+	var pair struct {
+		ID     string `json:"client_id"`
+		Secret string `json:"client_secret"`
+	}
+	if strings.HasPrefix(text, "{") {
+		if json.Unmarshal([]byte(text), &pair) == nil && pair.ID != "" {
+			return pair.ID, pair.Secret, nil
+		}
+	} else if id, password, ok := strings.Cut(text, ":"); ok && id != "" {
+		return id, password, nil
+	}
+	return "", "", fmt.Errorf(`%w: for oauth2 it is client_id:client_secret, or {"client_id": …, "client_secret": …}`, ErrCredential)
+}

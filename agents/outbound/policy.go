@@ -1,0 +1,323 @@
+package outbound
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The defaults of [Config].
+const (
+	DefaultMaxResponse  = 1 << 20          // bytes
+	DefaultTimeout      = 30 * time.Second // of one exchange, redirects included
+	DefaultMaxRedirects = 5
+	maxResponseHeader   = 64 << 10 // bytes
+)
+
+// Config is what the operator allows: section outbound of a worker's
+// configuration. The zero Config allows nothing.
+type Config struct {
+	// Allow lists what may be reached: a host (https, port 443), host:port,
+	// *.domain, a URL prefix such as https://example.com/v1, or * for every host
+	// over https. Only an entry that begins with http:// allows plain http. An
+	// address that is no public one, or localhost, is allowed by its own entry.
+	Allow []string `json:"allow,omitempty"`
+
+	// Private lists the addresses and blocks (10.1.0.0/16) in private, loopback,
+	// link-local or reserved space that may be connected to, and the names whose
+	// addresses may be in it. It does not allow an endpoint; Allow does.
+	Private []string `json:"private,omitempty"`
+
+	// Files lists the files, and the folders with all that is below them, that a
+	// document's tools may be described in (OpenAPI). A relative endpoint is looked
+	// for in these folders.
+	Files []string `json:"files,omitempty"`
+
+	// MaxResponseBytes bounds the body of one answer, after decompression.
+	// Default 1 MiB.
+	MaxResponseBytes int64 `json:"max_response_bytes,omitempty"`
+
+	// TimeoutSeconds bounds one exchange, redirects and body included. Default 30;
+	// a tool's own timeout_seconds holds beside it.
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
+
+	// CAFile is a file of certificates, PEM, that servers are trusted by beside
+	// those of the system.
+	CAFile string `json:"ca_file,omitempty"`
+
+	// Resolver resolves names. Default net.DefaultResolver.
+	Resolver *net.Resolver `json:"-"`
+
+	// RootCAs replaces the certificates that servers are trusted by.
+	RootCAs *x509.CertPool `json:"-"`
+}
+
+// A Policy is a Config that was read. A nil Policy allows nothing.
+type Policy struct {
+	allow       []entry
+	private     []private
+	files       []string // absolute
+	maxResponse int64
+	timeout     time.Duration
+	resolver    *net.Resolver
+	roots       *x509.CertPool
+
+	shared *http.Transport // of all clients but those with a certificate
+}
+
+// New reads a Config, and reports all that is wrong with it at once.
+func New(c Config) (*Policy, error) {
+	p := &Policy{maxResponse: c.MaxResponseBytes, timeout: time.Duration(c.TimeoutSeconds * float64(time.Second)), resolver: c.Resolver, roots: c.RootCAs}
+	var bad []error
+	for i, raw := range c.Allow {
+		e, err := parseEntry(raw)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("outbound.allow[%d]: %w", i, err))
+			continue
+		}
+		p.allow = append(p.allow, e)
+		// Who names an address, or localhost, means it, wherever it is.
+		switch {
+		case e.ip.IsValid():
+			p.private = append(p.private, private{prefix: netip.PrefixFrom(e.ip, e.ip.BitLen())})
+		case e.host == "localhost":
+			p.private = append(p.private, private{host: e.host})
+		}
+	}
+	for i, raw := range c.Private {
+		e, err := parsePrivate(raw)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("outbound.private[%d]: %w", i, err))
+			continue
+		}
+		p.private = append(p.private, e)
+	}
+	for i, name := range c.Files {
+		abs, err := filepath.Abs(name)
+		if err != nil || name == "" {
+			bad = append(bad, fmt.Errorf("outbound.files[%d]: %q is no path", i, name))
+			continue
+		}
+		p.files = append(p.files, abs)
+	}
+	if c.CAFile != "" && p.roots == nil {
+		roots, err := readRoots(c.CAFile)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("outbound.ca_file: %w", err))
+		}
+		p.roots = roots
+	}
+	if p.maxResponse < 0 || p.timeout < 0 {
+		bad = append(bad, errors.New("outbound: max_response_bytes and timeout_seconds cannot be negative"))
+	}
+	if p.maxResponse == 0 {
+		p.maxResponse = DefaultMaxResponse
+	}
+	if p.timeout == 0 {
+		p.timeout = DefaultTimeout
+	}
+	p.shared = p.transport(nil)
+	return p, errors.Join(bad...)
+}
+
+func readRoots(name string) (*x509.CertPool, error) {
+	pem, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool()
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate", name)
+	}
+	return roots, nil
+}
+
+// entry is an entry of Config.Allow.
+type entry struct {
+	any    bool       // *
+	scheme string     // https, or http
+	host   string     // a name or an address
+	sub    bool       // the subdomains of host, not host itself
+	ip     netip.Addr // of an address
+	port   int        // 0 is any
+	prefix string     // of the path; "" is any
+}
+
+func parseEntry(raw string) (entry, error) {
+	e := entry{scheme: "https", port: 443}
+	text := strings.TrimSpace(raw)
+	if text == "*" {
+		return entry{any: true, scheme: "https"}, nil
+	}
+	if strings.Contains(text, "://") {
+		return parsePrefix(text)
+	}
+	host := text
+	if h, port, err := net.SplitHostPort(text); err == nil {
+		host = h
+		if e.port, err = parsePort(port); err != nil {
+			return e, fmt.Errorf("%q: %w", clip(raw), err)
+		}
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if domain, ok := strings.CutPrefix(host, "*."); ok {
+		host, e.sub = domain, true
+	}
+	var err error
+	if e.host, e.ip, err = canonicalHost(host); err != nil || e.sub && e.ip.IsValid() {
+		return e, fmt.Errorf("%q is not a host, host:port, *.domain or URL", clip(raw))
+	}
+	return e, nil
+}
+
+func parsePort(port string) (int, error) {
+	if port == "*" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil || n < 1 || n > 65535 {
+		return 0, fmt.Errorf("%q is no port", clip(port))
+	}
+	return n, nil
+}
+
+func parsePrefix(text string) (entry, error) {
+	// A wildcard is not a host; it is put back below.
+	sub := strings.Contains(text, "://*.")
+	u, err := url.Parse(strings.Replace(text, "://*.", "://", 1))
+	if err != nil {
+		return entry{}, fmt.Errorf("%q is no URL", clip(text))
+	}
+	t, err := targetOf(u)
+	switch {
+	case err != nil:
+		return entry{}, fmt.Errorf("%q: %w", clip(text), err)
+	case u.RawQuery != "" || u.Fragment != "":
+		return entry{}, fmt.Errorf("%q: a URL to begin with has no query and no fragment", clip(text))
+	case sub && t.ip.IsValid():
+		return entry{}, fmt.Errorf("%q: an address has no subdomains", clip(text))
+	case ambiguousPath(u):
+		return entry{}, fmt.Errorf("%q: its path can be read in two ways", clip(text))
+	}
+	e := entry{scheme: t.scheme, host: t.host, ip: t.ip, port: t.port, sub: sub}
+	if t.path != "/" {
+		e.prefix = strings.TrimSuffix(t.path, "/")
+	}
+	return e, nil
+}
+
+func parsePrivate(raw string) (private, error) {
+	text := strings.TrimSpace(raw)
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		if prefix.Masked() != prefix {
+			return private{}, fmt.Errorf("%q: it is %s", clip(raw), prefix.Masked())
+		}
+		return private{prefix: prefix}, nil
+	}
+	host, ip, err := canonicalHost(strings.Trim(text, "[]"))
+	switch {
+	case err != nil:
+		return private{}, fmt.Errorf("%q is not a host, an address or a block of addresses", clip(raw))
+	case ip.IsValid():
+		return private{prefix: netip.PrefixFrom(ip, ip.BitLen())}, nil
+	}
+	return private{host: host}, nil
+}
+
+// matches is true if the entry allows the target.
+func (e entry) matches(t target, u *url.URL) bool {
+	switch {
+	case e.scheme != t.scheme:
+		return false
+	case e.any:
+		return true
+	case e.port != 0 && e.port != t.port:
+		return false
+	case e.sub && !strings.HasSuffix(t.host, "."+e.host), !e.sub && e.host != t.host:
+		return false
+	case e.prefix == "":
+		return true
+	}
+	return !ambiguousPath(u) && (t.path == e.prefix || strings.HasPrefix(t.path, e.prefix+"/"))
+}
+
+// ambiguousPath is true of a path that servers and this side may read differently:
+// with dot segments or separators, plain or encoded. It is below no prefix.
+func ambiguousPath(u *url.URL) bool {
+	escaped := strings.ToLower(u.EscapedPath())
+	if strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") || strings.Contains(escaped, "%25") || strings.ContainsAny(u.Path, `\;`) || strings.Contains(u.Path, "//") {
+		return true
+	}
+	for segment := range strings.SplitSeq(u.Path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+// Check says whether an endpoint may be active, and returns its URL, the host in
+// its one form. The error is an [ErrRefused] that names the line of configuration
+// to add. Names are not resolved: that is done, and checked, for each connection.
+func (p *Policy) Check(rawURL string) (*url.URL, error) {
+	if len(rawURL) > maxURL {
+		return nil, refusef("a URL of %d bytes", len(rawURL))
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil || strings.ContainsFunc(rawURL, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
+		return nil, refusef("%q is no URL", clip(rawURL))
+	}
+	t, err := p.check(u)
+	if err != nil {
+		return nil, err
+	}
+	if port := u.Port(); port != "" {
+		u.Host = net.JoinHostPort(t.host, port)
+	} else if u.Host = t.host; t.ip.Is6() {
+		u.Host = "[" + t.host + "]"
+	}
+	return u, nil
+}
+
+// check is the check of one request.
+func (p *Policy) check(u *url.URL) (target, error) {
+	t, err := targetOf(u)
+	if err != nil {
+		return t, err
+	}
+	allowed := false
+	if p != nil {
+		for _, e := range p.allow {
+			allowed = allowed || e.matches(t, u)
+		}
+	}
+	if !allowed {
+		if t.scheme == "http" {
+			return t, refusef("plain http to %s is not allowed", t.hostPort()).allowHint("allow", "http://"+t.hostPort())
+		}
+		return t, refusef("%s is not allowed", t.hostPort()).allowHint("allow", t.hostPort())
+	}
+	if t.ip.IsValid() {
+		return t, p.checkAddress(t.host, t.ip)
+	}
+	return t, nil
+}
+
+// Close closes connections that are idle. The Policy can be used further.
+func (p *Policy) Close() {
+	if p != nil {
+		p.shared.CloseIdleConnections()
+	}
+}

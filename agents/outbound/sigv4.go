@@ -1,0 +1,151 @@
+package outbound
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+)
+
+// signer signs requests as AWS asks for (Signature Version 4).
+type signer struct {
+	service, region string
+	v4              *v4.Signer
+}
+
+// newSigner finds service and region: in the scopes of the auth block, as
+// service=NAME and region=NAME, or else in the endpoint's host.
+func newSigner(o Options) (*signer, error) {
+	s := &signer{}
+	for _, scope := range o.Auth.Scopes {
+		switch name, value, _ := strings.Cut(scope, "="); name {
+		case "service":
+			s.service = value
+		case "region":
+			s.region = value
+		default:
+			return nil, fmt.Errorf("auth aws_sigv4: scope %q is neither service=… nor region=…", clip(scope))
+		}
+	}
+	service, region := awsOf(o.Endpoint.Hostname())
+	if s.service == "" {
+		s.service = service
+	}
+	if s.region == "" {
+		s.region = region
+	}
+	if !awsWord.MatchString(s.service) || !awsWord.MatchString(s.region) {
+		return nil, errors.New(`auth aws_sigv4: the host does not tell service and region: give scopes ["service=…", "region=…"]`)
+	}
+	s.v4 = v4.NewSigner(func(opts *v4.SignerOptions) { opts.DisableURIPathEscaping = s.service == "s3" })
+	return s, nil
+}
+
+var (
+	awsWord   = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
+	awsRegion = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
+)
+
+// awsOf reads service and region off a host of AWS: service.region.amazonaws.com,
+// with anything before it; id.lambda-url.region.on.aws; and service.amazonaws.com of
+// global services, which are signed for us-east-1.
+func awsOf(host string) (service, region string) {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if rest, ok := strings.CutSuffix(host, ".on.aws"); ok {
+		labels := strings.Split(rest, ".")
+		if n := len(labels); n >= 2 && awsRegion.MatchString(labels[n-1]) && labels[n-2] == "lambda-url" {
+			return "lambda", labels[n-1]
+		}
+		return "", ""
+	}
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, ".cn"), ".amazonaws.com")
+	if !ok {
+		return "", ""
+	}
+	labels := strings.Split(rest, ".")
+	at := slices.IndexFunc(labels, awsRegion.MatchString)
+	switch {
+	case at > 0:
+		service, region = labels[at-1], labels[at]
+	case at == 0 && len(labels) > 1: // us-east-1.es.amazonaws.com
+		service, region = labels[1], labels[0]
+	case at < 0 && len(labels) > 0:
+		service, region = labels[len(labels)-1], "us-east-1"
+	}
+	for suffix, signed := range map[string]string{"bedrock-runtime": "bedrock", "bedrock-agent-runtime": "bedrock", "runtime.sagemaker": "sagemaker"} {
+		if service == suffix {
+			service = signed
+		}
+	}
+	return service, region
+}
+
+// maxSigned bounds the body of a request that is signed, in bytes.
+const maxSigned = 16 << 20
+
+func (s *signer) sign(req *http.Request, text string) error {
+	keys, err := awsKeys(text)
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	if req.Body != nil && req.Body != http.NoBody {
+		if req.GetBody == nil {
+			return errors.New("aws_sigv4: a body that cannot be read twice cannot be signed")
+		}
+		body, err := req.GetBody()
+		if err != nil {
+			return err
+		}
+		defer body.Close()
+		if n, err := io.Copy(sum, io.LimitReader(body, maxSigned+1)); err != nil || n > maxSigned {
+			return errors.Join(err, fmt.Errorf("aws_sigv4: a body of at most %d bytes can be signed", maxSigned))
+		}
+	}
+	hash := hex.EncodeToString(sum.Sum(nil))
+	if s.service == "s3" {
+		req.Header.Set("X-Amz-Content-Sha256", hash)
+	}
+	return s.v4.SignHTTP(req.Context(), keys, req, hash, s.service, s.region, time.Now())
+}
+
+// awsKeys reads ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN], or a JSON object
+// with these names, in AWS's own spelling too.
+func awsKeys(text string) (aws.Credentials, error) {
+	var c aws.Credentials
+	if strings.HasPrefix(text, "{") {
+		var object map[string]any
+		if json.Unmarshal([]byte(text), &object) == nil {
+			for name, v := range object {
+				value, _ := v.(string)
+				switch strings.ToLower(strings.ReplaceAll(name, "_", "")) {
+				case "accesskeyid", "awsaccesskeyid":
+					c.AccessKeyID = value
+				case "secretaccesskey", "awssecretaccesskey":
+					c.SecretAccessKey = value
+				case "sessiontoken", "awssessiontoken", "token":
+					c.SessionToken = value
+				}
+			}
+		}
+	} else if parts := strings.SplitN(text, ":", 3); len(parts) >= 2 {
+		c.AccessKeyID, c.SecretAccessKey = parts[0], parts[1]
+		if len(parts) == 3 {
+			c.SessionToken = parts[2]
+		}
+	}
+	if c.AccessKeyID == "" || c.SecretAccessKey == "" {
+		return c, fmt.Errorf("%w: for aws_sigv4 it is ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN], or JSON with access_key_id and secret_access_key", ErrCredential)
+	}
+	return c, nil
+}
