@@ -260,6 +260,7 @@ var heavy = []struct {
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
+	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},

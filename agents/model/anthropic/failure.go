@@ -1,0 +1,149 @@
+package anthropic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// refusedError is a failure with what the server says of it, which may be worth
+// another request.
+type refusedError struct {
+	*report
+	error
+}
+
+func (e *refusedError) Error() string { return e.error.Error() }
+
+// failure maps what went wrong to the port's errors. res is set if the server
+// answered with a status of 400 or above.
+func (m *Model) failure(ctx context.Context, res *http.Response, err error, key string) error {
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	var r *report
+	if errors.As(err, &r) {
+		return r.error(key)
+	}
+	if res != nil && res.StatusCode >= 400 {
+		body, _ := io.ReadAll(res.Body) // the SDK has read it already
+		r := parseReport(body)
+		r.status, r.after = res.StatusCode, model.RetryAfter(res.Header, time.Now())
+		return &refusedError{r, r.error(key)}
+	}
+	out := &model.Error{Kind: model.ErrUnavailable, Err: err}
+	var request *url.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		out.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
+	case errors.Is(err, errTooLarge):
+		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
+	case errors.As(err, &request): // whose own text quotes the whole URL
+		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), key)
+	default:
+		out.Message = model.Quote(err.Error(), key)
+	}
+	return out
+}
+
+// report is what a server says about a failure.
+type report struct {
+	typ, message, id string
+	status           int
+	after            time.Duration
+}
+
+func (r *report) Error() string { return "the server reported an error" }
+
+// reported returns a *report if a document of a status below 400, or an event
+// of a stream, tells of an error.
+func reported(data []byte) error {
+	var doc struct{ Type string }
+	if json.Unmarshal(data, &doc) != nil || doc.Type != "error" {
+		return nil
+	}
+	return parseReport(data)
+}
+
+// parseReport understands {"type": "error", "error": {"type": …, "message": …},
+// "request_id": …} and, of gateways, {"error": "…"} and {"message": "…"}; of
+// anything else nothing is quoted.
+func parseReport(body []byte) *report {
+	var doc struct {
+		Error     json.RawMessage
+		Message   json.RawMessage
+		RequestID json.RawMessage `json:"request_id"`
+	}
+	r := &report{}
+	if json.Unmarshal(body, &doc) != nil {
+		return r
+	}
+	var inner struct{ Type, Message json.RawMessage }
+	if json.Unmarshal(doc.Error, &inner) == nil {
+		r.typ, r.message = str(inner.Type), str(inner.Message)
+	} else {
+		r.message = str(doc.Error)
+	}
+	if r.message == "" {
+		r.message = str(doc.Message)
+	}
+	if id := str(doc.RequestID); requestID.MatchString(id) {
+		r.id = id
+	}
+	return r
+}
+
+var requestID = regexp.MustCompile(`^req_[A-Za-z0-9]{1,60}$`)
+
+func str(raw json.RawMessage) (s string) {
+	_ = json.Unmarshal(raw, &s) // what is no string is not quoted
+	return s
+}
+
+func (r *report) error(key string) *model.Error {
+	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
+	var parts []string
+	// What servers say about a wrong key may quote it in part.
+	if e.Kind != model.ErrAuth && r.message != "" {
+		parts = append(parts, model.Quote(r.message, key))
+	}
+	if r.typ != "" && len(r.typ) <= 64 {
+		parts = append(parts, model.Quote(r.typ, key))
+	}
+	if r.id != "" {
+		parts = append(parts, r.id)
+	}
+	e.Message = strings.Join(parts, "; ")
+	return e
+}
+
+var noCredit = regexp.MustCompile(`(?i)credit balance|usage limits?\b`)
+
+// kind classes a failure by its status and, in the midst of a stream that began
+// with 200, by its type.
+func (r *report) kind() model.Kind {
+	switch {
+	case r.status == http.StatusUnauthorized || r.status == http.StatusForbidden || r.typ == "authentication_error" || r.typ == "permission_error":
+		return model.ErrAuth
+	case r.status == http.StatusTooManyRequests || r.status == http.StatusPaymentRequired || r.typ == "rate_limit_error" || r.typ == "billing_error":
+		return model.ErrRateLimited
+	case r.status >= 500 || r.status == http.StatusRequestTimeout || r.status == http.StatusConflict:
+		return model.ErrUnavailable
+	case r.status == http.StatusRequestEntityTooLarge || r.typ == "request_too_large" || model.TooLong(r.message):
+		return model.ErrContextTooLong
+	case noCredit.MatchString(r.message):
+		return model.ErrRateLimited
+	case r.status >= 400 || r.typ == "invalid_request_error" || r.typ == "not_found_error":
+		return model.ErrBadRequest
+	}
+	return model.ErrUnavailable // overloaded_error, api_error, timeout_error
+}

@@ -1,0 +1,241 @@
+package anthropic
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/param"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// ask is one Generate: what is asked, in as many requests as it takes, and the
+// turn that comes of it.
+type ask struct {
+	req       *model.Request
+	extended  map[string]json.RawMessage
+	maxTokens int64
+	refused   map[string]bool // what the provider did not take, in AAIF's names, and native
+	dropped   []string        // of the last body
+	pauses    int
+	turn      *turn
+}
+
+// native is, among what was refused, the API's own structured output.
+const native = "response_format"
+
+func (m *Model) newAsk(req *model.Request, onDelta func(model.Delta) error) (*ask, error) {
+	a := &ask{req: req, refused: map[string]bool{}, maxTokens: int64(m.cfg.MaxTokens), turn: &turn{onDelta: onDelta}}
+	if len(req.Params.Extended) > 0 {
+		if err := json.Unmarshal(req.Params.Extended, &a.extended); err != nil {
+			return nil, err
+		}
+	}
+	if budget := a.thinking().Budget; budget >= a.maxTokens {
+		a.maxTokens += budget
+	}
+	if req.Params.MaxTokens > 0 {
+		a.maxTokens = int64(req.Params.MaxTokens)
+	}
+	return a, nil
+}
+
+// thinking is what the extended parameters say of it.
+func (a *ask) thinking() (t struct {
+	Type   string `json:"type"`
+	Budget int64  `json:"budget_tokens"`
+}) {
+	_ = json.Unmarshal(a.extended["thinking"], &t) // not ours to judge
+	return t
+}
+
+// body is the JSON of a request.
+func (a *ask) body() ([]byte, error) {
+	a.dropped = nil
+	p := anthropic.MessageNewParams{Model: a.req.Model, MaxTokens: a.maxTokens}
+	for _, t := range a.req.Tools {
+		tool := function(t)
+		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
+	}
+	a.params(&p)
+	var instruction string
+	switch f := a.req.Format; f.Type {
+	case model.FormatJSON:
+		instruction = onlyJSON
+	case model.FormatJSONSchema:
+		if schema := subset(f.Schema); schema != nil && !a.refused[native] {
+			p.OutputConfig.Format.Schema = schema
+		} else {
+			instruction = onlyJSON + " It must be valid against this JSON Schema:\n" + string(f.Schema)
+		}
+	}
+	a.conversation(&p, instruction)
+	body, err := json.Marshal(p)
+	if err != nil {
+		return nil, err
+	}
+	if a.turn.onDelta != nil {
+		if body, err = model.Merge(body, []byte(`{"stream":true}`)); err != nil {
+			return nil, err
+		}
+	}
+	return a.extend(body)
+}
+
+const onlyJSON = "Answer with one JSON value and nothing else: no words around it and no code fence."
+
+// extend puts the extended parameters into a body.
+func (a *ask) extend(body []byte) ([]byte, error) {
+	if len(a.extended) == 0 {
+		return body, nil
+	}
+	extended := []byte(a.req.Params.Extended)
+	var ours struct {
+		OutputConfig json.RawMessage `json:"output_config"`
+	}
+	if err := json.Unmarshal(body, &ours); err != nil {
+		return nil, err
+	}
+	if theirs := a.extended["output_config"]; len(ours.OutputConfig) > 0 && len(theirs) > 0 && theirs[0] == '{' {
+		both, err := model.Merge(ours.OutputConfig, theirs)
+		if err != nil {
+			return nil, err
+		}
+		if extended, err = model.Merge(extended, slices.Concat([]byte(`{"output_config":`), both, []byte(`}`))); err != nil {
+			return nil, err
+		}
+	}
+	return model.Merge(body, extended)
+}
+
+// params maps the standard parameters, and notes what the API does not take.
+func (a *ask) params(p *anthropic.MessageNewParams) {
+	in := a.req.Params
+	thinks := a.thinking().Type == "enabled" || a.thinking().Type == "adaptive"
+	if t := in.Temperature; t != nil {
+		switch {
+		case a.refused["temperature"] || thinks && *t != 1:
+			a.drop("temperature")
+		case *t > 1:
+			a.drop("temperature")
+			p.Temperature = anthropic.Float(1)
+		default:
+			p.Temperature = anthropic.Float(*t)
+		}
+	}
+	if in.TopP != nil {
+		if a.refused["top_p"] || thinks && *in.TopP < 0.95 {
+			a.drop("top_p")
+		} else {
+			p.TopP = anthropic.Float(*in.TopP)
+		}
+	}
+	for _, s := range in.Stop {
+		if strings.TrimSpace(s) == "" || a.refused["stop"] { // the API refuses white space
+			a.drop("stop")
+		} else {
+			p.StopSequences = append(p.StopSequences, s)
+		}
+	}
+	if in.Seed != nil {
+		a.drop("seed")
+	}
+	if in.FrequencyPenalty != nil {
+		a.drop("frequency_penalty")
+	}
+	if in.PresencePenalty != nil {
+		a.drop("presence_penalty")
+	}
+}
+
+// members are the names that standard parameters have in the body, where they
+// differ.
+var members = map[string]string{"stop": "stop_sequences"}
+
+// drop notes a parameter that is left out, unless the extended ones have it.
+func (a *ask) drop(name string) {
+	if !a.extends(name) && !slices.Contains(a.dropped, name) {
+		a.dropped = append(a.dropped, name)
+	}
+}
+
+func (a *ask) extends(name string) bool {
+	if m, ok := members[name]; ok {
+		name = m
+	}
+	_, ok := a.extended[name]
+	return ok
+}
+
+var (
+	saysFormat  = regexp.MustCompile(`(?i)output.?config|output.?format|structured.?output|json.?schema|\bschema`)
+	saysTokens  = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
+	saysTools   = regexp.MustCompile(`(?i)\btools[.\[]`)
+	concessions = []struct {
+		name string
+		says *regexp.Regexp
+	}{ // where both are named, the API asks for only one of them
+		{"top_p", regexp.MustCompile(`\btop_p\b`)},
+		{"temperature", regexp.MustCompile(`\btemperature\b`)},
+		{"stop", regexp.MustCompile(`\bstop_sequences\b`)},
+	}
+)
+
+// concede reports whether a refused request is worth sending again without
+// something that this package made of the port's words, and leaves it out.
+func (a *ask) concede(r *report) bool {
+	if r.status != 400 || a.turn.begun() || a.pauses > 0 {
+		return false
+	}
+	in := a.req.Params
+	sent := map[string]bool{"temperature": in.Temperature != nil, "top_p": in.TopP != nil, "stop": len(in.Stop) > 0}
+	for _, c := range concessions {
+		if c.says.MatchString(r.message) && sent[c.name] && !a.refused[c.name] && !a.extends(c.name) {
+			a.refused[c.name] = true
+			return true
+		}
+	}
+	if a.req.Format.Type == model.FormatJSONSchema && !a.refused[native] && saysFormat.MatchString(r.message) && !saysTools.MatchString(r.message) {
+		a.refused[native] = true
+		return true
+	}
+	if limit := saysTokens.FindStringSubmatch(r.message); limit != nil && in.MaxTokens == 0 && !a.extends("max_tokens") {
+		if n, err := strconv.ParseInt(limit[1], 10, 64); err == nil && n > 0 && n < a.maxTokens {
+			a.maxTokens = n
+			return true
+		}
+	}
+	return false
+}
+
+// function passes the schema on as it is written; the SDK's own type would put
+// it through a map. The API requires one.
+func function(t model.ToolDef) anthropic.ToolParam {
+	schema := t.Parameters
+	if len(schema) == 0 {
+		schema = json.RawMessage(`{"type":"object"}`)
+	}
+	return param.Override[anthropic.ToolParam](struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description,omitempty"`
+		InputSchema json.RawMessage `json:"input_schema"`
+	}{t.Name, t.Description, schema})
+}
+
+// subset is a JSON Schema in the words that structured output knows, nil where
+// the SDK cannot make one of it.
+func subset(schema json.RawMessage) map[string]any {
+	var words map[string]any
+	if json.Unmarshal(schema, &words) != nil {
+		return nil
+	}
+	made, _ := anthropic.BetaJSONSchemaOutputFormat(words).Schema.(map[string]any)
+	if made["type"] == nil && made["anyOf"] == nil && made["allOf"] == nil && made["$ref"] == nil && made["enum"] == nil {
+		return nil // {"$ref": …} and the like aside, nothing is left to enforce
+	}
+	return made
+}

@@ -1,0 +1,295 @@
+package anthropic
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+const maxCalls = 256 // tool calls in one turn
+
+// callbackError marks the error of the caller's callback on its way out.
+type callbackError struct{ error }
+
+// turn is an answer that is being put together, from one message of the
+// provider's or, if it pauses, from several.
+type turn struct {
+	onDelta func(model.Delta) error
+	blocks  []*block
+	offset  int // of the message that is being read, in blocks
+	stop    anthropic.StopReason
+	model   string
+	past    model.Usage // of the messages before
+	usage   model.Usage // of the message that is being read
+}
+
+// block is a block of content that is being put together.
+type block struct {
+	kind     string
+	id, name string          // of a tool_use
+	raw      json.RawMessage // as it began
+	text     strings.Builder // of a text
+	input    strings.Builder // of a call, ours or the server's
+	thought  strings.Builder
+	sign     strings.Builder
+}
+
+func (t *turn) begun() bool { return len(t.blocks) > 0 }
+
+// json is the block as it came.
+func (b *block) json() json.RawMessage {
+	more := map[string]any{}
+	if b.kind == "text" {
+		more["text"] = b.text.String()
+	}
+	if b.thought.Len() > 0 {
+		more["thinking"] = b.thought.String()
+	}
+	if b.sign.Len() > 0 {
+		more["signature"] = b.sign.String()
+	}
+	if b.input.Len() > 0 {
+		more["input"] = input(model.Arguments(b.input.String()))
+	}
+	if len(more) == 0 {
+		return b.raw
+	}
+	members, err := json.Marshal(more)
+	if err != nil {
+		panic("anthropic: marshal of strings failed: " + err.Error())
+	}
+	merged, err := model.Merge(b.raw, members)
+	if err != nil {
+		return b.raw
+	}
+	return merged
+}
+
+// read reads an answer: a stream of events or one JSON document, whichever the
+// server chose to send.
+func (t *turn) read(res *http.Response) error {
+	t.past, t.usage = t.past.Add(t.usage), model.Usage{}
+	t.offset, t.stop = len(t.blocks), ""
+	if res.StatusCode >= 300 {
+		return fmt.Errorf("the server answers with status %d, a redirect; it is not followed", res.StatusCode)
+	}
+	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
+	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && t.onDelta == nil
+	if !whole {
+		return t.stream(ssestream.NewDecoder(res))
+	}
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	if err := reported(body); err != nil {
+		return err
+	}
+	var m anthropic.Message
+	if json.Unmarshal(body, &m) != nil || m.Role != "assistant" {
+		return errors.New("the answer is not the JSON of a message")
+	}
+	return t.whole(&m)
+}
+
+func (t *turn) whole(m *anthropic.Message) error {
+	t.model, t.stop = m.Model, m.StopReason
+	t.count(m.Usage.InputTokens, m.Usage.CacheCreationInputTokens, m.Usage.CacheReadInputTokens, m.Usage.OutputTokens)
+	for i, c := range m.Content {
+		if err := t.begin(int64(i), json.RawMessage(c.RawJSON())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stream reads events until message_stop, and accepts a stream that ends
+// without it once the message has said why it stopped.
+func (t *turn) stream(events ssestream.Decoder) error {
+	defer events.Close()
+	for events.Next() {
+		data := bytes.TrimSpace(events.Event().Data)
+		if len(data) == 0 {
+			continue
+		}
+		if err := reported(data); err != nil {
+			return err
+		}
+		var e anthropic.MessageStreamEventUnion
+		if json.Unmarshal(data, &e) != nil {
+			return errors.New("the stream has an event that is not the JSON of one")
+		}
+		if e.Type == "message_stop" {
+			break
+		}
+		if err := t.event(&e); err != nil {
+			return err
+		}
+	}
+	switch {
+	case t.stop != "":
+		return nil
+	case events.Err() != nil:
+		return fmt.Errorf("the stream broke off: %w", events.Err())
+	}
+	return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
+}
+
+func (t *turn) event(e *anthropic.MessageStreamEventUnion) error {
+	switch e.Type {
+	case "message_start":
+		t.model = e.Message.Model
+		u := e.Message.Usage
+		t.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+	case "message_delta":
+		if e.Delta.StopReason != "" {
+			t.stop = e.Delta.StopReason
+		}
+		// Its counts are totals; those that do not apply are left out.
+		if u := e.Usage; u.JSON.InputTokens.Valid() {
+			t.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+		} else {
+			t.usage.OutputTokens = max(t.usage.OutputTokens, u.OutputTokens)
+		}
+	case "content_block_start":
+		return t.begin(e.Index, json.RawMessage(e.ContentBlock.RawJSON()))
+	case "content_block_delta":
+		return t.delta(e)
+	}
+	return nil // ping, content_block_stop, and what is yet to be invented
+}
+
+func (t *turn) count(input, created, read, output int64) {
+	t.usage = model.Usage{InputTokens: input + created + read, OutputTokens: output, CachedInputTokens: read}
+}
+
+// begin adds a block with what it has from its beginning.
+func (t *turn) begin(index int64, raw json.RawMessage) error {
+	if index != int64(len(t.blocks)-t.offset) {
+		return errors.New("the answer has a block out of turn")
+	}
+	var c struct {
+		Type, ID, Name, Text string
+		Input                json.RawMessage
+	}
+	if json.Unmarshal(raw, &c) != nil || c.Type == "" {
+		return errors.New("the answer has a block that is none")
+	}
+	b := &block{kind: c.Type, id: c.ID, name: c.Name, raw: slices.Clone(raw)}
+	t.blocks = append(t.blocks, b)
+	switch c.Type {
+	case "tool_use":
+		calls := 0
+		for _, b := range t.blocks {
+			if b.kind == "tool_use" {
+				calls++
+			}
+		}
+		if calls > maxCalls {
+			return fmt.Errorf("the answer has more than %d tool calls", maxCalls)
+		}
+	case "text":
+		return t.append(b, c.Text)
+	}
+	return nil
+}
+
+func (t *turn) delta(e *anthropic.MessageStreamEventUnion) error {
+	at := e.Index + int64(t.offset)
+	if e.Index < 0 || at >= int64(len(t.blocks)) {
+		return errors.New("the stream has a piece of a block that has not begun")
+	}
+	b := t.blocks[at]
+	switch e.Delta.Type {
+	case "text_delta":
+		if b.kind != "text" {
+			return errors.New("the stream has text in a block that is none")
+		}
+		return t.append(b, e.Delta.Text)
+	case "input_json_delta":
+		b.input.WriteString(e.Delta.PartialJSON)
+	case "thinking_delta":
+		b.thought.WriteString(e.Delta.Thinking)
+	case "signature_delta":
+		b.sign.WriteString(e.Delta.Signature)
+	}
+	return nil
+}
+
+func (t *turn) append(b *block, text string) error {
+	if text == "" {
+		return nil
+	}
+	b.text.WriteString(text)
+	if t.onDelta == nil {
+		return nil
+	}
+	if err := t.onDelta(model.Delta{Text: text}); err != nil {
+		return callbackError{err}
+	}
+	return nil
+}
+
+// arguments are those of a call: what was streamed, or what it began with.
+func (b *block) arguments() (json.RawMessage, error) {
+	if b.input.Len() > 0 {
+		return model.Arguments(b.input.String()), nil
+	}
+	var c struct{ Input json.RawMessage }
+	if err := json.Unmarshal(b.raw, &c); err != nil {
+		return nil, err
+	}
+	return model.Arguments(string(c.Input)), nil
+}
+
+// response is the turn in the port's words.
+func (a *ask) response() (*model.Response, error) {
+	t := a.turn
+	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.past.Add(t.usage), Model: t.model, Dropped: a.dropped}
+	slices.Sort(res.Dropped)
+	if res.Model == "" {
+		res.Model = a.req.Model
+	}
+	var text strings.Builder
+	ids := map[string]bool{}
+	for i, b := range t.blocks {
+		text.WriteString(b.text.String())
+		if b.kind != "tool_use" {
+			continue
+		}
+		arguments, err := b.arguments()
+		if err != nil || b.name == "" {
+			return nil, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
+		}
+		for n := i + 1; b.id == "" || ids[b.id]; n++ {
+			b.id = fmt.Sprintf("call_%d", n)
+		}
+		ids[b.id] = true
+		res.Message.ToolCalls = append(res.Message.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments})
+	}
+	res.Message.Content = text.String()
+	var err error
+	if res.Message.Provider, err = remember(a.req.Model, t.blocks); err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "the answer has a block that cannot be kept: %w", err)
+	}
+	switch {
+	case t.stop == anthropic.StopReasonMaxTokens || t.stop == anthropic.StopReasonModelContextWindowExceeded:
+		res.Finish = model.FinishLength
+	case t.stop == anthropic.StopReasonRefusal:
+		res.Finish = model.FinishContentFilter
+	case len(res.Message.ToolCalls) > 0:
+		res.Finish = model.FinishToolCalls
+	}
+	return res, nil
+}
