@@ -36,6 +36,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if err := cfg.Telemetry.check(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
 	return s, nil
 }

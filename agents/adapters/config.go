@@ -14,6 +14,8 @@ import (
 // Config is what an operator allows and provides. Every section is optional;
 // the zero Config is that of a worker without a configuration.
 type Config struct {
+	// Telemetry is what agents may report beyond the process' own settings.
+	Telemetry Telemetry `json:"telemetry,omitzero"`
 }
 
 // MaxConfig is the size of the largest configuration that is read, in bytes.

@@ -92,6 +92,11 @@ func (a *app) logger() (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(a.levels.level)); err != nil {
 		return nil, usagef(nil, "--log-level %q: it is debug, info, warn or error", a.levels.level)
 	}
+	return a.loggerAt(level)
+}
+
+// loggerAt is the program's logger at another level than its own.
+func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: level}
 	switch strings.ToLower(a.levels.format) {
 	case "text":

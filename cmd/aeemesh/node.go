@@ -31,6 +31,7 @@ type sessionOptions struct {
 	signed bool   // it has the signing flags
 	status func(mesh.Status)
 	config func(*session, *mesh.Config) error
+	tel    *telemetry // that has been started; nil: open starts one
 }
 
 // open connects and makes the node. The caller closes the session.
@@ -55,8 +56,10 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 		cfg.Signer, cfg.Verifier, s.verifier = signer, verifier, verifier
 	}
 	var err error
-	if s.tel, err = a.startTelemetry(ctx); err != nil {
-		return nil, err
+	if s.tel = o.tel; s.tel == nil {
+		if s.tel, err = a.startTelemetry(ctx); err != nil {
+			return nil, err
+		}
 	}
 	cfg.TracerProvider, cfg.MeterProvider = s.tel.tracer, s.tel.meter
 	status := o.status

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel"
@@ -17,7 +17,6 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -32,6 +31,12 @@ type telemetry struct {
 	tracer   trace.TracerProvider // nil: none
 	meter    metric.MeterProvider // nil: none
 	shutdown []func(context.Context) error
+
+	off      error  // why agents cannot report to collectors of their own; nil: they can
+	protocol string // of these: grpc or http/protobuf
+	resource *resource.Resource
+	mu       sync.Mutex
+	own      map[string]*collector // by endpoint
 }
 
 // flushTimeout bounds what the end of a command waits for exporters.
@@ -41,6 +46,7 @@ const flushTimeout = 5 * time.Second
 func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 	out := &telemetry{}
 	if strings.EqualFold(a.env("OTEL_SDK_DISABLED"), "true") {
+		out.off = errors.New("OTEL_SDK_DISABLED is set")
 		return out, nil
 	}
 	traces, err1 := a.exporter("TRACES")
@@ -51,16 +57,19 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
-	if traces == "none" && metrics == "none" {
-		return out, nil
-	}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
-	res, err := resource.New(ctx, resource.WithTelemetrySDK(),
+	var err error
+	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
 		resource.WithAttributes(attribute.String("service.name", "aeemesh"), attribute.String("service.version", version())),
 		resource.WithFromEnv())
 	if err != nil {
 		a.log.Warn("telemetry resource is incomplete", "err", err)
 	}
+	out.protocol, out.own = a.env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
+	if traces == "none" && metrics == "none" {
+		return out, nil
+	}
+	res := out.resource
 	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
@@ -149,14 +158,20 @@ func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Wr
 	return nil
 }
 
-// stop exports what is left and ends the exporters.
+// stop exports what is left and ends the exporters. Twice is safe.
 func (t *telemetry) stop() error {
+	t.mu.Lock()
+	shutdown := t.shutdown
+	t.shutdown = nil
+	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	var bad []error
-	for _, shutdown := range t.shutdown {
-		bad = append(bad, shutdown(ctx))
+	bad := make([]error, len(shutdown))
+	var wait sync.WaitGroup
+	for i, end := range shutdown { // at once: one collector that does not answer must not cost the others their time
+		wait.Go(func() { bad[i] = end(ctx) })
 	}
+	wait.Wait()
 	return errors.Join(bad...)
 }
 
@@ -166,65 +181,4 @@ func (a *app) stopTelemetry(t *telemetry) {
 	if err := t.stop(); err != nil {
 		a.log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)
 	}
-}
-
-// consoleSpans prints spans, a JSON object a line.
-type consoleSpans struct{ w io.Writer }
-
-func (c consoleSpans) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
-	for _, s := range spans {
-		attributes := map[string]string{}
-		for _, kv := range s.Attributes() {
-			attributes[string(kv.Key)] = kv.Value.Emit()
-		}
-		parent := ""
-		if s.Parent().IsValid() {
-			parent = s.Parent().SpanID().String()
-		}
-		err := consoleLine(c.w, map[string]any{
-			"span": s.Name(), "trace_id": s.SpanContext().TraceID().String(), "span_id": s.SpanContext().SpanID().String(),
-			"parent": parent, "kind": s.SpanKind().String(), "start": s.StartTime().UTC().Format(time.RFC3339Nano),
-			"ms": float64(s.EndTime().Sub(s.StartTime()).Microseconds()) / 1000, "status": s.Status().Code.String(), "attributes": attributes,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (consoleSpans) Shutdown(context.Context) error { return nil }
-
-// consoleMetrics prints metrics, a JSON object a line.
-type consoleMetrics struct{ w io.Writer }
-
-func (consoleMetrics) Temporality(k sdkmetric.InstrumentKind) metricdata.Temporality {
-	return sdkmetric.DefaultTemporalitySelector(k)
-}
-
-func (consoleMetrics) Aggregation(k sdkmetric.InstrumentKind) sdkmetric.Aggregation {
-	return sdkmetric.DefaultAggregationSelector(k)
-}
-
-func (c consoleMetrics) Export(_ context.Context, rm *metricdata.ResourceMetrics) error {
-	for _, scope := range rm.ScopeMetrics {
-		for _, m := range scope.Metrics {
-			if err := consoleLine(c.w, map[string]any{"metric": m.Name, "unit": m.Unit, "data": m.Data}); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-func (consoleMetrics) ForceFlush(context.Context) error { return nil }
-func (consoleMetrics) Shutdown(context.Context) error   { return nil }
-
-func consoleLine(w io.Writer, v any) error {
-	line, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = w.Write(append(line, '\n'))
-	return err
 }

@@ -30,7 +30,7 @@ type workerFlags struct {
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls                            []string
 	review                                             string
-	refuseUnknown                                      bool
+	refuseUnknown, content                             bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
@@ -93,6 +93,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
 	f.operator.add(flags)
+	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	f.lane.add(a, flags)
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
@@ -108,12 +109,17 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			a.log.Warn("not closed", "err", err)
 		}
 	}()
-	served, err := a.readAgents(cmd, f, set, args)
+	tel, err := a.startTelemetry(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.stopTelemetry(tel)
+	served, err := a.readAgents(cmd, f, set, tel, args)
 	if err != nil {
 		return err
 	}
 	d := newDaemon(nil, served)
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d),
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: served[0].Entity, status: a.workerStatus(d), tel: tel,
 		config: func(s *session, cfg *mesh.Config) error { return a.workerConfig(ctx, cmd, s, f, cfg) }})
 	if err != nil {
 		return err
@@ -244,7 +250,7 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 }
 
 // readAgents makes agents of the documents.
-func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, files []string) ([]*agents.Agent, error) {
+func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) ([]*agents.Agent, error) {
 	switch {
 	case len(files) == 0 && (f.command == "" || f.as == ""):
 		return nil, usagef(cmd, "a FILE is missing; without one, both --as and --exec are needed")
@@ -255,6 +261,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	}
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
 		KeyName: f.keyName, Logger: a.log}
+	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
 	set.Use(&opts)
 	if f.queue == 0 {
 		opts.Queue = -1

@@ -1,0 +1,77 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+)
+
+// Telemetry is what an operator allows agents to report, and to whom, beyond
+// what the process is told by OTEL_* variables.
+type Telemetry struct {
+	// Content puts what is said into spans: prompts, answers, arguments and
+	// results of tools. Default false.
+	Content bool `json:"content,omitempty"`
+
+	// Endpoints are the collectors that documents may name in
+	// telemetry.otlp_endpoint, by scheme, host and port:
+	// "https://otel.example:4318". A document is anybody's, and what agents
+	// report tells much. Default none: everything goes where the OTEL_*
+	// variables say.
+	Endpoints []string `json:"endpoints,omitempty"`
+}
+
+// Telemetry is the configuration's section of that name.
+func (s *Set) Telemetry() Telemetry { return s.cfg.Telemetry }
+
+// Collector returns a document's telemetry.otlp_endpoint, taken apart, if the
+// operator allows it. Schemes are http and https, and grpc and grpcs for OTLP
+// over gRPC whatever the process' own protocol is.
+func (t Telemetry) Collector(endpoint string) (*url.URL, error) {
+	u, origin, err := collector(endpoint)
+	if err != nil {
+		return nil, err
+	}
+	for _, allowed := range t.Endpoints {
+		if _, o, err := collector(allowed); err == nil && o == origin {
+			return u, nil
+		}
+	}
+	return nil, fmt.Errorf("the operator does not allow the collector %s (telemetry.endpoints of --config)", origin)
+}
+
+// check reports what is no collector.
+func (t Telemetry) check() error {
+	var bad []error
+	for i, e := range t.Endpoints {
+		if _, _, err := collector(e); err != nil {
+			bad = append(bad, fmt.Errorf("/telemetry/endpoints/%d: %w", i, err))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// collector takes an endpoint apart. The error does not repeat it: there may be
+// a credential in it.
+func collector(endpoint string) (u *url.URL, origin string, err error) {
+	u, err = url.Parse(endpoint)
+	if err != nil {
+		return nil, "", errors.New("the endpoint is no URL")
+	}
+	port := map[string]string{"http": "80", "https": "443", "grpc": "4317", "grpcs": "4317"}[u.Scheme]
+	switch {
+	case port == "":
+		return nil, "", errors.New("the endpoint must begin with http://, https://, grpc:// or grpcs://")
+	case u.User != nil, u.RawQuery != "", u.Fragment != "":
+		return nil, "", errors.New("the endpoint must have no credentials, query or fragment")
+	case u.Hostname() == "":
+		return nil, "", errors.New("the endpoint has no host")
+	}
+	if p := u.Port(); p != "" {
+		port = p
+	}
+	u.Host = net.JoinHostPort(strings.ToLower(u.Hostname()), port)
+	return u, u.Scheme + "://" + u.Host, nil
+}

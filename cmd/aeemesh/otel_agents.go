@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/metric"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc/credentials"
+
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/adapters"
+)
+
+// collector is one that documents name (telemetry.otlp_endpoint): all agents
+// that name it share its exporters.
+type collector struct {
+	tracer *sdktrace.TracerProvider
+	meter  *sdkmetric.MeterProvider
+}
+
+// agentTelemetry is where agents report to, and how much.
+func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapters.Telemetry, content bool) agents.Telemetry {
+	out := agents.Telemetry{Tracer: tel.tracer, Meter: tel.meter, Content: content || allowed.Content}
+	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {
+		u, err := allowed.Collector(endpoint)
+		if err != nil {
+			return nil, nil, err
+		}
+		return tel.collector(u)
+	}
+	if !a.isSet(cmd, "log-level") { // what an operator says counts more than a document
+		out.Logger = func(level slog.Level) *slog.Logger {
+			log, err := a.loggerAt(level)
+			if err != nil {
+				return a.log // the format has been checked
+			}
+			return log
+		}
+	}
+	return out
+}
+
+// collector returns the exporters to a collector, which are made once.
+func (t *telemetry) collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
+	if t.off != nil {
+		return nil, nil, t.off
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c := t.own[u.String()]; c != nil {
+		return c.tracer, c.meter, nil
+	}
+	c, err := t.newCollector(u)
+	if err != nil {
+		return nil, nil, err
+	}
+	t.own[u.String()] = c
+	t.shutdown = append(t.shutdown, c.tracer.Shutdown, c.meter.Shutdown)
+	return c.tracer, c.meter, nil
+}
+
+// newCollector makes exporters that take nothing from the OTEL_* variables but
+// what says how they batch: headers and certificates there are for the
+// operator's own collector. They connect when there is something to export.
+func (t *telemetry) newCollector(u *url.URL) (*collector, error) {
+	ctx, none := context.Background(), map[string]string{}
+	base := *u
+	overGRPC := t.protocol == "grpc"
+	switch u.Scheme {
+	case "grpc":
+		base.Scheme, overGRPC = "http", true
+	case "grpcs":
+		base.Scheme, overGRPC = "https", true
+	}
+	var traces sdktrace.SpanExporter
+	var metrics sdkmetric.Exporter
+	var err1, err2 error
+	if overGRPC {
+		base.Path = ""
+		to := base.String()
+		traceOpts := []otlptracegrpc.Option{otlptracegrpc.WithHeaders(none), otlptracegrpc.WithEndpointURL(to)}
+		metricOpts := []otlpmetricgrpc.Option{otlpmetricgrpc.WithHeaders(none), otlpmetricgrpc.WithEndpointURL(to)}
+		if base.Scheme == "https" {
+			secure := credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12})
+			traceOpts, metricOpts = append(traceOpts, otlptracegrpc.WithTLSCredentials(secure)), append(metricOpts, otlpmetricgrpc.WithTLSCredentials(secure))
+		}
+		traces, err1 = otlptracegrpc.New(ctx, traceOpts...)
+		metrics, err2 = otlpmetricgrpc.New(ctx, metricOpts...)
+	} else {
+		client := collectorClient()
+		traces, err1 = otlptracehttp.New(ctx, otlptracehttp.WithHeaders(none), otlptracehttp.WithEndpointURL(signalURL(base, "traces")), otlptracehttp.WithHTTPClient(client))
+		metrics, err2 = otlpmetrichttp.New(ctx, otlpmetrichttp.WithHeaders(none), otlpmetrichttp.WithEndpointURL(signalURL(base, "metrics")), otlpmetrichttp.WithHTTPClient(client))
+	}
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, fmt.Errorf("report to %s: %w", u, err)
+	}
+	return &collector{
+		tracer: sdktrace.NewTracerProvider(sdktrace.WithBatcher(traces), sdktrace.WithResource(t.resource)),
+		meter:  sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(metrics)), sdkmetric.WithResource(t.resource)),
+	}, nil
+}
+
+// signalURL is a signal's own URL below an endpoint, as the OTLP exporter
+// specification forms it: a document's endpoint stands for all signals.
+func signalURL(u url.URL, signal string) string {
+	path := strings.TrimRight(u.Path, "/")
+	for _, s := range []string{"traces", "metrics", "logs"} {
+		path = strings.TrimSuffix(path, "/v1/"+s)
+	}
+	u.Path = path + "/v1/" + signal
+	return u.String()
+}
+
+// collectorClient goes where it is sent and nowhere else.
+func collectorClient() *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	return &http.Client{
+		Transport: transport, Timeout: 10 * time.Second,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
