@@ -2,6 +2,8 @@ package model
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"io"
@@ -126,3 +128,26 @@ var tooLong = regexp.MustCompile(`(?i)context.?(length|window|size)|(prompt|inpu
 // TooLong reports whether a provider's words, of a request that it refused, say
 // that the conversation does not fit the model. Few have a code for it.
 func TooLong(words string) bool { return tooLong.MatchString(words) }
+
+var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// PlainID is a tool call's id in the characters that the strictest providers
+// take: itself, unless another provider made it with others. A conversation may
+// have been begun elsewhere.
+func PlainID(id string) string {
+	if plainID.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	return "call_" + hex.EncodeToString(sum[:12])
+}
+
+// ObjectOf is a call's arguments as a JSON object, which some providers
+// require even where the model wrote something else: then it sees what it
+// wrote in the member arguments.
+func ObjectOf(arguments json.RawMessage) json.RawMessage {
+	if isObject(arguments) {
+		return arguments
+	}
+	return json.RawMessage(`{"arguments":` + string(arguments) + `}`)
+}

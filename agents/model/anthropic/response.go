@@ -60,7 +60,7 @@ func (b *block) json() json.RawMessage {
 		more["signature"] = b.sign.String()
 	}
 	if b.input.Len() > 0 {
-		more["input"] = input(model.Arguments(b.input.String()))
+		more["input"] = model.ObjectOf(model.Arguments(b.input.String()))
 	}
 	if len(more) == 0 {
 		return b.raw
@@ -262,10 +262,17 @@ func (a *ask) response() (*model.Response, error) {
 		res.Model = a.req.Model
 	}
 	var text strings.Builder
+	var pieces []model.Piece
 	ids := map[string]bool{}
 	for i, b := range t.blocks {
-		text.WriteString(b.text.String())
-		if b.kind != "tool_use" {
+		switch b.kind {
+		case "text":
+			text.WriteString(b.text.String())
+			pieces = append(pieces, model.Piece{Text: b.text.String()})
+			continue
+		case "tool_use":
+		default:
+			pieces = append(pieces, model.Piece{Raw: b.json()})
 			continue
 		}
 		arguments, err := b.arguments()
@@ -276,13 +283,12 @@ func (a *ask) response() (*model.Response, error) {
 			b.id = fmt.Sprintf("call_%d", n)
 		}
 		ids[b.id] = true
-		res.Message.ToolCalls = append(res.Message.ToolCalls, model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments})
+		call := model.ToolCall{ID: b.id, Name: b.name, Arguments: arguments}
+		pieces = append(pieces, model.Piece{Call: &call})
+		res.Message.ToolCalls = append(res.Message.ToolCalls, call)
 	}
 	res.Message.Content = text.String()
-	var err error
-	if res.Message.Provider, err = remember(a.req.Model, t.blocks); err != nil {
-		return nil, model.Errorf(model.ErrUnavailable, "the answer has a block that cannot be kept: %w", err)
-	}
+	res.Message.Provider = model.PackPieces(adapter, a.req.Model, pieces)
 	switch {
 	case t.stop == anthropic.StopReasonMaxTokens || t.stop == anthropic.StopReasonModelContextWindowExceeded:
 		res.Finish = model.FinishLength
