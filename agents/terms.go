@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
 // Rules of notices, beside those of package aaif.
@@ -26,7 +27,7 @@ func Honours() aaif.Supported {
 // Offers is what this package has for agents that declare
 // required_capabilities.
 func Offers() aaif.Offer {
-	return aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolFunction, aaif.CapIOStreaming)}
+	return aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolFunction, aaif.CapIOStreaming), Languages: condition.Languages()}
 }
 
 // delegated are the parts of a definition that a program or a handler has to

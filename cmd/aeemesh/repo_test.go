@@ -100,12 +100,12 @@ var floors = []struct {
 	name     string
 	packages []string // path.Match patterns
 }{
-	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject"}},
+	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject", "agents/condition/*"}},
 	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
-	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*", "agents/condition/*"}},
+	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
 	{"agents", []string{"agents", "agents/orchestrate"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
@@ -115,18 +115,18 @@ var floors = []struct {
 
 // beside are the imports within one floor.
 var beside = map[string][]string{
-	"envelope/sign":        {"envelope"},
-	"intents/template":     {"intents"},
-	"mesh/natsd/natstest":  {"mesh/natsd"},
-	"mesh":                 {"mesh/handoff"},
-	"agents/orchestrate":   {"agents"},
-	"agents/model/*test":   {"agents/model", "agents/model/modeltest"},
-	"agents/tool/*test":    {"agents/tool"},
-	"agents/secret/*test":  {"agents/secret"},
-	"agents/outbound":      {"agents/secret"},
-	"agents/memory/*test":  {"agents/memory"},
-	"agents/condition/*st": {"agents/condition"},
-	"state/statetest":      {"state"},
+	"envelope/sign":       {"envelope"},
+	"intents/template":    {"intents"},
+	"mesh/natsd/natstest": {"mesh/natsd"},
+	"mesh":                {"mesh/handoff"},
+	"agents/orchestrate":  {"agents"},
+	"agents/model/*test":  {"agents/model", "agents/model/modeltest"},
+	"agents/tool/*test":   {"agents/tool"},
+	"agents/secret/*test": {"agents/secret"},
+	"agents/outbound":     {"agents/secret"},
+	"agents/memory/*test": {"agents/memory"},
+	"agents/condition/*":  {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
+	"state/statetest":     {"state"},
 }
 
 // forTests may be imported by the tests of every floor: a real server.
@@ -230,6 +230,13 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"agents/outbound", "agents/tool", false, false},
 		{"agents/model/openai", "agents/model/builtin", false, false},
 		{"agents/model/openai", "agents/model/modeltest", true, true},
+		{"agents/condition", "agents/condition/cel", false, true},
+		{"agents/condition", "agents/aaif", false, true},
+		{"agents/condition/cel", "agents/condition", false, false},
+		{"agents/condition/cel", "agents/condition/limit", false, true},
+		{"agents/condition/cel", "agents/condition/jsonpath", false, false},
+		{"agents/condition/limit", "agents/aaif", false, false},
+		{"agents", "agents/condition", false, true},
 		{"agents", "agents/model/builtin", false, true},
 		{"agents", "mesh", false, true},
 		{"mesh", "agents", false, false},
@@ -262,6 +269,8 @@ var heavy = []struct {
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound"}, nil},
+	{"cel.dev/cel-go", []string{"agents/condition/cel"}, nil},
+	{"github.com/jmespath-community/go-jmespath", []string{"agents/condition/jmespath"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
 	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},

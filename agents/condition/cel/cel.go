@@ -1,0 +1,137 @@
+package cel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"cel.dev/cel-go/cel"
+	"cel.dev/cel-go/common/ast"
+
+	"github.com/aeemesh/aeemesh/agents/condition/limit"
+)
+
+// Program is a compiled expression.
+type Program struct {
+	program cel.Program
+}
+
+// lookEvery is how many steps of a comprehension are taken between two looks at
+// the context. Without it CEL does not look at all.
+const lookEvery = 100
+
+// base is the standard environment. Expressions add their variables to it.
+var base = sync.OnceValues(func() (*cel.Env, error) {
+	return cel.NewEnv(cel.CustomTypeAdapter(adapter{}), cel.ParserRecursionLimit(100), cel.ParserExpressionSizeLimit(64<<10))
+})
+
+// Compile parses and checks an expression, whose evaluation may cost so much.
+func Compile(text string, cost limit.Cost) (*Program, error) {
+	env, err := base()
+	if err != nil {
+		return nil, err
+	}
+	parsed, issues := env.Parse(text)
+	if issues.Err() != nil {
+		return nil, issue(issues)
+	}
+	var options []cel.EnvOption
+	for name := range variables(parsed.NativeRep().Expr()) {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	if env, err = env.Extend(options...); err != nil {
+		return nil, err
+	}
+	checked, issues := env.Check(parsed)
+	if issues.Err() != nil {
+		return nil, issue(issues)
+	}
+	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
+		return nil, fmt.Errorf("a condition is true or false, and this is of type %s", t)
+	}
+	program, err := env.Program(checked, cel.CostLimit(uint64(cost)), cel.InterruptCheckFrequency(lookEvery), cel.EvalOptions(cel.OptOptimize))
+	if err != nil {
+		return nil, err
+	}
+	return &Program{program: program}, nil
+}
+
+// issue is the first thing that is wrong with an expression, in one line.
+func issue(issues *cel.Issues) error {
+	errs := issues.Errors()
+	if len(errs) == 0 {
+		return issues.Err()
+	}
+	e := errs[0]
+	return fmt.Errorf("at %d:%d: %s", e.Location.Line(), e.Location.Column()+1, strings.TrimPrefix(e.Message, "Syntax error: "))
+}
+
+// known are the names that CEL gives a meaning to.
+var known = map[string]bool{
+	"bool": true, "int": true, "uint": true, "double": true, "string": true, "bytes": true,
+	"list": true, "map": true, "type": true, "null_type": true, "dyn": true, "google": true,
+}
+
+// variables are the names that an expression takes from its value.
+func variables(expr ast.Expr) map[string]bool {
+	names, own := make(map[string]bool), make(map[string]bool)
+	ast.PreOrderVisit(expr, ast.NewExprVisitor(func(e ast.Expr) {
+		switch e.Kind() {
+		case ast.IdentKind:
+			if name := strings.TrimPrefix(e.AsIdent(), "."); !known[name] && !strings.HasPrefix(name, "@") && !strings.HasPrefix(name, "__") {
+				names[name] = true
+			}
+		case ast.ComprehensionKind:
+			c := e.AsComprehension()
+			own[c.AccuVar()] = true
+		}
+	}))
+	for name := range own {
+		delete(names, name)
+	}
+	return names
+}
+
+// ErrNoObject is the error of a value that has no members, and so no variables.
+var ErrNoObject = errors.New("a value that is no object has no variables for cel")
+
+// Eval evaluates the expression. The members of the value, JSON as package
+// encoding/json decodes it, are the variables.
+func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
+	members, ok := value.(map[string]any)
+	if !ok && value != nil {
+		return false, ErrNoObject
+	}
+	if members == nil {
+		members = map[string]any{}
+	}
+	out, _, err := p.program.ContextEval(ctx, members)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case strings.Contains(err.Error(), "cost limit exceeded"):
+		return false, limit.ErrCost
+	default:
+		return false, explain(err)
+	}
+	result, ok := out.Value().(bool)
+	if !ok {
+		return false, fmt.Errorf("a condition is true or false, and this is of type %s", out.Type().TypeName())
+	}
+	return result, nil
+}
+
+// explain adds what usually is the matter.
+func explain(err error) error {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "no such overload"):
+		return fmt.Errorf("%s (the numbers of JSON are doubles: write 1.0, or int(x))", text)
+	case strings.Contains(text, "internal error"):
+		return &limit.PanicError{Value: err}
+	}
+	return errors.New(text)
+}

@@ -1,0 +1,29 @@
+package condition
+
+import (
+	"errors"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// RuleCondition marks what [Check] reports: a condition that does not compile.
+const RuleCondition aaif.Rule = "condition"
+
+// Check compiles the conditions of a definition, and reports those that do not,
+// as errors with the pointer of their expression: such a condition is never
+// satisfied. Hints and unknown languages are not among them; package aaif reports
+// these.
+func Check(d *aaif.Definition) []aaif.Problem {
+	var problems []aaif.Problem
+	for pointer, c := range d.Conditions() {
+		_, err := Compile(*c, Options{})
+		if err == nil || errors.Is(err, ErrLanguage) {
+			continue
+		}
+		problems = append(problems, aaif.Problem{
+			Pointer: pointer + "/expr", Rule: RuleCondition, Severity: aaif.SeverityError,
+			Message: err.Error(), Hint: "until it compiles, the condition is never satisfied",
+		})
+	}
+	return problems
+}

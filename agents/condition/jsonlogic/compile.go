@@ -1,0 +1,132 @@
+package jsonlogic
+
+import (
+	"fmt"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/aeemesh/aeemesh/agents/condition/limit"
+)
+
+// Program is a compiled rule.
+type Program struct{ root node }
+
+// maxDepth bounds the nesting of a rule.
+const maxDepth = 100
+
+// node is a part of a rule, ready to be evaluated.
+type node interface {
+	eval(b *limit.Budget, data any) any
+}
+
+// Compile reads a rule, which may be any JSON value: what is no operation stands
+// for itself.
+func Compile(rule []byte) (*Program, error) {
+	var v any
+	if err := json.Unmarshal(rule, &v); err != nil {
+		return nil, fmt.Errorf("a jsonlogic rule is JSON: %w", err)
+	}
+	return CompileValue(v)
+}
+
+// CompileValue makes a program of a rule that has been decoded.
+func CompileValue(rule any) (*Program, error) {
+	root, err := compile(rule, maxDepth)
+	if err != nil {
+		return nil, err
+	}
+	return &Program{root}, nil
+}
+
+// Eval evaluates the rule, and says whether its result is truthy. The value is
+// JSON as package encoding/json decodes it, and is not changed.
+func (p *Program) Eval(b *limit.Budget, value any) (bool, error) {
+	return truthy(p.root.eval(b, value)), nil
+}
+
+func compile(rule any, depth int) (node, error) {
+	if depth == 0 {
+		return nil, fmt.Errorf("the rule is nested deeper than %d", maxDepth)
+	}
+	switch r := rule.(type) {
+	case []any:
+		items, err := compileAll(r, depth)
+		if err != nil {
+			return nil, err
+		}
+		return list(items), nil
+	case map[string]any:
+		if len(r) != 1 {
+			return literal{r}, nil // as in the reference: no operation, and so a value
+		}
+		for name, args := range r {
+			values, ok := args.([]any)
+			if !ok {
+				values = []any{args}
+			}
+			items, err := compileAll(values, depth)
+			if err != nil {
+				return nil, err
+			}
+			if make, ok := controls[name]; ok {
+				return make(items), nil
+			}
+			if f, ok := operations[name]; ok {
+				return call{f, items}, nil
+			}
+			return nil, fmt.Errorf("jsonlogic has no operator %q", clip(name))
+		}
+	}
+	return literal{rule}, nil
+}
+
+func compileAll(values []any, depth int) ([]node, error) {
+	items := make([]node, len(values))
+	for i, v := range values {
+		var err error
+		if items[i], err = compile(v, depth-1); err != nil {
+			return nil, err
+		}
+	}
+	return items, nil
+}
+
+func clip(s string) string {
+	if r := []rune(s); len(r) > 40 {
+		return string(r[:40]) + "…"
+	}
+	return s
+}
+
+// literal stands for itself.
+type literal struct{ value any }
+
+func (l literal) eval(b *limit.Budget, _ any) any { b.Spend(1); return l.value }
+
+// list is an array whose elements are evaluated.
+type list []node
+
+func (l list) eval(b *limit.Budget, data any) any {
+	b.Spend(1 + len(l))
+	out := make([]any, len(l))
+	for i, n := range l {
+		out[i] = n.eval(b, data)
+	}
+	return out
+}
+
+// call evaluates all arguments, then the operation.
+type call struct {
+	f    operation
+	args []node
+}
+
+func (c call) eval(b *limit.Budget, data any) any {
+	b.Spend(1 + len(c.args))
+	var few [4]any
+	args := few[:0]
+	for _, n := range c.args {
+		args = append(args, n.eval(b, data))
+	}
+	return c.f(b, data, args)
+}

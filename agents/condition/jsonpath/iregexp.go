@@ -1,0 +1,195 @@
+package jsonpath
+
+import (
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/agents/condition/limit"
+)
+
+// pattern is a compiled I-Regexp. One that is none matches nothing (RFC 9535,
+// section 2.4.6).
+type pattern struct {
+	re   *regexp.Regexp // nil: matches nothing
+	size int            // instructions
+}
+
+// maxPattern bounds the length of a pattern, in bytes, and maxProgram the
+// instructions that it compiles to.
+const (
+	maxPattern = 4 << 10
+	maxProgram = 20_000
+)
+
+func compilePattern(source string, whole bool) *pattern {
+	text, ok := translate(source)
+	if !ok || len(source) > maxPattern {
+		return &pattern{}
+	}
+	if whole {
+		text = `\A(?:` + text + `)\z`
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return &pattern{}
+	}
+	prog, err := syntax.Compile(parsed.Simplify())
+	if err != nil || len(prog.Inst) > maxProgram {
+		return &pattern{}
+	}
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return &pattern{}
+	}
+	return &pattern{re, len(prog.Inst)}
+}
+
+func (p *pattern) matches(b *limit.Budget, text string) bool {
+	if p.re == nil {
+		return false
+	}
+	b.Product(len(text)+1, p.size) // linear: Go's matcher does not go back
+	return p.re.MatchString(text)
+}
+
+// translate checks that a pattern is an I-Regexp, and writes it as Go does. The
+// two differ in the dot, which matches no line end of either kind (RFC 9485,
+// section 5). Go would also take much that is none, such as \d or (?i).
+func translate(source string) (string, bool) {
+	t := &translator{in: source}
+	if !utf8.ValidString(source) || !t.alternatives(0) || t.in != "" {
+		return "", false
+	}
+	return t.out.String(), true
+}
+
+type translator struct {
+	in  string
+	out strings.Builder
+}
+
+// take moves n bytes from the source to the result.
+func (t *translator) take(n int) bool {
+	t.out.WriteString(t.in[:n])
+	t.in = t.in[n:]
+	return true
+}
+
+func (t *translator) alternatives(depth int) bool {
+	for t.in != "" && depth < 100 {
+		switch c := t.in[0]; c {
+		case ')':
+			return depth > 0
+		case '|':
+			t.take(1)
+			continue
+		case '(':
+			t.out.WriteString("(?:")
+			t.in = t.in[1:]
+			if !t.alternatives(depth+1) || t.in == "" || t.in[0] != ')' {
+				return false
+			}
+			t.take(1)
+		case '.':
+			t.out.WriteString(`[^\n\r]`)
+			t.in = t.in[1:]
+		case '[':
+			if !t.class() {
+				return false
+			}
+		case '\\':
+			if !t.escape() {
+				return false
+			}
+		case '*', '+', '?', '{', '}', ']':
+			return false
+		default:
+			_, n := utf8.DecodeRuneInString(t.in)
+			t.take(n)
+		}
+		if !t.quantifier() {
+			return false
+		}
+	}
+	return t.in == "" && depth == 0
+}
+
+var quantity = regexp.MustCompile(`^\{[0-9]+(?:,[0-9]*)?\}`)
+
+// quantifier takes at most one: there are no lazy ones.
+func (t *translator) quantifier() bool {
+	if t.in == "" {
+		return true
+	}
+	switch t.in[0] {
+	case '*', '+', '?':
+		return t.take(1)
+	case '{':
+		m := quantity.FindString(t.in)
+		return m != "" && t.take(len(m))
+	}
+	return true
+}
+
+var property = regexp.MustCompile(`^\\[pP]\{(?:L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|Z[lps]?|S[ckmo]?|C[cfno]?)\}`)
+
+func (t *translator) escape() bool {
+	if m := property.FindString(t.in); m != "" {
+		return t.take(len(m))
+	}
+	if len(t.in) < 2 || !strings.ContainsRune(`()*+-.?[\]^nrt{|}`, rune(t.in[1])) {
+		return false
+	}
+	return t.take(2)
+}
+
+// class takes a character class expression.
+func (t *translator) class() bool {
+	t.take(1)
+	if strings.HasPrefix(t.in, "^") {
+		t.take(1)
+	}
+	if strings.HasPrefix(t.in, "-") {
+		t.out.WriteString(`\-`)
+		t.in = t.in[1:]
+	} else if strings.HasPrefix(t.in, "]") {
+		return false
+	}
+	for t.in != "" {
+		switch {
+		case t.in[0] == ']':
+			return t.take(1)
+		case strings.HasPrefix(t.in, "-]"):
+			t.out.WriteString(`\-`)
+			t.in = t.in[1:]
+		case property.MatchString(t.in):
+			t.escape()
+		default:
+			if !t.classChar() {
+				return false
+			}
+			if len(t.in) > 1 && t.in[0] == '-' && t.in[1] != ']' {
+				t.take(1)
+				if !t.classChar() {
+					return false
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (t *translator) classChar() bool {
+	switch t.in[0] {
+	case '\\':
+		return !property.MatchString(t.in) && t.escape()
+	case '[', ']', '-':
+		return false
+	case '&', '~':
+		t.out.WriteByte('\\') // no operators, whatever Go may make of two of them
+	}
+	_, n := utf8.DecodeRuneInString(t.in)
+	return t.take(n)
+}

@@ -1,0 +1,173 @@
+package limit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Cost is an amount of work, in units.
+type Cost int64
+
+// ErrCost is the error of an evaluation that spent its budget.
+var ErrCost = errors.New("the evaluation costs too much")
+
+// ErrDepth is the error of an evaluation that made a value nested deeper than
+// [MaxDepth].
+var ErrDepth = errors.New("the evaluation nests values too deep")
+
+// MaxDepth bounds how deep the values nest that an evaluation makes.
+const MaxDepth = 2000
+
+// A PanicError is what became of a panic in an evaluation.
+type PanicError struct {
+	// Value is what was panicked with. It may hold data: it is for no log.
+	Value any
+}
+
+// Error says that it panicked, and not with what.
+func (e *PanicError) Error() string {
+	return fmt.Sprintf("the evaluator failed (a panic: %T)", e.Value)
+}
+
+// stop carries the end of a budget out of an evaluator.
+type stop struct{ err error }
+
+// Budget is what an evaluation has left.
+type Budget struct {
+	ctx  context.Context
+	left Cost
+	look Cost // where the context is looked at next
+}
+
+// lookEvery is the cost between two looks at the context.
+const lookEvery = 512
+
+// Spend takes n units. Where they are not left, or the context has ended, it
+// does not return, and Run returns the error.
+func (b *Budget) Spend(n int) {
+	if n < 0 || Cost(n) > b.left {
+		panic(stop{ErrCost})
+	}
+	b.left -= Cost(n)
+	if b.left <= b.look {
+		b.look = b.left - lookEvery
+		if err := b.ctx.Err(); err != nil {
+			panic(stop{err})
+		}
+	}
+}
+
+// Bytes takes what a text of n bytes costs to read or to make.
+func (b *Budget) Bytes(n int) { b.Spend(1 + n/8) }
+
+// Product takes the cost of n things of m bytes each, before they are made.
+func (b *Budget) Product(n, m int) {
+	if n < 0 || m < 0 || n > 0 && m > int(b.left)*8/n+8 {
+		panic(stop{ErrCost})
+	}
+	b.Spend(1 + n*m/8)
+}
+
+// Walk takes the cost of visiting a whole JSON value: a unit for each scalar,
+// array, object and member name, and its bytes. Shared parts count each time
+// that they are met, as for whoever walks the value next.
+func (b *Budget) Walk(v any) { b.walk(v, MaxDepth) }
+
+func (b *Budget) walk(v any, depth int) {
+	if depth == 0 {
+		panic(stop{ErrDepth})
+	}
+	switch v := v.(type) {
+	case string:
+		b.Bytes(len(v))
+	case []any:
+		b.Spend(1)
+		for _, e := range v {
+			b.walk(e, depth-1)
+		}
+	case map[string]any:
+		b.Spend(1)
+		for k, e := range v {
+			b.Bytes(len(k))
+			b.walk(e, depth-1)
+		}
+	default:
+		b.Spend(1)
+	}
+}
+
+// Equal compares two JSON values. It costs a unit for each pair that it looks
+// at, and ends with the first difference.
+func (b *Budget) Equal(x, y any) bool { return b.equal(x, y, MaxDepth) }
+
+func (b *Budget) equal(x, y any, depth int) bool {
+	if depth == 0 {
+		panic(stop{ErrDepth})
+	}
+	b.Spend(1)
+	switch x := x.(type) {
+	case string:
+		y, ok := y.(string)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		b.Bytes(len(x))
+		return x == y
+	case []any:
+		y, ok := y.([]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for i := range x {
+			if !b.equal(x[i], y[i], depth-1) {
+				return false
+			}
+		}
+		return true
+	case map[string]any:
+		y, ok := y.(map[string]any)
+		if !ok || len(x) != len(y) {
+			return false
+		}
+		for k, e := range x {
+			other, ok := y[k]
+			if !ok || !b.equal(e, other, depth-1) {
+				return false
+			}
+		}
+		return true
+	case float64:
+		y, ok := y.(float64)
+		return ok && x == y
+	case bool:
+		y, ok := y.(bool)
+		return ok && x == y
+	case nil:
+		return y == nil
+	}
+	return false
+}
+
+// Run evaluates within a budget. A panic in f becomes an error of type
+// [*PanicError]; the error of a budget that is spent is [ErrCost], and that of a
+// context that ended is its own.
+func Run[T any](ctx context.Context, cost Cost, f func(*Budget) (T, error)) (result T, err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		var zero T
+		result = zero
+		if s, ok := r.(stop); ok {
+			err = s.err
+			return
+		}
+		err = &PanicError{r}
+	}()
+	if err := ctx.Err(); err != nil {
+		return result, err
+	}
+	return f(&Budget{ctx: ctx, left: cost, look: cost - lookEvery})
+}

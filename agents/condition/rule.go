@@ -1,0 +1,45 @@
+package condition
+
+import (
+	stdjson "encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// ruleOf is the rule of a jsonlogic condition. It is the JSON of expr; where that
+// is a text, as the schema allows, the text may be JSON itself, and else stands
+// for itself, as every scalar does in JsonLogic.
+func ruleOf(c aaif.Condition) ([]byte, error) {
+	if len(c.Expr) == 0 {
+		return nil, errors.New("the rule is missing")
+	}
+	if jsontext.Value(c.Expr).Kind() != '"' {
+		return c.Expr, nil
+	}
+	text := strings.TrimSpace(c.Text())
+	if jsontext.Value(text).IsValid() {
+		return []byte(text), nil
+	}
+	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+		return nil, errors.New("the rule is written as text, and the text is no JSON")
+	}
+	return c.Expr, nil
+}
+
+// Expression makes the expr of a condition from text, as a command line has it:
+// a string for all languages but jsonlogic, whose rule is JSON.
+func Expression(lang aaif.Language, text string) aaif.Condition {
+	c := aaif.Condition{Lang: lang}
+	switch {
+	case lang == aaif.LangAlways || lang == aaif.LangNever:
+	case lang == aaif.LangJSONLogic && jsontext.Value(text).IsValid():
+		c.Expr = stdjson.RawMessage(text)
+	default:
+		c.Expr, _ = jsontext.AppendQuote(nil, text)
+	}
+	return c
+}

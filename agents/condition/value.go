@@ -1,0 +1,94 @@
+package condition
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The bounds of values.
+const (
+	MaxValue = 1 << 20 // bytes of JSON
+	MaxDepth = 100     // arrays and objects within one another
+)
+
+// Value is what conditions are held against: JSON that has been read once, for
+// any number of them. The zero value is null.
+type Value struct{ data any }
+
+// Parse reads a value. It refuses what is larger than [MaxValue] or nested deeper
+// than [MaxDepth] before it decodes anything, and what RFC 7493 (I-JSON) refuses:
+// names that are there twice, text that is no UTF-8, numbers beyond a double.
+func Parse(data []byte) (Value, error) {
+	if len(data) > MaxValue {
+		return Value{}, &Error{Kind: ErrTooLarge, Reason: fmt.Errorf("a value has at most %d bytes, this one %d", MaxValue, len(data))}
+	}
+	if nesting(data) > MaxDepth {
+		return Value{}, &Error{Kind: ErrTooLarge, Reason: fmt.Errorf("the value is nested deeper than %d", MaxDepth)}
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		return Value{}, &Error{Kind: ErrValue, Reason: fmt.Errorf("%w: %s", ErrValue, plain(err))}
+	}
+	if !finite(v) {
+		return Value{}, &Error{Kind: ErrValue, Reason: fmt.Errorf("%w: a number is beyond what a double holds", ErrValue)}
+	}
+	return Value{v}, nil
+}
+
+// plain is the codec's error without its name.
+func plain(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"jsontext: ", "json: "} {
+		text = strings.ReplaceAll(text, prefix, "")
+	}
+	return text
+}
+
+// nesting is how deep brackets are open outside of texts.
+func nesting(data []byte) (deepest int) {
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
+			depth++
+			deepest = max(deepest, depth)
+		case c == ']' || c == '}':
+			depth--
+		}
+	}
+	return deepest
+}
+
+func finite(v any) bool {
+	switch v := v.(type) {
+	case float64:
+		return !math.IsInf(v, 0) && math.Abs(v) < math.MaxFloat64 // the codec clamps
+	case []any:
+		for _, e := range v {
+			if !finite(e) {
+				return false
+			}
+		}
+	case map[string]any:
+		for _, e := range v {
+			if !finite(e) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// MarshalJSON is the value as JSON, members in the order of their names.
+func (v Value) MarshalJSON() ([]byte, error) {
+	return json.Marshal(v.data, json.Deterministic(true), jsontext.EscapeForHTML(false))
+}
