@@ -227,6 +227,19 @@ func TestAnIdThatIsUsedAgainForAnotherTask(t *testing.T) {
 	equal(t, "code", r.letters()[0].Code, string(envelope.CodeReplay))
 	equal(t, "replies", len(r.replies(task)), 1)
 
+	// Whoever waits for the second is told so, and not the first one's result:
+	// while the server still knows the id, and later.
+	var replayed *envelope.Error
+	for range 2 {
+		_, _, err := client.Perform(ctxFor(t), other.Clone(), mesh.SubmitOptions{}, mesh.ResultOptions{})
+		if !errors.As(err, &replayed) || replayed.Code != envelope.CodeReplay {
+			t.Errorf("an id used twice: %v", err)
+		}
+	}
+	if _, reply, err := client.Perform(ctxFor(t), task.Clone(), mesh.SubmitOptions{CBOR: true}, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("the same task again: %v, %v", reply, err)
+	}
+
 	// The same task with another priority and trace is the same task.
 	again := task.Clone()
 	again.Priority, again.Trace = envelope.PriorityHigh, json.RawMessage(`{"trace_id":"t","span_id":"s"}`)

@@ -323,6 +323,10 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 	if reply.Type == envelope.TypeError {
 		problem = envelope.ErrorOf(reply)
 	}
+	task, err := envelope.Parse(c.Mesh.Task)
+	if err != nil {
+		return fmt.Errorf("the task in the run's record: %w", err)
+	}
 	data := []byte(c.Mesh.Reply)
 	if c.Mesh.CBOR {
 		if data, err = reply.AppendCBOR(nil); err != nil {
@@ -330,7 +334,7 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 		}
 	}
 	return n.cfg.Durable.Replies.Publish(ctx, jetstream.Reply{
-		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, problem), Data: data,
+		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, task, problem), Data: data,
 	})
 }
 

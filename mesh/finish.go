@@ -322,7 +322,7 @@ func (l *lane) tell(r *Run) error {
 		}
 	}
 	if err := l.cfg.Replies.Publish(l.ctx, jetstream.Reply{
-		Entity: l.host.Entity, TaskID: r.task.Envelope.ID, MsgID: reply.ID, Header: replyHeader(c, problem), Data: data,
+		Entity: l.host.Entity, TaskID: r.task.Envelope.ID, MsgID: reply.ID, Header: replyHeader(c, r.task.Envelope, problem), Data: data,
 	}); err != nil {
 		return err
 	}
@@ -333,11 +333,14 @@ func (l *lane) tell(r *Run) error {
 }
 
 // replyHeader are the headers of the terminal envelope of a run.
-func replyHeader(c *state.Checkpoint, problem *envelope.Error) nats.Header {
+func replyHeader(c *state.Checkpoint, task *envelope.Envelope, problem *envelope.Error) nats.Header {
 	m := &c.Mesh
 	header := nats.Header{
 		jetstream.HeaderSeq: {strconv.Itoa(m.Stream + 1)},
 		HeaderEpoch:         {strconv.FormatUint(m.Epoch, 10)},
+	}
+	if digest := taskDigest(task); digest != "" {
+		header[HeaderTaskDigest] = []string{digest}
 	}
 	if m.CBOR {
 		header[headerContentType] = []string{envelope.ContentCBOR}

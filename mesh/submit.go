@@ -2,6 +2,8 @@ package mesh
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
@@ -186,7 +189,7 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 	if err != nil {
 		return receipt, nil, err
 	}
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, onStream: opts.OnStream}
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, digest: taskDigest(task), onStream: opts.OnStream}
 	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate}) {
 		if err == nil {
 			err = reader.take(msg)
@@ -207,11 +210,15 @@ type replyReader struct {
 	node                 *Node
 	entity, taskID, corr string
 	onStream             func(*envelope.Envelope) error
+	digest               string // of the task; "" where it is not known
 	epoch                string
 	last                 *envelope.Envelope
 }
 
 func (r *replyReader) take(msg jetstream.Message) error {
+	if was := msg.Header.Get(HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
+		return envelope.Errorf(envelope.CodeReplay, "the id %s was used before, for another task: that one is answered. Give this task an id of its own", r.taskID)
+	}
 	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
 	if err != nil {
 		return err
@@ -229,6 +236,18 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		return nil
 	}
 	return r.onStream(reply)
+}
+
+// taskDigest tells a task from another one with its id: SHA-256 over the bytes
+// that a signature covers, so that encoding, priority and trace do not count. It
+// is "" where there are no such bytes.
+func taskDigest(task *envelope.Envelope) string {
+	bytes, err := sign.AppendSigned(nil, task)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(bytes)
+	return hex.EncodeToString(sum[:16])
 }
 
 // olderEpoch compares two decimal numbers without leading zeros.

@@ -23,6 +23,9 @@ const (
 	HeaderRun = "Aee-Run"
 	// HeaderEpoch, on a reply, is the epoch of the run's owner that made it.
 	HeaderEpoch = "Aee-Epoch"
+	// HeaderTaskDigest, on the terminal reply to a durable task, tells which
+	// task of that id was done; see docs/nats-binding.md.
+	HeaderTaskDigest = "Aee-Task-Digest"
 )
 
 // take decides what a message is: a task, a command, or nothing that can be
