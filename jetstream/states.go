@@ -86,6 +86,10 @@ type Note struct {
 	// 0 if there is none: a run that has ended is not swept away while its
 	// message may be delivered again.
 	Work uint64
+
+	// TTL is how long the checkpoint is kept if no other is stored over it, in
+	// whole seconds; 0 is as long as the bucket keeps any.
+	TTL time.Duration
 }
 
 // Put stores a checkpoint, see [state.Store]. The note is read from the
@@ -147,7 +151,7 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 		kind = "application/json"
 	}
 	// One allocation for all the values.
-	v := [5]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
+	v := [6]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
 	h := nats.Header{
 		"Content-Type":                   v[0:1:1],
 		natsjs.ExpectedLastSubjSeqHeader: v[1:2:2],
@@ -159,6 +163,10 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 	if note.Work > 0 {
 		v[4] = strconv.FormatUint(note.Work, 10)
 		h[HeaderWork] = v[4:5:5]
+	}
+	if note.TTL >= time.Second {
+		v[5] = strconv.FormatInt(int64(note.TTL/time.Second), 10)
+		h[natsjs.MsgTTLHeader] = v[5:6:6]
 	}
 	return h
 }

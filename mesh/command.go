@@ -240,6 +240,10 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
+			if status, ended := l.answered(ctx, o.ID); ended {
+				out.found, out.status = true, status
+				return out
+			}
 			ended, done, again := l.cancelScheduled(ctx, id, o)
 			if done {
 				return ended
@@ -282,6 +286,31 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + clip(o.from)}
 	_, _, err := l.put(ctx, id, prev, c)
 	return err
+}
+
+// noteTTL is how long a command waits for a task that nobody begins. Anybody who
+// may publish commands can name an id that never comes.
+const noteTTL = 7 * 24 * time.Hour
+
+// answered reports how a task ended that has no run: one that was refused.
+func (l *lane) answered(ctx context.Context, taskID string) (status string, ended bool) {
+	if taskID == "" {
+		return "", false
+	}
+	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, taskID)
+	if err != nil {
+		return "", false
+	}
+	reply, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+	switch {
+	case err != nil || reply.From != l.host.Entity:
+		return "", false
+	case reply.Type == envelope.TypeResult:
+		return string(aaif.RunCompleted), true
+	case reply.Type == envelope.TypeError:
+		return string(aaif.RunFailed), true
+	}
+	return "", false
 }
 
 // maxNoted bounds the commands that wait for one task.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -171,6 +173,38 @@ func TestTwoCancelsEndATaskOnce(t *testing.T) {
 		}
 	}
 	equal(t, "terminal checkpoints", ends, 1)
+}
+
+// Anybody can name an id that never comes: what is noted for it does not stay
+// for as long as runs do, but does where the task comes.
+func TestACommandForNobodysTaskIsNotKeptForLong(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.command(client, intents.SteerTask{Target: target(task), Text: "be kind"})
+	ttl := func() string {
+		stream, err := r.js(r.nc).Stream(ctxFor(t), "KV_"+jetstream.BucketState)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := stream.Info(ctxFor(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		msg, err := stream.GetMsg(ctxFor(t), info.State.LastSeq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return msg.Header.Get(natsjs.MsgTTLHeader)
+	}
+	equal(t, "time to live of the note", ttl(), "604800")
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "time to live of the run", ttl(), "")
 }
 
 // Strangers' cancels are noted, because nobody knows yet whose task it is, and

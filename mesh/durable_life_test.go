@@ -197,6 +197,14 @@ func TestWhatCannotBeTakenIsADeadLetter(t *testing.T) {
 			t.Errorf("%s: result %v", c.name, err)
 		}
 	}
+	// There is no run of it, and yet it has ended: a cancel says so.
+	if out := r.command(r.client(), intents.CancelTask{ID: forged.ID, Durable: true}); out.Cancelled || out.Status != "failed" {
+		t.Errorf("a cancel of a task that was refused: %+v", out)
+	}
+	if _, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(t), state.ID{Entity: reviewer, Run: state.RunID(reviewer, forged.ID)}); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("the cancel was noted: %v", err)
+	}
+
 	// A task that is stale has a sender who is proven, and so a run.
 	if err := r.nc.Publish("aee.work.high."+reviewer, encode(t, old)); err != nil {
 		t.Fatal(err)

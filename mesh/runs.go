@@ -475,7 +475,11 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte) (ui
 // store is one try. What the store notes beside a record spares it reading it.
 func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint) (uint64, error) {
 	if l.noted != nil {
-		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work})
+		note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
+		if c.Mesh.Task == nil {
+			note.TTL = noteTTL
+		}
+		return l.noted.PutNoted(ctx, id, prev, data, note)
 	}
 	return l.cfg.States.Put(ctx, id, prev, data)
 }
