@@ -1,6 +1,7 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -632,6 +633,54 @@ func TestADeafLaneShows(t *testing.T) {
 	msg, err := r.nc.Request("$SRV.STATS.agent-reviewer", nil, patience)
 	if err != nil || !strings.Contains(string(msg.Data), `"name":"work"`) || !strings.Contains(string(msg.Data), `"state":"deaf"`) {
 		t.Errorf("stats %s, %v", msg.Data, err)
+	}
+}
+
+// A run that is sealed with a key that this worker lacks waits for another
+// worker, and the worker's health says so.
+func TestARunThatCannotBeReadShows(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{}`)
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := state.New(reviewer, task.ID, "")
+	c.Mesh.Task = encode(t, task)
+	data, err := state.Codec{Seal: ring}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.NewStates(r.js(r.nc), r.m).Put(ctxFor(t), state.ID{Entity: reviewer, Run: c.Doc.RunID}, 0, data); err != nil {
+		t.Fatal(err)
+	}
+	r.submit(r.client(), task)
+	eventually(t, "the agent is degraded", func() bool {
+		p := r.request(newTask(reviewer, intents.StatusHealth, `{}`)).Payload
+		return member(t, p, "status") == `"degraded"` && strings.Contains(member(t, p, "details"), "cannot read: run "+c.Doc.RunID)
+	})
+}
+
+// A message that claims to be about a run, and is about another task, is that
+// task.
+func TestAForgedRunHeaderIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.client()
+	done := newTask(reviewer, "code.review", `{"n":1}`)
+	run := r.submit(client, done).Run
+	if _, err := r.result(client, done); err != nil {
+		t.Fatal(err)
+	}
+	task := newTask(reviewer, "code.review", `{"n":2}`)
+	if err := r.nc.PublishMsg(&nats.Msg{Subject: "aee.work.normal." + reviewer, Header: nats.Header{mesh.HeaderRun: {run}}, Data: encode(t, task)}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":2}` {
+		t.Errorf("%v, %v", reply, err)
 	}
 }
 

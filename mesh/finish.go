@@ -269,11 +269,16 @@ func (l *lane) stuck(r *Run, err error) {
 	l.host.log.Error("run not written", "run", r.id.Run, "id", e.ID, "corr", e.Corr, "err", err)
 	pause := time.Second
 	if unreadable(err) {
-		pause = time.Minute
+		pause = unreadablePause
 		l.tel.unreadable(l.host)
+		l.odd.Store(&failure{time.Now(), fmt.Errorf("run %s: %w", r.id.Run, err)})
 	}
 	l.nak(r.hold, pause)
 }
+
+// unreadablePause is for how long a message is put off whose run this worker
+// cannot read: another one may.
+const unreadablePause = time.Minute
 
 // unreadable reports errors that will be there the next time, too: this worker
 // lacks a key, or is too old.

@@ -50,6 +50,7 @@ type lane struct {
 	slots      *slots // nil: no limit across the mesh
 	down       atomic.Pointer[error]
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
+	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
 	told       atomic.Int64            // when that was logged
 }
 

@@ -41,7 +41,7 @@ const storeTrouble = 15 * time.Second
 // does not hear, or cannot keep what it does, is not well however good its
 // connection is, nor is one that falls behind.
 func (l *lane) judge(s laneStatus) (status, reason string) {
-	failing := l.failing.Load()
+	failing, odd := l.failing.Load(), l.odd.Load()
 	switch {
 	case l.down.Load() != nil:
 		return "unhealthy", "the durable lane has ended: " + s.Reason
@@ -49,6 +49,8 @@ func (l *lane) judge(s laneStatus) (status, reason string) {
 		return "degraded", "the durable lane is " + s.State + ": " + s.Reason
 	case failing != nil && time.Since(failing.at) < storeTrouble:
 		return "degraded", "runs cannot be stored: " + failing.err.Error()
+	case odd != nil && time.Since(odd.at) < unreadablePause+storeTrouble:
+		return "degraded", "a task waits whose run this worker cannot read: " + odd.err.Error()
 	case l.cfg.MaxLag > 0 && s.LagMS > l.cfg.MaxLag.Milliseconds():
 		return "degraded", "durable tasks wait for " + (time.Duration(s.LagMS) * time.Millisecond).Round(time.Second).String()
 	}

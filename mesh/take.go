@@ -192,8 +192,11 @@ func (l *lane) resumed(r *Run) error {
 	if err != nil {
 		return err
 	}
-	r.id.Run, r.stored = id, c
 	t := r.task
+	if env.ID != t.Envelope.ID {
+		return nil // the header is nobody's word: it is another task, like any other
+	}
+	r.id.Run, r.stored = id, c
 	t.Envelope, t.KeyID, t.cbor = capped(env, envelope.Priority(c.Mesh.Priority)), c.Mesh.KeyID, c.Mesh.CBOR
 	return nil
 }
