@@ -72,6 +72,11 @@ func (r *wireRequest) check() error {
 
 // double is a server that speaks the protocol and plays turns.
 func double(t *testing.T, turns ...modeltest.Turn) *httptest.Server {
+	return doubleOf(t, false, turns...)
+}
+
+// doubleOf is a double that tells of a stream's usage unasked, as some do.
+func doubleOf(t *testing.T, unasked bool, turns ...modeltest.Turn) *httptest.Server {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -100,6 +105,7 @@ func double(t *testing.T, turns ...modeltest.Turn) *httptest.Server {
 			fail(w, 400, "", "invalid_request_error", "the double has no more turns")
 			return
 		}
+		req.StreamOptions.IncludeUsage = req.StreamOptions.IncludeUsage || unasked
 		if req.Stream {
 			playStream(w, r, req, turns[n])
 		} else {

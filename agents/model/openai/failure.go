@@ -9,33 +9,34 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-const (
-	maxWords      = 300 // runes of a server's text that are quoted
-	maxRetryAfter = 24 * time.Hour
-)
+// refusal is what a server says with a status of 400 or above; nil if that is
+// not what err is about.
+func refusal(res *http.Response) *report {
+	if res == nil || res.StatusCode < 400 {
+		return nil
+	}
+	body, _ := io.ReadAll(res.Body) // the SDK has read it already
+	r := parseReport(body)
+	r.status = res.StatusCode
+	r.after = retryAfter(res.Header, time.Now())
+	return r
+}
 
-// failure maps what went wrong to the port's errors. res is set if the server
-// answered with a status of 400 or above.
-func (m *Model) failure(ctx context.Context, res *http.Response, err error, key string) error {
+// failure maps what went wrong to the port's errors. r is set if the server
+// refused the request.
+func (m *Model) failure(ctx context.Context, r *report, err error, key string) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
 	}
-	var r *report
-	if errors.As(err, &r) {
-		return r.error(0, 0, key)
-	}
-	if res != nil && res.StatusCode >= 400 {
-		body, _ := io.ReadAll(res.Body) // the SDK has read it already
-		return parseReport(body).error(res.StatusCode, retryAfter(res.Header, time.Now()), key)
+	if r != nil || errors.As(err, &r) {
+		return r.error(key)
 	}
 	out := &model.Error{Kind: model.ErrUnavailable, Err: err}
 	var request *url.Error
@@ -45,17 +46,18 @@ func (m *Model) failure(ctx context.Context, res *http.Response, err error, key 
 	case errors.Is(err, errTooLarge):
 		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
 	case errors.As(err, &request): // whose own text quotes the whole URL
-		out.Message = clean(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), key)
+		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), key)
 	default:
-		out.Message = clean(err.Error(), key)
+		out.Message = model.Quote(err.Error(), key)
 	}
 	return out
 }
 
 // report is what a server says about a failure.
 type report struct {
-	code, typ, message string
-	status             int // where the report itself has one
+	code, typ, param, message string
+	status                    int
+	after                     time.Duration
 }
 
 func (r *report) Error() string { return "the server reported an error" }
@@ -72,8 +74,9 @@ func reported(data []byte) error {
 	return parseReport(data)
 }
 
-// parseReport understands {"error": {…}}, {"error": "…"}, {"message": "…"} and
-// {"detail": "…"}; of anything else nothing is quoted.
+// parseReport understands {"error": {…}}, {"error": "…"}, {"message": "…"},
+// {"detail": "…"} and {"detail": [{"loc": […], "msg": "…"}]}; of anything else
+// nothing is quoted.
 func parseReport(body []byte) *report {
 	var doc map[string]json.RawMessage
 	if json.Unmarshal(body, &doc) != nil {
@@ -89,16 +92,44 @@ func parseReport(body []byte) *report {
 			r.message = str(raw)
 		}
 	}
-	r.code, r.typ = str(fields["code"]), str(fields["type"])
+	r.code, r.typ, r.param = str(fields["code"]), str(fields["type"]), str(fields["param"])
 	for _, name := range []string{"message", "detail"} {
 		if r.message == "" {
 			r.message = str(fields[name])
+		}
+		if r.message == "" {
+			r.message = details(fields[name])
 		}
 	}
 	if n, err := strconv.Atoi(r.code); err == nil && n >= 400 && n < 600 {
 		r.status, r.code = n, ""
 	}
 	return r
+}
+
+// details are the findings of a validator that many servers in Python have.
+// Some put them into {"message": {"detail": […]}}.
+func details(raw json.RawMessage) string {
+	var inner struct{ Detail json.RawMessage }
+	if json.Unmarshal(raw, &inner) == nil && len(inner.Detail) > 0 {
+		raw = inner.Detail
+	}
+	var list []struct {
+		Loc []any
+		Msg string
+	}
+	if json.Unmarshal(raw, &list) != nil {
+		return ""
+	}
+	var words []string
+	for _, d := range list {
+		var where []string
+		for _, l := range d.Loc {
+			where = append(where, fmt.Sprint(l))
+		}
+		words = append(words, strings.TrimPrefix(strings.Join(where, ".")+": "+d.Msg, ": "))
+	}
+	return strings.Join(words, "; ")
 }
 
 func str(raw json.RawMessage) string {
@@ -113,19 +144,16 @@ func str(raw json.RawMessage) string {
 	return ""
 }
 
-func (r *report) error(status int, after time.Duration, key string) *model.Error {
-	if status == 0 {
-		status = r.status
-	}
-	e := &model.Error{Kind: r.kind(status), Status: status, RetryAfter: after}
+func (r *report) error(key string) *model.Error {
+	e := &model.Error{Kind: r.kind(), Status: r.status, RetryAfter: r.after}
 	var parts []string
 	// What servers say about a wrong key may quote it in part.
 	if e.Kind != model.ErrAuth && r.message != "" {
-		parts = append(parts, clean(r.message, key))
+		parts = append(parts, model.Quote(r.message, key))
 	}
 	for _, s := range []string{r.code, r.typ} {
 		if s != "" && len(s) <= 64 {
-			parts = append(parts, clean(s, key))
+			parts = append(parts, model.Quote(s, key))
 			break
 		}
 	}
@@ -133,56 +161,19 @@ func (r *report) error(status int, after time.Duration, key string) *model.Error
 	return e
 }
 
-var tooLong = regexp.MustCompile(`(?i)context.?(length|window|size)|prompt is too long|input is too long|too many (input )?tokens|maximum (context|prompt|input)`)
-
-func (r *report) kind(status int) model.Kind {
-	names := r.code + " " + r.typ
+func (r *report) kind() model.Kind {
+	names, status := r.code+" "+r.typ, r.status
 	switch {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return model.ErrAuth
-	case status == http.StatusTooManyRequests || strings.Contains(names, "rate_limit") || strings.Contains(names, "insufficient_quota"):
+	case status == http.StatusTooManyRequests || status == http.StatusPaymentRequired || strings.Contains(names, "rate_limit") || strings.Contains(names, "insufficient_quota"):
 		return model.ErrRateLimited
 	case status >= 500 || status == http.StatusRequestTimeout || status == http.StatusConflict:
 		return model.ErrUnavailable
-	case tooLong.MatchString(names) || tooLong.MatchString(r.message) || status == http.StatusRequestEntityTooLarge:
+	case model.TooLong(names) || model.TooLong(r.message) || status == http.StatusRequestEntityTooLarge:
 		return model.ErrContextTooLong
 	case status >= 400 || strings.Contains(names, "invalid_request"):
 		return model.ErrBadRequest
 	}
 	return model.ErrUnavailable // an error in the midst of an answer
-}
-
-// retryAfter reads Retry-After-Ms and Retry-After, in seconds or as a date.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	for _, c := range []struct {
-		name string
-		unit time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		v := h.Get(c.name)
-		if v == "" {
-			continue
-		}
-		if n, err := strconv.ParseFloat(v, 64); err == nil && n >= 0 {
-			return time.Duration(min(n*float64(c.unit), float64(maxRetryAfter)))
-		}
-		if at, err := http.ParseTime(v); err == nil {
-			return min(max(at.Sub(now), 0), maxRetryAfter)
-		}
-	}
-	return 0
-}
-
-var credential = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b(sk|pk|rk|gsk|xai|hf)[-_][A-Za-z0-9_*.\-]{6,}`)
-
-// clean makes a server's text fit for a log line: no key, one line, short.
-func clean(s, key string) string {
-	if key != "" {
-		s = strings.ReplaceAll(s, key, "[key]")
-	}
-	s = credential.ReplaceAllString(s, "[key]")
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
-	if r := []rune(s); len(r) > maxWords {
-		s = string(r[:maxWords]) + "…"
-	}
-	return s
 }

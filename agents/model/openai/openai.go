@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +27,34 @@ const (
 	DefaultMaxResponse    = 32 << 20 // bytes
 )
 
+// DefaultAPIVersion is the api-version that Azure is asked for where
+// [Config].APIVersion is empty.
+const DefaultAPIVersion = "2024-10-21"
+
 // Config says where the endpoint is and how to treat it.
 type Config struct {
+	// Provider is whose endpoint it is, by AAIF's model.provider: one of
+	// [Providers]. Default the one whose own host BaseURL has, openai where
+	// that is empty, and else custom.
+	Provider string
+
 	// BaseURL of the endpoint, up to and without /chat/completions. http or
-	// https, without user, query and fragment. Default DefaultBaseURL.
+	// https, without user, query and fragment. Default the provider's own;
+	// azure_openai and custom have none.
+	//
+	// Azure's is that of the resource, https://NAME.openai.azure.com, where
+	// the model of a request names a deployment; or ends in /openai/v1, the
+	// version of the API that needs no other; or in /deployments/NAME.
 	BaseURL string
+
+	// APIVersion is the api-version of azure_openai. Default
+	// DefaultAPIVersion; without effect for others and for /openai/v1.
+	APIVersion string
+
+	// KeyHeader is the header that carries the key. Default Authorization, as
+	// a bearer token, and api-key for azure_openai, where Authorization means
+	// that Key returns tokens of Microsoft Entra.
+	KeyHeader string
 
 	// Key returns the API key. It is called once for each Generate, at most as
 	// often as Generate at once, and its error's text becomes part of an
@@ -61,28 +85,30 @@ type Config struct {
 
 // Model is an endpoint. Make it with [New].
 type Model struct {
-	cfg     Config
-	host    string
-	service openai.ChatCompletionService
+	cfg      Config
+	provider Provider
+	base     *url.URL
+	host     string
+	service  openai.ChatCompletionService
+	refusals refusals
 }
 
 // New returns a Model, or all that is wrong with cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = DefaultBaseURL
-	}
 	var problems []error
-	u, err := url.Parse(cfg.BaseURL)
-	switch {
-	case err != nil: // its text would quote the URL, and with it perhaps a password
-		problems = append(problems, errors.New("base_url: not a URL"))
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		problems = append(problems, errors.New("base_url: want http:// or https:// and a host"))
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		problems = append(problems, errors.New("base_url: must have no user, query or fragment; keys are given by reference"))
+	provider, err := cfg.provider()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	base, err := cfg.base(provider)
+	if err != nil {
+		problems = append(problems, err)
 	}
 	if cfg.MaxRetries < 0 || cfg.MaxRetries > 10 {
 		problems = append(problems, fmt.Errorf("max retries: %d is not between 0 and 10", cfg.MaxRetries))
+	}
+	if h := cfg.KeyHeader; h != "" && !headerName.MatchString(h) {
+		problems = append(problems, fmt.Errorf("key header: %q is not the name of a header", h))
 	}
 	if cfg.MaxRetryDelay < 0 || cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
 		problems = append(problems, errors.New("max retry delay, request timeout and max response must not be negative"))
@@ -106,11 +132,12 @@ func New(cfg Config) (*Model, error) {
 		}
 	}
 	return &Model{
-		cfg:  cfg,
-		host: u.Hostname(),
+		cfg:      cfg,
+		provider: provider.at(base),
+		base:     base,
+		host:     base.Hostname(),
 		// A service, unlike the SDK's client, takes nothing from the environment.
 		service: openai.NewChatCompletionService(
-			option.WithBaseURL(cfg.BaseURL),
 			option.WithHTTPClient(cfg.HTTPClient),
 			option.WithMaxRetries(cfg.MaxRetries),
 			option.WithMaxRetryDelay(cfg.MaxRetryDelay),
@@ -120,7 +147,44 @@ func New(cfg Config) (*Model, error) {
 	}, nil
 }
 
-// Generate asks the endpoint for the next turn.
+// provider is whose endpoint cfg means.
+func (cfg *Config) provider() (Provider, error) {
+	name := cfg.Provider
+	switch {
+	case name == "" && cfg.BaseURL == "":
+		name = "openai"
+	case name == "":
+		name = ownerOf(cfg.BaseURL)
+	}
+	p, ok := LookupProvider(name)
+	if !ok {
+		return p, fmt.Errorf("provider: %q does not speak this protocol, or by another name", name)
+	}
+	return p, nil
+}
+
+func (cfg *Config) base(p Provider) (*url.URL, error) {
+	text := cfg.BaseURL
+	if text == "" {
+		if text = p.BaseURL; text == "" {
+			return nil, fmt.Errorf("base_url: %s has no endpoint for everybody: it must be given", p.Name)
+		}
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // its text would quote the URL, and with it perhaps a password
+		return nil, errors.New("base_url: not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("base_url: want http:// or https:// and a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("base_url: must have no user, query or fragment; keys are given by reference")
+	}
+	return u, nil
+}
+
+// Generate asks the endpoint for the next turn. What the endpoint refuses of
+// the standard parameters is left out, and asked again without: nothing has
+// been generated by then.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
@@ -128,25 +192,37 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	body, err := m.body(req, onDelta != nil)
-	if err != nil {
-		return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
-	}
 	key, err := m.key(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var res *http.Response
-	_, err = m.service.New(ctx, openai.ChatCompletionNewParams{},
-		option.WithAPIKey(key),
-		option.WithRequestBody("application/json", body),
-		option.WithResponseBodyInto(&res),
-	)
+	target, err := m.target(req.Model, key)
 	if err != nil {
-		return nil, m.failure(ctx, res, err, key)
+		return nil, err
 	}
+	for tries := 0; ; tries++ {
+		w, err := m.wire(req, onDelta != nil)
+		if err != nil {
+			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
+		}
+		var res *http.Response
+		_, err = m.service.New(ctx, openai.ChatCompletionNewParams{}, append(slices.Clip(target),
+			option.WithRequestBody("application/json", w.body),
+			option.WithResponseBodyInto(&res))...)
+		if err != nil {
+			r := refusal(res)
+			if tries < maxRefusals && m.refusals.learn(req.Model, w, r) {
+				continue
+			}
+			return nil, m.failure(ctx, r, err, key)
+		}
+		return m.answer(ctx, req, w, res, key, onDelta)
+	}
+}
+
+func (m *Model) answer(ctx context.Context, req *model.Request, w *wire, res *http.Response, key string, onDelta func(model.Delta) error) (*model.Response, error) {
 	defer res.Body.Close()
-	turn, err := read(res, onDelta)
+	turn, err := read(res, w.stream, m.provider.keep, onDelta)
 	var callback callbackError
 	switch {
 	case errors.As(err, &callback):
@@ -157,6 +233,13 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	out, err := turn.response(req)
 	if err != nil {
 		return nil, err
+	}
+	out.Dropped = w.dropped
+	if out.Message.Provider, err = m.pack(turn); err != nil {
+		return nil, model.Errorf(model.ErrUnavailable, "the answer: %w", err)
+	}
+	if m.provider.Name != "custom" {
+		out.Provider = m.provider.Name
 	}
 	return out, nil
 }

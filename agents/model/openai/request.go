@@ -1,10 +1,11 @@
 package openai
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"encoding/json"
-	"fmt"
-	"io"
+	"math/big"
+	"regexp"
+	"slices"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/packages/param"
@@ -13,78 +14,241 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// body is the JSON of a chat completions request.
-func (m *Model) body(req *model.Request, stream bool) ([]byte, error) {
+// wire is a request as it is sent.
+type wire struct {
+	body    []byte
+	stream  bool
+	schema  bool              // it asks for JSON by a schema
+	sent    map[string]string // members that stand for standard parameters, and which
+	refused map[string]string // what was known of the model's refusals
+	dropped []string          // standard parameters that are not sent as they were asked for
+}
+
+// wire builds a request: the standard parameters as the provider has them and
+// the model is known to take them, and the extended ones over them.
+func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
+	b := builder{
+		provider: &m.provider,
+		wire:     &wire{stream: stream, sent: make(map[string]string), refused: m.refusals.get(req.Model)},
+	}
+	if err := b.extended(req.Params.Extended); err != nil {
+		return nil, err
+	}
 	p := openai.ChatCompletionNewParams{Model: req.Model}
-	for _, msg := range req.Messages {
-		p.Messages = append(p.Messages, message(msg))
+	for i := range req.Messages {
+		msg, err := m.message(&req.Messages[i])
+		if err != nil {
+			return nil, err
+		}
+		p.Messages = append(p.Messages, msg)
 	}
 	for _, t := range req.Tools {
 		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(function(t)))
 	}
-	p.ResponseFormat = format(req.Format)
-	m.params(&p, req.Params)
-	if stream {
+	b.params(&p, req.Params)
+	b.format(&p, req)
+	if b.wire.stream && !m.provider.noStreamUsage && b.take(streamOptions, streamOptions) {
 		p.StreamOptions.IncludeUsage = openai.Bool(true)
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
 	}
-	if stream {
-		if body, err = merge(body, []byte(`{"stream":true}`)); err != nil {
+	for _, over := range []json.RawMessage{b.renamed(), req.Params.Extended} {
+		if len(over) == 0 {
+			continue
+		}
+		if body, err = model.Merge(body, over); err != nil {
 			return nil, err
 		}
 	}
-	if len(req.Params.Extended) == 0 {
-		return body, nil
-	}
-	return merge(body, req.Params.Extended)
+	b.wire.body = body
+	slices.Sort(b.wire.dropped)
+	b.wire.dropped = slices.Compact(b.wire.dropped)
+	return b.wire, nil
 }
 
-func (m *Model) params(p *openai.ChatCompletionNewParams, in model.Params) {
-	number := func(v *float64) (o param.Opt[float64]) {
-		if v != nil {
-			o = openai.Float(*v)
-		}
-		return o
+// builder decides about each standard parameter.
+type builder struct {
+	*wire
+	provider *Provider
+	author   map[string]json.RawMessage // the extended parameters
+	extra    map[string]any             // members that the SDK has no place for
+}
+
+func (b *builder) extended(raw json.RawMessage) error {
+	if len(raw) == 0 {
+		return nil
 	}
-	p.Temperature = number(in.Temperature)
-	p.TopP = number(in.TopP)
-	p.FrequencyPenalty = number(in.FrequencyPenalty)
-	p.PresencePenalty = number(in.PresencePenalty)
+	return json.Unmarshal(raw, &b.author)
+}
+
+// take reports whether a standard parameter goes into the request, as member.
+// It does not where the author has said the same by an extended one.
+func (b *builder) take(param, member string) bool {
+	if _, said := b.author[member]; said {
+		return false
+	}
+	if slices.Contains(b.provider.lacks, param) || b.refused[param] == leaveOut {
+		b.drop(param)
+		return false
+	}
+	b.sent[member] = param
+	return true
+}
+
+func (b *builder) drop(param string) {
+	if param != streamOptions { // which nobody asked for
+		b.dropped = append(b.dropped, param)
+	}
+}
+
+// within brings a number into the provider's range, and notes it.
+func (b *builder) within(name string, v, least, most float64) param.Opt[float64] {
+	if v < least || v > most {
+		b.drop(name)
+	}
+	return openai.Float(min(max(v, least), most))
+}
+
+func (b *builder) params(p *openai.ChatCompletionNewParams, in model.Params) {
+	q := b.provider.quirks
+	hottest := q.maxTemperature
+	if hottest == 0 {
+		hottest = 2
+	}
+	penalties := q.penalties
+	if penalties == [2]float64{} {
+		penalties = [2]float64{-2, 2}
+	}
+	if in.Temperature != nil && b.take(temperature, temperature) {
+		p.Temperature = b.within(temperature, *in.Temperature, 0, hottest)
+	}
+	if in.TopP != nil && b.take(topP, topP) {
+		p.TopP = openai.Float(*in.TopP)
+	}
+	if in.FrequencyPenalty != nil && b.take(frequencyPenalty, frequencyPenalty) {
+		p.FrequencyPenalty = b.within(frequencyPenalty, *in.FrequencyPenalty, penalties[0], penalties[1])
+	}
+	if in.PresencePenalty != nil && b.take(presencePenalty, presencePenalty) {
+		p.PresencePenalty = b.within(presencePenalty, *in.PresencePenalty, penalties[0], penalties[1])
+	}
+	if len(in.Stop) > 0 && b.take(stop, stop) {
+		p.Stop.OfStringArray = slices.Clone(in.Stop)
+	}
 	if in.Seed != nil {
-		p.Seed = openai.Int(*in.Seed)
+		b.seed(p, *in.Seed)
 	}
-	if len(in.Stop) > 0 {
-		p.Stop.OfStringArray = append([]string(nil), in.Stop...)
+	if in.MaxTokens > 0 {
+		b.maxTokens(p, int64(in.MaxTokens))
+	}
+}
+
+func (b *builder) seed(p *openai.ChatCompletionNewParams, v int64) {
+	name := b.provider.seed
+	if name == "" {
+		name = seed
 	}
 	switch {
-	case in.MaxTokens == 0:
-	case m.host == "api.openai.com":
-		p.MaxCompletionTokens = openai.Int(int64(in.MaxTokens))
+	case !b.take(seed, name):
+	case name == seed:
+		p.Seed = openai.Int(v)
 	default:
-		p.MaxTokens = openai.Int(int64(in.MaxTokens))
+		b.extra = map[string]any{name: v}
 	}
 }
 
-func message(m model.Message) openai.ChatCompletionMessageParamUnion {
-	switch m.Role {
+func (b *builder) maxTokens(p *openai.ChatCompletionNewParams, n int64) {
+	name := b.provider.maxTokens
+	if name == "" {
+		name = maxTokens
+	}
+	if b.refused[maxTokens] == otherName {
+		name = map[string]string{maxTokens: maxCompletionTokens, maxCompletionTokens: maxTokens}[name]
+	}
+	for _, said := range []string{maxTokens, maxCompletionTokens} { // both at once would be refused
+		if _, ok := b.author[said]; ok {
+			return
+		}
+	}
+	switch {
+	case !b.take(maxTokens, name):
+	case name == maxCompletionTokens:
+		p.MaxCompletionTokens = openai.Int(n)
+	default:
+		p.MaxTokens = openai.Int(n)
+	}
+}
+
+// format asks for JSON, natively where the provider has it.
+func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) {
+	f, q := req.Format, b.provider.quirks
+	if f.Type == "" || f.Type == model.FormatText {
+		return
+	}
+	if q.formatAlone && len(req.Tools) > 0 && b.author[responseFormat] == nil {
+		b.drop(responseFormat)
+		return
+	}
+	if !b.take(responseFormat, responseFormat) {
+		return
+	}
+	if q.formatWhole {
+		b.wire.stream = false // the whole answer is told at once
+	}
+	if f.Type == model.FormatJSON || q.noSchema || b.refused[responseFormat] == withoutForm {
+		if f.Type != model.FormatJSON {
+			b.drop(responseFormat)
+		}
+		p.ResponseFormat.OfJSONObject = &shared.ResponseFormatJSONObjectParam{}
+		return
+	}
+	s := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: f.Name, Schema: f.Schema}
+	if s.Name == "" {
+		s.Name = "output"
+	}
+	if f.Strict || q.strict && fitsStrict(f.Schema) {
+		s.Strict = openai.Bool(true)
+	}
+	b.wire.schema = true
+	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: s}
+}
+
+// renamed are the members beside the SDK's.
+func (b *builder) renamed() json.RawMessage {
+	if b.wire.stream {
+		if b.extra == nil {
+			b.extra = make(map[string]any)
+		}
+		b.extra["stream"] = true
+	}
+	if len(b.extra) == 0 {
+		return nil
+	}
+	raw, err := json.Marshal(b.extra)
+	if err != nil {
+		panic("openai: marshal of numbers failed: " + err.Error())
+	}
+	return raw
+}
+
+func (m *Model) message(msg *model.Message) (u openai.ChatCompletionMessageParamUnion, err error) {
+	switch msg.Role {
 	case model.RoleSystem:
-		return openai.SystemMessage(m.Content)
+		return openai.SystemMessage(msg.Content), nil
 	case model.RoleUser:
-		return openai.UserMessage(m.Content)
+		return openai.UserMessage(msg.Content), nil
 	case model.RoleTool:
-		return openai.ToolMessage(m.Content, m.ToolCallID)
+		return openai.ToolMessage(msg.Content, m.callID(msg.ToolCallID)), nil
 	}
 	var a openai.ChatCompletionAssistantMessageParam
-	if m.Content != "" || len(m.ToolCalls) == 0 {
-		a.Content.OfString = openai.String(m.Content)
+	if msg.Content != "" || len(msg.ToolCalls) == 0 {
+		a.Content.OfString = openai.String(msg.Content)
 	}
-	for _, c := range m.ToolCalls {
+	for _, c := range msg.ToolCalls {
 		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
 			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID: c.ID,
+				ID: m.callID(c.ID),
 				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
 					Name:      c.Name,
 					Arguments: string(c.Arguments),
@@ -92,7 +256,39 @@ func message(m model.Message) openai.ChatCompletionMessageParamUnion {
 			},
 		})
 	}
-	return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}
+	extra := m.unpack(msg)
+	if len(extra) == 0 {
+		return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}, nil
+	}
+	plain, err := json.Marshal(a)
+	if err != nil {
+		return u, err
+	}
+	more, err := json.Marshal(extra)
+	if err != nil {
+		return u, err
+	}
+	whole, err := model.Merge(plain, more)
+	if err != nil {
+		return u, err
+	}
+	return param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(whole)), nil
+}
+
+var shortID = regexp.MustCompile(`^[A-Za-z0-9]{9}$`)
+
+// callID is a call's id in the provider's form. A conversation may have begun
+// elsewhere.
+func (m *Model) callID(id string) string {
+	if !m.provider.shortIDs || shortID.MatchString(id) {
+		return id
+	}
+	sum := sha256.Sum256([]byte(id))
+	text := new(big.Int).SetBytes(sum[:]).Text(62)
+	for len(text) < 9 {
+		text = "0" + text
+	}
+	return text[len(text)-9:]
 }
 
 // function passes the schema on as it is written; the SDK's own type would put
@@ -103,71 +299,4 @@ func function(t model.ToolDef) shared.FunctionDefinitionParam {
 		Description string          `json:"description,omitempty"`
 		Parameters  json.RawMessage `json:"parameters,omitempty"`
 	}{t.Name, t.Description, t.Parameters})
-}
-
-func format(f model.Format) (u openai.ChatCompletionNewParamsResponseFormatUnion) {
-	switch f.Type {
-	case model.FormatJSON:
-		u.OfJSONObject = &shared.ResponseFormatJSONObjectParam{}
-	case model.FormatJSONSchema:
-		s := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: f.Name, Schema: f.Schema}
-		if s.Name == "" {
-			s.Name = "output"
-		}
-		if f.Strict {
-			s.Strict = openai.Bool(true)
-		}
-		u.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: s}
-	}
-	return u
-}
-
-// merge sets the members of the object b in the object a, byte for byte.
-func merge(a, b []byte) ([]byte, error) {
-	var order []string
-	values := make(map[string]json.RawMessage)
-	for _, object := range [][]byte{a, b} {
-		dec := json.NewDecoder(bytes.NewReader(object))
-		if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
-			return nil, fmt.Errorf("not a JSON object")
-		}
-		for dec.More() {
-			tok, err := dec.Token()
-			if err != nil {
-				return nil, err
-			}
-			name, ok := tok.(string)
-			if !ok {
-				return nil, fmt.Errorf("not a member name: %v", tok)
-			}
-			var value json.RawMessage
-			if err := dec.Decode(&value); err != nil {
-				return nil, err
-			}
-			if _, known := values[name]; !known {
-				order = append(order, name)
-			}
-			values[name] = value
-		}
-		if _, err := dec.Token(); err != nil {
-			return nil, err
-		}
-		if _, err := dec.Token(); err != io.EOF {
-			return nil, fmt.Errorf("more than one JSON value")
-		}
-	}
-	out := []byte{'{'}
-	for i, name := range order {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		quoted, err := json.Marshal(name)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, quoted...)
-		out = append(out, ':')
-		out = append(out, values[name]...)
-	}
-	return append(out, '}'), nil
 }

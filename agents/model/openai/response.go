@@ -29,6 +29,8 @@ type turn struct {
 	finish  string
 	usage   model.Usage
 	model   string
+	keep    []string                     // members to be kept
+	kept    map[string][]json.RawMessage // and their pieces
 	onDelta func(model.Delta) error
 }
 
@@ -40,10 +42,10 @@ type partialCall struct {
 
 // read reads an answer: a stream of events or one JSON document, whichever the
 // server chose to send.
-func read(res *http.Response, onDelta func(model.Delta) error) (*turn, error) {
-	t := &turn{onDelta: onDelta}
+func read(res *http.Response, stream bool, keep []string, onDelta func(model.Delta) error) (*turn, error) {
+	t := &turn{onDelta: onDelta, keep: keep}
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
-	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && onDelta == nil
+	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && !stream
 	if !whole {
 		return t, t.stream(ssestream.NewDecoder(res))
 	}
@@ -68,14 +70,17 @@ func (t *turn) whole(c *openai.ChatCompletion) error {
 	choice := c.Choices[0]
 	t.model = c.Model
 	t.finish = choice.FinishReason
-	t.usage = model.Usage{InputTokens: c.Usage.PromptTokens, OutputTokens: c.Usage.CompletionTokens}
+	t.usage = usage(&c.Usage)
+	for _, name := range t.keep {
+		t.keepPiece(name, json.RawMessage(choice.Message.JSON.ExtraFields[name].Raw()))
+	}
 	for i, call := range choice.Message.ToolCalls {
 		if err := t.call(int64(i), call.ID, call.Function.Name, call.Function.Arguments); err != nil {
 			return err
 		}
 	}
 	t.refused = choice.Message.Refusal != ""
-	return t.append(choice.Message.Content + choice.Message.Refusal)
+	return t.append(text(choice.Message.Content, choice.Message.JSON.Content.Raw()) + choice.Message.Refusal)
 }
 
 // stream reads events until [DONE], and accepts a stream that ends without it
@@ -115,7 +120,7 @@ func (t *turn) chunk(c *openai.ChatCompletionChunk) error {
 		t.model = c.Model
 	}
 	if c.JSON.Usage.Valid() {
-		t.usage = model.Usage{InputTokens: c.Usage.PromptTokens, OutputTokens: c.Usage.CompletionTokens}
+		t.usage = usage(&c.Usage)
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
@@ -130,11 +135,59 @@ func (t *turn) chunk(c *openai.ChatCompletionChunk) error {
 			}
 		}
 		t.refused = t.refused || choice.Delta.Refusal != ""
-		if err := t.append(choice.Delta.Content + choice.Delta.Refusal); err != nil {
+		for _, name := range t.keep {
+			t.keepPiece(name, json.RawMessage(choice.Delta.JSON.ExtraFields[name].Raw()))
+		}
+		if err := t.append(text(choice.Delta.Content, choice.Delta.JSON.Content.Raw()) + choice.Delta.Refusal); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// text is a content, which some models give as a list of parts: theirs are
+// texts, and thoughts, which are not for the answer.
+func text(content, raw string) string {
+	if !strings.HasPrefix(raw, "[") {
+		return content
+	}
+	var parts []struct{ Type, Text string }
+	if json.Unmarshal([]byte(raw), &parts) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		if p.Type == "text" {
+			b.WriteString(p.Text)
+		}
+	}
+	return b.String()
+}
+
+// usage counts as the port does. Some tell of cached tokens under a name of
+// their own, and some count thoughts beside the completion instead of in it.
+func usage(u *openai.CompletionUsage) model.Usage {
+	out := model.Usage{
+		InputTokens:       u.PromptTokens,
+		OutputTokens:      u.CompletionTokens,
+		CachedInputTokens: u.PromptTokensDetails.CachedTokens,
+	}
+	var also struct {
+		Hit     int64 `json:"prompt_cache_hit_tokens"`
+		Details struct {
+			Write int64 `json:"cache_write_tokens"`
+		} `json:"prompt_tokens_details"`
+	}
+	if json.Unmarshal([]byte(u.RawJSON()), &also) == nil {
+		out.CacheWriteTokens = also.Details.Write
+		if out.CachedInputTokens == 0 {
+			out.CachedInputTokens = also.Hit
+		}
+	}
+	if r := u.CompletionTokensDetails.ReasoningTokens; r > 0 && u.TotalTokens == u.PromptTokens+u.CompletionTokens+r {
+		out.OutputTokens += r
+	}
+	return out
 }
 
 func (t *turn) append(text string) error {
@@ -178,6 +231,9 @@ func (t *turn) call(index int64, id, name, arguments string) error {
 }
 
 func (t *turn) response(req *model.Request) (*model.Response, error) {
+	if t.finish == "error" || t.finish == "insufficient_system_resource" {
+		return nil, model.Errorf(model.ErrUnavailable, "the model broke off with finish reason %s", t.finish)
+	}
 	res := &model.Response{
 		Message: model.Assistant(t.text.String()),
 		Finish:  model.FinishStop,
@@ -200,7 +256,7 @@ func (t *turn) response(req *model.Request) (*model.Response, error) {
 			ID: c.id, Name: c.name, Arguments: model.Arguments(c.arguments.String())})
 	}
 	switch {
-	case t.finish == "length":
+	case t.finish == "length" || t.finish == "model_length":
 		res.Finish = model.FinishLength
 	case t.finish == "content_filter" || t.refused:
 		res.Finish = model.FinishContentFilter

@@ -1,0 +1,119 @@
+package openai
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Provider is what is particular about one of the providers that speak the
+// protocol. Its name is AAIF's model.provider.
+type Provider struct {
+	// Name is AAIF's: mistral, groq, and so on; custom for any other endpoint.
+	Name string
+
+	// BaseURL is the endpoint that everybody has; empty for azure_openai and
+	// custom, whose endpoints somebody has.
+	BaseURL string
+
+	quirks
+}
+
+// quirks are how a provider departs from the protocol as OpenAI has it, as far
+// as its documentation says. What holds for single models is not here: it
+// changes by the month, and is learned from the endpoint's refusals.
+type quirks struct {
+	keyHeader      string     // default Authorization, as a bearer token
+	maxTokens      string     // the name of max_tokens; default max_tokens
+	seed           string     // the name of seed; default seed
+	lacks          []string   // standard parameters that it has not
+	maxTemperature float64    // 0 is 2, the port's own
+	penalties      [2]float64 // their range; zero is -2 to 2
+	noStreamUsage  bool       // knows no stream_options; tells of usage anyway, or never
+	strict         bool       // takes strict schemas from every model that takes schemas
+	noSchema       bool       // has JSON mode alone
+	formatAlone    bool       // no response_format beside tools
+	formatWhole    bool       // no response_format in a stream
+	shortIDs       bool       // tool call ids are nine letters and digits
+	keep           []string   // members of an assistant's message that it wants to see again
+	keepEmpty      bool       // and be it empty, where there are tool calls
+}
+
+// Names of standard parameters, AAIF model.params.
+const (
+	temperature      = "temperature"
+	topP             = "top_p"
+	maxTokens        = "max_tokens"
+	frequencyPenalty = "frequency_penalty"
+	presencePenalty  = "presence_penalty"
+	stop             = "stop"
+	seed             = "seed"
+	responseFormat   = "response_format"
+
+	maxCompletionTokens = "max_completion_tokens"
+	streamOptions       = "stream_options"
+)
+
+var providers = []Provider{
+	{"openai", DefaultBaseURL, quirks{maxTokens: maxCompletionTokens, strict: true}},
+	{"azure_openai", "", quirks{keyHeader: "api-key", maxTokens: maxCompletionTokens, strict: true}},
+	{"mistral", "https://api.mistral.ai/v1", quirks{seed: "random_seed", maxTemperature: 1.5, noStreamUsage: true, strict: true, shortIDs: true}},
+	{"groq", "https://api.groq.com/openai/v1", quirks{maxTokens: maxCompletionTokens, lacks: []string{frequencyPenalty, presencePenalty},
+		formatAlone: true, formatWhole: true}},
+	{"ollama", "http://localhost:11434/v1", quirks{}},
+	{"huggingface", "https://router.huggingface.co/v1", quirks{}},
+	{"together", "https://api.together.xyz/v1", quirks{}},
+	{"fireworks", "https://api.fireworks.ai/inference/v1", quirks{keep: []string{"reasoning_content"}}},
+	{"deepseek", "https://api.deepseek.com/v1", quirks{lacks: []string{seed}, noSchema: true, keep: []string{"reasoning_content"}, keepEmpty: true}},
+	{"xai", "https://api.x.ai/v1", quirks{maxTokens: maxCompletionTokens, strict: true}},
+	{"openrouter", "https://openrouter.ai/api/v1", quirks{strict: true, keep: []string{"reasoning_details"}}},
+	{"cohere", "https://api.cohere.ai/compatibility/v1", quirks{penalties: [2]float64{0, 1}, noStreamUsage: true, formatAlone: true}},
+	{"custom", "", quirks{}},
+}
+
+// Providers are all that this package knows by name, in AAIF's order of names
+// but for custom, which is last.
+func Providers() []Provider {
+	all := slices.Clone(providers)
+	for i := range all {
+		all[i].lacks, all[i].keep = slices.Clone(all[i].lacks), slices.Clone(all[i].keep)
+	}
+	return all
+}
+
+// LookupProvider returns the provider of that name.
+func LookupProvider(name string) (Provider, bool) {
+	for _, p := range Providers() {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return Provider{}, false
+}
+
+// ownerOf is the provider whose own endpoint is at a base URL's host.
+func ownerOf(base string) string {
+	if u, err := url.Parse(base); err == nil {
+		for _, p := range providers {
+			if own, err := url.Parse(p.BaseURL); err == nil && own.Host != "" && strings.EqualFold(own.Host, u.Host) {
+				return p.Name
+			}
+		}
+	}
+	return "custom"
+}
+
+// Lacks are the standard parameters, by AAIF's names, that the provider has for
+// no model: they are left out, and Response.Dropped says so.
+func (p Provider) Lacks() []string { return slices.Clone(p.lacks) }
+
+// at is the provider as it is met at a base URL. OpenAI's name stands in many
+// documents for whatever server their base_url points to, and few of those
+// know what OpenAI alone has.
+func (p Provider) at(u *url.URL) Provider {
+	own, err := url.Parse(p.BaseURL)
+	if p.Name == "openai" && (err != nil || !strings.EqualFold(u.Hostname(), own.Hostname())) {
+		p.quirks = quirks{}
+	}
+	return p
+}
