@@ -26,37 +26,38 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 	if o.Endpoint == nil {
 		return nil, fmt.Errorf("auth %s: without an endpoint there is nobody to send a credential to", o.Auth.Type)
 	}
-	if o.Secret == nil {
+	if o.Auth.EnvVar == "" && o.Auth.VaultRef == nil {
 		return nil, fmt.Errorf("auth %s: neither env_var nor vault_ref says where the credential is", o.Auth.Type)
 	}
+	c := credential{o.Secrets, o.Auth}
 	own := func(with http.RoundTripper) http.RoundTripper {
 		return &ownOrigin{endpoint: o, with: with, without: next}
 	}
 	switch o.Auth.Type {
 	case aaif.AuthBearer, aaif.AuthBasic, aaif.AuthAPIKey:
-		put, err := headerOf(o)
+		put, err := headerOf(o, c)
 		if err != nil {
 			return nil, err
 		}
-		return own(&putting{next: next, lookup: o.Secret, put: put}), nil
+		return own(&putting{next: next, credential: c, put: put}), nil
 	case aaif.AuthOAuth2:
-		t, err := p.oauth2(next, o)
+		t, err := p.oauth2(next, o, c)
 		if err != nil {
 			return nil, err
 		}
 		return own(t), nil
 	case aaif.AuthAWSSigV4:
-		s, err := newSigner(o)
+		s, err := newSigner(o, c)
 		if err != nil {
 			return nil, err
 		}
-		return own(&putting{next: next, lookup: o.Secret, put: s.sign}), nil
+		return own(&putting{next: next, credential: c, put: s.sign}), nil
 	case aaif.AuthMTLS:
 		if p == nil {
 			return next, nil // which refuses everything
 		}
 		g := *next.(*guard)
-		g.next = p.transport(certificates(o.Secret))
+		g.next = p.transport(certificates(c))
 		return own(&g), nil
 	}
 	return nil, fmt.Errorf("auth type %q is not known", o.Auth.Type)
@@ -79,23 +80,23 @@ func (t *ownOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
 // putting puts a credential into a copy of each request. What it is sent with is
 // looked up anew, once, when the endpoint answers 401: it may have been changed.
 type putting struct {
-	next   http.RoundTripper
-	lookup func(context.Context) (secret.Secret, error)
-	put    func(req *http.Request, credential string) error
+	next       http.RoundTripper
+	credential credential
+	put        func(req *http.Request, text string) error
 }
 
 func (t *putting) RoundTrip(req *http.Request) (*http.Response, error) {
-	credential, err := secretText(req.Context(), t.lookup)
+	text, err := t.credential.text(req.Context())
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	resp, err := t.with(req, credential)
+	resp, err := t.with(req, text)
 	if err != nil || resp.StatusCode != http.StatusUnauthorized {
 		return resp, err
 	}
-	changed, err := secretText(secret.Fresh(req.Context()), t.lookup)
-	if err != nil || changed == credential {
+	changed, err := t.credential.text(secret.Fresh(req.Context()))
+	if err != nil || changed == text {
 		return resp, nil
 	}
 	again, ok := replay(req)
@@ -106,9 +107,9 @@ func (t *putting) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.with(again, changed)
 }
 
-func (t *putting) with(req *http.Request, credential string) (*http.Response, error) {
+func (t *putting) with(req *http.Request, text string) (*http.Response, error) {
 	copied := req.Clone(req.Context())
-	if err := t.put(copied, credential); err != nil {
+	if err := t.put(copied, text); err != nil {
 		closeBody(req)
 		return nil, err
 	}
@@ -147,7 +148,7 @@ func discard(resp *http.Response) {
 }
 
 // headerOf puts the credential of bearer, basic and api_key where it belongs.
-func headerOf(o Options) (func(*http.Request, string) error, error) {
+func headerOf(o Options, c credential) (func(*http.Request, string) error, error) {
 	in, name := "header", o.Auth.Header
 	if o.Auth.Type == aaif.AuthAPIKey {
 		if name == "" {
@@ -170,9 +171,11 @@ func headerOf(o Options) (func(*http.Request, string) error, error) {
 		case aaif.AuthBearer:
 			value = "Bearer " + value
 		case aaif.AuthBasic:
-			if !strings.Contains(value, ":") {
+			_, password, ok := strings.Cut(value, ":")
+			if !ok {
 				return fmt.Errorf("%w: for basic it is user:password", ErrCredential)
 			}
+			c.know(password)
 			value = "Basic " + base64.StdEncoding.EncodeToString([]byte(value))
 		}
 		switch in {
@@ -198,10 +201,15 @@ var notForCredentials = map[string]bool{
 	"Content-Type": true, "Content-Encoding": true, "Accept-Encoding": true, "Idempotency-Key": true, "Expect": true, "Keep-Alive": true,
 }
 
-// secretText asks for the credential. White space around it, as files end with, is
-// not part of it.
-func secretText(ctx context.Context, lookup func(context.Context) (secret.Secret, error)) (string, error) {
-	value, err := lookup(ctx)
+// credential is where a credential is found.
+type credential struct {
+	set  *secret.Set
+	auth *aaif.Auth
+}
+
+// text looks it up. White space around it, as files end with, is not part of it.
+func (c credential) text(ctx context.Context) (string, error) {
+	value, err := c.set.Resolve(ctx, c.auth)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrCredential, err)
 	}
@@ -209,5 +217,9 @@ func secretText(ctx context.Context, lookup func(context.Context) (secret.Secret
 	if text == "" {
 		return "", fmt.Errorf("%w: it is empty", ErrCredential)
 	}
+	c.know(text)
 	return text, nil
 }
+
+// know has what is secret by itself taken out of answers, too.
+func (c credential) know(part string) { c.set.Redactor().Add(secret.New(part)) }

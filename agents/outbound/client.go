@@ -33,10 +33,10 @@ type Options struct {
 	// Auth says how the credential is sent. Nil is none.
 	Auth *aaif.Auth
 
-	// Secret looks the credential up. It is asked whenever a request needs it, and
-	// once more, with [secret.Fresh], when the endpoint refused what it gave;
-	// with mtls it is asked for each connection.
-	Secret func(ctx context.Context) (secret.Secret, error)
+	// Secrets resolves the credential that Auth names. It is asked whenever a
+	// request needs it, and once more, with [secret.Fresh], when the endpoint
+	// refused what it gave; with mtls it is asked for each connection.
+	Secrets *secret.Set
 
 	// KeyIn and KeyName say where an api_key goes, other than in the header that
 	// Auth names: "header", "query" or "cookie", and the name there. They are for

@@ -8,7 +8,7 @@
 //
 //	p, err := outbound.New(outbound.Config{Allow: []string{"api.example.com", "*.crm.example.com", "http://127.0.0.1:8080"}})
 //	u, err := p.Check("https://api.example.com/v1/orders") // or an error that names the line to add
-//	client, err := p.Client(outbound.Options{Endpoint: u, Auth: entry.Auth, Secret: resolve})
+//	client, err := p.Client(outbound.Options{Endpoint: u, Auth: entry.Auth, Secrets: set})
 //
 // # What is allowed
 //
@@ -36,6 +36,10 @@
 // Credentials (auth.go and the files after the mechanisms) are looked up when a
 // request is made, are put into a copy of the request, and go to the origin of
 // Options.Endpoint alone. No error tells them.
+//
+// [Access.Call] makes one call of a tool with a client: again where that is safe and the
+// endpoint asks for it. An [Answer] becomes a result in one documented way, and a
+// [Failure] says in bounded words what went wrong.
 //
 // # Concurrency
 //

@@ -1,18 +1,15 @@
 package outbound
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
-
-	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
 // certificates looks the certificate and its key up for each connection: one PEM
 // text with both, the certificates of those between beside them.
-func certificates(lookup func(context.Context) (secret.Secret, error)) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+func certificates(c credential) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		pem, err := secretText(info.Context(), lookup)
+		pem, err := c.text(info.Context())
 		if err != nil {
 			return nil, err
 		}

@@ -28,18 +28,18 @@ const (
 // token for the client that the credential names, keeps it until shortly before
 // its end, and gets another one, once, when the endpoint answers 401.
 type clientCredentials struct {
-	next   http.RoundTripper
-	lookup func(context.Context) (secret.Secret, error)
-	url    string
-	scopes []string
-	client *http.Client // for the token's own endpoint
+	next       http.RoundTripper
+	credential credential
+	url        string
+	scopes     []string
+	client     *http.Client // for the token's own endpoint
 
 	turn  chan struct{} // holds one item; who has it may read and write the token
 	token *oauth2.Token
 	fresh time.Time // until when token is used
 }
 
-func (p *Policy) oauth2(next http.RoundTripper, o Options) (*clientCredentials, error) {
+func (p *Policy) oauth2(next http.RoundTripper, o Options, c credential) (*clientCredentials, error) {
 	if o.Auth.TokenURL == "" {
 		return nil, errors.New("auth oauth2: token_url is missing")
 	}
@@ -52,7 +52,7 @@ func (p *Policy) oauth2(next http.RoundTripper, o Options) (*clientCredentials, 
 	if err != nil {
 		return nil, err
 	}
-	return &clientCredentials{next: next, lookup: o.Secret, url: u.String(), scopes: o.Auth.Scopes, client: client, turn: make(chan struct{}, 1)}, nil
+	return &clientCredentials{next: next, credential: c, url: u.String(), scopes: o.Auth.Scopes, client: client, turn: make(chan struct{}, 1)}, nil
 }
 
 func (t *clientCredentials) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -99,7 +99,7 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oa
 	if refused != nil {
 		ctx = secret.Fresh(ctx) // the client's own secret may have changed
 	}
-	text, err := secretText(ctx, t.lookup)
+	text, err := t.credential.text(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +107,7 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oa
 	if err != nil {
 		return nil, err
 	}
+	t.credential.know(password)
 	cfg := clientcredentials.Config{ClientID: id, ClientSecret: password, TokenURL: t.url, Scopes: t.scopes}
 	begun := time.Now()
 	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.client))
@@ -116,6 +117,7 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oa
 	if !strings.EqualFold(token.Type(), "Bearer") {
 		return nil, fmt.Errorf("%w: the token endpoint gave a token that is not of type bearer", ErrCredential)
 	}
+	t.credential.know(token.AccessToken)
 	life := maxTokenLife
 	if !token.Expiry.IsZero() {
 		life = token.Expiry.Sub(begun)

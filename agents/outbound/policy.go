@@ -17,8 +17,8 @@ import (
 
 // The defaults of [Config].
 const (
-	DefaultMaxResponse  = 1 << 20          // bytes
-	DefaultTimeout      = 30 * time.Second // of one exchange, redirects included
+	DefaultMaxResponse  = 1 << 20         // bytes
+	DefaultTimeout      = 5 * time.Minute // of one exchange, redirects included
 	DefaultMaxRedirects = 5
 	maxResponseHeader   = 64 << 10 // bytes
 )
@@ -46,8 +46,8 @@ type Config struct {
 	// Default 1 MiB.
 	MaxResponseBytes int64 `json:"max_response_bytes,omitempty"`
 
-	// TimeoutSeconds bounds one exchange, redirects and body included. Default 30;
-	// a tool's own timeout_seconds holds beside it.
+	// TimeoutSeconds bounds one exchange, redirects and body included, however
+	// much time a tool gives itself. Default 300.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 
 	// CAFile is a file of certificates, PEM, that servers are trusted by beside

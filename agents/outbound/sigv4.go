@@ -19,14 +19,15 @@ import (
 
 // signer signs requests as AWS asks for (Signature Version 4).
 type signer struct {
+	credential      credential
 	service, region string
 	v4              *v4.Signer
 }
 
 // newSigner finds service and region: in the scopes of the auth block, as
 // service=NAME and region=NAME, or else in the endpoint's host.
-func newSigner(o Options) (*signer, error) {
-	s := &signer{}
+func newSigner(o Options, c credential) (*signer, error) {
+	s := &signer{credential: c}
 	for _, scope := range o.Auth.Scopes {
 		switch name, value, _ := strings.Cut(scope, "="); name {
 		case "service":
@@ -98,6 +99,8 @@ func (s *signer) sign(req *http.Request, text string) error {
 	if err != nil {
 		return err
 	}
+	s.credential.know(keys.SecretAccessKey)
+	s.credential.know(keys.SessionToken)
 	sum := sha256.New()
 	if req.Body != nil && req.Body != http.NoBody {
 		if req.GetBody == nil {

@@ -1,0 +1,148 @@
+package outbound
+
+import (
+	"bytes"
+	"encoding/json"
+	"mime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxWords bounds what of an endpoint's own words about a failure is told, in
+// characters.
+const maxWords = 500
+
+// Answer is what an endpoint answered.
+type Answer struct {
+	Status int
+	Type   string // its Content-Type
+	Body   []byte // at most as large as the client allows
+
+	scrub func(string) string
+}
+
+// JSON is the answer as the result of a tool: JSON as it is; a text as {"text": …,
+// "content_type": …}; what has no body as {"status": 204}; anything else as
+// {"content_type": …, "bytes": …}, without the bytes. Credentials that were given
+// out are replaced in it. What calls itself JSON and is none is a [*Failure].
+func (a *Answer) JSON() (json.RawMessage, error) {
+	body := bytes.TrimSpace(a.Body)
+	kind, params, err := mime.ParseMediaType(a.Type)
+	switch {
+	case len(body) == 0:
+		return marshal(map[string]any{"status": a.Status})
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		text := []byte(a.clean(string(body)))
+		if !json.Valid(text) || !utf8.Valid(text) {
+			return nil, &Failure{Reason: ReasonBroken, Status: a.Status, Message: "the answer says that it is JSON, and is not"}
+		}
+		return text, nil
+	case (kind == "" || kind == "text/plain") && (body[0] == '{' || body[0] == '[') && json.Valid(body):
+		return json.RawMessage(a.clean(string(body))), nil // as many servers have it
+	case isText(kind) || (err != nil || kind == "") && utf8.Valid(body):
+		return marshal(map[string]any{"text": a.clean(decodeText(a.Body, params["charset"])), "content_type": kind})
+	}
+	return marshal(map[string]any{"content_type": kind, "bytes": len(a.Body)})
+}
+
+func (a *Answer) clean(text string) string {
+	if a.scrub == nil {
+		return text
+	}
+	return a.scrub(text)
+}
+
+// words are what an endpoint says about a failure, fit to be shown to a model: the
+// usual members of JSON, or a plain text, in one line.
+func (a *Answer) words() string {
+	kind, params, _ := mime.ParseMediaType(a.Type)
+	var text string
+	switch {
+	case kind == "application/json" || strings.HasSuffix(kind, "+json"):
+		var v any
+		if json.Unmarshal(a.Body, &v) == nil {
+			text = said(v, 3)
+		}
+	case kind == "text/plain":
+		text = decodeText(a.Body, params["charset"])
+	}
+	return oneLine(a.clean(text))
+}
+
+// said finds the words in an object that reports a failure: RFC 9457's detail and
+// title, and what others use.
+func said(v any, depth int) string {
+	if s, ok := v.(string); ok {
+		return s
+	}
+	if list, ok := v.([]any); ok && len(list) > 0 && depth > 0 {
+		return said(list[0], depth-1)
+	}
+	object, ok := v.(map[string]any)
+	if !ok || depth == 0 {
+		return ""
+	}
+	for _, name := range []string{"detail", "message", "msg", "error_description", "title", "error", "errors", "description", "reason", "code"} {
+		if s := said(object[name], depth-1); s != "" {
+			return s
+		}
+	}
+	return ""
+}
+
+// oneLine bounds a stranger's words, and takes out what does not print.
+func oneLine(text string) string {
+	text = strings.Map(func(r rune) rune {
+		switch {
+		case unicode.IsSpace(r):
+			return ' '
+		case !unicode.IsPrint(r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(text, ""))
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxWords {
+		text = string(runes[:maxWords]) + "…"
+	}
+	return text
+}
+
+// isText is true of media types that a model can read as they are.
+func isText(kind string) bool {
+	if strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml") {
+		return true
+	}
+	switch kind {
+	case "application/xml", "application/yaml", "application/x-yaml", "application/x-ndjson", "application/jsonl",
+		"application/x-www-form-urlencoded", "application/javascript", "application/toml", "application/graphql", "application/sql":
+		return true
+	}
+	return false
+}
+
+// decodeText makes UTF-8 of a text. Of other charsets only Latin-1 is known.
+func decodeText(body []byte, charset string) string {
+	switch strings.ToLower(charset) {
+	case "iso-8859-1", "latin1", "windows-1252":
+		if !utf8.Valid(body) {
+			runes := make([]rune, len(body))
+			for i, b := range body {
+				runes[i] = rune(b)
+			}
+			return string(runes)
+		}
+	}
+	return strings.ToValidUTF8(string(body), "\uFFFD")
+}
+
+func marshal(v any) (json.RawMessage, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(buf.Bytes()), nil
+}

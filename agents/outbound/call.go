@@ -1,0 +1,198 @@
+package outbound
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxRetryAfter is the longest time that a call waits to be made again, when an
+// endpoint asks for it.
+const maxRetryAfter = 10 * time.Second
+
+// Request is one call of a tool.
+type Request struct {
+	Method string
+	URL    *url.URL
+	Header http.Header // of the tool's own; nil is none
+	Body   []byte      // nil is none
+	Type   string      // of Body, such as application/json
+
+	// Key is sent as Idempotency-Key, if set: the same whenever a call is made
+	// again.
+	Key string
+
+	// Again says that the call may be made twice. One that is answered 429 or 503
+	// with a Retry-After of at most 10 seconds is then made once more.
+	Again bool
+}
+
+// Reason is why a call failed.
+type Reason string
+
+// The reasons.
+const (
+	ReasonRefused     Reason = "refused"     // by the policy; not made, or not to its end
+	ReasonCredential  Reason = "credential"  // it could not be had; not made
+	ReasonUnreachable Reason = "unreachable" // no connection; not made
+	ReasonLimited     Reason = "limited"     // the endpoint answered 429; not done
+	ReasonStatus      Reason = "status"      // the endpoint answered with another status than 2xx
+	ReasonTimeout     Reason = "timeout"     // whether it was done is not known
+	ReasonBroken      Reason = "broken"      // the connection broke, or the answer makes no sense; not known either
+	ReasonTooLarge    Reason = "too_large"   // the answer is
+)
+
+// Failure is a call that failed.
+type Failure struct {
+	Reason  Reason
+	Status  int    // of the answer, if there is one
+	Message string // for a model: bounded, cleaned, without addresses and credentials
+	Err     error  // for the operator's log; may be nil
+}
+
+// Error returns the message, and the cause where there is one.
+func (f *Failure) Error() string {
+	if f.Err != nil {
+		return f.Message + ": " + f.Err.Error()
+	}
+	return f.Message
+}
+
+// Unwrap returns the cause.
+func (f *Failure) Unwrap() error { return f.Err }
+
+// Call makes a call and reads its answer, of status 2xx. The error is a [*Failure],
+// or the context's own if that ended the call.
+func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answer, error) {
+	answer, wait, err := a.once(ctx, client, r)
+	if err == nil || !r.Again || wait <= 0 || wait > maxRetryAfter {
+		return answer, err
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < wait {
+		return nil, err
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	answer, _, err = a.once(ctx, client, r)
+	return answer, err
+}
+
+// once makes a call. The time is what the endpoint asks to wait for.
+func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answer, time.Duration, error) {
+	var body io.Reader
+	if r.Body != nil {
+		body = bytes.NewReader(r.Body)
+	}
+	req, err := http.NewRequestWithContext(ctx, r.Method, r.URL.String(), body)
+	if err != nil {
+		return nil, 0, &Failure{Reason: ReasonBroken, Message: "the request cannot be made", Err: Cause(err)}
+	}
+	if r.Header != nil {
+		req.Header = r.Header.Clone()
+	}
+	if r.Body != nil {
+		req.Header.Set("Content-Type", r.Type)
+	}
+	if req.Header.Get("Accept") == "" {
+		req.Header.Set("Accept", "application/json, text/*;q=0.8, */*;q=0.1")
+	}
+	req.Header.Set("User-Agent", "aeemesh")
+	if r.Key != "" {
+		req.Header.Set("Idempotency-Key", r.Key)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, 0, a.failure(ctx, err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, 0, a.failure(ctx, &url.Error{Op: "read", Err: errors.Join(errPartly, Cause(err))})
+	}
+	answer := &Answer{Status: resp.StatusCode, Type: resp.Header.Get("Content-Type"), Body: data, scrub: a.scrub}
+	if encoding := resp.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, 0, &Failure{Reason: ReasonBroken, Status: resp.StatusCode, Message: "the answer is encoded in a way that was not asked for"}
+	}
+	if resp.StatusCode/100 == 2 {
+		return answer, 0, nil
+	}
+	f := &Failure{Reason: ReasonStatus, Status: resp.StatusCode, Message: fmt.Sprintf("the server answered %d", resp.StatusCode)}
+	if text := http.StatusText(resp.StatusCode); text != "" {
+		f.Message += " " + text
+	}
+	wait := time.Duration(0)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		if wait = retryAfter(resp.Header.Get("Retry-After"), time.Now()); wait > 0 {
+			f.Message += fmt.Sprintf("; it may be asked again in %d s", (wait+time.Second-1)/time.Second)
+		}
+		if resp.StatusCode == http.StatusTooManyRequests {
+			f.Reason = ReasonLimited
+		}
+	}
+	if words := answer.words(); words != "" {
+		f.Message += ": " + strconv.Quote(words)
+	}
+	return nil, wait, f
+}
+
+// errPartly is an answer whose body ended too soon.
+var errPartly = errors.New("the answer broke off")
+
+// failure says of an error of net/http what a model may know.
+func (a Access) failure(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	cause := a.Secrets.Redactor().Error(Cause(err))
+	f := &Failure{Reason: ReasonBroken, Message: "the connection broke; whether the call was done is not known", Err: cause}
+	var op *net.OpError
+	var dns *net.DNSError
+	var untrusted *tls.CertificateVerificationError
+	var timeout net.Error
+	switch {
+	case errors.Is(err, ErrRefused):
+		f.Reason, f.Message = ReasonRefused, "the operator's policy does not allow what this call would reach"
+	case errors.Is(err, ErrTooLarge):
+		f.Reason, f.Message = ReasonTooLarge, "the answer is larger than allowed"
+	case errors.Is(err, ErrCredential):
+		f.Reason, f.Message = ReasonCredential, "its credential could not be had; the call was not made"
+	case errors.As(err, &dns):
+		f.Reason, f.Message = ReasonUnreachable, "the host is not known; the call was not made"
+	case errors.As(err, &untrusted):
+		f.Reason, f.Message = ReasonUnreachable, "the server's certificate is not trusted; the call was not made"
+	case errors.As(err, &op) && op.Op == "dial":
+		f.Reason, f.Message = ReasonUnreachable, "the server cannot be reached; the call was not made"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		f.Reason, f.Message = ReasonTimeout, "no answer in time; whether the call was done is not known"
+	case errors.Is(err, errPartly):
+		f.Message = "the answer broke off; the call was probably done"
+	}
+	return f
+}
+
+// retryAfter reads the header of that name (RFC 9110, section 10.2.3): seconds, or
+// a time. What it cannot be is 0.
+func retryAfter(text string, now time.Time) time.Duration {
+	text = strings.TrimSpace(text)
+	if n, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(n, 0), 1<<20)) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}

@@ -1,0 +1,49 @@
+package outbound
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// PathSegment escapes a value for one segment of a path. It refuses values with
+// which a server could be led out of the path that the template has: empty ones, and
+// those that are or contain a dot segment, also when they are decoded again.
+func PathSegment(value string) (string, error) {
+	if value == "" {
+		return "", fmt.Errorf("it is empty")
+	}
+	decoded := value
+	for range 3 {
+		for part := range strings.FieldsFuncSeq(decoded, func(r rune) bool { return r == '/' || r == '\\' || r == ';' }) {
+			if part == "." || part == ".." {
+				return "", fmt.Errorf("it leads out of the path")
+			}
+		}
+		if strings.ContainsFunc(decoded, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			return "", fmt.Errorf("it has control characters")
+		}
+		next, err := url.PathUnescape(decoded)
+		if err != nil || next == decoded {
+			break
+		}
+		decoded = next
+	}
+	return url.PathEscape(value), nil
+}
+
+// Scalar is a JSON string, number or boolean as a text. ok is false of others.
+func Scalar(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) == 0 {
+		return "", false
+	}
+	switch raw[0] {
+	case '"':
+		err := json.Unmarshal(raw, &text)
+		return text, err == nil
+	case '{', '[', 'n':
+		return "", false
+	}
+	return string(raw), true
+}

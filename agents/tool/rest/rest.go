@@ -1,0 +1,188 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// Open makes a source of the one tool that an entry of protocol http is. It
+// connects to nothing. The error says what is wrong with the entry, or what the
+// policy does not allow.
+func Open(entry *aaif.Tool, access outbound.Access) (tool.Source, error) {
+	t, err := New(entry, access)
+	if err != nil {
+		return nil, err
+	}
+	return tool.Static(t), nil
+}
+
+// Tool is one endpoint. It is safe for concurrent use.
+type Tool struct {
+	def      tool.Definition
+	template *template
+	access   outbound.Access
+	client   *http.Client
+}
+
+// New makes a tool of an entry; see [Open].
+func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
+	template, err := parseTemplate(entry.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	if err := declares(entry.ParametersSchema, template.places()); err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	u, err := access.Policy.Check(template.example())
+	if err != nil {
+		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	client, err := access.Client(u, entry.Auth)
+	if err != nil {
+		return nil, err
+	}
+	def := tool.Definition{Name: entry.Name, Description: entry.Description, Parameters: entry.ParametersSchema, Output: entry.OutputSchema}
+	if err := def.Validate(); err != nil {
+		return nil, err
+	}
+	return &Tool{def: def, template: template, access: access, client: client}, nil
+}
+
+// declares checks that the arguments which are filled in exist.
+func declares(schema json.RawMessage, places []string) error {
+	var s struct {
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	if len(schema) > 0 {
+		if err := json.Unmarshal(schema, &s); err != nil {
+			return errors.New("parameters_schema is no schema of an object")
+		}
+	}
+	for _, name := range places {
+		if _, ok := s.Properties[name]; !ok {
+			return fmt.Errorf("{%s} is no property of parameters_schema", name)
+		}
+	}
+	return nil
+}
+
+// Definition returns what the entry says.
+func (t *Tool) Definition() tool.Definition { return t.def }
+
+// RepeatSafe is true of idempotent methods (RFC 9110, section 9.2.2).
+func (t *Tool) RepeatSafe() bool {
+	return t.template.method != http.MethodPost && t.template.method != http.MethodPatch
+}
+
+// Call makes one request.
+func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := t.request(args)
+	if err != nil {
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: t.def.Name, Message: err.Error()}
+	}
+	r.Key, r.Again = tool.KeyFrom(ctx), t.RepeatSafe()
+	if name, value := tool.TraceFrom(ctx); name != "" {
+		r.Header = http.Header{http.CanonicalHeaderKey(name): {value}}
+	}
+	answer, err := t.access.Call(ctx, t.client, r)
+	if err != nil {
+		return nil, t.failure(err)
+	}
+	result, err := answer.JSON()
+	if err != nil {
+		return nil, t.failure(err)
+	}
+	return result, nil
+}
+
+// request makes the request of a call.
+func (t *Tool) request(raw json.RawMessage) (outbound.Request, error) {
+	args := make(map[string]json.RawMessage)
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
+		if err := json.Unmarshal(raw, &args); err != nil || args == nil {
+			return outbound.Request{}, errors.New("want a JSON object")
+		}
+	}
+	u, err := t.template.fill(args)
+	if err != nil {
+		return outbound.Request{}, err
+	}
+	r := outbound.Request{Method: t.template.method, URL: u}
+	switch r.Method {
+	case http.MethodPost, http.MethodPut, http.MethodPatch:
+		r.Type = "application/json"
+		r.Body, err = json.Marshal(args)
+		return r, err
+	}
+	addQuery(u, args)
+	return r, nil
+}
+
+// addQuery adds arguments to a query, in the order of their names.
+func addQuery(u *url.URL, args map[string]json.RawMessage) {
+	for _, name := range slices.Sorted(maps.Keys(args)) {
+		for _, value := range queryValues(args[name]) {
+			if u.RawQuery != "" {
+				u.RawQuery += "&"
+			}
+			u.RawQuery += url.QueryEscape(name) + "=" + url.QueryEscape(value)
+		}
+	}
+}
+
+// queryValues are the values of one argument.
+func queryValues(raw json.RawMessage) []string {
+	if string(raw) == "null" {
+		return nil
+	}
+	if text, ok := outbound.Scalar(raw); ok {
+		return []string{text}
+	}
+	var items []json.RawMessage
+	if json.Unmarshal(raw, &items) != nil {
+		return []string{string(raw)}
+	}
+	var all []string
+	for _, item := range items {
+		text, ok := outbound.Scalar(item)
+		if !ok {
+			text = string(item)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// failure says in the port's words why a call failed.
+func (t *Tool) failure(err error) error {
+	var f *outbound.Failure
+	if !errors.As(err, &f) {
+		return err // the context's own
+	}
+	kind := tool.ErrFailed
+	switch f.Reason {
+	case outbound.ReasonRefused:
+		kind = tool.ErrRefused
+	case outbound.ReasonUnreachable, outbound.ReasonLimited:
+		kind = tool.ErrUnavailable
+	case outbound.ReasonTimeout:
+		kind = tool.ErrTimeout
+	case outbound.ReasonTooLarge:
+		kind = tool.ErrInvalidResult
+	}
+	return &tool.Error{Kind: kind, Tool: t.def.Name, Message: f.Message, Err: f.Err}
+}
