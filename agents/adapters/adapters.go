@@ -7,6 +7,8 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
@@ -25,6 +27,9 @@ type Set struct {
 	opts    Options
 	openers map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error)
 	closers []func() error
+
+	policy  *outbound.Policy // what may be reached
+	secrets *secret.Set      // the credentials that documents may name
 }
 
 // New makes a set. It connects to nothing; a configuration that cannot work is
@@ -40,6 +45,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
+	if err := s.openOutbound(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
 // Config is what an operator allows and provides. Every section is optional;
@@ -16,6 +17,8 @@ import (
 type Config struct {
 	// Telemetry is what agents may report beyond the process' own settings.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
+	// Outbound is what the tools of documents may reach.
+	Outbound outbound.Config `json:"outbound,omitzero"`
 }
 
 // MaxConfig is the size of the largest configuration that is read, in bytes.

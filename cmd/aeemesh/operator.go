@@ -9,11 +9,15 @@ import (
 
 // operatorFlags are an operator's word about what documents may have.
 type operatorFlags struct {
-	file string
+	file                  string
+	allow, private, files []string
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets")
+	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
+	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
+	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools may be described in (OpenAPI); repeatable")
 }
 
 // adapters makes the adapters of a command's agents. Its caller closes them.
@@ -28,6 +32,9 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 			return nil, usagef(cmd, "%s: %w", f.file, err)
 		}
 	}
+	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.allow...)
+	cfg.Outbound.Private = append(cfg.Outbound.Private, f.private...)
+	cfg.Outbound.Files = append(cfg.Outbound.Files, f.files...)
 	return adapters.New(cfg, adapters.Options{
 		Env:    func(name string) (string, bool) { v := a.env(name); return v, v != "" },
 		Logger: a.log,
