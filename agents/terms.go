@@ -3,6 +3,7 @@ package agents
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
@@ -67,7 +68,12 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	if def.Status == aaif.StatusDeprecated {
 		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
 	}
-	lacking := append(aaif.NotHonoured(doc, supported), a.encryption(def, opts)...)
+	lacking := slices.Concat(aaif.NotHonoured(doc, supported), a.encryption(def, opts), condition.Check(doc))
+	for _, p := range doc.Lint() {
+		if p.Rule == aaif.RuleStringCondition { // SHOULD be warned of (Condition Expressions)
+			a.Notices = append(a.Notices, p)
+		}
+	}
 	a.Notices = append(a.Notices, lacking...)
 	a.Negotiation = def.Negotiate(Offers())
 	a.Notices = append(a.Notices, a.Negotiation.Problems()...)

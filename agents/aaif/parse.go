@@ -92,6 +92,10 @@ func parse(data []byte, opts Options) (*Document, []Problem) {
 }
 
 // locate fills in lines and columns, for texts.
+// Locate sorts problems that others have found in the document, and gives those
+// without a place the place of their pointer, where the source is a text.
+func (d *Document) Locate(problems []Problem) []Problem { return d.locate(sortProblems(problems)) }
+
 func (d *Document) locate(problems []Problem) []Problem {
 	if len(problems) == 0 || d.format == CBOR {
 		return problems

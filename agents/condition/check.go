@@ -9,21 +9,28 @@ import (
 // RuleCondition marks what [Check] reports: a condition that does not compile.
 const RuleCondition aaif.Rule = "condition"
 
-// Check compiles the conditions of a definition, and reports those that do not,
-// as errors with the pointer of their expression: such a condition is never
-// satisfied. Hints and unknown languages are not among them; package aaif reports
-// these.
-func Check(d *aaif.Definition) []aaif.Problem {
+// Check compiles the conditions of a definition, and reports those that do not
+// compile, as errors with the pointer of their expression: such a condition is
+// never satisfied. Hints and unknown languages are not among them; package aaif
+// reports these. It returns nil for documents of another kind.
+func Check(doc *aaif.Document) []aaif.Problem {
+	d := doc.Definition()
+	if d == nil {
+		return nil
+	}
 	var problems []aaif.Problem
 	for pointer, c := range d.Conditions() {
 		_, err := Compile(*c, Options{})
 		if err == nil || errors.Is(err, ErrLanguage) {
 			continue
 		}
+		if len(c.Expr) > 0 {
+			pointer += "/expr"
+		}
 		problems = append(problems, aaif.Problem{
-			Pointer: pointer + "/expr", Rule: RuleCondition, Severity: aaif.SeverityError,
+			Pointer: pointer, Rule: RuleCondition, Severity: aaif.SeverityError,
 			Message: err.Error(), Hint: "until it compiles, the condition is never satisfied",
 		})
 	}
-	return problems
+	return doc.Locate(problems)
 }

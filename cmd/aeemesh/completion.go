@@ -144,7 +144,12 @@ func (a *app) registerCompletions(c *cobra.Command) {
 	for _, p := range envelope.Priorities {
 		priorities = append(priorities, string(p))
 	}
+	languages := make([]cobra.Completion, len(languageHints))
+	for i, l := range languageHints {
+		languages[i] = cobra.CompletionWithDesc(string(l.lang), l.hint)
+	}
 	known := map[string]cobra.CompletionFunc{
+		"lang": cobra.FixedCompletions(languages, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveKeepOrder),
 		"context": func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
 		},

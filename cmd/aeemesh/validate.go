@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
 // verdict is what "validate" says about one document.
@@ -32,8 +33,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
 manifests, conformance reports. It tells everything that is wrong with each, and
-where; what its author should know; which conformance level an agent reaches;
-and what of it this program does not honour. "-" reads standard input.`,
+where; conditions that do not compile; what its author should know; which
+conformance level an agent reaches; and what of it this program does not honour. "-" reads standard input.`,
 		Example: `  aeemesh validate reviewer.yaml
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
@@ -94,6 +95,10 @@ func (a *app) judge(name string) (verdict, error) {
 	v.Valid, v.Kind = true, doc.Kind()
 	v.Problems = append(v.Problems, doc.Lint()...)
 	if d := doc.Definition(); d != nil {
+		if bad := condition.Check(doc); len(bad) > 0 {
+			v.Valid = false
+			v.Problems = append(bad, v.Problems...)
+		}
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		v.Ignored = notHonoured(doc)

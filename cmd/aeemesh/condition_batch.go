@@ -1,0 +1,171 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// conditionVerdict is a line of "condition eval --batch".
+type conditionVerdict struct {
+	Result *bool  `json:"result,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func verdictOf(ok bool, err error) conditionVerdict {
+	if err != nil {
+		return conditionVerdict{Error: err.Error()}
+	}
+	return conditionVerdict{Result: &ok}
+}
+
+// conditionCase is a line that it reads. Other members are for whoever made it.
+type conditionCase struct {
+	Lang aaif.Language  `json:"lang"`
+	Expr jsontext.Value `json:"expr"`
+	Data jsontext.Value `json:"data"`
+}
+
+// Bounds of a batch: a line, and the programs that are kept.
+const (
+	maxConditionLine = condition.MaxValue + 4*condition.DefaultMaxSource
+	maxPrograms      = 4096
+)
+
+// conditionBatch answers line by line. What is written goes out as soon as the
+// input has no more for the moment, so that a driver may wait for each verdict.
+func (a *app) conditionBatch(ctx context.Context, file string) error {
+	in := a.stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		in = f
+	}
+	r, w := bufio.NewReaderSize(in, 64<<10), bufio.NewWriterSize(a.term.data, 64<<10)
+	programs := make(conditionPrograms)
+	for n := 1; ; n++ {
+		line, err := readLine(r)
+		if err != nil && !errors.Is(err, errLongLine) {
+			if flushed := w.Flush(); flushed != nil || errors.Is(err, io.EOF) {
+				return flushed
+			}
+			return fmt.Errorf("read line %d: %w", n, err)
+		}
+		if ctx.Err() != nil {
+			return errors.Join(w.Flush(), ctx.Err())
+		}
+		if line = bytes.TrimSpace(line); err == nil && len(line) == 0 {
+			continue
+		}
+		ok := false
+		if err == nil {
+			ok, err = programs.judge(ctx, line)
+		}
+		writeVerdict(w, ok, err)
+		if r.Buffered() == 0 {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+		if a.term.broken() {
+			return nil
+		}
+	}
+}
+
+// writeVerdict is encoding a [conditionVerdict] without the cost of it.
+func writeVerdict(w *bufio.Writer, ok bool, err error) {
+	line := w.AvailableBuffer()
+	if err != nil {
+		line = append(envelope.AppendString(append(line, `{"error":`...), err.Error()), "}\n"...)
+	} else {
+		line = append(strconv.AppendBool(append(line, `{"result":`...), ok), "}\n"...)
+	}
+	w.Write(line)
+}
+
+// conditionPrograms are compiled conditions, and the errors of those that do not
+// compile, by language and expression.
+type conditionPrograms map[string]compiledCondition
+
+type compiledCondition struct {
+	program *condition.Program
+	err     error
+}
+
+func (c conditionPrograms) judge(ctx context.Context, line []byte) (bool, error) {
+	var in conditionCase
+	if err := json.Unmarshal(line, &in); err != nil {
+		return false, fmt.Errorf("a line is a JSON object with lang, expr and data: %w", err)
+	}
+	if in.Lang == "" {
+		return false, errors.New("lang is missing")
+	}
+	p, err := c.program(in)
+	if err != nil {
+		return false, err
+	}
+	var v condition.Value
+	if len(in.Data) > 0 {
+		if v, err = condition.Parse(in.Data); err != nil {
+			return false, err
+		}
+	}
+	return p.Eval(ctx, v)
+}
+
+func (c conditionPrograms) program(in conditionCase) (*condition.Program, error) {
+	key := string(in.Lang) + " " + string(in.Expr)
+	have, ok := c[key]
+	if !ok {
+		if len(c) >= maxPrograms {
+			clear(c)
+		}
+		have.program, have.err = condition.Compile(aaif.Condition{Lang: in.Lang, Expr: []byte(in.Expr.Clone())}, condition.Options{})
+		c[key] = have
+	}
+	return have.program, have.err
+}
+
+var errLongLine = fmt.Errorf("a line has at most %d bytes", maxConditionLine)
+
+// readLine reads a line of any length, and keeps none that is too long. The line
+// is good until the next one is read.
+func readLine(r *bufio.Reader) ([]byte, error) {
+	line, err := r.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		if errors.Is(err, io.EOF) && len(line) > 0 {
+			err = nil
+		}
+		return line, err
+	}
+	long := bytes.Clone(line)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		line, err = r.ReadSlice('\n')
+		if len(long) <= maxConditionLine {
+			long = append(long, line...)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if err == nil && len(long) > maxConditionLine {
+		return nil, errLongLine
+	}
+	return long, err
+}
