@@ -60,6 +60,15 @@ func (u *USD) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
+// Add is the sum of two amounts that are not negative; beyond what a USD holds
+// it is the most that it holds.
+func (u USD) Add(v USD) USD {
+	if u > math.MaxInt64-max(0, v) {
+		return math.MaxInt64
+	}
+	return u + v
+}
+
 // For is the price of n tokens where u is that of a thousand, rounded to the
 // nearest billionth. Counts below zero cost nothing; sums beyond what a USD
 // holds are the most that it holds.

@@ -57,3 +57,12 @@ func TestUSDForTokens(t *testing.T) {
 		t.Errorf("half a billionth and less is rounded down: %d", got)
 	}
 }
+
+func TestUSDAddStaysWithinBounds(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ a, b, want model.USD }{{1, 2, 3}, {math.MaxInt64, 1, math.MaxInt64}, {1, math.MaxInt64, math.MaxInt64}, {0, 0, 0}} {
+		if got := c.a.Add(c.b); got != c.want {
+			t.Errorf("%d + %d = %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

@@ -271,6 +271,7 @@ var heavy = []struct {
 	{"golang.org/x/oauth2", []string{"agents/outbound"}, nil},
 	{"cel.dev/cel-go", []string{"agents/condition/cel"}, nil},
 	{"github.com/jmespath-community/go-jmespath", []string{"agents/condition/jmespath"}, nil},
+	{"github.com/sony/gobreaker", []string{"agents/model/route"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
 	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},

@@ -1,0 +1,191 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// Generate asks the routes, one after the other, until one answers.
+func (r *Router) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	return r.walk(ctx, req, onDelta, func(w *way, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+		return w.M.Generate(ctx, req, onDelta)
+	})
+}
+
+// errCallback marks the error of the caller's callback.
+type errCallback struct{ error }
+
+type ask func(w *way, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error)
+
+// walk takes the four steps for one request.
+func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, ask ask) (*model.Response, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var f failures
+	larger := 0 // than this a window must be: a conversation did not fit
+	for _, w := range r.order(req.Avoid, true) {
+		if larger > 0 && w.Facts.ContextTokens <= larger {
+			continue
+		}
+		done, try, ok := w.health.enter()
+		if !ok {
+			try.Route = w.Name()
+			f.leave(try)
+			continue
+		}
+		asked, dropped := w.request(req)
+		told, begun := false, time.Now()
+		var heard func(model.Delta) error
+		if onDelta != nil {
+			heard = func(d model.Delta) error {
+				told = true
+				if err := onDelta(d); err != nil {
+					return errCallback{err}
+				}
+				return nil
+			}
+		}
+		res, err := guarded(ctx, done, begun, func() (*model.Response, error) { return ask(w, asked, heard) })
+		if err == nil {
+			w.finish(res, req, dropped, f.tries)
+			return res, nil
+		}
+		var callback errCallback
+		if errors.As(err, &callback) {
+			return nil, callback.error
+		}
+		var failed *model.Error
+		if ctx.Err() != nil || !errors.As(err, &failed) {
+			return nil, err // the context's end, or ErrNotContinued
+		}
+		f.add(w, failed)
+		switch {
+		case told:
+			return nil, f.last()
+		case failed.Kind == model.ErrContextTooLong:
+			if shorter(req, asked) || w.Facts.ContextTokens == 0 {
+				return nil, f.last()
+			}
+			larger = w.Facts.ContextTokens
+		case !elsewhere(failed):
+			return nil, f.last()
+		}
+		r.opts.Logger.Warn("model route failed", "route", w.Name(), "kind", string(failed.Kind), "err", failed)
+	}
+	return nil, f.error()
+}
+
+// guarded calls a route and takes down how that ended, whatever happens: a call
+// that never ended would keep a half-open breaker as it is.
+func guarded(ctx context.Context, done outcome, begun time.Time, call func() (*model.Response, error)) (res *model.Response, err error) {
+	err = errNeutral // of a panic
+	defer func() { done(ctx, err, time.Since(begun)) }()
+	res, err = call()
+	return res, err
+}
+
+// elsewhere says whether another route may answer what one did not.
+func elsewhere(e *model.Error) bool {
+	switch e.Kind {
+	case model.ErrUnavailable, model.ErrRateLimited, model.ErrAuth:
+		return true
+	case model.ErrBadRequest:
+		return e.Status == http.StatusNotFound // this provider does not have the model
+	}
+	return false
+}
+
+// shorter says whether less of a conversation can be sent than was.
+func shorter(req, sent *model.Request) bool {
+	return req.Fit != nil && len(req.Fit(1)) < len(sent.Messages)
+}
+
+// request is a request as it goes to this route, and which of its parameters do
+// not.
+func (w *way) request(req *model.Request) (*model.Request, []string) {
+	asked := *req
+	asked.Model, asked.Fit, asked.Avoid = w.Model, nil, nil
+	if req.Fit != nil && w.Facts.ContextTokens > 0 {
+		asked.Messages = req.Fit(w.Facts.ContextTokens)
+	}
+	var dropped []string
+	if len(req.Params.Extended) > 0 && !w.Extended {
+		asked.Params.Extended, dropped = nil, []string{"extended"}
+	}
+	return &asked, dropped
+}
+
+// finish says of an answer where it came from and what it cost.
+func (w *way) finish(res *model.Response, req *model.Request, dropped []string, tries []model.Try) {
+	res.Provider = w.Provider
+	if len(dropped) > 0 {
+		res.Dropped = append(slices.Clone(res.Dropped), dropped...)
+		slices.Sort(res.Dropped)
+	}
+	res.Cost, res.Priced = w.Facts.Cost(res.Usage)
+	res.Tried = tries
+}
+
+// failures are the routes that did not answer one request.
+type failures struct {
+	tries  []model.Try
+	errors []*model.Error // of those that were asked, else nil
+}
+
+func (f *failures) leave(t model.Try) {
+	f.tries, f.errors = append(f.tries, t), append(f.errors, nil)
+}
+
+func (f *failures) add(w *way, e *model.Error) {
+	f.tries = append(f.tries, model.Try{Route: w.Name(), Kind: e.Kind, RetryAfter: e.RetryAfter, Asked: true})
+	f.errors = append(f.errors, e)
+}
+
+// last is the error of the route that was asked last, as its provider said it.
+func (f *failures) last() error {
+	e := *f.errors[len(f.errors)-1]
+	e.Route, e.Tries = f.tries[len(f.tries)-1].Route, f.tries
+	return &e
+}
+
+// error is that of all routes together.
+func (f *failures) error() error {
+	if len(f.tries) == 1 && f.errors[0] != nil {
+		return f.last()
+	}
+	all := &model.Error{Kind: f.tries[0].Kind, Route: f.tries[0].Route, Tries: f.tries}
+	var words []string
+	var causes []error
+	limited, down := false, false
+	for i, t := range f.tries {
+		limited, down = limited || t.Kind == model.ErrRateLimited, down || t.Kind == model.ErrUnavailable
+		if t.Kind.Retryable() && t.RetryAfter > 0 && (all.RetryAfter == 0 || t.RetryAfter < all.RetryAfter) {
+			all.RetryAfter = t.RetryAfter
+		}
+		if e := f.errors[i]; e != nil {
+			words, causes = append(words, t.Route+": "+e.Error()), append(causes, e)
+		} else {
+			words = append(words, t.String())
+		}
+	}
+	switch {
+	case down:
+		all.Kind = model.ErrUnavailable
+	case limited:
+		all.Kind = model.ErrRateLimited
+	}
+	all.Message = fmt.Sprintf("no route answered: %s", strings.Join(words, "; "))
+	all.Err = errors.Join(causes...)
+	return all
+}

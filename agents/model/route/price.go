@@ -1,0 +1,42 @@
+package route
+
+import "github.com/aeemesh/aeemesh/agents/model"
+
+// Cost is what a turn costs, and whether the prices to say so are known. Sums
+// are exact to the billionth of a dollar.
+func (f Facts) Cost(u model.Usage) (model.USD, bool) {
+	if f.Input == nil || f.Output == nil {
+		return 0, false
+	}
+	if l := f.Long; l != nil && u.InputTokens > l.Above {
+		f.Input, f.Output, f.CachedInput, f.CacheWrite = l.Input, l.Output, l.CachedInput, l.CacheWrite
+	}
+	cached := min(max(0, u.CachedInputTokens), u.InputTokens)
+	written := min(max(0, u.CacheWriteTokens), u.InputTokens-cached)
+	price := func(p *model.USD) model.USD {
+		if p == nil {
+			return *f.Input
+		}
+		return *p
+	}
+	in := f.Input.For(u.InputTokens - cached - written).Add(price(f.CachedInput).For(cached)).Add(price(f.CacheWrite).For(written))
+	return in.Add(f.Output.For(u.OutputTokens)), true
+}
+
+// Highest is the most that a thousand tokens of an ordinary request cost: what
+// a price ceiling is held against.
+func (f Facts) Highest() (model.USD, bool) {
+	if f.Input == nil || f.Output == nil {
+		return 0, false
+	}
+	return max(*f.Input, *f.Output), true
+}
+
+// blended is the price by which models are compared: of three parts input and
+// one part output.
+func (f Facts) blended() (float64, bool) {
+	if f.Input == nil || f.Output == nil {
+		return 0, false
+	}
+	return 3*float64(*f.Input) + float64(*f.Output), true
+}
