@@ -104,18 +104,19 @@ func Failed(ref aaif.VaultRef, err error) *Error {
 
 // Describe names a vault entry in words, without its value.
 func Describe(ref aaif.VaultRef) string {
-	text := fmt.Sprintf("vault_ref %s %s", ref.Provider, clip(ref.Path))
+	text := fmt.Sprintf("vault_ref %s %s", ref.Provider, Clip(ref.Path))
 	if ref.Key != "" {
-		text += " key " + clip(ref.Key)
+		text += " key " + Clip(ref.Key)
 	}
 	if ref.Version != "" {
-		text += " version " + clip(ref.Version)
+		text += " version " + Clip(ref.Version)
 	}
 	return text
 }
 
-// clip keeps a stranger's text from filling a log.
-func clip(s string) string {
+// Clip shortens a stranger's text to 200 bytes, and takes control characters out
+// of it, so that it fits a line of a log.
+func Clip(s string) string {
 	const most = 200
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"

@@ -51,7 +51,7 @@ func (s *Set) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 		v = s.Vaults[ref.Provider]
 	}
 	if v == nil {
-		return Secret{}, Errorf(ErrNotAllowed, ref, "this worker has no vault %s", clip(string(ref.Provider)))
+		return Secret{}, Errorf(ErrNotAllowed, ref, "this worker has no vault %s", Clip(string(ref.Provider)))
 	}
 	got, err := v.Read(ctx, ref)
 	if err != nil {
@@ -63,7 +63,7 @@ func (s *Set) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 
 // Variable reads an environment variable on behalf of a document.
 func (s *Set) Variable(name string) (Secret, error) {
-	ref := "env_var " + clip(name)
+	ref := "env_var " + Clip(name)
 	switch {
 	case meshOwn(name):
 		return Secret{}, &Error{Kind: ErrNotAllowed, Ref: ref, Message: "it may let a process into the mesh, and is never given to a document"}

@@ -1,0 +1,119 @@
+package command_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/agents/secret/command"
+	"github.com/aeemesh/aeemesh/agents/secret/secrettest"
+)
+
+// The test's own binary is the program: SECRET_TEST makes it one.
+func TestMain(m *testing.M) {
+	if os.Getenv("SECRET_TEST") != "" {
+		program()
+	}
+	os.Exit(m.Run())
+}
+
+func program() {
+	fmt.Fprintln(os.Stderr, "a program that talks of "+secrettest.PlainValue)
+	path, key, version := os.Getenv("SECRET_PATH"), os.Getenv("SECRET_KEY"), os.Getenv("SECRET_VERSION")
+	if _, err := os.Stat(os.Getenv("SECRET_DOWN")); err == nil {
+		os.Exit(1)
+	}
+	switch {
+	case path == "args":
+		fmt.Println(strings.Join(os.Args[1:], "|"))
+	case path == "hang":
+		select {}
+	case path == "large":
+		fmt.Println(strings.Repeat("x", 70<<10))
+	case path == "denied":
+		os.Exit(command.ExitDenied)
+	case path == "plain" && version == "1":
+		fmt.Print(secrettest.OldValue)
+	case path == "plain" && version == "":
+		fmt.Println(secrettest.PlainValue)
+	case path == "map" && key == secrettest.MemberKey:
+		fmt.Println(secrettest.MemberValue)
+	case path == "json":
+		_ = json.NewEncoder(os.Stdout).Encode(map[string]string{secrettest.MemberKey: secrettest.MemberValue})
+	default:
+		os.Exit(command.ExitNotFound)
+	}
+	os.Exit(0)
+}
+
+func ref(path, key, version string) aaif.VaultRef {
+	return aaif.VaultRef{Provider: aaif.VaultCustom, Path: path, Key: key, Version: version}
+}
+
+func open(t *testing.T, cfg command.Config, down string) *command.Vault {
+	t.Helper()
+	cfg.Command, cfg.Env = append([]string{os.Args[0]}, cfg.Command...), []string{"SECRET_TEST=1", "SECRET_DOWN=" + down}
+	v, err := command.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestVaultPassesTheSuite(t *testing.T) {
+	t.Parallel()
+	for path, asJSON := range map[string]bool{"map": false, "json": true} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			secrettest.Run(t, func(t *testing.T) secrettest.Subject {
+				down := t.TempDir() + "/down"
+				return secrettest.Subject{Vault: open(t, command.Config{JSON: asJSON}, down), Plain: ref("plain", "", ""), Member: ref(path, secrettest.MemberKey, ""),
+					Old: ref("plain", "", "1"), Missing: ref("none", "", ""), MissingVersion: ref("plain", "", "9"), Denied: ref("denied", "", ""),
+					Break: func() { _ = os.WriteFile(down, nil, 0o600) }}
+			})
+		})
+	}
+}
+
+func TestTheProgramIsBounded(t *testing.T) {
+	t.Parallel()
+	v := open(t, command.Config{TimeoutSeconds: 0.2}, "")
+	for path, want := range map[string]secret.Kind{"hang": secret.ErrUnavailable, "large": secret.ErrInvalid, "-rf": secret.ErrInvalid, "a\x00b": secret.ErrInvalid} {
+		if _, err := v.Read(t.Context(), ref(path, "", "")); !errors.Is(err, want) {
+			t.Errorf("%.10q: %v, want %q", path, err, string(want))
+		}
+	}
+	if _, err := v.Read(t.Context(), ref("plain", "--all", "")); !errors.Is(err, secret.ErrInvalid) {
+		t.Errorf("a key that is an option: %v", err)
+	}
+}
+
+// What a document says is one argument, whatever is in it; there is no shell.
+func TestArgumentsStayApart(t *testing.T) {
+	t.Parallel()
+	got, err := open(t, command.Config{Command: []string{"show", "{path}/{key}", "--version={version}"}}, "").Read(t.Context(), ref("args", "a b; $(x) {path}", "7"))
+	if want := "show|args/a b; $(x) {path}|--version=7"; err != nil || got.Reveal() != want {
+		t.Errorf("Read = %q, %v; want %q", got.Reveal(), err, want)
+	}
+}
+
+func TestNewRefusesAConfigThatCannotWork(t *testing.T) {
+	t.Parallel()
+	for _, cfg := range []command.Config{{}, {Command: []string{""}}, {Command: []string{"{path}"}}, {Command: []string{"x"}, TimeoutSeconds: -1}, {Command: []string{"x"}, TimeoutSeconds: 1e9}} {
+		if _, err := command.New(cfg); err == nil {
+			t.Errorf("%+v is accepted", cfg)
+		}
+	}
+	v, err := command.New(command.Config{Command: []string{"/nonexistent/program"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Read(t.Context(), ref("x", "", "")); !errors.Is(err, secret.ErrUnavailable) {
+		t.Errorf("a program that is not there: %v", err)
+	}
+}

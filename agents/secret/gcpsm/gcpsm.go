@@ -1,0 +1,228 @@
+package gcpsm
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/google"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// Config says how Secret Manager is reached. The zero Config reads whole paths
+// with the application default credentials.
+type Config struct {
+	// Project has the secrets that are named without one.
+	Project string `json:"project,omitzero"`
+	// Credentials is the JSON of a service account's key. Default: the application
+	// default credentials.
+	Credentials secret.Reference `json:"credentials,omitzero"`
+	// Endpoint replaces https://secretmanager.googleapis.com, for a regional
+	// endpoint or a double.
+	Endpoint string `json:"endpoint,omitzero"`
+
+	// HTTPClient reaches Google. Default: one made by [secret.HTTPClient].
+	HTTPClient *http.Client `json:"-"`
+}
+
+const (
+	defaultEndpoint = "https://secretmanager.googleapis.com"
+	scope           = "https://www.googleapis.com/auth/cloud-platform"
+)
+
+// Vault reads from Secret Manager. It is safe for concurrent use.
+type Vault struct {
+	cfg    Config
+	lookup secret.Lookup
+
+	mu     sync.Mutex
+	signed secret.Secret // the key that tokens was made with
+	tokens func() (*oauth2.Token, error)
+}
+
+// New makes a Vault. It does no I/O.
+func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
+	cfg.Endpoint = strings.TrimSuffix(cmp.Or(cfg.Endpoint, defaultEndpoint), "/")
+	if u, err := url.Parse(cfg.Endpoint); err != nil || u.Host == "" || (u.Scheme != "https" && u.Scheme != "http") || u.User != nil {
+		return nil, errors.New("endpoint: it is no URL")
+	}
+	if cfg.HTTPClient == nil {
+		var err error
+		if cfg.HTTPClient, err = secret.HTTPClient(""); err != nil {
+			return nil, err
+		}
+	}
+	return &Vault{cfg: cfg, lookup: lookup}, nil
+}
+
+var (
+	bareForm  = regexp.MustCompile(`^[A-Za-z0-9_-]{1,255}$`)
+	wholeForm = regexp.MustCompile(`^projects/[a-z0-9.:-]{1,100}(/locations/[a-z0-9-]{1,63})?/secrets/[A-Za-z0-9_-]{1,255}$`)
+)
+
+// locate is the resource of the version that a reference means.
+func (v *Vault) locate(ref aaif.VaultRef) (string, error) {
+	name, version, _ := strings.Cut(strings.Trim(ref.Path, "/"), "/versions/")
+	version = cmp.Or(ref.Version, version, "latest")
+	if bareForm.MatchString(name) {
+		if v.cfg.Project == "" {
+			return "", secret.Errorf(secret.ErrInvalid, ref, "a name alone needs a project in the worker's configuration")
+		}
+		name = "projects/" + v.cfg.Project + "/secrets/" + name
+	}
+	if !wholeForm.MatchString(name) || !bareForm.MatchString(version) {
+		return "", secret.Errorf(secret.ErrInvalid, ref, "a path is a secret's name, or projects/P/secrets/S")
+	}
+	return name + "/versions/" + version, nil
+}
+
+// Read reads a secret.
+func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, error) {
+	name, err := v.locate(ref)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	token, err := v.token(ctx, ref)
+	if err != nil {
+		return secret.Secret{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, v.cfg.Endpoint+"/v1/"+name+":access", nil)
+	if err != nil {
+		return secret.Secret{}, secret.Errorf(secret.ErrInvalid, ref, "the path is no part of a URL")
+	}
+	token.SetAuthHeader(req)
+	resp, err := v.cfg.HTTPClient.Do(req)
+	if err != nil {
+		return secret.Secret{}, secret.Failed(ref, err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return secret.Secret{}, secret.Failed(ref, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return secret.Secret{}, refused(ref, resp.StatusCode, body)
+	}
+	return value(ref, body)
+}
+
+// value is the payload of an answer.
+func value(ref aaif.VaultRef, body []byte) (secret.Secret, error) {
+	var answer struct {
+		Payload struct {
+			Data   []byte `json:"data"`
+			CRC32C string `json:"dataCrc32c"` // int64 in proto3 JSON
+		} `json:"payload"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "the answer is not that of Secret Manager")
+	}
+	sum := crc32.Checksum(answer.Payload.Data, crc32.MakeTable(crc32.Castagnoli))
+	if given := answer.Payload.CRC32C; given != "" && given != strconv.FormatUint(uint64(sum), 10) {
+		return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "the value does not fit its checksum")
+	}
+	return secret.Member(ref, string(answer.Payload.Data))
+}
+
+var codeForm = regexp.MustCompile(`^[A-Z_]{1,60}$`)
+
+// refused makes an Error of an answer that is not 200: its status and code, not its
+// words.
+func refused(ref aaif.VaultRef, status int, body []byte) error {
+	var answer struct {
+		Error struct {
+			Status string `json:"status"`
+		} `json:"error"`
+	}
+	_ = json.Unmarshal(body, &answer)
+	words, kind := fmt.Sprintf("status %d", status), secret.OfStatus(status)
+	if code := answer.Error.Status; codeForm.MatchString(code) {
+		words += " " + code
+		switch code {
+		case "FAILED_PRECONDITION": // the version is disabled or destroyed
+			kind = secret.ErrNotFound
+		case "INVALID_ARGUMENT":
+			kind = secret.ErrInvalid
+		}
+	}
+	return secret.Errorf(kind, ref, "%s", words)
+}
+
+// token gets an access token, which the library keeps until it ends.
+func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, error) {
+	var key secret.Secret
+	if v.cfg.Credentials != "" {
+		var err error
+		if key, err = v.lookup(ctx, v.cfg.Credentials); err != nil {
+			return nil, secret.Errorf(secret.ErrUnavailable, ref, "what it is signed in to with cannot be read: %v", err)
+		}
+	}
+	tokens, err := v.source(key, ref)
+	if err != nil {
+		return nil, err
+	}
+	type result struct {
+		token *oauth2.Token
+		err   error
+	}
+	got := make(chan result, 1)
+	go func() { // the library's sources take no context; their client has a time limit
+		token, err := tokens()
+		got <- result{token, err}
+	}()
+	select {
+	case r := <-got:
+		if r.err == nil {
+			return r.token, nil
+		}
+		var answer *oauth2.RetrieveError
+		if errors.As(r.err, &answer) && answer.Response != nil {
+			kind := secret.OfStatus(answer.Response.StatusCode)
+			if kind == secret.ErrNotFound {
+				kind = secret.ErrUnavailable
+			}
+			return nil, secret.Errorf(kind, ref, "sign-in: status %d", answer.Response.StatusCode)
+		}
+		return nil, secret.Errorf(secret.ErrUnavailable, ref, "sign-in: it could not be reached")
+	case <-ctx.Done():
+		return nil, secret.Failed(ref, ctx.Err())
+	}
+}
+
+// source makes the source of tokens once it is needed, and anew when the key has
+// changed.
+func (v *Vault) source(key secret.Secret, ref aaif.VaultRef) (func() (*oauth2.Token, error), error) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.tokens != nil && v.signed.Equal(key) {
+		return v.tokens, nil
+	}
+	client := *v.cfg.HTTPClient
+	client.Timeout = secret.DefaultTimeout
+	ctx := context.WithValue(context.Background(), oauth2.HTTPClient, &client)
+	var found *google.Credentials
+	var err error
+	if key.IsZero() {
+		found, err = google.FindDefaultCredentials(ctx, scope)
+	} else {
+		found, err = google.CredentialsFromJSONWithType(ctx, []byte(key.Reveal()), google.ServiceAccount, scope)
+	}
+	if err != nil {
+		return nil, secret.Errorf(secret.ErrUnavailable, ref, "there is nothing to sign in with: neither a service account's key nor default credentials")
+	}
+	v.signed, v.tokens = key, oauth2.ReuseTokenSource(nil, found.TokenSource).Token
+	return v.tokens, nil
+}

@@ -1,0 +1,138 @@
+package hashicorp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/vault/api"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// young is the age below which a token that is denied something is not replaced:
+// a new one would be denied it too.
+const young = 10 * time.Second
+
+// login sets the client's token, if it has none that will last.
+func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
+	select {
+	case v.turn <- struct{}{}:
+		defer func() { <-v.turn }()
+	case <-ctx.Done():
+		return secret.Failed(ref, ctx.Err())
+	}
+	if v.cfg.Token != "" {
+		token, err := v.credential(ctx, ref, v.cfg.Token)
+		if err == nil && token.Reveal() != v.client().Token() {
+			v.client().SetToken(token.Reveal())
+		}
+		return err
+	}
+	v.mu.Lock()
+	valid := v.client().Token() != "" && (v.ends.IsZero() || v.cfg.Now().Before(v.ends))
+	v.mu.Unlock()
+	if valid {
+		return nil
+	}
+	path, body, err := v.form(ctx, ref)
+	if err != nil {
+		return err
+	}
+	c, err := v.connection() // without the old token
+	if err != nil {
+		return secret.Errorf(secret.ErrUnavailable, ref, "the client cannot be made")
+	}
+	answer, err := c.Logical().WriteWithContext(ctx, path, body)
+	if err != nil {
+		return v.noLogin(ref, err)
+	}
+	if answer == nil || answer.Auth == nil || answer.Auth.ClientToken == "" {
+		return secret.Errorf(secret.ErrUnavailable, ref, "the vault's login gives no token")
+	}
+	v.knows.Add(secret.New(answer.Auth.ClientToken), secret.New(answer.Auth.Accessor))
+	v.client().SetToken(answer.Auth.ClientToken)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.got, v.ends = v.cfg.Now(), time.Time{}
+	if lease := time.Duration(answer.Auth.LeaseDuration) * time.Second; lease > 0 {
+		v.ends = v.got.Add(lease - lease/10)
+	}
+	return nil
+}
+
+// form is what is sent to log in, and where.
+func (v *Vault) form(ctx context.Context, ref aaif.VaultRef) (path string, body map[string]any, err error) {
+	fields := map[string]secret.Reference{}
+	body = map[string]any{}
+	switch {
+	case v.cfg.AppRole != nil:
+		path = mountOf(v.cfg.AppRole.Mount, "approle")
+		fields["role_id"] = v.cfg.AppRole.RoleID
+		if v.cfg.AppRole.SecretID != "" {
+			fields["secret_id"] = v.cfg.AppRole.SecretID
+		}
+	case v.cfg.Kubernetes != nil:
+		path = mountOf(v.cfg.Kubernetes.Mount, "kubernetes")
+		body["role"] = v.cfg.Kubernetes.Role
+		fields["jwt"] = cmp.Or(v.cfg.Kubernetes.Token, serviceAccountToken)
+	}
+	for name, r := range fields {
+		s, err := v.credential(ctx, ref, r)
+		if err != nil {
+			return "", nil, err
+		}
+		body[name] = s.Reveal()
+	}
+	return path, body, nil
+}
+
+func mountOf(mount, otherwise string) string {
+	return "auth/" + strings.Trim(cmp.Or(mount, otherwise), "/") + "/login"
+}
+
+// credential reads one of the operator's own references.
+func (v *Vault) credential(ctx context.Context, ref aaif.VaultRef, r secret.Reference) (secret.Secret, error) {
+	s, err := v.lookup(ctx, r)
+	if err != nil {
+		return s, secret.Errorf(secret.ErrUnavailable, ref, "what it is logged in to with cannot be read: %v", err)
+	}
+	v.knows.Add(s)
+	return s, nil
+}
+
+// noLogin is the error of a login that failed. The vault answers 400 to a wrong
+// secret_id.
+func (v *Vault) noLogin(ref aaif.VaultRef, err error) error {
+	failed := v.failed(ref, err)
+	var e *secret.Error
+	if errors.As(failed, &e) {
+		e.Message = "login: " + e.Message
+		var resp *api.ResponseError
+		if errors.As(err, &resp) && e.Kind == secret.ErrNotFound {
+			e.Kind = secret.ErrDenied // of the auth method, not of the entry
+		}
+	}
+	return failed
+}
+
+// forget drops a token that was denied something and is not young, so that the
+// next read logs in anew. It reports whether that may help.
+func (v *Vault) forget(used time.Time) bool {
+	if v.cfg.Token != "" {
+		return false
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.got.After(used) {
+		return true // another read has logged in anew
+	}
+	if v.cfg.Now().Sub(v.got) < young {
+		return false
+	}
+	v.client().ClearToken()
+	return true
+}

@@ -1,0 +1,82 @@
+package secret
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+)
+
+// maxAnswer is the size of the largest answer that is read from a vault.
+const maxAnswer = 1 << 20
+
+// HTTPClient reaches a vault: TLS 1.2 or newer, answers of up to 1 MiB. caFile is
+// a PEM file of authorities to trust instead of the system's; empty for those.
+// Redirects are not followed, so that a vault's token stays with the vault.
+func HTTPClient(caFile string) (*http.Client, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pem, err := os.ReadFile(caFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM", caFile)
+		}
+		base.TLSClientConfig.RootCAs = pool
+	}
+	return &http.Client{
+		Transport:     Bounded(base),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, nil
+}
+
+// Bounded is a transport whose answers end with an error after 1 MiB.
+func Bounded(next http.RoundTripper) http.RoundTripper { return bounded{next} }
+
+type bounded struct{ next http.RoundTripper }
+
+// RoundTrip sends the request.
+func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := b.next.RoundTrip(req)
+	if err == nil {
+		resp.Body = &boundedBody{resp.Body, maxAnswer}
+	}
+	return resp, err
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	left int
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	if b.left < 0 {
+		return 0, errors.New("the answer is too large")
+	}
+	n, err := b.ReadCloser.Read(p[:min(len(p), b.left+1)])
+	b.left -= n
+	if b.left < 0 {
+		return 0, errors.New("the answer is too large")
+	}
+	return n, err
+}
+
+// OfStatus is the kind of failure that an HTTP status of a vault means, which is
+// not 2xx.
+func OfStatus(status int) Kind {
+	switch {
+	case status == http.StatusNotFound, status == http.StatusGone:
+		return ErrNotFound
+	case status == http.StatusRequestTimeout, status == http.StatusPreconditionFailed, status == http.StatusTooEarly, status == http.StatusTooManyRequests:
+		return ErrUnavailable
+	case status >= 400 && status < 500:
+		return ErrDenied
+	}
+	return ErrUnavailable
+}
