@@ -1,0 +1,74 @@
+// Package bedrock is the model adapter for Amazon Bedrock's Converse and
+// ConverseStream, which speak for the models of many vendors.
+//
+//	m, err := bedrock.New(bedrock.Config{Region: "eu-central-1"})
+//	res, err := m.Generate(ctx, &model.Request{Model: "eu.anthropic.claude-sonnet-4-5-20250929-v1:0", Messages: messages}, nil)
+//
+// AWS's SDK carries requests, signatures and event streams. This package maps
+// the port's words to the protocol's and back. A model is named by its id, the
+// id of an inference profile, or an ARN.
+//
+// # Credentials
+//
+// Without Config.Key they come from AWS's default chain: environment, shared
+// files, single sign-on, the role of a container or an instance, and
+// AWS_BEARER_TOKEN_BEDROCK; the chain is read at the first call. Config.Key
+// returns either a Bedrock API key, or ACCESS_KEY_ID:SECRET_ACCESS_KEY with an
+// optional :SESSION_TOKEN, or the JSON object of AWS STS with AccessKeyId,
+// SecretAccessKey and SessionToken. With it, nothing is taken from the
+// environment.
+//
+// # Conversations
+//
+// System messages become the system prompt, wherever they stand, or the
+// beginning of the user's first message where a model has no system prompt.
+// What the tools of a turn say goes into one message of the user, in front of
+// what the user says next; neighbours of one role become one message. Blank
+// text is left out. A conversation that does not begin or does not end with the
+// user gets a message that says "Continue.". Where a conversation has calls and
+// the request has no tools, the tools that were called are declared, as the API
+// demands. A model's thoughts never are part of a turn's text; they travel in
+// model.Message.Provider and go back to the same model, signed as they came.
+//
+// # Parameters
+//
+// Temperature (at most 1), TopP, MaxTokens and Stop become inferenceConfig. The
+// API takes no seed and no penalties. Params.Extended becomes
+// additionalModelRequestFields, byte for byte; a member there that says the same
+// as one of the port's parameters wins, and that one is not sent. Thinking goes
+// with no temperature but 1 and with no TopP below 0.95.
+//
+// Models differ in what they take. A request that is refused with the name of a
+// parameter, of the system prompt, of streaming or of structured output is sent
+// again without it, once for each, before the answer has begun.
+// Response.Dropped names the parameters that were left out or changed.
+//
+// # Structured output
+//
+// A JSON Schema is enforced by outputConfig, in the subset of JSON Schema that
+// the models know: objects are closed, and keywords that they do not know are
+// left out, which the caller's own check of the answer makes good. Where a model
+// refuses it the request is sent again with the schema in the system prompt
+// instead. JSON without a schema is asked for there, too.
+//
+// # Errors
+//
+// ThrottlingException and an exhausted quota are model.ErrRateLimited, with the
+// delay of Retry-After. AccessDeniedException, a signature that is refused and
+// credentials that cannot be had are model.ErrAuth. ServiceUnavailable,
+// ModelNotReady, ModelTimeout, ModelError and InternalServer exceptions,
+// connection failures, and answers that break off or make no sense are
+// model.ErrUnavailable. A ValidationException is model.ErrContextTooLong if it
+// says so, and model.ErrBadRequest otherwise, as is anything else. The SDK's own
+// retries are off: whoever routes, retries.
+//
+// # Secrets
+//
+// What Config.Key returns lives in one call alone, and is cut out of the texts
+// that the server sends back. Redirects are not followed.
+//
+// # Limits
+//
+// An answer is at most Config.MaxResponse bytes, nests at most 512 deep and has
+// at most 256 tool calls. A Model serves any number of goroutines.
+package bedrock

@@ -1,0 +1,152 @@
+package bedrock
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// failure maps what went wrong to the port's errors.
+func (m *Model) failure(err error, secrets []string) error {
+	e := &model.Error{Kind: model.ErrUnavailable, Err: err}
+	var answer *smithyhttp.ResponseError
+	if errors.As(err, &answer) && answer.Response != nil && answer.Response.Response != nil {
+		e.Status = answer.HTTPStatusCode()
+		e.RetryAfter = model.RetryAfter(answer.Response.Header, time.Now())
+	}
+	var said smithy.APIError
+	var request *url.Error
+	switch {
+	case errors.Is(err, errTimeout):
+		e.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
+	case errors.Is(err, errTooLarge):
+		e.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
+	case errors.Is(err, errTooDeep):
+		e.Message = errTooDeep.Error()
+	case errors.Is(err, errCredentials):
+		e.Kind, e.Message = model.ErrAuth, model.Quote("no credentials: "+last(err).Error(), secrets...)
+	case errors.As(err, &said):
+		e.Kind = kind(e.Status, said)
+		e.Message = words(e.Kind, said, secrets)
+		e.Err = nil // its text quotes the server
+	case errors.As(err, &request): // whose own text quotes the whole URL
+		e.Message = model.Quote("cannot reach the service: "+request.Err.Error(), secrets...)
+	case e.Status >= 400:
+		e.Kind, e.Err = kind(e.Status, &smithy.GenericAPIError{}), nil
+	default:
+		e.Message = model.Quote(last(err).Error(), secrets...)
+	}
+	return e
+}
+
+// last is the innermost error, without what the SDK puts around it.
+func last(err error) error {
+	for {
+		switch u := err.(type) {
+		case interface{ Unwrap() error }:
+			if u.Unwrap() == nil {
+				return err
+			}
+			err = u.Unwrap()
+		case interface{ Unwrap() []error }:
+			all := u.Unwrap()
+			err = all[len(all)-1]
+		default:
+			return err
+		}
+	}
+}
+
+func words(kind model.Kind, said smithy.APIError, secrets []string) string {
+	var parts []string
+	// What servers say about a wrong key may quote it in part.
+	if message := said.ErrorMessage(); kind != model.ErrAuth && message != "" && message != "UnknownError" {
+		parts = append(parts, model.Quote(message, secrets...))
+	}
+	if code := said.ErrorCode(); code != "" && code != "UnknownError" && len(code) <= 64 {
+		parts = append(parts, model.Quote(code, secrets...))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// kind classes a failure by its code, or where the code is not known by its
+// status.
+func kind(status int, said smithy.APIError) model.Kind {
+	switch said.ErrorCode() {
+	case "ThrottlingException", "TooManyRequestsException", "ServiceQuotaExceededException":
+		return model.ErrRateLimited
+	case "AccessDeniedException", "UnrecognizedClientException", "InvalidSignatureException", "SignatureDoesNotMatch", "ExpiredTokenException", "ExpiredToken",
+		"IncompleteSignature", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException", "NotAuthorized", "OptInRequired":
+		return model.ErrAuth
+	case "ServiceUnavailableException", "ModelNotReadyException", "ModelTimeoutException", "ModelErrorException", "ModelStreamErrorException", "InternalServerException", "InternalFailure":
+		return model.ErrUnavailable
+	}
+	switch {
+	case status == 401 || status == 403:
+		return model.ErrAuth
+	case status == 429:
+		return model.ErrRateLimited
+	case status >= 500 || status == 408 || status == 424:
+		return model.ErrUnavailable
+	case status == 413 || model.TooLong(said.ErrorMessage()):
+		return model.ErrContextTooLong
+	case status >= 400 || said.ErrorCode() == "ValidationException" || said.ErrorCode() == "ResourceNotFoundException":
+		return model.ErrBadRequest
+	}
+	return model.ErrUnavailable
+}
+
+// concessions are what a model may refuse, by the words in which it does so.
+var concessions = []struct {
+	name string
+	says *regexp.Regexp
+}{ // where both parameters are named, only one of them may be there
+	{"top_p", regexp.MustCompile(`(?i)\btop_?p\b`)},
+	{"temperature", regexp.MustCompile(`(?i)\btemperature\b`)},
+	{"stop", regexp.MustCompile(`(?i)\bstop_?sequences\b`)},
+	{streaming, regexp.MustCompile(`(?i)stream`)},
+	{system, regexp.MustCompile(`(?i)\bsystem\b`)},
+	{native, regexp.MustCompile(`(?i)output_?config|output.?format|text_?format|structured.?output|json.?schema|\bschema`)},
+}
+
+var saysTools = regexp.MustCompile(`(?i)tool_?config|tool_?spec|input_?schema`)
+
+// concede reports whether a refused request is worth sending again without
+// something that this package made of the port's words, and leaves it out.
+func (a *ask) concede(err error) bool {
+	var said smithy.APIError
+	if !errors.As(err, &said) || said.ErrorCode() != "ValidationException" || len(a.turn.blocks) > 0 {
+		return false
+	}
+	message, p := said.ErrorMessage(), a.req.Params
+	if model.TooLong(message) {
+		return false
+	}
+	hasSystem := a.req.Format.Type == model.FormatJSON || a.refused[native]
+	for _, m := range a.req.Messages {
+		hasSystem = hasSystem || m.Role == model.RoleSystem
+	}
+	sent := map[string]bool{
+		"top_p":       p.TopP != nil && !a.extends("top_p"),
+		"temperature": p.Temperature != nil && !a.extends("temperature"),
+		"stop":        len(p.Stop) > 0 && !a.extends("stop"),
+		streaming:     a.turn.onDelta != nil,
+		system:        hasSystem,
+		native:        a.req.Format.Type == model.FormatJSONSchema && !saysTools.MatchString(message),
+	}
+	for _, c := range concessions {
+		if sent[c.name] && !a.refused[c.name] && c.says.MatchString(message) {
+			a.refused[c.name] = true
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,61 @@
+package bedrock
+
+import (
+	"encoding/json"
+	"slices"
+)
+
+// known are the keywords of JSON Schema that the models' structured output
+// knows; others are left out, and the caller's own check makes them good.
+var known = []string{"$ref", "$defs", "definitions", "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "allOf", "description", "title", "default", "format"}
+
+// subset is a JSON Schema in the words that structured output knows, with its
+// objects closed as it demands. It returns false where nothing would be left to
+// enforce: a model is asked in words then.
+func subset(schema json.RawMessage) (json.RawMessage, bool) {
+	var in map[string]any
+	if json.Unmarshal(schema, &in) != nil || in["type"] == nil && in["properties"] == nil && in["anyOf"] == nil && in["allOf"] == nil && in["$ref"] == nil && in["enum"] == nil {
+		return nil, false
+	}
+	out, err := json.Marshal(narrow(in))
+	return out, err == nil
+}
+
+// narrow brings a schema into the subset. The schema's own maps are changed.
+func narrow(v any) any {
+	s, ok := v.(map[string]any)
+	if !ok {
+		return v // true and false are schemas, too
+	}
+	if one, ok := s["oneOf"]; ok && s["anyOf"] == nil { // which the answer's check makes exact
+		s["anyOf"] = one
+	}
+	for name, value := range s {
+		if !slices.Contains(known, name) {
+			delete(s, name)
+			continue
+		}
+		switch name {
+		case "properties", "$defs", "definitions":
+			if members, ok := value.(map[string]any); ok {
+				for n, m := range members {
+					members[n] = narrow(m)
+				}
+			}
+		case "anyOf", "allOf":
+			if list, ok := value.([]any); ok {
+				for i := range list {
+					list[i] = narrow(list[i])
+				}
+			}
+		case "items", "additionalProperties":
+			s[name] = narrow(value)
+		}
+	}
+	if _, object := s["properties"]; object || s["type"] == "object" {
+		if s["additionalProperties"] == nil || s["additionalProperties"] == true {
+			s["additionalProperties"] = false
+		}
+	}
+	return s
+}
