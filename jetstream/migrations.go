@@ -38,6 +38,7 @@ type Migration struct {
 func Migrations() []Migration {
 	return []Migration{
 		{Version: 2, About: "streams and buckets for durable tasks and the checkpoints of their runs"},
+		{Version: 3, About: "a stream of counters, for budgets and rate limits"},
 	}
 }
 

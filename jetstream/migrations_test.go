@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -87,10 +88,26 @@ func makeVersion(t *testing.T, js natsjs.JetStream, version int) {
 	}
 }
 
-func TestMigrationFromVersion1(t *testing.T) {
+func TestMigrationFromEveryVersion(t *testing.T) {
 	t.Parallel()
+	for version := 1; version < jetstream.TopologyVersion; version++ {
+		t.Run(fmt.Sprint("version ", version), func(t *testing.T) {
+			t.Parallel()
+			migrateFrom(t, version)
+		})
+	}
+}
+
+func migrateFrom(t *testing.T, version int) {
 	ctx, js := testContext(t), start(t)
-	makeVersion(t, js, 1)
+	makeVersion(t, js, version)
+	run := state.ID{Entity: "agent.x", Run: state.RunID("agent.x", "12345678")}
+	if version >= 2 {
+		if _, err := jetstream.NewStates(js, subject.Map{}).Put(ctx, run, 0, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		submit(t, jetstream.NewQueue(js, subject.Map{}), jetstream.Submission{Entity: "agent.x", Priority: "normal", ID: "12345678", Data: []byte("task")})
+	}
 	for _, subj := range []string{"bus.ops", "human.ada"} {
 		if err := js.Conn().Publish(subj, []byte(subj)); err != nil {
 			t.Fatal(err)
@@ -103,13 +120,13 @@ func TestMigrationFromVersion1(t *testing.T) {
 	before := configs(t, js)
 
 	plan, err := jetstream.Plan(ctx, js, jetstream.Options{})
-	if err != nil || jetstream.VersionOf(plan) != 1 {
+	if err != nil || jetstream.VersionOf(plan) != version {
 		t.Errorf("version %d, %v", jetstream.VersionOf(plan), err)
 	}
 	var want []string
 	for _, s := range jetstream.Topology() {
 		if _, there := before[s.StreamName(subject.Map{})]; there {
-			want = append(want, "update "+s.Name+": topology 1, should be 2")
+			want = append(want, fmt.Sprintf("update %s: topology %d, should be %d", s.Name, version, jetstream.TopologyVersion))
 		} else {
 			want = append(want, "create "+s.Name)
 		}
@@ -119,7 +136,7 @@ func TestMigrationFromVersion1(t *testing.T) {
 	}
 	again := apply(t, js, jetstream.Options{})
 	for _, c := range again {
-		if c.Action != jetstream.ActionNone || c.Version != 2 {
+		if c.Action != jetstream.ActionNone || c.Version != jetstream.TopologyVersion {
 			t.Errorf("again: %+v", c)
 		}
 	}
@@ -147,6 +164,17 @@ func TestMigrationFromVersion1(t *testing.T) {
 	if got, err := jetstream.NewKeys(js, subject.Map{}).Get(ctx, "kid"); err != nil || string(got.Value) != "key" {
 		t.Errorf("the keys hold %+v, %v", got, err)
 	}
+	if version < 2 {
+		return
+	}
+	if got, err := jetstream.NewStates(js, subject.Map{}).Get(ctx, run); err != nil || string(got.Data) != "{}" {
+		t.Errorf("the runs hold %+v, %v", got, err)
+	}
+	if stream, err := js.Stream(ctx, jetstream.StreamWork); err != nil {
+		t.Error(err)
+	} else if msg, err := stream.GetLastMsgForSubject(ctx, "aee.work.normal.agent.x"); err != nil || string(msg.Data) != "task" {
+		t.Errorf("the work queue holds %v, %v", msg, err)
+	}
 }
 
 // Where a newer release has been at work, an older one touches nothing: what
@@ -156,7 +184,7 @@ func TestANewerTopologyIsLeftAlone(t *testing.T) {
 	ctx, js := testContext(t), start(t)
 	makeVersion(t, js, 1)
 	cfg := configs(t, js)["AEE_HUMAN"]
-	cfg.Metadata[jetstream.MetaTopology] = "3"
+	cfg.Metadata[jetstream.MetaTopology] = fmt.Sprint(jetstream.TopologyVersion + 1)
 	if _, err := js.UpdateStream(ctx, cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // TopologyVersion counts the changes of [Topology] that a server must be told
 // of. It is in the metadata of every stream, under [MetaTopology].
-const TopologyVersion = 2
+const TopologyVersion = 3
 
 // MetaTopology is the key of the metadata that holds the topology's version.
 const MetaTopology = "aeemesh.topology"
@@ -24,6 +24,7 @@ const (
 	StreamSchedule = "AEE_SCHEDULE"
 	StreamReply    = "AEE_REPLY"
 	StreamDead     = "AEE_DEAD"
+	StreamCount    = "AEE_COUNT"
 	BucketKeys     = "aee_keys"
 	BucketSeen     = "aee_seen"
 	BucketRefuted  = "aee_refuted"
@@ -65,7 +66,7 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which
 // they are applied. The slice is the caller's.
 //
-// The file storage that they may take together, 2,024 MiB, is reserved when
+// The file storage that they may take together, 2,056 MiB, is reserved when
 // they are made. On a smaller disk give [Options.Limits]. What delayed tasks
 // take comes on top: see [StreamSchedule] in the package comment.
 func Topology() []Spec {
@@ -147,6 +148,12 @@ func Topology() []Spec {
 			About:  "runs that other platforms hand over, and which tokens were used",
 			Config: states(30*day, 64*mib),
 		},
+		{
+			Name: StreamCount, Kind: KindStream,
+			About:    "counters: what runs spend, and how often tools are called",
+			Subjects: func(m subject.Map) []string { return []string{m.AllCounts()} },
+			Config:   counters(7*day, 32*mib),
+		},
 	}
 }
 
@@ -171,6 +178,14 @@ func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 func journal(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.MaxMsgsPerSubject = 1
+	return c
+}
+
+// counters keeps of each counter the last message, which has its total. A
+// counter that nobody adds to for maxAge begins at zero again.
+func counters(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+	c := journal(maxAge, maxBytes)
+	c.AllowMsgCounter = true
 	return c
 }
 

@@ -21,6 +21,7 @@
 //	its replies            aee.reply.<entity>.<task id>
 //	its dead letter        aee.dead.<entity>.<task id>
 //	control                aee.ctl.<entity>
+//	a counter              aee.count.<kind>.<id>…
 //	envelope journal       aee.journal.<entity>.<id>
 //	audit                  aee.audit.<entity>
 //

@@ -184,3 +184,23 @@ func isPriority(s string) bool {
 func badPriority(s string) error {
 	return &Error{What: "priority", Value: s, Reason: "is none of low, normal, high, urgent"}
 }
+
+// Count is the subject of one counter of a kind: what is counted is named by
+// ids, each of which may be any string.
+func (m Map) Count(kind string, ids ...string) (string, error) {
+	if err := validateTokens("kind", kind, MaxEntity); err != nil {
+		return "", err
+	}
+	s := m.dot + root + ".count." + kind
+	for _, id := range ids {
+		token := Escape(id)
+		if id == "" || len(token) > maxCountID {
+			return "", fmt.Errorf("subject of a counter: the id %q is empty or too long", clip(id))
+		}
+		s += "." + token
+	}
+	return s, nil
+}
+
+// maxCountID bounds one id of a counter's name, escaped, in bytes.
+const maxCountID = 512

@@ -54,6 +54,9 @@ func (m Map) DueOf(entity string) (string, error) {
 // AllDead is the pattern of all dead letters.
 func (m Map) AllDead() string { return m.dot + root + ".dead.>" }
 
+// AllCounts is the pattern of all counters.
+func (m Map) AllCounts() string { return m.dot + root + ".count.>" }
+
 // DeadOf is the pattern of one entity's dead letters.
 func (m Map) DeadOf(entity string) (string, error) {
 	return m.allIDs(root+".dead.", entity)

@@ -1,0 +1,73 @@
+package jetstream_test
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func TestCountersAddForAll(t *testing.T) {
+	t.Parallel()
+	js, m := start(t), prefix(t, "acme")
+	apply(t, js, jetstream.Options{Map: m})
+	var wg sync.WaitGroup
+	var seen sync.Map
+	var most atomic.Int64
+	for range 4 {
+		c := jetstream.NewCounters(js, m)
+		wg.Go(func() {
+			for range 50 {
+				total, err := c.Add(testContext(t), 3, "rate", "agent.x", "a tool")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, twice := seen.LoadOrStore(total, true); twice {
+					t.Errorf("two got the total %d", total)
+				}
+				for now := most.Load(); total > now && !most.CompareAndSwap(now, total); now = most.Load() {
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if most.Load() != 600 {
+		t.Errorf("total %d, want 600", most.Load())
+	}
+	c := jetstream.NewCounters(js, m)
+	for _, step := range []struct {
+		n    int64
+		ids  []string
+		want int64
+	}{
+		{-600, []string{"agent.x", "a tool"}, 0}, {-5, []string{"agent.x", "a tool"}, -5},
+		{7, []string{"agent.x", "another"}, 7}, {0, []string{"agent.x", "another"}, 7},
+		{1, []string{"ü.>*"}, 1}, {math.MaxInt32, []string{"big"}, math.MaxInt32},
+	} {
+		got, err := c.Add(testContext(t), step.n, "rate", step.ids...)
+		if err != nil || got != step.want {
+			t.Errorf("add %d to %q: %d, %v; want %d", step.n, step.ids, got, err, step.want)
+		}
+	}
+	for _, ids := range [][]string{{""}, {"x", string(make([]byte, 600))}} {
+		if _, err := c.Add(testContext(t), 1, "rate", ids...); err == nil {
+			t.Errorf("%d ids were counted", len(ids))
+		}
+	}
+	if _, err := c.Add(testContext(t), 1, "no good"); err == nil {
+		t.Error("a kind with a space was counted")
+	}
+}
+
+func TestCountersWithoutTheirStream(t *testing.T) {
+	t.Parallel()
+	c := jetstream.NewCounters(start(t), subject.Map{})
+	if _, err := c.Add(testContext(t), 1, "rate", "x"); !errors.Is(err, jetstream.ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
