@@ -95,6 +95,16 @@ type Options struct {
 	Metadata map[string]string
 	// Logger gets what the operator should know of each task. Default discards.
 	Logger *slog.Logger
+	// Offer is what the operator has put in place for agents beside what this
+	// package has by itself: protocols behind Open, vaults, condition languages.
+	// It is held against required_capabilities. Default: nothing.
+	Offer aaif.Offer
+	// Deprecated lets agents be hosted whose status is deprecated. Default: they
+	// are refused.
+	Deprecated bool
+
+	off func(*aaif.Tool) string // which capability a tool lacks
+
 	// Telemetry is where the agent reports what it does. Default: nowhere.
 	Telemetry Telemetry
 }
@@ -115,9 +125,12 @@ type Agent struct {
 	// Negotiation is how the document's required_capabilities fared.
 	Negotiation aaif.Negotiation
 
-	encrypt bool     // the document wants its state encrypted
-	tools   *toolset // of a model; nil where something else does the work
-	log     *slog.Logger
+	encrypt   bool // the document wants its state encrypted
+	traceable bool // its spans go somewhere, if it makes any
+	negotiate func(durable bool) aaif.Negotiation
+	accepted  bool
+	tools     *toolset // of a model; nil where something else does the work
+	log       *slog.Logger
 }
 
 // New makes an agent of a definition, or reports all that keeps it from being
@@ -157,6 +170,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	if c != nil {
 		a.Intents, a.DefaultIntent, a.RefuseUnknown = c.registry, c.enforced, opts.RefuseUnknown
 	}
+	opts.off = func(t *aaif.Tool) string { return switchedOff(a.Negotiation, t) }
 	note(a.handler(def, c, opts))
 	if report != nil && a.Handler != nil {
 		a.Handler = reported{a.Handler, report}
@@ -173,8 +187,12 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 // Run serves the agent on a node until ctx ends, then drains and returns; see
 // [mesh.Node.Serve]. A Program runs as long, and is stopped after the drain.
 func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
-	if err := a.lanes(node); err != nil {
+	known := len(a.Notices)
+	if err := a.Accept(node); err != nil {
 		return err
+	}
+	for _, p := range a.Notices[known:] { // nobody was shown them
+		a.log.Warn("not as the document says", "entity", a.Entity, "pointer", p.Pointer, "why", p.Message)
 	}
 	if a.tools != nil {
 		a.tools.warm(ctx)

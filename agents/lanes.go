@@ -1,29 +1,87 @@
 package agents
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// lanes fits the agent to what its node has.
+// Accept fits the agent to what its node has, and decides whether it may be
+// hosted there; what it has to say is added to Notices. Run does it too, so only
+// those call it who show the notices before. Twice is as good as once.
 //
-// A node without a durable lane serves an agent live: there its concurrency
-// holds for each worker, retrying is the sender's affair, and whoever sends a
-// task waits for its result. An agent whose state has to be encrypted is not
-// hosted where it would be stored in the clear (AAIF, Compliance Controls).
-func (a *Agent) lanes(node *mesh.Node) error {
-	d := node.Durable()
-	if d == nil || a.LiveOnly {
-		if a.Async && a.log != nil {
-			a.log.Warn("runtime.async_execution is not kept: there is no durable lane here", "entity", a.Entity)
-		}
-		a.Async, a.MeshConcurrency = false, 0
+// A node without a durable lane serves an agent live: then no state is kept,
+// retrying is the sender's affair, whoever sends a task waits for its result,
+// and the document's concurrency holds for each worker alone. An agent that
+// requires more is refused at safety levels strict and regulated. One whose state
+// has to be encrypted is not hosted where it would be stored in the clear (AAIF,
+// Compliance Controls).
+func (a *Agent) Accept(node *mesh.Node) error {
+	if a.accepted {
 		return nil
 	}
-	if a.encrypt && a.Seal == nil && d.Codec.Seal == nil {
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	d := node.Durable()
+	switch {
+	case d == nil || a.LiveOnly:
+		if err := a.acceptLive(); err != nil {
+			var refused *Refusal
+			if errors.As(err, &refused) {
+				err = errors.Join(err, refused.Tell(node))
+			}
+			return err
+		}
+	case a.encrypt && a.Seal == nil && d.Codec.Seal == nil:
 		return fmt.Errorf("agent %s: compliance.pii_handling encrypt: its runs would be stored in the clear; give a key for their state, or keep the agent off the durable lane", a.Entity)
+	}
+	a.accepted = true
+	return nil
+}
+
+// acceptLive is Accept without the durable lane.
+func (a *Agent) acceptLive() error {
+	var lacking []aaif.Problem
+	if a.Async {
+		lacking = append(lacking, aaif.Problem{Pointer: "/agent/runtime/async_execution", Rule: RuleLane, Severity: aaif.SeverityWarning,
+			Message: "tasks are done while their senders wait: there is no durable lane here"})
+	}
+	if a.MeshConcurrency > 0 {
+		lacking = append(lacking, aaif.Problem{Pointer: "/agent/runtime/concurrency", Rule: RuleLane, Severity: aaif.SeverityWarning,
+			Message: fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency)})
+	}
+	a.Async, a.MeshConcurrency = false, 0
+	if a.negotiate == nil { // put together by hand
+		a.Notices = append(a.Notices, lacking...)
+		return nil
+	}
+	known := a.Negotiation.Problems()
+	a.Negotiation = a.negotiate(false)
+	for _, p := range a.Negotiation.Problems() {
+		if !slices.Contains(known, p) {
+			lacking = append(lacking, p)
+		}
+	}
+	var bad []error
+	if err := a.Negotiation.Err(); err != nil {
+		bad = append(bad, err)
+	}
+	if refuses(a.Negotiation.Safety) {
+		for i := range lacking {
+			if lacking[i].Pointer == "/agent/runtime/concurrency" { // a runtime MUST NOT exceed it
+				lacking[i].Severity = aaif.SeverityError
+				bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, lacking[i]))
+			}
+		}
+	}
+	a.Notices = append(a.Notices, lacking...)
+	if err := a.refusal(a.Negotiation, bad); err != nil {
+		return fmt.Errorf("agent %s: %w", a.Entity, err)
 	}
 	return nil
 }

@@ -16,20 +16,9 @@ const (
 	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
 	RuleTool      aaif.Rule = "tool"      // a tool that cannot be used here
 	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted where it is stored
+	RuleLane      aaif.Rule = "lane"      // what a node without the durable lane does otherwise
 	RuleTelemetry aaif.Rule = "telemetry" // what is reported otherwise than the document says
 )
-
-// Honours is what this package does of a definition that it runs with a
-// model; see [aaif.NotHonoured].
-func Honours() aaif.Supported {
-	return aaif.WorkerSupports().With("/agent/orchestration/max_iterations", "/agent/tools/*/timeout_seconds")
-}
-
-// Offers is what this package has for agents that declare
-// required_capabilities.
-func Offers() aaif.Offer {
-	return aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolFunction, aaif.CapIOStreaming), Languages: condition.Languages()}
-}
 
 // delegated are the parts of a definition that a program or a handler has to
 // keep by itself.
@@ -55,7 +44,7 @@ var delegated = []struct {
 // and is refused if it has any.
 func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	def := doc.Definition()
-	supported := Honours()
+	supported := Honours(opts.Offer)
 	byModel := opts.Handler == nil && opts.Program == nil
 	if !byModel {
 		for _, d := range delegated {
@@ -65,8 +54,12 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 			}
 		}
 	}
-	if def.Status == aaif.StatusDeprecated {
+	var bad []error
+	if def.Status == aaif.StatusDeprecated { // AAIF, Root and Identity Fields: a runtime MAY refuse it
 		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
+		if !opts.Deprecated {
+			bad = append(bad, errors.New("/status: the agent is deprecated; it is hosted only if the operator says so"))
+		}
 	}
 	lacking := slices.Concat(aaif.NotHonoured(doc, supported), a.encryption(def, opts), condition.Check(doc))
 	for _, p := range doc.Lint() {
@@ -75,10 +68,16 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 		}
 	}
 	a.Notices = append(a.Notices, lacking...)
-	a.Negotiation = def.Negotiate(Offers())
+	a.negotiate = func(durable bool) aaif.Negotiation {
+		have := Offers(opts, durable)
+		if a.traceable {
+			have.Capabilities[aaif.CapTelemetryOTel] = struct{}{}
+		}
+		return def.Negotiate(have)
+	}
+	a.Negotiation = a.negotiate(true)
 	a.Notices = append(a.Notices, a.Negotiation.Problems()...)
 
-	var bad []error
 	if err := a.Negotiation.Err(); err != nil {
 		bad = append(bad, err)
 	}
@@ -88,7 +87,7 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	if byModel && needsApproval(def) && len(def.Agent.Tools) > 0 {
 		bad = append(bad, errors.New("/agent/compliance/human_in_the_loop: nobody can approve tool calls here yet, so an agent that wants it cannot have tools"))
 	}
-	return errors.Join(bad...)
+	return a.refusal(a.Negotiation, bad)
 }
 
 // refuses is true of the safety levels at which nothing may be left out.

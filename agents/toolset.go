@@ -79,6 +79,11 @@ func newToolset(def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, e
 			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
 		}
 		names[e.Name] = true
+		if lacks := opts.off(e.Tool); lacks != "" {
+			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityWarning,
+				Message: fmt.Sprintf("tool %s is switched off: it depends on %s, which this runtime lacks", e.Name, lacks)})
+			continue
+		}
 		if e.EffectiveProtocol() == aaif.ProtocolFunction {
 			if err := e.function(registry); err != nil {
 				bad = append(bad, fmt.Errorf("%s: %w", e.pointer, err))

@@ -190,7 +190,7 @@ func TestNotHonoured(t *testing.T) {
 			"error /agent/model/min_context_tokens, warning /agent/model/fallbacks, warning /agent/model/routing_strategy"},
 		{"the preferred first", "model: {provider: openai, routing_strategy: preferred_first}", ""},
 		{"whole blocks", "memory: [{scope: task, content: c}]\ncontext: [{type: text, value: v}]\nevents: {on_start: f}\nevaluation: {judge_model: m}\ntelemetry: {tracing: true}\norchestration: {role: worker}",
-			"warning /agent/context, warning /agent/evaluation, warning /agent/events, warning /agent/memory, warning /agent/orchestration, warning /agent/telemetry"},
+			"warning /agent/context, warning /agent/evaluation, warning /agent/events, warning /agent/memory, warning /agent/orchestration"},
 		{"a loop guard", "orchestration: {max_iterations: 3}", "error /agent/orchestration"},
 		{"tools of other protocols", "tools: [{name: t, description: d, protocol: http, endpoint: 'https://h', timeout_seconds: 5}, {name: u, description: d}, {name: v, description: d, protocol: mcp, endpoint: 'mcp://a/b'}]",
 			"warning /agent/tools/0, warning /agent/tools/2"},

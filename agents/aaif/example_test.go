@@ -47,7 +47,7 @@ func Example() {
 	// Output:
 	// agent.code_reviewer runs 1 at a time
 	// level: Portable - then Multi-agent
-	// 16:3: /agent/memory: warning: this is not honoured here
+	// 16:3: /agent/memory: warning: memory is not honoured yet: the agent remembers nothing from one task to the next
 }
 
 func ExampleParse() {

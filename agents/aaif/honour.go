@@ -36,7 +36,7 @@ func WorkerSupports() Supported {
 			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming",
 			"/agent/runtime/timeout_seconds", "/agent/runtime/concurrency", "/agent/runtime/streaming", "/agent/runtime/environment",
 			"/agent/runtime/max_retries", "/agent/runtime/retry_backoff", "/agent/runtime/async_execution",
-			"/agent/compliance/safety_level",
+			"/agent/compliance/safety_level", "/agent/telemetry",
 			"/provenance/authored_by", "/provenance/source_platform", "/provenance/created_at", "/provenance/updated_at",
 			"/provenance/license", "/provenance/sc_refs",
 		},
@@ -115,7 +115,7 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 	}
 	if values, ok := h.Values[pattern]; ok {
 		if text := fmt.Sprint(v); !slices.Contains(values, text) {
-			h.report(v, pointer, pattern, fmt.Sprintf("%s is not honoured here", show(v)))
+			h.report(v, pointer, pattern, unhonoured(pattern, v))
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 		return // no approval is asked for
 	}
 	if pattern != "" && !h.reaches(pattern) {
-		h.report(v, pointer, pattern, "this is not honoured here")
+		h.report(v, pointer, pattern, instead(pattern))
 		return
 	}
 	switch v := v.(type) {
@@ -172,6 +172,39 @@ func (h *honourCheck) reaches(pattern string) bool {
 func within(path, above string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '/')
+}
+
+// insteads say what becomes of what is not honoured yet, by path.
+var insteads = []struct{ path, text string }{
+	{"/agent/memory", "memory is not honoured yet: the agent remembers nothing from one task to the next"},
+	{"/agent/context", "context sources are not honoured yet: nothing of them reaches the model"},
+	{"/agent/events", "triggers are not honoured yet: the agent runs when it is sent a task"},
+	{"/agent/evaluation", "evaluation is not honoured yet: no judge, no test case and no gate is run"},
+	{"/agent/orchestration", "orchestration is not honoured yet: the agent does the task by itself"},
+	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: nobody can approve tool calls"},
+	{"/agent/compliance/audit_log", "the audit log is not honoured yet: none is kept"},
+	{"/agent/compliance/data_residency", "data residency is not honoured yet: models are not chosen by region"},
+	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: nothing is looked for in what passes"},
+	{"/agent/compliance", "this control is not honoured yet"},
+	{"/provenance/signature", "signatures of documents are not honoured yet: nobody checks it"},
+}
+
+// instead says that a path is not honoured, and what happens instead.
+func instead(pattern string) string {
+	for _, i := range insteads {
+		if within(pattern, i.path) {
+			return i.text
+		}
+	}
+	return "this is not honoured here"
+}
+
+// unhonoured says that a value is not honoured, and what happens instead.
+func unhonoured(pattern string, v any) string {
+	if text := instead(pattern); text != instead("") {
+		return show(v) + ": " + text
+	}
+	return show(v) + " is not honoured here"
 }
 
 // report adds a problem about the value at a pointer. It is an error if the value is, or holds, a binding field.

@@ -53,7 +53,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 
 // Use has an agent use the set.
 func (s *Set) Use(o *agents.Options) {
-	o.Open = s.Open
+	o.Open, o.Offer = s.Open, s.Offer()
 	if o.Secret == nil {
 		o.Secret = s.opts.Env
 	}

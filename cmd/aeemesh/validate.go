@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
@@ -101,7 +102,9 @@ func (a *app) judge(name string) (verdict, error) {
 		}
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
-		v.Ignored = notHonoured(doc)
+		if v.Ignored, err = notHonoured(doc); err != nil {
+			return v, err
+		}
 	}
 	return v, nil
 }
@@ -160,4 +163,10 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 }
 
 // notHonoured is what this program does not do of an agent definition.
-func notHonoured(doc *aaif.Document) []aaif.Problem { return aaif.NotHonoured(doc, agents.Honours()) }
+func notHonoured(doc *aaif.Document) ([]aaif.Problem, error) {
+	set, err := adapters.New(adapters.Config{}, adapters.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return aaif.NotHonoured(doc, agents.Honours(set.Offer())), set.Close()
+}

@@ -30,7 +30,7 @@ type workerFlags struct {
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls                            []string
 	review                                             string
-	refuseUnknown, content                             bool
+	refuseUnknown, content, deprecated                 bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
@@ -93,6 +93,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
 	f.operator.add(flags)
+	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	f.lane.add(a, flags)
 	a.addSignFlags(flags, signAll|signReplay)
@@ -116,6 +117,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	defer a.stopTelemetry(tel)
 	served, err := a.readAgents(cmd, f, set, tel, args)
 	if err != nil {
+		a.tellRefusal(ctx, cmd, tel, err)
 		return err
 	}
 	d := newDaemon(nil, served)
@@ -130,8 +132,12 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		if agent.Signer, err = a.signer(agent.Entity); err != nil {
 			return err
 		}
+		accepted := agent.Accept(s.node)
 		for _, p := range agent.Notices {
 			a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+		}
+		if accepted != nil {
+			return accepted
 		}
 		if agent.Ready, err = a.announceAgent(s, agent); err != nil {
 			return err
@@ -149,6 +155,23 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	a.term.say("stopped; nothing was lost")
 	return nil
+}
+
+// tellRefusal tells the mesh of an agent that was refused before there was a
+// connection, where that MUST be audit-logged.
+func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetry, err error) {
+	var refused *agents.Refusal
+	if !errors.As(err, &refused) || !refused.MustAudit() {
+		return
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, tel: tel})
+	if err == nil {
+		err = errors.Join(refused.Tell(s.node), s.confirm())
+		s.close()
+	}
+	if err != nil {
+		a.log.Error("refusal not told to the mesh", "audit", true, "entity", refused.Entity, "err", err)
+	}
 }
 
 // workerStatus tells the daemon and then a person, each trouble once.
@@ -260,7 +283,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		return nil, usagef(cmd, "--concurrency and --queue cannot be negative")
 	}
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
-		KeyName: f.keyName, Logger: a.log}
+		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated}
 	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
 	set.Use(&opts)
 	if f.queue == 0 {

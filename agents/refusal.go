@@ -1,0 +1,78 @@
+package agents
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// Refusal is why an agent is not hosted although its document is valid: it
+// requires what this runtime lacks, and its safety level lets nothing be left
+// out (AAIF, Capability Negotiation).
+type Refusal struct {
+	Entity, AgentID, Version string
+	Safety                   aaif.SafetyLevel
+	Unsatisfied              []string // required capabilities, sorted
+	Unevaluated              []aaif.Language
+	Err                      error // everything that is lacking
+}
+
+// Error lists what is lacking.
+func (r *Refusal) Error() string { return r.Err.Error() }
+
+// Unwrap returns the list.
+func (r *Refusal) Unwrap() error { return r.Err }
+
+// MustAudit reports whether the refusal MUST be audit-logged: at safety level
+// regulated.
+func (r *Refusal) MustAudit() bool { return r.Safety == aaif.SafetyRegulated }
+
+// log writes the refusal to the operator's log. Until the mesh keeps an audit
+// stream, this line and [Refusal.Tell] are the audit log of refusals.
+func (r *Refusal) log(log *slog.Logger) {
+	if r.MustAudit() {
+		log.Error("agent refused", "audit", true, "entity", r.Entity, "agent_id", r.AgentID, "version", r.Version,
+			"safety_level", string(r.Safety), "unsatisfied", r.Unsatisfied, "unevaluated", r.Unevaluated, "err", r.Err)
+	}
+}
+
+// AlertRefused is the code of the alert that tells of a refusal.
+const AlertRefused = "AGENT_REFUSED"
+
+// Tell raises the alert on bus.mesh.alert that a refusal is where it MUST be
+// audit-logged; otherwise it does nothing.
+func (r *Refusal) Tell(node *mesh.Node) error {
+	if !r.MustAudit() {
+		return nil
+	}
+	payload, err := json.Marshal(struct {
+		Code        string          `json:"code"`
+		Message     string          `json:"message"`
+		Entity      string          `json:"entity"`
+		AgentID     string          `json:"agent_id,omitempty"`
+		Version     string          `json:"version,omitempty"`
+		Safety      string          `json:"safety_level"`
+		Unsatisfied []string        `json:"unsatisfied,omitempty"`
+		Unevaluated []aaif.Language `json:"unevaluated_languages,omitempty"`
+	}{AlertRefused, clip(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
+	if err != nil {
+		return fmt.Errorf("tell of the refusal: %w", err)
+	}
+	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
+}
+
+// refusal is the error of an agent that lacks something; nil if nothing is bad.
+func (a *Agent) refusal(n aaif.Negotiation, bad []error) error {
+	err := errors.Join(bad...)
+	if err == nil {
+		return nil
+	}
+	r := &Refusal{Entity: a.Entity, AgentID: a.AgentID, Version: a.Version, Safety: n.Safety, Unsatisfied: n.Unsatisfied, Unevaluated: n.Unevaluated, Err: err}
+	r.log(a.log)
+	return r
+}
