@@ -1,0 +1,215 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// The defaults of [Config].
+const (
+	DefaultConnectTimeout = 30 * time.Second
+	DefaultPing           = 30 * time.Second
+	DefaultMaxMessage     = 8 << 20 // bytes
+)
+
+// Server is a server of the operator's list: a program that is run, or an
+// address. Documents name it as mcp://NAME/CAPABILITY.
+type Server struct {
+	// Command is the program and its arguments. It is run without a shell, once
+	// for all agents of the process, and spoken to over standard input and
+	// output. A name without a slash is looked up in the worker's PATH.
+	Command []string `json:"command,omitzero"`
+
+	// Env is what the program gets of the environment beside [BaseEnv]: NAME
+	// hands on the worker's own variable, NAME=value sets one. Name secrets, do
+	// not write them here.
+	Env []string `json:"env,omitzero"`
+
+	// Dir is the program's working directory. Default: that of the worker.
+	Dir string `json:"dir,omitzero"`
+
+	// URL is the server's address instead of a Command: http, https, ws or wss.
+	URL string `json:"url,omitzero"`
+
+	// Transport says how an http address is spoken to: streamable or sse.
+	// Default: streamable, and sse if the server knows nothing else.
+	Transport string `json:"transport,omitzero"`
+
+	// Auth authenticates to URL, in the words of AAIF: it names where the secret
+	// is found. It stands instead of what a document says. Default: the
+	// document's.
+	Auth *aaif.Auth `json:"auth,omitzero"`
+
+	// Tools are the tools that documents may have, by the server's names; a * at
+	// the end stands for any rest. Default: all.
+	Tools []string `json:"tools,omitzero"`
+
+	// Untrusted disbelieves what the server says of its tools being harmless to
+	// repeat; see [Tool.RepeatSafe].
+	Untrusted bool `json:"untrusted,omitzero"`
+}
+
+// BaseEnv are the variables that every program gets, where the worker has them:
+// those without which programs do not start. No secret belongs into them.
+func BaseEnv() []string {
+	return []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE"}
+}
+
+// ServerName is what a server may be called: the host of mcp://NAME/CAPABILITY.
+var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// Check reports all that is wrong with a server.
+func (s *Server) Check() error {
+	var bad []error
+	switch {
+	case len(s.Command) == 0 && s.URL == "":
+		bad = append(bad, errors.New("it needs a command or a url"))
+	case len(s.Command) > 0 && s.URL != "":
+		bad = append(bad, errors.New("it has both a command and a url"))
+	case len(s.Command) > 0 && s.Command[0] == "":
+		bad = append(bad, errors.New("command: the program is empty"))
+	case s.URL != "":
+		bad = append(bad, checkURL(s.URL))
+	}
+	for i, arg := range s.Command {
+		if strings.ContainsRune(arg, 0) {
+			bad = append(bad, fmt.Errorf("command[%d]: has a NUL", i))
+		}
+	}
+	for i, e := range s.Env {
+		if name, _, _ := strings.Cut(e, "="); name == "" || strings.ContainsRune(e, 0) {
+			bad = append(bad, fmt.Errorf("env[%d]: want NAME or NAME=value", i)) // no value in errors
+		}
+	}
+	if s.URL != "" && (len(s.Env) > 0 || s.Dir != "") {
+		bad = append(bad, errors.New("env and dir are for a command"))
+	}
+	if s.URL == "" && (s.Auth != nil || s.Transport != "") {
+		bad = append(bad, errors.New("auth and transport are for a url"))
+	}
+	if !slices.Contains([]string{"", transportStreamable, transportSSE}, s.Transport) {
+		bad = append(bad, fmt.Errorf("transport %q: want %s or %s", s.Transport, transportStreamable, transportSSE))
+	}
+	for i, t := range s.Tools {
+		if t == "" || strings.Contains(strings.TrimSuffix(t, "*"), "*") {
+			bad = append(bad, fmt.Errorf("tools[%d]: %q: want a name, or a prefix and *", i, t))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+const (
+	transportStreamable = "streamable"
+	transportSSE        = "sse"
+)
+
+func checkURL(raw string) error {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return fmt.Errorf("url: %w", errors.Unwrap(err)) // without the address, which may hold a password
+	case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
+		return fmt.Errorf("url: the scheme %q is not one of http, https, ws, wss", u.Scheme)
+	case u.Host == "":
+		return errors.New("url: it has no host")
+	case u.User != nil:
+		return errors.New("url: a credential has no place in it, use auth")
+	}
+	return nil
+}
+
+// Config says which servers there are and what documents may reach.
+type Config struct {
+	// Servers are the operator's list, by name.
+	Servers map[string]Server
+
+	// Env looks up a variable of the worker's environment. Default: none is set.
+	Env func(name string) (string, bool)
+
+	// Allow says whether a document may name an address that is on no list,
+	// itself: nil if so. It does no I/O. Default: none.
+	Allow func(endpoint string) error
+
+	// Client makes the client that reaches an address with a credential, at the
+	// first connection. Listed says that the address is the operator's own word.
+	// It must not end streams after a while, nor wrap the body of a 101. Default:
+	// a client of this package, and no credentials.
+	Client func(ctx context.Context, endpoint string, auth *aaif.Auth, listed bool) (*http.Client, error)
+
+	// Progress is told of a call that the server reports progress of. It must
+	// return soon. Default: nobody is told.
+	Progress func(Progress)
+
+	// ConnectTimeout bounds the start of a server and the handshake. Default 30 s.
+	ConnectTimeout time.Duration
+
+	// Ping is how often a server that is silent is asked whether it is there.
+	// After two pings without an answer its session ends, and the next call
+	// begins another. Default 30 s; negative: never.
+	Ping time.Duration
+
+	// MaxMessage bounds one message of a server, in bytes. Default 8 MiB.
+	MaxMessage int
+
+	// Version is the worker's, which servers are told. Default "dev".
+	Version string
+
+	// Log gets what servers write to standard error, and what becomes of their
+	// sessions. Default: nobody is told.
+	Log *slog.Logger
+}
+
+// Progress is what a server reports of a call that is under way. It is a
+// stranger's word.
+type Progress struct {
+	Server, Tool    string
+	Progress, Total float64 // Total is 0 where it is unknown
+	Message         string
+}
+
+func (c Config) withDefaults() Config {
+	c.Servers = maps.Clone(c.Servers)
+	if c.Env == nil {
+		c.Env = func(string) (string, bool) { return "", false }
+	}
+	if c.Allow == nil {
+		c.Allow = func(string) error { return errors.New("no policy allows addresses that are on no list") }
+	}
+	if c.Client == nil {
+		c.Client = plainClient
+	}
+	if c.ConnectTimeout <= 0 {
+		c.ConnectTimeout = DefaultConnectTimeout
+	}
+	if c.Ping == 0 {
+		c.Ping = DefaultPing
+	}
+	if c.MaxMessage <= 0 {
+		c.MaxMessage = DefaultMaxMessage
+	}
+	c.Version = cmp.Or(c.Version, "dev")
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// plainClient is the client where nobody has another.
+func plainClient(_ context.Context, _ string, auth *aaif.Auth, _ bool) (*http.Client, error) {
+	if auth != nil && auth.Type != "" && auth.Type != aaif.AuthNone {
+		return nil, fmt.Errorf("auth %s: there are no credentials here", auth.Type)
+	}
+	return &http.Client{}, nil
+}

@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// session is one connection to a server, from the handshake to its end.
+type session struct {
+	*sdk.ClientSession
+	kill  func()        // ends it at once; may be called often
+	ended chan struct{} // closed when nothing is left of it
+	since time.Time
+}
+
+// attempt is one way to begin a session.
+type attempt struct {
+	transport string
+	version   string // of the protocol; "" for the newest
+}
+
+// attempts are the ways to reach a server, best first. Servers of before
+// protocol 2026-07-28 are greeted with a request they cannot know; where one of
+// them does not answer it as it must, the older greeting is tried on its own.
+func (t *target) attempts() []attempt {
+	legacy := "2025-11-25"
+	switch {
+	case len(t.Command) > 0, isWebSocket(t.URL):
+		return []attempt{{"", ""}, {"", legacy}}
+	case t.Transport == transportSSE:
+		return []attempt{{transportSSE, legacy}}
+	case t.Transport == transportStreamable:
+		return []attempt{{transportStreamable, ""}, {transportStreamable, legacy}}
+	}
+	return []attempt{{transportStreamable, ""}, {transportSSE, legacy}}
+}
+
+// dial begins a session, within the connect timeout for all attempts.
+func (l *link) dial(ctx context.Context) (*session, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.ConnectTimeout)
+	defer cancel()
+	var first error
+	ways := l.attempts()
+	for i, way := range ways {
+		s, err := l.within(ctx, len(ways)-i, way)
+		if err == nil {
+			return s, nil
+		}
+		if first == nil {
+			first = err
+		}
+		if older := i+1 < len(ways) && ways[i+1].transport == transportSSE; ctx.Err() != nil || final(err) || older && !knowsNoStreamable(err) {
+			break
+		}
+	}
+	return nil, first
+}
+
+// within begins a session and leaves time for the attempts that remain.
+func (l *link) within(ctx context.Context, remain int, way attempt) (*session, error) {
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/time.Duration(remain)))
+	defer cancel()
+	return l.begin(ctx, way)
+}
+
+// final says of an error that another attempt will meet it too.
+func final(err error) bool {
+	var e *startError
+	var op *net.OpError
+	return errors.As(err, &e) || errors.As(err, &op) && op.Op == "dial"
+}
+
+// startError is why there is nothing to speak to. Its text is for the model.
+type startError struct {
+	words string
+	err   error
+}
+
+func (e *startError) Error() string { return e.words }
+func (e *startError) Unwrap() error { return e.err }
+
+// begin connects and shakes hands.
+func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
+	life, die := context.WithCancelCause(l.life)
+	s := &session{kill: func() { die(errKilled) }, ended: make(chan struct{})}
+	transport, err := l.transport(ctx, life, s, way)
+	if err != nil {
+		s.kill()
+		return nil, err
+	}
+	var last note
+	client := sdk.NewClient(&sdk.Implementation{Name: "aeemesh", Version: l.cfg.Version}, &sdk.ClientOptions{
+		Logger:                      l.log,
+		Capabilities:                &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: the SDK refuses them in words
+		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
+		ProgressNotificationHandler: l.progress,
+	})
+	s.ClientSession, err = client.Connect(context.WithValue(ctx, noteOfCall{}, &last), transport, &sdk.ClientSessionOptions{ProtocolVersion: way.version})
+	if err != nil {
+		s.kill()
+		if status := int(last.status.Load()); status >= 300 {
+			err = &statusError{status, err}
+		}
+		return nil, err
+	}
+	s.since = time.Now()
+	return s, nil
+}
+
+var errKilled = errors.New("the session was ended")
+
+// transport makes the way to the server, and has s.kill end it.
+func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sdk.Transport, error) {
+	var f frames
+	var ended <-chan struct{}
+	switch {
+	case len(l.Command) > 0:
+		p, err := startPipes(&l.Server, l.cfg.Env, l.cfg.MaxMessage, l.log)
+		if err != nil {
+			return nil, &startError{startWords(err).Error(), err}
+		}
+		f, ended = p, p.ended
+	default:
+		client, err := l.cfg.Client(ctx, l.URL, l.Auth, l.listed)
+		if err != nil {
+			return nil, &startError{"its address or credential is refused here", err}
+		}
+		if isWebSocket(l.URL) {
+			w, err := dialWebSocket(ctx, l.URL, client, l.cfg.MaxMessage)
+			if err != nil {
+				return nil, err
+			}
+			f = w
+			break
+		}
+		context.AfterFunc(life, func() { close(s.ended) })
+		client = clientOf(life, client, l.cfg.MaxMessage)
+		if way.transport == transportSSE {
+			// Its stream lives as long as the context of the first request.
+			return &lasting{life, &sdk.SSEClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2}}, nil
+		}
+		return &sdk.StreamableClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2, MaxRetries: 2}, nil
+	}
+	context.AfterFunc(life, func() {
+		_ = f.close()
+		if ended != nil {
+			<-ended
+		}
+		close(s.ended)
+	})
+	return fixed{newConn(f, l.log)}, nil
+}
+
+// fixed is a transport that is connected.
+type fixed struct{ conn sdk.Connection }
+
+// Connect returns the connection.
+func (f fixed) Connect(context.Context) (sdk.Connection, error) { return f.conn, nil }
+
+// lasting connects with another context than that of the handshake.
+type lasting struct {
+	life context.Context
+	next sdk.Transport
+}
+
+// Connect connects for as long as the session lives, unless ctx ends first.
+func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
+	type made struct {
+		conn sdk.Connection
+		err  error
+	}
+	done := make(chan made, 1)
+	connecting, cancel := context.WithCancel(t.life)
+	go func() {
+		conn, err := t.next.Connect(connecting)
+		done <- made{conn, err}
+	}()
+	select {
+	case m := <-done:
+		if m.err != nil {
+			cancel()
+		} else {
+			context.AfterFunc(t.life, cancel)
+		}
+		return m.conn, m.err
+	case <-ctx.Done():
+		cancel()
+		return nil, fmt.Errorf("connect: %w", ctx.Err())
+	}
+}
+
+// noteOfCall is the key under which a call's context carries its note.
+type noteOfCall struct{}
+
+// note is what the HTTP side of a server said to a call.
+type note struct{ status atomic.Int32 }

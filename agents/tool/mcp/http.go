@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// statusError is an answer of a server's HTTP side that is none of MCP's.
+type statusError struct {
+	status int
+	err    error
+}
+
+func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
+func (e *statusError) Unwrap() error { return e.err }
+
+const maxErrorBody = 64 << 10 // bytes
+
+// wire is what a session's requests go through: answers are bounded and keep
+// their exact numbers, and all of them end with the session.
+type wire struct {
+	next http.RoundTripper
+	life context.Context
+	max  int
+}
+
+// clientOf returns a client whose requests go through the wire. Streams last, so
+// that it has no timeout of its own.
+func clientOf(life context.Context, client *http.Client, maxMessage int) *http.Client {
+	c := *client
+	c.Timeout = 0
+	next := c.Transport
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	c.Transport = &wire{next: next, life: life, max: maxMessage}
+	return &c
+}
+
+// RoundTrip makes one request.
+func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancelCause(req.Context())
+	stop := context.AfterFunc(w.life, func() { cancel(context.Cause(w.life)) })
+	end := func() { stop(); cancel(nil) }
+	resp, err := w.next.RoundTrip(req.WithContext(ctx))
+	if err != nil {
+		end()
+		if context.Cause(w.life) != nil && req.Context().Err() == nil {
+			err = context.Cause(w.life)
+		}
+		return nil, err
+	}
+	if note, ok := req.Context().Value(noteOfCall{}).(*note); ok {
+		note.status.Store(int32(resp.StatusCode))
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	body := &ending{resp.Body, end}
+	switch {
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		resp.Body = &replaced{io.LimitReader(body, maxErrorBody), body}
+	case kind == "text/event-stream":
+		resp.Body = &replaced{&events{lines: bufio.NewReaderSize(body, 16<<10), max: w.max}, body}
+	default:
+		resp.Body = &replaced{&whole{body: body, max: w.max}, body}
+	}
+	resp.ContentLength = -1
+	resp.Header.Del("Content-Length")
+	return resp, nil
+}
+
+// ending ends its request's context when it is closed.
+type ending struct {
+	io.ReadCloser
+	end func()
+}
+
+func (e *ending) Close() error {
+	defer e.end()
+	return e.ReadCloser.Close()
+}
+
+// replaced reads from elsewhere than what is closed.
+type replaced struct {
+	io.Reader
+	io.Closer
+}
+
+// whole is a body of one message.
+type whole struct {
+	body io.Reader
+	max  int
+	rest *bytes.Reader
+}
+
+func (w *whole) Read(p []byte) (int, error) {
+	if w.rest == nil {
+		data, err := io.ReadAll(io.LimitReader(w.body, int64(w.max)+1))
+		switch {
+		case err != nil:
+			return 0, err
+		case len(data) > w.max:
+			return 0, errTooLarge
+		}
+		w.rest = bytes.NewReader(keepExact(data))
+	}
+	return w.rest.Read(p)
+}
+
+// events is a stream of server-sent events, each with one message.
+type events struct {
+	lines *bufio.Reader
+	max   int
+	out   bytes.Buffer
+	err   error
+}
+
+func (e *events) Read(p []byte) (int, error) {
+	for e.out.Len() == 0 {
+		if e.err != nil {
+			return 0, e.err
+		}
+		e.err = e.event()
+	}
+	return e.out.Read(p)
+}
+
+// event reads up to the empty line that ends an event. What is left at the end
+// of the stream is none.
+func (e *events) event() error {
+	var fields bytes.Buffer
+	var data [][]byte
+	size := 0
+	for {
+		line, err := readLine(e.lines, e.max)
+		if err != nil {
+			return err
+		}
+		if size += len(line); size > e.max {
+			return errTooLarge
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if len(line) == 0 {
+			break
+		}
+		if value, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+			data = append(data, bytes.TrimPrefix(value, []byte(" ")))
+			continue
+		}
+		fields.Write(line)
+		fields.WriteByte('\n')
+	}
+	e.out.Write(fields.Bytes())
+	if data != nil {
+		message := bytes.Join(data, []byte("\n"))
+		for line := range bytes.Lines(keepExact(message)) {
+			e.out.WriteString("data: ")
+			e.out.Write(bytes.TrimRight(line, "\n"))
+			e.out.WriteByte('\n')
+		}
+		if len(message) == 0 {
+			e.out.WriteString("data:\n")
+		}
+	}
+	e.out.WriteByte('\n')
+	return nil
+}
+
+// refused is what a status of a server's HTTP side means for its caller.
+func refused(status int) (words string, later bool) {
+	switch {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return "the server refuses the credentials", false
+	case status == http.StatusTooManyRequests:
+		return "the server has too many requests", true
+	case status >= http.StatusInternalServerError:
+		return fmt.Sprintf("the server answers with status %d", status), true
+	case status >= http.StatusBadRequest:
+		return fmt.Sprintf("the server answers with status %d", status), false
+	}
+	return "", false
+}
+
+// knowsNoStreamable says whether a server may know only the transport before
+// streamable HTTP (MCP 2025-03-26, Transports, Backwards Compatibility).
+func knowsNoStreamable(err error) bool {
+	var status *statusError
+	if errors.As(err, &status) {
+		return status.status == http.StatusBadRequest || status.status == http.StatusNotFound || status.status == http.StatusMethodNotAllowed
+	}
+	return false
+}
+
+// lower is a scheme of a WebSocket address.
+func isWebSocket(address string) bool {
+	return strings.HasPrefix(address, "ws://") || strings.HasPrefix(address, "wss://")
+}

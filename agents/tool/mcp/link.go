@@ -1,0 +1,271 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The bounds of how often a server is tried that does not answer.
+const (
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	steady     = 10 * time.Second // a session that lived so long is no failure
+)
+
+// link is what stands for one server and credential: at most one session, begun
+// when it is needed and begun anew when it has ended.
+type link struct {
+	target
+	cfg  *Config
+	log  *slog.Logger
+	life context.Context // ends with Servers.Close
+
+	mu      sync.Mutex
+	live    *session
+	dialing chan struct{} // closed when the attempt ends; nil when there is none
+	lastErr error
+	fails   int
+	retryAt time.Time
+	stale   bool // the list has changed
+	list    *catalogue
+	listing chan struct{} // holds one: who has it asks for the list
+	calls   map[string]string // progress tokens of the calls under way, and their tools
+	nextID  uint64
+	work    sync.WaitGroup
+}
+
+// session returns the session, and begins one if there is none. Where that has
+// failed lately it does not try again at once, but says so.
+func (l *link) session(ctx context.Context) (*session, error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case l.life.Err() != nil:
+			l.mu.Unlock()
+			return nil, &unavailable{words: "this worker is ending"}
+		case l.live != nil:
+			defer l.mu.Unlock()
+			return l.live, nil
+		case l.dialing == nil && time.Now().Before(l.retryAt):
+			defer l.mu.Unlock()
+			return nil, l.down()
+		case l.dialing == nil:
+			l.dialing = make(chan struct{})
+			l.work.Go(l.connect)
+		}
+		dialing := l.dialing
+		l.mu.Unlock()
+		select {
+		case <-dialing:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// unavailable is why a call is not made now. Its words are for the model.
+type unavailable struct {
+	words string
+	err   error
+}
+
+func (e *unavailable) Error() string { return e.words }
+func (e *unavailable) Unwrap() error { return e.err }
+
+// down says that the server is down, and for how long it is left alone.
+func (l *link) down() error {
+	wait := time.Until(l.retryAt).Round(time.Second)
+	words := fmt.Sprintf("the MCP server %s cannot be reached now; try again later", l.name)
+	if wait > 0 {
+		words = fmt.Sprintf("the MCP server %s cannot be reached now; try again in %s", l.name, wait)
+	}
+	if e := (*startError)(nil); errors.As(l.lastErr, &e) {
+		words += ": " + e.words
+	} else if e := (*statusError)(nil); errors.As(l.lastErr, &e) {
+		why, _ := refused(e.status)
+		words += ": " + why
+	}
+	return &unavailable{words, l.lastErr}
+}
+
+// connect begins a session, and watches it.
+func (l *link) connect() {
+	s, err := l.dial(l.life)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.dialing)
+	l.dialing = nil
+	if err != nil {
+		l.failed(err)
+		if l.life.Err() == nil {
+			l.log.Warn("mcp server cannot be reached", "err", plain(err), "retry", time.Until(l.retryAt).Round(time.Millisecond))
+		}
+		return
+	}
+	l.live, l.stale = s, true
+	info := s.InitializeResult()
+	attrs := []any{"protocol", info.ProtocolVersion}
+	if info.ServerInfo != nil {
+		attrs = append(attrs, "name", clip(info.ServerInfo.Name, 64), "version", clip(info.ServerInfo.Version, 64))
+	}
+	l.log.Info("mcp session begun", attrs...)
+	l.work.Go(func() { l.watch(s) })
+}
+
+// failed notes that there is no session, and when to try again: later and later,
+// a little at random so that many workers do not come at once.
+func (l *link) failed(err error) {
+	l.lastErr = err
+	wait := min(lastRetry, firstRetry<<min(l.fails, 10))
+	l.fails++
+	l.retryAt = time.Now().Add(wait/2 + rand.N(wait/2+1))
+}
+
+// watch pings a session until it ends, and forgets it then.
+func (l *link) watch(s *session) {
+	gone := make(chan error, 1)
+	l.work.Go(func() { gone <- s.Wait() })
+	pinging, stop := context.WithCancel(l.life)
+	defer stop()
+	l.work.Go(func() { l.ping(pinging, s) })
+	var err error
+	select {
+	case err = <-gone:
+	case <-s.ended:
+	}
+	s.kill()
+	l.mu.Lock()
+	if l.live == s {
+		l.live = nil
+	}
+	switch short := time.Since(s.since) < steady; {
+	case !short:
+		l.fails, l.lastErr = 0, err
+	case l.fails == 0:
+		l.fails, l.lastErr = 1, err // the next call may begin another at once, but not over and over
+	default:
+		l.failed(err)
+	}
+	l.mu.Unlock()
+	if l.life.Err() == nil {
+		l.log.Warn("mcp session ended", "err", plain(err))
+	}
+	<-s.ended
+}
+
+// ping ends a session whose server answers no more. Protocol 2026-07-28 knows no
+// pings.
+func (l *link) ping(ctx context.Context, s *session) {
+	if l.cfg.Ping < 0 || s.InitializeResult().ProtocolVersion >= "2026-07-28" {
+		return
+	}
+	tick := time.NewTicker(l.cfg.Ping)
+	defer tick.Stop()
+	for missed := 0; missed < 2; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.ended:
+			return
+		case <-tick.C:
+		}
+		pinging, cancel := context.WithTimeout(ctx, max(l.cfg.Ping/2, time.Millisecond))
+		err := s.Ping(pinging, nil)
+		cancel()
+		var answer *jsonrpc.Error
+		if err == nil || errors.As(err, &answer) { // also "no such method" is a sign of life
+			missed = 0
+			continue
+		}
+		missed++
+	}
+	l.log.Warn("mcp server does not answer pings")
+	s.kill()
+}
+
+// changed notes that the server's list of tools is another one.
+func (l *link) changed() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stale = true
+}
+
+// drop ends a session that turned out to be of no use.
+func (l *link) drop(s *session) {
+	s.kill()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.live == s {
+		l.live = nil
+	}
+}
+
+// enter gives a call its progress token.
+func (l *link) enter(tool string) (token string, leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.nextID++
+	token = fmt.Sprintf("call-%d", l.nextID)
+	if l.calls == nil {
+		l.calls = make(map[string]string)
+	}
+	l.calls[token] = tool
+	return token, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.calls, token)
+	}
+}
+
+// progress hands on what a server says of a call that is under way.
+func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
+	token, _ := req.Params.ProgressToken.(string)
+	l.mu.Lock()
+	tool, ok := l.calls[token]
+	l.mu.Unlock()
+	if !ok || l.cfg.Progress == nil {
+		return
+	}
+	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: clip(req.Params.Message, 1<<10)})
+}
+
+// end ends the link: politely where the server answers at once.
+func (l *link) end() {
+	l.mu.Lock()
+	s := l.live
+	l.mu.Unlock()
+	if s != nil {
+		done := make(chan struct{})
+		go func() { defer close(done); _ = s.Close() }()
+		timer := time.NewTimer(graceClose)
+		defer timer.Stop()
+		select {
+		case <-done:
+		case <-timer.C:
+		}
+		s.kill()
+	}
+}
+
+// plain is an error for the log, without the address that HTTP errors quote: it
+// may hold a key.
+func plain(err error) error {
+	var e *url.Error
+	var start *startError
+	switch {
+	case errors.As(err, &e):
+		return plain(e.Err)
+	case errors.As(err, &start) && start.err != nil:
+		return fmt.Errorf("%s: %w", start.words, plain(start.err))
+	}
+	return err
+}

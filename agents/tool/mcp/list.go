@@ -1,0 +1,207 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// The bounds of what a server may list.
+const (
+	maxListed      = 1024     // tools
+	maxPages       = 100      //
+	maxDescription = 16 << 10 // bytes
+)
+
+// catalogue is what a server listed the last time.
+type catalogue struct{ tools []remote }
+
+// remote is a tool as its server describes it.
+type remote struct {
+	name        string // the server's
+	legal       string // a name that models and AAIF allow
+	description string
+	input       json.RawMessage
+	output      json.RawMessage
+	repeatable  bool // the server says that it is safe to repeat
+}
+
+func (c *catalogue) find(name string) *remote {
+	for i := range c.tools {
+		if c.tools[i].name == name {
+			return &c.tools[i]
+		}
+	}
+	return nil
+}
+
+// catalogue returns the server's tools: as they are known, or, after a change or
+// in a new session, as the server lists them. Where it cannot be asked the last
+// list still holds.
+func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
+	select {
+	case l.listing <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-l.listing }()
+	s, err := l.session(ctx)
+	l.mu.Lock()
+	known, stale := l.list, l.stale
+	if err == nil {
+		l.stale = false // from here on a change is another one
+	}
+	l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil && known != nil, err == nil && known != nil && !stale:
+		return known, nil
+	case err != nil:
+		return nil, err
+	}
+	fresh, err := l.ask(ctx, s)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err != nil {
+		l.stale = true
+		if known != nil && ctx.Err() == nil {
+			l.log.Warn("mcp server does not list its tools, the last list holds", "err", plain(err))
+			return known, nil
+		}
+		return nil, err
+	}
+	l.list = fresh
+	return fresh, nil
+}
+
+// ask has the server list its tools, page by page.
+func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
+	if caps := s.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
+		return &catalogue{}, nil
+	}
+	var listed []*sdk.Tool
+	params := &sdk.ListToolsParams{}
+	for range maxPages {
+		var seen note
+		page, err := s.ListTools(context.WithValue(ctx, noteOfCall{}, &seen), params)
+		if err != nil {
+			return nil, l.classify(ctx, err, &seen, "it does not list its tools")
+		}
+		listed = append(listed, page.Tools...)
+		if len(listed) > maxListed {
+			l.log.Warn("mcp server lists too many tools, the rest is left out", "most", maxListed)
+			listed = listed[:maxListed]
+			break
+		}
+		if page.NextCursor == "" || page.NextCursor == params.Cursor {
+			break
+		}
+		params = &sdk.ListToolsParams{Cursor: page.NextCursor}
+	}
+	return l.read(listed), nil
+}
+
+// read makes a catalogue of what a server lists.
+func (l *link) read(listed []*sdk.Tool) *catalogue {
+	c := &catalogue{}
+	seen := make(map[string]bool)
+	var names []string
+	for _, t := range listed {
+		switch {
+		case t == nil || t.Name == "" || len(t.Name) > 256 || !utf8.ValidString(t.Name):
+			l.log.Warn("a tool of an mcp server is left out: its name cannot be used")
+			continue
+		case seen[t.Name]:
+			l.log.Warn("a tool of an mcp server is left out: it is listed twice", "tool", t.Name)
+			continue
+		}
+		r := remote{name: t.Name, description: clip(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
+		var err error
+		if r.input, err = schemaOf(t.InputSchema); err == nil {
+			r.output, err = schemaOf(t.OutputSchema)
+		}
+		if err != nil {
+			l.log.Warn("a tool of an mcp server is left out", "tool", t.Name, "err", err)
+			continue
+		}
+		if a := t.Annotations; a != nil {
+			r.repeatable = a.ReadOnlyHint || a.IdempotentHint
+		}
+		seen[t.Name] = true
+		names = append(names, t.Name)
+		c.tools = append(c.tools, r)
+	}
+	legal := legalNames(names)
+	for i := range c.tools {
+		c.tools[i].legal = legal[c.tools[i].name]
+	}
+	return c
+}
+
+// schemaOf is a schema as text; nil for none. Whether it compiles is for the
+// guard around the tool to say.
+func schemaOf(v any) (json.RawMessage, error) {
+	if v == nil {
+		return nil, nil
+	}
+	raw := encode(v)
+	if !bytes.HasPrefix(raw, []byte("{")) {
+		return nil, errors.New("its schema is no object")
+	}
+	return raw, nil
+}
+
+// legalNames maps names of any characters to names that AAIF allows: a letter or
+// underscore, then up to 63 letters, digits, underscores or hyphens. A legal
+// name stays; in another one each other character becomes an underscore. Where
+// that makes two alike, or is too long, it ends with a part of the name's hash.
+// The mapping depends on the set of names alone, not on their order.
+func legalNames(names []string) map[string]string {
+	const longest = 64
+	plain := make(map[string]string, len(names))
+	users := make(map[string]int, len(names))
+	for _, name := range names {
+		p := strings.Map(func(r rune) rune {
+			if r == '_' || r == '-' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {
+				return r
+			}
+			return '_'
+		}, name)
+		if p[0] == '-' || '0' <= p[0] && p[0] <= '9' {
+			p = "_" + p
+		}
+		plain[name] = p
+		users[p]++
+	}
+	for _, name := range names {
+		p := plain[name]
+		if p == name && len(p) <= longest || users[p] == 1 && len(p) <= longest {
+			continue
+		}
+		sum := sha256.Sum256([]byte(name))
+		plain[name] = fmt.Sprintf("%s_%s", p[:min(len(p), longest-17)], hex.EncodeToString(sum[:8]))
+	}
+	return plain
+}
+
+// clip cuts a stranger's text to at most n bytes, and makes it valid.
+func clip(s string, n int) string {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

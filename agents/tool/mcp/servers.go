@@ -1,0 +1,182 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// Servers are the servers that the agents of a process share. They are safe for
+// concurrent use.
+type Servers struct {
+	cfg  Config
+	life context.Context
+	die  context.CancelFunc
+
+	mu    sync.Mutex
+	links map[string]*link
+}
+
+// NewServers checks the operator's list. It starts and connects to nothing.
+func NewServers(cfg Config) (*Servers, error) {
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(cfg.Servers)) {
+		s := cfg.Servers[name]
+		err := s.Check()
+		if !ServerName.MatchString(name) {
+			err = errors.Join(errors.New("the name is not a letter or digit, then up to 63 letters, digits, dots, underscores or hyphens"), err)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("mcp server %.80q: %w", name, err))
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	life, die := context.WithCancel(context.Background())
+	return &Servers{cfg: cfg.withDefaults(), life: life, die: die, links: make(map[string]*link)}, nil
+}
+
+// Open makes a source of an entry of a document's tools[]. It does no I/O: the
+// server is reached when its tools are asked for. The error says why the operator
+// does not allow the entry, or what is wrong with it.
+func (s *Servers) Open(entry *aaif.Tool) (tool.Source, error) {
+	if entry.Endpoint == "" {
+		return nil, errors.New("a tool of protocol mcp needs an endpoint: mcp://SERVER/TOOL")
+	}
+	t, capability, err := s.cfg.resolve(entry.Endpoint, entry.Auth)
+	if err != nil {
+		return nil, err
+	}
+	if one(capability) && !t.permits(capability) {
+		return nil, fmt.Errorf("the operator lets documents have no tool %.80q of the MCP server %s", capability, t.name)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.links[t.key]
+	if l == nil {
+		l = &link{target: t, cfg: &s.cfg, log: s.cfg.Log.With("server", t.name), life: s.life, listing: make(chan struct{}, 1)}
+		s.links[t.key] = l
+	}
+	return &source{link: l, capability: capability, entry: *entry}, nil
+}
+
+// Close ends all sessions, and returns when nothing is left of them: at most some
+// seconds later. Calls that are under way fail.
+func (s *Servers) Close() error {
+	s.mu.Lock()
+	links := slices.Collect(maps.Values(s.links))
+	s.mu.Unlock()
+	var ending sync.WaitGroup
+	for _, l := range links {
+		ending.Go(l.end)
+	}
+	ending.Wait()
+	s.die()
+	for _, l := range links {
+		l.work.Wait()
+	}
+	return nil
+}
+
+// source is an entry of a document's tools[].
+type source struct {
+	link       *link
+	capability string
+	entry      aaif.Tool
+
+	mu    sync.Mutex
+	given map[string]*Tool // by the server's names: the same as long as nothing changes
+}
+
+// Tools are the tools of the server that the entry means.
+func (s *source) Tools(ctx context.Context) ([]tool.Tool, error) {
+	list, err := s.link.catalogue(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &tool.Error{Kind: tool.ErrUnavailable, Tool: s.entry.Name, Message: err.Error(), Err: err}
+	}
+	if one(s.capability) {
+		r := list.find(s.capability)
+		if r == nil {
+			return nil, &tool.Error{Kind: tool.ErrNotFound, Tool: s.entry.Name, Message: s.link.missing(list, s.capability)}
+		}
+		return []tool.Tool{s.give(r, s.definition(r))}, nil
+	}
+	var out []tool.Tool
+	for i := range list.tools {
+		if r := &list.tools[i]; selects(s.capability, r.name) && s.link.permits(r.name) {
+			out = append(out, s.give(r, tool.Definition{Name: r.legal, Description: r.description, Parameters: r.input, Output: r.output}))
+		}
+	}
+	if len(out) == 0 {
+		s.link.log.Warn("mcp server lists no tool for an entry", "tool", s.entry.Name, "capability", s.capability)
+	}
+	return out, nil
+}
+
+// definition is that of the one tool that the entry stands for: in the
+// document's words, and with the server's schemas where the document has none.
+func (s *source) definition(r *remote) tool.Definition {
+	d := tool.Definition{Name: s.entry.Name, Description: s.entry.Description, Parameters: s.entry.ParametersSchema, Output: s.entry.OutputSchema}
+	if d.Description == "" {
+		d.Description = r.description
+	}
+	if len(d.Parameters) == 0 {
+		d.Parameters = r.input
+	}
+	if len(d.Output) == 0 {
+		d.Output = r.output
+	}
+	return d
+}
+
+// give returns the tool, the same as before if nothing of it has changed.
+func (s *source) give(r *remote, d tool.Definition) *Tool {
+	repeatable := r.repeatable && s.link.target.listed && !s.link.Untrusted
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.given[r.name]; t != nil && t.repeatable == repeatable && equal(t.def, d) {
+		return t
+	}
+	if s.given == nil {
+		s.given = make(map[string]*Tool)
+	}
+	t := &Tool{link: s.link, remote: r.name, def: d, repeatable: repeatable}
+	s.given[r.name] = t
+	return t
+}
+
+func equal(a, b tool.Definition) bool {
+	same := func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }
+	return a.Name == b.Name && a.Description == b.Description && same(a.Parameters, b.Parameters) && same(a.Output, b.Output)
+}
+
+// missing says that a server has no tool of a name, and which it has.
+func (l *link) missing(list *catalogue, name string) string {
+	var there []string
+	for _, r := range list.tools {
+		if l.permits(r.name) {
+			there = append(there, r.name)
+		}
+	}
+	words := "it lists none"
+	if len(there) > 0 {
+		words = "it lists " + clip(strings.Join(there, ", "), 1<<10)
+	}
+	return fmt.Sprintf("the MCP server %s has no tool %.80q: %s", l.name, name, words)
+}
+
+// Close leaves the server to the others who share it; see [Servers.Close].
+func (*source) Close() error { return nil }

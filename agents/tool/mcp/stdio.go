@@ -1,0 +1,258 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// The patience with a program that is to end: until it is asked with a signal,
+// until it is killed, and what its children have after it has ended.
+const (
+	graceClose = 2 * time.Second
+	graceTerm  = 2 * time.Second
+	graceChild = 100 * time.Millisecond
+)
+
+var errTooLarge = errors.New("a message of the server exceeds the bound")
+
+// pipes are the standard input and output of a program: one message a line.
+type pipes struct {
+	cmd    *exec.Cmd
+	stdin  *os.File
+	stdout *os.File
+
+	incoming chan frame
+	drained  chan struct{} // closed when nothing is read any more
+	closing  sync.Once
+	closed   chan struct{}
+	ended    chan struct{} // closed when the program and its children are gone
+}
+
+type frame struct {
+	line []byte
+	err  error
+}
+
+// startPipes runs a server's program.
+func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log *slog.Logger) (*pipes, error) {
+	program, err := exec.LookPath(s.Command[0])
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(program, s.Command[1:]...)
+	cmd.Args[0] = s.Command[0]
+	cmd.Dir = s.Dir
+	cmd.Env = environment(s.Env, env)
+	cmd.Stderr = &stderrLog{log: log, limit: rate.NewLimiter(10, 50)}
+	cmd.WaitDelay = graceTerm // a child may hold standard error
+	ownGroup(cmd)
+
+	childIn, stdin, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	stdout, childOut, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, childIn.Close(), stdin.Close())
+	}
+	cmd.Stdin, cmd.Stdout = childIn, childOut
+	err = cmd.Start()
+	_, _ = childIn.Close(), childOut.Close()
+	if err != nil {
+		_, _ = stdin.Close(), stdout.Close()
+		return nil, err
+	}
+	p := &pipes{cmd: cmd, stdin: stdin, stdout: stdout, incoming: make(chan frame),
+		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
+	go p.pump(maxMessage)
+	return p, nil
+}
+
+// environment is what a program gets: [BaseEnv], and what is listed.
+func environment(listed []string, env func(string) (string, bool)) []string {
+	out := []string{} // never nil, which would mean inherit
+	for _, e := range slices.Concat(BaseEnv(), listed) {
+		if strings.Contains(e, "=") {
+			out = append(out, e)
+		} else if value, ok := env(e); ok {
+			out = append(out, e+"="+value)
+		}
+	}
+	return out
+}
+
+// pump reads lines until standard output ends. Once nobody wants them they are
+// dropped, so that a program can end in peace.
+func (p *pipes) pump(maxMessage int) {
+	defer close(p.drained)
+	lines := bufio.NewReaderSize(p.stdout, 64<<10)
+	for {
+		line, err := readLine(lines, maxMessage)
+		select {
+		case p.incoming <- frame{line, err}:
+			if err == nil {
+				continue
+			}
+		case <-p.closed:
+		}
+		_, _ = io.Copy(io.Discard, lines)
+		return
+	}
+}
+
+func (p *pipes) read(ctx context.Context) ([]byte, error) {
+	select {
+	case f := <-p.incoming:
+		return f.line, f.err
+	case <-p.drained:
+		return nil, io.EOF
+	case <-p.closed:
+		return nil, io.EOF
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// readLine reads up to a newline. What is left without one at the end is no
+// line.
+func readLine(r *bufio.Reader, most int) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := r.ReadSlice('\n')
+		if len(line)+len(part) > most {
+			return nil, errTooLarge
+		}
+		line = append(line, part...)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return nil, err
+		default:
+			return line, nil
+		}
+	}
+}
+
+func (p *pipes) write(_ context.Context, message []byte) error {
+	// Not every system has deadlines for pipes.
+	_ = p.stdin.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := p.stdin.Write(append(message, '\n'))
+	return err
+}
+
+// close ends the program as MCP asks for (Lifecycle, Shutdown): its standard
+// input is closed, then it is asked with a signal, then it is killed, the latter
+// two with its whole process group. It does not wait; ended says when it is done.
+func (p *pipes) close() error {
+	p.closing.Do(func() {
+		close(p.closed)
+		_ = p.stdin.Close()
+		go p.end()
+	})
+	return nil
+}
+
+func (p *pipes) end() {
+	defer close(p.ended)
+	patience := graceTerm
+	if p.isDrained(graceClose) {
+		patience = graceChild
+	}
+	// Until Wait is called the group's number cannot belong to others.
+	terminateGroup(p.cmd)
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	if patience == graceTerm {
+		p.isDrained(patience)
+	} else {
+		<-timer.C
+	}
+	killGroup(p.cmd)
+	_ = p.cmd.Wait() // it was killed; what it said is in the log
+	_ = p.stdout.Close()
+	<-p.drained
+}
+
+// isDrained waits for the end of standard output, which a program that ends
+// closes.
+func (p *pipes) isDrained(patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-p.drained:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stderrLog logs what a program writes to standard error, line by line and
+// within bounds.
+type stderrLog struct {
+	log     *slog.Logger
+	limit   *rate.Limiter
+	line    []byte
+	dropped int
+}
+
+const maxStderrLine = 1 << 10 // bytes
+
+func (s *stderrLog) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		part := rest
+		if end >= 0 {
+			part, rest = rest[:end], rest[end+1:]
+		} else {
+			rest = nil
+		}
+		s.line = append(s.line, part[:min(len(part), maxStderrLine-len(s.line))]...)
+		if end >= 0 {
+			s.flush()
+		}
+	}
+	return len(p), nil
+}
+
+func (s *stderrLog) flush() {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(s.line), "\ufffd"))
+	s.line = s.line[:0]
+	switch {
+	case text == "":
+	case !s.limit.Allow():
+		s.dropped++
+	default:
+		attrs := []any{"stderr", text}
+		if s.dropped > 0 {
+			attrs = append(attrs, "dropped", s.dropped)
+			s.dropped = 0
+		}
+		s.log.Info("mcp server wrote to standard error", attrs...)
+	}
+}
+
+var _ io.Writer = (*stderrLog)(nil)
+
+// startWords says why a program did not start, without this machine's paths.
+func startWords(err error) error {
+	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return errors.New("its program is not found")
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return errors.New("its program may not be run")
+	}
+	return fmt.Errorf("its program does not start")
+}

@@ -1,0 +1,126 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// KeyMeta is the name in a call's _meta under which a server finds the call's
+// idempotency key: the same when a call is made again because a worker died
+// while it ran. See [tool.KeyFrom].
+const KeyMeta = "aeemesh/idempotency-key"
+
+// Tool is a tool of a server.
+type Tool struct {
+	link       *link
+	remote     string
+	def        tool.Definition
+	repeatable bool
+}
+
+// Definition returns what the model is told.
+func (t *Tool) Definition() tool.Definition { return t.def }
+
+// RepeatSafe is what the server says with the annotations readOnlyHint and
+// idempotentHint, if it is on the operator's list. MCP (Tools, Annotations) has
+// them believed of trusted servers alone.
+func (t *Tool) RepeatSafe() bool { return t.repeatable }
+
+// Call calls the tool, in the session that there is or in a new one. A call that
+// the server cannot have begun is made again in a new session, and so is one that
+// was cut off, if it is safe to repeat.
+func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	result, again, err := t.once(ctx, args)
+	if again && ctx.Err() == nil {
+		result, _, err = t.once(ctx, args)
+	}
+	if err == nil {
+		return result, nil
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	e := &tool.Error{Kind: tool.ErrFailed, Tool: t.def.Name, Message: "the call failed", Err: err}
+	var down *unavailable
+	var own *tool.Error
+	switch {
+	case errors.As(err, &own):
+		e.Kind, e.Message, e.Err = own.Kind, own.Message, own.Err
+	case errors.As(err, &down):
+		e.Kind, e.Message = tool.ErrUnavailable, down.words
+	}
+	return nil, e
+}
+
+// once makes the call in one session, and says whether it may be made again.
+func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawMessage, again bool, err error) {
+	s, err := t.link.session(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	token, leave := t.link.enter(t.remote)
+	defer leave()
+	params := &sdk.CallToolParams{Name: t.remote, Arguments: json.RawMessage(encode(args)), Meta: sdk.Meta{}}
+	params.SetProgressToken(token)
+	if key := tool.KeyFrom(ctx); key != "" {
+		params.Meta[KeyMeta] = key
+	}
+	var seen note
+	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))
+	defer done() // what is left of its stream
+	answer, err := s.CallTool(calling, params)
+	if err == nil {
+		result, err = resultOf(answer, len(t.def.Output) > 0)
+		return result, false, err
+	}
+	if ctx.Err() != nil {
+		return nil, false, ctx.Err()
+	}
+	var rpc *jsonrpc.Error
+	switch {
+	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, sdk.ErrSessionMissing):
+		t.link.drop(s)
+		return nil, true, &unavailable{"the session with the MCP server " + t.link.name + " has ended; try again", err}
+	case errors.As(err, &rpc):
+		return nil, false, t.link.classify(ctx, err, &seen, "")
+	}
+	err = t.link.classify(ctx, err, &seen, "the session with the MCP server "+t.link.name+" broke off during the call; whether it had an effect is unknown")
+	return nil, t.repeatable, err
+}
+
+// classify says what an error of the SDK's means, with words for the model. What
+// a server says in its errors is its own word, as its results are.
+func (l *link) classify(ctx context.Context, err error, seen *note, words string) error {
+	var rpc *jsonrpc.Error
+	var op *net.OpError
+	status, later := refused(int(seen.status.Load()))
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &rpc):
+		kind := tool.ErrFailed
+		if rpc.Code == jsonrpc.CodeInvalidParams {
+			kind = tool.ErrInvalidArguments
+		}
+		return &tool.Error{Kind: kind, Message: clip("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
+	case errors.Is(err, errTooLarge):
+		return &tool.Error{Kind: tool.ErrInvalidResult, Message: "the answer of the MCP server is too large", Err: err}
+	case errors.As(err, &op) && op.Op == "dial":
+		return &unavailable{"the MCP server " + l.name + " cannot be reached now; try again later", plain(err)}
+	case status != "" && later:
+		return &unavailable{status + "; try again later", err}
+	case status != "":
+		return &tool.Error{Kind: tool.ErrFailed, Message: status, Err: err}
+	}
+	return &tool.Error{Kind: tool.ErrFailed, Message: words, Err: err}
+}

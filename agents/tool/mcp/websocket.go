@@ -1,0 +1,59 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// subprotocol is what MCP is called on a WebSocket. The protocol defines no such
+// transport; the reference SDK of TypeScript has one, with this name and one
+// message a frame.
+const subprotocol = "mcp"
+
+// writeTimeout is how long a server may take to take a message.
+const writeTimeout = 10 * time.Second
+
+type webSocket struct{ conn *websocket.Conn }
+
+func dialWebSocket(ctx context.Context, address string, client *http.Client, maxMessage int) (*webSocket, error) {
+	if client.Timeout != 0 { // it would end the session
+		c := *client
+		c.Timeout = 0
+		client = &c
+	}
+	conn, resp, err := websocket.Dial(ctx, address, &websocket.DialOptions{HTTPClient: client, Subprotocols: []string{subprotocol}})
+	if err != nil {
+		if resp != nil && resp.StatusCode != http.StatusSwitchingProtocols {
+			return nil, &statusError{resp.StatusCode, err}
+		}
+		return nil, err
+	}
+	if got := conn.Subprotocol(); got != subprotocol {
+		_ = conn.CloseNow()
+		return nil, fmt.Errorf("the server does not speak the WebSocket subprotocol %s", subprotocol)
+	}
+	conn.SetReadLimit(int64(maxMessage))
+	return &webSocket{conn}, nil
+}
+
+func (w *webSocket) read(ctx context.Context) ([]byte, error) {
+	_, message, err := w.conn.Read(ctx)
+	if errors.Is(err, websocket.ErrMessageTooBig) {
+		err = errTooLarge
+	}
+	return message, err
+}
+
+func (w *webSocket) write(ctx context.Context, message []byte) error {
+	// A write whose context ends closes the connection.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
+	defer cancel()
+	return w.conn.Write(ctx, websocket.MessageText, message)
+}
+
+func (w *webSocket) close() error { return w.conn.CloseNow() }
