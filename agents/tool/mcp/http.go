@@ -197,7 +197,7 @@ func knowsNoStreamable(err error) bool {
 	return false
 }
 
-// lower is a scheme of a WebSocket address.
+// isWebSocket says whether an address is one of a WebSocket.
 func isWebSocket(address string) bool {
 	return strings.HasPrefix(address, "ws://") || strings.HasPrefix(address, "wss://")
 }

@@ -1,0 +1,3 @@
+package mcp_test
+
+func conform(string) error { return nil }

@@ -1,0 +1,245 @@
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/coder/websocket"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"go.uber.org/goleak"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
+)
+
+// The test binary is a server over stdio, and the client of the conformance
+// suite, as well.
+func TestMain(m *testing.M) {
+	switch {
+	case len(os.Args) > 2 && os.Args[1] == "serve":
+		if err := serve(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	case len(os.Args) > 2 && os.Args[1] == "conform":
+		if err := conform(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// newServer is a server with the tool subject, which behaves, and others.
+// Whoever hangs does so until done is closed, at the latest.
+func newServer(behaviour string, done <-chan struct{}) *sdk.Server {
+	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
+	d := tooltest.Definition()
+	s.AddTool(&sdk.Tool{Name: d.Name, Description: d.Description, InputSchema: d.Parameters, OutputSchema: d.Output},
+		func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			switch tooltest.Behaviour(behaviour) {
+			case tooltest.Fail:
+				return &sdk.CallToolResult{IsError: true, Content: []sdk.Content{&sdk.TextContent{Text: tooltest.FailText}}}, nil
+			case tooltest.Hang:
+				select {
+				case <-ctx.Done():
+				case <-done:
+				}
+				return nil, errors.New("hung")
+			}
+			return &sdk.CallToolResult{StructuredContent: req.Params.Arguments, Content: []sdk.Content{}}, nil
+		})
+	s.AddTool(&sdk.Tool{Name: "meta", Description: "Says what came beside the arguments.", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(_ context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+			return &sdk.CallToolResult{StructuredContent: req.Params.Meta[mcp.KeyMeta], Content: []sdk.Content{}}, nil
+		})
+	return s
+}
+
+func serve(how string) error {
+	switch how {
+	case "chatter":
+		fmt.Println("ready to serve!")
+		fmt.Fprintln(os.Stderr, strings.Repeat("x", 5000))
+	case "environment":
+		s := newServer("", nil)
+		sdk.AddTool(s, &sdk.Tool{Name: "environment"}, func(context.Context, *sdk.CallToolRequest, any) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
+		})
+		return s.Run(context.Background(), &sdk.StdioTransport{})
+	}
+	return newServer(how, nil).Run(context.Background(), &sdk.StdioTransport{})
+}
+
+// self is the command of a server that is this binary.
+func self(t *testing.T, how string) []string {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []string{exe, "serve", how}
+}
+
+// newServers has one server, named it.
+func newServers(t *testing.T, s mcp.Server, mend ...func(*mcp.Config)) *mcp.Servers {
+	t.Helper()
+	cfg := mcp.Config{Servers: map[string]mcp.Server{"it": s}, Log: slog.New(slog.NewTextHandler(logTo{t}, &slog.HandlerOptions{Level: slog.LevelDebug})), Env: os.LookupEnv}
+	for _, f := range mend {
+		f(&cfg)
+	}
+	servers, err := mcp.NewServers(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := servers.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return servers
+}
+
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(p []byte) (int, error) {
+	fmt.Fprintf(l.t.Output(), "%s", p)
+	return len(p), nil
+}
+
+// open opens an entry of an endpoint, named subject.
+func open(t *testing.T, servers *mcp.Servers, endpoint string) tool.Source {
+	t.Helper()
+	src, err := servers.Open(&aaif.Tool{Name: "subject", Description: "The tool under test.", Protocol: aaif.ProtocolMCP, Endpoint: endpoint})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// tools lists a source's tools, by name.
+func tools(t *testing.T, src tool.Source) map[string]tool.Tool {
+	t.Helper()
+	list, err := src.Tools(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := make(map[string]tool.Tool)
+	for _, tl := range list {
+		byName[tl.Definition().Name] = tl
+	}
+	return byName
+}
+
+// serveHTTP serves over streamable HTTP, SSE (/sse) and WebSocket (/ws), and
+// counts the requests.
+func serveHTTP(t *testing.T, s *sdk.Server, count *atomic.Int32) *httptest.Server {
+	t.Helper()
+	mux := http.NewServeMux()
+	get := func(*http.Request) *sdk.Server { return s }
+	mux.Handle("/mcp", sdk.NewStreamableHTTPHandler(get, nil))
+	mux.Handle("/sse", sdk.NewSSEHandler(get, nil))
+	mux.HandleFunc("/ws", func(w http.ResponseWriter, r *http.Request) {
+		conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{"mcp"}})
+		if err != nil {
+			return
+		}
+		conn.SetReadLimit(8 << 20)
+		session, err := s.Connect(context.Background(), &wsServer{conn}, nil)
+		if err == nil {
+			_ = session.Wait()
+		}
+		_ = conn.CloseNow()
+	})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if count != nil {
+			count.Add(1)
+		}
+		mux.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		srv.CloseClientConnections()
+		srv.Close()
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	})
+	return srv
+}
+
+func serveBehaviour(t *testing.T, b tooltest.Behaviour) *httptest.Server {
+	t.Helper()
+	done := make(chan struct{})
+	srv := serveHTTP(t, newServer(string(b), done), nil)
+	t.Cleanup(func() { close(done) })
+	return srv
+}
+
+// wsServer is the server's side of a WebSocket, as its author would write it.
+type wsServer struct{ conn *websocket.Conn }
+
+func (w *wsServer) Connect(context.Context) (sdk.Connection, error) { return w, nil }
+func (w *wsServer) SessionID() string                               { return "" }
+func (w *wsServer) Close() error                                    { return w.conn.CloseNow() }
+
+func (w *wsServer) Read(ctx context.Context) (jsonrpc.Message, error) {
+	_, data, err := w.conn.Read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return jsonrpc.DecodeMessage(data)
+}
+
+func (w *wsServer) Write(ctx context.Context, m jsonrpc.Message) error {
+	data, err := jsonrpc.EncodeMessage(m)
+	if err != nil {
+		return err
+	}
+	return w.conn.Write(ctx, websocket.MessageText, data)
+}
+
+func TestConforms(t *testing.T) {
+	t.Parallel()
+	subject := func(t *testing.T, s mcp.Server) tool.Tool {
+		d := tooltest.Definition()
+		src, err := newServers(t, s).Open(&aaif.Tool{Name: d.Name, Description: d.Description, Protocol: aaif.ProtocolMCP,
+			Endpoint: "mcp://it/subject", ParametersSchema: d.Parameters, OutputSchema: d.Output})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tools(t, src)["subject"]
+	}
+	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
+		tooltest.Run(t, func(t *testing.T, b tooltest.Behaviour) tool.Tool {
+			return subject(t, mcp.Server{Command: self(t, string(b))})
+		})
+	})
+	for path, transport := range map[string]string{"/mcp": "", "/sse": "sse"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			tooltest.Run(t, func(t *testing.T, b tooltest.Behaviour) tool.Tool {
+				return subject(t, mcp.Server{URL: serveBehaviour(t, b).URL + path, Transport: transport})
+			})
+		})
+	}
+	t.Run("ws", func(t *testing.T) {
+		t.Parallel()
+		tooltest.Run(t, func(t *testing.T, b tooltest.Behaviour) tool.Tool {
+			url := strings.Replace(serveBehaviour(t, b).URL, "http", "ws", 1) + "/ws"
+			return subject(t, mcp.Server{URL: url})
+		})
+	})
+}
