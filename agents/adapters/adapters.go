@@ -18,6 +18,8 @@ type Options struct {
 	Env func(name string) (string, bool)
 	// Logger gets what the operator should know. Default discards.
 	Logger *slog.Logger
+	// Version is the program's, which servers are told. Default "dev".
+	Version string
 }
 
 // Set is a configuration at work: what the agents of a process share. It is safe
@@ -46,6 +48,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
 	if err := s.openOutbound(); err != nil {
+		return nil, err
+	}
+	if err := s.openMCP(); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
 // Config is what an operator allows and provides. Every section is optional;
@@ -19,6 +20,8 @@ type Config struct {
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Outbound is what the tools of documents may reach.
 	Outbound outbound.Config `json:"outbound,omitzero"`
+	// MCPServers are the MCP servers that documents may name, by name.
+	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
 }
 
 // MaxConfig is the size of the largest configuration that is read, in bytes.

@@ -1,22 +1,30 @@
 package main
 
 import (
+	"fmt"
+	"regexp"
+	"strings"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
 // operatorFlags are an operator's word about what documents may have.
 type operatorFlags struct {
 	file                  string
 	allow, private, files []string
+	mcp                   []string
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets")
 	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
+	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")
 	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools may be described in (OpenAPI); repeatable")
 }
 
@@ -35,8 +43,43 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 	cfg.Outbound.Allow = append(cfg.Outbound.Allow, f.allow...)
 	cfg.Outbound.Private = append(cfg.Outbound.Private, f.private...)
 	cfg.Outbound.Files = append(cfg.Outbound.Files, f.files...)
+	if err := mcpServers(&cfg, f.mcp); err != nil {
+		return nil, usagef(cmd, "%w", err)
+	}
 	return adapters.New(cfg, adapters.Options{
-		Env:    func(name string) (string, bool) { v := a.env(name); return v, v != "" },
-		Logger: a.log,
+		Env:     func(name string) (string, bool) { v := a.env(name); return v, v != "" },
+		Logger:  a.log,
+		Version: version(),
 	})
 }
+
+// mcpServers are the servers that --mcp names.
+func mcpServers(cfg *adapters.Config, specs []string) error {
+	for _, spec := range specs {
+		name, where, ok := strings.Cut(spec, "=")
+		if !ok || name == "" || where == "" {
+			return fmt.Errorf("--mcp %q: it is NAME=COMMAND or NAME=URL", spec)
+		}
+		if _, taken := cfg.MCPServers[name]; taken {
+			return fmt.Errorf("--mcp %s: there is one of this name", name)
+		}
+		server := mcp.Server{URL: where}
+		if !mcpAddress.MatchString(where) {
+			command, err := agents.SplitCommand(where)
+			if err != nil {
+				return fmt.Errorf("--mcp %s: %w", name, err)
+			}
+			server = mcp.Server{Command: command}
+		}
+		if err := server.Check(); err != nil {
+			return fmt.Errorf("--mcp %s: %w", name, err)
+		}
+		if cfg.MCPServers == nil {
+			cfg.MCPServers = make(map[string]mcp.Server)
+		}
+		cfg.MCPServers[name] = server
+	}
+	return nil
+}
+
+var mcpAddress = regexp.MustCompile(`^(https?|wss?)://`)

@@ -267,6 +267,8 @@ var heavy = []struct {
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
+	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp"}, []string{"agents/adapters", "cmd/*"}},
+	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},

@@ -37,7 +37,7 @@ type link struct {
 	retryAt time.Time
 	stale   bool // the list has changed
 	list    *catalogue
-	listing chan struct{} // holds one: who has it asks for the list
+	listing chan struct{}     // holds one: who has it asks for the list
 	calls   map[string]string // progress tokens of the calls under way, and their tools
 	nextID  uint64
 	work    sync.WaitGroup
