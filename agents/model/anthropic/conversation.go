@@ -99,5 +99,6 @@ func (a *ask) assistant(m model.Message) (blocks []anthropic.ContentBlockParamUn
 	return blocks
 }
 
-// adapter is this package's name in model.Message.Provider.
+// adapter is this package's name in model.Message.Provider, and its provider's
+// in AAIF.
 const adapter = "anthropic"

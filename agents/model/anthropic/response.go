@@ -171,7 +171,7 @@ func (t *turn) event(e *anthropic.MessageStreamEventUnion) error {
 }
 
 func (t *turn) count(input, created, read, output int64) {
-	t.usage = model.Usage{InputTokens: input + created + read, OutputTokens: output, CachedInputTokens: read}
+	t.usage = model.Usage{InputTokens: input + created + read, OutputTokens: output, CachedInputTokens: read, CacheWriteTokens: created}
 }
 
 // begin adds a block with what it has from its beginning.
@@ -256,7 +256,7 @@ func (b *block) arguments() (json.RawMessage, error) {
 // response is the turn in the port's words.
 func (a *ask) response() (*model.Response, error) {
 	t := a.turn
-	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.past.Add(t.usage), Model: t.model, Dropped: a.dropped}
+	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.past.Add(t.usage), Model: t.model, Provider: adapter, Dropped: a.dropped}
 	slices.Sort(res.Dropped)
 	if res.Model == "" {
 		res.Model = a.req.Model

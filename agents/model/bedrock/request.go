@@ -307,7 +307,8 @@ func (a *ask) assistant(m model.Message) (blocks []types.ContentBlock) {
 	return blocks
 }
 
-// adapter is this package's name in model.Message.Provider.
+// adapter is this package's name in model.Message.Provider, and its provider's
+// in AAIF.
 const adapter = "bedrock"
 
 // thought is a block of reasoning as it is kept in a conversation.

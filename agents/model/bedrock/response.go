@@ -216,6 +216,7 @@ func (t *turn) count(u *types.TokenUsage) {
 		InputTokens:       n(u.InputTokens) + n(u.CacheReadInputTokens) + n(u.CacheWriteInputTokens),
 		OutputTokens:      n(u.OutputTokens),
 		CachedInputTokens: n(u.CacheReadInputTokens),
+		CacheWriteTokens:  n(u.CacheWriteInputTokens),
 	}
 }
 
@@ -223,7 +224,7 @@ func (t *turn) count(u *types.TokenUsage) {
 // answered.
 func (a *ask) response() (*model.Response, error) {
 	t := a.turn
-	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.usage, Model: a.req.Model, Dropped: a.dropped}
+	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.usage, Model: a.req.Model, Provider: adapter, Dropped: a.dropped}
 	slices.Sort(res.Dropped)
 	var text strings.Builder
 	var pieces []model.Piece
