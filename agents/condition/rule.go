@@ -10,9 +10,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// ruleOf is the rule of a jsonlogic condition. It is the JSON of expr; where that
-// is a text, as the schema allows, the text may be JSON itself, and else stands
-// for itself, as every scalar does in JsonLogic.
+// ruleOf is the rule of a jsonlogic condition: the JSON of expr. Where that is a
+// text, as the schema allows, which itself is an array or an object, this is the
+// rule; any other text stands for itself, as every scalar does in JsonLogic.
 func ruleOf(c aaif.Condition) ([]byte, error) {
 	if len(c.Expr) == 0 {
 		return nil, errors.New("the rule is missing")
@@ -21,13 +21,13 @@ func ruleOf(c aaif.Condition) ([]byte, error) {
 		return c.Expr, nil
 	}
 	text := strings.TrimSpace(c.Text())
-	if jsontext.Value(text).IsValid() {
-		return []byte(text), nil
-	}
-	if strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[") {
+	switch {
+	case !strings.HasPrefix(text, "{") && !strings.HasPrefix(text, "["):
+		return c.Expr, nil
+	case !jsontext.Value(text).IsValid():
 		return nil, errors.New("the rule is written as text, and the text is no JSON")
 	}
-	return c.Expr, nil
+	return []byte(text), nil
 }
 
 // Expression makes the expr of a condition from text, as a command line has it:

@@ -15,6 +15,7 @@ import (
 
 // Program is a compiled expression.
 type Program struct {
+	text    string
 	program cel.Program
 }
 
@@ -51,11 +52,11 @@ func Compile(text string, cost limit.Cost) (*Program, error) {
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("a condition is true or false, and this is of type %s", t)
 	}
-	program, err := env.Program(checked, cel.CostLimit(uint64(cost)), cel.InterruptCheckFrequency(lookEvery), cel.EvalOptions(cel.OptOptimize))
+	program, err := env.Program(checked, cel.CostLimit(uint64(cost)), cel.CostTracking(sizes{}), cel.InterruptCheckFrequency(lookEvery), cel.EvalOptions(cel.OptOptimize))
 	if err != nil {
 		return nil, err
 	}
-	return &Program{program: program}, nil
+	return &Program{text, program}, nil
 }
 
 // issue is the first thing that is wrong with an expression, in one line.
@@ -65,7 +66,11 @@ func issue(issues *cel.Issues) error {
 		return issues.Err()
 	}
 	e := errs[0]
-	return fmt.Errorf("at %d:%d: %s", e.Location.Line(), e.Location.Column()+1, strings.TrimPrefix(e.Message, "Syntax error: "))
+	what := strings.TrimPrefix(e.Message, "Syntax error: ")
+	if e.Location.Line() < 1 {
+		return errors.New(what) // of the whole expression
+	}
+	return fmt.Errorf("at %d:%d: %s", e.Location.Line(), e.Location.Column()+1, what)
 }
 
 // known are the names that CEL gives a meaning to.
@@ -115,7 +120,7 @@ func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
 	case strings.Contains(err.Error(), "cost limit exceeded"):
 		return false, limit.ErrCost
 	default:
-		return false, explain(err)
+		return false, p.explain(err)
 	}
 	result, ok := out.Value().(bool)
 	if !ok {
@@ -124,14 +129,22 @@ func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
 	return result, nil
 }
 
-// explain adds what usually is the matter.
-func explain(err error) error {
+// explain says what is the matter, and what usually helps. CEL's errors may end
+// with a part of the value; that is kept only where the expression has it too.
+func (p *Program) explain(err error) error {
 	text := err.Error()
 	switch {
 	case strings.Contains(text, "no such overload"):
-		return fmt.Errorf("%s (the numbers of JSON are doubles: write 1.0, or int(x))", text)
+		return errors.New("no such overload (the numbers of JSON are doubles: write 1.0, or int(x))")
 	case strings.Contains(text, "internal error"):
 		return &limit.PanicError{Value: err}
 	}
-	return errors.New(text)
+	what, detail, _ := strings.Cut(text, ": ")
+	switch {
+	case detail != "" && strings.Contains(p.text, detail):
+		return fmt.Errorf("%s: %s", what, detail)
+	case strings.ContainsAny(what, "'\""):
+		return errors.New("a value is not what a function or a conversion takes")
+	}
+	return errors.New(what)
 }

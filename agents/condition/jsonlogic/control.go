@@ -28,10 +28,10 @@ func init() {
 	}
 }
 
-// arg evaluates the argument i; one that is not there is null.
+// arg evaluates the argument i; one that is not there is undefined.
 func arg(b *limit.Budget, data any, args []node, i int) any {
 	if i >= len(args) {
-		return nil
+		return undefined{}
 	}
 	return args[i].eval(b, data)
 }
@@ -44,11 +44,14 @@ func choose(b *limit.Budget, data any, args []node) any {
 			return args[i+1].eval(b, data)
 		}
 	}
-	return arg(b, data, args, i)
+	if i >= len(args) {
+		return nil
+	}
+	return args[i].eval(b, data)
 }
 
 func and(b *limit.Budget, data any, args []node) any {
-	var v any
+	var v any = undefined{}
 	for _, n := range args {
 		if v = n.eval(b, data); !truthy(v) {
 			break
@@ -58,7 +61,7 @@ func and(b *limit.Budget, data any, args []node) any {
 }
 
 func or(b *limit.Budget, data any, args []node) any {
-	var v any
+	var v any = undefined{}
 	for _, n := range args {
 		if v = n.eval(b, data); truthy(v) {
 			break
@@ -91,7 +94,10 @@ func filtered(b *limit.Budget, data any, args []node) any {
 
 func reduced(b *limit.Budget, data any, args []node) any {
 	items, ok := arg(b, data, args, 0).([]any)
-	acc := arg(b, data, args, 2)
+	var acc any
+	if len(args) > 2 {
+		acc = args[2].eval(b, data)
+	}
 	if !ok {
 		return acc
 	}

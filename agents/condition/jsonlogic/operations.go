@@ -158,7 +158,11 @@ func product(b *limit.Budget, _ any, args []any) any {
 
 func extreme(b *limit.Budget, args []any, start float64, pick func(x, y float64) float64) any {
 	for _, a := range args {
-		start = pick(start, toNumber(b, a))
+		n := toNumber(b, a)
+		if math.IsNaN(n) || math.IsNaN(start) {
+			n, start = math.NaN(), math.NaN() // also beside an infinity, unlike in Go
+		}
+		start = pick(start, n)
 	}
 	return start
 }
@@ -205,7 +209,7 @@ func in(b *limit.Budget, _ any, args []any) any {
 func cat(b *limit.Budget, _ any, args []any) any {
 	parts := make([]string, len(args))
 	for i, a := range args {
-		if a != nil {
+		if !absent(a) {
 			parts[i] = toText(b, a)
 		}
 		b.Bytes(len(parts[i]))

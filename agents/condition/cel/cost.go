@@ -1,0 +1,98 @@
+package cel
+
+import (
+	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/types"
+	"cel.dev/cel-go/common/types/ref"
+	"cel.dev/cel-go/common/types/traits"
+)
+
+// sizes counts what calls cost whose operands CEL knows to be of type dyn alone,
+// as all of ours are: by itself it takes one unit for such a call, though s + s
+// may make a megabyte.
+type sizes struct{}
+
+// CallCost implements CEL's cost.ActualCostEstimator. It is called after each
+// call, so that the largest single step is that of the whole value.
+func (sizes) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
+	var n int
+	switch function {
+	case operators.Add:
+		n = made(result)
+	case operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals:
+		if len(args) == 2 {
+			n = size(args[1], size(args[0], maxSize))
+		}
+	case operators.In, operators.OldIn:
+		if len(args) == 2 {
+			n = size(args[1], maxSize)
+		}
+	case "size", "string", "bytes":
+		if len(args) > 0 {
+			n = size(args[0], maxSize)
+		}
+	default:
+		return nil // CEL's own
+	}
+	cost := uint64(1 + n)
+	return &cost
+}
+
+// made is the size of a sum: a list's is a view of its parts, which Value would
+// copy.
+func made(v ref.Val) int {
+	if list, ok := v.(traits.Lister); ok {
+		n, _ := list.Size().(types.Int)
+		return int(n)
+	}
+	return size(v, maxSize)
+}
+
+// maxSize is above any budget.
+const maxSize = 1 << 30
+
+// size is about how much there is to read in a value: a unit for each element, or
+// eight bytes. It stops counting at most.
+func size(v any, most int) int {
+	if most <= 0 {
+		return 0
+	}
+	n := 1
+	switch v := v.(type) {
+	case string:
+		n += len(v) / 8
+	case []byte:
+		n += len(v) / 8
+	case []any:
+		for _, e := range v {
+			if n >= most {
+				break
+			}
+			n += size(e, most-n)
+		}
+	case []ref.Val:
+		for _, e := range v {
+			if n >= most {
+				break
+			}
+			n += size(e, most-n)
+		}
+	case map[string]any:
+		for k, e := range v {
+			if n >= most {
+				break
+			}
+			n += len(k)/8 + size(e, most-n)
+		}
+	case map[ref.Val]ref.Val:
+		for k, e := range v {
+			if n >= most {
+				break
+			}
+			n += size(k, most-n) + size(e, most-n)
+		}
+	case ref.Val:
+		return size(v.Value(), most)
+	}
+	return n
+}
