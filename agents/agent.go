@@ -42,6 +42,9 @@ type Options struct {
 	// levels strict and regulated the agent is refused. Default: such tools are
 	// not offered.
 	Open func(entry *aaif.Tool) (tool.Source, error)
+	// Counters keep the rate limits of tools for all workers of the mesh. Default:
+	// each process keeps them for itself, and a notice says so.
+	Counters Counters
 	// ParallelTools is how many tools that a model calls at once really run at
 	// once. Default 4.
 	ParallelTools int
@@ -239,7 +242,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case opts.Program != nil:
 		a.Handler, a.Health = opts.Program, opts.Program.Health
 	default:
-		l, notices, err := newLoop(def, c, opts)
+		l, notices, err := newLoop(a.Entity, def, c, opts)
 		a.Notices = append(a.Notices, notices...)
 		if err != nil {
 			return err

@@ -37,9 +37,9 @@ type loop struct {
 	log      *slog.Logger
 }
 
-func newLoop(def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
+func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
 	m, notices, err := resolveModel(def, opts)
-	tools, more, toolErr := newToolset(def, opts)
+	tools, more, toolErr := newToolset(entity, def, opts)
 	notices = append(notices, more...)
 	if err := errors.Join(err, toolErr); err != nil {
 		return nil, notices, errors.Join(err, tools.close())

@@ -44,6 +44,7 @@ type toolEntry struct {
 	*aaif.Tool
 	pointer string
 	source  tool.Source
+	limiter tool.Limiter // nil: none
 
 	mu     sync.Mutex
 	listed []listedTool // the last time
@@ -58,7 +59,7 @@ type listedTool struct {
 // newToolset resolves the document's tools: functions among those that the
 // operator registered, the others with Options.Open. One that cannot be used
 // here is left out, and a notice says so.
-func newToolset(def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
+func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
 	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, log: opts.Logger}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
@@ -70,6 +71,10 @@ func newToolset(def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, e
 	if registry == nil {
 		registry = new(tool.Registry)
 	}
+	counters := opts.Counters
+	if counters == nil {
+		counters = new(localCounters)
+	}
 	var notices []aaif.Problem
 	var bad []error
 	names := make(map[string]bool)
@@ -79,6 +84,13 @@ func newToolset(def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, e
 			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
 		}
 		names[e.Name] = true
+		if limiter := newRate(counters, entity, e.Tool, opts.Logger); limiter != nil {
+			e.limiter = limiter
+			if opts.Counters == nil {
+				notices = append(notices, aaif.Problem{Pointer: e.pointer + "/rate_limit", Rule: RuleLimit, Severity: aaif.SeverityWarning,
+					Message: "the limit is kept by each worker for itself: there are no counters for the whole mesh"})
+			}
+		}
 		if lacks := opts.off(e.Tool); lacks != "" {
 			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityWarning,
 				Message: fmt.Sprintf("tool %s is switched off: it depends on %s, which this runtime lacks", e.Name, lacks)})
@@ -130,6 +142,12 @@ func (e *toolEntry) function(registry *tool.Registry) error {
 // guard puts this runtime's and the document's bounds around a tool. A
 // definition without a name leaves the tool's own.
 func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error) {
+	if e.limiter != nil {
+		t = tool.Limited(t, e.limiter)
+	}
+	if ttl := e.CacheTTLSeconds.Seconds(); ttl > 0 {
+		t = tool.Cached(t, ttl) // what it has need not be let through
+	}
 	return tool.Guard(t, tool.Options{
 		Definition: d,
 		Timeout:    e.TimeoutSeconds.Seconds(), // 0: the guard's default

@@ -33,6 +33,7 @@ func WorkerSupports() Supported {
 			"/agent/model/temperature", "/agent/model/params", "/agent/model/response_format",
 			"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/protocol",
 			"/agent/tools/*/parameters_schema", "/agent/tools/*/output_schema",
+			"/agent/tools/*/cache_ttl_seconds", "/agent/tools/*/rate_limit",
 			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming",
 			"/agent/runtime/timeout_seconds", "/agent/runtime/concurrency", "/agent/runtime/streaming", "/agent/runtime/environment",
 			"/agent/runtime/max_retries", "/agent/runtime/retry_backoff", "/agent/runtime/async_execution",

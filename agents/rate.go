@@ -1,0 +1,213 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// Counters count for whoever shares them: [jetstream.Counters] for a whole mesh,
+// and without one each process for itself.
+type Counters interface {
+	// Add adds n, which may be negative, to the counter that a kind and ids
+	// name, and returns its total, n included.
+	Add(ctx context.Context, n int64, kind string, ids ...string) (total int64, err error)
+}
+
+// localCounters are those of one process. What a rate counts is forgotten with
+// its minute.
+type localCounters struct {
+	mu     sync.Mutex
+	totals map[string]int64
+}
+
+func (c *localCounters) Add(ctx context.Context, n int64, kind string, ids ...string) (int64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	key := kind
+	for _, id := range ids {
+		key += "\x00" + id
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.totals == nil || len(c.totals) > maxLocalCounters {
+		c.totals = make(map[string]int64)
+	}
+	c.totals[key] += n
+	return c.totals[key], nil
+}
+
+// maxLocalCounters bounds what a process counts for itself; beyond it all begins
+// anew.
+const maxLocalCounters = 1 << 16
+
+const (
+	countCalls  = "calls"  // kinds of counters: calls and tokens of a tool,
+	countTokens = "tokens" // by agent, tool and minute
+	rateWindow  = time.Minute
+)
+
+// toolRate is the [tool.Limiter] of one tool of one agent, for all who share its
+// counters. It counts minutes, and holds the one that has passed against the
+// limit with the part of it that lies less than a minute back.
+type toolRate struct {
+	counters Counters
+	local    localCounters // while the others cannot be had
+	entity   string
+	tool     string
+	limits   map[string]int64 // by kind
+	log      *slog.Logger
+	now      func() time.Time
+
+	mu     sync.Mutex
+	minute int64            // that before is about
+	before map[string]int64 // what was counted in the minute before, by kind
+}
+
+// newRate returns nil where the document sets no limit.
+func newRate(c Counters, entity string, e *aaif.Tool, log *slog.Logger) *toolRate {
+	r := &toolRate{counters: c, entity: entity, tool: e.Name, limits: make(map[string]int64), log: log, now: time.Now}
+	if l := e.RateLimit; l != nil {
+		for kind, n := range map[string]aaif.Number{countCalls: l.RequestsPerMinute, countTokens: l.TokensPerMinute} {
+			if n.IsSet() {
+				r.limits[kind] = max(1, n.Int64())
+			}
+		}
+	}
+	if len(r.limits) == 0 {
+		return nil
+	}
+	return r
+}
+
+// Take implements [tool.Limiter].
+func (r *toolRate) Take(ctx context.Context, tokens int) error {
+	for {
+		wait, limit, err := r.try(ctx, map[string]int64{countCalls: 1, countTokens: int64(tokens)})
+		if err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+		if wait == 0 {
+			return nil
+		}
+		if end, ok := ctx.Deadline(); ok && r.now().Add(wait).After(end) {
+			return &tool.Error{Kind: tool.ErrBusy, Tool: r.tool, Message: fmt.Sprintf("its rate limit of %s a minute is used up; there is room again in %v", limit, wait.Round(time.Second))}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// Spent implements [tool.Limiter].
+func (r *toolRate) Spent(ctx context.Context, tokens int) {
+	if r.limits[countTokens] == 0 {
+		return
+	}
+	minute, _ := r.at()
+	if _, err := r.add(ctx, int64(tokens), countTokens, minute); err != nil {
+		r.log.Warn("tokens of a tool were not counted", "tool", r.tool, "err", err)
+	}
+}
+
+// add counts for all, or for this process while that cannot be done.
+func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64, error) {
+	total, err := r.counters.Add(ctx, n, kind, r.entity, r.tool, minute)
+	if err == nil || ctx.Err() != nil {
+		return total, err
+	}
+	r.log.Warn("a rate limit is counted by this worker alone for now", "tool", r.tool, "err", err)
+	return r.local.Add(ctx, n, kind, r.entity, r.tool, minute)
+}
+
+// at is the minute by its number, and how much of it has passed.
+func (r *toolRate) at() (minute string, passed float64) {
+	now := r.now()
+	return strconv.FormatInt(now.Unix()/60, 10), float64(now.UnixNano()%int64(rateWindow)) / float64(rateWindow)
+}
+
+// try counts a call, or takes it back and says how long to wait.
+func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Duration, limit string, err error) {
+	minute, passed := r.at()
+	if err := r.look(ctx, minute); err != nil {
+		return 0, "", err
+	}
+	counted := make(map[string]int64)
+	defer func() {
+		if wait == 0 && err == nil {
+			return
+		}
+		for kind, n := range counted {
+			if _, err := r.add(context.WithoutCancel(ctx), -n, kind, minute); err != nil {
+				r.log.Warn("a call that was not made stays counted for a minute", "tool", r.tool, "err", err)
+			}
+		}
+	}()
+	for _, kind := range []string{countCalls, countTokens} {
+		most, limited := r.limits[kind]
+		if !limited {
+			continue
+		}
+		n := min(cost[kind], most) // a call that is larger than the limit waits for all of it
+		total, err := r.add(ctx, n, kind, minute)
+		if err != nil {
+			return 0, "", err
+		}
+		counted[kind] = n
+		if w := r.room(kind, total, most, passed); w > wait {
+			wait, limit = w, fmt.Sprint(most, " ", kind)
+		}
+	}
+	return wait, limit, nil
+}
+
+// room is how long it takes until so many in this minute, and what is left of
+// the minute before, are within the limit; 0 if they are.
+func (r *toolRate) room(kind string, total, most int64, passed float64) time.Duration {
+	r.mu.Lock()
+	before := r.before[kind]
+	r.mu.Unlock()
+	if float64(total)+float64(before)*(1-passed) <= float64(most) {
+		return 0
+	}
+	if total <= most && before > 0 { // some of the minute before has to pass
+		until := 1 - float64(most-total)/float64(before)
+		return max(time.Duration((until-passed)*float64(rateWindow)), 10*time.Millisecond)
+	}
+	return max(time.Duration((1-passed)*float64(rateWindow)), 10*time.Millisecond)
+}
+
+// look learns what was counted in the minute before, once a minute.
+func (r *toolRate) look(ctx context.Context, minute string) error {
+	now, err := strconv.ParseInt(minute, 10, 64)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.minute == now {
+		return nil
+	}
+	before := make(map[string]int64)
+	for kind := range r.limits {
+		if before[kind], err = r.add(ctx, 0, kind, strconv.FormatInt(now-1, 10)); err != nil {
+			return err
+		}
+	}
+	r.minute, r.before = now, before
+	return nil
+}

@@ -1,0 +1,114 @@
+package tool
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Bounds of one tool's cache.
+const (
+	maxCached      = 1024     // results
+	maxCachedBytes = 16 << 20 // all of them together
+)
+
+// Cached is a tool whose results are kept for a while (AAIF
+// tools[].cache_ttl_seconds): a call with arguments that are the same JSON gets
+// the result of the one before, and the tool does not hear of it. Failures are
+// not kept. The cache is this process's own and bounded; when it is full the
+// oldest results go.
+func Cached(t Tool, ttl time.Duration) Tool {
+	return &cached{Tool: t, ttl: ttl, results: make(map[[32]byte]*cachedResult)}
+}
+
+type cached struct {
+	Tool
+	ttl time.Duration
+
+	mu      sync.Mutex
+	results map[[32]byte]*cachedResult
+	order   []*cachedResult // oldest first: all live equally long
+	bytes   int
+}
+
+type cachedResult struct {
+	key    [32]byte
+	result json.RawMessage
+	until  time.Time
+}
+
+func (t *cached) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	key := keyOf(args)
+	if result, ok := t.get(key); ok {
+		return result, nil
+	}
+	result, err := t.Tool.Call(ctx, args)
+	if err == nil {
+		t.put(key, result)
+	}
+	return result, err
+}
+
+func (t *cached) RepeatSafe() bool { return IsRepeatSafe(t.Tool) }
+
+// keyOf is the same for arguments that differ in form alone.
+func keyOf(args json.RawMessage) [32]byte {
+	v := jsontext.Value(bytes.Clone(args))
+	if v.Canonicalize() != nil {
+		return sha256.Sum256(args)
+	}
+	return sha256.Sum256(v)
+}
+
+func (t *cached) get(key [32]byte) (json.RawMessage, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expire(time.Now())
+	r := t.results[key]
+	if r == nil {
+		return nil, false
+	}
+	return bytes.Clone(r.result), true
+}
+
+func (t *cached) put(key [32]byte, result json.RawMessage) {
+	if len(result) > maxCachedBytes/16 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.results[key] != nil {
+		return // of a call at the same time
+	}
+	r := &cachedResult{key, bytes.Clone(result), time.Now().Add(t.ttl)}
+	t.results[key] = r
+	t.order = append(t.order, r)
+	t.bytes += len(r.result)
+	for len(t.order) > maxCached || t.bytes > maxCachedBytes {
+		t.drop()
+	}
+}
+
+// expire takes away what is too old. t.mu is held.
+func (t *cached) expire(now time.Time) {
+	for len(t.order) > 0 && !now.Before(t.order[0].until) {
+		t.drop()
+	}
+}
+
+// drop takes away the oldest. t.mu is held.
+func (t *cached) drop() {
+	r := t.order[0]
+	t.order[0] = nil
+	t.order = t.order[1:]
+	delete(t.results, r.key)
+	t.bytes -= len(r.result)
+}

@@ -1,0 +1,82 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
+)
+
+func counting(calls *int) tool.Tool {
+	return tool.RepeatSafe(tool.Raw(tool.Definition{Name: "count"}, func(_ context.Context, args json.RawMessage) (json.RawMessage, error) {
+		*calls++
+		switch {
+		case strings.Contains(string(args), "fail"):
+			return nil, errors.New("no luck")
+		case strings.Contains(string(args), "large"):
+			return json.RawMessage(`"` + strings.Repeat("x", 2<<20) + `"`), nil
+		}
+		return json.RawMessage(fmt.Sprint(*calls)), nil
+	}))
+}
+
+func TestCachedConforms(t *testing.T) {
+	t.Parallel()
+	tooltest.Run(t, func(_ *testing.T, b tooltest.Behaviour) tool.Tool {
+		return tool.Cached(&tooltest.Fake{Def: tooltest.Definition(), Behaviour: b}, time.Minute)
+	})
+}
+
+func TestCachedKeepsResultsForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		c := tool.Cached(counting(&calls), time.Minute)
+		if !tool.IsRepeatSafe(c) {
+			t.Error("it is not safe to repeat any more")
+		}
+		call := func(args, want string) {
+			t.Helper()
+			got, err := c.Call(t.Context(), json.RawMessage(args))
+			if err == nil && string(got) != want || err != nil && want != "" {
+				t.Errorf("%s: %s, %v; want %s", args, got, err, want)
+			}
+			if len(got) > 0 {
+				got[0] = 'x' // the caller's
+			}
+		}
+		call(`{"a":1,"b":2}`, "1")
+		call(`{ "b": 2.0, "a": 1 }`, "1")
+		call(`{"a":2}`, "2")
+		<-time.After(59 * time.Second)
+		call(`{"a":1,"b":2}`, "1")
+		<-time.After(time.Second)
+		call(`{"a":1,"b":2}`, "3")
+		call(`{"fail":1}`, "")
+		call(`{"fail":1}`, "")
+		if calls != 5 {
+			t.Errorf("%d calls, want 5: failures are not kept", calls)
+		}
+		c.Call(t.Context(), json.RawMessage(`{"large":1}`))
+		c.Call(t.Context(), json.RawMessage(`{"large":1}`))
+		if calls != 7 {
+			t.Errorf("%d calls, want 7: what is too large is not kept", calls)
+		}
+		for i := range 2000 {
+			c.Call(t.Context(), json.RawMessage(fmt.Sprintf(`{"n":%d}`, i)))
+		}
+		before := calls
+		c.Call(t.Context(), json.RawMessage(`{"n":1999}`))
+		c.Call(t.Context(), json.RawMessage(`{"n":0}`))
+		if calls != before+1 {
+			t.Errorf("%d calls, want 1: the oldest go when it is full", calls-before)
+		}
+	})
+}

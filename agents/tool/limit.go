@@ -1,0 +1,40 @@
+package tool
+
+import (
+	"context"
+	"encoding/json"
+)
+
+// Limiter bounds how often a tool is called (AAIF tools[].rate_limit).
+type Limiter interface {
+	// Take asks for one call with arguments of so many tokens. It waits while
+	// the limit is used up, if the call's time allows, and fails with an
+	// [ErrBusy] that says when to try again if it does not.
+	Take(ctx context.Context, tokens int) error
+	// Spent counts the tokens of a call's result.
+	Spent(ctx context.Context, tokens int)
+}
+
+// Limited is a tool whose calls a limiter lets through.
+func Limited(t Tool, l Limiter) Tool { return &limited{t, l} }
+
+type limited struct {
+	Tool
+	limiter Limiter
+}
+
+func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := t.limiter.Take(ctx, Tokens(len(args))); err != nil {
+		return nil, err
+	}
+	result, err := t.Tool.Call(ctx, args)
+	if len(result) > 0 {
+		t.limiter.Spent(context.WithoutCancel(ctx), Tokens(len(result)))
+	}
+	return result, err
+}
+
+func (t *limited) RepeatSafe() bool { return IsRepeatSafe(t.Tool) }
+
+// Tokens is about how many tokens so many bytes of JSON are: a third.
+func Tokens(bytes int) int { return (bytes + 2) / 3 }
