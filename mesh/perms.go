@@ -114,6 +114,7 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create 
 	subj(m.RepliesTo(entity))
 	subj(m.DeadOf(entity))
 	subj(m.Ctl(entity)) // to move a run to another worker
+	p.Publish = append(p.Publish, m.AllCounts())
 	runs, slots := jetstream.BucketState+m.Suffix(), jetstream.BucketSlots+m.Suffix()
 	p.Publish = append(p.Publish, "$KV."+runs+"."+entity+".>", "$KV."+slots+"."+subject.Escape(entity)+".>")
 	objects := "OBJ_" + jetstream.ObjectsState + m.Suffix()

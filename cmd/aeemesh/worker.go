@@ -35,6 +35,7 @@ type workerFlags struct {
 	cap, unknownCap                                    string
 	lane                                               laneFlags
 	operator                                           operatorFlags
+	counters                                           meshCounters
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -223,6 +224,7 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	if err != nil {
 		return err
 	}
+	f.counters.use(jetstream.NewCounters(js, m))
 	if a.sign.replayScope == "mesh" {
 		if cfg.ReplayWindow < 0 {
 			return usagef(cmd, "--replay-scope mesh needs a --replay-window above 0")
@@ -286,6 +288,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated}
 	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
 	set.Use(&opts)
+	opts.Counters = &f.counters
 	if f.queue == 0 {
 		opts.Queue = -1
 	}
