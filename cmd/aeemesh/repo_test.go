@@ -269,6 +269,7 @@ var heavy = []struct {
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp"}, []string{"agents/adapters", "cmd/*"}},
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, nil},
+	{"google.golang.org/genai", []string{"agents/model/google"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},

@@ -1,0 +1,71 @@
+package google
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+
+	"cloud.google.com/go/auth"
+	"cloud.google.com/go/auth/credentials"
+)
+
+const scope = "https://www.googleapis.com/auth/cloud-platform"
+
+// Credentials makes a [Config].Token of Google's application default
+// credentials: of the file, which may be a service account's, a user's or an
+// external account's, or, where file is empty, of what Google's own tools find:
+// the file that GOOGLE_APPLICATION_CREDENTIALS names, the one that gcloud has
+// written, or the metadata server. Nothing is read before the first call, and
+// tokens are kept until shortly before they expire. client fetches them; nil is
+// the SDK's own.
+func Credentials(file string, client *http.Client) func(ctx context.Context) (string, error) {
+	var mu sync.Mutex
+	var creds *auth.Credentials
+	return func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if creds == nil {
+			found, err := find(file, client)
+			if err != nil {
+				return "", err
+			}
+			creds = found
+		}
+		token, err := creds.Token(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return "", ctx.Err()
+			}
+			var refused *auth.Error
+			if errors.As(err, &refused) && refused.Response != nil { // whose text quotes the answer
+				return "", fmt.Errorf("fetch a token: HTTP %d", refused.Response.StatusCode)
+			}
+			return "", errors.New("fetch a token: the token endpoint does not answer as it should")
+		}
+		return token.Value, nil
+	}
+}
+
+func find(file string, client *http.Client) (*auth.Credentials, error) {
+	opts := &credentials.DetectOptions{Scopes: []string{scope}, Client: client, DisableAsyncRefresh: true}
+	if file == "" {
+		creds, err := credentials.DetectDefault(opts)
+		if err != nil {
+			return nil, errors.New("no application default credentials were found")
+		}
+		return creds, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the credentials: %w", err)
+	}
+	opts.CredentialsJSON = text
+	creds, err := credentials.DetectDefault(opts)
+	if err != nil { // its text may quote the file
+		return nil, fmt.Errorf("%s has no credentials of Google's", file)
+	}
+	return creds, nil
+}

@@ -1,0 +1,319 @@
+package google
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"google.golang.org/genai"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// The providers, as AAIF's model.provider names them.
+const (
+	Gemini = "google"    // the Gemini API, by an API key
+	Vertex = "vertex_ai" // Vertex AI, by a project and a token, or by an API key alone
+)
+
+// The defaults of [Config].
+const (
+	DefaultBaseURL        = "https://generativelanguage.googleapis.com"
+	DefaultLocation       = "global"
+	DefaultRequestTimeout = 10 * time.Minute
+	DefaultMaxResponse    = 32 << 20 // bytes
+)
+
+// Config says where the API is and how to treat it.
+type Config struct {
+	// Provider is Gemini or Vertex. Default Gemini.
+	Provider string
+
+	// BaseURL of the API, up to and without its version, or with it at the end,
+	// as in /v1beta. http or https, without user, query and fragment. Default
+	// DefaultBaseURL, and for Vertex the endpoint of Location.
+	BaseURL string
+
+	// APIVersion is the version of the API. Default v1beta, for Vertex v1beta1.
+	APIVersion string
+
+	// Project and Location are Vertex's: the project that pays, and where the
+	// model runs (us-central1, europe-west4, eu, global). Location is by
+	// default DefaultLocation. With a Key instead of a Token neither is needed.
+	Project, Location string
+
+	// Key returns an API key, and Token an OAuth 2 access token. Each is called
+	// once for each Generate, at most as often as Generate at once, and its
+	// error's text becomes part of an ErrAuth. Gemini takes a Key, Vertex one of
+	// the two; nil sends none. [Credentials] makes a Token of Google's
+	// application default credentials.
+	Key   func(ctx context.Context) (string, error)
+	Token func(ctx context.Context) (string, error)
+
+	// HTTPClient carries the requests. Default: one of the Model's own, on the
+	// standard library's transport, which heeds the usual proxy variables. A
+	// client with a Timeout would cut streams.
+	HTTPClient *http.Client
+
+	// RequestTimeout bounds one try, its whole stream included. Default 10
+	// minutes; the context of Generate bounds all tries together.
+	RequestTimeout time.Duration
+
+	// MaxResponse bounds the bytes of an answer's body. Default 32 MiB.
+	MaxResponse int64
+}
+
+// Model is the API. Make it with [New].
+type Model struct {
+	cfg    Config
+	host   string
+	client *genai.Client
+	learnt learnt
+}
+
+// New returns a Model, or all that is wrong with cfg. It does no I/O.
+func New(cfg Config) (*Model, error) {
+	if cfg.Provider == "" {
+		cfg.Provider = Gemini
+	}
+	var problems []error
+	if cfg.Provider != Gemini && cfg.Provider != Vertex {
+		problems = append(problems, fmt.Errorf("provider: %q is neither %s nor %s", cfg.Provider, Gemini, Vertex))
+	}
+	problems = append(problems, cfg.vertex()...)
+	base, err := cfg.base()
+	if err != nil {
+		problems = append(problems, err)
+	}
+	if cfg.Key != nil && cfg.Token != nil {
+		problems = append(problems, errors.New("key and token: only one of them may be given"))
+	}
+	if cfg.RequestTimeout < 0 || cfg.MaxResponse < 0 {
+		problems = append(problems, errors.New("request timeout and max response must not be negative"))
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("google model: %w", errors.Join(problems...))
+	}
+	if cfg.RequestTimeout == 0 {
+		cfg.RequestTimeout = DefaultRequestTimeout
+	}
+	if cfg.MaxResponse == 0 {
+		cfg.MaxResponse = DefaultMaxResponse
+	}
+	m := &Model{cfg: cfg, host: base.Hostname()}
+	if m.client, err = cfg.client(base); err != nil { // its text would quote the whole configuration
+		return nil, errors.New("google model: the SDK refuses the configuration")
+	}
+	return m, nil
+}
+
+var place = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
+
+// vertex checks and completes what Vertex AI needs.
+func (cfg *Config) vertex() []error {
+	var problems []error
+	if cfg.Provider != Vertex {
+		if cfg.Project != "" || cfg.Location != "" {
+			problems = append(problems, fmt.Errorf("project and location: %s has none", Gemini))
+		}
+		return problems
+	}
+	if cfg.Project == "" && cfg.Key == nil {
+		problems = append(problems, errors.New("project: must be given, or an API key"))
+	}
+	if cfg.Project != "" && cfg.Location == "" {
+		cfg.Location = DefaultLocation
+	}
+	if cfg.Project == "" {
+		cfg.Location = ""
+	}
+	for _, v := range []string{cfg.Project, cfg.Location} {
+		if v != "" && !place.MatchString(v) {
+			problems = append(problems, fmt.Errorf("project and location: %q is not a name", v))
+		}
+	}
+	return problems
+}
+
+var version = regexp.MustCompile(`^v[0-9][a-z0-9]*$`)
+
+// base is the base URL without the version of the API, which it moves to
+// APIVersion.
+func (cfg *Config) base() (*url.URL, error) {
+	text := cfg.BaseURL
+	switch {
+	case text != "":
+	case cfg.Provider != Vertex:
+		text = DefaultBaseURL
+	case cfg.Location == "" || cfg.Location == "global":
+		text = "https://aiplatform.googleapis.com"
+	case cfg.Location == "us" || cfg.Location == "eu":
+		text = "https://aiplatform." + cfg.Location + ".rep.googleapis.com"
+	default:
+		text = "https://" + cfg.Location + "-aiplatform.googleapis.com"
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil: // its text would quote the URL, and with it perhaps a password
+		return nil, errors.New("base_url: not a URL")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, errors.New("base_url: want http:// or https:// and a host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return nil, errors.New("base_url: must have no user, query or fragment; keys are given by reference")
+	}
+	path := strings.TrimSuffix(u.Path, "/")
+	if i := strings.LastIndex(path, "/"); i >= 0 && version.MatchString(path[i+1:]) {
+		if cfg.APIVersion == "" {
+			cfg.APIVersion = path[i+1:]
+		}
+		path = path[:i]
+	}
+	if cfg.APIVersion == "" {
+		cfg.APIVersion = "v1beta"
+		if cfg.Provider == Vertex {
+			cfg.APIVersion = "v1beta1"
+		}
+	}
+	if !version.MatchString(cfg.APIVersion) {
+		return nil, fmt.Errorf("api version: %q is not one", cfg.APIVersion)
+	}
+	u.Path, u.RawPath = path+"/", ""
+	return u, nil
+}
+
+// client is the SDK's. Everything that it would take from the environment is
+// said; the key in it is never sent.
+func (cfg *Config) client(base *url.URL) (*genai.Client, error) {
+	hc := &http.Client{}
+	if cfg.HTTPClient != nil {
+		*hc = *cfg.HTTPClient
+	}
+	next := hc.Transport
+	if next == nil {
+		next = http.DefaultTransport
+		if t, ok := next.(*http.Transport); ok && cfg.HTTPClient == nil {
+			next = t.Clone()
+		}
+	}
+	hc.Transport = seam{next}
+	check := hc.CheckRedirect
+	hc.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if first := via[0].URL; req.URL.Scheme != first.Scheme || req.URL.Host != first.Host {
+			return errElsewhere
+		}
+		if check != nil {
+			return check(req, via)
+		}
+		if len(via) >= 10 {
+			return errors.New("stopped after 10 redirects")
+		}
+		return nil
+	}
+	backend := genai.BackendGeminiAPI
+	if cfg.Provider == Vertex {
+		backend = genai.BackendVertexAI
+	}
+	return genai.NewClient(context.Background(), &genai.ClientConfig{
+		APIKey: placeholder, Backend: backend, Project: cfg.Project, Location: cfg.Location, HTTPClient: hc,
+		HTTPOptions: genai.HTTPOptions{BaseURL: base.String(), APIVersion: cfg.APIVersion},
+	})
+}
+
+// Generate asks the model for the next turn. What it refuses of the standard
+// parameters is left out, and asked again without: nothing has been generated
+// by then.
+func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	if err := req.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	x := &exchange{limit: m.cfg.MaxResponse}
+	if err := m.authorize(ctx, x); err != nil {
+		return nil, err
+	}
+	without := m.learnt.get(req)
+	for tries := 0; ; tries++ {
+		body, dropped, err := m.body(req, without)
+		if err != nil {
+			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
+		}
+		x.body = body
+		t := &turn{onDelta: onDelta}
+		err = m.send(ctx, req.Model, x, t, onDelta != nil)
+		var callback callbackError
+		switch {
+		case errors.As(err, &callback):
+			return nil, callback.error
+		case err != nil:
+			if more := refused(x, err, req, without); more != 0 && tries < maxRefusals {
+				without |= more
+				m.learnt.keep(req, more)
+				continue
+			}
+			return nil, m.failure(ctx, x, err)
+		}
+		out, err := t.response(req, x)
+		if err != nil {
+			return nil, err
+		}
+		out.Dropped, out.Provider = dropped, m.cfg.Provider
+		return out, nil
+	}
+}
+
+// authorize resolves the credential for one call.
+func (m *Model) authorize(ctx context.Context, x *exchange) error {
+	resolve, header, prefix, what := m.cfg.Key, "X-Goog-Api-Key", "", "key"
+	if m.cfg.Token != nil {
+		resolve, header, prefix, what = m.cfg.Token, "Authorization", "Bearer ", "token"
+	}
+	if resolve == nil {
+		return nil
+	}
+	secret, err := resolve(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return model.Errorf(model.ErrAuth, "resolve the %s: %w", what, err)
+	}
+	if x.secret = strings.TrimSpace(secret); x.secret != "" {
+		x.header, x.value = header, prefix+x.secret
+	}
+	return nil
+}
+
+// send asks once, and reads the answer into t.
+func (m *Model) send(ctx context.Context, name string, x *exchange, t *turn, stream bool) error {
+	ctx, cancel := context.WithTimeout(withExchange(ctx, x), m.cfg.RequestTimeout)
+	defer cancel()
+	x.begin()
+	// What the SDK sends is in x.body: its own way there would turn numbers
+	// into float64.
+	nothing := []*genai.Content{{Parts: []*genai.Part{{Text: "-"}}}}
+	off := false
+	config := &genai.GenerateContentConfig{AutomaticContinuation: &off}
+	if !stream {
+		res, err := m.client.Models.GenerateContent(ctx, name, nothing, config)
+		if err = x.err(err); err != nil {
+			return err
+		}
+		return t.chunk(res)
+	}
+	for res, err := range m.client.Models.GenerateContentStream(ctx, name, nothing, config) {
+		if err != nil {
+			return x.err(err)
+		}
+		if err := t.chunk(res); err != nil {
+			return err
+		}
+	}
+	return x.err(nil)
+}

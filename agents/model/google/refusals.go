@@ -1,0 +1,96 @@
+package google
+
+import (
+	"regexp"
+	"sync"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+const (
+	maxRefusals = 4   // things that one call leaves out, one after the other
+	maxModels   = 256 // models whose refusals are kept in mind
+)
+
+// refusal is a set of what a model does not take.
+type refusal int
+
+const (
+	penalties     refusal = 1 << iota // presence_penalty and frequency_penalty
+	jsonWithTools                     // JSON beside tools: Gemini before 3
+	jsonSchema                        // this schema
+	signatures                        // of thoughts, which another endpoint made
+)
+
+var words = []struct {
+	what  refusal
+	says  *regexp.Regexp
+	needs func(*model.Request) bool
+}{
+	{penalties, regexp.MustCompile(`(?i)penalty is not enabled|penalt(y|ies).*not supported|unsupported.*penalt`),
+		func(r *model.Request) bool {
+			return r.Params.PresencePenalty != nil || r.Params.FrequencyPenalty != nil
+		}},
+	{jsonWithTools, regexp.MustCompile(`(?i)function call.*(mime|json).*unsupported|tool use.*(mime|json).*unsupported|(mime|json).*(function call|tools?).*(unsupported|not supported)`),
+		func(r *model.Request) bool { return asksJSON(r) && len(r.Tools) > 0 }},
+	{jsonSchema, regexp.MustCompile(`(?i)response_?(json_?)?schema`),
+		func(r *model.Request) bool { return r.Format.Type == model.FormatJSONSchema }},
+	{signatures, regexp.MustCompile(`(?i)thought.?signature`),
+		func(r *model.Request) bool {
+			for _, m := range r.Messages {
+				if len(m.Provider) > 0 {
+					return true
+				}
+			}
+			return false
+		}},
+}
+
+func asksJSON(r *model.Request) bool {
+	return r.Format.Type == model.FormatJSON || r.Format.Type == model.FormatJSONSchema
+}
+
+// refused is what the API refuses of a request beyond without; 0 if that is not
+// what went wrong, or the author's own.
+func refused(x *exchange, err error, req *model.Request, without refusal) refusal {
+	api, ok := asAPIError(err)
+	if !ok || x.status != 400 {
+		return 0
+	}
+	for _, w := range words {
+		if without&w.what == 0 && w.needs(req) && w.says.MatchString(api.Message) {
+			return w.what
+		}
+	}
+	return 0
+}
+
+// learnt is what models have refused, so that it is not asked for again.
+type learnt struct {
+	mu sync.Mutex
+	of map[string]refusal
+}
+
+func (l *learnt) get(req *model.Request) refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.of[req.Model]
+	if len(req.Tools) == 0 {
+		known &^= jsonWithTools
+	}
+	return known
+}
+
+// keep remembers what holds for every request of the model; a schema and a
+// signature are one request's own.
+func (l *learnt) keep(req *model.Request, what refusal) {
+	if what &= penalties | jsonWithTools; what == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.of == nil || len(l.of) >= maxModels {
+		l.of = make(map[string]refusal)
+	}
+	l.of[req.Model] |= what
+}

@@ -1,0 +1,306 @@
+package google
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"math"
+	"regexp"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// The request's body, as the API's reference has it. The SDK's types would put
+// numbers through float64.
+type (
+	wireRequest struct {
+		SystemInstruction *wireContent  `json:"systemInstruction,omitempty"`
+		Contents          []wireContent `json:"contents"`
+		Tools             []wireTools   `json:"tools,omitempty"`
+		GenerationConfig  *wireConfig   `json:"generationConfig,omitempty"`
+	}
+	wireContent struct {
+		Role  string     `json:"role,omitempty"`
+		Parts []wirePart `json:"parts"`
+	}
+	wirePart struct {
+		Text             *string       `json:"text,omitempty"`
+		FunctionCall     *wireCall     `json:"functionCall,omitempty"`
+		FunctionResponse *wireResponse `json:"functionResponse,omitempty"`
+		ThoughtSignature string        `json:"thoughtSignature,omitempty"`
+	}
+	wireCall struct {
+		ID   string          `json:"id,omitempty"`
+		Name string          `json:"name"`
+		Args json.RawMessage `json:"args"`
+	}
+	wireResponse struct {
+		ID       string          `json:"id,omitempty"`
+		Name     string          `json:"name"`
+		Response json.RawMessage `json:"response"`
+	}
+	wireTools struct {
+		FunctionDeclarations []wireFunction `json:"functionDeclarations"`
+	}
+	wireFunction struct {
+		Name                 string          `json:"name"`
+		Description          string          `json:"description,omitempty"`
+		ParametersJSONSchema json.RawMessage `json:"parametersJsonSchema,omitempty"`
+	}
+	wireConfig struct {
+		Temperature        *float64        `json:"temperature,omitempty"`
+		TopP               *float64        `json:"topP,omitempty"`
+		MaxOutputTokens    int             `json:"maxOutputTokens,omitempty"`
+		StopSequences      []string        `json:"stopSequences,omitempty"`
+		PresencePenalty    *float64        `json:"presencePenalty,omitempty"`
+		FrequencyPenalty   *float64        `json:"frequencyPenalty,omitempty"`
+		Seed               *int64          `json:"seed,omitempty"`
+		ResponseMIMEType   string          `json:"responseMimeType,omitempty"`
+		ResponseJSONSchema json.RawMessage `json:"responseJsonSchema,omitempty"`
+	}
+)
+
+// body is the JSON of a request, and which standard parameters are not in it.
+func (m *Model) body(req *model.Request, without refusal) (body []byte, dropped []string, err error) {
+	var w wireRequest
+	c := conversation{model: req.Model, unsigned: without&signatures != 0, given: make(map[string]bool), names: make(map[string]string)}
+	w.SystemInstruction, w.Contents = c.contents(req.Messages)
+	if len(req.Tools) > 0 {
+		var t wireTools
+		for _, d := range req.Tools {
+			t.FunctionDeclarations = append(t.FunctionDeclarations, wireFunction{d.Name, d.Description, d.Parameters})
+		}
+		w.Tools = []wireTools{t}
+	}
+	author := configOf(req.Params.Extended)
+	w.GenerationConfig, dropped = config(req, without, author)
+	if body, err = json.Marshal(w); err != nil {
+		return nil, nil, err
+	}
+	if len(req.Params.Extended) > 0 {
+		body, err = mergeDeep(body, req.Params.Extended)
+	}
+	return body, dropped, err
+}
+
+// configOf are the members of the author's own generationConfig.
+func configOf(extended json.RawMessage) (c map[string]json.RawMessage) {
+	var e struct {
+		GenerationConfig map[string]json.RawMessage `json:"generationConfig"`
+	}
+	if len(extended) > 0 && json.Unmarshal(extended, &e) == nil {
+		return e.GenerationConfig
+	}
+	return nil
+}
+
+func config(req *model.Request, without refusal, author map[string]json.RawMessage) (c *wireConfig, dropped []string) {
+	in := req.Params
+	c = &wireConfig{Temperature: in.Temperature, TopP: in.TopP, MaxOutputTokens: in.MaxTokens, StopSequences: in.Stop,
+		PresencePenalty: in.PresencePenalty, FrequencyPenalty: in.FrequencyPenalty}
+	drop := func(name, member string) {
+		if _, said := author[member]; !said {
+			dropped = append(dropped, name)
+		}
+	}
+	if without&penalties != 0 {
+		if c.PresencePenalty != nil {
+			drop("presence_penalty", "presencePenalty")
+		}
+		if c.FrequencyPenalty != nil {
+			drop("frequency_penalty", "frequencyPenalty")
+		}
+		c.PresencePenalty, c.FrequencyPenalty = nil, nil
+	}
+	if in.Seed != nil {
+		if *in.Seed >= math.MinInt32 && *in.Seed <= math.MaxInt32 {
+			c.Seed = in.Seed
+		} else {
+			drop("seed", "seed")
+		}
+	}
+	if t := req.Format.Type; t == model.FormatJSON || t == model.FormatJSONSchema {
+		switch {
+		case without&jsonWithTools != 0:
+			drop("response_format", "responseMimeType")
+		default:
+			c.ResponseMIMEType = "application/json"
+			if t == model.FormatJSONSchema && without&jsonSchema == 0 {
+				c.ResponseJSONSchema = req.Format.Schema
+			} else if t == model.FormatJSONSchema {
+				drop("response_format", "responseJsonSchema")
+			}
+		}
+	}
+	slices.Sort(dropped)
+	if empty, err := json.Marshal(c); err == nil && string(empty) == "{}" {
+		c = nil
+	}
+	return c, dropped
+}
+
+// mergeDeep sets the members of b in a, byte for byte; objects in objects.
+func mergeDeep(a, b json.RawMessage) (json.RawMessage, error) {
+	var old, over map[string]json.RawMessage
+	if err := json.Unmarshal(a, &old); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(b, &over); err != nil {
+		return nil, err
+	}
+	merged, err := model.Merge(a, b)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range over {
+		if !isObject(value) || !isObject(old[name]) {
+			continue
+		}
+		inner, err := mergeDeep(old[name], value)
+		if err != nil {
+			return nil, err
+		}
+		member, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		one := append(append(append(append([]byte{'{'}, member...), ':'), inner...), '}')
+		if merged, err = model.Merge(merged, one); err != nil {
+			return nil, err
+		}
+	}
+	return merged, nil
+}
+
+func isObject(raw json.RawMessage) bool {
+	raw = bytes.TrimSpace(raw)
+	return len(raw) > 0 && raw[0] == '{'
+}
+
+// conversation turns messages into contents.
+type conversation struct {
+	model    string
+	unsigned bool              // without signatures, which another endpoint may have made
+	given    map[string]bool   // calls whose id is the API's own
+	names    map[string]string // of calls, by id
+}
+
+const (
+	roleUser  = "user"
+	roleModel = "model"
+)
+
+// contents are the system messages together, and the rest in turns: what tools
+// answered to the calls of one turn goes into one.
+func (c *conversation) contents(messages []model.Message) (system *wireContent, out []wireContent) {
+	var rules []wirePart
+	for i := range messages {
+		msg := &messages[i]
+		switch msg.Role {
+		case model.RoleSystem:
+			rules = append(rules, text(msg.Content))
+		case model.RoleUser:
+			out = append(out, wireContent{roleUser, []wirePart{text(msg.Content)}})
+		case model.RoleAssistant:
+			if parts := c.assistant(msg); len(parts) > 0 {
+				out = append(out, wireContent{roleModel, parts})
+			}
+		case model.RoleTool:
+			part := wirePart{FunctionResponse: c.answer(msg)}
+			if n := len(out); n > 0 && out[n-1].Parts[0].FunctionResponse != nil {
+				out[n-1].Parts = append(out[n-1].Parts, part)
+				continue
+			}
+			out = append(out, wireContent{roleUser, []wirePart{part}})
+		}
+	}
+	if len(out) == 0 { // the API wants something to answer
+		return nil, []wireContent{{roleUser, rules}}
+	}
+	if len(rules) > 0 {
+		system = &wireContent{Parts: rules}
+	}
+	return system, out
+}
+
+// text is a part; the API refuses an empty one.
+func text(s string) wirePart {
+	if s == "" {
+		s = " "
+	}
+	return wirePart{Text: &s}
+}
+
+// note is what is kept of a part beside text and call: it stands before its
+// part in Message.Provider.
+type note struct {
+	Signature []byte `json:"signature,omitempty"`
+	ID        bool   `json:"id,omitempty"` // the call's id is the API's own
+}
+
+// Gemini 3 and its successors refuse a turn whose first call has no signature.
+// For calls that another model made there is a word that stands for one
+// (Gemini API, "Thought signatures").
+var (
+	signing   = regexp.MustCompile(`gemini-([3-9]|[1-9][0-9])`)
+	noThought = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
+)
+
+func (c *conversation) assistant(msg *model.Message) (parts []wirePart) {
+	var n note
+	calls := 0
+	for _, piece := range model.UnpackPieces(adapter, c.model, *msg) {
+		switch {
+		case piece.Raw != nil:
+			if n = (note{}); json.Unmarshal(piece.Raw, &n) != nil || c.unsigned {
+				n.Signature = nil
+			}
+			continue
+		case piece.Call != nil:
+			call := &wireCall{Name: piece.Call.Name, Args: model.ObjectOf(piece.Call.Arguments)}
+			c.names[piece.Call.ID] = call.Name
+			if n.ID {
+				call.ID = piece.Call.ID
+				c.given[call.ID] = true
+			}
+			part := wirePart{FunctionCall: call, ThoughtSignature: base64.StdEncoding.EncodeToString(n.Signature)}
+			if calls == 0 && part.ThoughtSignature == "" && signing.MatchString(c.model) {
+				part.ThoughtSignature = noThought
+			}
+			calls++
+			parts = append(parts, part)
+		default:
+			part := text(piece.Text)
+			part.ThoughtSignature = base64.StdEncoding.EncodeToString(n.Signature)
+			parts = append(parts, part)
+		}
+		n = note{}
+	}
+	return parts
+}
+
+// answer is what a tool said, as output or error; the API wants an object.
+func (c *conversation) answer(msg *model.Message) *wireResponse {
+	r := &wireResponse{Name: msg.ToolName}
+	if r.Name == "" {
+		r.Name = c.names[msg.ToolCallID]
+	}
+	if c.given[msg.ToolCallID] {
+		r.ID = msg.ToolCallID
+	}
+	member := "output"
+	if msg.IsError {
+		member = "error"
+	}
+	value := json.RawMessage(msg.Content)
+	if msg.IsError || !json.Valid(value) {
+		quoted, err := json.Marshal(msg.Content)
+		if err != nil {
+			panic("google: marshal of a string failed: " + err.Error())
+		}
+		value = quoted
+	}
+	r.Response = append(append([]byte(`{"`+member+`":`), value...), '}')
+	return r
+}

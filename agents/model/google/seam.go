@@ -1,0 +1,112 @@
+package google
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+)
+
+// placeholder is the key that the SDK is made with; the seam takes it away.
+const placeholder = "-"
+
+var (
+	errElsewhere = errors.New("the server redirects to another origin")
+	errTooLarge  = errors.New("the answer exceeds its bound")
+)
+
+// exchange is one request and its answer, as the seam and the caller share it.
+type exchange struct {
+	header, value, secret string // the credential
+	body                  []byte // what is sent
+	limit                 int64  // bytes of the answer
+
+	status   int
+	received http.Header
+	answer   bytes.Buffer // what was read of it
+	broken   error        // why it was not read to its end
+}
+
+type exchangeKey struct{}
+
+func withExchange(ctx context.Context, x *exchange) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, x)
+}
+
+func (x *exchange) begin() {
+	x.status, x.received, x.broken = 0, nil, nil
+	x.answer = bytes.Buffer{}
+}
+
+// err is what went wrong: what broke the answer off comes before what the SDK
+// made of the rest.
+func (x *exchange) err(sdk error) error {
+	if x.broken != nil {
+		return x.broken
+	}
+	return sdk
+}
+
+// seam lies between the SDK and the network. It puts the request's body and
+// credential in their place, keeps the answer's bytes, and bounds them.
+type seam struct{ next http.RoundTripper }
+
+func (s seam) RoundTrip(req *http.Request) (*http.Response, error) {
+	x, ok := req.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil, errors.New("google: a request without an exchange")
+	}
+	out := req.Clone(req.Context())
+	out.Header.Del("X-Goog-Api-Key")
+	if x.header != "" {
+		out.Header.Set(x.header, x.value)
+	}
+	if req.Body != nil {
+		req.Body.Close()
+	}
+	out.Body = io.NopCloser(bytes.NewReader(x.body))
+	out.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(x.body)), nil }
+	out.ContentLength = int64(len(x.body))
+	res, err := s.next.RoundTrip(out)
+	if err != nil {
+		return nil, err
+	}
+	x.status, x.received = res.StatusCode, res.Header
+	res.Body = &kept{ReadCloser: res.Body, x: x, left: x.limit}
+	return res, nil
+}
+
+// kept is an answer's body. A failure to read it goes to the exchange, and not
+// to the SDK, which would write it to the process's log.
+type kept struct {
+	io.ReadCloser
+	x    *exchange
+	left int64
+}
+
+func (k *kept) Read(p []byte) (int, error) {
+	if k.x.broken != nil {
+		return 0, io.EOF
+	}
+	if int64(len(p)) > k.left+1 {
+		p = p[:k.left+1]
+	}
+	n, err := k.ReadCloser.Read(p)
+	if k.left -= int64(n); k.left < 0 {
+		k.x.broken = errTooLarge
+		return 0, io.EOF
+	}
+	k.x.answer.Write(p[:n])
+	if err != nil && err != io.EOF {
+		k.x.broken = err
+		err = io.EOF
+	}
+	return n, err
+}
+
+// Close never fails: nobody could do anything about it.
+func (k *kept) Close() error {
+	k.ReadCloser.Close()
+	return nil
+}
