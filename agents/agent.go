@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -76,6 +77,10 @@ type Options struct {
 	// <PROVIDER_ID>_API_KEY for custom. Naming it sends the key to whatever
 	// base_url the document has; see the package comment.
 	KeyName string
+	// Redactor takes the secrets that it knows out of what tools return and say,
+	// before a model or a checkpoint sees it, and out of logs and errors. Default:
+	// nothing is taken out.
+	Redactor *secret.Redactor
 	// HTTPClient reaches the model's endpoint. Default: one of the adapter's.
 	HTTPClient *http.Client
 
@@ -146,6 +151,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	opts.Logger = slog.New(secret.LogHandler(opts.Logger.Handler(), opts.Redactor))
 	var bad []error
 	note := func(err error) {
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -34,6 +35,7 @@ type loop struct {
 	context  int // tokens that fit the model; 0: nobody says
 	memory   Memory
 	echoes   bool // the model is the offline echo
+	secrets  *secret.Redactor
 	log      *slog.Logger
 }
 
@@ -46,7 +48,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	}
 	l := &loop{
 		model: Reported(modelProvider(def, opts), m), system: systemPrompt(&def.Agent), contract: c, tools: tools,
-		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, log: opts.Logger,
+		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, secrets: opts.Redactor, log: opts.Logger,
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -92,10 +94,13 @@ func params(m *aaif.Model) model.Params {
 
 // Handle runs a task to its result, step by step, from where it stands.
 func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	var j journal = live{}
+	var cp *state.Checkpoint
 	if r := task.Run(); r != nil {
-		return l.work(ctx, task, r, r.View())
+		j, cp = r, r.View()
 	}
-	return l.work(ctx, task, live{}, nil)
+	payload, err := l.work(ctx, task, j, cp)
+	return payload, l.secrets.Error(err)
 }
 
 // work goes on with a run from its last checkpoint, nil where it has none.

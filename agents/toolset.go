@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -45,6 +46,7 @@ type toolEntry struct {
 	pointer string
 	source  tool.Source
 	limiter tool.Limiter // nil: none
+	secrets *secret.Redactor
 
 	mu     sync.Mutex
 	listed []listedTool // the last time
@@ -79,7 +81,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 	var bad []error
 	names := make(map[string]bool)
 	for i := range def.Agent.Tools {
-		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i)}
+		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i), secrets: opts.Redactor}
 		if names[e.Name] {
 			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
 		}
@@ -142,6 +144,7 @@ func (e *toolEntry) function(registry *tool.Registry) error {
 // guard puts this runtime's and the document's bounds around a tool. A
 // definition without a name leaves the tool's own.
 func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error) {
+	t = redact(t, e.secrets)
 	if e.limiter != nil {
 		t = tool.Limited(t, e.limiter)
 	}

@@ -16,6 +16,9 @@ import (
 type Options struct {
 	// Env looks up an environment variable. Default: none is set.
 	Env func(name string) (string, bool)
+	// ChildEnv is the environment of programs that the configuration names. Default:
+	// what they inherit.
+	ChildEnv []string
 	// Logger gets what the operator should know. Default discards.
 	Logger *slog.Logger
 	// Version is the program's, which servers are told. Default "dev".
@@ -30,8 +33,9 @@ type Set struct {
 	openers map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error)
 	closers []func() error
 
-	policy  *outbound.Policy // what may be reached
-	secrets *secret.Set      // the credentials that documents may name
+	policy  *outbound.Policy                    // what may be reached
+	secrets *secret.Set                         // the credentials that documents may name
+	vaults  map[aaif.VaultProvider]secret.Vault // the same for the configuration itself: any path
 }
 
 // New makes a set. It connects to nothing; a configuration that cannot work is
@@ -47,6 +51,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
+	if err := s.openSecrets(); err != nil {
+		return nil, err
+	}
 	if err := s.openOutbound(); err != nil {
 		return nil, err
 	}
@@ -60,8 +67,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 func (s *Set) Use(o *agents.Options) {
 	o.Open, o.Offer = s.Open, s.Offer()
 	if o.Secret == nil {
-		o.Secret = s.opts.Env
+		o.Secret = s.env
 	}
+	o.Redactor = s.Redactor()
 }
 
 // Open makes a source of an entry of a document's tools[]; see
@@ -70,6 +78,9 @@ func (s *Set) Open(entry *aaif.Tool) (tool.Source, error) {
 	open := s.openers[entry.EffectiveProtocol()]
 	if open == nil {
 		return nil, fmt.Errorf("tools of protocol %s are not spoken to here", entry.EffectiveProtocol())
+	}
+	if err := s.checkSecrets(entry); err != nil {
+		return nil, err
 	}
 	return open(entry)
 }

@@ -22,6 +22,10 @@ type Config struct {
 	Outbound outbound.Config `json:"outbound,omitzero"`
 	// MCPServers are the MCP servers that documents may name, by name.
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
+	// Secrets is what documents may read of the worker's environment.
+	Secrets Secrets `json:"secrets,omitzero"`
+	// Vaults are the vaults that documents may name, by their providers.
+	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
 }
 
 // MaxConfig is the size of the largest configuration that is read, in bytes.

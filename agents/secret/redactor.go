@@ -67,8 +67,8 @@ func (r *Redactor) Holds(text string) bool { return r.Scrub(text) != text }
 // to errors.Is and errors.As. It returns err itself where there is nothing to
 // scrub.
 func (r *Redactor) Error(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || r == nil {
+		return err
 	}
 	text := err.Error()
 	if clean := r.Scrub(text); clean != text {

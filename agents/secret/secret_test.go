@@ -155,6 +155,9 @@ func TestSetResolves(t *testing.T) {
 		if !errors.Is(err, tt.kind) || got.Reveal() != tt.want {
 			t.Errorf("%s: %q, %v; want %q, %v", tt.name, got.Reveal(), err, tt.want, tt.kind)
 		}
+		if err := set.Check(tt.auth); errors.Is(tt.kind, secret.ErrNotAllowed) != (err != nil) {
+			t.Errorf("%s: Check = %v", tt.name, err)
+		}
 		if got, err := (*secret.Set)(nil).Resolve(t.Context(), tt.auth); !got.IsZero() || tt.want != "" && !errors.Is(err, secret.ErrNotAllowed) {
 			t.Errorf("%s: a nil Set gives %q, %v", tt.name, got.Reveal(), err)
 		}

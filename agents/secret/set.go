@@ -51,7 +51,7 @@ func (s *Set) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 		v = s.Vaults[ref.Provider]
 	}
 	if v == nil {
-		return Secret{}, Errorf(ErrNotAllowed, ref, "this worker has no vault %s", Clip(string(ref.Provider)))
+		return Secret{}, noVault(ref)
 	}
 	got, err := v.Read(ctx, ref)
 	if err != nil {
@@ -63,19 +63,15 @@ func (s *Set) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 
 // Variable reads an environment variable on behalf of a document.
 func (s *Set) Variable(name string) (Secret, error) {
-	ref := "env_var " + Clip(name)
-	switch {
-	case meshOwn(name):
-		return Secret{}, &Error{Kind: ErrNotAllowed, Ref: ref, Message: "it may let a process into the mesh, and is never given to a document"}
-	case !s.AllowsEnv(name):
-		return Secret{}, &Error{Kind: ErrNotAllowed, Ref: ref, Message: "the operator has not allowed documents to read this variable"}
+	if err := s.checkVariable(name); err != nil {
+		return Secret{}, err
 	}
 	value, ok := "", false
 	if s.Env != nil { // and s is not nil: it allows the name
 		value, ok = s.Env(name)
 	}
 	if !ok || value == "" {
-		return Secret{}, &Error{Kind: ErrNotFound, Ref: ref, Message: "the variable is not set"}
+		return Secret{}, &Error{Kind: ErrNotFound, Ref: "env_var " + Clip(name), Message: "the variable is not set"}
 	}
 	got := New(value)
 	s.Redactor().Add(got)
@@ -95,6 +91,47 @@ func (s *Set) AllowsEnv(name string) bool {
 func meshOwn(name string) bool {
 	upper := strings.ToUpper(name) // names are the same in either case on some systems
 	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
+}
+
+// Check reports, without reading anything, why an auth block's secret can never be
+// had: a variable or a path that is not allowed, a vault that is not there. A
+// vault says so if it has a method Check(aaif.VaultRef) error, as a Guard does.
+func (s *Set) Check(auth *aaif.Auth) error {
+	switch {
+	case auth == nil || auth.Type == "" || auth.Type == aaif.AuthNone:
+		return nil
+	case auth.VaultRef != nil:
+		var v Vault
+		if s != nil {
+			v = s.Vaults[auth.VaultRef.Provider]
+		}
+		if v == nil {
+			return noVault(*auth.VaultRef)
+		}
+		if c, ok := v.(interface{ Check(aaif.VaultRef) error }); ok {
+			return c.Check(*auth.VaultRef)
+		}
+	case auth.EnvVar != "":
+		return s.checkVariable(auth.EnvVar)
+	}
+	return nil
+}
+
+func noVault(ref aaif.VaultRef) error {
+	return Errorf(ErrNotAllowed, ref, "this worker has no vault %s", Clip(string(ref.Provider)))
+}
+
+func (s *Set) checkVariable(name string) error {
+	e := &Error{Kind: ErrNotAllowed, Ref: "env_var " + Clip(name)}
+	switch {
+	case meshOwn(name):
+		e.Message = "it may let a process into the mesh, and is never given to a document"
+	case !s.AllowsEnv(name):
+		e.Message = "the operator has not allowed documents to read this variable"
+	default:
+		return nil
+	}
+	return e
 }
 
 // Providers are the vaults of the Set, in order: what a worker offers as

@@ -18,6 +18,7 @@ type operatorFlags struct {
 	file                  string
 	allow, private, files []string
 	mcp                   []string
+	env                   []string
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
@@ -26,6 +27,7 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
 	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")
 	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools may be described in (OpenAPI); repeatable")
+	flags.StringArrayVar(&f.env, "allow-env", nil, "`NAME` of a variable that their tools may take a credential from (env_var), or a pattern like BILLING_*; repeatable (default none)")
 }
 
 // adapters makes the adapters of a command's agents. Its caller closes them.
@@ -46,10 +48,12 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 	if err := mcpServers(&cfg, f.mcp); err != nil {
 		return nil, usagef(cmd, "%w", err)
 	}
+	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
 	return adapters.New(cfg, adapters.Options{
-		Env:     func(name string) (string, bool) { v := a.env(name); return v, v != "" },
-		Logger:  a.log,
-		Version: version(),
+		Version:  version(),
+		ChildEnv: childEnv(),
+		Env:      func(name string) (string, bool) { v := a.env(name); return v, v != "" },
+		Logger:   a.log,
 	})
 }
 

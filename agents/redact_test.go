@@ -1,0 +1,71 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// What a tool sends back of its credential does not get past it: not in a result,
+// however it is spelt, not in words of an error, and not in their cause.
+func TestToolsDoNotHandOnCredentials(t *testing.T) {
+	t.Parallel()
+	r := &secret.Redactor{}
+	r.Add(secret.New("s3cr3t-vé"), secret.New("12345678"))
+	for sent, want := range map[string]string{
+		`{"headers":{"Authorization":"Bearer s3cr3t-vé"}}`:        `{"headers":{"Authorization":"Bearer [redacted]"}}`,
+		`{"headers":{"Authorization":"Bearer s3cr3t-v\u00e9"}}`:   `{"headers":{"Authorization":"Bearer [redacted]"}}`,
+		`{"\u0073\u0033cr3t-v\u00e9":[1.50,"s3cr3t-v\u00e9",{}]}`: `{"[redacted]":[1.50,"[redacted]",{}]}`,
+		`{"pin":"12345678"}`:     `{"pin":"[redacted]"}`,
+		`12345678`:               `"[redacted]"`,
+		`{"n":1.0,"u":"\u00e9"}`: `{"n":1.0,"u":"\u00e9"}`,
+	} {
+		def := tool.Definition{Name: "echo", Description: "Echoes."}
+		echo := redact(tool.RepeatSafe(tool.Func(def, func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(sent), nil })), r)
+		got, err := echo.Call(t.Context(), json.RawMessage(`{}`))
+		if err != nil || string(got) != want || !json.Valid(got) {
+			t.Errorf("%s becomes %s, %v; want %s", sent, got, err, want)
+		}
+		if !tool.IsRepeatSafe(echo) {
+			t.Error("it does not say any more that it is safe to repeat")
+		}
+	}
+	cause := errors.New("401: Bearer s3cr3t-vé")
+	_, err := redact(failingTool{&tool.Error{Kind: tool.ErrFailed, Tool: "echo", Message: "it says: s3cr3t-vé", Err: cause}}, r).Call(t.Context(), nil)
+	var failed *tool.Error
+	if !errors.As(err, &failed) || !errors.Is(err, tool.ErrFailed) || !errors.Is(err, cause) {
+		t.Fatalf("err = %v", err)
+	}
+	if all := failed.Error() + failed.Message + failed.Err.Error(); strings.Contains(all, "s3cr3t") {
+		t.Errorf("the error says %s", all)
+	}
+}
+
+type failingTool struct{ err error }
+
+func (t failingTool) Definition() tool.Definition { return tool.Definition{Name: "echo"} }
+func (t failingTool) Call(context.Context, json.RawMessage) (json.RawMessage, error) {
+	return nil, t.err
+}
+
+func TestLogsOfAnAgentHoldNoCredentials(t *testing.T) {
+	t.Parallel()
+	r := &secret.Redactor{}
+	r.Add(secret.New("s3cr3t-value"))
+	var out bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewTextHandler(&out, nil), slog.NewJSONHandler(&out, nil)} {
+		log := slog.New(secret.LogHandler(h, r)).With("with", "a s3cr3t-value").WithGroup("g")
+		log.Info("message s3cr3t-value", "text", "s3cr3t-value", "err", errors.New("cause s3cr3t-value"), "n", 17,
+			slog.Group("in", "deep", "s3cr3t-value"), "bytes", []byte("s3cr3t-value"), "any", map[string]string{"k": "s3cr3t-value"})
+	}
+	if text := out.String(); strings.Contains(text, "s3cr3t") || strings.Contains(text, "czNjcjN0") || !strings.Contains(text, "17") {
+		t.Errorf("logged: %s", text)
+	}
+}

@@ -1,0 +1,74 @@
+package secret
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+)
+
+// LogHandler is a handler that takes the secrets which r knows out of the records
+// for next: out of messages, and of values of attributes, in the text that they
+// would be logged as. It is the last resort: what is logged should hold none.
+func LogHandler(next slog.Handler, r *Redactor) slog.Handler {
+	if r == nil {
+		return next
+	}
+	return logHandler{next, r}
+}
+
+type logHandler struct {
+	next slog.Handler
+	r    *Redactor
+}
+
+// Enabled is what next says.
+func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// Handle scrubs a record and hands it on.
+func (h logHandler) Handle(ctx context.Context, rec slog.Record) error {
+	clean := slog.NewRecord(rec.Time, rec.Level, h.r.Scrub(rec.Message), rec.PC)
+	rec.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(h.attr(a))
+		return true
+	})
+	return h.next.Handle(ctx, clean)
+}
+
+// WithAttrs scrubs the attributes and hands them on.
+func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = h.attr(a)
+	}
+	return logHandler{h.next.WithAttrs(clean), h.r}
+}
+
+// WithGroup is next's.
+func (h logHandler) WithGroup(name string) slog.Handler {
+	return logHandler{h.next.WithGroup(name), h.r}
+}
+
+func (h logHandler) attr(a slog.Attr) slog.Attr {
+	a.Value = a.Value.Resolve()
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(h.r.Scrub(a.Value.String()))
+	case slog.KindGroup:
+		var clean []slog.Attr
+		for _, member := range a.Value.Group() {
+			clean = append(clean, h.attr(member))
+		}
+		a.Value = slog.GroupValue(clean...)
+	case slog.KindAny:
+		// A handler may encode it either way.
+		asJSON, err := json.Marshal(a.Value.Any())
+		text := fmt.Sprintf("%+v", a.Value.Any())
+		if h.r.Holds(text) || err == nil && h.r.Holds(string(asJSON)) {
+			a.Value = slog.StringValue(h.r.Scrub(text))
+		}
+	}
+	return a
+}
