@@ -1,3 +1,135 @@
+//go:build unix
+
 package mcp_test
 
-func conform(string) error { return nil }
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+)
+
+// nodePackage is the folder of an npm package, and node. A test that needs it is
+// skipped where there is none.
+func nodePackage(t *testing.T, name string) (node, dir string) {
+	t.Helper()
+	modules := os.Getenv("AEEMESH_TEST_NODE")
+	if modules == "" {
+		t.Skipf("AEEMESH_TEST_NODE is not set: the tests against %s need a folder that has it in node_modules", name)
+	}
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skipf("node is not in the PATH: the tests against %s need it", name)
+	}
+	dir = filepath.Join(modules, "node_modules", filepath.FromSlash(name))
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("%s is not installed in %s", name, modules)
+	}
+	return node, dir
+}
+
+// The client part of the protocol's own conformance suite, against this adapter:
+// the scenarios that need neither OAuth by discovery nor a person.
+func TestConformanceSuite(t *testing.T) {
+	t.Parallel()
+	node, dir := nodePackage(t, "@modelcontextprotocol/conformance")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	shim, err := filepath.Abs(filepath.Join("testdata", "fs-before-22.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, scenario := range []string{"initialize", "tools_call", "sse-retry"} {
+		t.Run(scenario, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			out := t.TempDir()
+			cmd := exec.CommandContext(ctx, node, "--import", shim, filepath.Join(dir, "dist", "index.js"),
+				"client", "--command", exe+" conform", "--scenario", scenario, "-o", out)
+			said, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, said)
+			}
+			checks, passed := read(t, out)
+			for _, c := range checks {
+				if c.Status == "FAILURE" || c.Status == "WARNING" {
+					t.Errorf("%s: %s: %s", c.ID, c.Status, c.ErrorMessage)
+				}
+			}
+			if passed == 0 {
+				t.Errorf("nothing was checked:\n%s", said)
+			}
+		})
+	}
+}
+
+type check struct{ ID, Status, ErrorMessage string }
+
+// read reads what the suite has found.
+func read(t *testing.T, dir string) (checks []check, passed int) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, "*", "checks.json"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("results %v, error %v", found, err)
+	}
+	data, err := os.ReadFile(found[0])
+	if err == nil {
+		err = json.Unmarshal(data, &checks)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if c.Status == "SUCCESS" {
+			passed++
+		}
+	}
+	return checks, passed
+}
+
+// conform is the client that the suite runs: it opens the server as a document
+// would, and calls each of its tools.
+func conform(url string) (err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	servers, err := mcp.NewServers(mcp.Config{Servers: map[string]mcp.Server{"it": {URL: url}}, Version: "1.0.0"})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closing := servers.Close(); err == nil {
+			err = closing
+		}
+	}()
+	src, err := servers.Open(&aaif.Tool{Name: "all", Protocol: aaif.ProtocolMCP, Endpoint: "mcp://it/*"})
+	if err != nil {
+		return err
+	}
+	tools, err := src.Tools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tl := range tools {
+		args := `{}`
+		if strings.Contains(string(tl.Definition().Parameters), `"a"`) {
+			args = `{"a": 5, "b": 3}`
+		}
+		result, err := tl.Call(ctx, json.RawMessage(args))
+		if err != nil {
+			return err
+		}
+		fmt.Println(tl.Definition().Name, string(result))
+	}
+	return nil
+}

@@ -17,6 +17,7 @@ type session struct {
 	kill  func()        // ends it at once; may be called often
 	ended chan struct{} // closed when nothing is left of it
 	since time.Time
+	http  bool // not over a connection that lasts
 }
 
 // attempt is one way to begin a session.
@@ -102,6 +103,10 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 		ProgressNotificationHandler: l.progress,
 	})
+	if err := sdk.AddSendingCustomMethod[*probe, *probeResult](client, probeMethod); err != nil {
+		s.kill()
+		return nil, err
+	}
 	s.ClientSession, err = client.Connect(context.WithValue(ctx, noteOfCall{}, &last), transport, &sdk.ClientSessionOptions{ProtocolVersion: way.version})
 	if err != nil {
 		s.kill()
@@ -140,6 +145,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 			f = w
 			break
 		}
+		s.http = true
 		context.AfterFunc(life, func() { close(s.ended) })
 		client = clientOf(life, client, l.cfg.MaxMessage)
 		if way.transport == transportSSE {

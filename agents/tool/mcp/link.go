@@ -160,12 +160,24 @@ func (l *link) watch(s *session) {
 		l.log.Warn("mcp session ended", "err", plain(err))
 	}
 	<-s.ended
+	_ = s.Close() // what the SDK keeps for it
 }
 
-// ping ends a session whose server answers no more. Protocol 2026-07-28 knows no
-// pings.
+// ping ends a session whose server answers no more. Protocol 2026-07-28 has no
+// pings: there a request that no server knows takes their place, for its refusal
+// is a sign of life too. Over HTTP there is no session then that could end.
 func (l *link) ping(ctx context.Context, s *session) {
-	if l.cfg.Ping < 0 || s.InitializeResult().ProtocolVersion >= "2026-07-28" {
+	ask := func(ctx context.Context) error { return s.Ping(ctx, nil) }
+	if s.InitializeResult().ProtocolVersion >= "2026-07-28" {
+		if s.http {
+			return
+		}
+		ask = func(ctx context.Context) error {
+			_, err := sdk.CallCustomMethod[*probe, *probeResult](ctx, s.ClientSession, probeMethod, &probe{})
+			return err
+		}
+	}
+	if l.cfg.Ping < 0 {
 		return
 	}
 	tick := time.NewTicker(l.cfg.Ping)
@@ -179,10 +191,10 @@ func (l *link) ping(ctx context.Context, s *session) {
 		case <-tick.C:
 		}
 		pinging, cancel := context.WithTimeout(ctx, max(l.cfg.Ping/2, time.Millisecond))
-		err := s.Ping(pinging, nil)
+		err := ask(pinging)
 		cancel()
 		var answer *jsonrpc.Error
-		if err == nil || errors.As(err, &answer) { // also "no such method" is a sign of life
+		if err == nil || errors.As(err, &answer) {
 			missed = 0
 			continue
 		}
@@ -191,6 +203,14 @@ func (l *link) ping(ctx context.Context, s *session) {
 	l.log.Warn("mcp server does not answer pings")
 	s.kill()
 }
+
+// probeMethod is what no server knows.
+const probeMethod = "aeemesh/ping"
+
+type (
+	probe       struct{ sdk.ParamsBase }
+	probeResult struct{ sdk.ResultBase }
+)
 
 // changed notes that the server's list of tools is another one.
 func (l *link) changed() {

@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -9,8 +11,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"os/signal"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -75,14 +80,31 @@ func serve(how string) error {
 	case "chatter":
 		fmt.Println("ready to serve!")
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 5000))
-	case "environment":
-		s := newServer("", nil)
-		sdk.AddTool(s, &sdk.Tool{Name: "environment"}, func(context.Context, *sdk.CallToolRequest, any) (*sdk.CallToolResult, any, error) {
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: strings.Join(os.Environ(), "\n")}}}, nil, nil
-		})
-		return s.Run(context.Background(), &sdk.StdioTransport{})
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM)
+		defer func() { select {} }()
 	}
-	return newServer(how, nil).Run(context.Background(), &sdk.StdioTransport{})
+	s := newServer(how, nil)
+	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
+	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
+	add(s, "hang", func(ctx context.Context, _ map[string]string) string { <-ctx.Done(); return "" })
+	add(s, "child", func(_ context.Context, in map[string]string) string {
+		cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+in["file"]+"; exec sleep 1000")
+		return fmt.Sprint(cmd.Start())
+	})
+	add(s, "stop", func(context.Context, map[string]string) string {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return ""
+	})
+	return s.Run(context.Background(), &sdk.StdioTransport{})
+}
+
+func add(s *sdk.Server, name string, f func(context.Context, map[string]string) string) {
+	s.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+		var in map[string]string
+		_ = json.Unmarshal(req.Params.Arguments, &in)
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: f(ctx, in)}}}, nil
+	})
 }
 
 // self is the command of a server that is this binary.

@@ -1,0 +1,199 @@
+//go:build unix
+
+package mcp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+)
+
+// eventually polls until ok, or fails the test.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("not within 30 s: %s", what)
+		}
+	}
+}
+
+// A server that is killed is begun anew, by the next call.
+func TestKilledServerHeals(t *testing.T) {
+	t.Parallel()
+	servers := newServers(t, mcp.Server{Command: self(t, "pid")})
+	byName := tools(t, open(t, servers, "mcp://it"))
+	pid := func() (int, error) {
+		result, err := byName["pid"].Call(t.Context(), json.RawMessage(`{}`))
+		if err != nil {
+			if !errors.Is(err, tool.ErrUnavailable) && !errors.Is(err, tool.ErrFailed) {
+				t.Errorf("while the server is gone: %v", err)
+			}
+			return 0, err
+		}
+		return strconv.Atoi(strings.Trim(string(result), `"`))
+	}
+	first, err := pid()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung := make(chan error, 1)
+	go func() {
+		_, err := byName["hang"].Call(t.Context(), json.RawMessage(`{}`))
+		hung <- err
+	}()
+	file := filepath.Join(t.TempDir(), "child")
+	if _, err := byName["child"].Call(t.Context(), json.RawMessage(`{"file":`+strconv.Quote(file)+`}`)); err != nil {
+		t.Fatal(err)
+	}
+	child := readPID(t, file)
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-hung; !errors.Is(err, tool.ErrFailed) || !strings.Contains(err.Error(), "unknown") {
+		t.Errorf("a call that was cut off: %v, want one whose effect is unknown", err)
+	}
+	eventually(t, "the server is begun anew", func() bool {
+		second, err := pid()
+		return err == nil && second != first
+	})
+	eventually(t, "the child of the killed server is gone", func() bool { return syscall.Kill(child, 0) != nil })
+}
+
+func readPID(t *testing.T, file string) (pid int) {
+	t.Helper()
+	eventually(t, "the child has begun", func() bool {
+		data, err := os.ReadFile(file)
+		if err == nil {
+			pid, err = strconv.Atoi(strings.TrimSpace(string(data)))
+		}
+		return err == nil
+	})
+	return pid
+}
+
+// Close ends a server that ignores the end of its input and asks for no signal,
+// with its children.
+func TestCloseKillsStubbornServers(t *testing.T) {
+	t.Parallel()
+	servers, err := mcp.NewServers(mcp.Config{Servers: map[string]mcp.Server{"it": {Command: self(t, "stubborn")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	byName := tools(t, open(t, servers, "mcp://it"))
+	result, err := byName["pid"].Call(t.Context(), json.RawMessage(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, _ := strconv.Atoi(strings.Trim(string(result), `"`))
+	if err := servers.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := syscall.Kill(pid, 0); err == nil {
+		t.Error("the server still runs")
+	}
+	if _, err := byName["pid"].Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, tool.ErrUnavailable) {
+		t.Errorf("a call after Close: %v", err)
+	}
+	if err := servers.Close(); err != nil {
+		t.Errorf("Close again: %v", err)
+	}
+}
+
+// A server that cannot be started is not started over and over, and calls fail
+// at once meanwhile.
+func TestServerThatCannotStart(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "started")
+	servers := newServers(t, mcp.Server{Command: []string{"/bin/sh", "-c", "echo x >> " + file + "; exit 1"}})
+	src := open(t, servers, "mcp://it/x")
+	for range 20 {
+		if _, err := src.Tools(t.Context()); !errors.Is(err, tool.ErrUnavailable) {
+			t.Errorf("error %v, want %v", err, tool.ErrUnavailable)
+		}
+	}
+	data, err := os.ReadFile(file)
+	if n := strings.Count(string(data), "x"); err != nil || n > 10 {
+		t.Errorf("started %d times, error %v", n, err)
+	}
+	missing := open(t, newServers(t, mcp.Server{Command: []string{"/nowhere/server"}}), "mcp://it/x")
+	if _, err := missing.Tools(t.Context()); !errors.Is(err, tool.ErrUnavailable) || !strings.Contains(err.Error(), "its program is not found") || strings.Contains(err.Error(), "/nowhere") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// A server that restarts, or forgets its sessions, is spoken to in a new one.
+func TestLostSessionHeals(t *testing.T) {
+	t.Parallel()
+	var count atomic.Int32
+	s := newServer("", nil)
+	srv := serveHTTP(t, s, &count)
+	tl := tools(t, open(t, newServers(t, mcp.Server{URL: srv.URL + "/mcp"}), "mcp://it/meta"))["subject"]
+	ctx := tool.WithKey(t.Context(), "run/7")
+	if got, err := tl.Call(ctx, json.RawMessage(`{}`)); err != nil || string(got) != `"run/7"` {
+		t.Fatalf("result %s, error %v, want the key", got, err)
+	}
+	for session := range s.Sessions() {
+		_ = session.Close() // the handler answers 404 from now on
+	}
+	eventually(t, "a new session", func() bool {
+		got, err := tl.Call(ctx, json.RawMessage(`{}`))
+		return err == nil && string(got) == `"run/7"`
+	})
+}
+
+// One session serves all entries and calls; the list is asked for again when
+// the server says that it has changed.
+func TestSessionIsSharedAndListRefreshed(t *testing.T) {
+	t.Parallel()
+	s := newServer("", nil)
+	servers := newServers(t, mcp.Server{URL: serveHTTP(t, s, nil).URL + "/mcp"})
+	all, other := open(t, servers, "mcp://it/*"), open(t, servers, "mcp://it/meta")
+	before := tools(t, all)
+	tools(t, other)
+	n := 0
+	for range s.Sessions() {
+		n++
+	}
+	if n != 1 {
+		t.Errorf("%d sessions, want 1", n)
+	}
+	if again := tools(t, all); again["subject"] != before["subject"] {
+		t.Error("a tool that has not changed is another one")
+	}
+	s.AddTool(&sdk.Tool{Name: "files.read", InputSchema: json.RawMessage(`{"type":"object"}`)}, nil)
+	eventually(t, "the new tool is listed", func() bool { return tools(t, all)["files_read"] != nil })
+	if tools(t, all)["subject"] != before["subject"] {
+		t.Error("a tool that has not changed is another one, after the list has changed")
+	}
+}
+
+// A server that is there and says nothing is given up.
+func TestSilentServerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	servers := newServers(t, mcp.Server{Command: self(t, "silent")}, func(c *mcp.Config) { c.Ping = 20 * time.Millisecond })
+	tl := tools(t, open(t, servers, "mcp://it/stop"))["subject"]
+	_, err := tl.Call(t.Context(), json.RawMessage(`{}`)) // it stops itself, and never answers
+	if !errors.Is(err, tool.ErrFailed) {
+		t.Errorf("error %v, want %v", err, tool.ErrFailed)
+	}
+}
