@@ -11,7 +11,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
+	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/schemas"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime/types"
+	"github.com/aws/smithy-go/transport/http/protocol/restjson1"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -65,7 +67,7 @@ func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func
 		}
 		return a.turn.whole(out)
 	}
-	out, err := client.ConverseStream(ctx, streamInput(in), sign)
+	out, err := client.ConverseStream(ctx, streamInput(in), sign, ownProtocol)
 	if err != nil {
 		return err
 	}
@@ -85,6 +87,12 @@ func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func
 		return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
 	}
 	return nil
+}
+
+// ownProtocol gives a stream a codec of its own. Streams that share their
+// client's write to it at once (github.com/aws/smithy-go issue 714).
+func ownProtocol(o *bedrockruntime.Options) {
+	o.Protocol = restjson1.New(schemas.AmazonBedrockFrontendService)
 }
 
 func (t *turn) whole(out *bedrockruntime.ConverseOutput) error {
