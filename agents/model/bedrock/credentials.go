@@ -37,8 +37,11 @@ func (m *Model) credentials(ctx context.Context) (*bedrockruntime.Client, func(*
 			o.Credentials = credentials.NewStaticCredentialsProvider(id, secret, session)
 		}, []string{key, secret, session, id}, nil
 	}
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '"' }) {
 		return nil, nil, nil, model.Errorf(model.ErrAuth, "the key is neither an API key nor an access key")
+	}
+	if strings.HasPrefix(m.cfg.BaseURL, "http:") { // whoever listens would have it
+		return nil, nil, nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https alone")
 	}
 	return m.client, func(o *bedrockruntime.Options) {
 		o.BearerAuthTokenProvider = bearer.StaticTokenProvider{Token: bearer.Token{Value: key}}

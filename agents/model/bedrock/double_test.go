@@ -217,7 +217,7 @@ func (e *events) send(typ string, members map[string]any) {
 	e.frame("event", ":event-type", typ, members)
 }
 
-func (e *events) frame(kind, name, typ string, members map[string]any) {
+func (e *events) frame(kind, name, typ string, members any) {
 	payload, _ := json.Marshal(members)
 	e.enc.Encode(e.w, eventstream.Message{
 		Headers: eventstream.Headers{

@@ -41,6 +41,8 @@ func (m *Model) failure(err error, secrets []string) error {
 		e.Message = model.Quote("cannot reach the service: "+request.Err.Error(), secrets...)
 	case e.Status >= 400:
 		e.Kind, e.Err = kind(e.Status, &smithy.GenericAPIError{}), nil
+	case errors.Is(err, errBroken):
+		e.Message = model.Quote(errBroken.Error()+": "+last(err).Error(), secrets...)
 	default:
 		e.Message = model.Quote(last(err).Error(), secrets...)
 	}

@@ -82,12 +82,14 @@ func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil && a.turn.stop == "":
-		return fmt.Errorf("the stream broke off: %w", err)
+		return fmt.Errorf("%w: %w", errBroken, err)
 	case a.turn.stop == "":
-		return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
+		return fmt.Errorf("%w: %w", errBroken, io.ErrUnexpectedEOF)
 	}
 	return nil
 }
+
+var errBroken = errors.New("the stream broke off")
 
 // ownProtocol gives a stream a codec of its own. Streams that share their
 // client's write to it at once (github.com/aws/smithy-go issue 714).

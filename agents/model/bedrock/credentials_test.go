@@ -1,0 +1,201 @@
+package bedrock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/bedrock"
+)
+
+func TestKeyHasThreeForms(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string][2]string{ // beginning of Authorization, session token
+		testKey:                   {"AWS4-HMAC-SHA256 Credential=" + testID + "/", ""},
+		testKey + ":FwoGZXIvYX==": {"AWS4-HMAC-SHA256 Credential=" + testID + "/", "FwoGZXIvYX=="},
+		`{"AccessKeyId":"` + testID + `","SecretAccessKey":"` + testSecret + `","SessionToken":"tok","Expiration":"2026-01-01"}`: {"AWS4-HMAC-SHA256 Credential=" + testID + "/", "tok"},
+		"bedrock-api-key-YmVkcm9jay4=": {"Bearer bedrock-api-key-YmVkcm9jay4=", ""},
+	} {
+		c := always(fine)
+		m := newModel(t, "", local(c), func(cfg *bedrock.Config) {
+			cfg.Key = func(context.Context) (string, error) { return key, nil }
+		})
+		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.headers[0]; !strings.HasPrefix(got.Get("Authorization"), want[0]) || got.Get("X-Amz-Security-Token") != want[1] {
+			t.Errorf("headers %v, want %q", got, want)
+		}
+	}
+	for _, key := range []string{"", " \n", "two words", `{"AccessKeyId":"x"`, `{"AccessKeyId":"x"}`, "näh"} {
+		m := newModel(t, "", local(always(fine)), func(cfg *bedrock.Config) {
+			cfg.Key = func(context.Context) (string, error) { return key, nil }
+		})
+		_, err := m.Generate(t.Context(), hi, nil)
+		if !errors.Is(err, model.ErrAuth) || key != "" && strings.Contains(err.Error(), key) {
+			t.Errorf("%q: error %v", key, err)
+		}
+	}
+}
+
+func TestAPIKeysStayOffPlainHTTP(t *testing.T) {
+	t.Parallel()
+	c := always(fine)
+	m := newModel(t, serve(t, c), func(cfg *bedrock.Config) {
+		cfg.Key = func(context.Context) (string, error) { return "an-api-key", nil }
+	})
+	if _, err := m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), "https alone") || len(c.bodies) != 0 {
+		t.Errorf("error %v after %d requests", err, len(c.bodies))
+	}
+}
+
+// local answers whatever host is asked.
+func local(h http.Handler) func(*bedrock.Config) {
+	return func(cfg *bedrock.Config) {
+		cfg.HTTPClient = &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			rec := httptest.NewRecorder()
+			h.ServeHTTP(rec, r)
+			return rec.Result(), nil
+		})}
+	}
+}
+
+func TestKeyIsResolvedAtEachCall(t *testing.T) {
+	t.Parallel()
+	c := always(fine)
+	key := ""
+	var keyErr error
+	m := newModel(t, "", local(c), func(cfg *bedrock.Config) {
+		cfg.Key = func(context.Context) (string, error) { return key, keyErr }
+	})
+	for n, want := range []string{"Bearer first", "AWS4-HMAC-SHA256 ", "Bearer third"} {
+		key = []string{"first", testKey, "third"}[n]
+		if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.headers[n].Get("Authorization"); !strings.HasPrefix(got, want) {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+	keyErr = errors.New("environment variable LLM_KEY is not set")
+	_, err := m.Generate(t.Context(), hi, nil)
+	if !errors.Is(err, model.ErrAuth) || !errors.Is(err, keyErr) || !strings.Contains(err.Error(), "LLM_KEY") || len(c.bodies) != 3 {
+		t.Errorf("error %v after %d requests", err, len(c.bodies))
+	}
+}
+
+// alone hides whatever configuration the machine has.
+func alone(t *testing.T) {
+	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_BEARER_TOKEN_BEDROCK", "AWS_ENDPOINT_URL",
+		"AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("AWS_CONFIG_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", t.TempDir()+"/none")
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+func TestDefaultChain(t *testing.T) {
+	alone(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", testID)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", testSecret)
+	t.Setenv("AWS_REGION", "eu-north-1")
+	c := always(fine)
+	for n, want := range []string{"/eu-north-1/bedrock/", "/eu-west-1/bedrock/"} {
+		m := newModel(t, "", local(c), func(cfg *bedrock.Config) { cfg.Key, cfg.Region = nil, []string{"", "eu-west-1"}[n] })
+		for range 2 {
+			if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.headers[2*n].Get("Authorization"); !strings.Contains(got, "Credential="+testID+"/") || !strings.Contains(got, want) {
+			t.Errorf("sent %q, want %q", got, want)
+		}
+	}
+	t.Setenv("AWS_BEARER_TOKEN_BEDROCK", "a-bedrock-key")
+	if _, err := newModel(t, "", local(c), func(cfg *bedrock.Config) { cfg.Key = nil }).Generate(t.Context(), hi, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.headers[4].Get("Authorization"); got != "Bearer a-bedrock-key" {
+		t.Errorf("sent %q", got)
+	}
+}
+
+func TestNoCredentialsIsAuth(t *testing.T) {
+	alone(t)
+	m := newModel(t, "http://127.0.0.1:1", func(cfg *bedrock.Config) { cfg.Key = nil })
+	_, err := m.Generate(t.Context(), hi, nil)
+	if !errors.Is(err, model.ErrAuth) || !strings.Contains(err.Error(), "no credentials: ") {
+		t.Errorf("error %v", err)
+	}
+	m = newModel(t, "http://127.0.0.1:1", func(cfg *bedrock.Config) { cfg.Key, cfg.Region = nil, "" })
+	if _, err = m.Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), "region") {
+		t.Errorf("error %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err = m.Generate(ctx, hi, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWithAKeyNothingComesFromTheEnvironment(t *testing.T) {
+	alone(t)
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIDFROMENVIRONMENT")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secretfromtheenvironment")
+	t.Setenv("AWS_BEARER_TOKEN_BEDROCK", "key-from-the-environment")
+	t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+	t.Setenv("AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "http://127.0.0.1:1")
+	c := always(fine)
+	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(c.headers); strings.Contains(strings.ToLower(got), "environment") || !strings.Contains(got, testID) {
+		t.Errorf("headers %s", got)
+	}
+	asked := make(chan string, 1)
+	m, err := bedrock.New(bedrock.Config{Region: "eu-central-1", Key: func(context.Context) (string, error) { return testKey, nil },
+		HTTPClient: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			asked <- r.URL.Host
+			return body{"application/json", fine}.RoundTrip(r)
+		})}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Generate(t.Context(), hi, nil); err != nil {
+		t.Fatal(err)
+	}
+	if host := <-asked; host != "bedrock-runtime.eu-central-1.amazonaws.com" {
+		t.Errorf("asked %s", host)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestNewReportsAllProblems(t *testing.T) {
+	t.Parallel()
+	key := func(context.Context) (string, error) { return "", nil }
+	for _, c := range []struct {
+		cfg  bedrock.Config
+		want []string
+	}{
+		{bedrock.Config{Key: key, BaseURL: "ftp://x", RequestTimeout: -1}, []string{"region: must not be empty", "want http:// or https://", "negative"}},
+		{bedrock.Config{Region: "evil.example/#", MaxResponse: -1}, []string{"region: not the name", "negative"}},
+		{bedrock.Config{Region: "eu-west-1", BaseURL: "http://u:secret@h"}, []string{"no user"}},
+		{bedrock.Config{Region: "eu-west-1", BaseURL: "http://h:secret:port"}, []string{"not a URL"}},
+	} {
+		_, err := bedrock.New(c.cfg)
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%+v: error %v, want one that says %q", c.cfg, err, want)
+			}
+		}
+	}
+}
