@@ -151,3 +151,27 @@ func ObjectOf(arguments json.RawMessage) json.RawMessage {
 	}
 	return json.RawMessage(`{"arguments":` + string(arguments) + `}`)
 }
+
+// InWords puts a format that a provider cannot be asked for natively into the
+// conversation's system prompt. The messages are not changed; they come back as
+// they are where their system prompt has the schema already, or no format is
+// asked for.
+func InWords(f Format, messages []Message) []Message {
+	words := "Answer with one JSON value and nothing else: no words around it and no code fence."
+	switch f.Type {
+	case FormatJSON:
+	case FormatJSONSchema:
+		words += " It must be valid against this JSON Schema:\n" + string(f.Schema)
+	default:
+		return messages
+	}
+	if len(messages) == 0 || messages[0].Role != RoleSystem {
+		return append([]Message{System(words)}, messages...)
+	}
+	if len(f.Schema) > 0 && strings.Contains(messages[0].Content, string(f.Schema)) {
+		return messages
+	}
+	out := append([]Message(nil), messages...)
+	out[0].Content += "\n\n" + words
+	return out
+}

@@ -1,7 +1,9 @@
 package model_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -73,5 +75,31 @@ func TestTooLongKnowsTheProvidersWords(t *testing.T) {
 		if model.TooLong(s) {
 			t.Errorf("TooLong(%q) = true", s)
 		}
+	}
+}
+
+func TestInWordsAsksOnce(t *testing.T) {
+	t.Parallel()
+	const plain = "Answer with one JSON value and nothing else: no words around it and no code fence."
+	schema := model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`)}
+	rules := []model.Message{model.System("Be kind."), model.User("hi")}
+	for _, c := range []struct {
+		format   model.Format
+		messages []model.Message
+		want     []model.Message
+	}{
+		{model.Format{}, rules, rules},
+		{model.Format{Type: model.FormatText}, rules, rules},
+		{model.Format{Type: model.FormatJSON}, rules, []model.Message{model.System("Be kind.\n\n" + plain), model.User("hi")}},
+		{model.Format{Type: model.FormatJSON}, rules[1:], []model.Message{model.System(plain), model.User("hi")}},
+		{schema, rules, []model.Message{model.System("Be kind.\n\n" + plain + " It must be valid against this JSON Schema:\n" + `{"type":"object"}`), model.User("hi")}},
+		{schema, []model.Message{model.System(`Say {"type":"object"}.`)}, []model.Message{model.System(`Say {"type":"object"}.`)}},
+	} {
+		if got := model.InWords(c.format, c.messages); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: %+v, want %+v", c.format.Type, got, c.want)
+		}
+	}
+	if rules[0].Content != "Be kind." {
+		t.Errorf("the messages were changed: %+v", rules)
 	}
 }

@@ -109,6 +109,9 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 			t.Errorf("%s: response %+v, error %v, asked %q", name, res, err, srv.bodies)
 			continue
 		}
+		if inWords := strings.Contains(srv.bodies[1], "nothing else"); inWords != (c.req.Format.Type != "") {
+			t.Errorf("%s: in words %v: %s", name, inWords, srv.bodies[1])
+		}
 		if _, err := m.Generate(t.Context(), c.req, nil); err != nil || strings.Contains(srv.bodies[2], c.gone) == c.remember {
 			t.Errorf("%s: the next request was %s, error %v", name, srv.bodies[2], err)
 		}

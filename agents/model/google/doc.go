@@ -21,6 +21,7 @@
 // fit into 32 bits is left out; penalties, JSON beside tools and a schema that
 // a model refuses are left out after its refusal, which costs no tokens, and
 // the first two are kept in mind for that model. Response.Dropped tells of all.
+// A format that is left out goes into the system prompt instead.
 // The members of Params.Extended are merged into the request's body byte for
 // byte, objects into objects, and win: {"generationConfig": {"topK": 40}} adds
 // to what is there, {"safetySettings": […]} stands beside it. Schemas of tools

@@ -65,7 +65,13 @@ type (
 func (m *Model) body(req *model.Request, without refusal) (body []byte, dropped []string, err error) {
 	var w wireRequest
 	c := conversation{model: req.Model, unsigned: without&signatures != 0, given: make(map[string]bool), names: make(map[string]string)}
-	w.SystemInstruction, w.Contents = c.contents(req.Messages)
+	author := configOf(req.Params.Extended)
+	w.GenerationConfig, dropped = config(req, without, author)
+	messages := req.Messages
+	if slices.Contains(dropped, "response_format") {
+		messages = model.InWords(req.Format, messages)
+	}
+	w.SystemInstruction, w.Contents = c.contents(messages)
 	if len(req.Tools) > 0 {
 		var t wireTools
 		for _, d := range req.Tools {
@@ -73,8 +79,6 @@ func (m *Model) body(req *model.Request, without refusal) (body []byte, dropped 
 		}
 		w.Tools = []wireTools{t}
 	}
-	author := configOf(req.Params.Extended)
-	w.GenerationConfig, dropped = config(req, without, author)
 	if body, err = json.Marshal(w); err != nil {
 		return nil, nil, err
 	}

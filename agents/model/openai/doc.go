@@ -39,8 +39,8 @@
 // JSON by a schema is native where the provider has it, and strict where the
 // schema is within the subset that strict adherence is given for, or the caller
 // asks for it. Where it is refused, or not to be had beside tools, JSON mode or
-// nothing is asked for, and Dropped says response_format: the schema has to be
-// in the prompt.
+// nothing is asked for, the schema goes into the system prompt unless it is
+// there, and Dropped says response_format.
 //
 // # Errors
 //

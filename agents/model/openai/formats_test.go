@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -57,6 +58,9 @@ func TestStructuredOutputOfEachProvider(t *testing.T) {
 		same := string(got.ResponseFormat) == c.want || c.want != "" && got.ResponseFormat != nil && sameMembers(t, string(got.ResponseFormat), c.want)
 		if !same || !reflect.DeepEqual(res.Dropped, c.dropped) {
 			t.Errorf("%s: response_format %s, dropped %q, want %s and %q", c.provider, got.ResponseFormat, res.Dropped, c.want, c.dropped)
+		}
+		if inWords := strings.Contains(srv.bodies[0], "nothing else"); inWords != (len(c.dropped) > 0) {
+			t.Errorf("%s: in words %v: %s", c.provider, inWords, srv.bodies[0])
 		}
 		if whole := c.provider == "groq" && c.want != ""; got.Stream == whole || told != "ok" {
 			t.Errorf("%s: stream %v, told %q", c.provider, got.Stream, told)

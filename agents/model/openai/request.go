@@ -35,8 +35,12 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 		return nil, err
 	}
 	p := openai.ChatCompletionNewParams{Model: req.Model}
-	for i := range req.Messages {
-		msg, err := m.message(&req.Messages[i])
+	messages := req.Messages
+	if !b.format(&p, req) {
+		messages = model.InWords(req.Format, messages)
+	}
+	for i := range messages {
+		msg, err := m.message(&messages[i])
 		if err != nil {
 			return nil, err
 		}
@@ -46,7 +50,6 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(function(t)))
 	}
 	b.params(&p, req.Params)
-	b.format(&p, req)
 	if b.wire.stream && !m.provider.noStreamUsage && b.take(streamOptions, streamOptions) {
 		p.StreamOptions.IncludeUsage = openai.Bool(true)
 	}
@@ -180,28 +183,29 @@ func (b *builder) maxTokens(p *openai.ChatCompletionNewParams, n int64) {
 	}
 }
 
-// format asks for JSON, natively where the provider has it.
-func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) {
+// format asks for the format natively, and reports whether that says it all.
+func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) bool {
 	f, q := req.Format, b.provider.quirks
 	if f.Type == "" || f.Type == model.FormatText {
-		return
+		return true
 	}
 	if q.formatAlone && len(req.Tools) > 0 && b.author[responseFormat] == nil {
 		b.drop(responseFormat)
-		return
+		return false
 	}
 	if !b.take(responseFormat, responseFormat) {
-		return
+		return b.author[responseFormat] != nil
 	}
 	if q.formatWhole {
 		b.wire.stream = false // the whole answer is told at once
 	}
 	if f.Type == model.FormatJSON || q.noSchema || b.refused[responseFormat] == withoutForm {
-		if f.Type != model.FormatJSON {
-			b.drop(responseFormat)
-		}
 		p.ResponseFormat.OfJSONObject = &shared.ResponseFormatJSONObjectParam{}
-		return
+		if f.Type == model.FormatJSON {
+			return true
+		}
+		b.drop(responseFormat)
+		return false
 	}
 	s := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: f.Name, Schema: f.Schema}
 	if s.Name == "" {
@@ -212,6 +216,7 @@ func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) 
 	}
 	b.wire.schema = true
 	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: s}
+	return true
 }
 
 // renamed are the members beside the SDK's.
