@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -111,7 +112,8 @@ type compiledCondition struct {
 func (c conditionPrograms) judge(ctx context.Context, line []byte) (bool, error) {
 	var in conditionCase
 	if err := json.Unmarshal(line, &in); err != nil {
-		return false, fmt.Errorf("a line is a JSON object with lang, expr and data: %w", err)
+		why := strings.NewReplacer("jsontext: ", "", "json: ", "").Replace(err.Error())
+		return false, fmt.Errorf("a line is a JSON object with lang, expr and data: %s", why)
 	}
 	if in.Lang == "" {
 		return false, errors.New("lang is missing")

@@ -66,7 +66,8 @@ func issue(issues *cel.Issues) error {
 		return issues.Err()
 	}
 	e := errs[0]
-	what := strings.TrimPrefix(e.Message, "Syntax error: ")
+	what, _, _ := strings.Cut(strings.TrimPrefix(e.Message, "Syntax error: "), " expecting {") // all tokens that there are
+	what = strings.Replace(what, "mismatched input '<EOF>'", "more is expected than this", 1)
 	if e.Location.Line() < 1 {
 		return errors.New(what) // of the whole expression
 	}
