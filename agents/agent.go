@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -90,6 +91,12 @@ type Options struct {
 	Concurrency int
 	// Queue is [mesh.Agent].Queue.
 	Queue int
+
+	// WorkQueues are the work queues that this process serves, of those that
+	// documents name in runtime.queue. An agent that names another one is served
+	// live here, and its durable tasks are left to workers that serve its queue.
+	// Default: all.
+	WorkQueues []string
 
 	// IntentsDir is a folder of schemas of further intents, laid out as
 	// <intent>.{task,result,error}.schema.json. New reads it. Default none.
@@ -282,6 +289,13 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	}
 	a.Retry.Backoff = mesh.Backoff(r.RetryBackoff)
 	a.Async = r.AsyncExecution != nil && *r.AsyncExecution
+	if r.Queue != "" && len(opts.WorkQueues) > 0 && !slices.Contains(opts.WorkQueues, r.Queue) {
+		a.Leave = true
+		a.Notices = append(a.Notices, aaif.Problem{
+			Pointer: "/agent/runtime/queue", Rule: RuleLane, Severity: aaif.SeverityWarning,
+			Message: fmt.Sprintf("durable tasks are left to workers of the work queue %q", r.Queue),
+		})
+	}
 	if r.Concurrency.IsSet() {
 		declared := int(min(r.Concurrency.Int64(), 1<<20))
 		a.MeshConcurrency = declared
@@ -329,8 +343,13 @@ func metadata(def *aaif.Definition, opts Options) map[string]string {
 	if def.Status != "" {
 		m["status"] = string(def.Status)
 	}
-	if r := def.Agent.Runtime; r != nil && r.Environment != "" {
-		m["environment"] = string(r.Environment)
+	if r := def.Agent.Runtime; r != nil {
+		if r.Environment != "" {
+			m["environment"] = string(r.Environment)
+		}
+		if r.Queue != "" {
+			m["queue"] = r.Queue
+		}
 	}
 	maps.Copy(m, opts.Metadata)
 	return m

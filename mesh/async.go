@@ -29,7 +29,7 @@ func (h *host) later(t *Task) bool {
 func (h *host) background(t *Task) {
 	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
 	defer cancel()
-	result, err := h.submitJob(ctx, t.Envelope, t.cbor)
+	result, err := h.submitJob(ctx, t)
 	if err != nil {
 		h.fail(t, envelope.Errorf(envelope.CodeUnavailable, "the task cannot be stored for now: %w", err))
 		return
@@ -37,14 +37,18 @@ func (h *host) background(t *Task) {
 	h.succeed(t, mustJSON(result))
 }
 
-func (h *host) submitJob(ctx context.Context, e *envelope.Envelope, cbor bool) (job, error) {
+func (h *host) submitJob(ctx context.Context, t *Task) (job, error) {
+	e := t.Envelope
 	replies, err := h.node.subjects.Reply(h.Entity, e.ID)
 	if err != nil {
 		return job{}, err
 	}
-	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID}
-	if cbor {
-		s.Header = map[string][]string{headerContentType: {envelope.ContentCBOR}}
+	s := jetstream.Submission{Entity: h.Entity, Priority: string(e.Priority), ID: e.ID, Header: map[string][]string{}}
+	if parent := t.span.traceparent(); parent != "" {
+		s.Header[h.TraceHeader] = []string{parent}
+	}
+	if t.cbor {
+		s.Header[headerContentType] = []string{envelope.ContentCBOR}
 		s.Data, err = e.AppendCBOR(nil)
 	} else {
 		s.Data, err = e.AppendJSON(nil)

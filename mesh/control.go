@@ -14,6 +14,12 @@ import (
 // onControl takes a message from aee.ctl.<entity>, which every replica hears.
 // Only the replica that has the task answers.
 func (h *host) onControl(msg *nats.Msg) {
+	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
+		if h.durable != nil && h.durable.slots != nil {
+			h.durable.slots.hear(instance)
+		}
+		return
+	}
 	env, cbor, err := h.node.decode(msg)
 	if err == nil {
 		err = bounded(env)

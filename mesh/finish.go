@@ -28,11 +28,11 @@ func (l *lane) perform(t *Task) {
 		return // cancelled, or overdue, before it began
 	}
 	if l.slots != nil {
-		if !l.slots.take(r) {
+		if l.slots.enter(t, slotPatience) != nil {
 			l.giveBack(t, 100*time.Millisecond)
 			return
 		}
-		defer l.slots.leave(r)
+		defer l.slots.leave(t)
 	}
 	if !l.begin(r) {
 		return

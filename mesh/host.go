@@ -51,14 +51,20 @@ type Agent struct {
 
 	// LiveOnly keeps the agent off the durable lane of a node that has one.
 	LiveOnly bool
-	// MeshConcurrency is how many of its durable tasks may run at once in the
-	// whole mesh. Default 0: as many as the workers have places for.
+	// MeshConcurrency is how many of its tasks, live and durable, may run at once
+	// in the whole mesh (AAIF runtime.concurrency). Default 0: as many as the
+	// workers have places for. A task that finds no slot waits in its place; where
+	// JetStream is away for longer than a lease, none begins, and those that run
+	// are given up.
 	MeshConcurrency int
 	// Retry says how often a durable task is tried again. Default: not at all.
 	Retry RetryPolicy
 	// Async answers a task of the live lane at once with a job id, and does it
 	// on the durable lane (AAIF runtime.async_execution).
 	Async bool
+	// Leave leaves the agent's durable tasks to its other workers: this one hands
+	// tasks in (Async), and draws none.
+	Leave bool
 	// Seal encrypts the checkpoints of the agent's runs; nil: as the node's
 	// codec does.
 	Seal *state.Keyring

@@ -125,6 +125,9 @@ func (l *lane) stopDrawing() {
 	l.leaving.Store(true)
 	l.drawing()
 	<-l.drawn
+	if l.slots != nil {
+		close(l.slots.over)
+	}
 }
 
 // giveBack gives a task back that has not begun.
@@ -202,7 +205,7 @@ var errStopped = envelope.Errorf(envelope.CodeUnavailable, "the worker has stopp
 // sees to it that each gets its turn.
 func (l *lane) room() int {
 	h := l.host
-	if l.finishing.Load() >= finishingMax {
+	if h.Leave || l.finishing.Load() >= finishingMax {
 		return 0
 	}
 	free := h.Concurrency - int(h.active.Load())
@@ -213,7 +216,7 @@ func (l *lane) room() int {
 	}
 	if l.slots != nil {
 		l.slots.nudge()
-		free = min(free, l.slots.idle())
+		free = min(free, l.slots.room())
 	}
 	return max(0, free-int(l.waiting.Load()))
 }

@@ -123,19 +123,32 @@ func (h *host) workAs(w *worker, finished bool) {
 func (h *host) run(t *Task) {
 	h.active.Add(1)
 	defer h.active.Add(-1)
-	if h.node.tel.metrics {
-		t.started = time.Now()
-	}
 	defer t.stop(context.Canceled)
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
 	if t.run != nil {
+		h.begins(t)
 		h.durable.perform(t)
 		return
 	}
+	if h.durable != nil && h.durable.slots != nil {
+		if err := h.durable.slots.enter(t, 0); err != nil {
+			h.fail(t, err)
+			return
+		}
+		defer h.durable.slots.leave(t)
+	}
+	h.begins(t)
 	h.taskEvent(intents.TaskStarted, t, nil)
 	h.finish(t)
+}
+
+// begins notes when a task leaves the queue, where that is measured.
+func (h *host) begins(t *Task) {
+	if h.node.tel.metrics {
+		t.started = time.Now()
+	}
 }
 
 // finish lets the handler do the task, and sends what comes of it.

@@ -3,26 +3,38 @@ package mesh
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// slots hold an agent to its limit across the mesh (AAIF runtime.concurrency): a
-// durable task is drawn only when there is a slot for it, and runs in one. A
-// worker that dies loses its slots with their lease; one that cannot renew a
-// slot gives the task up that is in it.
+// slots hold an agent to its limit across the mesh (AAIF runtime.concurrency):
+// each of its tasks, live or durable, runs in a slot. A worker that dies loses its
+// slots with their lease; one that cannot renew a slot gives the task up that is
+// in it.
+//
+// A worker keeps slots for the places that are free, so that the next task need
+// not wait for one. A worker whose tasks do wait says so on the agent's control
+// subject, which all its workers hear; those that have a slot to spare give it
+// back, and what ends meanwhile makes room for anybody.
 type slots struct {
 	lane *lane
-	poke chan struct{} // a place is free, or taken
+	poke chan struct{} // a place is free, or taken, or a slot is wanted elsewhere
 	got  chan *jetstream.Slot
+	over chan struct{} // closed when no task begins any more
 
-	mu   sync.Mutex
-	free []*heldSlot
-	used map[*Run]*heldSlot
+	mu      sync.Mutex
+	free    []*heldSlot
+	used    map[*Task]*heldSlot
+	waiters []*waiter
+	back    []*heldSlot // to be released
+	wanted  time.Time   // when another worker last wanted one
 }
 
 type heldSlot struct {
@@ -30,38 +42,109 @@ type heldSlot struct {
 	renewed time.Time
 }
 
+// waiter is a task that is in a place and has no slot yet.
+type waiter struct {
+	task *Task
+	got  chan struct{} // closed when it has one
+}
+
+const (
+	// wantEvery is how often a worker says that its tasks wait for slots, and
+	// wantSoon how soon again it does when another one begins to wait.
+	wantEvery = 100 * time.Millisecond
+	wantSoon  = wantEvery / 10
+	// wantLasts is for how long a worker that has heard so keeps none to spare.
+	wantLasts = 3 * wantEvery
+	// slotPatience is how long a durable task that was drawn waits in a place
+	// before another worker may have it.
+	slotPatience = 2 * time.Second
+)
+
+// headerSlots is on the message that says that tasks of a worker, whose instance
+// it names, wait for slots. The message has no body.
+const headerSlots = "Aee-Slots-Wanted"
+
 func newSlots(l *lane) *slots {
-	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), used: map[*Run]*heldSlot{}}
+	return &slots{lane: l, poke: make(chan struct{}, 1), got: make(chan *jetstream.Slot), over: make(chan struct{}), used: map[*Task]*heldSlot{}}
 }
 
-// idle is how many tasks may begin.
-func (s *slots) idle() int {
+// room is how many durable tasks may be drawn: as many as there are slots to
+// spare, and one where live tasks wait for slots, so that it waits with them.
+func (s *slots) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.free)
-}
-
-// take gives a run a slot, if there is one.
-func (s *slots) take(r *Run) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.free) == 0 {
-		return false
+	if n := len(s.free) - len(s.waiters); n > 0 || len(s.waiters) == 0 {
+		return n
 	}
-	last := len(s.free) - 1
-	s.used[r], s.free = s.free[last], s.free[:last]
-	return true
+	return 1
 }
 
-// leave gives the slot of a run back that is not worked on any more.
-func (s *slots) leave(r *Run) {
+// enter gives a task that is in a place a slot, and waits for one, for at most
+// patience; 0: until the task's end.
+func (s *slots) enter(t *Task, patience time.Duration) error {
 	s.mu.Lock()
-	if slot := s.used[r]; slot != nil {
-		delete(s.used, r)
-		s.free = append(s.free, slot)
+	if last := len(s.free) - 1; last >= 0 && len(s.waiters) == 0 {
+		s.used[t], s.free = s.free[last], s.free[:last]
+		s.mu.Unlock()
+		return nil
+	}
+	w := &waiter{t, make(chan struct{})}
+	s.waiters = append(s.waiters, w)
+	s.mu.Unlock()
+	s.nudge()
+	var enough <-chan time.Time
+	if patience > 0 {
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		enough = timer.C
+	}
+	ctx := t.context()
+	var err error
+	select {
+	case <-w.got:
+		return nil
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	case <-enough:
+		err = busy(s.lane.host.Entity)
+	case <-s.over:
+		err = handBack(s.lane.host.Entity)
+	}
+	s.mu.Lock()
+	if i := slices.Index(s.waiters, w); i >= 0 {
+		s.waiters = slices.Delete(s.waiters, i, i+1)
+	}
+	s.mu.Unlock()
+	s.leave(t) // it may have got one all the same
+	return err
+}
+
+// leave gives the slot of a task back that is not worked on any more.
+func (s *slots) leave(t *Task) {
+	s.mu.Lock()
+	if slot := s.used[t]; slot != nil {
+		delete(s.used, t)
+		if time.Since(s.wanted) < wantLasts {
+			s.back = append(s.back, slot) // whoever waits, here or there, may have it
+		} else {
+			s.give(slot)
+		}
 	}
 	s.mu.Unlock()
 	s.nudge()
+}
+
+// give hands a slot to the task that has waited longest, or keeps it. s.mu is
+// held.
+func (s *slots) give(slot *heldSlot) {
+	if len(s.waiters) == 0 {
+		s.free = append(s.free, slot)
+		return
+	}
+	w := s.waiters[0]
+	s.waiters = s.waiters[1:]
+	s.used[w.task] = slot
+	close(w.got)
 }
 
 func (s *slots) nudge() {
@@ -71,16 +154,48 @@ func (s *slots) nudge() {
 	}
 }
 
-// tend holds as many slots as there are places for durable tasks, and keeps
+// hear takes the word of a worker whose tasks wait. It may be anybody's, so that
+// it costs no more than slots that nobody uses.
+func (s *slots) hear(instance string) {
+	if instance == s.lane.host.id {
+		return
+	}
+	s.mu.Lock()
+	s.wanted = time.Now()
+	s.mu.Unlock()
+	s.nudge()
+}
+
+// say tells the agent's other workers that tasks wait here.
+func (s *slots) say() bool {
+	h := s.lane.host
+	s.mu.Lock()
+	n := len(s.waiters)
+	s.mu.Unlock()
+	if n == 0 {
+		return false
+	}
+	if err := h.node.publish(h.ctl, nil, nats.Header{headerSlots: {h.id}}); err != nil {
+		h.log.Debug("not said that tasks wait for slots", "err", err)
+	}
+	return true
+}
+
+// tend holds as many slots as there are tasks and places for more, and keeps
 // their leases.
 func (s *slots) tend() {
 	l := s.lane
 	tick := time.NewTicker(l.cfg.Slots.Lease() / 4)
 	defer tick.Stop()
+	again := time.NewTimer(wantEvery) // while tasks wait, here or elsewhere
+	defer again.Stop()
+	set := true // again will go off
+	var said time.Time
 	var seeking context.CancelFunc // nil: no slot is waited for
 	var seekers sync.WaitGroup
 	for {
-		switch want := s.balance(); {
+		want, contended := s.balance()
+		switch {
 		case want && seeking == nil:
 			var ctx context.Context
 			ctx, seeking = context.WithCancel(l.ctx)
@@ -95,27 +210,30 @@ func (s *slots) tend() {
 		case !want && seeking != nil:
 			seeking()
 		}
+		if now := time.Now(); want && now.Sub(said) >= wantSoon && s.say() {
+			said = now
+		}
+		if contended && !set {
+			again.Reset(wantEvery)
+			set = true
+		}
 		select {
 		case slot := <-s.got:
 			seeking()
 			seeking = nil
+			s.keep(slot)
 			if slot != nil {
-				s.mu.Lock()
-				s.free = append(s.free, &heldSlot{slot, time.Now()})
-				s.mu.Unlock()
 				l.queue.Wake()
 			}
 		case <-tick.C:
 			s.renew()
+		case <-again.C:
+			set = false
 		case <-s.poke:
 		case <-l.ctx.Done():
 			if seeking != nil {
 				seeking()
-				if slot := <-s.got; slot != nil {
-					s.mu.Lock()
-					s.free = append(s.free, &heldSlot{slot, time.Now()})
-					s.mu.Unlock()
-				}
+				s.keep(<-s.got)
 			}
 			seekers.Wait()
 			s.release()
@@ -124,18 +242,33 @@ func (s *slots) tend() {
 	}
 }
 
+// keep takes a slot that has just been acquired; nil: none has.
+func (s *slots) keep(slot *jetstream.Slot) {
+	if slot == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.give(&heldSlot{slot, time.Now()})
+}
+
 // balance gives back what there are no places for, and reports whether more is
-// wanted. Live tasks take places too.
-func (s *slots) balance() (want bool) {
+// wanted, and whether tasks wait for slots, here or elsewhere.
+func (s *slots) balance() (want, contended bool) {
 	l := s.lane
 	s.mu.Lock()
-	used := len(s.used)
-	goal := used + max(0, l.host.Concurrency-int(l.host.active.Load()))
+	elsewhere := time.Since(s.wanted) < wantLasts
+	used, need := len(s.used), len(s.waiters)
+	goal := used + need
+	if !elsewhere {
+		goal += max(0, l.host.Concurrency-int(l.host.active.Load()))
+	}
 	if l.leaving.Load() {
 		goal = used
 	}
 	goal = min(goal, l.host.MeshConcurrency)
-	var surplus []*heldSlot
+	surplus := s.back
+	s.back = nil
 	for len(s.free) > int(l.waiting.Load()) && used+len(s.free) > goal {
 		last := len(s.free) - 1
 		surplus, s.free = append(surplus, s.free[last]), s.free[:last]
@@ -145,7 +278,7 @@ func (s *slots) balance() (want bool) {
 	for _, slot := range surplus {
 		s.drop(slot)
 	}
-	return want
+	return want, elsewhere || need > 0
 }
 
 func (s *slots) drop(slot *heldSlot) {
@@ -161,7 +294,7 @@ func (s *slots) drop(slot *heldSlot) {
 func (s *slots) renew() {
 	l := s.lane
 	s.mu.Lock()
-	all := append([]*heldSlot(nil), s.free...)
+	all := slices.Clone(s.free)
 	for _, slot := range s.used {
 		all = append(all, slot)
 	}
@@ -181,7 +314,7 @@ func (s *slots) renew() {
 
 func (s *slots) lost(slot *heldSlot, why error) {
 	s.lane.host.log.Warn("slot lost", "err", why)
-	var run *Run
+	var task *Task
 	s.mu.Lock()
 	for i, f := range s.free {
 		if f == slot {
@@ -189,25 +322,30 @@ func (s *slots) lost(slot *heldSlot, why error) {
 			break
 		}
 	}
-	for r, u := range s.used {
+	for t, u := range s.used {
 		if u == slot {
-			delete(s.used, r)
-			run = r
+			delete(s.used, t)
+			task = t
 		}
 	}
 	s.mu.Unlock()
-	if run != nil {
-		s.lane.giveUp(run.task, envelope.Errorf(envelope.CodeUnavailable, "the task's slot went to another worker").WithCause(why))
+	gone := envelope.Errorf(envelope.CodeUnavailable, "the task's slot went to another worker").WithCause(why)
+	switch {
+	case task == nil:
+	case task.run != nil:
+		s.lane.giveUp(task, gone)
+	default:
+		s.lane.host.end(task, gone)
 	}
 }
 
 func (s *slots) release() {
 	s.mu.Lock()
-	all := s.free
+	all := append(s.free, s.back...)
 	for _, slot := range s.used {
 		all = append(all, slot)
 	}
-	s.free, s.used = nil, map[*Run]*heldSlot{}
+	s.free, s.back, s.used = nil, nil, map[*Task]*heldSlot{}
 	s.mu.Unlock()
 	for _, slot := range all {
 		s.drop(slot)

@@ -196,7 +196,7 @@ func TestNotHonoured(t *testing.T) {
 			"warning /agent/tools/0, warning /agent/tools/2"},
 		{"a tool's limits", "tools: [{name: t, description: d, timeout_seconds: 5, auth: {type: none}}]", "warning /agent/tools/0/auth, warning /agent/tools/0/timeout_seconds"},
 		{"modes and retries", "io: {mode: batch, format: structured}\nruntime: {max_retries: 3, retry_backoff: fixed, async_execution: true, queue: q}",
-			"warning /agent/io/format, warning /agent/io/mode, warning /agent/runtime/queue"},
+			"warning /agent/io/format, warning /agent/io/mode"},
 		{"no retries", "runtime: {max_retries: 0, async_execution: false}", ""},
 		{"gates", "compliance: {safety_level: strict, audit_log: true, data_residency: EU, pii_handling: reject, human_in_the_loop: {enabled: true, timeout_seconds: 5}}",
 			"error /agent/compliance/audit_log, error /agent/compliance/data_residency, error /agent/compliance/human_in_the_loop, error /agent/compliance/pii_handling"},

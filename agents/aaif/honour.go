@@ -36,7 +36,7 @@ func WorkerSupports() Supported {
 			"/agent/tools/*/cache_ttl_seconds", "/agent/tools/*/rate_limit",
 			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming",
 			"/agent/runtime/timeout_seconds", "/agent/runtime/concurrency", "/agent/runtime/streaming", "/agent/runtime/environment",
-			"/agent/runtime/max_retries", "/agent/runtime/retry_backoff", "/agent/runtime/async_execution",
+			"/agent/runtime/max_retries", "/agent/runtime/retry_backoff", "/agent/runtime/async_execution", "/agent/runtime/queue",
 			"/agent/compliance/safety_level", "/agent/telemetry",
 			"/provenance/authored_by", "/provenance/source_platform", "/provenance/created_at", "/provenance/updated_at",
 			"/provenance/license", "/provenance/sc_refs",

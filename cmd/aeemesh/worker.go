@@ -28,7 +28,7 @@ type workerFlags struct {
 	as, command, intents, keyName, taskEvents, journal string
 	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
-	tools, known, lostCalls                            []string
+	tools, known, lostCalls, workQueues                []string
 	review                                             string
 	refuseUnknown, content, deprecated                 bool
 	quotas                                             mesh.Quotas
@@ -94,6 +94,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.cap, "cap", string(envelope.PriorityUrgent), "highest `priority` of known senders")
 	flags.StringVar(&f.unknownCap, "unknown-cap", string(envelope.PriorityHigh), "highest `priority` of unknown senders")
 	f.operator.add(flags)
+	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	f.lane.add(a, flags)
@@ -285,7 +286,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		return nil, usagef(cmd, "--concurrency and --queue cannot be negative")
 	}
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
-		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated}
+		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated, WorkQueues: f.workQueues}
 	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
 	set.Use(&opts)
 	opts.Counters = &f.counters

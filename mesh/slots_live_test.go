@@ -1,0 +1,124 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// AAIF, Runtime Configuration: never more than runtime.concurrency instances at
+// once, whichever lane a task comes on and whichever worker gets it.
+func TestLiveAndDurableTasksShareTheMeshsLimit(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	var running, most atomic.Int64
+	var mu sync.Mutex
+	served := map[string]int{}
+	worker := func(name string) {
+		r.serve(r.laneOn(natstest.Conn(t, r.srv), mesh.Config{}), mesh.Agent{Concurrency: 4, MeshConcurrency: 2,
+			Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+				now := running.Add(1)
+				defer running.Add(-1)
+				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
+				}
+				<-time.After(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				served[name]++
+				return json.RawMessage(`{}`), nil
+			})})
+	}
+	for i := range 3 {
+		worker(fmt.Sprint("worker ", i))
+	}
+	client := r.client()
+	var durable []*envelope.Envelope
+	for range 6 {
+		durable = append(durable, newTask(reviewer, "code.review", `{}`))
+		r.submit(client, durable[len(durable)-1])
+	}
+	var wait sync.WaitGroup
+	for range 60 {
+		wait.Go(func() {
+			if _, err := client.Send(ctxFor(t), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	for _, task := range durable {
+		if _, err := r.result(client, task); err != nil {
+			t.Error(err)
+		}
+	}
+	if most.Load() != 2 {
+		t.Errorf("%d ran at once, want 2", most.Load())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(served) < 2 {
+		t.Errorf("one worker kept the slots to itself: %v", served)
+	}
+}
+
+// A handler that does not notice the end of its task keeps its slot: it still
+// runs.
+func TestASlotIsTakenUntilTheHandlerReturns(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	entered := make(chan struct{}, 2)
+	agent := mesh.Agent{Concurrency: 1, MeshConcurrency: 1, Timeout: 100 * time.Millisecond, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		entered <- struct{}{}
+		<-g.release
+		return json.RawMessage(`{}`), nil
+	})}
+	for range 2 {
+		r.serve(r.laneOn(natstest.Conn(t, r.srv), mesh.Config{}), agent)
+	}
+	client := r.client()
+	for range 2 {
+		if _, err := client.Send(ctxFor(t), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{}); codeOf(err) != envelope.CodeTimeout {
+			t.Fatalf("a task that nobody ends: %v", err)
+		}
+	}
+	within(t, "the first task", entered)
+	select {
+	case <-entered:
+		t.Error("a second one was begun while the first still runs")
+	default:
+	}
+	g.open()
+	eventually(t, "its slot is free again", func() bool {
+		_, err := client.Send(ctxFor(t), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{})
+		return err == nil
+	})
+}
+
+// Tasks that wait for a slot when their worker stops are handed back.
+func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	slots := jetstream.NewSlots(r.js(r.nc), r.m, 10*time.Second)
+	held, err := slots.Try(ctxFor(t), reviewer, 1, "somebody")
+	if err != nil || held == nil {
+		t.Fatal(held, err)
+	}
+	w := r.serve(r.laneOn(natstest.Conn(t, r.srv), mesh.Config{}), mesh.Agent{Concurrency: 2, MeshConcurrency: 1, Handler: echo})
+	wanted := r.listen("aee.ctl." + reviewer)
+	answer := r.send(newTask(reviewer, "code.review", `{}`))
+	within(t, "others hear that a slot is wanted", wanted)
+	go w.end()
+	if e := parse(t, within(t, "the task is handed back", answer).Data); e.Type != envelope.TypeError || member(t, e.Payload, "code") != `"E_DRAINING"` {
+		t.Errorf("answer %s", e.Payload)
+	}
+}
