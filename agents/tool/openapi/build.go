@@ -1,0 +1,233 @@
+package openapi
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// builder makes the tools of one description.
+type builder struct {
+	source  *Source
+	doc     *openapi3.T
+	root    *url.URL // where the description is
+	clients map[clientKey]*outboundClient
+}
+
+// maxParams is how many parameters an operation may have.
+const maxParams = 100
+
+// place is a place of a path.
+var place = regexp.MustCompile(`\{([^{}/]+)\}`)
+
+// build makes a tool of an operation. single says that it is all that the entry
+// stands for.
+func (b *builder) build(f found, single bool) (*Operation, error) {
+	server, err := b.server(f)
+	if err != nil {
+		return nil, err
+	}
+	client, err := b.client(f, server)
+	if err != nil {
+		return nil, err
+	}
+	o := &Operation{method: f.method, path: strings.TrimSuffix(server.EscapedPath(), "/") + f.path, server: server, access: b.source.access, client: client.client}
+	parameters, err := b.parameters(f, client)
+	if err != nil {
+		return nil, err
+	}
+	c := newConverter(b.doc.IsOpenAPI30(), false, maxSchemas)
+	for _, p := range parameters {
+		if err := c.count(schemaOf(p)); err != nil {
+			return nil, err
+		}
+	}
+	content, err := bodyOf(f.op)
+	if err != nil {
+		return nil, err
+	}
+	if content != nil {
+		if err := c.count(content.schema); err != nil {
+			return nil, err
+		}
+	}
+	properties, required := make(map[string]any), []string{}
+	add := func(arg, description string, schema any, needed bool) {
+		if m, ok := schema.(map[string]any); ok && description != "" && m["description"] == nil {
+			m["description"] = clipText(description, 1000)
+		}
+		properties[arg] = schema
+		if needed {
+			required = append(required, arg)
+		}
+	}
+	for _, p := range parameters {
+		q, err := newParam(p)
+		if err != nil {
+			return nil, err
+		}
+		q.arg = argName(p, properties, content != nil)
+		o.params = append(o.params, *q)
+		add(q.arg, p.Description, c.convert(schemaOf(p)), q.required)
+	}
+	if content != nil {
+		o.body = content
+		add(bodyArg, content.description, c.convert(content.schema), content.required)
+	}
+	if err := o.complete(f.path); err != nil {
+		return nil, err
+	}
+	if _, err := b.source.access.Policy.Check(o.example()); err != nil {
+		return nil, err
+	}
+	schema := map[string]any{"type": "object", "properties": properties, "additionalProperties": false}
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+	o.def = tool.Definition{Name: f.name, Description: describe(f), Output: plainOutput(f.op, b.doc.IsOpenAPI30())}
+	if single {
+		o.def.Description = b.source.entry.Description
+		if len(b.source.entry.OutputSchema) > 0 {
+			o.def.Output = b.source.entry.OutputSchema
+		}
+	}
+	if o.def.Parameters, err = c.finish(schema); err != nil {
+		return nil, err
+	}
+	return o, o.def.Validate()
+}
+
+// parameters are those of an operation and its path, the operation's own first,
+// without those that are no arguments.
+func (b *builder) parameters(f found, client *outboundClient) ([]*openapi3.Parameter, error) {
+	var all []*openapi3.Parameter
+	for _, ref := range slices.Concat(f.op.Parameters, f.item.Parameters) {
+		if ref == nil || ref.Value == nil {
+			continue
+		}
+		p := ref.Value
+		if slices.ContainsFunc(all, func(q *openapi3.Parameter) bool { return q.Name == p.Name && q.In == p.In }) {
+			continue
+		}
+		if p.In == "header" && http.CanonicalHeaderKey(p.Name) == http.CanonicalHeaderKey(client.header) {
+			continue // the credential's
+		}
+		q, err := newParam(p)
+		switch {
+		case err != nil && p.Required:
+			return nil, err
+		case err != nil:
+			b.source.log.Warn("a parameter is left out", "operation", f.String(), "err", err)
+		case q != nil:
+			all = append(all, p)
+		}
+	}
+	if len(all) > maxParams {
+		return nil, fmt.Errorf("it has more than %d parameters", maxParams)
+	}
+	return all, nil
+}
+
+// argName is the name of a parameter among the arguments, which no other has.
+func argName(p *openapi3.Parameter, taken map[string]any, body bool) string {
+	base := legal(p.Name, "-.", 56)
+	free := func(name string) bool { return taken[name] == nil && !(body && name == bodyArg) }
+	if free(base) {
+		return base
+	}
+	name := base + "_" + p.In
+	for k := 2; !free(name); k++ {
+		name = fmt.Sprintf("%s_%s%d", base, p.In, k)
+	}
+	return name
+}
+
+// bodyArg is the argument that is the body of a request.
+const bodyArg = "body"
+
+// body is how an operation takes its body.
+type body struct {
+	kind        string // application/json, application/x-www-form-urlencoded or text/plain, as the description writes it
+	schema      *openapi3.SchemaRef
+	description string
+	required    bool
+}
+
+const formType = "application/x-www-form-urlencoded"
+
+// bodyOf chooses how the body is written: as JSON, a form, or plain text. nil is
+// none.
+func bodyOf(op *openapi3.Operation) (*body, error) {
+	if op.RequestBody == nil || op.RequestBody.Value == nil {
+		return nil, nil
+	}
+	r := op.RequestBody.Value
+	kinds := slices.Sorted(maps.Keys(r.Content))
+	chosen := ""
+	for _, fits := range []func(string) bool{
+		func(k string) bool { return k == "application/json" },
+		isJSON,
+		func(k string) bool { return k == "*/*" || k == "application/*" },
+		func(k string) bool { return strings.HasPrefix(k, formType) },
+		func(k string) bool { return strings.HasPrefix(k, "text/plain") },
+	} {
+		if i := slices.IndexFunc(kinds, fits); i >= 0 && chosen == "" {
+			chosen = kinds[i]
+		}
+	}
+	switch {
+	case chosen == "" && !r.Required:
+		return nil, nil
+	case chosen == "":
+		return nil, fmt.Errorf("its body can be %.200q, and neither JSON, a form nor plain text", kinds)
+	}
+	out := &body{kind: chosen, description: r.Description, required: r.Required}
+	if media := r.Content[chosen]; media != nil {
+		out.schema = media.Schema
+	}
+	if strings.HasSuffix(chosen, "/*") {
+		out.kind = "application/json"
+	}
+	return out, nil
+}
+
+// complete checks that every place of the path has its parameter.
+func (o *Operation) complete(path string) error {
+	for _, m := range place.FindAllStringSubmatch(path, -1) {
+		if !slices.ContainsFunc(o.params, func(p param) bool { return p.in == "path" && p.name == m[1] }) {
+			return fmt.Errorf("its path has {%.100s}, which is no parameter", m[1])
+		}
+	}
+	if strings.ContainsAny(place.ReplaceAllString(path, ""), "{}?#\\") || !strings.HasPrefix(path, "/") {
+		return fmt.Errorf("its path %.200q is no path", path)
+	}
+	return nil
+}
+
+// describe is what a model is told of an operation.
+func describe(f found) string {
+	text := f.op.Summary
+	if f.op.Description != "" && f.op.Description != text {
+		text = strings.TrimSpace(text + "\n" + f.op.Description)
+	}
+	if text = clipText(text, 1000); text == "" {
+		text = f.String()
+	}
+	if f.op.Deprecated {
+		text += " (deprecated)"
+	}
+	return text
+}
+
+// example is a URL of the operation, with every place filled in.
+func (o *Operation) example() string {
+	return o.server.Scheme + "://" + o.server.Host + place.ReplaceAllString(o.path, "x")
+}

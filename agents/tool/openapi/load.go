@@ -1,0 +1,215 @@
+package openapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/oasdiff/yaml"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+)
+
+// The bounds of a description, the files that it refers to included.
+const (
+	maxBytes     = 8 << 20 // of all files together
+	maxDepth     = 100     // levels of JSON
+	maxValues    = 1 << 20 // of JSON, in all files together
+	maxDocuments = 32
+	// maxValidated bounds named schemas times references of what the validator looks
+	// over: its time grows with the product.
+	maxValidated = 500_000
+)
+
+// reader reads the files of one description.
+type reader struct {
+	ctx    context.Context
+	source *Source
+	root   *url.URL // where the first one is; without a scheme for a file
+	left   int64    // bytes
+	values int      // left
+	files  int      // read
+	refs   int      // references in them
+}
+
+// read reads and resolves the description.
+func (s *Source) read(ctx context.Context) (doc *openapi3.T, root *url.URL, err error) {
+	r := &reader{ctx: ctx, source: s, left: maxBytes, values: maxValues}
+	data, err := r.first()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { // the loader is given whatever strangers write
+		if p := recover(); p != nil {
+			doc, err = nil, fmt.Errorf("its OpenAPI description cannot be read: the reader broke down: %v", p)
+		}
+	}()
+	var head struct {
+		OpenAPI any `json:"openapi"`
+		Swagger any `json:"swagger"`
+	}
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, nil, errors.New("its OpenAPI description is not an object")
+	}
+	if v, ok := head.OpenAPI.(string); !ok || !strings.HasPrefix(v, "3.") {
+		if head.Swagger != nil {
+			return nil, nil, fmt.Errorf("its description is Swagger %.10v; OpenAPI 3.0 and 3.1 are read", head.Swagger)
+		}
+		return nil, nil, errors.New("its description is not OpenAPI 3.0 or 3.1")
+	}
+	loader := openapi3.NewLoader()
+	loader.Context = ctx
+	loader.IsExternalRefsAllowed = true // as far as r.another goes
+	loader.ReadFromURIFunc = r.another
+	if doc, err = loader.LoadFromDataWithPath(data, r.root); err != nil {
+		var f *outbound.Failure
+		if errors.As(err, &f) || errors.Is(err, outbound.ErrRefused) || ctx.Err() != nil {
+			return nil, nil, err
+		}
+		return nil, nil, fmt.Errorf("its OpenAPI description cannot be read: %.500s", oneLine(err.Error()))
+	}
+	if refs := r.refs; refs*schemasIn(doc) > maxValidated {
+		s.log.Debug("an OpenAPI description is too large to be looked over")
+	} else if err := doc.Validate(ctx, openapi3.DisableExamplesValidation(), openapi3.DisableSchemaPatternValidation()); err != nil {
+		s.log.Warn("an OpenAPI description has faults", "err", fmt.Sprintf("%.500s", oneLine(err.Error())))
+	}
+	return doc, r.root, nil
+}
+
+// schemasIn is how many schemas a description names.
+func schemasIn(doc *openapi3.T) int {
+	if doc.Components == nil {
+		return 0
+	}
+	return len(doc.Components.Schemas)
+}
+
+// first reads the file that the entry names.
+func (r *reader) first() ([]byte, error) {
+	if r.source.remote == nil {
+		data, name, err := r.source.access.Policy.ReadFile(r.source.location, maxBytes)
+		if err != nil {
+			return nil, err
+		}
+		r.root = &url.URL{Path: name}
+		return r.plain(data)
+	}
+	u := *r.source.remote
+	u.Fragment = ""
+	r.root = &u
+	data, err := r.fetch(&u)
+	if err != nil {
+		return nil, err
+	}
+	return r.plain(data)
+}
+
+// another reads a file that a reference leads to: below the folder of the first.
+func (r *reader) another(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
+	if r.files++; r.files >= maxDocuments {
+		return nil, fmt.Errorf("it refers to more than %d files", maxDocuments)
+	}
+	folder := path.Dir(r.root.Path)
+	below := path.Clean(u.Path) == u.Path && strings.HasPrefix(u.Path, strings.TrimSuffix(folder, "/")+"/")
+	if !below || u.Scheme != r.root.Scheme || !strings.EqualFold(u.Host, r.root.Host) || u.User != nil {
+		return nil, fmt.Errorf("it refers to %.200q, which is not below its own folder", u.Redacted())
+	}
+	if r.root.Scheme == "" {
+		data, _, err := r.source.access.Policy.ReadFile(u.Path, r.left)
+		if err != nil {
+			return nil, err
+		}
+		return r.plain(data)
+	}
+	data, err := r.fetch(u)
+	if err != nil {
+		return nil, err
+	}
+	return r.plain(data)
+}
+
+// fetch gets a file: without the entry's credential, and with it if the server asks
+// for one.
+func (r *reader) fetch(u *url.URL) ([]byte, error) {
+	s := r.source
+	request := outbound.Request{Method: http.MethodGet, URL: u, Again: true,
+		Header: http.Header{"Accept": {"application/vnd.oai.openapi+json, application/json, application/yaml, */*;q=0.5"}}}
+	o := outbound.Options{Endpoint: s.remote, MaxResponse: max(r.left, 1)}
+	for {
+		client, err := s.access.Policy.Client(o)
+		if err != nil {
+			return nil, err
+		}
+		answer, err := s.access.Call(r.ctx, client, request)
+		if err == nil {
+			return answer.Body, nil
+		}
+		var f *outbound.Failure
+		if o.Auth != nil || s.entry.Auth == nil || s.entry.Auth.Type == aaif.AuthNone || !errors.As(err, &f) ||
+			f.Status != http.StatusUnauthorized && f.Status != http.StatusForbidden {
+			return nil, err
+		}
+		o.Auth, o.Secrets = s.entry.Auth, s.access.Secrets
+	}
+}
+
+// plain makes bounded JSON of a file.
+func (r *reader) plain(data []byte) ([]byte, error) {
+	if r.left -= int64(len(data)); r.left < 0 {
+		return nil, fmt.Errorf("its OpenAPI description has more than %d bytes", maxBytes)
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	if text := bytes.TrimSpace(data); len(text) == 0 || text[0] != '{' && text[0] != '[' {
+		// Not as strict as for AAIF documents: statuses are written as numbers everywhere.
+		// The library bounds what aliases may become.
+		var err error
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return nil, fmt.Errorf("its OpenAPI description is neither JSON nor YAML: %.300s", oneLine(err.Error()))
+		}
+	}
+	r.refs += bytes.Count(data, []byte(`"$ref"`))
+	depth, values := measure(data)
+	if r.values -= values; depth > maxDepth || r.values < 0 {
+		return nil, fmt.Errorf("its OpenAPI description is too deep or has too many values: at most %d levels and %d values are read", maxDepth, maxValues)
+	}
+	if !json.Valid(data) {
+		return nil, errors.New("its OpenAPI description is no valid JSON")
+	}
+	return data, nil
+}
+
+// measure counts levels and values of JSON, before it is decoded.
+func measure(data []byte) (depth, values int) {
+	level, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			level++
+			values++
+			depth = max(depth, level)
+		case c == '}' || c == ']':
+			level--
+		case c == ',':
+			values++
+		}
+	}
+	return depth, values
+}
+
+// oneLine makes one line of a library's or a stranger's words.
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
+}

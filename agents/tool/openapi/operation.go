@@ -1,0 +1,176 @@
+package openapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+// Operation is a tool: one operation of a description. It is safe for concurrent
+// use.
+type Operation struct {
+	def    tool.Definition
+	method string
+	path   string // escaped, with places
+	server *url.URL
+	params []param
+	body   *body // nil is none
+	access outbound.Access
+	client *http.Client
+}
+
+// Definition returns what the description says.
+func (o *Operation) Definition() tool.Definition { return o.def }
+
+// RepeatSafe is true of idempotent methods (RFC 9110, section 9.2.2).
+func (o *Operation) RepeatSafe() bool {
+	return o.method != http.MethodPost && o.method != http.MethodPatch
+}
+
+// Call makes one request.
+func (o *Operation) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := o.request(args)
+	if err != nil {
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: o.def.Name, Message: err.Error()}
+	}
+	r.Key, r.Again = tool.KeyFrom(ctx), o.RepeatSafe()
+	if name, value := tool.TraceFrom(ctx); name != "" {
+		r.Header.Set(name, value)
+	}
+	answer, err := o.access.Call(ctx, o.client, r)
+	if err != nil {
+		return nil, o.failure(err)
+	}
+	result, err := answer.JSON()
+	if err != nil {
+		return nil, o.failure(err)
+	}
+	return result, nil
+}
+
+// request makes the request of a call.
+func (o *Operation) request(raw json.RawMessage) (outbound.Request, error) {
+	r := outbound.Request{Method: o.method, Header: make(http.Header)}
+	args := make(map[string]json.RawMessage)
+	if raw = bytes.TrimSpace(raw); len(raw) > 0 {
+		if err := json.Unmarshal(raw, &args); err != nil || args == nil {
+			return r, errors.New("want a JSON object")
+		}
+	}
+	filled, query, cookies := make(map[string]string), []string(nil), []string(nil)
+	for _, p := range o.params {
+		v, there, err := p.valueOf(args[p.arg])
+		if err == nil && !there {
+			if p.in == "path" {
+				return r, fmt.Errorf("argument %s is missing", p.arg)
+			}
+			continue
+		}
+		if err == nil {
+			switch p.in {
+			case "path":
+				filled[p.name], err = p.inPath(v)
+			case "query":
+				query = append(query, p.inQuery(v)...)
+			case "cookie":
+				cookies = append(cookies, p.inCookie(v)...)
+			case "header":
+				var text string
+				if text, err = p.inHeader(v); err == nil {
+					r.Header.Set(p.name, text)
+				}
+			}
+		}
+		if err != nil {
+			return r, fmt.Errorf("argument %s: %w", p.arg, err)
+		}
+	}
+	if len(cookies) > 0 {
+		r.Header.Set("Cookie", strings.Join(cookies, "; "))
+	}
+	var err error
+	if r.URL, err = o.url(filled, query); err != nil {
+		return r, err
+	}
+	return r, o.writeBody(&r, args[bodyArg])
+}
+
+// url is the server's URL, the path with its places filled in, and the query.
+func (o *Operation) url(filled map[string]string, query []string) (*url.URL, error) {
+	segments := strings.Split(o.path, "/")
+	for i, segment := range segments {
+		if !strings.Contains(segment, "{") {
+			continue
+		}
+		segments[i] = place.ReplaceAllStringFunc(segment, func(p string) string { return filled[p[1:len(p)-1]] })
+		if plain, err := url.PathUnescape(segments[i]); err != nil || plain == "." || plain == ".." || plain == "" {
+			return nil, errors.New("the arguments lead out of the path")
+		}
+	}
+	text := o.server.Scheme + "://" + o.server.Host + strings.Join(segments, "/")
+	if len(query) > 0 {
+		text += "?" + strings.Join(query, "&")
+	}
+	return url.Parse(text)
+}
+
+// writeBody writes the body.
+func (o *Operation) writeBody(r *outbound.Request, raw json.RawMessage) error {
+	if o.body == nil || len(raw) == 0 {
+		return nil
+	}
+	r.Type = o.body.kind
+	switch {
+	case isJSON(o.body.kind):
+		r.Body = raw
+	case strings.HasPrefix(o.body.kind, formType):
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil || members == nil {
+			return errors.New("argument body: a form is written from an object")
+		}
+		var pairs []string
+		for _, name := range slices.Sorted(maps.Keys(members)) {
+			p := param{name: name, style: "form", explode: true}
+			if raw := members[name]; len(raw) > 0 && raw[0] == '{' {
+				p.json = true
+			}
+			v, there, err := p.valueOf(members[name])
+			if err != nil {
+				return fmt.Errorf("argument body: %s: %w", name, err)
+			}
+			if there {
+				pairs = append(pairs, p.inQuery(v)...)
+			}
+		}
+		r.Body = []byte(strings.Join(pairs, "&"))
+	default:
+		text, ok := outbound.Scalar(raw)
+		if !ok {
+			text = string(raw)
+		}
+		r.Body = []byte(text)
+	}
+	return nil
+}
+
+// failure says in the port's words why a call failed.
+func (o *Operation) failure(err error) error {
+	var f *outbound.Failure
+	if !errors.As(err, &f) {
+		return err // the context's own
+	}
+	return &tool.Error{Kind: kindOf(f), Tool: o.def.Name, Message: f.Message, Err: f.Err}
+}

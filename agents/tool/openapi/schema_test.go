@@ -1,0 +1,54 @@
+package openapi
+
+import (
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// The schema of an answer holds results, if it is plain.
+func TestPlainAnswersAreHeldToTheirSchema(t *testing.T) {
+	t.Parallel()
+	for responses, want := range map[string]string{
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"type":"object","required":["id","pw"],"description":"x","properties":{"id":{"type":"string","format":"uuid"},"pw":{"type":"string","writeOnly":true}},"additionalProperties":false}}}}}`: `{"properties":{"id":{"type":"string"}},"required":["id"],"type":"object"}`,
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"type":["array"],"items":{"type":["integer","null"]}}}}},"404":{"description":"no"}}`:                                                                                                     `{"items":{"type":["integer","null"]},"type":"array"}`,
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"type":"object"}}}},"201":{"description":"ok"}}`:                                                                                                                                          "",
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"type":"object"}},"text/csv":{}}}}`:                                                                                                                                                       "",
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"oneOf":[{"type":"object"}]}}}}}`:                                                                                                                                                         "",
+		`{"200":{"description":"ok","content":{"application/json":{"schema":{"type":"object","properties":{"a":{"anyOf":[{"type":"string"}]}}}}}}}`:                                                                                                                    "",
+		`{"200":{"description":"ok","content":{"application/json":{}}}}`:                                                                                                                                                                                               "",
+		`{"200":{"description":"ok"}}`:     "",
+		`{"default":{"description":"ok"}}`: "",
+		`{}`:                               "",
+	} {
+		a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/x":{"get":{"operationId":"op","responses":`+responses+`}}}}`)
+		tools, err := a.tools(t, aaif.Tool{}, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", responses, err)
+			continue
+		}
+		if got := string(tools["api"].Definition().Output); got != want {
+			t.Errorf("%s:\n%s, want\n%s", responses, got, want)
+		}
+	}
+}
+
+// 3.1 is JSON Schema already.
+func TestSchemasOfVersion31(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","requestBody":{"content":{"application/json":{"schema":
+		{"type":["object","null"],"$id":"https://elsewhere.example/s","$schema":"http://json-schema.org/draft-04/schema#","properties":{"n":{"type":"number","exclusiveMinimum":0,"const":5},
+		"t":{"type":"array","prefixItems":[{"type":"string"},true],"items":false,"contains":{"const":"x"},"minContains":0},"any":true},
+		"patternProperties":{"^x-":{"type":"string"},"(?<!x)":{"type":"string"}},"dependentRequired":{"n":["t"]},"if":{"required":["n"]},"then":{"required":["t"]},
+		"unevaluatedProperties":false,"propertyNames":{"maxLength":9},"nullable":true,"x-own":1,"example":{}}}}},"responses":{}}}}}`)
+	tools, err := a.tools(t, aaif.Tool{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"additionalProperties":false,"properties":{"body":{"dependentRequired":{"n":["t"]},"if":{"required":["n"]},"patternProperties":{"^x-":{"type":"string"}},` +
+		`"properties":{"any":true,"n":{"const":5,"exclusiveMinimum":0,"type":"number"},"t":{"contains":{"const":"x"},"items":false,"minContains":0,"prefixItems":[{"type":"string"},true],"type":"array"}},` +
+		`"propertyNames":{"maxLength":9},"then":{"required":["t"]},"type":["object","null"],"unevaluatedProperties":false}},"type":"object"}`
+	if got := string(tools["api"].Definition().Parameters); got != want {
+		t.Errorf("%s, want\n%s", got, want)
+	}
+}

@@ -1,0 +1,78 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// maxServers is how many servers of an operation are looked at.
+const maxServers = 16
+
+// server is the base URL of an operation: the operator's own, or the first that the
+// description has for it (the operation, its path, the whole) and the policy allows.
+func (b *builder) server(f found) (*url.URL, error) {
+	if b.source.server != nil {
+		return b.source.server, nil
+	}
+	servers := b.doc.Servers
+	if len(f.item.Servers) > 0 {
+		servers = f.item.Servers
+	}
+	if f.op.Servers != nil && len(*f.op.Servers) > 0 {
+		servers = *f.op.Servers
+	}
+	if len(servers) == 0 {
+		servers = openapi3.Servers{{URL: "/"}} // OpenAPI Object, servers
+	}
+	var refused error
+	for _, s := range servers[:min(len(servers), maxServers)] {
+		if s == nil {
+			continue
+		}
+		u, err := b.resolve(s)
+		if err == nil {
+			u, err = b.source.access.Policy.Check(u.String())
+		}
+		if err == nil {
+			return u, nil
+		}
+		if refused == nil {
+			refused = err
+		}
+	}
+	return nil, refused
+}
+
+// resolve fills the variables of a server's URL in with their defaults, and makes it
+// absolute.
+func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
+	raw := s.URL
+	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {
+		v := s.Variables[name]
+		if v == nil {
+			continue
+		}
+		raw = strings.ReplaceAll(raw, "{"+name+"}", v.Default)
+	}
+	if strings.ContainsAny(raw, "{}") {
+		return nil, fmt.Errorf("server %.200q has a variable without a default", s.URL)
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("server %.200q is no URL", raw)
+	}
+	if u.Scheme == "" {
+		if b.root.Scheme == "" {
+			return nil, errors.New("the description is a file whose servers are not absolute: the operator has to name one")
+		}
+		u = b.root.ResolveReference(u)
+	}
+	u.RawQuery, u.Fragment = "", ""
+	return u, nil
+}
