@@ -20,6 +20,9 @@ type Config struct {
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Outbound is what the tools of documents may reach.
 	Outbound outbound.Config `json:"outbound,omitzero"`
+	// OpenAPIServers are base URLs that replace the servers of OpenAPI descriptions, by
+	// the name of the tool's entry.
+	OpenAPIServers map[string]string `json:"openapi_servers,omitzero"`
 	// MCPServers are the MCP servers that documents may name, by name.
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
 	// Secrets is what documents may read of the worker's environment.

@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/openapi"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
 )
 
@@ -19,6 +20,9 @@ func (s *Set) openOutbound() error {
 	s.policy = policy
 	s.closers = append(s.closers, func() error { policy.Close(); return nil })
 	s.openers[aaif.ProtocolHTTP] = func(entry *aaif.Tool) (tool.Source, error) { return rest.Open(entry, s.access()) }
+	s.openers[aaif.ProtocolOpenAPI] = func(entry *aaif.Tool) (tool.Source, error) {
+		return openapi.Open(entry, s.access(), openapi.Options{Server: s.cfg.OpenAPIServers[entry.Name], Logger: s.opts.Logger})
+	}
 	return nil
 }
 

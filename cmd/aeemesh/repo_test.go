@@ -271,6 +271,8 @@ var heavy = []struct {
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, nil},
 	{"google.golang.org/genai", []string{"agents/model/google"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
+	{"github.com/getkin/kin-openapi", []string{"agents/tool/openapi"}, nil},
+	{"github.com/oasdiff/yaml", []string{"agents/tool/openapi"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},
 	{"github.com/aws/aws-sdk-go-v2/service/secretsmanager", []string{"agents/secret/awssm"}, nil},
