@@ -56,10 +56,10 @@ type Options struct {
 	// Default: [LostRepeat] for tools that say that they are safe to repeat,
 	// [LostAsk] for the others.
 	LostCalls map[string]LostCall
-	// ContextTokens is how many tokens the model's context window has. A
-	// conversation that is longer is sent without its oldest turns; see the
-	// package comment. Default: unknown, so that only the model can say that one
-	// is too long.
+	// ContextTokens is how many tokens the model's context window has, whichever
+	// route is taken. A conversation that is longer is sent without its oldest
+	// turns; see the package comment. Default: what Models knows of each route;
+	// where that is nothing, only the model can say that one is too long.
 	ContextTokens int
 
 	// StateKeys encrypt the checkpoints of durable tasks, whatever the node does.
@@ -70,19 +70,26 @@ type Options struct {
 	// the run's document, and nobody reads them.
 	Memory Memory
 
-	// Secret looks up an environment variable, or whatever stands for it.
-	// Default: nothing is set. This package reads no environment itself.
+	// Models makes the model that a document names, with the routes that it
+	// declares, and says what the operator should know of them. It reports its
+	// calls itself, see [Reported]; an error keeps the agent from being hosted. It
+	// is not asked where Model, Handler or Program is set. Package adapters has
+	// one for all providers of the specification. Default: only the offline model
+	// (provider custom, provider_id builtin) is there.
+	Models func(def *aaif.Definition, opts Options) (model.Model, []aaif.Problem, error)
+	// Secret looks up an environment variable, or whatever stands for it, for
+	// Models. Default: nothing is set. This package reads no environment itself.
 	Secret func(name string) (string, bool)
-	// KeyName is the name that Secret is asked for the model's API key. Default:
-	// OPENAI_API_KEY for provider openai, likewise for the others, and
-	// <PROVIDER_ID>_API_KEY for custom. Naming it sends the key to whatever
-	// base_url the document has; see the package comment.
+	// KeyName is the name under which Models looks up the API key of the
+	// document's first route, and of others of the same provider, instead of the
+	// provider's own. Naming it sends the key to whatever base_url the document
+	// has; see the package comment.
 	KeyName string
 	// Redactor takes the secrets that it knows out of what tools return and say,
 	// before a model or a checkpoint sees it, and out of logs and errors. Default:
 	// nothing is taken out.
 	Redactor *secret.Redactor
-	// HTTPClient reaches the model's endpoint. Default: one of the adapter's.
+	// HTTPClient reaches the endpoints of Models. Default: one of the adapter's.
 	HTTPClient *http.Client
 
 	// Concurrency is how many tasks may run at once in this process. A document

@@ -127,6 +127,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 	req := l.base // without tools
 	req.Format = model.Format{Type: model.FormatJSON}
 	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
+	req.Fit = l.fitter(r, &req, model.User(accountPrompt))
 	begun := time.Now()
 	res, err := l.quietly(ctx, r, &req)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -37,6 +38,7 @@ type loop struct {
 	echoes   bool // the model is the offline echo
 	secrets  *secret.Redactor
 	log      *slog.Logger
+	dropped  *sync.Map // parameters of which the operator was told that they are left out
 }
 
 func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
@@ -47,8 +49,8 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 		return nil, notices, errors.Join(err, tools.close())
 	}
 	l := &loop{
-		model: Reported(modelProvider(def, opts), m), system: systemPrompt(&def.Agent), contract: c, tools: tools,
-		maxTurns: DefaultMaxIterations, stream: streams(&def.Agent), context: opts.ContextTokens, memory: opts.Memory, secrets: opts.Redactor, log: opts.Logger,
+		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
+		context: opts.ContextTokens, memory: opts.Memory, secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))

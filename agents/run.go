@@ -30,6 +30,7 @@ type run struct {
 	id      string
 	tools   *offered
 
+	sent     int         // tokens of conversation that a model of several got last, 0 where nobody says
 	calls    []*toolCall // that the last turn asks for, in phaseTools
 	mu       sync.Mutex  // over calls and progress, while tools run
 	commitMu sync.Mutex  // one commit of the calls at a time

@@ -7,31 +7,30 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// onDelta streams a turn of the model to the sender, or is nil where nobody
-// wants that. What was told of the turn already, before the run changed hands
-// or was paused, is not told again; the second function must be called when the
-// turn is complete.
-func (l *loop) onDelta(task *mesh.Task, told string) (func(model.Delta) error, func() error) {
+// teller makes what tells a turn of the model to the sender, who was told a part
+// of it already, before the run changed hands, was paused, or the model broke
+// off: that is not told again.
+func (l *loop) teller(task *mesh.Task, told string) *teller {
+	t := &teller{told: told}
+	t.has.WriteString(told)
 	if !l.streaming(task) {
-		return nil, func() error { return nil }
+		return t
 	}
-	t := &teller{told: told, emit: task.EmitText, restart: func(text string) error {
-		return emit(task, restartEvent{Restart: true, Text: text})
-	}}
-	if !l.wantsJSON(task) {
-		return func(d model.Delta) error { return t.add(d.Text) }, t.end
+	t.emit = task.EmitText
+	t.restart = func(text string) error { return emit(task, restartEvent{Restart: true, Text: text}) }
+	add := t.add
+	if l.wantsJSON(task) {
+		add = (&proseFilter{emit: t.add}).add
 	}
-	f := proseFilter{emit: t.add}
-	return func(d model.Delta) error { return f.add(d.Text) }, t.end
-}
-
-// onRest streams what comes after the part of a turn that was told, which is
-// why the turn is no JSON answer.
-func (l *loop) onRest(task *mesh.Task) func(model.Delta) error {
-	if !l.streaming(task) {
-		return nil
+	t.onDelta = func(d model.Delta) error {
+		t.heard = true
+		return add(d.Text)
 	}
-	return func(d model.Delta) error { return task.EmitText(d.Text) }
+	t.onRest = func(d model.Delta) error {
+		t.heard = true
+		return t.tell(d.Text)
+	}
+	return t
 }
 
 // restartEvent says that the text of this turn begins anew: what was streamed
@@ -45,15 +44,34 @@ type restartEvent struct {
 // generated again is matched with it and kept back as long as they agree; from
 // the first difference on the turn is told anew, and said to be.
 type teller struct {
-	told    string // what is still to be matched
+	onDelta func(model.Delta) error // of the turn from its beginning; nil where nobody wants a stream
+	onRest  func(model.Delta) error // of what comes after the part that was told, which is why the turn is no JSON answer
+	heard   bool                    // the model has begun to answer
+
+	has     strings.Builder // what the sender has of the turn
+	told    string          // what is still to be matched
 	matched strings.Builder
 	emit    func(string) error
 	restart func(string) error
 }
 
+// tell tells what comes next.
+func (t *teller) tell(text string) error {
+	t.has.WriteString(text)
+	return t.emit(text)
+}
+
+// anew tells the turn from its beginning.
+func (t *teller) anew(text string) error {
+	t.told = ""
+	t.has.Reset()
+	t.has.WriteString(text)
+	return t.restart(text)
+}
+
 func (t *teller) add(text string) error {
 	if t.told == "" {
-		return t.emit(text)
+		return t.tell(text)
 	}
 	rest, longer := strings.CutPrefix(text, t.told)
 	switch {
@@ -62,22 +80,20 @@ func (t *teller) add(text string) error {
 		if rest == "" {
 			return nil
 		}
-		return t.emit(rest)
+		return t.tell(rest)
 	case strings.HasPrefix(t.told, text):
 		t.matched.WriteString(text)
 		t.told = t.told[len(text):]
 		return nil
 	}
-	t.told = ""
-	return t.restart(t.matched.String() + text)
+	return t.anew(t.matched.String() + text)
 }
 
 // end is the end of a turn. More was told than it turned out to be: it is told
 // anew.
 func (t *teller) end() error {
-	if t.told == "" {
+	if t.told == "" || t.restart == nil {
 		return nil
 	}
-	t.told = ""
-	return t.restart(t.matched.String())
+	return t.anew(t.matched.String())
 }

@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -34,7 +35,7 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	r.count(res)
 	r.messages = append(r.messages, res.Message)
 	r.cut = res.Finish == model.FinishLength
-	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: string(res.Finish), MS: time.Since(begun).Milliseconds()}
+	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: string(res.Finish) + instead(res.Tried), MS: time.Since(begun).Milliseconds()}
 	switch {
 	case res.Finish == model.FinishContentFilter:
 		err = envelope.Errorf(envelope.CodeModel, "the model's provider withheld the answer")
@@ -53,6 +54,23 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 		return err
 	}
 	return err
+}
+
+// instead says of which routes an answer took the place.
+func instead(tried []model.Try) string {
+	if len(tried) == 0 {
+		return ""
+	}
+	return ", instead of " + triesText(tried)
+}
+
+// triesText are routes that did not answer, in words for anybody.
+func triesText(tried []model.Try) string {
+	words := make([]string, len(tried))
+	for i, t := range tried {
+		words[i] = t.String()
+	}
+	return strings.Join(words, "; ")
 }
 
 // count adds a turn to the books.
@@ -85,27 +103,65 @@ func (r *run) steer(ctx context.Context) error {
 // errStopped is the cause of a generation's end that the run was asked for.
 var errStopped = errors.New("the run is to stop")
 
+// maxBreaks is how often a model may break off one turn that it had begun to
+// tell, before that is the task's failure. Each time the turn is asked for anew,
+// at once: of another route where there is one.
+const maxBreaks = 3
+
 // generate asks the model for a turn, and tells it to who asked for a stream.
 // It ends with errStopped when the run is asked to stop: what was told stays
-// told. A turn of which a part was told is continued where the model can, or
-// generated again and matched with it.
+// told. A turn of which a part was told, also because the model broke off, is
+// continued where the model can, or generated again and matched with it.
 func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Response, error) {
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
 	req := l.request(r)
 	req.Format = l.requestFormat(task)
 	req.Messages = l.window(task, r, &req)
+	req.Fit = l.fitter(r, &req)
 	told := r.journal.Told()
-	for {
-		res, err := l.speak(ctx, task, &req, told)
+	for breaks := 0; ; {
+		t := l.teller(task, told)
+		res, err := l.speak(ctx, &req, told, t)
 		switch {
 		case err == nil:
+			l.noteDropped(res)
 			return res, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
+		case t.heard && breaks < maxBreaks && brokeOff(err, &req):
+			breaks++
+			told = t.has.String()
+			e := task.Envelope
+			l.log.Warn("model broke off, asked again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "err", err)
 		case !errors.Is(err, model.ErrContextTooLong) || !l.shorten(task, r, &req):
 			return nil, err
 		}
+	}
+}
+
+// brokeOff says whether an error after text is one of availability, and has the
+// next try avoid the route that broke.
+func brokeOff(err error, req *model.Request) bool {
+	var failed *model.Error
+	if !errors.As(err, &failed) || !failed.Kind.Retryable() {
+		return false
+	}
+	if failed.Route != "" {
+		req.Avoid = append(req.Avoid, failed.Route)
+	}
+	return true
+}
+
+// noteDropped tells the operator, once for each provider, which parameters of
+// the document it does not take.
+func (l *loop) noteDropped(res *model.Response) {
+	if len(res.Dropped) == 0 {
+		return
+	}
+	what := strings.Join(res.Dropped, ", ")
+	if _, told := l.dropped.LoadOrStore(res.Provider+" "+res.Model+" "+what, true); !told {
+		l.log.Warn("parameters left out for the model", "provider", res.Provider, "model", res.Model, "params", what)
 	}
 }
 
@@ -127,17 +183,16 @@ func (r *run) pause(ctx context.Context) error {
 }
 
 // speak generates one turn.
-func (l *loop) speak(ctx context.Context, task *mesh.Task, req *model.Request, told string) (*model.Response, error) {
+func (l *loop) speak(ctx context.Context, req *model.Request, told string, t *teller) (*model.Response, error) {
 	if c, ok := l.model.(model.Continuer); ok && told != "" {
-		res, err := c.Continue(ctx, req, told, l.onRest(task))
+		res, err := c.Continue(ctx, req, told, t.onRest)
 		if !errors.Is(err, model.ErrNotContinued) {
 			return res, err
 		}
 	}
-	onDelta, end := l.onDelta(task, told)
-	res, err := l.model.Generate(ctx, req, onDelta)
+	res, err := l.model.Generate(ctx, req, t.onDelta)
 	if err == nil {
-		err = end()
+		err = t.end()
 	}
 	return res, err
 }
@@ -180,21 +235,25 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	if wait <= 0 {
 		wait = modelBackoff
 	}
+	whose := "the model's provider"
+	if len(failed.Tries) > 1 {
+		whose = "no route to a model is left (" + triesText(failed.Tries) + "): the last one"
+	}
 	switch failed.Kind {
 	case model.ErrRateLimited:
 		// E_RATE_LIMITED promises that nothing was done.
 		if len(r.toolsUsed) == 0 {
-			return envelope.Errorf(envelope.CodeRateLimited, "the model's provider is over its rate limit: %w", err).WithBackoff(wait)
+			return envelope.Errorf(envelope.CodeRateLimited, "%s is over its rate limit: %w", whose, err).WithBackoff(wait)
 		}
-		return envelope.Errorf(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already: %w", err).WithBackoff(wait)
+		return envelope.Errorf(envelope.CodeUnavailable, "%s is over its rate limit; tools have been called already: %w", whose, err).WithBackoff(wait)
 	case model.ErrUnavailable:
-		return envelope.Errorf(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed: %w", err).WithBackoff(wait)
+		return envelope.Errorf(envelope.CodeUnavailable, "%s cannot be reached, or failed: %w", whose, err).WithBackoff(wait)
 	case model.ErrAuth:
-		return envelope.Errorf(envelope.CodeModel, "the model's provider does not accept the agent's credentials: %w", err)
+		return envelope.Errorf(envelope.CodeModel, "%s does not accept the agent's credentials: %w", whose, err)
 	case model.ErrContextTooLong:
 		return envelope.Errorf(envelope.CodeModel, "the task does not fit the model's context window: %w", err)
 	}
-	return envelope.Errorf(envelope.CodeModel, "the model's provider refused the request: %w", err)
+	return envelope.Errorf(envelope.CodeModel, "%s refused the request: %w", whose, err)
 }
 
 // modelBackoff is what senders are advised to wait where the provider gives no

@@ -105,10 +105,34 @@ func (l *loop) window(task *mesh.Task, r *run, req *model.Request) []model.Messa
 	return kept
 }
 
+// fitter is how much of a run's conversation belongs into a window that a model
+// which chooses among several knows. Behind it comes what is asked besides.
+func (l *loop) fitter(r *run, req *model.Request, besides ...model.Message) func(int) []model.Message {
+	overhead := l.overhead(req) + sizeOf(besides)
+	return func(window int) []model.Message {
+		room := max(1, window-overhead)
+		if r.learned > 0 {
+			room = min(room, r.learned)
+		}
+		kept := fit(r.messages, r.taskFirst, room)
+		if window > 1 { // 1 asks how little can be sent
+			r.sent = sizeOf(kept)
+		}
+		if len(besides) == 0 {
+			return kept
+		}
+		return slices.Concat(kept, besides)
+	}
+}
+
 // shorten halves what is sent to a model that says that it was too long. It
 // returns false where nothing can be left out any more.
 func (l *loop) shorten(task *mesh.Task, r *run, req *model.Request) bool {
-	r.learned = max(1, sizeOf(req.Messages)/2)
+	size := sizeOf(req.Messages)
+	if r.sent > 0 {
+		size = min(size, r.sent)
+	}
+	r.learned, r.sent = max(1, size/2), 0
 	shorter := l.window(task, r, req)
 	if len(shorter) == len(req.Messages) {
 		return false

@@ -50,9 +50,9 @@ type Request struct {
 
 	// Fit, if not nil, returns as much of Messages as belongs into a context
 	// window of so many tokens, tools and answer allowed for. It is for a Model
-	// that chooses among models of different windows; others ignore it. It does
-	// not change what it is given, and may be called at any time before Generate
-	// returns.
+	// that chooses among models of different windows; others ignore it. Fit(1) is
+	// the least that can be sent. It changes nothing of the request, and is called
+	// by one goroutine at a time, before Generate returns.
 	Fit func(window int) []Message
 
 	// Avoid are the routes, by the names that [Error].Route gave them, that broke

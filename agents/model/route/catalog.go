@@ -269,8 +269,17 @@ func glob(pattern, name string) bool {
 	return strings.HasSuffix(name, parts[len(parts)-1])
 }
 
-// Matches reports whether a pattern of the catalogue's kind, PROVIDER/MODEL or
-// MODEL alone, stands for a route: an operator's rankings are made of them.
+// Matches reports whether a pattern, PROVIDER/MODEL or MODEL alone, stands for a
+// route, as in a catalogue: an operator's rankings are made of them.
 func Matches(pattern, provider, name string) bool {
-	return glob(pattern, provider+"/"+name) || glob(pattern, name)
+	names := []string{name}
+	if m := dated.FindStringSubmatch(name); m != nil {
+		names = append(names, m[1])
+	}
+	for _, n := range names {
+		if glob(pattern, provider+"/"+n) || glob(pattern, n) {
+			return true
+		}
+	}
+	return false
 }

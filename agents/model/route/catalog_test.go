@@ -157,6 +157,9 @@ func TestCost(t *testing.T) {
 
 func TestMatches(t *testing.T) {
 	t.Parallel()
+	if !route.Matches("openai/gpt-4o", "openai", "gpt-4o-2024-08-06") || !route.Matches("gpt-4o", "openai", "gpt-4o-latest") || route.Matches("gpt-4o", "openai", "gpt-4o-mini") {
+		t.Error("dated names")
+	}
 	for pattern, want := range map[string]bool{"openai/gpt-4o": true, "gpt-4o": true, "openai/*": true, "*4o": true, "gpt-4": false, "anthropic/*": false} {
 		if got := route.Matches(pattern, "openai", "gpt-4o"); got != want {
 			t.Errorf("%s: %v", pattern, got)

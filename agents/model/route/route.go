@@ -166,6 +166,16 @@ func (r *Router) Routes() []Status {
 	return all
 }
 
+// Order is in which order the routes that can be used would be tried now, as
+// indexes into those that New was given.
+func (r *Router) Order() []int {
+	var at []int
+	for _, w := range r.order(nil, false) {
+		at = append(at, w.at)
+	}
+	return at
+}
+
 // continuer is a Router of which a route is a Continuer.
 type continuer struct{ *Router }
 
