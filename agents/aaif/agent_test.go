@@ -185,9 +185,8 @@ func TestNotHonoured(t *testing.T) {
 		{"the built-in model", "model: {provider: custom, provider_id: builtin, preferred: script, params: {extended: {turns: []}}}", ""},
 		{"a compatible provider", "model: {provider: ollama, preferred: m, temperature: 0}", ""},
 		{"another provider behind a gateway", "model: {provider: anthropic, base_url: 'https://llm.example'}", ""},
-		{"another provider", "model: {provider: anthropic}", "warning /agent/model/provider"},
-		{"routing", "model: {provider: openai, routing_strategy: cost, min_context_tokens: 5, fallbacks: [{provider: openai, model: m}]}",
-			"error /agent/model/min_context_tokens, warning /agent/model/fallbacks, warning /agent/model/routing_strategy"},
+		{"another provider", "model: {provider: anthropic}", ""},
+		{"routing", "model: {provider: openai, routing_strategy: cost, min_context_tokens: 5, fallbacks: [{provider: openai, model: m}]}", ""},
 		{"the preferred first", "model: {provider: openai, routing_strategy: preferred_first}", ""},
 		{"whole blocks", "memory: [{scope: task, content: c}]\ncontext: [{type: text, value: v}]\nevents: {on_start: f}\nevaluation: {judge_model: m}\ntelemetry: {tracing: true}\norchestration: {role: worker}",
 			"warning /agent/context, warning /agent/evaluation, warning /agent/events, warning /agent/memory, warning /agent/orchestration"},
@@ -217,6 +216,11 @@ func TestNotHonoured(t *testing.T) {
 	problems := NotHonoured(doc, WorkerSupports())
 	if len(problems) != 1 || problems[0].Pointer != "/provenance/signature" {
 		t.Errorf("%v", problems)
+	}
+	one := WorkerSupports()
+	one.Providers = SetOf(ProviderOllama)
+	if problems := NotHonoured(definitionDoc(t, "model: {provider: groq}"), one); len(problems) != 1 || problems[0].Pointer != "/agent/model/provider" {
+		t.Errorf("a provider out of reach: %v", problems)
 	}
 	if problems := NotHonoured(doc, WorkerSupports().With("/provenance")); len(problems) != 0 {
 		t.Errorf("%v", problems)

@@ -30,6 +30,7 @@ func WorkerSupports() Supported {
 			"/agent/required_capabilities",
 			"/agent/constraints",
 			"/agent/model/provider", "/agent/model/provider_id", "/agent/model/base_url", "/agent/model/preferred",
+			"/agent/model/fallbacks", "/agent/model/routing_strategy", "/agent/model/min_context_tokens",
 			"/agent/model/temperature", "/agent/model/params", "/agent/model/response_format",
 			"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/protocol",
 			"/agent/tools/*/parameters_schema", "/agent/tools/*/output_schema",
@@ -44,21 +45,12 @@ func WorkerSupports() Supported {
 		Values: map[string][]string{
 			"/agent/io/mode":                   {"sync"},
 			"/agent/io/format":                 {"text", "json"},
-			"/agent/model/routing_strategy":    {"preferred_first"},
 			"/agent/compliance/audit_log":      {"false"},
 			"/agent/compliance/data_residency": {"global"},
 			"/agent/compliance/pii_handling":   {"none", "encrypt"},
 		},
 		Protocols: SetOf(ProtocolFunction),
-		Providers: func() Set[Provider] {
-			s := SetOf(ProviderCustom)
-			for _, p := range Providers() {
-				if p.OpenAICompatible() {
-					s[p] = struct{}{}
-				}
-			}
-			return s
-		}(),
+		Providers: SetOf(Providers()...),
 	}
 }
 

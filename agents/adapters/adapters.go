@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/route"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
@@ -36,10 +37,13 @@ type Set struct {
 	policy  *outbound.Policy                    // what may be reached
 	secrets *secret.Set                         // the credentials that documents may name
 	vaults  map[aaif.VaultProvider]secret.Vault // the same for the configuration itself: any path
+
+	catalog *route.Catalog // of models
+	health  *route.Health  // of routes to models
 }
 
-// New makes a set. It connects to nothing; a configuration that cannot work is
-// an error.
+// New makes a set. It connects to nothing, and reads the files that the
+// configuration names; a configuration that cannot work is an error.
 func New(cfg Config, opts Options) (*Set, error) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
@@ -60,6 +64,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := s.openMCP(); err != nil {
 		return nil, err
 	}
+	if err := s.openModels(); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -70,6 +77,9 @@ func (s *Set) Use(o *agents.Options) {
 		o.Secret = s.env
 	}
 	o.Redactor = s.Redactor()
+	if o.Models == nil {
+		o.Models = s.Model
+	}
 }
 
 // Open makes a source of an entry of a document's tools[]; see

@@ -16,6 +16,8 @@ import (
 // Config is what an operator allows and provides. Every section is optional;
 // the zero Config is that of a worker without a configuration.
 type Config struct {
+	// Models are the models that documents may name.
+	Models Models `json:"models,omitzero"`
 	// Telemetry is what agents may report beyond the process' own settings.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Outbound is what the tools of documents may reach.

@@ -1,0 +1,200 @@
+package adapters
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/anthropic"
+	"github.com/aeemesh/aeemesh/agents/model/bedrock"
+	"github.com/aeemesh/aeemesh/agents/model/google"
+	"github.com/aeemesh/aeemesh/agents/model/openai"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// endpoint is where a provider's requests go, and with which credentials.
+type endpoint struct {
+	Provider // the operator's word
+	name     string
+	api      API
+	base     string // "" where the adapter knows it
+	keyFrom  string
+	hasKey   bool
+	key      func(context.Context) (string, error)
+}
+
+// endpoint finds out how a provider is reached. own says that the document's
+// base_url is about it.
+func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Options) (endpoint, []aaif.Problem, error) {
+	k := known(name)
+	e := endpoint{Provider: s.cfg.Models.Providers[name], name: name, api: k.api}
+	if e.API != "" {
+		e.api = e.API
+	}
+	var notices []aaif.Problem
+	stranger := false // the endpoint is the document's
+	switch {
+	case e.BaseURL != "":
+		e.base = e.BaseURL
+		if own && m.BaseURL != "" && originOf(m.BaseURL) != originOf(e.base) {
+			notices = append(notices, keyNotice("the operator's endpoint for %s, %s, is used instead", name, originOf(e.base)))
+		}
+	case own && m.BaseURL != "":
+		e.base, stranger = m.BaseURL, true
+	case name == string(aaif.ProviderAzureOpenAI):
+		e.base, _ = secretOf(opts, "AZURE_OPENAI_ENDPOINT")
+	default:
+		e.base = ownEndpoint(name)
+	}
+	switch _, registered := providers[aaif.Provider(name)]; {
+	case e.base != "" || e.api == APIBedrock || e.api == APIVertex:
+	case name == string(aaif.ProviderAzureOpenAI):
+		return e, notices, fmt.Errorf("%s: azure_openai has no endpoint that everybody has: set models.providers.azure_openai.base_url, or AZURE_OPENAI_ENDPOINT", at)
+	case !registered:
+		return e, notices, fmt.Errorf("%s: nobody says where the provider %s is: give its base_url, in the document or in models.providers.%s", at, name, name)
+	}
+	more, err := s.credential(&e, k, at, own, stranger, opts)
+	return e, append(notices, more...), err
+}
+
+// credential decides which key goes to an endpoint. A base_url comes from the
+// document, maybe a stranger's: a key that everybody has under a well-known name
+// must not go wherever it points, and neither must a cloud's credentials.
+func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
+	switch {
+	case own && opts.KeyName != "":
+		return nil, s.keyIn(e, at, []string{opts.KeyName}, opts, false)
+	case e.Provider.Key.Env != "":
+		return nil, s.keyIn(e, at, []string{e.Provider.Key.Env}, opts, false)
+	case !e.Provider.Key.IsZero():
+		ref := e.Provider.Key
+		e.hasKey = true
+		e.keyFrom = "file"
+		if ref.Vault != nil {
+			e.keyFrom = "vault " + string(ref.Vault.Provider)
+		}
+		e.key = func(ctx context.Context) (string, error) {
+			v, err := s.Secret(ctx, ref)
+			return v.Reveal(), err
+		}
+		return nil, nil
+	}
+	if stranger && (e.api == APIBedrock || e.api == APIVertex) {
+		return nil, fmt.Errorf("%s: the credentials for %s are not sent to the document's base_url: the operator names endpoints of its own (models.providers.%s.base_url)", at, e.name, e.name)
+	}
+	var keys []string
+	for _, name := range k.keys {
+		if _, set := secretOf(opts, name); set {
+			keys = []string{name}
+			break
+		}
+	}
+	if len(keys) == 0 {
+		switch {
+		case e.api == APIBedrock:
+			e.keyFrom, e.hasKey = "AWS", true
+			return nil, nil
+		case e.api == APIVertex:
+			e.keyFrom, e.hasKey = "Google Cloud", true
+			return nil, nil
+		}
+		return nil, s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || stranger)
+	}
+	switch owner := keyOwner(keys[0]); {
+	case !stranger:
+	case owner != "" && originOf(ownEndpoint(string(owner))) != originOf(e.base):
+		p := keyNotice("the key in %s is not sent to %s, which is not %s's own endpoint", keys[0], originOf(e.base), owner)
+		p.Hint = "name the key yourself to send it there"
+		return []aaif.Problem{p}, nil
+	case owner == "" && !loopback(e.base):
+		return []aaif.Problem{keyNotice("the key in %s is sent to %s", keys[0], originOf(e.base))}, s.keyIn(e, at, keys, opts, true)
+	}
+	return nil, s.keyIn(e, at, keys, opts, true)
+}
+
+// keyIn has the key of an endpoint come from the first of the variables that is
+// set. An optional one may be missing.
+func (s *Set) keyIn(e *endpoint, at string, names []string, opts agents.Options, optional bool) error {
+	for _, name := range names {
+		if _, set := secretOf(opts, name); !set {
+			continue
+		}
+		e.keyFrom, e.hasKey = name, true
+		e.key = func(context.Context) (string, error) {
+			key, ok := secretOf(opts, name)
+			if !ok {
+				return "", fmt.Errorf("%s is not set", name)
+			}
+			s.know(secret.New(key))
+			return key, nil
+		}
+		return nil
+	}
+	if optional {
+		return nil
+	}
+	e.keyFrom = strings.Join(names, " or ")
+	return fmt.Errorf("%s: model key: %s is not set", at, e.keyFrom)
+}
+
+func keyNotice(format string, args ...any) aaif.Problem {
+	return aaif.Problem{Pointer: "/agent/model/base_url", Rule: agents.RuleModelKey, Severity: aaif.SeverityWarning, Message: fmt.Sprintf(format, args...)}
+}
+
+// model makes the adapter that speaks to an endpoint. It does no I/O.
+func (e *endpoint) model(opts agents.Options) (model.Model, error) {
+	switch e.api {
+	case APIOpenAI:
+		cfg := openai.Config{Provider: e.name, BaseURL: e.base, APIVersion: e.APIVersion, KeyHeader: e.KeyHeader, Key: e.key, HTTPClient: opts.HTTPClient}
+		if _, ok := openai.LookupProvider(e.name); !ok {
+			cfg.Provider = string(aaif.ProviderCustom)
+		}
+		return openai.New(cfg)
+	case APIAnthropic:
+		return anthropic.New(anthropic.Config{BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+	case APIBedrock:
+		region := e.Region
+		if region == "" {
+			region, _ = firstSet(opts, "AWS_REGION", "AWS_DEFAULT_REGION")
+		}
+		return bedrock.New(bedrock.Config{Region: region, BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+	case APIGoogle:
+		return google.New(google.Config{Provider: google.Gemini, BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+	case APIVertex:
+		cfg := google.Config{Provider: google.Vertex, BaseURL: e.base, Key: e.key, Project: e.Project, Location: e.Location, HTTPClient: opts.HTTPClient}
+		if cfg.Project == "" {
+			cfg.Project, _ = firstSet(opts, "GOOGLE_CLOUD_PROJECT")
+		}
+		if cfg.Location == "" {
+			cfg.Location, _ = firstSet(opts, "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION")
+		}
+		if cfg.Key == nil {
+			cfg.Token = google.Credentials(e.credentialsFile(opts), opts.HTTPClient)
+		}
+		return google.New(cfg)
+	}
+	return nil, fmt.Errorf("there is no adapter for the API %s", e.api)
+}
+
+// credentialsFile is the operator's file of Google Cloud's credentials, "" for
+// where Google's own tools leave them.
+func (e *endpoint) credentialsFile(opts agents.Options) string {
+	if e.CredentialsFile != "" {
+		return e.CredentialsFile
+	}
+	name, _ := firstSet(opts, "GOOGLE_APPLICATION_CREDENTIALS")
+	return name
+}
+
+// firstSet is the value of the first of some variables that is set.
+func firstSet(opts agents.Options, names ...string) (string, bool) {
+	for _, name := range names {
+		if v, ok := secretOf(opts, name); ok {
+			return v, true
+		}
+	}
+	return "", false
+}

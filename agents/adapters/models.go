@@ -1,0 +1,231 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/model/route"
+)
+
+// RuleModelRoute is the rule of notices about routes to models that are not
+// taken, and why.
+const RuleModelRoute aaif.Rule = "model-route"
+
+// Model makes the model that a document names, with the routes that it declares
+// (AAIF, LLM Provider Routing); see [agents.Options].Models. It reaches nothing.
+//
+// A route that cannot be used here is left out, and a notice says why. It is an
+// error if none is left.
+func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []aaif.Problem, error) {
+	plan, notices, err := s.plan(def, opts)
+	if err != nil {
+		return nil, notices, err
+	}
+	m := def.Agent.Model
+	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a script that fails is no provider in trouble
+		return agents.Reported(builtin.ProviderID, plan[0].M), notices, nil
+	}
+	var routes []route.Route
+	var bad []error
+	minContext := int(min(m.MinContextTokens.Int64(), 1<<40))
+	for i := range plan {
+		p := &plan[i]
+		if p.Why == "" {
+			p.Why = route.Unfit(&p.Route, minContext)
+		}
+		if p.Why == "" {
+			p.M = agents.Reported(p.Provider, p.M)
+			routes = append(routes, p.Route)
+			continue
+		}
+		bad = append(bad, fmt.Errorf("%s: %s", p.Pointer, p.Why))
+		if len(plan) > 1 {
+			notices = append(notices, p.notice(minContext))
+		}
+	}
+	if len(routes) == 0 {
+		if len(bad) == 1 {
+			return nil, notices, bad[0]
+		}
+		return nil, notices, fmt.Errorf("no route to a model can be used: %w", errors.Join(bad...))
+	}
+	r, err := route.New(routes, route.Options{Strategy: m.RoutingStrategy, MinContext: minContext, Health: s.health, Logger: opts.Logger})
+	if err != nil {
+		return nil, notices, err
+	}
+	return r.Model(), notices, nil
+}
+
+// Planned is a route of a document as it is here.
+type Planned struct {
+	route.Route
+	// Pointer leads to it in the document.
+	Pointer string
+	// Endpoint is where its requests go; empty where the adapter finds that by
+	// itself.
+	Endpoint string
+	// Key is where its key comes from: a variable, "file", "vault NAME", "AWS" or
+	// "Google Cloud" for their own credentials, "" for none. HasKey says whether it is
+	// there as far as that can be told.
+	Key    string
+	HasKey bool
+	// Why says why the route cannot be used; "" if it can.
+	Why string
+}
+
+// notice tells the operator that a route is not taken.
+func (p *Planned) notice(minContext int) aaif.Problem {
+	n := aaif.Problem{Pointer: p.Pointer, Rule: RuleModelRoute, Severity: aaif.SeverityWarning,
+		Message: fmt.Sprintf("the route %s is not taken: %s", p.Name(), p.Why)}
+	if minContext > 0 && p.Facts.ContextTokens == 0 {
+		n.Severity = aaif.SeverityError
+		n.Hint = "say how large its context window is, in a catalogue (models.catalog) or with --context-tokens"
+	}
+	return n
+}
+
+// Routes are the routes that a document declares, as they are here: first those
+// that can be used, in the order in which its strategy would try them now, then
+// the others. LeftAlone and Typical are of this process.
+func (s *Set) Routes(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif.Problem, error) {
+	plan, notices, err := s.plan(def, opts)
+	if err != nil {
+		return nil, notices, err
+	}
+	m := def.Agent.Model
+	minContext := int(min(m.MinContextTokens.Int64(), 1<<40))
+	var usable, rest []Planned
+	var routes []route.Route
+	for _, p := range plan {
+		if p.Why == "" {
+			p.Why = route.Unfit(&p.Route, minContext)
+		}
+		if p.Why != "" {
+			rest = append(rest, p)
+			continue
+		}
+		usable = append(usable, p)
+		routes = append(routes, p.Route)
+	}
+	if len(routes) == 0 {
+		return rest, notices, nil
+	}
+	r, err := route.New(routes, route.Options{Strategy: m.RoutingStrategy, MinContext: minContext, Health: s.health})
+	if err != nil {
+		return nil, notices, err
+	}
+	var out []Planned
+	for _, at := range r.Order() {
+		out = append(out, usable[at])
+	}
+	return append(out, rest...), notices, nil
+}
+
+// plan makes the routes of a document, in its order.
+func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif.Problem, error) {
+	m := def.Agent.Model
+	const offline = "or use the offline model, model: {provider: custom, provider_id: builtin, preferred: echo}"
+	switch {
+	case m == nil || m.Provider == "" && m.BaseURL == "":
+		return nil, nil, errors.New("/agent/model: the document names no model provider: give the worker a program (--exec), " + offline)
+	case m.Preferred == "":
+		return nil, nil, errors.New("/agent/model/preferred: which model of the provider is not said")
+	}
+	first := nameOf(m)
+	if first == builtin.ProviderID {
+		if err := agents.CheckBuiltin(m.Preferred, m.Params); err != nil {
+			return nil, nil, err
+		}
+	}
+	var plan []Planned
+	var notices []aaif.Problem
+	add := func(at, name, modelName string) *Planned {
+		p, more, err := s.route(at, name, first, modelName, def, opts)
+		if err != nil {
+			p.Why = strings.TrimPrefix(err.Error(), at+": ")
+		}
+		plan, notices = append(plan, p), append(notices, more...)
+		return &plan[len(plan)-1]
+	}
+	add("/agent/model", first, m.Preferred)
+	foreign := false
+	for i, f := range m.Fallbacks {
+		at := fmt.Sprintf("/agent/model/fallbacks/%d", i)
+		name := f.Provider
+		if name == string(aaif.ProviderCustom) || name == m.ProviderID && m.Provider == aaif.ProviderCustom {
+			name = first
+		}
+		p := add(at, name, f.Model)
+		if f.MaxCostUSDPer1KToken.IsSet() {
+			ceiling, err := model.ParseUSD(string(f.MaxCostUSDPer1KToken))
+			if err != nil {
+				p.Why = fmt.Sprintf("max_cost_usd_per_1k_tokens: %v", err)
+			}
+			p.MaxCost = &ceiling
+		}
+		foreign = foreign || !p.Extended
+	}
+	if foreign && m.Params != nil && len(m.Params.Extended) > 0 {
+		notices = append(notices, aaif.Problem{Pointer: "/agent/model/params/extended", Rule: RuleModelRoute, Severity: aaif.SeverityWarning,
+			Message: fmt.Sprintf("these parameters are %s's own: fallbacks to other providers do not get them", first)})
+	}
+	return plan, notices, nil
+}
+
+// nameOf is how the document's first route's provider is called: provider_id
+// where that says more.
+func nameOf(m *aaif.Model) string {
+	if (m.Provider == aaif.ProviderCustom || m.Provider == "") && m.ProviderID != "" {
+		return m.ProviderID
+	}
+	if m.Provider == "" {
+		return string(aaif.ProviderCustom)
+	}
+	return string(m.Provider)
+}
+
+// route makes one route. name is its provider, first that of the document's
+// first route, whose base_url the document may have.
+func (s *Set) route(at, name, first, modelName string, def *aaif.Definition, opts agents.Options) (Planned, []aaif.Problem, error) {
+	p := Planned{Pointer: at, Route: route.Route{Provider: name, Model: modelName, Extended: name == first, Facts: s.catalog.Lookup(name, modelName)}}
+	if opts.ContextTokens > 0 {
+		p.Facts.ContextTokens = opts.ContextTokens
+	}
+	for i, pattern := range s.cfg.Models.Quality {
+		if route.Matches(pattern, name, modelName) {
+			p.Rank = i + 1
+			break
+		}
+	}
+	if name == builtin.ProviderID {
+		free := model.USD(0)
+		p.M, p.Facts.Input, p.Facts.Output = builtin.New(), &free, &free
+		if p.Facts.ContextTokens == 0 {
+			p.Facts.ContextTokens = 1 << 20 // it has no window
+		}
+		return p, nil, agents.CheckBuiltin(modelName, def.Agent.Model.Params)
+	}
+	e, notices, err := s.endpoint(at, name, name == first, def.Agent.Model, opts)
+	p.Endpoint, p.Key, p.HasKey = e.base, e.keyFrom, e.hasKey
+	p.Route.Endpoint = e.base + " " + e.keyFrom
+	if err != nil {
+		return p, notices, err
+	}
+	if p.M, err = e.model(opts); err != nil {
+		return p, notices, fmt.Errorf("%s: %w", at, err)
+	}
+	return p, notices, nil
+}
+
+// secretOf looks up a variable for the models of an agent.
+func secretOf(opts agents.Options, name string) (string, bool) {
+	if opts.Secret == nil {
+		return "", false
+	}
+	return opts.Secret(name)
+}

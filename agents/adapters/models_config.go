@@ -1,0 +1,130 @@
+package adapters
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/route"
+)
+
+// Models are the models that documents may name, and what is known of them.
+type Models struct {
+	// Catalog is a file with what is known of models, in the form of the
+	// catalogue that is built in: what it says comes first. Default none.
+	Catalog string `json:"catalog,omitzero"`
+	// Quality ranks models for routing_strategy quality, the best first: names or
+	// patterns of models, PROVIDER/MODEL or MODEL, in which * stands for any
+	// characters. Those that it does not name come after, by the catalogue.
+	Quality []string `json:"quality,omitzero"`
+	// Providers are the operator's endpoints and keys, by the provider's name: one
+	// of the specification's, or a provider_id of documents, which may also be
+	// named in their fallbacks.
+	Providers map[string]Provider `json:"providers,omitzero"`
+
+	// BreakerFailures in a row take a route out of service for
+	// BreakerOpenSeconds. Default 5 and 30.
+	BreakerFailures    int     `json:"breaker_failures,omitzero"`
+	BreakerOpenSeconds float64 `json:"breaker_open_seconds,omitzero"`
+}
+
+// Provider is an operator's word about a provider.
+type Provider struct {
+	// API is the protocol that it speaks. Default the provider's own, and openai
+	// for those that are not in the registry.
+	API API `json:"api,omitzero"`
+	// BaseURL is where it is. It replaces the base_url of documents, and the key
+	// goes there. Default the provider's own endpoint; azure_openai has none.
+	BaseURL string `json:"base_url,omitzero"`
+	// Key is where its API key comes from, at each call. Default the provider's
+	// own variable.
+	Key SecretRef `json:"key,omitzero"`
+	// KeyHeader is the header that carries the key, where the API leaves a choice:
+	// Authorization for azure_openai means that the key is a token of Entra.
+	KeyHeader string `json:"key_header,omitzero"`
+
+	// APIVersion is that of azure_openai.
+	APIVersion string `json:"api_version,omitzero"`
+	// Region is AWS's, of bedrock. Default that of the environment.
+	Region string `json:"region,omitzero"`
+	// Project and Location are Google Cloud's, of vertex_ai. Default those of the
+	// environment.
+	Project  string `json:"project,omitzero"`
+	Location string `json:"location,omitzero"`
+	// CredentialsFile is a file with Google Cloud's credentials, of vertex_ai.
+	// Default those of the environment.
+	CredentialsFile string `json:"credentials_file,omitzero"`
+}
+
+// catalogFile reads an operator's catalogue.
+func catalogFile(name string) (*route.Catalog, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > route.MaxCatalog {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, route.MaxCatalog)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := route.ReadCatalog(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return c, nil
+}
+
+// checkModels reports all that is wrong with the section.
+func (s *Set) checkModels() error {
+	m := &s.cfg.Models
+	var bad []error
+	if m.BreakerFailures < 0 || m.BreakerOpenSeconds < 0 {
+		bad = append(bad, errors.New("/models: breaker_failures and breaker_open_seconds must not be negative"))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Providers)) {
+		p := m.Providers[name]
+		where := "/models/providers/" + name
+		switch p.API {
+		case "", APIOpenAI, APIAnthropic, APIGoogle, APIVertex, APIBedrock:
+		default:
+			bad = append(bad, fmt.Errorf("%s/api: %q is not one of openai, anthropic, google, vertex_ai and bedrock", where, p.API))
+		}
+		if name == string(aaif.ProviderCustom) {
+			bad = append(bad, fmt.Errorf("%s: name the provider by its provider_id", where))
+		}
+		if !p.Key.IsZero() {
+			if err := s.checkRef(p.Key); err != nil {
+				bad = append(bad, fmt.Errorf("%s/key: %w", where, err))
+			}
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// openModels reads section models, and the catalogue that it names.
+func (s *Set) openModels() error {
+	m := &s.cfg.Models
+	if err := s.checkModels(); err != nil {
+		return fmt.Errorf("configuration: %w", err)
+	}
+	s.catalog = route.Builtin()
+	if m.Catalog != "" {
+		own, err := catalogFile(m.Catalog)
+		if err != nil {
+			return fmt.Errorf("configuration: /models/catalog: %w", err)
+		}
+		s.catalog = s.catalog.With(own)
+	}
+	s.health = route.NewHealth(route.HealthOptions{Failures: m.BreakerFailures, Open: time.Duration(m.BreakerOpenSeconds * float64(time.Second))})
+	return nil
+}
+
+// Catalog is what is known of models: the operator's catalogue before the one
+// that is built in.
+func (s *Set) Catalog() *route.Catalog { return s.catalog }

@@ -1,0 +1,278 @@
+package adapters
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+func definition(t *testing.T, modelBlock string) *aaif.Definition {
+	t.Helper()
+	return document(t, modelBlock).Definition()
+}
+
+func document(t *testing.T, modelBlock string) *aaif.Document {
+	t.Helper()
+	doc, err := aaif.Parse([]byte(`{"sc_standard":"SC-006","agent":{"name":"Test Agent","goal":"Pass.","model":{`+modelBlock+`}}}`), aaif.Options{Kind: aaif.KindAgent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func hello() *model.Request {
+	return &model.Request{Model: "m", Messages: []model.Message{model.User("hi")}}
+}
+
+const completion = `{"id":"1","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`
+
+// A key that everybody has under a well-known name goes to its provider's own
+// endpoint, or where the operator sends it; not wherever a document points.
+func TestModelKeyGoesWhereItBelongs(t *testing.T) {
+	t.Parallel()
+	secret := func(name string) (string, bool) { return "secret-of-" + name, !strings.HasPrefix(name, "UNSET") }
+	for name, c := range map[string]struct {
+		model   string // of the document, without its base_url
+		config  string // of the operator; URL is the server's
+		keyName string
+		auth    string
+		notice  bool
+	}{
+		"openai's name, foreign host": {model: `"provider": "openai"`, notice: true},
+		"custom in openai's clothes":  {model: `"provider": "custom", "provider_id": "OpenAI"`, notice: true},
+		"custom in google's clothes":  {model: `"provider": "custom", "provider_id": "gemini"`, notice: true},
+		"azure's key, the document's": {model: `"provider": "azure_openai"`, notice: true},
+		"the operator says so":        {model: `"provider": "openai"`, keyName: "OPENAI_API_KEY", auth: "Bearer secret-of-OPENAI_API_KEY"},
+		"custom, by its own name":     {model: `"provider": "custom", "provider_id": "lite-llm"`, auth: "Bearer secret-of-LITE_LLM_API_KEY"},
+		"custom, key not set":         {model: `"provider": "custom", "provider_id": "unset"`},
+		"custom without a name":       {model: `"provider": "custom", "provider_id": "custom"`},
+		"the operator's endpoint":     {model: `"provider": "openai"`, config: `{"models": {"providers": {"openai": {"base_url": "URL/v1"}}}}`, auth: "Bearer secret-of-OPENAI_API_KEY"},
+		"the operator's variable":     {model: `"provider": "openai"`, config: `{"models": {"providers": {"openai": {"base_url": "URL/v1", "key": {"env": "MINE"}}}}}`, auth: "Bearer secret-of-MINE"},
+		"the operator's other variable": {model: `"provider": "custom", "provider_id": "lab"`, config: `{"models": {"providers": {"lab": {"base_url": "URL/v1", "key": {"env": "LAB"}}}}}`,
+			auth: "Bearer secret-of-LAB"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			auth := make(chan string, 1)
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				auth <- r.Header.Get("Authorization") + r.Header.Get("Api-Key")
+				w.Header().Set("Content-Type", "application/json")
+				w.Write([]byte(completion))
+			}))
+			t.Cleanup(srv.Close)
+			s := newSet(t, strings.ReplaceAll(c.config, "URL", srv.URL), nil)
+			def := definition(t, c.model+`, "preferred": "m", "base_url": "`+srv.URL+`/v1"`)
+			m, notices, err := s.Model(def, agents.Options{Secret: secret, KeyName: c.keyName})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(notices) > 0; got != c.notice {
+				t.Errorf("notices %v", notices)
+			}
+			if res, err := m.Generate(t.Context(), hello(), nil); err != nil || res.Message.Content != "hello" {
+				t.Errorf("got %+v, %v", res, err)
+			}
+			if got := <-auth; got != c.auth {
+				t.Errorf("Authorization %q, want %q", got, c.auth)
+			}
+		})
+	}
+}
+
+func TestEveryProviderHasARoute(t *testing.T) {
+	t.Parallel()
+	for _, p := range aaif.Providers() {
+		if p == aaif.ProviderCustom {
+			continue
+		}
+		if _, ok := providers[p]; !ok {
+			t.Errorf("nothing is known of %s", p)
+		}
+	}
+	all := newSet(t, `{"models": {"providers": {"azure_openai": {"base_url": "https://x.openai.azure.com"}, "vertex_ai": {"project": "p"}, "bedrock": {"region": "eu-central-1"}}}}`, nil)
+	secret := func(name string) (string, bool) {
+		return "secret", strings.HasSuffix(name, "_KEY") || name == "HF_TOKEN"
+	}
+	for provider, want := range map[string][2]string{ // endpoint and key
+		"openai":       {"https://api.openai.com/v1", "OPENAI_API_KEY"},
+		"anthropic":    {"https://api.anthropic.com", "ANTHROPIC_API_KEY"},
+		"google":       {"https://generativelanguage.googleapis.com", "GEMINI_API_KEY"},
+		"vertex_ai":    {"", "Google Cloud"},
+		"mistral":      {"https://api.mistral.ai/v1", "MISTRAL_API_KEY"},
+		"cohere":       {"https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"},
+		"groq":         {"https://api.groq.com/openai/v1", "GROQ_API_KEY"},
+		"ollama":       {"http://localhost:11434/v1", "OLLAMA_API_KEY"},
+		"azure_openai": {"https://x.openai.azure.com", "AZURE_OPENAI_API_KEY"},
+		"bedrock":      {"", "AWS"},
+		"huggingface":  {"https://router.huggingface.co/v1", "HF_TOKEN"},
+		"together":     {"https://api.together.xyz/v1", "TOGETHER_API_KEY"},
+		"fireworks":    {"https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"},
+		"deepseek":     {"https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"},
+		"xai":          {"https://api.x.ai/v1", "XAI_API_KEY"},
+		"openrouter":   {"https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"},
+	} {
+		routes, notices, err := all.Routes(definition(t, `"provider": "`+provider+`", "preferred": "m"`), agents.Options{Secret: secret})
+		if err != nil || len(notices) > 0 || len(routes) != 1 {
+			t.Errorf("%s: %v, %v", provider, notices, err)
+			continue
+		}
+		r := routes[0]
+		if got := [2]string{r.Endpoint, r.Key}; got != want || r.Why != "" || !r.HasKey || r.M == nil {
+			t.Errorf("%s: %v, why %q, want %v", provider, got, r.Why, want)
+		}
+	}
+}
+
+func TestRoutesThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		model string
+		opts  agents.Options
+		want  string // part of the error
+	}{
+		"custom without url":    {`"provider": "custom", "provider_id": "litellm", "preferred": "m"`, agents.Options{}, "models.providers.litellm"},
+		"no model name":         {`"provider": "ollama"`, agents.Options{}, "/agent/model/preferred"},
+		"no key":                {`"provider": "openai", "preferred": "m"`, agents.Options{}, "OPENAI_API_KEY is not set"},
+		"no key of two names":   {`"provider": "google", "preferred": "m"`, agents.Options{}, "GEMINI_API_KEY or GOOGLE_API_KEY is not set"},
+		"named key not set":     {`"provider": "ollama", "preferred": "m"`, agents.Options{KeyName: "MY_KEY"}, "MY_KEY is not set"},
+		"bad base_url":          {`"provider": "custom", "provider_id": "x", "preferred": "m", "base_url": "ftp://x"`, agents.Options{}, "/agent/model"},
+		"azure without place":   {`"provider": "azure_openai", "preferred": "m"`, agents.Options{}, "models.providers.azure_openai.base_url"},
+		"bedrock, a stranger's": {`"provider": "bedrock", "preferred": "m", "base_url": "https://evil.example"`, agents.Options{}, "credentials"},
+		"vertex, a stranger's":  {`"provider": "vertex_ai", "preferred": "m", "base_url": "https://evil.example"`, agents.Options{}, "credentials"},
+		"no provider":           {`"preferred": "m"`, agents.Options{}, "--exec"},
+		"builtin what":          {`"provider": "custom", "provider_id": "builtin", "preferred": "gpt"`, agents.Options{}, `"echo" or "script"`},
+		"all routes": {`"provider": "openai", "preferred": "m", "fallbacks": [{"provider": "anthropic", "model": "c"}, {"provider": "nobody", "model": "n"}]`, agents.Options{},
+			"/agent/model/fallbacks/1: nobody says"},
+		"window too small": {`"provider": "ollama", "preferred": "m", "min_context_tokens": 9000`, agents.Options{ContextTokens: 8000}, "8000 tokens"},
+		"window unknown":   {`"provider": "ollama", "preferred": "m", "min_context_tokens": 9000`, agents.Options{}, "not known"},
+	} {
+		if _, _, err := newSet(t, "", nil).Model(definition(t, c.model), c.opts); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q in it", name, err, c.want)
+		}
+	}
+}
+
+func TestPlanOfADocument(t *testing.T) {
+	t.Parallel()
+	catalog := filepath.Join(t.TempDir(), "models.json")
+	if err := os.WriteFile(catalog, []byte(`{"date": "2026-12-01", "models": [
+		{"provider": "lab", "model": "large", "context_tokens": 200000, "input_usd_per_1k": 0, "output_usd_per_1k": 0},
+		{"provider": "ollama", "model": "llama3.1", "context_tokens": 131072}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newSet(t, `
+models:
+  catalog: `+catalog+`
+  quality: ["ollama/*", "lab/*", "gpt-4o"]
+  providers: {lab: {base_url: "https://lab.example/v1"}}
+`, nil)
+	def := definition(t, `"provider": "openai", "preferred": "gpt-4o-2024-08-06", "routing_strategy": "quality", "min_context_tokens": 100000,
+		"params": {"extended": {"reasoning_effort": "low"}},
+		"fallbacks": [
+			{"provider": "anthropic", "model": "claude-opus-4-5", "max_cost_usd_per_1k_tokens": 0.01},
+			{"provider": "lab", "model": "large"},
+			{"provider": "groq", "model": "secret-model"},
+			{"provider": "ollama", "model": "llama3.1", "max_cost_usd_per_1k_tokens": 0.001},
+			{"provider": "openai", "model": "gpt-4"}]`)
+	routes, notices, err := s.Routes(def, agents.Options{Secret: env("OPENAI_API_KEY", "k", "ANTHROPIC_API_KEY", "k", "GROQ_API_KEY", "k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range routes {
+		got = append(got, strings.TrimPrefix(r.Pointer, "/agent/model")+" "+r.Name()+" "+r.Why)
+	}
+	want := []string{
+		"/fallbacks/3 ollama/llama3.1 ",
+		"/fallbacks/1 lab/large ",
+		" openai/gpt-4o-2024-08-06 ",
+		"/fallbacks/0 anthropic/claude-opus-4-5 it costs up to 0.025 USD a thousand tokens, and max_cost_usd_per_1k_tokens is 0.01",
+		"/fallbacks/2 groq/secret-model its context window is not known, and min_context_tokens is 100000",
+		"/fallbacks/4 openai/gpt-4 its context window is not known, and min_context_tokens is 100000",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("routes\n got %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+	if len(notices) != 1 || notices[0].Pointer != "/agent/model/params/extended" {
+		t.Errorf("notices %v", notices)
+	}
+	_, notices, err = s.Model(def, agents.Options{Secret: env("OPENAI_API_KEY", "k", "GROQ_API_KEY", "k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	severity := map[string]aaif.Severity{}
+	for _, n := range notices {
+		severity[n.Pointer] = n.Severity
+	}
+	if severity["/agent/model/fallbacks/0"] != aaif.SeverityWarning || severity["/agent/model/fallbacks/2"] != aaif.SeverityError {
+		t.Errorf("notices %v", notices)
+	}
+}
+
+func TestModelsConfigIsChecked(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`models: {providers: {openai: {api: soap}}}`:              "/models/providers/openai/api",
+		`models: {providers: {custom: {base_url: "https://x"}}}`:  "provider_id",
+		`models: {breaker_failures: -1}`:                          "negative",
+		`models: {catalog: /no/such/file}`:                        "/models/catalog",
+		`models: {providers: {openai: {key: {env: A, file: b}}}}`: "exactly one",
+		`models: {providers: {openai: {secret: x}}}`:              "secret",
+	} {
+		cfg, err := Read([]byte(text))
+		if err == nil {
+			_, err = New(cfg, Options{})
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+// The builtin catalogue's price is on the turn.
+func TestTurnsHaveTheirCost(t *testing.T) {
+	t.Parallel()
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.Write([]byte(completion))
+	}))
+	t.Cleanup(srv.Close)
+	s := newSet(t, `{"models": {"providers": {"openai": {"base_url": "`+srv.URL+`"}}}}`, nil)
+	m, _, err := s.Model(definition(t, `"provider": "openai", "preferred": "gpt-4o"`), agents.Options{Secret: env("OPENAI_API_KEY", "k")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := m.Generate(t.Context(), hello(), nil)
+	if err != nil || !res.Priced || res.Cost.String() != "0.0000175" || res.Provider != "openai" {
+		t.Errorf("cost %s, priced %v, provider %s, error %v", res.Cost, res.Priced, res.Provider, err)
+	}
+}
+
+// The offline model alone is no route: a script that fails says nothing about
+// the next task.
+func TestScriptsThatFailAreNotLeftAlone(t *testing.T) {
+	t.Parallel()
+	def := definition(t, `"provider": "custom", "provider_id": "builtin", "preferred": "script", "params": {"extended": {"script": [{"error": {"kind": "unavailable"}}]}}`)
+	m, _, err := newSet(t, "", nil).Model(def, agents.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := hello()
+	req.Model, req.Params.Extended = "script", json.RawMessage(def.Agent.Model.Params.Extended)
+	for range 8 {
+		var failed *model.Error
+		if _, err := m.Generate(t.Context(), req, nil); !errors.As(err, &failed) || failed.Kind != model.ErrUnavailable || len(failed.Tries) > 0 {
+			t.Fatalf("%v", err)
+		}
+	}
+}
