@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"aeemesh": main})
+	testscript.Main(m, map[string]func(){"aeemesh": main, "mcpserver": mcpServer})
 }
 
 // TestScripts runs the program as its users do, against real servers. -update

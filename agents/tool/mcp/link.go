@@ -40,6 +40,7 @@ type link struct {
 	listing chan struct{}     // holds one: who has it asks for the list
 	calls   map[string]string // progress tokens of the calls under way, and their tools
 	nextID  uint64
+	ending  bool
 	work    sync.WaitGroup
 }
 
@@ -49,7 +50,7 @@ func (l *link) session(ctx context.Context) (*session, error) {
 	for {
 		l.mu.Lock()
 		switch {
-		case l.life.Err() != nil:
+		case l.ending:
 			l.mu.Unlock()
 			return nil, &unavailable{words: "this worker is ending"}
 		case l.live != nil:
@@ -106,7 +107,7 @@ func (l *link) connect() {
 	l.dialing = nil
 	if err != nil {
 		l.failed(err)
-		if l.life.Err() == nil {
+		if !l.ending {
 			l.log.Warn("mcp server cannot be reached", "err", plain(err), "retry", time.Until(l.retryAt).Round(time.Millisecond))
 		}
 		return
@@ -155,8 +156,9 @@ func (l *link) watch(s *session) {
 	default:
 		l.failed(err)
 	}
+	meant := l.ending
 	l.mu.Unlock()
-	if l.life.Err() == nil {
+	if !meant {
 		l.log.Warn("mcp session ended", "err", plain(err))
 	}
 	<-s.ended
@@ -262,6 +264,7 @@ func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRe
 func (l *link) end() {
 	l.mu.Lock()
 	s := l.live
+	l.ending = true
 	l.mu.Unlock()
 	if s != nil {
 		done := make(chan struct{})

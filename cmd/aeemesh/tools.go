@@ -1,0 +1,210 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// toolEntries are what one document's tools come to.
+type toolEntries struct {
+	File  string      `json:"file"`
+	Agent string      `json:"agent"`
+	Tools []toolEntry `json:"tools"`
+}
+
+// toolEntry is an entry of a document's tools[], or one of the several tools
+// that an entry stands for.
+type toolEntry struct {
+	Name        string        `json:"name"`
+	Entry       string        `json:"entry,omitempty"` // whose tool it is, where its name is another
+	Protocol    aaif.Protocol `json:"protocol"`
+	Endpoint    string        `json:"endpoint,omitempty"`
+	Offered     bool          `json:"offered"`
+	Why         string        `json:"why,omitempty"` // it is not offered
+	Description string        `json:"description,omitempty"`
+	RepeatSafe  bool          `json:"repeat_safe,omitempty"`
+}
+
+// toolsPatience is how long one entry's tools may take to be listed.
+const toolsPatience = 30 * time.Second
+
+func (a *app) toolsCommand() *cobra.Command {
+	var operator operatorFlags
+	var functions []string
+	var offline bool
+	c := &cobra.Command{
+		Use:   "tools FILE...",
+		Short: "List the tools that an agent's document really gives here",
+		Long: `Lists what a worker with the same flags would offer to the model of each document:
+every tool by the name the model sees, its protocol and endpoint, and whether it
+is offered or why not. MCP servers of the operator's list are started or connected
+to, to see what they have; no tool is called. With --offline nothing is: an entry
+that stands for several tools is then one line.
+
+Exit 1 if a tool of a document is not offered.`,
+		Example: `  aeemesh tools agent.yaml --config worker.yaml
+  aeemesh tools agent.yaml --mcp github='github-mcp-server stdio' --allow api.example.com
+  aeemesh tools agent.yaml --json | jq '.tools[] | select(.offered | not)'`,
+		Args: arguments("FILE..."),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) (err error) {
+			set, err := a.adapters(cmd, &operator)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, set.Close()) }()
+			registry, err := a.programTools(cmd, functions)
+			if err != nil {
+				return err
+			}
+			missing := 0
+			for _, name := range args {
+				t, err := a.toolsOf(ctx, name, set, registry, offline)
+				if err != nil {
+					return err
+				}
+				for _, entry := range t.Tools {
+					if !entry.Offered {
+						missing++
+					}
+				}
+				if err := a.printTools(t); err != nil {
+					return err
+				}
+			}
+			if missing > 0 {
+				a.term.say("%s not offered", counted(missing, "tool is", "tools are"))
+				return errQuiet
+			}
+			return nil
+		}),
+	}
+	operator.add(c.Flags())
+	c.Flags().StringArrayVar(&functions, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	c.Flags().BoolVar(&offline, "offline", false, "reach and start nothing")
+	return c
+}
+
+// toolsOf finds what the tools of one document come to.
+func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, registry *tool.Registry, offline bool) (toolEntries, error) {
+	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return toolEntries{}, err
+	}
+	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+	if err != nil {
+		return toolEntries{}, hinted(err, "\"aeemesh validate %s\" tells more.", name)
+	}
+	def := doc.Definition()
+	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}
+	taken := make(map[string]bool)
+	for i := range def.Agent.Tools {
+		for _, t := range toolsOfEntry(ctx, &def.Agent.Tools[i], set, registry, offline) {
+			switch {
+			case !t.Offered:
+			case taken[t.Name]:
+				t.Offered, t.Why = false, "another tool has its name"
+			default:
+				taken[t.Name] = true
+			}
+			out.Tools = append(out.Tools, t)
+		}
+	}
+	return out, nil
+}
+
+// toolsOfEntry finds what one entry comes to.
+func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, registry *tool.Registry, offline bool) []toolEntry {
+	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
+	refused := func(err error) []toolEntry {
+		base.Why = oneLine(err.Error())
+		return []toolEntry{base}
+	}
+	if base.Protocol == aaif.ProtocolFunction {
+		function, err := registry.Lookup(entry.Name)
+		if err != nil {
+			return refused(errors.New("no function of this name is registered; --tool names a program"))
+		}
+		return []toolEntry{guarded(base, function, tool.Definition{Name: entry.Name, Description: entry.Description,
+			Parameters: entry.ParametersSchema, Output: entry.OutputSchema})}
+	}
+	source, err := set.Open(entry)
+	if err != nil {
+		return refused(err)
+	}
+	defer func() { _ = source.Close() }() // nothing was called
+	if offline {
+		base.Offered = true
+		return []toolEntry{base}
+	}
+	ctx, cancel := context.WithTimeout(ctx, toolsPatience)
+	defer cancel()
+	tools, err := source.Tools(ctx)
+	if err != nil {
+		var e *tool.Error
+		if errors.As(err, &e) {
+			err = errors.New(e.Message)
+		}
+		return refused(err)
+	}
+	if len(tools) == 0 {
+		return refused(errors.New("it stands for no tool"))
+	}
+	var out []toolEntry
+	for _, t := range tools {
+		own := base
+		if d := t.Definition(); d.Name != entry.Name {
+			own.Name, own.Entry, own.Description = d.Name, entry.Name, d.Description
+		}
+		out = append(out, guarded(own, t, tool.Definition{}))
+	}
+	return out
+}
+
+// guarded says whether a tool can be offered with its schemas.
+func guarded(e toolEntry, t tool.Tool, d tool.Definition) toolEntry {
+	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: func(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }})
+	if err != nil {
+		e.Why = oneLine(err.Error())
+		return e
+	}
+	e.Offered, e.RepeatSafe = true, tool.IsRepeatSafe(t)
+	return e
+}
+
+func (a *app) printTools(t toolEntries) error {
+	if a.term.json {
+		return a.term.object(t)
+	}
+	if len(t.Tools) == 0 {
+		a.term.say("%s declares no tools", t.File)
+		return nil
+	}
+	var rows [][]string
+	for _, e := range t.Tools {
+		offered := "yes"
+		if !e.Offered {
+			offered = "no: " + e.Why
+		}
+		rows = append(rows, []string{oneLine(e.Name), string(e.Protocol), oneLine(e.Endpoint), offered})
+	}
+	a.term.table([]string{"tool", "protocol", "endpoint", "offered"}, rows)
+	return nil
+}
+
+// counted is a number and what it counts.
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
