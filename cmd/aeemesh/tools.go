@@ -45,11 +45,11 @@ func (a *app) toolsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tools FILE...",
 		Short: "List the tools that an agent's document really gives here",
-		Long: `Lists what a worker with the same flags would offer to the model of each document:
-every tool by the name the model sees, its protocol and endpoint, and whether it
-is offered or why not. MCP servers of the operator's list are started or connected
-to, to see what they have; no tool is called. With --offline nothing is: an entry
-that stands for several tools is then one line.
+		Long: `Lists what a worker with the same flags would offer to the model of each
+document: every tool by the name the model sees, its protocol and endpoint, and
+whether it is offered or why not. MCP servers of the operator's list are started
+or connected to, to see what they have; no tool is called. With --offline nothing
+is: an entry that stands for several tools is then one line.
 
 Exit 1 if a tool of a document is not offered.`,
 		Example: `  aeemesh tools agent.yaml --config worker.yaml
