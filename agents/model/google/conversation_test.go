@@ -3,6 +3,8 @@ package google_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -132,5 +134,24 @@ func TestRefusalsAreLeftOutAndLearnt(t *testing.T) {
 	c = &canned{status: 400, answers: []string{refuse("Penalty is not enabled")}}
 	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), hi, nil); !errors.Is(err, model.ErrBadRequest) || len(c.bodies) != 1 {
 		t.Errorf("error %v after %d requests", err, len(c.bodies))
+	}
+}
+
+// What a redirect says besides is no part of the answer.
+func TestRedirectAtTheOriginIsFollowed(t *testing.T) {
+	t.Parallel()
+	api := &canned{answers: []string{parts("STOP", `{"functionCall":{"name":"x","args":{"n":9007199254740993}}}`)}}
+	m := newModel(t, serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/v1beta/") {
+			w.Header().Set("Location", "/elsewhere"+r.URL.Path)
+			w.WriteHeader(http.StatusPermanentRedirect)
+			io.WriteString(w, "it has moved")
+			return
+		}
+		api.ServeHTTP(w, r)
+	})))
+	res, err := m.Generate(t.Context(), hi, nil)
+	if err != nil || string(res.Message.ToolCalls[0].Arguments) != `{"n":9007199254740993}` || api.headers[0].Get("X-Goog-Api-Key") != testKey || len(api.bodies[0]) == 0 {
+		t.Errorf("response %+v, error %v, asked %q with %v", res, err, api.bodies, api.headers)
 	}
 }

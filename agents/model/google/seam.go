@@ -72,6 +72,7 @@ func (s seam) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.begin() // a redirect's answer is not the one
 	x.status, x.received = res.StatusCode, res.Header
 	res.Body = &kept{ReadCloser: res.Body, x: x, left: x.limit}
 	return res, nil

@@ -52,6 +52,7 @@ const (
 
 	maxCompletionTokens = "max_completion_tokens"
 	streamOptions       = "stream_options"
+	streaming           = "stream"
 )
 
 var providers = []Provider{

@@ -160,3 +160,19 @@ func (s *refusesFormat) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	io.WriteString(w, fine)
 }
+
+// A model that this account may not stream is asked for the whole answer.
+func TestStreamingThatIsRefused(t *testing.T) {
+	t.Parallel()
+	srv := &picky{status: 400, refuse: map[string]string{
+		"stream": `{"error":{"message":"Your organization must be verified to stream this model.","type":"invalid_request_error","param":"stream","code":"unsupported_value"}}`,
+	}}
+	m := as(t, "custom", serve(t, srv))
+	for _, want := range []int{2, 3} {
+		var told string
+		res, err := m.Generate(t.Context(), hi, func(d model.Delta) error { told += d.Text; return nil })
+		if err != nil || told != "ok" || len(res.Dropped) > 0 || len(srv.bodies) != want {
+			t.Errorf("response %+v, told %q, error %v after %d requests, want %d", res, told, err, len(srv.bodies), want)
+		}
+	}
+}

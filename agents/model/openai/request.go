@@ -50,6 +50,9 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(function(t)))
 	}
 	b.params(&p, req.Params)
+	if b.wire.stream && !b.take(streaming, streaming) {
+		b.wire.stream = b.author[streaming] != nil
+	}
 	if b.wire.stream && !m.provider.noStreamUsage && b.take(streamOptions, streamOptions) {
 		p.StreamOptions.IncludeUsage = openai.Bool(true)
 	}
@@ -101,7 +104,7 @@ func (b *builder) take(param, member string) bool {
 }
 
 func (b *builder) drop(param string) {
-	if param != streamOptions { // which nobody asked for
+	if param != streamOptions && param != streaming { // which are no parameters of the document
 		b.dropped = append(b.dropped, param)
 	}
 }
