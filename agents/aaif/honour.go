@@ -129,6 +129,10 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 			if pattern == "" && (strings.HasPrefix(name, "x-") || name == "_comment") {
 				continue
 			}
+			// Who speaks a protocol reaches its endpoint, and says there who it is. A function has neither.
+			if pattern == "/agent/tools/*" && v["protocol"] != nil && v["protocol"] != string(ProtocolFunction) && (name == "endpoint" || name == "auth") {
+				continue
+			}
 			h.value(member, child(pointer, name), child(pattern, name))
 		}
 	case []any:

@@ -76,10 +76,10 @@ func awsOf(host string) (service, region string) {
 	labels := strings.Split(rest, ".")
 	at := slices.IndexFunc(labels, awsRegion.MatchString)
 	switch {
+	case at >= 0 && at+1 < len(labels) && labels[at+1] != "vpce": // domain.us-east-1.es.amazonaws.com
+		service, region = labels[at+1], labels[at]
 	case at > 0:
 		service, region = labels[at-1], labels[at]
-	case at == 0 && len(labels) > 1: // us-east-1.es.amazonaws.com
-		service, region = labels[1], labels[0]
 	case at < 0 && len(labels) > 0:
 		service, region = labels[len(labels)-1], "us-east-1"
 	}

@@ -1,0 +1,487 @@
+package outbound
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// variables is a set of secrets that a test may change.
+type variables struct {
+	sync.Map
+	set *secret.Set
+}
+
+func newSecrets(values ...string) *variables {
+	v := &variables{}
+	for i := 0; i < len(values); i += 2 {
+		v.Store(values[i], values[i+1])
+	}
+	v.set = &secret.Set{AllowEnv: []string{"*"}, Env: func(name string) (string, bool) {
+		value, ok := v.Load(name)
+		text, _ := value.(string)
+		return text, ok
+	}}
+	return v
+}
+
+// echoHeaders answers with what it was sent.
+func echoHeaders(w http.ResponseWriter, r *http.Request) {
+	fmt.Fprintf(w, "%s|%s|%s|%s", r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")+r.Header.Get("X-Own"), r.URL.RawQuery, r.Header.Get("Cookie"))
+}
+
+func TestCredentialsAreSent(t *testing.T) {
+	t.Parallel()
+	u := serve(t, echoHeaders)
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	secrets := newSecrets("TOKEN", " tok-1234\n", "PAIR", "ann:pass:word", "EMPTY", " ", "LINES", "a\r\nX: b", "PLAIN", "no-colon")
+	for _, tt := range []struct {
+		auth     aaif.Auth
+		in, name string
+		want     string
+	}{
+		{aaif.Auth{Type: aaif.AuthNone, EnvVar: "TOKEN"}, "", "", "200 |||"},
+		{aaif.Auth{EnvVar: "TOKEN"}, "", "", "200 |||"},
+		{aaif.Auth{Type: aaif.AuthBearer, EnvVar: "TOKEN"}, "", "", "200 Bearer tok-1234|||"},
+		{aaif.Auth{Type: aaif.AuthBearer, EnvVar: "TOKEN", Header: "X-Own"}, "", "", "200 |Bearer tok-1234||"},
+		{aaif.Auth{Type: aaif.AuthBasic, EnvVar: "PAIR"}, "", "", "200 Basic YW5uOnBhc3M6d29yZA==|||"},
+		{aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "TOKEN"}, "", "", "200 |tok-1234||"},
+		{aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "TOKEN", Header: "x-own"}, "", "", "200 |tok-1234||"},
+		{aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "TOKEN"}, "query", "key", "200 ||key=tok-1234|"},
+		{aaif.Auth{Type: aaif.AuthAPIKey, EnvVar: "TOKEN"}, "cookie", "key", "200 |||key=tok-1234"},
+		{aaif.Auth{Type: aaif.AuthBearer, EnvVar: "MISSING"}, "", "", "!env_var MISSING"},
+		{aaif.Auth{Type: aaif.AuthBearer, EnvVar: "EMPTY"}, "", "", "!it is empty"},
+		{aaif.Auth{Type: aaif.AuthBearer, EnvVar: "LINES"}, "", "", "!cannot stand in a header"},
+		{aaif.Auth{Type: aaif.AuthBasic, EnvVar: "PLAIN"}, "", "", "!user:password"},
+	} {
+		c, err := p.Client(Options{Endpoint: u, Auth: &tt.auth, Secrets: secrets.set, KeyIn: tt.in, KeyName: tt.name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := get(t, c, u.String())
+		if want, fails := strings.CutPrefix(tt.want, "!"); fails {
+			if !errors.Is(err, ErrCredential) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "no-colon") {
+				t.Errorf("%+v: %q, %v; want %q", tt.auth, got, err, want)
+			}
+			continue
+		}
+		if err != nil || got != tt.want {
+			t.Errorf("%+v: %q, %v; want %q", tt.auth, got, err, tt.want)
+		}
+	}
+	for _, auth := range []aaif.Auth{
+		{Type: aaif.AuthBearer},
+		{Type: "kerberos", EnvVar: "TOKEN"},
+		{Type: aaif.AuthAPIKey, EnvVar: "TOKEN", Header: "Host"},
+		{Type: aaif.AuthAPIKey, EnvVar: "TOKEN", Header: "Content-Length"},
+		{Type: aaif.AuthAPIKey, EnvVar: "TOKEN", Header: "a b"},
+		{Type: aaif.AuthOAuth2, EnvVar: "TOKEN"},
+		{Type: aaif.AuthOAuth2, EnvVar: "TOKEN", TokenURL: "https://evil.example/token"},
+		{Type: aaif.AuthAWSSigV4, EnvVar: "TOKEN"},
+		{Type: aaif.AuthAWSSigV4, EnvVar: "TOKEN", Scopes: []string{"admin"}},
+	} {
+		if _, err := p.Client(Options{Endpoint: u, Auth: &auth, Secrets: secrets.set}); err == nil {
+			t.Errorf("%+v is accepted", auth)
+		}
+	}
+}
+
+// A credential goes to its endpoint's origin, and to nobody whom that origin names.
+func TestCredentialsStayWithTheirOrigin(t *testing.T) {
+	t.Parallel()
+	other := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if back := r.URL.Query().Get("back"); back != "" {
+			http.Redirect(w, r, back, http.StatusFound)
+			return
+		}
+		echoHeaders(w, r)
+	})
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if to := r.URL.Query().Get("to"); to != "" {
+			http.Redirect(w, r, to, http.StatusFound)
+			return
+		}
+		echoHeaders(w, r)
+	})
+	p := newPolicy(t, Config{Allow: []string{u.String(), other.String()}})
+	c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "T"}, Secrets: newSecrets("T", "tok").set})
+	for target, want := range map[string]string{
+		u.String():                             "200 Bearer tok|||",
+		other.String():                         "200 |||",
+		u.String() + "?to=" + other.String():   "200 |||",
+		u.String() + "?to=/x":                  "200 Bearer tok|||",
+		other.String() + "?back=" + u.String(): "200 |||", // a stranger chose what to ask for
+		u.String() + "?to=" + other.String() + "%3Fback=" + u.String(): "200 |||",
+	} {
+		if got, err := get(t, c, target); err != nil || got != want {
+			t.Errorf("%s: %q, %v; want %q", target, got, err, want)
+		}
+	}
+}
+
+// What was changed in a vault is read again when the endpoint says 401, once.
+func TestChangedCredentialsAreReadAgain(t *testing.T) {
+	t.Parallel()
+	secrets := newSecrets("T", "old")
+	var asked atomic.Int32
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Authorization") != "Bearer new" || string(body) != "body" {
+			secrets.Store("T", "new")
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	})
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "T"}, Secrets: secrets.set})
+	if _, err := (Access{Policy: p}).Call(t.Context(), c, Request{Method: "POST", URL: u, Body: []byte("body")}); err != nil || asked.Load() != 2 {
+		t.Errorf("%v after %d requests", err, asked.Load())
+	}
+	secrets.Store("T", "wrong")
+	asked.Store(0)
+	c = newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthBearer, EnvVar: "W"}, Secrets: newSecrets("W", "wrong").set})
+	if _, err := (Access{Policy: p}).Call(t.Context(), c, Request{Method: "POST", URL: u, Body: []byte("body")}); err == nil || asked.Load() != 1 {
+		t.Errorf("%v after %d requests; want one", err, asked.Load())
+	}
+}
+
+// What a server repeats of a credential is taken out of answers and errors.
+func TestAnswersDoNotRepeatCredentials(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/fail" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+		fmt.Fprintf(w, `{"message":"no such key: %s"}`, r.Header.Get("Authorization"))
+	})
+	access := Access{Policy: newPolicy(t, Config{Allow: []string{u.String()}}), Secrets: newSecrets("P", "ann:sup3r-s3cret-w0rd").set}
+	c, err := access.Client(u, &aaif.Auth{Type: aaif.AuthBasic, EnvVar: "P"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := access.Call(t.Context(), c, Request{Method: "GET", URL: u})
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := a.JSON()
+	if err != nil || strings.Contains(string(result), "YW5uOnN1cDNy") || !strings.Contains(string(result), "no such key") {
+		t.Errorf("%s, %v", result, err)
+	}
+	_, err = access.Call(t.Context(), c, Request{Method: "GET", URL: u.JoinPath("fail")})
+	if err == nil || strings.Contains(err.Error(), "YW5uOnN1cDNy") || !strings.Contains(err.Error(), "no such key") {
+		t.Error(err)
+	}
+}
+
+func TestOAuth2ClientCredentials(t *testing.T) {
+	t.Parallel()
+	var tokens, calls atomic.Int32
+	var valid atomic.Value
+	valid.Store("")
+	grant := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		id, password, _ := r.BasicAuth()
+		if id != "app" || password != "s3cret" || r.FormValue("grant_type") != "client_credentials" || r.FormValue("scope") != "read write" {
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = io.WriteString(w, `{"error":"invalid_client","error_description":"wrong secret s3cret"}`)
+			return
+		}
+		token := fmt.Sprintf("token-%d", tokens.Add(1))
+		valid.Store(token)
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"access_token":%q,"token_type":"bearer","expires_in":3600}`, token)
+	})
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		calls.Add(1)
+		if r.Header.Get("Authorization") != "Bearer "+valid.Load().(string) {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(body)
+	})
+	p := newPolicy(t, Config{Allow: []string{u.String(), grant.String()}})
+	auth := &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T", TokenURL: grant.String() + "/token", Scopes: []string{"read", "write"}}
+	for _, format := range []string{"app:s3cret", `{"client_id":"app","client_secret":"s3cret"}`} {
+		tokens.Store(0)
+		access := Access{Policy: p, Secrets: newSecrets("T", format).set}
+		c, err := access.Client(u, auth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := func() error {
+			a, err := access.Call(t.Context(), c, Request{Method: "POST", URL: u, Body: []byte("body")})
+			if err == nil && string(a.Body) != "body" {
+				err = fmt.Errorf("body %q", a.Body)
+			}
+			return err
+		}
+		var wg sync.WaitGroup
+		for range 8 { // one token for all
+			wg.Go(func() {
+				if err := call(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if tokens.Load() != 1 {
+			t.Errorf("%d tokens for 8 calls", tokens.Load())
+		}
+		valid.Store("revoked")
+		if err := call(); err != nil || tokens.Load() != 2 {
+			t.Errorf("after a revocation: %v, %d tokens", err, tokens.Load())
+		}
+	}
+	// What is refused is refused once, and the token endpoint's words stay there.
+	for _, bad := range []string{"app:wrong", "nonsense", `{"client":1}`} {
+		access := Access{Policy: p, Secrets: newSecrets("T", bad).set}
+		c, err := access.Client(u, auth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = access.Call(t.Context(), c, Request{Method: "POST", URL: u})
+		var f *Failure
+		if !errors.As(err, &f) || f.Reason != ReasonCredential || strings.Contains(err.Error(), "s3cret") || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+	// A redirect would carry the secret off.
+	thief := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("the secret was carried off") })
+	moved := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, thief.String(), http.StatusTemporaryRedirect)
+	})
+	p = newPolicy(t, Config{Allow: []string{u.String(), thief.String(), moved.String()}})
+	auth = &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T", TokenURL: moved.String()}
+	c := newClient(t, p, Options{Endpoint: u, Auth: auth, Secrets: newSecrets("T", "app:s3cret").set})
+	if _, err := get(t, c, u.String()); !errors.Is(err, ErrCredential) {
+		t.Error(err)
+	}
+}
+
+// tokenServer is a transport that gives tokens, for tests of time.
+type tokenServer struct{ tokens, lifetime int }
+
+func (s *tokenServer) RoundTrip(r *http.Request) (*http.Response, error) {
+	body := "ok"
+	if r.URL.Path == "/token" {
+		s.tokens++
+		body = fmt.Sprintf(`{"access_token":"t%d","token_type":"Bearer","expires_in":%d}`, s.tokens, s.lifetime)
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// A token is replaced before its end.
+func TestTokensAreRefreshedBeforeTheyExpire(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ lifetime, wait, tokens int }{
+		{3600, 3500, 1}, {3600, 3545, 2}, {60, 29, 1}, {60, 31, 2}, {0, 3000, 1}, {0, 4000, 2},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := &tokenServer{lifetime: tt.lifetime}
+			auth := &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T"}
+			rt := &clientCredentials{next: server, credential: credential{newSecrets("T", "a:b").set, auth}, url: "https://x.example/token",
+				client: &http.Client{Transport: server}, turn: make(chan struct{}, 1)}
+			for range 2 {
+				req, _ := http.NewRequestWithContext(t.Context(), "GET", "https://x.example/", nil)
+				resp, err := rt.RoundTrip(req)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp.Body.Close()
+				<-time.After(time.Duration(tt.wait) * time.Second)
+			}
+			if server.tokens != tt.tokens {
+				t.Errorf("a token of %d s, used again after %d: %d tokens, want %d", tt.lifetime, tt.wait, server.tokens, tt.tokens)
+			}
+		})
+	}
+}
+
+// verify is Signature Version 4 from the server's side, after AWS's description.
+func verify(r *http.Request, body []byte, key string) (scope string, ok bool) {
+	var fields = map[string]string{}
+	for part := range strings.SplitSeq(strings.TrimPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 "), ", ") {
+		name, value, _ := strings.Cut(part, "=")
+		fields[name] = value
+	}
+	id, scope, _ := strings.Cut(fields["Credential"], "/")
+	names := strings.Split(fields["SignedHeaders"], ";")
+	if id != "AKID" || !slices.Contains(names, "host") {
+		return scope, false
+	}
+	sum := func(b []byte) string { h := sha256.Sum256(b); return hex.EncodeToString(h[:]) }
+	mac := func(k []byte, s string) []byte { h := hmac.New(sha256.New, k); h.Write([]byte(s)); return h.Sum(nil) }
+	canonical := r.Method + "\n" + r.URL.EscapedPath() + "\n" + r.URL.Query().Encode() + "\n"
+	for _, name := range names {
+		value := r.Header.Get(name)
+		switch name {
+		case "host":
+			value = r.Host
+		case "content-length":
+			value = fmt.Sprint(r.ContentLength)
+		}
+		canonical += name + ":" + value + "\n"
+	}
+	canonical += "\n" + fields["SignedHeaders"] + "\n" + sum(body)
+	k := []byte("AWS4" + key)
+	for part := range strings.SplitSeq(scope, "/") {
+		k = mac(k, part)
+	}
+	text := "AWS4-HMAC-SHA256\n" + r.Header.Get("X-Amz-Date") + "\n" + scope + "\n" + sum([]byte(canonical))
+	return scope, hex.EncodeToString(mac(k, text)) == fields["Signature"]
+}
+
+func TestRequestsAreSignedForAWS(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		scope, ok := verify(r, body, "KEY")
+		_, service, _ := strings.Cut(scope, "/")
+		fmt.Fprintf(w, "%s %v %s", service, ok, r.Header.Get("X-Amz-Security-Token"))
+	})
+	p := newPolicy(t, Config{Allow: []string{u.String()}})
+	auth := &aaif.Auth{Type: aaif.AuthAWSSigV4, EnvVar: "T", Scopes: []string{"service=execute-api", "region=eu-west-1"}}
+	for text, want := range map[string]string{
+		"AKID:KEY": "eu-west-1/execute-api/aws4_request true ", "AKID:KEY:tok:en": "eu-west-1/execute-api/aws4_request true tok:en",
+		`{"access_key_id":"AKID","secret_access_key":"KEY"}`:                             "eu-west-1/execute-api/aws4_request true ",
+		`{"AccessKeyId":"AKID","SecretAccessKey":"KEY","SessionToken":"st","Version":1}`: "eu-west-1/execute-api/aws4_request true st",
+		"AKID:WRONG": "eu-west-1/execute-api/aws4_request false ", "AKID": "!", "{}": "!",
+	} {
+		access := Access{Policy: p, Secrets: newSecrets("T", text).set}
+		c, err := access.Client(u, auth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := access.Call(t.Context(), c, Request{Method: "POST", URL: parsed(t, u.String()+"/a/b?x=1&a=2"), Body: []byte(`{"n":1}`), Type: "application/json", Key: "k"})
+		if want == "!" {
+			if !errors.Is(err, ErrCredential) {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		if err != nil || string(a.Body) != want {
+			t.Errorf("%s: %s, %v; want %s", text, a.Body, err, want)
+		}
+	}
+	for host, want := range map[string]string{
+		"abc.execute-api.eu-west-1.amazonaws.com": "execute-api eu-west-1", "lambda.us-east-2.amazonaws.com": "lambda us-east-2",
+		"bucket.s3.eu-central-1.amazonaws.com": "s3 eu-central-1", "iam.amazonaws.com": "iam us-east-1", "x.lambda-url.ap-southeast-2.on.aws": "lambda ap-southeast-2",
+		"dynamodb.cn-north-1.amazonaws.com.cn": "dynamodb cn-north-1", "bedrock-runtime.us-gov-west-1.amazonaws.com": "bedrock us-gov-west-1",
+		"search-x.us-east-1.es.amazonaws.com": "es us-east-1", "vpce-1.execute-api.us-east-1.vpce.amazonaws.com": "execute-api us-east-1", "example.com": " ",
+	} {
+		service, region := awsOf(host)
+		if got := service + " " + region; got != want {
+			t.Errorf("%s: %q, want %q", host, got, want)
+		}
+	}
+}
+
+// newCert makes a certificate that a CA signed, or that signs itself.
+func newCert(t *testing.T, name string, ca *x509.Certificate, caKey *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey, string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: ca == nil, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	parent, signer := template, key
+	if ca != nil {
+		parent, signer = ca, caKey
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})) + string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw}))
+	return cert, key, text
+}
+
+func TestMutualTLS(t *testing.T) {
+	t.Parallel()
+	ca, caKey, _ := newCert(t, "ca", nil, nil)
+	_, _, client := newCert(t, "client-1", ca, caKey)
+	_, _, stranger := newCert(t, "stranger", nil, nil)
+	clients := x509.NewCertPool()
+	clients.AddCert(ca)
+	start := func(auth tls.ClientAuthType) *httptest.Server {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if to := r.URL.Query().Get("to"); to != "" {
+				http.Redirect(w, r, to, http.StatusFound)
+				return
+			}
+			name := "nobody"
+			if len(r.TLS.PeerCertificates) > 0 {
+				name = r.TLS.PeerCertificates[0].Subject.CommonName
+			}
+			_, _ = io.WriteString(w, name)
+		}))
+		s.TLS = &tls.Config{ClientAuth: auth, ClientCAs: clients}
+		s.Config.ErrorLog = nil
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		return s
+	}
+	s, other := start(tls.RequireAndVerifyClientCert), start(tls.RequestClientCert)
+	roots := x509.NewCertPool()
+	roots.AddCert(s.Certificate())
+	roots.AddCert(other.Certificate())
+	p := newPolicy(t, Config{Allow: []string{parsed(t, s.URL).Host, parsed(t, other.URL).Host}, RootCAs: roots})
+	u := parsed(t, s.URL)
+	for text, want := range map[string]string{client: "200 client-1", stranger: "!", "nonsense": "!"} {
+		secrets := newSecrets("T", text)
+		c := newClient(t, p, Options{Endpoint: u, Auth: &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "T"}, Secrets: secrets.set})
+		got, err := get(t, c, s.URL)
+		if want == "!" && (err == nil || strings.Contains(err.Error(), "nonsense")) || want != "!" && (err != nil || got != want) {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+		if text == client { // and to nobody else
+			if got, err := get(t, c, s.URL+"?to="+other.URL); err != nil || got != "200 nobody" {
+				t.Errorf("to another origin: %q, %v", got, err)
+			}
+		}
+		c.CloseIdleConnections()
+	}
+	if got, err := get(t, newClient(t, p, Options{}), s.URL); err == nil {
+		t.Errorf("without a certificate: %q", got)
+	}
+	// A server that nobody trusts is not spoken to.
+	strict := newPolicy(t, Config{Allow: []string{u.Host}})
+	_, err := Access{Policy: strict}.Call(t.Context(), newClient(t, strict, Options{}), Request{Method: "GET", URL: u})
+	var f *Failure
+	if !errors.As(err, &f) || f.Reason != ReasonUnreachable {
+		t.Error(err)
+	}
+}
