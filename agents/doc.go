@@ -30,15 +30,18 @@
 // it lingers on its place for a while; where all places are taken so, tasks are
 // refused with E_BUSY, which promises that the program has not seen them.
 //
-// [New] holds the document against what there is (terms.go), registers what it
-// takes and gives (contract.go), and puts the agent together (agent.go).
+// [New] holds the document against what there is (terms.go, capabilities.go,
+// refusal.go), registers what it takes and gives (contract.go), and puts the agent
+// together (agent.go); lanes.go fits it to its node. Spans and metrics are
+// telemetry*.go; docs/telemetry.md has their names.
 //
 // # What becomes of the document
 //
 // The entity is "agent." and the name in lower snake case, or Options.As.
 // runtime.concurrency and runtime.timeout_seconds are kept; an operator may
-// lower the first. runtime.max_retries, retry_backoff and async_execution are
-// for the durable lane of a node, where it has one. io.input_schema and io.output_schema are published as intent
+// lower the first. runtime.max_retries and retry_backoff
+// are for the durable lane of a node, and on the live lane for turns of the model
+// (retry.go); async_execution and queue are for the durable lane. io.input_schema and io.output_schema are published as intent
 // [RunIntent], and hold for every task of an intent that has no schema of its
 // own. Goal, instructions, skills and constraints are the system prompt, the
 // constraints last and numbered, as hard rules.

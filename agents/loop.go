@@ -38,7 +38,8 @@ type loop struct {
 	echoes   bool // the model is the offline echo
 	secrets  *secret.Redactor
 	log      *slog.Logger
-	dropped  *sync.Map // parameters of which the operator was told that they are left out
+	retries  mesh.RetryPolicy // of a turn, on the live lane
+	dropped  *sync.Map        // parameters of which the operator was told that they are left out
 }
 
 func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
@@ -51,6 +52,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
+		retries: liveRetries(def),
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))

@@ -85,7 +85,7 @@ func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta fun
 		fail(span, kind)
 		return res, err
 	}
-	span.SetAttributes(r.response(m.provider, res, first)...)
+	span.SetAttributes(r.response(res, first)...)
 	if r.content {
 		r.conversation(span, req, res)
 	}
@@ -128,7 +128,7 @@ func (r *reporter) request(provider string, req *model.Request, stream bool) []a
 }
 
 // response are the attributes of what it answered.
-func (r *reporter) response(provider string, res *model.Response, first time.Duration) []attribute.KeyValue {
+func (r *reporter) response(res *model.Response, first time.Duration) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		attribute.Int64("llm.input_tokens", res.Usage.InputTokens), attribute.Int64("llm.output_tokens", res.Usage.OutputTokens),
 		attribute.Int64("gen_ai.usage.input_tokens", res.Usage.InputTokens), attribute.Int64("gen_ai.usage.output_tokens", res.Usage.OutputTokens),
@@ -136,6 +136,12 @@ func (r *reporter) response(provider string, res *model.Response, first time.Dur
 	}
 	if first >= 0 {
 		out = append(out, attribute.Float64("gen_ai.response.time_to_first_chunk", first.Seconds()))
+	}
+	if n := res.Usage.CachedInputTokens; n > 0 {
+		out = append(out, attribute.Int64("gen_ai.usage.cache_read.input_tokens", n))
+	}
+	if n := res.Usage.CacheWriteTokens; n > 0 {
+		out = append(out, attribute.Int64("gen_ai.usage.cache_creation.input_tokens", n))
 	}
 	return out
 }

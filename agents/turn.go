@@ -120,7 +120,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	req.Messages = l.window(task, r, &req)
 	req.Fit = l.fitter(r, &req)
 	told := r.journal.Told()
-	for breaks := 0; ; {
+	for breaks, tries := 0, 0; ; {
 		t := l.teller(task, told)
 		res, err := l.speak(ctx, &req, told, t)
 		switch {
@@ -134,6 +134,12 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 			told = t.has.String()
 			e := task.Envelope
 			l.log.Warn("model broke off, asked again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "err", err)
+		case l.again(ctx, task, r, &tries, err):
+			if t.heard {
+				told = t.has.String()
+			}
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		case !errors.Is(err, model.ErrContextTooLong) || !l.shorten(task, r, &req):
 			return nil, err
 		}

@@ -179,10 +179,10 @@ type RetryPolicy struct {
 	Cap     time.Duration // the longest; default 5 minutes
 }
 
-// pause is how long to wait before retry number n, counted from 1: what the
+// Pause is how long to wait before retry number n, counted from 1: what the
 // policy says, up to a half less by chance, so that many that failed together
 // do not come back together; but at least what the error advises.
-func (p RetryPolicy) pause(n int, advice time.Duration) time.Duration {
+func (p RetryPolicy) Pause(n int, advice time.Duration) time.Duration {
 	base, limit := orDefault(p.Base, time.Second), orDefault(p.Cap, 5*time.Minute)
 	d := base
 	switch p.Backoff {

@@ -425,7 +425,7 @@ func (r *Run) retry(problem *envelope.Error) (time.Duration, error) {
 		m.Claims, m.Owner = 0, ""
 		m.Step = state.Step{Kind: state.StepRetry, Detail: string(problem.Code)}
 		c.Doc.Error = r.runError(problem, policy.Max-m.Attempt)
-		pause = policy.pause(m.Attempt, problem.Backoff())
+		pause = policy.Pause(m.Attempt, problem.Backoff())
 		return nil
 	})
 	return pause, err

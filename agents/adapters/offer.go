@@ -2,11 +2,11 @@ package adapters
 
 import "github.com/aeemesh/aeemesh/agents/aaif"
 
-// Offer is what the set has for agents beside what package agents has by
-// itself: the protocols that it speaks, how it authenticates
-// there, and vaults where the configuration has some; see [agents.Options].Offer.
+// Offer is what the set has for agents beside what package agents has by itself:
+// the protocols that it speaks, how it authenticates there, routes to models, and
+// vaults where the configuration has some; see [agents.Options].Offer.
 func (s *Set) Offer() aaif.Offer {
-	o := aaif.Offer{Capabilities: make(aaif.Set[string])}
+	o := aaif.Offer{Capabilities: aaif.SetOf("model.fallback")}
 	for protocol := range s.openers {
 		o.Capabilities["tool."+string(protocol)] = struct{}{}
 	}

@@ -17,6 +17,10 @@ import (
 // while it ran. See [tool.KeyFrom].
 const KeyMeta = "aeemesh/idempotency-key"
 
+// TraceMeta is the name in a call's _meta under which a server finds the W3C
+// traceparent of the trace that the call belongs to. See [tool.TraceFrom].
+const TraceMeta = "traceparent"
+
 // Tool is a tool of a server.
 type Tool struct {
 	link       *link
@@ -74,6 +78,9 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	params.SetProgressToken(token)
 	if key := tool.KeyFrom(ctx); key != "" {
 		params.Meta[KeyMeta] = key
+	}
+	if _, parent := tool.TraceFrom(ctx); parent != "" {
+		params.Meta[TraceMeta] = parent
 	}
 	var seen note
 	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))

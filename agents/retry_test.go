@@ -1,0 +1,87 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// AAIF, Runtime Configuration: max_retries and retry_backoff, for transient
+// failures only, as far as the deadline allows.
+func TestALiveTurnIsRetriedAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	down, refused := model.Errorf(model.ErrUnavailable, "down"), model.Errorf(model.ErrBadRequest, "no")
+	slow := &model.Error{Kind: model.ErrRateLimited, RetryAfter: 20 * time.Second}
+	for name, c := range map[string]struct {
+		policy   mesh.RetryPolicy
+		fails    []*model.Error
+		deadline time.Duration
+		asked    int
+		least    time.Duration // that it takes
+		most     time.Duration
+		ok       bool
+	}{
+		"not declared":         {mesh.RetryPolicy{}, []*model.Error{down}, 0, 1, 0, 0, false},
+		"none":                 {mesh.RetryPolicy{Max: 0, Backoff: mesh.BackoffFixed}, []*model.Error{down}, 0, 1, 0, 0, false},
+		"fixed":                {mesh.RetryPolicy{Max: 3, Backoff: mesh.BackoffFixed}, []*model.Error{down, down, down}, 0, 4, 1500 * time.Millisecond, 3 * time.Second, true},
+		"linear":               {mesh.RetryPolicy{Max: 3, Backoff: mesh.BackoffLinear}, []*model.Error{down, down, down}, 0, 4, 3 * time.Second, 6 * time.Second, true},
+		"exponential":          {mesh.RetryPolicy{Max: 4}, []*model.Error{down, down, down, down}, 0, 5, 7500 * time.Millisecond, 15 * time.Second, true},
+		"too many":             {mesh.RetryPolicy{Max: 2}, []*model.Error{down, down, down}, 0, 3, 1500 * time.Millisecond, 3 * time.Second, false},
+		"what does not pass":   {mesh.RetryPolicy{Max: 3}, []*model.Error{refused}, 0, 1, 0, 0, false},
+		"the provider's word":  {mesh.RetryPolicy{Max: 1}, []*model.Error{slow}, 0, 2, 20 * time.Second, 20 * time.Second, true},
+		"no time left for it":  {mesh.RetryPolicy{Max: 1}, []*model.Error{slow}, 10 * time.Second, 1, 0, 0, false},
+		"time enough for that": {mesh.RetryPolicy{Max: 1}, []*model.Error{down}, 10 * time.Second, 2, 500 * time.Millisecond, time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorkbench(t, Options{})
+				asked := 0
+				w.loop.model = failing(&asked, c.fails...)
+				w.loop.retries = c.policy
+				ctx := t.Context()
+				if c.deadline > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, c.deadline)
+					defer cancel()
+				}
+				begun := time.Now()
+				_, err := w.loop.work(ctx, w.task, live{}, nil)
+				took := time.Since(begun)
+				if (err == nil) != c.ok || asked != c.asked || took < c.least || took > c.most {
+					t.Errorf("%v, asked %d times in %v", err, asked, took)
+				}
+				if !c.ok && errors.Is(err, context.DeadlineExceeded) {
+					t.Error("the deadline was waited for")
+				}
+			})
+		})
+	}
+}
+
+// On the durable lane the mesh retries, and the loop does not.
+func TestADurableTurnIsLeftToTheMesh(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{})
+	asked := 0
+	w.loop.model, w.loop.retries = failing(&asked, model.Errorf(model.ErrUnavailable, "down")), mesh.RetryPolicy{Max: 3}
+	if _, err := w.work(newPaper(t, w.begin())); err == nil || asked != 1 {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+}
+
+// failing is a model that fails so, once with each error, and then answers.
+func failing(asked *int, errs ...*model.Error) model.Model {
+	return model.Func(func(context.Context, *model.Request, func(model.Delta) error) (*model.Response, error) {
+		*asked++
+		if n := *asked - 1; n < len(errs) {
+			return nil, errs[n]
+		}
+		return &model.Response{Message: model.Message{Role: model.RoleAssistant, Content: "done"}, Finish: model.FinishStop}, nil
+	})
+}
