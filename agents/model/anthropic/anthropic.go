@@ -60,9 +60,10 @@ type Config struct {
 
 // Model is an endpoint. Make it with [New].
 type Model struct {
-	cfg    Config
-	host   string
-	client anthropic.Client
+	cfg      Config
+	host     string
+	client   anthropic.Client
+	refusals model.Refusals
 }
 
 // New returns a Model, or all that is wrong with cfg. It does no I/O.

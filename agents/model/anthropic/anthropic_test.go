@@ -241,8 +241,8 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 		fails   bool
 	}{
 		"only one of two":            {both, model.Format{}, []string{twice}, 2, `"temperature":0.5`, `"top_p"`, []string{"top_p"}, false},
-		"neither":                    {both, model.Format{}, []string{twice, "`temperature` is deprecated for this model."}, 3, `"END"`, `"temperature"`, []string{"temperature", "top_p"}, false},
-		"the same once more":         {both, model.Format{}, []string{twice, twice, twice}, 3, ``, ``, nil, true},
+		"neither":                    {both, model.Format{}, []string{twice, "`temperature` is deprecated for this model.", "`top_p` is deprecated, too"}, 4, `"END"`, `"temperature"`, []string{"temperature", "top_p"}, false},
+		"the same once more":         {both, model.Format{}, []string{twice, twice, twice}, 2, ``, ``, nil, true},
 		"stop sequences":             {both, model.Format{}, []string{"stop_sequences: not supported"}, 2, `"top_p"`, `stop_sequences`, []string{"stop"}, false},
 		"native structured output":   {both, schema, []string{"output_config.format.schema: recursive schemas are not supported"}, 2, `valid against this JSON Schema:\n{\"type\":\"object\",\"properties\":{\"me\":{\"$ref\":\"#\"}}}`, `output_config`, nil, false},
 		"a tool's schema":            {both, schema, []string{"tools.0.custom.input_schema: JSON schema is invalid"}, 1, ``, ``, nil, true},
@@ -286,6 +286,35 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestRefusalsAreKeptInMind(t *testing.T) {
+	t.Parallel()
+	server := &canned{answers: []answer{refusal("`temperature` and `top_p` cannot both be specified for this model."), refusal("output_config.format: no such schema"), refusal("max_tokens: 8192 > 4096, which is the maximum"), {body: fine}}}
+	m := newModel(t, serve(t, server))
+	req := *hi
+	req.Params = model.Params{Temperature: f(0.5), TopP: f(0.5)}
+	req.Format = model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`)}
+	for range 2 {
+		if _, err := m.Generate(t.Context(), &req, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(server.bodies) != 5 || server.bodies[3] != server.bodies[4] || !strings.Contains(server.bodies[4], `"max_tokens":4096`) {
+		t.Errorf("%d requests: %q", len(server.bodies), server.bodies)
+	}
+	alone, other := req, req // what was not refused, and another model, are asked for
+	alone.Params.Temperature = nil
+	alone.Format.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
+	other.Model = "n"
+	for _, r := range []*model.Request{&alone, &other} {
+		if _, err := m.Generate(t.Context(), r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if last := server.bodies[len(server.bodies)-1]; !strings.Contains(last, `"top_p":0.5`) || !strings.Contains(last, "output_config") {
+			t.Errorf("body %s", last)
+		}
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 // goOn is what the user says where the API needs a message of the user's.
 const goOn = "Continue."
 
-// conversation puts the messages into p. instruction ends the system prompt.
-func (a *ask) conversation(p *anthropic.MessageNewParams, instruction string) {
+// conversation puts messages into p.
+func (a *ask) conversation(p *anthropic.MessageNewParams, messages []model.Message) {
 	add := func(role anthropic.MessageParamRole, blocks ...anthropic.ContentBlockParamUnion) {
 		if len(blocks) == 0 {
 			return
@@ -25,7 +25,7 @@ func (a *ask) conversation(p *anthropic.MessageNewParams, instruction string) {
 		}
 		p.Messages = append(p.Messages, anthropic.MessageParam{Role: role, Content: blocks})
 	}
-	for _, m := range a.req.Messages {
+	for _, m := range messages {
 		switch m.Role {
 		case model.RoleSystem:
 			if !blank(m.Content) {
@@ -53,9 +53,6 @@ func (a *ask) conversation(p *anthropic.MessageNewParams, instruction string) {
 			}
 		}
 		add(anthropic.MessageParamRoleAssistant, blocks...)
-	}
-	if instruction != "" {
-		p.System = append(p.System, anthropic.TextBlockParam{Text: instruction})
 	}
 }
 

@@ -35,8 +35,8 @@
 // API takes no seed and no penalties. Thinking goes with no temperature but 1
 // and with no top_p below 0.95. Newer models take no sampling parameters, or
 // only one: a request that is refused with a parameter's name is sent again
-// without it, once for each, before the answer has begun. Response.Dropped
-// names all that was left out or changed.
+// without it, before the answer has begun, and the model's refusal is kept in
+// mind. Response.Dropped names all that was left out or changed.
 //
 // The members of Params.Extended are put into the request's body byte for byte,
 // after all others, and win over them. Only output_config is merged one level

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"regexp"
 	"slices"
@@ -19,17 +20,27 @@ type ask struct {
 	req       *model.Request
 	extended  map[string]json.RawMessage
 	maxTokens int64
-	refused   map[string]bool // what the provider did not take, in AAIF's names, and native
-	dropped   []string        // of the last body
+	refusals  *model.Refusals
+	refused   map[string]int64 // what the model is known not to take
+	dropped   []string         // of the last body
 	pauses    int
 	turn      *turn
 }
 
-// native is, among what was refused, the API's own structured output.
-const native = "response_format"
+// What a model may refuse besides the parameters that have AAIF's names.
+const (
+	native = "response_format " // the API's own structured output, by a schema's hash
+	both   = "top_p beside temperature"
+)
+
+// nativeSchema is the name of structured output by the request's schema.
+func (a *ask) nativeSchema() string {
+	sum := sha256.Sum256(a.req.Format.Schema)
+	return native + string(sum[:])
+}
 
 func (m *Model) newAsk(req *model.Request, onDelta func(model.Delta) error) (*ask, error) {
-	a := &ask{req: req, refused: map[string]bool{}, maxTokens: int64(m.cfg.MaxTokens), turn: &turn{onDelta: onDelta}}
+	a := &ask{req: req, refusals: &m.refusals, refused: m.refusals.Of(req.Model), maxTokens: int64(m.cfg.MaxTokens), turn: &turn{onDelta: onDelta}}
 	if len(req.Params.Extended) > 0 {
 		if err := json.Unmarshal(req.Params.Extended, &a.extended); err != nil {
 			return nil, err
@@ -37,6 +48,9 @@ func (m *Model) newAsk(req *model.Request, onDelta func(model.Delta) error) (*as
 	}
 	if budget := a.thinking().Budget; budget >= a.maxTokens {
 		a.maxTokens += budget
+	}
+	if limit := a.refused["max_tokens"]; limit > 0 {
+		a.maxTokens = min(a.maxTokens, limit)
 	}
 	if req.Params.MaxTokens > 0 {
 		a.maxTokens = int64(req.Params.MaxTokens)
@@ -62,18 +76,13 @@ func (a *ask) body() ([]byte, error) {
 		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
 	}
 	a.params(&p)
-	var instruction string
-	switch f := a.req.Format; f.Type {
-	case model.FormatJSON:
-		instruction = onlyJSON
-	case model.FormatJSONSchema:
-		if schema := subset(f.Schema); schema != nil && !a.refused[native] {
-			p.OutputConfig.Format.Schema = schema
-		} else {
-			instruction = onlyJSON + " It must be valid against this JSON Schema:\n" + string(f.Schema)
-		}
+	messages := a.req.Messages
+	if schema := a.schema(); schema != nil {
+		p.OutputConfig.Format.Schema = schema
+	} else {
+		messages = model.InWords(a.req.Format, messages)
 	}
-	a.conversation(&p, instruction)
+	a.conversation(&p, messages)
 	body, err := json.Marshal(p)
 	if err != nil {
 		return nil, err
@@ -86,7 +95,14 @@ func (a *ask) body() ([]byte, error) {
 	return a.extend(body)
 }
 
-const onlyJSON = "Answer with one JSON value and nothing else: no words around it and no code fence."
+// schema is that of structured output, nil where there is none or where it has
+// to be asked for in words.
+func (a *ask) schema() map[string]any {
+	if a.req.Format.Type != model.FormatJSONSchema || a.refused[a.nativeSchema()] != 0 {
+		return nil
+	}
+	return subset(a.req.Format.Schema)
+}
 
 // extend puts the extended parameters into a body.
 func (a *ask) extend(body []byte) ([]byte, error) {
@@ -118,7 +134,7 @@ func (a *ask) params(p *anthropic.MessageNewParams) {
 	thinks := a.thinking().Type == "enabled" || a.thinking().Type == "adaptive"
 	if t := in.Temperature; t != nil {
 		switch {
-		case a.refused["temperature"] || thinks && *t != 1:
+		case a.refused["temperature"] != 0 || thinks && *t != 1:
 			a.drop("temperature")
 		case *t > 1:
 			a.drop("temperature")
@@ -128,14 +144,14 @@ func (a *ask) params(p *anthropic.MessageNewParams) {
 		}
 	}
 	if in.TopP != nil {
-		if a.refused["top_p"] || thinks && *in.TopP < 0.95 {
+		if a.refused["top_p"] != 0 || a.refused[both] != 0 && (p.Temperature.Valid() || a.extends("temperature")) || thinks && *in.TopP < 0.95 {
 			a.drop("top_p")
 		} else {
 			p.TopP = anthropic.Float(*in.TopP)
 		}
 	}
 	for _, s := range in.Stop {
-		if strings.TrimSpace(s) == "" || a.refused["stop"] { // the API refuses white space
+		if strings.TrimSpace(s) == "" || a.refused["stop"] != 0 { // the API refuses white space
 			a.drop("stop")
 		} else {
 			p.StopSequences = append(p.StopSequences, s)
@@ -172,44 +188,56 @@ func (a *ask) extends(name string) bool {
 }
 
 var (
-	saysFormat  = regexp.MustCompile(`(?i)output.?config|output.?format|structured.?output|json.?schema|\bschema`)
-	saysTokens  = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
-	saysTools   = regexp.MustCompile(`(?i)\btools[.\[]`)
-	concessions = []struct {
-		name string
-		says *regexp.Regexp
-	}{ // where both are named, the API asks for only one of them
-		{"top_p", regexp.MustCompile(`\btop_p\b`)},
-		{"temperature", regexp.MustCompile(`\btemperature\b`)},
-		{"stop", regexp.MustCompile(`\bstop_sequences\b`)},
-	}
+	saysFormat = regexp.MustCompile(`(?i)output.?config|output.?format|structured.?output|json.?schema|\bschema`)
+	saysTokens = regexp.MustCompile(`max_tokens: \d+ > (\d+)`)
+	saysTools  = regexp.MustCompile(`(?i)\btools[.\[]`)
+	saysParam  = regexp.MustCompile(`\b(?:top_p|temperature|stop_sequences)\b`)
 )
 
 // concede reports whether a refused request is worth sending again without
-// something that this package made of the port's words, and leaves it out.
+// something that this package made of the port's words, and keeps in mind what
+// to leave out.
 func (a *ask) concede(r *report) bool {
 	if r.status != 400 || a.turn.begun() || a.pauses > 0 {
 		return false
 	}
+	what, note := a.blame(r.message)
+	if what == "" || a.refused[what] != 0 {
+		return false
+	}
+	a.refused[what] = note
+	a.refusals.Keep(a.req.Model, what, note)
+	return true
+}
+
+// blame is what a refusal is about, if that is ours and was sent.
+func (a *ask) blame(message string) (what string, note int64) {
 	in := a.req.Params
 	sent := map[string]bool{"temperature": in.Temperature != nil, "top_p": in.TopP != nil, "stop": len(in.Stop) > 0}
-	for _, c := range concessions {
-		if c.says.MatchString(r.message) && sent[c.name] && !a.refused[c.name] && !a.extends(c.name) {
-			a.refused[c.name] = true
-			return true
-		}
+	named := map[string]bool{}
+	for _, name := range saysParam.FindAllString(message, -1) {
+		name = strings.TrimSuffix(name, "_sequences")
+		named[name] = sent[name] && !a.extends(name)
 	}
-	if a.req.Format.Type == model.FormatJSONSchema && !a.refused[native] && saysFormat.MatchString(r.message) && !saysTools.MatchString(r.message) {
-		a.refused[native] = true
-		return true
-	}
-	if limit := saysTokens.FindStringSubmatch(r.message); limit != nil && in.MaxTokens == 0 && !a.extends("max_tokens") {
+	if limit := saysTokens.FindStringSubmatch(message); limit != nil && in.MaxTokens == 0 && !a.extends("max_tokens") {
 		if n, err := strconv.ParseInt(limit[1], 10, 64); err == nil && n > 0 && n < a.maxTokens {
 			a.maxTokens = n
-			return true
+			return "max_tokens", n
 		}
 	}
-	return false
+	switch {
+	case named["top_p"] && strings.Contains(message, "temperature"):
+		return both, 1
+	case named["top_p"]:
+		return "top_p", 1
+	case named["temperature"]:
+		return "temperature", 1
+	case named["stop"]:
+		return "stop", 1
+	case a.schema() != nil && saysFormat.MatchString(message) && !saysTools.MatchString(message):
+		return a.nativeSchema(), 1
+	}
+	return "", 0
 }
 
 // function passes the schema on as it is written; the SDK's own type would put

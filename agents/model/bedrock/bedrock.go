@@ -53,8 +53,9 @@ type Config struct {
 
 // Model is the service in a region. Make it with [New].
 type Model struct {
-	cfg     Config
-	carrier *http.Client
+	cfg      Config
+	carrier  *http.Client
+	refusals model.Refusals
 
 	mu     sync.Mutex
 	client *bedrockruntime.Client // nil until the default chain was read
@@ -125,7 +126,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	a, err := newAsk(req, onDelta)
+	a, err := newAsk(req, &m.refusals, onDelta)
 	if err != nil {
 		return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 	}

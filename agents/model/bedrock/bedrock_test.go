@@ -221,8 +221,8 @@ func TestRefusedWordsAreLeftOut(t *testing.T) {
 		fails   bool
 	}{
 		"only one of two":          {both, model.Format{}, []string{twice}, 2, `"temperature":0.5`, `"topP"`, []string{"top_p"}, false},
-		"neither":                  {both, model.Format{}, []string{twice, "temperature is deprecated for this model"}, 3, `"END"`, `"temperature"`, []string{"temperature", "top_p"}, false},
-		"the same for ever":        {both, model.Format{}, []string{twice, twice, twice}, 3, ``, ``, nil, true},
+		"neither":                  {both, model.Format{}, []string{twice, "temperature is deprecated for this model", "`top_p` is deprecated, too"}, 4, `"END"`, `"temperature"`, []string{"temperature", "top_p"}, false},
+		"the same for ever":        {both, model.Format{}, []string{twice, twice, twice}, 2, ``, ``, nil, true},
 		"stop sequences":           {both, model.Format{}, []string{"This model doesn't support the stopSequences field. Remove stopSequences and try again."}, 2, `"topP"`, `stopSequences`, []string{"stop"}, false},
 		"native structured output": {both, schema, []string{"This model doesn't support the outputConfig.textFormat field. Remove it and try again."}, 2, `valid against this JSON Schema:\n{\"type\":\"object\"}`, `outputConfig`, nil, false},
 		"a tool's schema":          {both, schema, []string{"The value at toolConfig.tools.0.toolSpec.inputSchema.json.type must be object; a JSON schema"}, 1, ``, ``, nil, true},
@@ -271,6 +271,36 @@ func TestWithoutStreamingTheAnswerIsToldAtOnce(t *testing.T) {
 	res, err := newModel(t, serve(t, server)).Generate(t.Context(), hi, func(d model.Delta) error { told = append(told, d.Text); return nil })
 	if err != nil || res.Message.Content != "ok" || !slices.Equal(told, []string{"ok"}) || len(server.paths) != 2 || strings.HasSuffix(server.paths[1], "stream") {
 		t.Errorf("response %+v, error %v, told %q, paths %q", res, err, told, server.paths)
+	}
+}
+
+func TestRefusalsAreKeptInMind(t *testing.T) {
+	t.Parallel()
+	const twice = "The model returned the following errors: `temperature` and `top_p` cannot both be specified for this model."
+	server := &canned{answers: []http.HandlerFunc{refuses(400, "ValidationException", twice), refuses(400, "ValidationException", "outputConfig: no such schema"), either}}
+	m := newModel(t, serve(t, server))
+	req := *hi
+	req.Params = model.Params{Temperature: f(0.5), TopP: f(0.5)}
+	req.Format = model.Format{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":"object"}`)}
+	for range 2 {
+		if _, err := m.Generate(t.Context(), &req, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(server.bodies) != 4 || server.bodies[2] != server.bodies[3] {
+		t.Errorf("%d requests: %q", len(server.bodies), server.bodies)
+	}
+	alone, other := req, req // what was not refused, and another model, are asked for
+	alone.Params.Temperature = nil
+	alone.Format.Schema = json.RawMessage(`{"type":"object","properties":{}}`)
+	other.Model = "n"
+	for _, r := range []*model.Request{&alone, &other} {
+		if _, err := m.Generate(t.Context(), r, nil); err != nil {
+			t.Fatal(err)
+		}
+		if last := server.bodies[len(server.bodies)-1]; !strings.Contains(last, `"topP":0.5`) || !strings.Contains(last, "outputConfig") {
+			t.Errorf("body %s", last)
+		}
 	}
 }
 

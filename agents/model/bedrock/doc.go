@@ -40,8 +40,8 @@
 //
 // Models differ in what they take. A request that is refused with the name of a
 // parameter, of the system prompt, of streaming or of structured output is sent
-// again without it, once for each, before the answer has begun.
-// Response.Dropped names the parameters that were left out or changed.
+// again without it, before the answer has begun, and the model's refusal is kept
+// in mind. Response.Dropped names the parameters that were left out or changed.
 //
 // # Structured output
 //

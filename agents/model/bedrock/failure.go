@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
 
@@ -104,51 +103,4 @@ func kind(status int, said smithy.APIError) model.Kind {
 		return model.ErrBadRequest
 	}
 	return model.ErrUnavailable
-}
-
-// concessions are what a model may refuse, by the words in which it does so.
-var concessions = []struct {
-	name string
-	says *regexp.Regexp
-}{ // where both parameters are named, only one of them may be there
-	{"top_p", regexp.MustCompile(`(?i)\btop_?p\b`)},
-	{"temperature", regexp.MustCompile(`(?i)\btemperature\b`)},
-	{"stop", regexp.MustCompile(`(?i)\bstop_?sequences\b`)},
-	{streaming, regexp.MustCompile(`(?i)stream`)},
-	{system, regexp.MustCompile(`(?i)\bsystem\b`)},
-	{native, regexp.MustCompile(`(?i)output_?config|output.?format|text_?format|structured.?output|json.?schema|\bschema`)},
-}
-
-var saysTools = regexp.MustCompile(`(?i)tool_?config|tool_?spec|input_?schema`)
-
-// concede reports whether a refused request is worth sending again without
-// something that this package made of the port's words, and leaves it out.
-func (a *ask) concede(err error) bool {
-	var said smithy.APIError
-	if !errors.As(err, &said) || said.ErrorCode() != "ValidationException" || len(a.turn.blocks) > 0 {
-		return false
-	}
-	message, p := said.ErrorMessage(), a.req.Params
-	if model.TooLong(message) {
-		return false
-	}
-	hasSystem := a.req.Format.Type == model.FormatJSON || a.refused[native]
-	for _, m := range a.req.Messages {
-		hasSystem = hasSystem || m.Role == model.RoleSystem
-	}
-	sent := map[string]bool{
-		"top_p":       p.TopP != nil && !a.extends("top_p"),
-		"temperature": p.Temperature != nil && !a.extends("temperature"),
-		"stop":        len(p.Stop) > 0 && !a.extends("stop"),
-		streaming:     a.turn.onDelta != nil,
-		system:        hasSystem,
-		native:        a.req.Format.Type == model.FormatJSONSchema && !saysTools.MatchString(message),
-	}
-	for _, c := range concessions {
-		if sent[c.name] && !a.refused[c.name] && c.says.MatchString(message) {
-			a.refused[c.name] = true
-			return true
-		}
-	}
-	return false
 }

@@ -1,11 +1,11 @@
 package bedrock
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"math"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/bedrockruntime"
@@ -20,20 +20,28 @@ import (
 type ask struct {
 	req      *model.Request
 	extended map[string]json.RawMessage
-	refused  map[string]bool // what the model did not take
-	dropped  []string        // of the last request
+	refusals *model.Refusals
+	refused  map[string]int64 // what the model is known not to take
+	dropped  []string         // of the last request
 	turn     *turn
 }
 
 // What a model may refuse besides the parameters that have AAIF's names.
 const (
-	native    = "outputConfig"
+	native    = "outputConfig " // structured output, by a schema's hash
+	both      = "top_p beside temperature"
 	streaming = "streaming"
 	system    = "system"
 )
 
-func newAsk(req *model.Request, onDelta func(model.Delta) error) (*ask, error) {
-	a := &ask{req: req, refused: map[string]bool{}, turn: &turn{onDelta: onDelta}}
+// nativeSchema is the name of structured output by the request's schema.
+func (a *ask) nativeSchema() string {
+	sum := sha256.Sum256(a.req.Format.Schema)
+	return native + string(sum[:])
+}
+
+func newAsk(req *model.Request, refusals *model.Refusals, onDelta func(model.Delta) error) (*ask, error) {
+	a := &ask{req: req, refusals: refusals, refused: refusals.Of(req.Model), turn: &turn{onDelta: onDelta}}
 	if len(req.Params.Extended) > 0 {
 		if err := json.Unmarshal(req.Params.Extended, &a.extended); err != nil {
 			return nil, err
@@ -64,32 +72,34 @@ func (a *ask) input() *bedrockruntime.ConverseInput {
 	if len(a.extended) > 0 {
 		in.AdditionalModelRequestFields = raw(a.req.Params.Extended)
 	}
-	var instruction string
-	switch f := a.req.Format; f.Type {
-	case model.FormatJSON:
-		instruction = onlyJSON
-	case model.FormatJSONSchema:
-		schema, ok := subset(f.Schema)
-		if !ok || a.refused[native] {
-			instruction = onlyJSON + " It must be valid against this JSON Schema:\n" + string(f.Schema)
-			break
-		}
-		name := f.Name
-		if !toolName.MatchString(name) {
+	messages := a.req.Messages
+	if schema := a.schema(); schema != nil {
+		name := a.req.Format.Name
+		if !plainName.MatchString(name) {
 			name = "output"
 		}
 		in.OutputConfig = &types.OutputConfig{TextFormat: &types.OutputFormat{
 			Type:      types.OutputFormatTypeJsonSchema,
 			Structure: &types.OutputFormatStructureMemberJsonSchema{Value: types.JsonSchemaDefinition{Name: aws.String(name), Schema: aws.String(string(schema))}},
 		}}
+	} else {
+		messages = model.InWords(a.req.Format, messages)
 	}
-	a.conversation(in, instruction)
+	a.conversation(in, messages)
 	return in
 }
 
-const onlyJSON = "Answer with one JSON value and nothing else: no words around it and no code fence."
+var plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-var toolName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+// schema is that of structured output, nil where there is none or where it has
+// to be asked for in words.
+func (a *ask) schema() json.RawMessage {
+	if a.req.Format.Type != model.FormatJSONSchema || a.refused[a.nativeSchema()] != 0 {
+		return nil
+	}
+	schema, _ := subset(a.req.Format.Schema)
+	return schema
+}
 
 // streamInput is the same request for ConverseStream.
 func streamInput(in *bedrockruntime.ConverseInput) *bedrockruntime.ConverseStreamInput {
@@ -137,7 +147,7 @@ func (a *ask) params(in *bedrockruntime.ConverseInput) {
 	out := types.InferenceConfiguration{}
 	if t := p.Temperature; t != nil && !a.extends("temperature") {
 		switch {
-		case a.refused["temperature"] || budget != nil && *t != 1:
+		case a.refused["temperature"] != 0 || budget != nil && *t != 1:
 			a.drop("temperature")
 		case *t > 1:
 			a.drop("temperature")
@@ -147,14 +157,14 @@ func (a *ask) params(in *bedrockruntime.ConverseInput) {
 		}
 	}
 	if p.TopP != nil && !a.extends("top_p") {
-		if a.refused["top_p"] || budget != nil && *p.TopP < 0.95 {
+		if a.refused["top_p"] != 0 || a.refused[both] != 0 && (out.Temperature != nil || a.extends("temperature")) || budget != nil && *p.TopP < 0.95 {
 			a.drop("top_p")
 		} else {
 			out.TopP = aws.Float32(float32(*p.TopP))
 		}
 	}
 	if len(p.Stop) > 0 && !a.extends("stop") {
-		if a.refused["stop"] {
+		if a.refused["stop"] != 0 {
 			a.drop("stop")
 		} else {
 			out.StopSequences = slices.Clone(p.Stop)
@@ -213,121 +223,4 @@ func (a *ask) extends(name string) bool {
 		}
 	}
 	return false
-}
-
-// conversation puts the messages into in. instruction ends the system prompt.
-func (a *ask) conversation(in *bedrockruntime.ConverseInput, instruction string) {
-	add := func(role types.ConversationRole, blocks ...types.ContentBlock) {
-		if len(blocks) == 0 {
-			return
-		}
-		if n := len(in.Messages); n > 0 && in.Messages[n-1].Role == role {
-			in.Messages[n-1].Content = append(in.Messages[n-1].Content, blocks...)
-			return
-		}
-		in.Messages = append(in.Messages, types.Message{Role: role, Content: blocks})
-	}
-	user, assistant := types.ConversationRoleUser, types.ConversationRoleAssistant
-	var prompts []string
-	for _, m := range a.req.Messages {
-		if m.Role == model.RoleSystem {
-			prompts = append(prompts, m.Content)
-		}
-	}
-	for _, s := range append(prompts, instruction) {
-		switch {
-		case blank(s):
-		case a.refused[system]:
-			add(user, text(s)...)
-		default:
-			in.System = append(in.System, &types.SystemContentBlockMemberText{Value: s})
-		}
-	}
-	for _, m := range a.req.Messages {
-		switch m.Role {
-		case model.RoleUser:
-			add(user, text(m.Content)...)
-		case model.RoleTool:
-			add(user, result(m))
-		case model.RoleAssistant:
-			if len(in.Messages) == 0 {
-				add(user, text(goOn)...)
-			}
-			add(assistant, a.assistant(m)...)
-		}
-	}
-	if n := len(in.Messages); n == 0 || in.Messages[n-1].Role == assistant {
-		add(user, text(goOn)...)
-	}
-}
-
-// goOn is what the user says where the API needs a message of the user's.
-const goOn = "Continue."
-
-func blank(s string) bool { return strings.TrimSpace(s) == "" }
-
-func text(s string) []types.ContentBlock {
-	if blank(s) {
-		return nil
-	}
-	return []types.ContentBlock{&types.ContentBlockMemberText{Value: s}}
-}
-
-func result(m model.Message) types.ContentBlock {
-	said := m.Content
-	if blank(said) { // a result must have content
-		said = "(nothing)"
-	}
-	r := types.ToolResultBlock{
-		ToolUseId: aws.String(model.PlainID(m.ToolCallID)),
-		Content:   []types.ToolResultContentBlock{&types.ToolResultContentBlockMemberText{Value: said}},
-	}
-	if m.IsError {
-		r.Status = types.ToolResultStatusError
-	}
-	return &types.ContentBlockMemberToolResult{Value: r}
-}
-
-// assistant is a turn of the assistant's: with its thoughts, in their order,
-// where they are at hand and were the same model's.
-func (a *ask) assistant(m model.Message) (blocks []types.ContentBlock) {
-	for _, p := range model.UnpackPieces(adapter, a.req.Model, m) {
-		switch {
-		case p.Raw != nil:
-			if b := recall(p.Raw); b != nil {
-				blocks = append(blocks, b)
-			}
-		case p.Call != nil:
-			blocks = append(blocks, &types.ContentBlockMemberToolUse{Value: types.ToolUseBlock{
-				ToolUseId: aws.String(model.PlainID(p.Call.ID)), Name: aws.String(p.Call.Name), Input: raw(model.ObjectOf(p.Call.Arguments))}})
-		default:
-			blocks = append(blocks, text(p.Text)...)
-		}
-	}
-	return blocks
-}
-
-// adapter is this package's name in model.Message.Provider, and its provider's
-// in AAIF.
-const adapter = "bedrock"
-
-// thought is a block of reasoning as it is kept in a conversation.
-type thought struct {
-	Text      *string `json:"text,omitempty"`
-	Signature *string `json:"signature,omitempty"`
-	Redacted  []byte  `json:"redacted,omitempty"`
-}
-
-func recall(kept json.RawMessage) types.ContentBlock {
-	var t thought
-	switch {
-	case json.Unmarshal(kept, &t) != nil:
-		return nil
-	case t.Redacted != nil:
-		return &types.ContentBlockMemberReasoningContent{Value: &types.ReasoningContentBlockMemberRedactedContent{Value: t.Redacted}}
-	case t.Text != nil:
-		return &types.ContentBlockMemberReasoningContent{Value: &types.ReasoningContentBlockMemberReasoningText{
-			Value: types.ReasoningTextBlock{Text: t.Text, Signature: t.Signature}}}
-	}
-	return nil
 }

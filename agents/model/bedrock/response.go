@@ -60,7 +60,7 @@ func (b *block) kept() (json.RawMessage, error) {
 // send sends the request and reads the answer.
 func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func(*bedrockruntime.Options)) error {
 	in := a.input()
-	if a.turn.onDelta == nil || a.refused[streaming] {
+	if a.turn.onDelta == nil || a.refused[streaming] != 0 {
 		out, err := client.Converse(ctx, in, sign)
 		if err != nil {
 			return err

@@ -1,0 +1,72 @@
+package bedrock
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"github.com/aws/smithy-go"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// concessions are what a model may refuse, by the words in which it does so.
+var concessions = []struct {
+	name string
+	says *regexp.Regexp
+}{
+	{"top_p", regexp.MustCompile(`(?i)\btop_?p\b`)},
+	{"temperature", regexp.MustCompile(`(?i)\btemperature\b`)},
+	{"stop", regexp.MustCompile(`(?i)\bstop_?sequences\b`)},
+	{streaming, regexp.MustCompile(`(?i)stream`)},
+	{system, regexp.MustCompile(`(?i)\bsystem\b`)},
+	{native, regexp.MustCompile(`(?i)output_?config|output.?format|text_?format|structured.?output|json.?schema|\bschema`)},
+}
+
+var saysTools = regexp.MustCompile(`(?i)tool_?config|tool_?spec|input_?schema`)
+
+// concede reports whether a refused request is worth sending again without
+// something that this package made of the port's words, and keeps in mind what
+// to leave out.
+func (a *ask) concede(err error) bool {
+	var said smithy.APIError
+	if !errors.As(err, &said) || said.ErrorCode() != "ValidationException" || len(a.turn.blocks) > 0 || model.TooLong(said.ErrorMessage()) {
+		return false
+	}
+	what := a.blame(said.ErrorMessage())
+	if what == "" || a.refused[what] != 0 {
+		return false
+	}
+	a.refused[what] = 1
+	a.refusals.Keep(a.req.Model, what, 1)
+	return true
+}
+
+// blame is what a refusal is about, if that is ours and was sent; "" otherwise.
+func (a *ask) blame(message string) string {
+	p := a.req.Params
+	hasSystem := a.schema() == nil && a.req.Format.Type != "" && a.req.Format.Type != model.FormatText
+	for _, m := range a.req.Messages {
+		hasSystem = hasSystem || m.Role == model.RoleSystem
+	}
+	sent := map[string]bool{
+		"top_p":       p.TopP != nil && !a.extends("top_p"),
+		"temperature": p.Temperature != nil && !a.extends("temperature"),
+		"stop":        len(p.Stop) > 0 && !a.extends("stop"),
+		streaming:     a.turn.onDelta != nil,
+		system:        hasSystem,
+		native:        a.schema() != nil && !saysTools.MatchString(message),
+	}
+	for _, c := range concessions {
+		switch {
+		case !sent[c.name] || !c.says.MatchString(message):
+		case c.name == "top_p" && strings.Contains(strings.ToLower(message), "temperature"): // only one of them
+			return both
+		case c.name == native:
+			return a.nativeSchema()
+		default:
+			return c.name
+		}
+	}
+	return ""
+}
