@@ -1,7 +1,7 @@
 // Package agents makes agents of AAIF documents: what a worker hosts.
 //
 //	doc, err := aaif.Parse(data, aaif.Options{Kind: aaif.KindAgent})
-//	a, err := agents.New(doc, agents.Options{Tools: tools, Secret: os.LookupEnv})
+//	a, err := agents.New(doc, agents.Options{Tools: tools, Models: set.Model, Secret: os.LookupEnv})
 //	for _, p := range a.Notices { … }  // what the document declares and nobody does
 //	err = a.Run(ctx, node)             // serves, until ctx ends
 //
@@ -56,17 +56,19 @@
 //
 // # The model
 //
-// Provider custom with provider_id builtin is the offline model. Any provider
-// with a base_url is spoken to as an OpenAI-compatible endpoint, and so are,
-// without one, openai, mistral, groq, together, fireworks, deepseek, xai,
-// openrouter and ollama. The others are refused.
+// Provider custom with provider_id builtin is the offline model. All others come
+// from Options.Models; package adapters has one for every provider of the
+// specification, with fallbacks and strategies:
 //
-// The API key is looked up by name, at each call, through Options.Secret. A
-// base_url comes from the document, which may be a stranger's: the key of a
-// well-known provider, by its default name, is sent to that provider's own
-// endpoint alone. To send it elsewhere the operator names it (Options.KeyName).
-// The key of a custom provider, <PROVIDER_ID>_API_KEY, goes to the document's
-// base_url, and a notice says so.
+//	set, err := adapters.New(adapters.Config{}, adapters.Options{Env: os.LookupEnv})
+//	set.Use(&opts)
+//
+// A model that breaks off its answer after text was streamed is asked again, at
+// most three times, with what was told: one that is a [model.Continuer] goes on,
+// any other answers anew and is matched with it. A router takes another route.
+//
+// Each route is sent as much of the conversation as fits its window, if
+// that is known.
 //
 // # Tasks and results
 //

@@ -12,7 +12,8 @@
 // The port knows nothing of envelopes, of AAIF documents or of NATS: it can be
 // used and tested on its own. Adapters live in folders below this one and
 // import it, never one another: builtin is the offline model of demos and
-// tests, openai speaks to any OpenAI-compatible endpoint.
+// tests, openai speaks to any OpenAI-compatible endpoint, route chooses among
+// several models.
 //
 // A tool-using conversation goes in rounds. The model answers with
 // [FinishToolCalls] and a message that carries calls; the caller appends that

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/route"
+)
+
+func (a *app) modelsCommand() *cobra.Command {
+	return a.holder(&cobra.Command{
+		Use:   "models",
+		Short: "Look at models, their prices, and the routes of a document, offline",
+		Long: `Shows what is known of models, and which of them an agent's document would use
+here. docs/models.md has the catalogue, the providers and the routing.`,
+		Example: `  aeemesh models list anthropic
+  aeemesh models show openai/gpt-4o
+  aeemesh models routes reviewer.yaml --config operator.yaml`,
+	}, a.modelsListCommand(), a.modelsShowCommand(), a.modelsRoutesCommand())
+}
+
+// modelLine is an entry of the catalogue, or what is known of one model.
+type modelLine struct {
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	route.Facts
+}
+
+func (a *app) modelsListCommand() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:   "list [PROVIDER]",
+		Short: "List the catalogue",
+		Long: `Lists what is known of models: context window and longest answer in tokens, list
+prices in USD for a thousand tokens of input and output, regions, and the rank of
+routing_strategy quality. A * in a name stands for any characters, and a name for
+its dated versions. With --config, the operator's catalogue comes first.`,
+		Example: `  aeemesh models list
+  aeemesh models list mistral --json | jq -r .model
+  aeemesh models list --config operator.yaml`,
+		Args:              arguments("[PROVIDER]"),
+		ValidArgsFunction: a.completeProviders,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			cat, err := a.modelCatalog(cmd, config)
+			if err != nil {
+				return err
+			}
+			var lines []modelLine
+			for _, e := range cat.Entries {
+				if len(args) == 0 || e.Provider == args[0] {
+					lines = append(lines, modelLine{e.Provider, e.Model, e.Facts})
+				}
+			}
+			if len(lines) == 0 && len(args) > 0 {
+				return hinted(errorf("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
+			}
+			if a.term.json {
+				for _, l := range lines {
+					if err := a.term.object(l); err != nil {
+						return err
+					}
+				}
+				return nil
+			}
+			var rows [][]string
+			for _, l := range lines {
+				rows = append(rows, append([]string{l.Provider, l.Model}, factCells(l.Facts)...))
+			}
+			a.term.table([]string{"provider", "model", "window", "longest answer", "input", "output", "regions", "quality"}, rows)
+			a.term.say("as of %s; USD for a thousand tokens", cat.Date)
+			return nil
+		}),
+	}
+	configFlag(c, &config)
+	return c
+}
+
+func (a *app) modelsShowCommand() *cobra.Command {
+	var config string
+	c := &cobra.Command{
+		Use:   "show PROVIDER/MODEL",
+		Short: "Show what is known of one model",
+		Long: `Shows what the catalogue knows of a model, and which entry says it. The provider
+is what stands before the first slash.`,
+		Example: `  aeemesh models show openai/gpt-4o-2024-08-06
+  aeemesh models show openrouter/anthropic/claude-sonnet-4.5 --json
+  aeemesh models show bedrock/eu.anthropic.claude-sonnet-4-5-20250929-v1:0`,
+		Args:              arguments("PROVIDER/MODEL"),
+		ValidArgsFunction: a.completeModels,
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			cat, err := a.modelCatalog(cmd, config)
+			if err != nil {
+				return err
+			}
+			provider, name, ok := strings.Cut(args[0], "/")
+			if !ok {
+				return usagef(cmd, "%q: it is PROVIDER/MODEL, such as openai/gpt-4o", args[0])
+			}
+			e, ok := cat.Find(provider, name)
+			if !ok {
+				return hinted(errorf("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
+			}
+			if a.term.json {
+				return a.term.object(struct {
+					modelLine
+					Entry string `json:"entry"`
+					Date  string `json:"date"`
+				}{modelLine{provider, name, e.Facts}, e.Provider + "/" + e.Model, cat.Date})
+			}
+			a.term.heading("%s", args[0])
+			a.printFacts(e, cat.Date)
+			return nil
+		}),
+	}
+	configFlag(c, &config)
+	return c
+}
+
+func (a *app) printFacts(e route.Entry, date string) {
+	f := e.Facts
+	line := func(name, value string) {
+		if value != "" {
+			a.term.line("  %-16s %s", name, value)
+		}
+	}
+	line("entry", e.Provider+"/"+e.Model+", as of "+date)
+	line("context window", tokensCell(f.ContextTokens))
+	line("longest answer", tokensCell(f.MaxOutputTokens))
+	line("input", price(f.Input))
+	line("output", price(f.Output))
+	line("cached input", price(f.CachedInput))
+	line("cache write", price(f.CacheWrite))
+	if l := f.Long; l != nil {
+		line("long input", fmt.Sprintf("above %d tokens: %s input, %s output", l.Above, l.Input, l.Output))
+	}
+	line("regions", strings.Join(f.Regions, ", "))
+	line("quality", qualityCell(f.Quality))
+}
+
+// price is what a thousand tokens cost.
+func price(u *model.USD) string {
+	if u == nil {
+		return ""
+	}
+	return u.String() + " USD a thousand tokens"
+}
+
+// factCells are the cells of a table, empty where nothing is known.
+func factCells(f route.Facts) []string {
+	usd := func(u *model.USD) string {
+		if u == nil {
+			return ""
+		}
+		return u.String()
+	}
+	return []string{tokensCell(f.ContextTokens), tokensCell(f.MaxOutputTokens), usd(f.Input), usd(f.Output), strings.Join(f.Regions, " "), qualityCell(f.Quality)}
+}
+
+func tokensCell(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func qualityCell(q float64) string {
+	if q == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(q, 'g', -1, 64)
+}
+
+// configFlag is --config for commands that need nothing else of the operator.
+func configFlag(c *cobra.Command, file *string) {
+	c.Flags().StringVar(file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
+}
+
+// modelCatalog is what is known of models, with what the operator adds.
+func (a *app) modelCatalog(cmd *cobra.Command, config string) (*route.Catalog, error) {
+	set, err := a.adapters(cmd, &operatorFlags{file: config})
+	if err != nil {
+		return nil, err
+	}
+	defer set.Close()
+	return set.Catalog(), nil
+}
+
+func catalogProviders(cat *route.Catalog) []string {
+	var names []string
+	for _, e := range cat.Entries {
+		if !slices.Contains(names, e.Provider) {
+			names = append(names, e.Provider)
+		}
+	}
+	return names
+}
+
+// completeProviders completes the first argument with the catalogue's
+// providers.
+func (a *app) completeProviders(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return catalogProviders(route.Builtin()), cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeModels completes the first argument with the catalogue's models.
+func (a *app) completeModels(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, e := range route.Builtin().Entries {
+		if !strings.Contains(e.Model, "*") {
+			out = append(out, e.Provider+"/"+e.Model)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// routeLine is a route of a document, for machines.
+type routeLine struct {
+	Order    int    `json:"order,omitempty"` // from 1; absent if the route is not taken
+	Pointer  string `json:"pointer"`
+	Provider string `json:"provider"`
+	Model    string `json:"model"`
+	Endpoint string `json:"endpoint,omitempty"`
+	Key      string `json:"key,omitempty"`
+	HasKey   bool   `json:"has_key"`
+	Skipped  string `json:"skipped,omitempty"`
+	route.Facts
+}
+
+func (a *app) modelsRoutesCommand() *cobra.Command {
+	var operator operatorFlags
+	var keyName string
+	var contextTokens int
+	c := &cobra.Command{
+		Use:   "routes FILE",
+		Short: "Show which models a document would use here, in which order",
+		Long: `Shows the routes that an agent's document gives on this machine: those that can
+be used, in the order in which its routing_strategy tries them, and the others,
+each with why not. Nothing is connected to; whether a key is right, or a model
+there, shows when it is asked. The exit status is 1 if no route can be used.
+
+The order of strategies latency and round_robin is that before anything was
+measured.`,
+		Example: `  aeemesh models routes reviewer.yaml
+  aeemesh models routes reviewer.yaml --config operator.yaml --context-tokens 32768
+  aeemesh models routes reviewer.yaml --json | jq -r 'select(.skipped) | .skipped'`,
+		Args: arguments("FILE"),
+		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if contextTokens < 0 {
+				return usagef(cmd, "--context-tokens cannot be negative")
+			}
+			set, err := a.adapters(cmd, &operator)
+			if err != nil {
+				return err
+			}
+			defer set.Close()
+			return a.printRoutes(set, args[0], agents.Options{KeyName: keyName, ContextTokens: contextTokens})
+		}),
+	}
+	c.Flags().StringVar(&operator.file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
+	c.Flags().IntVar(&contextTokens, "context-tokens", 0, "size of the models' context window (default what is known of each)")
+	c.Flags().StringVar(&keyName, "api-key-env", "", "`NAME` of the variable that holds the first model's API key")
+	return c
+}
+
+func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) error {
+	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return err
+	}
+	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+	if err != nil {
+		return hinted(err, "\"aeemesh validate %s\" tells more.", name)
+	}
+	set.Use(&opts)
+	routes, notices, err := set.Routes(doc.Definition(), opts)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var rows [][]string
+	usable := 0
+	for _, p := range routes {
+		l := routeLine{Pointer: p.Pointer, Provider: p.Provider, Model: p.Route.Model, Endpoint: p.Endpoint, Key: p.Key, HasKey: p.HasKey, Skipped: p.Why, Facts: p.Facts}
+		order := ""
+		if p.Why == "" {
+			usable++
+			l.Order, order = usable, strconv.Itoa(usable)
+		}
+		if a.term.json {
+			if err := a.term.object(l); err != nil {
+				return err
+			}
+			continue
+		}
+		key := p.Key
+		switch {
+		case key == "":
+			key = "none"
+		case !p.HasKey:
+			key += ", not set"
+		}
+		cells := factCells(p.Facts)
+		rows = append(rows, []string{order, p.Name(), cells[0], cells[2], cells[3], key, p.Why})
+	}
+	if !a.term.json {
+		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
+	}
+	for _, n := range notices {
+		a.term.warn("%s", printable(n.String()))
+	}
+	if usable == 0 {
+		return errorf("%s: no route to a model can be used here", name)
+	}
+	return nil
+}
