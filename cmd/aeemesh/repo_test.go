@@ -270,6 +270,7 @@ var heavy = []struct {
 	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp"}, []string{"agents/adapters", "cmd/*"}},
 	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, nil},
 	{"google.golang.org/genai", []string{"agents/model/google"}, nil},
+	{"cloud.google.com/go/auth", []string{"agents/model/google"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"github.com/getkin/kin-openapi", []string{"agents/tool/openapi"}, nil},
 	{"github.com/oasdiff/yaml", []string{"agents/tool/openapi"}, nil},

@@ -55,19 +55,33 @@ const (
 	streaming           = "stream"
 )
 
+// The providers, with the pages of their documentation that their rows follow,
+// as they were in November 2026.
 var providers = []Provider{
+	// API reference, Create chat completion; Structured model outputs.
 	{"openai", DefaultBaseURL, quirks{maxTokens: maxCompletionTokens, strict: true}},
+	// Azure OpenAI REST API reference, data plane inference.
 	{"azure_openai", "", quirks{keyHeader: "api-key", maxTokens: maxCompletionTokens, strict: true}},
+	// API specification, Chat Completion; the form of ids is in the refusal, code 3280.
 	{"mistral", "https://api.mistral.ai/v1", quirks{seed: "random_seed", maxTemperature: 1.5, noStreamUsage: true, strict: true, shortIDs: true}},
+	// API reference, "not yet supported by any of our models"; Structured Outputs, "Streaming and tool use are not currently supported".
 	{"groq", "https://api.groq.com/openai/v1", quirks{maxTokens: maxCompletionTokens, lacks: []string{frequencyPenalty, presencePenalty},
 		formatAlone: true, formatWhole: true}},
+	// OpenAI compatibility, Supported request fields.
 	{"ollama", "http://localhost:11434/v1", quirks{}},
+	// Inference Providers, Chat completion.
 	{"huggingface", "https://router.huggingface.co/v1", quirks{}},
+	// API reference, Create chat completion; Structured outputs.
 	{"together", "https://api.together.xyz/v1", quirks{}},
+	// Querying text models; reasoning history.
 	{"fireworks", "https://api.fireworks.ai/inference/v1", quirks{keep: []string{"reasoning_content"}}},
+	// Create Chat Completion; JSON Output; Thinking Mode, tool calls: reasoning_content must be passed back.
 	{"deepseek", "https://api.deepseek.com/v1", quirks{lacks: []string{seed}, noSchema: true, keep: []string{"reasoning_content"}, keepEmpty: true}},
+	// Chat completions; Reasoning.
 	{"xai", "https://api.x.ai/v1", quirks{maxTokens: maxCompletionTokens, strict: true}},
+	// API parameters; Reasoning tokens, preserving reasoning blocks.
 	{"openrouter", "https://openrouter.ai/api/v1", quirks{strict: true, keep: []string{"reasoning_details"}}},
+	// Compatibility API, Supported parameters; Chat, response_format and penalties.
 	{"cohere", "https://api.cohere.ai/compatibility/v1", quirks{penalties: [2]float64{0, 1}, noStreamUsage: true, formatAlone: true}},
 	{"custom", "", quirks{}},
 }
