@@ -9,6 +9,7 @@ import (
 
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/ast"
+	"cel.dev/cel-go/common/env"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
@@ -25,16 +26,19 @@ const lookEvery = 100
 
 // base is the standard environment. Expressions add their variables to it.
 var base = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(cel.CustomTypeAdapter(adapter{}), cel.ParserRecursionLimit(100), cel.ParserExpressionSizeLimit(64<<10))
+	return cel.NewCustomEnv(
+		cel.StdLib(cel.StdLibSubset(env.NewLibrarySubset().AddExcludedFunctions(env.NewFunction("matches")))), matches(),
+		cel.CustomTypeAdapter(adapter{}), cel.ParserRecursionLimit(100), cel.ParserExpressionSizeLimit(64<<10),
+	)
 })
 
 // Compile parses and checks an expression, whose evaluation may cost so much.
 func Compile(text string, cost limit.Cost) (*Program, error) {
-	env, err := base()
+	std, err := base()
 	if err != nil {
 		return nil, err
 	}
-	parsed, issues := env.Parse(text)
+	parsed, issues := std.Parse(text)
 	if issues.Err() != nil {
 		return nil, issue(issues)
 	}
@@ -42,17 +46,21 @@ func Compile(text string, cost limit.Cost) (*Program, error) {
 	for name := range variables(parsed.NativeRep().Expr()) {
 		options = append(options, cel.Variable(name, cel.DynType))
 	}
-	if env, err = env.Extend(options...); err != nil {
+	own, err := std.Extend(options...)
+	if err != nil {
 		return nil, err
 	}
-	checked, issues := env.Check(parsed)
+	checked, issues := own.Check(parsed)
 	if issues.Err() != nil {
 		return nil, issue(issues)
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
 		return nil, fmt.Errorf("a condition is true or false, and this is of type %s", t)
 	}
-	program, err := env.Program(checked, cel.CostLimit(uint64(cost)), cel.CostTracking(sizes{}), cel.InterruptCheckFrequency(lookEvery), cel.EvalOptions(cel.OptOptimize))
+	if err := checkPatterns(checked.NativeRep().Expr()); err != nil {
+		return nil, err
+	}
+	program, err := own.Program(checked, cel.CostLimit(uint64(cost)), cel.CostTracking(sizes{}), cel.InterruptCheckFrequency(lookEvery))
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +111,9 @@ func variables(expr ast.Expr) map[string]bool {
 // ErrNoObject is the error of a value that has no members, and so no variables.
 var ErrNoObject = errors.New("a value that is no object has no variables for cel")
 
+// costExceeded is in CEL's error of an evaluation that costs too much.
+const costExceeded = "cost limit exceeded"
+
 // Eval evaluates the expression. The members of the value, JSON as package
 // encoding/json decodes it, are the variables.
 func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
@@ -118,7 +129,7 @@ func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
 	case err == nil:
 	case ctx.Err() != nil:
 		return false, ctx.Err()
-	case strings.Contains(err.Error(), "cost limit exceeded"):
+	case strings.Contains(err.Error(), costExceeded):
 		return false, limit.ErrCost
 	default:
 		return false, p.explain(err)

@@ -2,6 +2,7 @@ package cel
 
 import (
 	"cel.dev/cel-go/common/operators"
+	"cel.dev/cel-go/common/overloads"
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
@@ -30,6 +31,10 @@ func (sizes) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint6
 	case "size", "string", "bytes":
 		if len(args) > 0 {
 			n = size(args[0], maxSize)
+		}
+	case overloads.Matches:
+		if len(args) == 2 {
+			n = matchCost(args[0], args[1])
 		}
 	default:
 		return nil // CEL's own

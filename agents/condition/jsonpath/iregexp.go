@@ -2,56 +2,33 @@ package jsonpath
 
 import (
 	"regexp"
-	"regexp/syntax"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// pattern is a compiled I-Regexp. One that is none matches nothing (RFC 9535,
-// section 2.4.6).
-type pattern struct {
-	re   *regexp.Regexp // nil: matches nothing
-	size int            // instructions
-}
-
-// maxPattern bounds the length of a pattern, in bytes, and maxProgram the
-// instructions that it compiles to.
-const (
-	maxPattern = 4 << 10
-	maxProgram = 20_000
-)
+// pattern is a compiled I-Regexp. One that is none, or too large, matches nothing
+// (RFC 9535, section 2.4.6).
+type pattern struct{ re *limit.Pattern }
 
 func compilePattern(source string, whole bool) *pattern {
 	text, ok := translate(source)
-	if !ok || len(source) > maxPattern {
+	if !ok {
 		return &pattern{}
 	}
 	if whole {
 		text = `\A(?:` + text + `)\z`
 	}
-	parsed, err := syntax.Parse(text, syntax.Perl)
+	re, err := limit.Compile(text)
 	if err != nil {
 		return &pattern{}
 	}
-	prog, err := syntax.Compile(parsed.Simplify())
-	if err != nil || len(prog.Inst) > maxProgram {
-		return &pattern{}
-	}
-	re, err := regexp.Compile(text)
-	if err != nil {
-		return &pattern{}
-	}
-	return &pattern{re, len(prog.Inst)}
+	return &pattern{re}
 }
 
 func (p *pattern) matches(b *limit.Budget, text string) bool {
-	if p.re == nil {
-		return false
-	}
-	b.Product(len(text)+1, p.size) // linear: Go's matcher does not go back
-	return p.re.MatchString(text)
+	return p.re != nil && p.re.Match(b, text)
 }
 
 // translate checks that a pattern is an I-Regexp, and writes it as Go does. The
