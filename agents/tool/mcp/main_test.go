@@ -92,8 +92,9 @@ func serve(how string) error {
 		cmd := exec.Command("/bin/sh", "-c", "echo $$ > "+in["file"]+"; exec sleep 1000")
 		return fmt.Sprint(cmd.Start())
 	})
-	add(s, "stop", func(context.Context, map[string]string) string {
+	add(s, "stop", func(ctx context.Context, _ map[string]string) string {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		<-ctx.Done() // it stops a little later
 		return ""
 	})
 	return s.Run(context.Background(), &sdk.StdioTransport{})
@@ -196,6 +197,9 @@ func serveHTTP(t *testing.T, s *sdk.Server, count *atomic.Int32) *httptest.Serve
 	t.Cleanup(func() {
 		srv.CloseClientConnections()
 		srv.Close()
+		for session := range s.Sessions() { // those whose end could not be told
+			_ = session.Close()
+		}
 		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
 	})
 	return srv

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/http"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -98,11 +99,11 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	case errors.Is(err, sdk.ErrConnectionClosed), errors.Is(err, sdk.ErrSessionMissing):
 		t.link.drop(s)
 		return nil, true, &unavailable{"the session with the MCP server " + t.link.name + " has ended; try again", err}
-	case errors.As(err, &rpc):
+	case errors.As(err, &rpc) && !rejected(rpc):
 		return nil, false, t.link.classify(ctx, err, &seen, "")
 	}
 	err = t.link.classify(ctx, err, &seen, "the session with the MCP server "+t.link.name+" broke off during the call; whether it had an effect is unknown")
-	return nil, t.repeatable, err
+	return nil, t.repeatable && rpc == nil && seen.status.Load() < http.StatusBadRequest, err
 }
 
 // classify says what an error of the SDK's means, with words for the model. What
@@ -114,7 +115,7 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, &rpc):
+	case errors.As(err, &rpc) && !rejected(rpc):
 		kind := tool.ErrFailed
 		if rpc.Code == jsonrpc.CodeInvalidParams {
 			kind = tool.ErrInvalidArguments
@@ -131,3 +132,7 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 	}
 	return &tool.Error{Kind: tool.ErrFailed, Message: words, Err: err}
 }
+
+// rejected says that an error is not the server's: the SDK has HTTP's failures
+// look like answers, with this code.
+func rejected(e *jsonrpc.Error) bool { return e.Code == -32005 }

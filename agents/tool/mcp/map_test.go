@@ -1,0 +1,162 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+)
+
+func TestResults(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name, result string
+		schema       bool
+		want, err    string
+	}{
+		{"a text", `{"content":[{"type":"text","text":"hello"}]}`, false, `"hello"`, ""},
+		{"a text that is an object", `{"content":[{"type":"text","text":" {\"id\": 9007199254740993} "}]}`, false, `{"id": 9007199254740993}`, ""},
+		{"a text that is a number", `{"content":[{"type":"text","text":"7"}]}`, false, `"7"`, ""},
+		{"a text that is nearly an object", `{"content":[{"type":"text","text":"{7}"}]}`, false, `"{7}"`, ""},
+		{"several texts", `{"content":[{"type":"text","text":"{}"},{"type":"text","text":"b"}]}`, false, `"{}\nb"`, ""},
+		{"nothing", `{"content":[]}`, false, `null`, ""},
+		{"structured, exactly", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{"id":9007199254740993,"x":2.50}}`, false, `{"id":9007199254740993,"x":2.50}`, ""},
+		{"structured, with a _meta of its own", `{"_meta":{"a":1},"content":[],"structuredContent":[1e2]}`, true, `[1e2]`, ""},
+		{"an image", `{"content":[{"type":"text","text":"see"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`, false,
+			`{"content":[{"type":"text","text":"see"},{"type":"image","mime_type":"image/png","bytes":2,"sha256":"8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}]}`, ""},
+		{"structured and an image", `{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"n":1}}`, false,
+			`{"content":[{"type":"image","mime_type":"image/png","bytes":2,"sha256":"8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}],"structured_content":{"n":1}}`, ""},
+		{"structured and an image, with a schema", `{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"n":1}}`, true, `{"n":1}`, ""},
+		{"a link", `{"content":[{"type":"resource_link","uri":"file:///a","name":"a","size":3}]}`, false, `{"content":[{"type":"resource_link","uri":"file:///a","name":"a","bytes":3}]}`, ""},
+		{"a resource", `{"content":[{"type":"resource","resource":{"uri":"x:y","mimeType":"text/plain","text":"t"}}]}`, false, `{"content":[{"type":"resource","text":"t","uri":"x:y","mime_type":"text/plain"}]}`, ""},
+		{"an error", `{"isError":true,"content":[{"type":"text","text":"the disk is full"}]}`, false, "", "tool : failed: the disk is full"},
+		{"an error without words", `{"isError":true,"content":[]}`, false, "", "tool : failed: the tool says that it failed, and not why"},
+		{"a question", `{"resultType":"input_required","content":[]}`, false, "", "tool : failed: the tool asks for something that only a person could give, and nobody can be asked"},
+	} {
+		got, err := mapped(t, tt.result, tt.schema)
+		if string(got) != tt.want || fmt.Sprint(err) != tt.err && (err != nil || tt.err != "") {
+			t.Errorf("%s: %s, error %v, want %s %s", tt.name, got, err, tt.want, tt.err)
+		}
+	}
+}
+
+// mapped takes a result through all that is done to it.
+func mapped(t testing.TB, result string, schema bool) (json.RawMessage, error) {
+	t.Helper()
+	message := keepExact([]byte(`{"jsonrpc":"2.0","id":1,"result":` + result + `}`))
+	var wire struct{ Result sdk.CallToolResult }
+	if err := json.Unmarshal(message, &wire); err != nil {
+		return nil, fmt.Errorf("not decoded: %w", err)
+	}
+	return resultOf(&wire.Result, schema)
+}
+
+// Whatever a server answers becomes JSON, or an error, and never both.
+func FuzzResult(f *testing.F) {
+	f.Add([]byte(`{"content":[{"type":"text","text":"{\"a\":1}"}]}`), false)
+	f.Add([]byte(`{"content":[{"type":"image","data":"aGk="}],"structuredContent":{"n":1e400},"_meta":{"aeemesh/exact":"{"}}`), true)
+	f.Add([]byte(`{"structuredContent":null,"isError":true}`), false)
+	f.Add([]byte(`{"_meta":[],"structured\u0043ontent":7,"content":[{"type":"resource"}]}`), false)
+	f.Fuzz(func(t *testing.T, result []byte, schema bool) {
+		if !json.Valid(result) {
+			return
+		}
+		got, err := mapped(t, string(result), schema)
+		if (err == nil) != json.Valid(got) {
+			t.Errorf("%s and error %v", got, err)
+		}
+	})
+}
+
+// Frames and event streams of strangers end in messages or errors.
+func FuzzWire(f *testing.F) {
+	f.Add([]byte("event: message\nid: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\ndata: \"result\":{\"structuredContent\":9007199254740993}}\n\n"))
+	f.Add([]byte("data:\nretry: 500\n\n: comment\n\n"))
+	f.Add([]byte(`[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"x"}]`))
+	f.Add([]byte("{\"jsonrpc\":\"2.0\"\r\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if messages, err := decode(data); (err == nil) != (len(messages) > 0) && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+			t.Errorf("%d messages and error %v", len(messages), err)
+		}
+		out, err := io.ReadAll(&events{lines: bufio.NewReader(bytes.NewReader(data)), max: 1 << 10})
+		if err != nil && !errors.Is(err, errTooLarge) || len(out) > 64<<10+len(data)*8 {
+			t.Errorf("%d bytes of %d, error %v", len(out), len(data), err)
+		}
+	})
+}
+
+func TestEventsKeepExactNumbers(t *testing.T) {
+	t.Parallel()
+	in := "event: message\nid: 7\nretry: 500\ndata: {\"jsonrpc\":\"2.0\",\"id\":1,\r\ndata: \"result\":{\"structuredContent\":{\"id\":9007199254740993}}}\n\nid: 8\ndata:\n\n: comment\n\ndata: cut off"
+	out, err := io.ReadAll(&events{lines: bufio.NewReader(strings.NewReader(in)), max: 1 << 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "event: message\nid: 7\nretry: 500\ndata: {\"id\":1,\"jsonrpc\":\"2.0\",\"result\":{\"_meta\":{\"aeemesh/exact\":\"{\\\"id\\\":9007199254740993}\"},\"structuredContent\":{\"id\":9007199254740993}}}\n\nid: 8\ndata: \n\n: comment\n\n"
+	if string(out) != want && string(out) != strings.Replace(want, "data: \n", "data:\n", 1) {
+		t.Errorf("%s\nwant\n%s", out, want)
+	}
+	if _, err := io.ReadAll(&events{lines: bufio.NewReader(strings.NewReader(strings.Repeat("data: x\n", 500))), max: 1 << 10}); !errors.Is(err, errTooLarge) {
+		t.Errorf("an endless event: %v", err)
+	}
+}
+
+func TestLegalNames(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 70)
+	names := []string{"files.read", "files_read", "search", "7zip", "-x", "ä", long, long + "y", "a/b", "a.b", "fine-1"}
+	got := legalNames(names)
+	if want := "search 7zip:_7zip -x:_-x ä:_ fine-1"; want != strings.Join([]string{got["search"], "7zip:" + got["7zip"], "-x:" + got["-x"], "ä:" + got["ä"], got["fine-1"]}, " ") {
+		t.Errorf("%v", got)
+	}
+	if got["files_read"] != "files_read" || !strings.HasPrefix(got["files.read"], "files_read_") {
+		t.Errorf("of two alike the legal one stays: %v", got)
+	}
+	seen := map[string]string{}
+	for name, legal := range got {
+		if err := (tool.Definition{Name: legal}).Validate(); err != nil {
+			t.Error(err)
+		}
+		if other, taken := seen[legal]; taken {
+			t.Errorf("%s and %s are both %s", name, other, legal)
+		}
+		seen[legal] = name
+	}
+	slices.Reverse(names)
+	for name, legal := range legalNames(names) {
+		if got[name] != legal {
+			t.Errorf("%s is %s, and in another order %s", name, got[name], legal)
+		}
+	}
+}
+
+// What a server lists is bounded, and one tool that is wrong does not take the
+// others with it.
+func TestListsOfStrangers(t *testing.T) {
+	t.Parallel()
+	l := &link{log: slog.New(slog.DiscardHandler)}
+	object := map[string]any{"type": "object"}
+	got := l.read([]*sdk.Tool{nil, {Name: ""}, {Name: "a\xff"}, {Name: strings.Repeat("x", 300)}, {Name: "array", InputSchema: []any{}},
+		{Name: "out", InputSchema: object, OutputSchema: true}, {Name: "good", Title: "Good", InputSchema: object}, {Name: "good", InputSchema: object},
+		{Name: "long", Description: strings.Repeat("ä", maxDescription), InputSchema: object}, {Name: "none"}})
+	var names []string
+	for _, r := range got.tools {
+		names = append(names, r.name)
+		if len(r.description) > maxDescription+3 || r.description == "" {
+			t.Errorf("%s: a description of %d bytes", r.name, len(r.description))
+		}
+	}
+	if want := []string{"good", "long", "none"}; !slices.Equal(names, want) {
+		t.Errorf("tools %v, want %v", names, want)
+	}
+}
