@@ -14,6 +14,14 @@ import (
 
 // openMCP reads section mcp_servers, and speaks MCP.
 func (s *Set) openMCP() error {
+	for name, server := range s.cfg.MCPServers {
+		if server.Auth == nil {
+			continue
+		}
+		if err := s.secrets.Check(server.Auth); err != nil {
+			return fmt.Errorf("configuration: mcp server %s: auth: %w", name, err)
+		}
+	}
 	servers, err := mcp.NewServers(mcp.Config{
 		Servers: s.cfg.MCPServers,
 		Env:     s.opts.Env,

@@ -268,7 +268,7 @@ var heavy = []struct {
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},
 	{"github.com/openai/openai-go", []string{"agents/model/openai"}, nil},
 	{"github.com/modelcontextprotocol/go-sdk", []string{"agents/tool/mcp"}, []string{"agents/adapters", "cmd/*"}},
-	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, nil},
+	{"github.com/coder/websocket", []string{"agents/tool/mcp"}, []string{"agents/adapters"}},
 	{"google.golang.org/genai", []string{"agents/model/google"}, nil},
 	{"cloud.google.com/go/auth", []string{"agents/model/google"}, nil},
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},

@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
 // The bounds of how often a server is tried that does not answer.
@@ -89,13 +91,28 @@ func (l *link) down() error {
 	if wait > 0 {
 		words = fmt.Sprintf("the MCP server %s cannot be reached now; try again in %s", l.name, wait)
 	}
-	if e := (*startError)(nil); errors.As(l.lastErr, &e) {
-		words += ": " + e.words
-	} else if e := (*statusError)(nil); errors.As(l.lastErr, &e) {
-		why, _ := refused(e.status)
+	if why := reason(l.lastErr); why != "" {
 		words += ": " + why
 	}
 	return &unavailable{words, l.lastErr}
+}
+
+// reason is why a server cannot be reached, where a model may know.
+func reason(err error) string {
+	var start *startError
+	var status *statusError
+	switch {
+	case errors.As(err, &start):
+		return start.words
+	case errors.Is(err, outbound.ErrCredential):
+		return "its credential cannot be had"
+	case errors.Is(err, outbound.ErrRefused):
+		return "the operator's policy refuses its address"
+	case errors.As(err, &status):
+		words, _ := refused(status.status)
+		return words
+	}
+	return ""
 }
 
 // connect begins a session, and watches it.
