@@ -44,9 +44,12 @@ type Options struct {
 	// levels strict and regulated the agent is refused. Default: such tools are
 	// not offered.
 	Open func(entry *aaif.Tool) (tool.Source, error)
-	// Counters keep the rate limits of tools for all workers of the mesh. Default:
-	// each process keeps them for itself, and a notice says so.
+	// Counters keep the rate limits of tools, and what all runs of a corr have
+	// spent, for all workers of the mesh. Default: each process keeps them for
+	// itself, and a notice says so.
 	Counters Counters
+	// Budget bounds what runs spend on models. Default: nothing does.
+	Budget Budget
 	// ParallelTools is how many tools that a model calls at once really run at
 	// once. Default 4.
 	ParallelTools int

@@ -42,6 +42,7 @@ const (
 	CodeModel           Code = "E_MODEL"
 	CodeTool            Code = "E_TOOL"
 	CodeMaxIterations   Code = "E_MAX_ITERATIONS"
+	CodeBudget          Code = "E_BUDGET"
 	CodeAgent           Code = "E_AGENT"
 )
 
@@ -87,6 +88,7 @@ var Codes = [...]CodeInfo{
 	{CodeModel, "the model refused, failed or answered with something unusable", false, "agent"},
 	{CodeTool, "a tool that the agent cannot do without failed", false, "agent"},
 	{CodeMaxIterations, "the agent did not finish within max_iterations", false, "agent"},
+	{CodeBudget, "the next call would break the budget of the run, or of all runs of its corr", false, "operator"},
 	{CodeAgent, "the agent reports a failure without a code of its own", false, "agent"},
 }
 

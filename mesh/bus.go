@@ -78,6 +78,9 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 		b = append(b, `,"duration_ms":`...)
 		b = appendMillis(b, time.Since(t.queued))
 	}
+	if usage := t.usage.Load(); usage != nil {
+		b = append(append(b, `,"usage":`...), *usage...)
+	}
 	if problem != nil {
 		// What the sender is told beyond this is between the two.
 		public := envelope.Error{Code: problem.Code, Message: problem.Message, Retryable: problem.Retryable, BackoffMS: problem.BackoffMS}

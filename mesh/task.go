@@ -102,6 +102,8 @@ type Task struct {
 
 	done atomic.Bool // the terminal envelope has been sent
 
+	usage atomic.Pointer[json.RawMessage] // see Use
+
 	listed     bool // in the list of running tasks, which owns the three
 	prev, next *Task
 
@@ -115,6 +117,10 @@ type Task struct {
 	sealed bool
 	span   taskSpan
 }
+
+// Use sets what the task has used so far, a JSON object: the events about it on
+// bus.mesh.task have it as member "usage". It must not be changed afterwards.
+func (t *Task) Use(usage json.RawMessage) { t.usage.Store(&usage) }
 
 // Emit sends payload, a JSON object, as the next stream envelope. The mesh
 // adds its number as member "seq", counted from 1. It does nothing unless the

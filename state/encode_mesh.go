@@ -236,10 +236,14 @@ func (w *writer) usage(u Usage) {
 	}
 	w.name("usage")
 	w.begin()
+	w.optInt("cost_nano_usd", u.CostNanoUSD)
 	w.optInt("input_tokens", u.InputTokens)
 	w.optInt("model_calls", u.ModelCalls)
 	w.optInt("output_tokens", u.OutputTokens)
 	w.optInt("tool_calls", u.ToolCalls)
+	w.optInt("tree_cost_nano_usd", u.TreeCostNanoUSD)
+	w.optInt("tree_tokens", u.TreeTokens)
+	w.optInt("unpriced_calls", u.UnpricedCalls)
 	w.end()
 }
 

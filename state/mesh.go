@@ -178,6 +178,17 @@ type Usage struct {
 	OutputTokens int64 `json:"output_tokens,omitempty"`
 	ModelCalls   int64 `json:"model_calls,omitempty"`
 	ToolCalls    int64 `json:"tool_calls,omitempty"`
+
+	// CostNanoUSD is what the model's turns cost, in billionths of a US dollar,
+	// as far as prices are known, and UnpricedCalls is how many of them had
+	// none.
+	CostNanoUSD   int64 `json:"cost_nano_usd,omitempty"`
+	UnpricedCalls int64 `json:"unpriced_calls,omitempty"`
+
+	// TreeTokens and TreeCostNanoUSD are what all runs of the task's corr had
+	// used together when this one last looked; 0 where nobody counts that.
+	TreeTokens      int64 `json:"tree_tokens,omitempty"`
+	TreeCostNanoUSD int64 `json:"tree_cost_nano_usd,omitempty"`
 }
 
 // Parent says which checkpoint a run began from.

@@ -114,6 +114,9 @@ func events(before, c *Checkpoint) []string {
 	if in, out := b.Usage.InputTokens-a.Usage.InputTokens, b.Usage.OutputTokens-a.Usage.OutputTokens; in > 0 || out > 0 {
 		say("%d tokens in, %d out", in, out)
 	}
+	if cost := b.Usage.CostNanoUSD - a.Usage.CostNanoUSD; cost > 0 {
+		say("$%s", model.USD(cost))
+	}
 	if b.Dead != "" && a.Dead == "" {
 		say("dead letter: %s", cut(oneLine(b.Dead), 120))
 	}

@@ -55,6 +55,12 @@ type Request struct {
 	// by one goroutine at a time, before Generate returns.
 	Fit func(window int) []Message
 
+	// Admit, if not nil, is asked before each call that may cost something, with
+	// the price of what is about to be asked. Its error ends Generate as it is.
+	// It is for a Model that knows prices; others ignore it, and their caller asks
+	// it himself.
+	Admit func(Price) error
+
 	// Avoid are the routes, by the names that [Error].Route gave them, that broke
 	// off this very turn: a Model that chooses among several takes them last.
 	Avoid []string

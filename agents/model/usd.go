@@ -38,6 +38,13 @@ func ParseUSD(s string) (USD, error) {
 	return USD(n), nil
 }
 
+// Price is what a model costs.
+type Price struct {
+	Input, Output USD   // of a thousand tokens, at most
+	Known         bool  // else the two say nothing
+	MaxOutput     int64 // how many tokens the model can write at once; 0 is not known
+}
+
 // String is the amount in dollars, without a sign of the currency: 0.00125.
 func (u USD) String() string {
 	sign, n := "", uint64(u)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -139,11 +140,29 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	}
 	if u := v.Usage; u != (state.Usage{}) {
 		a.term.line("%d turns of the model, %d tool calls, %d tokens in, %d out", u.ModelCalls, u.ToolCalls, u.InputTokens, u.OutputTokens)
+		if cost := costLine(u); cost != "" {
+			a.term.line("%s", cost)
+		}
 	}
 	a.term.line("")
 	a.printTimeline(timeline)
 	a.showWaiting(v)
 	return nil
+}
+
+// costLine is what a run cost, in words; "" where nothing is known of it.
+func costLine(u state.Usage) string {
+	var parts []string
+	if u.CostNanoUSD > 0 {
+		parts = append(parts, "$"+model.USD(u.CostNanoUSD).String())
+	}
+	if u.UnpricedCalls > 0 {
+		parts = append(parts, fmt.Sprintf("%d turns of a model without a known price", u.UnpricedCalls))
+	}
+	if u.TreeTokens > u.InputTokens+u.OutputTokens {
+		parts = append(parts, fmt.Sprintf("all runs of its corr: %d tokens, $%s", u.TreeTokens, model.USD(u.TreeCostNanoUSD)))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func (a *app) printTimeline(timeline []state.Moment) {

@@ -45,6 +45,12 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 			continue
 		}
 		asked, dropped := w.request(req)
+		if req.Admit != nil {
+			if err := req.Admit(w.Facts.price()); err != nil {
+				done(ctx, errNeutral, 0)
+				return nil, err
+			}
+		}
 		told, begun := false, time.Now()
 		var heard func(model.Delta) error
 		if onDelta != nil {
@@ -115,7 +121,7 @@ func shorter(req, sent *model.Request) bool {
 // not.
 func (w *way) request(req *model.Request) (*model.Request, []string) {
 	asked := *req
-	asked.Model, asked.Fit, asked.Avoid = w.Model, nil, nil
+	asked.Model, asked.Fit, asked.Avoid, asked.Admit = w.Model, nil, nil, nil
 	if req.Fit != nil && w.Facts.ContextTokens > 0 {
 		asked.Messages = req.Fit(w.Facts.ContextTokens)
 	}

@@ -32,6 +32,26 @@ func (f Facts) Highest() (model.USD, bool) {
 	return max(*f.Input, *f.Output), true
 }
 
+// price is the most that a call may cost.
+func (f Facts) price() model.Price {
+	p := model.Price{MaxOutput: int64(f.MaxOutputTokens)}
+	if p.Known = f.Input != nil && f.Output != nil; p.Known {
+		p.Input, p.Output = *f.Input, *f.Output
+		if l := f.Long; l != nil {
+			if l.Input != nil {
+				p.Input = max(p.Input, *l.Input)
+			}
+			if l.Output != nil {
+				p.Output = max(p.Output, *l.Output)
+			}
+		}
+		if f.CacheWrite != nil {
+			p.Input = max(p.Input, *f.CacheWrite)
+		}
+	}
+	return p
+}
+
 // blended is the price by which models are compared: of three parts input and
 // one part output.
 func (f Facts) blended() (float64, bool) {

@@ -1,0 +1,218 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Budget is what runs may spend on models. A call that could break it is not
+// made, and the run ends with E_BUDGET. Zero is no bound.
+//
+// What a call will use is not known before it is made, so it is taken to use as
+// much as it can: the tokens of the conversation, by an estimate on the safe
+// side, and the longest answer that it may get. Afterwards what it did use
+// counts. A try that failed counts nothing: its provider does not say.
+type Budget struct {
+	// RunTokens and RunUSD bound one run: one task, however many workers and
+	// attempts it takes.
+	RunTokens int64     `json:"run_tokens"`
+	RunUSD    model.USD `json:"run_usd"`
+
+	// TreeTokens and TreeUSD bound all runs with one corr together, on all
+	// workers that share [Options].Counters. Without these each process counts
+	// for itself.
+	TreeTokens int64     `json:"tree_tokens"`
+	TreeUSD    model.USD `json:"tree_usd"`
+}
+
+// Validate reports what is wrong with a budget.
+func (b Budget) Validate() error {
+	if b.RunTokens < 0 || b.TreeTokens < 0 || b.RunUSD < 0 || b.TreeUSD < 0 {
+		return errors.New("budget: a bound cannot be negative")
+	}
+	return nil
+}
+
+// DefaultAnswerTokens is how long an answer is taken to be of a model whose
+// longest nobody knows, and which the document does not bound.
+const DefaultAnswerTokens = 4096
+
+const (
+	countSpentTokens = "spend.tokens" // kinds of counters, by corr
+	countSpentUSD    = "spend.usd"
+)
+
+// treasury keeps the books of one agent's runs.
+type treasury struct {
+	budget   Budget
+	counters Counters // of trees; nil: nobody counts them
+	shared   bool     // by all workers
+	log      *slog.Logger
+}
+
+func newTreasury(opts Options) *treasury {
+	t := &treasury{budget: opts.Budget, counters: opts.Counters, shared: opts.Counters != nil, log: opts.Logger}
+	if !t.shared && (t.budget.TreeTokens > 0 || t.budget.TreeUSD > 0) {
+		t.counters = new(localCounters)
+	}
+	return t
+}
+
+// purchase is one turn of a model that is about to be asked for.
+type purchase struct {
+	t    *treasury
+	ctx  context.Context
+	corr string
+	used *state.Usage
+
+	input  int64 // tokens, about
+	answer int64 // at most, by the document; 0: it does not say
+
+	tokens int64     // set aside for the tree
+	cost   model.USD // likewise
+}
+
+// buy begins a turn: Admit is to be asked before each call, and pay or back told
+// when it is over.
+func (t *treasury) buy(ctx context.Context, corr string, used *state.Usage, input int, req *model.Request) *purchase {
+	return &purchase{t: t, ctx: ctx, corr: corr, used: used, input: int64(input), answer: int64(req.Params.MaxTokens)}
+}
+
+// admit holds what a call may cost against the budgets, and sets it aside.
+func (p *purchase) admit(price model.Price) error {
+	p.back() // of a route before this one
+	b := p.t.budget
+	if b == (Budget{}) {
+		return nil
+	}
+	answer := p.answer
+	switch {
+	case answer > 0 && price.MaxOutput > 0:
+		answer = min(answer, price.MaxOutput)
+	case answer > 0:
+	case price.MaxOutput > 0:
+		answer = price.MaxOutput
+	default:
+		answer = DefaultAnswerTokens
+	}
+	tokens, cost := p.input+answer, price.Input.For(p.input).Add(price.Output.For(answer))
+	if (b.RunUSD > 0 || b.TreeUSD > 0) && !price.Known {
+		return envelope.Errorf(envelope.CodeBudget, "there is a budget in dollars, and the model's price is not known here")
+	}
+	if spent := p.used.InputTokens + p.used.OutputTokens; b.RunTokens > 0 && spent+tokens > b.RunTokens {
+		return envelope.Errorf(envelope.CodeBudget, "the run has used %d tokens of %d, and the next call may use %d", spent, b.RunTokens, tokens)
+	}
+	if spent := model.USD(p.used.CostNanoUSD); b.RunUSD > 0 && spent.Add(cost) > b.RunUSD {
+		return envelope.Errorf(envelope.CodeBudget, "the run has cost $%s of $%s, and the next call may cost $%s", spent, b.RunUSD, cost)
+	}
+	if b.TreeTokens > 0 {
+		total, err := p.count(tokens, 0)
+		switch {
+		case err != nil:
+			return err
+		case total.tokens > b.TreeTokens:
+			p.back()
+			return envelope.Errorf(envelope.CodeBudget, "the runs of this corr have used %d tokens of %d, and the next call may use %d", total.tokens-tokens, b.TreeTokens, tokens)
+		}
+	}
+	if b.TreeUSD > 0 {
+		total, err := p.count(0, cost)
+		switch {
+		case err != nil:
+			return err
+		case total.cost > b.TreeUSD:
+			p.back()
+			return envelope.Errorf(envelope.CodeBudget, "the runs of this corr have cost $%s of $%s, and the next call may cost $%s", total.cost-cost, b.TreeUSD, cost)
+		}
+	}
+	return nil
+}
+
+// totals are a tree's.
+type totals struct {
+	tokens int64
+	cost   model.USD
+}
+
+// count adds to what the tree has used, and sets it aside for this turn.
+func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error) {
+	if total, err = p.t.add(p.ctx, p.corr, tokens, cost); err != nil {
+		if p.ctx.Err() != nil {
+			return total, p.ctx.Err()
+		}
+		return total, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
+	}
+	p.tokens, p.cost = p.tokens+tokens, p.cost+cost
+	return total, nil
+}
+
+// add adds to the counters of a tree; what is zero is not asked for.
+func (t *treasury) add(ctx context.Context, corr string, tokens int64, cost model.USD) (total totals, err error) {
+	var errs [2]error
+	if tokens != 0 {
+		total.tokens, errs[0] = t.counters.Add(ctx, tokens, countSpentTokens, corr)
+	}
+	if cost != 0 {
+		var n int64
+		n, errs[1] = t.counters.Add(ctx, int64(cost), countSpentUSD, corr)
+		total.cost = model.USD(n)
+	}
+	return total, errors.Join(errs[:]...)
+}
+
+// back gives back what was set aside for a call that was not made, or failed.
+func (p *purchase) back() {
+	if p.tokens == 0 && p.cost == 0 {
+		return
+	}
+	if _, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, -p.tokens, -p.cost); err != nil {
+		p.t.log.Warn("what was set aside stays counted", "corr", p.corr, "tokens", p.tokens, "usd", p.cost.String(), "err", err)
+	}
+	p.tokens, p.cost = 0, 0
+}
+
+// pay writes a turn into the books: the run's, and the tree's.
+func (p *purchase) pay(res *model.Response) {
+	u := p.used
+	u.ModelCalls++
+	u.InputTokens += res.Usage.InputTokens
+	u.OutputTokens += res.Usage.OutputTokens
+	if res.Priced {
+		u.CostNanoUSD = int64(model.USD(u.CostNanoUSD).Add(res.Cost))
+	} else if res.Usage != (model.Usage{}) {
+		u.UnpricedCalls++
+	}
+	if p.t.counters == nil {
+		return
+	}
+	tokens := res.Usage.InputTokens + res.Usage.OutputTokens
+	total, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, tokens-p.tokens, res.Cost-p.cost)
+	if err != nil {
+		p.t.log.Warn("a turn was not counted", "corr", p.corr, "tokens", tokens, "usd", res.Cost.String(), "err", err)
+		return
+	}
+	p.tokens, p.cost = 0, 0
+	if total.tokens > 0 {
+		u.TreeTokens = total.tokens
+	}
+	if total.cost > 0 {
+		u.TreeCostNanoUSD = int64(total.cost)
+	}
+}
+
+// told is a run's usage as the bus tells it.
+func told(u state.Usage) json.RawMessage {
+	raw, err := json.Marshal(u)
+	if err != nil {
+		panic(fmt.Sprintf("agents: usage cannot be written: %v", err)) // it is numbers
+	}
+	return raw
+}

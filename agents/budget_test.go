@@ -1,0 +1,154 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+var cents = model.Price{Input: model.Dollar / 100, Output: model.Dollar / 50, Known: true, MaxOutput: 1000} // of a thousand tokens
+
+func books(b Budget, c Counters) *treasury {
+	return newTreasury(Options{Budget: b, Counters: c, Logger: slog.New(slog.DiscardHandler)})
+}
+
+func answered(in, out int64) *model.Response {
+	return &model.Response{Usage: model.Usage{InputTokens: in, OutputTokens: out}, Cost: cents.Input.For(in).Add(cents.Output.For(out)), Priced: true}
+}
+
+// A call is made only if it stays within the budgets whatever it uses, and what
+// it did use counts.
+func TestABudgetStopsBeforeTheCallThatWouldBreakIt(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		budget Budget
+		price  model.Price
+		answer int // the document's max_tokens
+		calls  int // of 1000 tokens in and at most 1000 out, that use 1000 and 100
+		words  string
+	}{
+		"no budget":                {calls: 100, price: cents},
+		"tokens of a run":          {budget: Budget{RunTokens: 5000}, price: cents, calls: 3, words: "used 3300 tokens of 5000, and the next call may use 2000"},
+		"exactly":                  {budget: Budget{RunTokens: 2000}, price: cents, calls: 1, words: "used 1100 tokens of 2000"},
+		"shorter answers":          {budget: Budget{RunTokens: 5000}, price: cents, answer: 200, calls: 4, words: "used 4400"},
+		"unknown longest answer":   {budget: Budget{RunTokens: 5096}, price: model.Price{}, calls: 1, words: "may use 5096"},
+		"dollars of a run":         {budget: Budget{RunUSD: model.Dollar / 20}, price: cents, calls: 2, words: "cost $0.024 of $0.05, and the next call may cost $0.03"},
+		"no price, and dollars":    {budget: Budget{RunUSD: model.Dollar}, price: model.Price{}, calls: 0, words: "price is not known"},
+		"no price, and tokens":     {budget: Budget{RunTokens: 4000}, price: model.Price{MaxOutput: 1000}, calls: 2, words: "used 2200 tokens"},
+		"tokens of a tree":         {budget: Budget{TreeTokens: 5000}, price: cents, calls: 3, words: "runs of this corr have used 3300 tokens of 5000"},
+		"dollars of a tree":        {budget: Budget{TreeUSD: model.Dollar / 20}, price: cents, calls: 2, words: "runs of this corr have cost $0.024 of $0.05"},
+		"free models cost nothing": {budget: Budget{RunUSD: 1}, price: model.Price{Known: true}, calls: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := books(c.budget, new(localCounters))
+			var used state.Usage
+			req := &model.Request{Params: model.Params{MaxTokens: c.answer}}
+			for i := 0; ; i++ {
+				p := b.buy(t.Context(), "corr", &used, 1000, req)
+				err := p.admit(c.price)
+				if i == c.calls && c.words != "" {
+					var e *envelope.Error
+					if !errors.As(err, &e) || e.Code != envelope.CodeBudget || e.Retryable || !strings.Contains(e.Message, c.words) {
+						t.Errorf("after %d calls: %v, want %s", i, err, c.words)
+					}
+					break
+				}
+				if err != nil {
+					t.Fatalf("call %d: %v", i+1, err)
+				}
+				if i == 100 {
+					break
+				}
+				res := answered(1000, 100)
+				if !c.price.Known {
+					res.Cost, res.Priced = 0, false
+				}
+				if c.price.Known && c.price.Input == 0 {
+					res.Cost = 0
+				}
+				p.pay(res)
+			}
+		})
+	}
+}
+
+// However many runs of one corr ask at once, together they stay within the
+// tree's budget; what is set aside for a call that fails comes back.
+func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
+	t.Parallel()
+	shared := new(localCounters)
+	var wg sync.WaitGroup
+	for range 8 {
+		b := books(Budget{TreeTokens: 50_000}, shared)
+		wg.Go(func() {
+			var used state.Usage
+			for i := 0; ; i++ {
+				p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+				if p.admit(cents) != nil {
+					return
+				}
+				if i%3 == 0 {
+					p.back()
+					continue
+				}
+				p.pay(answered(1000, 1000))
+			}
+		})
+	}
+	wg.Wait()
+	total, err := shared.Add(t.Context(), 0, countSpentTokens, "corr")
+	if err != nil || total > 50_000 || total < 36_000 {
+		t.Errorf("spent %d of 50000, %v", total, err)
+	}
+	if other, _ := shared.Add(t.Context(), 0, countSpentTokens, "another"); other != 0 {
+		t.Errorf("another corr has spent %d", other)
+	}
+}
+
+// The books say what the run has used, and what the tree has.
+func TestTheBooks(t *testing.T) {
+	t.Parallel()
+	shared := new(localCounters)
+	a, b := books(Budget{}, shared), books(Budget{}, shared)
+	var one, two state.Usage
+	a.buy(t.Context(), "corr", &one, 10, &model.Request{}).pay(answered(1000, 500))
+	b.buy(t.Context(), "corr", &two, 10, &model.Request{}).pay(answered(2000, 0))
+	b.buy(t.Context(), "corr", &two, 10, &model.Request{}).pay(&model.Response{Usage: model.Usage{InputTokens: 5}})
+	if want := (state.Usage{InputTokens: 1000, OutputTokens: 500, ModelCalls: 1, CostNanoUSD: 20_000_000, TreeTokens: 1500, TreeCostNanoUSD: 20_000_000}); one != want {
+		t.Errorf("the first run\n got %+v\nwant %+v", one, want)
+	}
+	if want := (state.Usage{InputTokens: 2005, ModelCalls: 2, CostNanoUSD: 20_000_000, UnpricedCalls: 1, TreeTokens: 3505, TreeCostNanoUSD: 40_000_000}); two != want {
+		t.Errorf("the second run\n got %+v\nwant %+v", two, want)
+	}
+	// Without counters there is no tree.
+	var alone state.Usage
+	books(Budget{}, nil).buy(t.Context(), "corr", &alone, 10, &model.Request{}).pay(answered(1, 1))
+	if alone.TreeTokens != 0 || alone.InputTokens != 1 {
+		t.Errorf("%+v", alone)
+	}
+}
+
+// What cannot be counted is not spent.
+func TestABudgetThatCannotBeCounted(t *testing.T) {
+	t.Parallel()
+	var used state.Usage
+	b := books(Budget{TreeTokens: 1 << 20}, brokenCounters{})
+	err := b.buy(t.Context(), "corr", &used, 10, &model.Request{}).admit(cents)
+	var e *envelope.Error
+	if !errors.As(err, &e) || e.Code != envelope.CodeUnavailable || !e.Retryable {
+		t.Errorf("%v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := b.buy(ctx, "corr", &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
