@@ -112,6 +112,8 @@ type tokens struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	Truncated    bool  `json:"truncated,omitempty"` // the answer was cut at the model's token limit
+
+	CostUSD model.USD `json:"cost_usd,omitempty"` // as far as prices are known
 }
 
 // addUsage tells in the payload what the model used: where it said so, and
@@ -120,7 +122,7 @@ func (l *loop) addUsage(task *mesh.Task, r *run) {
 	if r.usage.InputTokens == 0 && r.usage.OutputTokens == 0 && !r.cut {
 		return
 	}
-	with, ok := addMember(r.payload, "usage", tokens{r.usage.InputTokens, r.usage.OutputTokens, r.cut})
+	with, ok := addMember(r.payload, "usage", tokens{r.usage.InputTokens, r.usage.OutputTokens, r.cut, model.USD(r.usage.CostNanoUSD)})
 	if ok && l.contract.fits(task.Envelope.Intent, with) == nil {
 		r.payload = with
 	}

@@ -208,11 +208,61 @@ func (p *purchase) pay(res *model.Response) {
 	}
 }
 
-// told is a run's usage as the bus tells it.
-func told(u state.Usage) json.RawMessage {
+// toldUsage is a run's usage as the bus tells it.
+func toldUsage(u state.Usage) json.RawMessage {
 	raw, err := json.Marshal(u)
 	if err != nil {
 		panic(fmt.Sprintf("agents: usage cannot be written: %v", err)) // it is numbers
 	}
 	return raw
+}
+
+// asking is a model whose every call is admitted first, at a price. Who chooses
+// among models asks by himself, for each.
+func asking(price model.Price, m model.Model) model.Model {
+	a := asked{m, price}
+	if c, ok := m.(model.Continuer); ok {
+		return askedContinuer{a, c}
+	}
+	return a
+}
+
+type asked struct {
+	m     model.Model
+	price model.Price
+}
+
+func (a asked) admit(req *model.Request) (*model.Request, error) {
+	if req == nil || req.Admit == nil {
+		return req, nil
+	}
+	if err := req.Admit(a.price); err != nil {
+		return nil, err
+	}
+	admitted := *req
+	admitted.Admit = nil
+	return &admitted, nil
+}
+
+// Generate is the model's own, if it is admitted.
+func (a asked) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
+	req, err := a.admit(req)
+	if err != nil {
+		return nil, err
+	}
+	return a.m.Generate(ctx, req, onDelta)
+}
+
+type askedContinuer struct {
+	asked
+	c model.Continuer
+}
+
+// Continue is the model's own, if it is admitted.
+func (a askedContinuer) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
+	req, err := a.admit(req)
+	if err != nil {
+		return nil, err
+	}
+	return a.c.Continue(ctx, req, told, onDelta)
 }

@@ -129,7 +129,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
 	req.Fit = l.fitter(r, &req, model.User(accountPrompt))
 	begun := time.Now()
-	res, err := l.quietly(ctx, r, &req)
+	res, err := l.quietly(ctx, task, r, &req)
 	switch {
 	case errors.Is(err, errStopped) && ctx.Err() == nil:
 		if err := r.pause(ctx); err != nil {
@@ -143,7 +143,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 		l.log.Debug("model gave no account of its answer", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "err", err)
 		return nil, nil
 	}
-	r.count(res)
+	r.turns++
 	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: "its account of the answer", MS: time.Since(begun).Milliseconds()}
 	if err := r.stage(step, (*progress).save); err != nil {
 		return nil, err

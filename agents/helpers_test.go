@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -24,6 +26,7 @@ const patience = 20 * time.Second
 type world struct {
 	t    *testing.T
 	node *mesh.Node
+	conn *nats.Conn
 }
 
 func newWorld(t *testing.T) *world {
@@ -33,7 +36,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t, node}
+	return &world{t, node, conn}
 }
 
 // host serves an agent until stop is called, or the test ends; stop returns

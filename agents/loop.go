@@ -35,6 +35,7 @@ type loop struct {
 	stream   bool
 	context  int // tokens that fit the model; 0: nobody says
 	memory   Memory
+	books    *treasury
 	echoes   bool // the model is the offline echo
 	secrets  *secret.Redactor
 	log      *slog.Logger
@@ -51,7 +52,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	}
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
-		context: opts.ContextTokens, memory: opts.Memory, secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
+		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
 		retries: liveRetries(def),
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
@@ -115,7 +116,12 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.C
 	}
 	r.traced(ctx)
 	for r.phase != phaseDone {
-		if err := l.step(ctx, task, r); err != nil {
+		before := r.usage
+		err := l.step(ctx, task, r)
+		if r.usage != before {
+			task.Use(toldUsage(r.usage))
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // (AAIF, LLM Provider Routing). Its calls are reported.
 func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Problem, error) {
 	if opts.Model != nil {
-		return Reported(modelProvider(def, opts), opts.Model), nil, nil
+		return asking(model.Price{}, Reported(modelProvider(def, opts), opts.Model)), nil, nil
 	}
 	m := def.Agent.Model
 	if opts.Models != nil {
@@ -35,7 +35,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 		notices = append(notices, aaif.Problem{Pointer: "/agent/model/fallbacks", Rule: aaif.RuleNotHonoured, Severity: aaif.SeverityWarning,
 			Message: "there are no other models here than the offline model"})
 	}
-	return Reported(modelProvider(def, opts), builtin.New()), notices, nil
+	return asking(model.Price{Known: true}, Reported(modelProvider(def, opts), builtin.New())), notices, nil
 }
 
 // CheckBuiltin says what keeps the offline model from playing a document: its

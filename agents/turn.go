@@ -32,7 +32,7 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	case err != nil:
 		return l.modelFailure(ctx, task, r, err)
 	}
-	r.count(res)
+	r.turns++
 	r.messages = append(r.messages, res.Message)
 	r.cut = res.Finish == model.FinishLength
 	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: string(res.Finish) + instead(res.Tried), MS: time.Since(begun).Milliseconds()}
@@ -71,14 +71,6 @@ func triesText(tried []model.Try) string {
 		words[i] = t.String()
 	}
 	return strings.Join(words, "; ")
-}
-
-// count adds a turn to the books.
-func (r *progress) count(res *model.Response) {
-	r.turns++
-	r.usage.ModelCalls++
-	r.usage.InputTokens += res.Usage.InputTokens
-	r.usage.OutputTokens += res.Usage.OutputTokens
 }
 
 // saveTurn is save after a turn: of the next one nothing is told yet.
@@ -122,9 +114,15 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	told := r.journal.Told()
 	for breaks, tries := 0, 0; ; {
 		t := l.teller(task, told)
+		p := l.books.buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(&req), &req)
+		req.Admit = p.admit
 		res, err := l.speak(ctx, &req, told, t)
+		if err != nil {
+			p.back()
+		}
 		switch {
 		case err == nil:
+			p.pay(res)
 			l.noteDropped(res)
 			return res, nil
 		case ctx.Err() != nil:
@@ -172,14 +170,21 @@ func (l *loop) noteDropped(res *model.Response) {
 }
 
 // quietly asks the model for a turn that nobody is told of.
-func (l *loop) quietly(ctx context.Context, r *run, req *model.Request) (*model.Response, error) {
+func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.Request) (*model.Response, error) {
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
+	p := l.books.buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(req), req)
+	req.Admit = p.admit
 	res, err := l.model.Generate(ctx, req, nil)
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	if err != nil {
+		p.back()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, err
 	}
-	return res, err
+	p.pay(res)
+	return res, nil
 }
 
 // pause commits that the run stops in the middle of a turn, which parks it. It

@@ -35,6 +35,15 @@ func (l *loop) overhead(req *model.Request) int {
 	return n/bytesPerToken + answer
 }
 
+// inputTokens is about how many tokens a request is.
+func (l *loop) inputTokens(req *model.Request) int {
+	n := len(req.Format.Schema)
+	for _, t := range req.Tools {
+		n += len(t.Name) + len(t.Description) + len(t.Parameters)
+	}
+	return sizeOf(req.Messages) + n/bytesPerToken
+}
+
 // fit leaves out of a conversation what does not fit into a number of tokens,
 // from its oldest end (AAIF, Agent State Document), in whole turns: an
 // assistant's message and what its tools said stay together. What is at its head

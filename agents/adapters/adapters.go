@@ -54,6 +54,9 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := cfg.Telemetry.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
+	if err := cfg.Budget.Validate(); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
 	if err := s.openSecrets(); err != nil {
 		return nil, err
@@ -77,6 +80,7 @@ func (s *Set) Use(o *agents.Options) {
 		o.Secret = s.env
 	}
 	o.Redactor = s.Redactor()
+	o.Budget = s.cfg.Budget
 	if o.Models == nil {
 		o.Models = s.Model
 	}

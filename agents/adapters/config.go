@@ -8,6 +8,7 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
@@ -18,6 +19,8 @@ import (
 type Config struct {
 	// Models are the models that documents may name.
 	Models Models `json:"models,omitzero"`
+	// Budget is what runs may spend on models.
+	Budget agents.Budget `json:"budget,omitzero"`
 	// Telemetry is what agents may report beyond the process' own settings.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Outbound is what the tools of documents may reach.

@@ -14,6 +14,9 @@ func TestConfigIsStrict(t *testing.T) {
 		`{"nobody_knows": 1}`:      "/nobody_knows is not known",
 		"a: 1\na: 2":               "",
 		"- 1":                      "does not fit",
+		"budget: {run_usd: 0.25}":  "",
+		"budget: {run_usd: x}":     "/budget/run_usd",
+		"budget: {runs: 1}":        "/budget/runs is not known",
 		"x: &a 1\ny: *a":           "alias",
 		strings.Repeat("x", 2<<20): "larger",
 	} {
@@ -27,12 +30,4 @@ func TestConfigIsStrict(t *testing.T) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}
 	}
-}
-
-func FuzzRead(f *testing.F) {
-	f.Add([]byte("{}"))
-	f.Add([]byte("a: [1, 2]\n"))
-	f.Fuzz(func(_ *testing.T, data []byte) {
-		_, _ = Read(data)
-	})
 }

@@ -1,0 +1,54 @@
+package agents_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// A run that may not spend more ends before it does, and the bus says what it
+// has used.
+func TestARunEndsBeforeItsBudgetIsBroken(t *testing.T) {
+	t.Parallel()
+	m := modeltest.New(
+		modeltest.Turn{Calls: []model.ToolCall{{ID: "c", Name: "look", Arguments: json.RawMessage(`{}`)}}, Usage: model.Usage{InputTokens: 300, OutputTokens: 200}},
+		modeltest.Turn{Text: "never said"},
+	)
+	reg := new(tool.Registry)
+	if err := reg.Add(toolThatSays("look", ``, `1`)); err != nil {
+		t.Fatal(err)
+	}
+	doc := definition(t, `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look.","model":{"provider":"custom","provider_id":"x","preferred":"y","params":{"max_tokens":100}},"tools":[{"name":"look","description":"Looks."}]}}`)
+	a, err := agents.New(doc, agents.Options{Model: m, Tools: reg, Budget: agents.Budget{RunTokens: 600}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	failed, err := w.conn.SubscribeSync("bus.mesh.task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.host(a)
+	got := w.send(a.Entity, `{"text":"go"}`, sending{})
+	if got.err == nil || got.err.Code != envelope.CodeBudget || got.err.Retryable || !strings.Contains(got.err.Message, "used 500 tokens of 600") {
+		t.Errorf("%+v", got)
+	}
+	if n := len(m.Requests()); n != 1 {
+		t.Errorf("the model was asked %d times, want 1", n)
+	}
+	for {
+		msg, err := failed.NextMsg(patience)
+		if err != nil {
+			t.Fatal("no event with the usage")
+		}
+		if strings.Contains(string(msg.Data), `"usage":{"input_tokens":300,"output_tokens":200,"model_calls":1,"tool_calls":1,"unpriced_calls":1`) {
+			return
+		}
+	}
+}
