@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -304,6 +305,9 @@ func (p *Policy) check(u *url.URL) (target, error) {
 		}
 	}
 	if !allowed {
+		if slices.Contains(metadata, t.ip) { // nobody is told how to allow that
+			return t, refusef("%s is the address of a cloud's metadata service", t.host)
+		}
 		if t.scheme == "http" {
 			return t, refusef("plain http to %s is not allowed", t.hostPort()).allowHint("allow", "http://"+t.hostPort())
 		}

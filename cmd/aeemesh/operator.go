@@ -49,12 +49,16 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 		return nil, usagef(cmd, "%w", err)
 	}
 	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
-	return adapters.New(cfg, adapters.Options{
+	set, err := adapters.New(cfg, adapters.Options{
 		Version:  version(),
 		ChildEnv: childEnv(),
 		Env:      func(name string) (string, bool) { v := a.env(name); return v, v != "" },
 		Logger:   a.log,
 	})
+	if err != nil {
+		return nil, usagef(cmd, "%w", err)
+	}
+	return set, nil
 }
 
 // mcpServers are the servers that --mcp names.
