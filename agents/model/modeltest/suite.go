@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -42,6 +43,7 @@ func Run(t *testing.T, newModel NewFunc) {
 		{"refuses invalid requests", testInvalid},
 		{"stops at the callback's error", testCallbackError},
 		{"obeys its context", testContext},
+		{"goes on with another's conversation", testForeign},
 		{"leaves the request alone", testRetention},
 		{"serves many at once", testConcurrency},
 	} {
@@ -214,8 +216,10 @@ func testFormats(t *testing.T, newModel NewFunc) {
 		m := newModel(t, Turn{Text: answer})
 		req := request(model.User("give me JSON"))
 		req.Format = f
-		res, _ := mustGenerate(t, m, req, false)
-		wantJSON(t, raw(res.Message.Content), answer)
+		for _, stream := range []bool{false, true} {
+			res, _ := mustGenerate(t, m, req, stream)
+			wantJSON(t, raw(res.Message.Content), answer)
+		}
 	}
 }
 
@@ -226,8 +230,18 @@ func testParams(t *testing.T, newModel NewFunc) {
 	req := request(model.User("hi"))
 	req.Params = model.Params{Temperature: f(0), MaxTokens: 64, TopP: f(0.5), FrequencyPenalty: f(-1), PresencePenalty: f(1),
 		Stop: []string{"END"}, Seed: &seed, Extended: raw(`{"vendor.knob*":{"x":[1,2]}}`)}
-	if res, _ := mustGenerate(t, m, req, true); res.Message.Content != "fine" {
+	res, _ := mustGenerate(t, m, req, true)
+	if res.Message.Content != "fine" {
 		t.Errorf("response %+v", res)
+	}
+	// What was left out is told by the document's names.
+	known := []string{"extended", "frequency_penalty", "max_tokens", "presence_penalty", "seed", "stop", "temperature", "top_p"}
+	if !slices.IsSorted(res.Dropped) || slices.ContainsFunc(res.Dropped, func(name string) bool { return !slices.Contains(known, name) }) {
+		t.Errorf("dropped %q, want some of %q, sorted", res.Dropped, known)
+	}
+	req.Params = model.Params{}
+	if res, _ := mustGenerate(t, m, req, false); len(res.Dropped) != 0 {
+		t.Errorf("dropped %q of nothing", res.Dropped)
 	}
 }
 
