@@ -246,25 +246,27 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	if wait <= 0 {
 		wait = modelBackoff
 	}
-	whose := "the model's provider"
-	if len(failed.Tries) > 1 {
-		whose = "no route to a model is left (" + triesText(failed.Tries) + "): the last one"
+	say := func(code envelope.Code, words string) *envelope.Error {
+		if len(failed.Tries) > 1 { // which routes and why, without the providers' words
+			words = "no model answered: " + triesText(failed.Tries)
+		}
+		return envelope.Errorf(code, "%s: %w", words, err)
 	}
 	switch failed.Kind {
 	case model.ErrRateLimited:
 		// E_RATE_LIMITED promises that nothing was done.
 		if len(r.toolsUsed) == 0 {
-			return envelope.Errorf(envelope.CodeRateLimited, "%s is over its rate limit: %w", whose, err).WithBackoff(wait)
+			return say(envelope.CodeRateLimited, "the model's provider is over its rate limit").WithBackoff(wait)
 		}
-		return envelope.Errorf(envelope.CodeUnavailable, "%s is over its rate limit; tools have been called already: %w", whose, err).WithBackoff(wait)
+		return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already").WithBackoff(wait)
 	case model.ErrUnavailable:
-		return envelope.Errorf(envelope.CodeUnavailable, "%s cannot be reached, or failed: %w", whose, err).WithBackoff(wait)
+		return say(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed").WithBackoff(wait)
 	case model.ErrAuth:
-		return envelope.Errorf(envelope.CodeModel, "%s does not accept the agent's credentials: %w", whose, err)
+		return say(envelope.CodeModel, "the model's provider does not accept the agent's credentials")
 	case model.ErrContextTooLong:
-		return envelope.Errorf(envelope.CodeModel, "the task does not fit the model's context window: %w", err)
+		return say(envelope.CodeModel, "the task does not fit the model's context window")
 	}
-	return envelope.Errorf(envelope.CodeModel, "%s refused the request: %w", whose, err)
+	return say(envelope.CodeModel, "the model's provider refused the request")
 }
 
 // modelBackoff is what senders are advised to wait where the provider gives no

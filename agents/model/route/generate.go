@@ -172,7 +172,6 @@ func (f *failures) error() error {
 	}
 	all := &model.Error{Kind: f.tries[0].Kind, Route: f.tries[0].Route, Tries: f.tries}
 	var words []string
-	var causes []error
 	limited, down := false, false
 	for i, t := range f.tries {
 		limited, down = limited || t.Kind == model.ErrRateLimited, down || t.Kind == model.ErrUnavailable
@@ -180,7 +179,7 @@ func (f *failures) error() error {
 			all.RetryAfter = t.RetryAfter
 		}
 		if e := f.errors[i]; e != nil {
-			words, causes = append(words, t.Route+": "+e.Error()), append(causes, e)
+			words = append(words, t.Route+": "+e.Error())
 		} else {
 			words = append(words, t.String())
 		}
@@ -192,6 +191,5 @@ func (f *failures) error() error {
 		all.Kind = model.ErrRateLimited
 	}
 	all.Message = fmt.Sprintf("no route answered: %s", strings.Join(words, "; "))
-	all.Err = errors.Join(causes...)
 	return all
 }
