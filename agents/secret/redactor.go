@@ -122,6 +122,9 @@ func Forms(s Secret) []string {
 	}
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		forms = append(forms, inner64(e, v)...)
+		if escaped := url.QueryEscape(v); escaped != v { // as OAuth 2.0 clients send theirs (RFC 6749, section 2.3.1)
+			forms = append(forms, inner64(e, escaped)...)
+		}
 	}
 	slices.Sort(forms)
 	return slices.DeleteFunc(slices.Compact(forms), func(f string) bool { return len(f) < MinScrubbed })
