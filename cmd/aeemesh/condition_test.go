@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/condition/conditiontest"
+)
+
+// The binary passes the suite that the package passes, case by case and as a
+// batch.
+func TestConditionEval(t *testing.T) {
+	t.Parallel()
+	conditiontest.Run(t, func(lang, expr, data string) (bool, error) {
+		rule, _ := json.Marshal(expr)
+		if lang == "jsonlogic" && json.Valid([]byte(expr)) {
+			rule = []byte(expr)
+		}
+		line, err := json.Marshal(map[string]json.RawMessage{"lang": quoted(lang), "expr": rule, "data": json.RawMessage(data)})
+		if err != nil {
+			return false, err
+		}
+		verdict := batch(t, string(line)+"\n")
+		if lang == "" { // a hint has no language, and the flag cannot be empty
+			return readVerdict(t, verdict)
+		}
+		args := []string{"condition", "eval", "--lang", lang, "--expr", expr}
+		var out, words bytes.Buffer
+		code := run(context.Background(), args, strings.NewReader(data), &out, &words, func(string) string { return "" })
+		ok, err := readVerdict(t, verdict)
+		switch {
+		case err != nil && (code != exitFailed || out.String() != "" || !strings.HasPrefix(words.String(), "error: ")):
+			t.Errorf("%s: batch says %v, alone it is exit %d, %q, %q", line, err, code, out.String(), words.String())
+		case err == nil && (code != exitOK || (out.String() == "true\n") != ok || words.String() != ""):
+			t.Errorf("%s: batch says %v, alone it is exit %d, %q, %q", line, ok, code, out.String(), words.String())
+		}
+		return ok, err
+	})
+}
+
+func quoted(s string) json.RawMessage { b, _ := json.Marshal(s); return b }
+
+func batch(t *testing.T, lines string) string {
+	t.Helper()
+	var out, words bytes.Buffer
+	if code := run(context.Background(), []string{"condition", "eval", "--batch"}, strings.NewReader(lines), &out, &words, func(string) string { return "" }); code != exitOK || words.String() != "" {
+		t.Fatalf("exit %d, %s", code, words.String())
+	}
+	return out.String()
+}
+
+func readVerdict(t *testing.T, line string) (bool, error) {
+	t.Helper()
+	var v conditionVerdict
+	if err := json.Unmarshal([]byte(line), &v); err != nil {
+		t.Fatalf("%q: %v", line, err)
+	}
+	if v.Result == nil {
+		return false, errors.New(v.Error)
+	}
+	return *v.Result, nil
+}
+
+// A line that is too long is an error of its own; those after it are read.
+func TestABatchSurvivesLongLines(t *testing.T) {
+	t.Parallel()
+	long := `{"lang":"always","data":"` + strings.Repeat("x", maxConditionLine) + `"}`
+	large := `{"lang":"jsonpath","expr":"$","data":"` + strings.Repeat("x", 200_000) + `"}`
+	got := strings.SplitAfter(batch(t, long+"\n"+large+"\n"+`{"lang":"always"}`), "\n")
+	if len(got) != 4 || !strings.Contains(got[0], "a line has at most") || got[1] != "{\"result\":true}\n" || got[2] != got[1] {
+		t.Errorf("%q", got)
+	}
+}
+
+// A driver that writes a case and waits for its verdict gets it.
+func TestABatchAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	lines := make(chan string)
+	answers := make(chan string)
+	done := make(chan int, 1)
+	go func() {
+		var words bytes.Buffer
+		done <- run(context.Background(), []string{"condition", "eval", "--batch"}, &lineReader{lines: lines}, writerTo(answers), &words, func(string) string { return "" })
+	}()
+	for range 3 {
+		lines <- `{"lang":"cel","expr":"n > 1","data":{"n":2}}` + "\n"
+		if got := <-answers; got != "{\"result\":true}\n" {
+			t.Errorf("%q", got)
+		}
+	}
+	close(lines)
+	if code := <-done; code != exitOK {
+		t.Error(code)
+	}
+}
+
+// lineReader reads a line when there is one.
+type lineReader struct{ lines <-chan string }
+
+func (r *lineReader) Read(p []byte) (int, error) {
+	line, ok := <-r.lines
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(p, line), nil
+}
+
+type writerTo chan<- string
+
+func (w writerTo) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
