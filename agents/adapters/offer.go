@@ -15,8 +15,33 @@ func (s *Set) Offer() aaif.Offer {
 			o.Capabilities["auth."+string(kind)] = struct{}{}
 		}
 	}
-	if s.secrets != nil && len(s.secrets.Vaults) > 0 {
+	if len(s.Vaults()) > 0 {
 		o.Capabilities[aaif.CapAuthVault] = struct{}{}
 	}
 	return o
+}
+
+// Providers are the model providers that this configuration reaches: those whose
+// key is set, those that the configuration describes, those that need no key, and
+// custom ones, which documents describe.
+func (s *Set) Providers() []aaif.Provider {
+	var out []aaif.Provider
+	for _, p := range aaif.Providers() {
+		_, reached := s.cfg.Models.Providers[string(p)]
+		for _, name := range providers[p].keys {
+			if _, set := s.opts.Env(name); set {
+				reached = true
+			}
+		}
+		switch p {
+		case aaif.ProviderOllama, aaif.ProviderCustom:
+			reached = true
+		case aaif.ProviderAzureOpenAI: // everybody has an endpoint of his own
+			reached = s.cfg.Models.Providers[string(p)].BaseURL != ""
+		}
+		if reached {
+			out = append(out, p)
+		}
+	}
+	return out
 }

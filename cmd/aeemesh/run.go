@@ -105,7 +105,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
-		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.toolsCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
+		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
 	} {
 		for _, c := range group.commands {

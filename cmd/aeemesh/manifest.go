@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+func (a *app) manifestCommand() *cobra.Command {
+	f := &operatorFlags{}
+	var offline bool
+	var url string
+	c := connects(&cobra.Command{
+		Use:   "manifest",
+		Short: "Print what a worker here has for agents, as an AAIF platform manifest",
+		Long: `Prints the AAIF Platform Manifest of a worker that would run here, with this
+configuration and environment: tool protocols, model providers that can be
+reached, vaults, condition languages, state, telemetry. It is JSON, for
+/.well-known/aaif-manifest.json, and what required_capabilities of agents are
+held against.
+
+It asks the server whether the streams of the durable lane are there, without
+which no state is kept.`,
+		Example: `  aeemesh manifest --config worker.yaml > aaif-manifest.json
+  aeemesh manifest --offline | jq .platform.capabilities`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			m, err := a.manifest(ctx, cmd, f, offline)
+			if err != nil {
+				return err
+			}
+			m.Platform.ManifestURL = url
+			raw, err := jsonv2.Marshal(m) // which knows of extensions
+			if err != nil {
+				return fmt.Errorf("encode the manifest: %w", err)
+			}
+			return a.term.object(json.RawMessage(raw))
+		}),
+	})
+	f.add(c.Flags())
+	c.Flags().BoolVar(&offline, "offline", false, "ask no server: without the durable lane")
+	c.Flags().StringVar(&url, "manifest-url", "", "`URL` where the manifest will be published")
+	return c
+}
+
+// manifest is what a worker with this configuration would offer.
+func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags, offline bool) (*aaif.Manifest, error) {
+	set, err := a.adapters(cmd, f)
+	if err != nil {
+		return nil, err
+	}
+	defer set.Close()
+	tel, err := a.startTelemetry(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer a.stopTelemetry(tel)
+	durable := false
+	if !offline {
+		if durable, err = a.hasLane(ctx, cmd); err != nil {
+			return nil, hinted(err, "--offline asks no server.")
+		}
+	}
+	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), false)}
+	set.Use(&opts)
+	return aaif.PlatformConfig{
+		Name: "aeemesh", Version: version(), Vendor: "aeemesh",
+		// Everything that the level's documents may say is honoured, and nothing
+		// of what the next one asks for, which is orchestration.
+		Level:             aaif.LevelPortable,
+		Offer:             agents.Offers(opts, durable),
+		Providers:         set.Providers(),
+		RoutingStrategies: []aaif.RoutingStrategy{aaif.RouteCost, aaif.RouteLatency, aaif.RouteQuality, aaif.RouteRoundRobin},
+		Vaults:            set.Vaults(),
+		IssuedAt:          time.Now(),
+	}.Manifest(), nil
+}
+
+// hasLane asks the server for what the durable lane needs.
+func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
+	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	m, err := a.subjects()
+	if err != nil {
+		return false, err
+	}
+	js, err := a.jetStream(conn)
+	if err != nil {
+		return false, err
+	}
+	looking, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	if err := haveLane(looking, js, m); err != nil {
+		if ctx.Err() != nil {
+			return false, fmt.Errorf("look for the durable lane: %w", err)
+		}
+		a.log.Info("no durable lane", "err", err)
+		return false, nil
+	}
+	return true, nil
+}
