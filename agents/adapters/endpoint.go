@@ -154,7 +154,7 @@ func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 		}
 		return openai.New(cfg)
 	case APIAnthropic:
-		return anthropic.New(anthropic.Config{BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+		return anthropic.New(anthropic.Config{BaseURL: e.base, Key: e.key, Betas: e.Betas, HTTPClient: opts.HTTPClient})
 	case APIBedrock:
 		region := e.Region
 		if region == "" {

@@ -49,6 +49,9 @@ type Provider struct {
 
 	// APIVersion is that of azure_openai.
 	APIVersion string `json:"api_version,omitzero"`
+	// Betas open features of anthropic that a document's params.extended may ask
+	// for: the values of the header anthropic-beta.
+	Betas []string `json:"betas,omitzero"`
 	// Region is AWS's, of bedrock. Default that of the environment.
 	Region string `json:"region,omitzero"`
 	// Project and Location are Google Cloud's, of vertex_ai. Default those of the
