@@ -54,9 +54,8 @@
 //
 // If no route answers there is one [*model.Error]: its Tries name each route and
 // the kind of its failure, its message has the providers' words, its RetryAfter
-// is the shortest that a route asked for. Its kind is rate limited where that is
-// what stands in the way alone, unavailable where any route may come back, and
-// otherwise the first route's.
+// is the shortest that a route asked for. Its kind is that of the route which is
+// mended soonest: unavailable, else rate limited, else auth, else the rest.
 //
 // A stream that breaks after text was told cannot be mended here: the error is
 // ErrUnavailable and names the route. Who asks again names it in

@@ -170,11 +170,9 @@ func (f *failures) error() error {
 	if len(f.tries) == 1 && f.errors[0] != nil {
 		return f.last()
 	}
-	all := &model.Error{Kind: f.tries[0].Kind, Route: f.tries[0].Route, Tries: f.tries}
+	all := &model.Error{Kind: f.kind(), Route: f.tries[0].Route, Tries: f.tries}
 	var words []string
-	limited, down := false, false
 	for i, t := range f.tries {
-		limited, down = limited || t.Kind == model.ErrRateLimited, down || t.Kind == model.ErrUnavailable
 		if t.Kind.Retryable() && t.RetryAfter > 0 && (all.RetryAfter == 0 || t.RetryAfter < all.RetryAfter) {
 			all.RetryAfter = t.RetryAfter
 		}
@@ -184,12 +182,17 @@ func (f *failures) error() error {
 			words = append(words, t.String())
 		}
 	}
-	switch {
-	case down:
-		all.Kind = model.ErrUnavailable
-	case limited:
-		all.Kind = model.ErrRateLimited
-	}
 	all.Message = fmt.Sprintf("no route answered: %s", strings.Join(words, "; "))
 	return all
+}
+
+// kind is what kind of failure all of them are together: the one that is mended
+// soonest.
+func (f *failures) kind() model.Kind {
+	for _, k := range []model.Kind{model.ErrUnavailable, model.ErrRateLimited, model.ErrAuth, model.ErrContextTooLong} {
+		if slices.ContainsFunc(f.tries, func(t model.Try) bool { return t.Kind == k }) {
+			return k
+		}
+	}
+	return model.ErrBadRequest
 }
