@@ -3,18 +3,23 @@ package adapters
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
 // openMCP reads section mcp_servers, and speaks MCP.
 func (s *Set) openMCP() error {
 	for name, server := range s.cfg.MCPServers {
+		s.knowHanded(server.Env)
 		if server.Auth == nil {
 			continue
 		}
@@ -26,7 +31,7 @@ func (s *Set) openMCP() error {
 		Servers: s.cfg.MCPServers,
 		Env:     s.opts.Env,
 		Version: s.opts.Version,
-		Log:     s.opts.Logger,
+		Log:     slog.New(secret.LogHandler(s.opts.Logger.Handler(), s.Redactor())), // programs write what they like
 		Allow: func(endpoint string) error {
 			_, err := s.policy.Check(endpoint)
 			return err
@@ -39,6 +44,26 @@ func (s *Set) openMCP() error {
 	s.closers = append(s.closers, servers.Close)
 	s.openers[aaif.ProtocolMCP] = servers.Open
 	return nil
+}
+
+// credentialName is what variables are called that hold a credential.
+var credentialName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
+
+// knowHanded makes the credentials known that a program gets in its environment:
+// what it says of them is in no result and no log.
+func (s *Set) knowHanded(env []string) {
+	for _, name := range env {
+		name, value, given := strings.Cut(name, "=")
+		if !credentialName.MatchString(name) {
+			continue
+		}
+		if !given {
+			value, _ = s.opts.Env(name)
+		}
+		if value != "" {
+			s.Redactor().Add(secret.New(value))
+		}
+	}
 }
 
 // mcpClient reaches a server. One that the operator lists needs no further word:

@@ -119,7 +119,7 @@ mcp_servers:
 		{open + "/mcp#hello", nil, ""},
 		{strings.Replace(open, "http", "ws", 1) + "/ws#hello", nil, "not allowed"},
 		{open + "/other#hello", nil, "not allowed"},
-		{"http://169.254.169.254/mcp", nil, "not allowed"},
+		{"http://169.254.169.254/mcp", nil, "refused by the operator's policy"},
 	} {
 		if err := callHello(t, set, &aaif.Tool{Name: "hello", Protocol: aaif.ProtocolMCP, Endpoint: tt.endpoint, Auth: tt.auth}); tt.want == "" && err != nil ||
 			tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) || err != nil && strings.Contains(err.Error(), "t0ken") {

@@ -37,6 +37,7 @@ func mcpServer() {
 		if a < 0 {
 			return nil, fmt.Errorf("a is below 0")
 		}
+		fmt.Fprintln(os.Stderr, "adding with", os.Getenv("CALC_TOKEN"))
 		return map[string]any{"sum": a + b, "token": os.Getenv("CALC_TOKEN")}, nil
 	})
 	// It takes until the file go is there, and counts its keys.

@@ -45,6 +45,9 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if len(args) == 0 {
+		args = json.RawMessage("{}")
+	}
 	result, again, err := t.once(ctx, args)
 	if again && ctx.Err() == nil {
 		result, _, err = t.once(ctx, args)
@@ -75,7 +78,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	}
 	token, leave := t.link.enter(t.remote)
 	defer leave()
-	params := &sdk.CallToolParams{Name: t.remote, Arguments: json.RawMessage(encode(args)), Meta: sdk.Meta{}}
+	params := &sdk.CallToolParams{Name: t.remote, Arguments: encode(args), Meta: sdk.Meta{}}
 	params.SetProgressToken(token)
 	if key := tool.KeyFrom(ctx); key != "" {
 		params.Meta[KeyMeta] = key
