@@ -180,6 +180,22 @@ func TestRequestOnTheWire(t *testing.T) {
 	}
 }
 
+func TestToolsOfThePastAreDeclared(t *testing.T) {
+	t.Parallel()
+	call := model.ToolCall{ID: "a", Name: "look", Arguments: json.RawMessage(`{}`)}
+	req := &model.Request{Model: "m", Messages: []model.Message{model.User("hi"), model.Assistant("", call), model.ToolResult(call, json.RawMessage(`1`))}}
+	if _, err := newModel(t, double(t, modeltest.Turn{}, modeltest.Turn{Text: "ok"}).URL).Generate(t.Context(), req, nil); err != nil {
+		t.Error(err)
+	}
+	c := always(fine)
+	if _, err := newModel(t, serve(t, c)).Generate(t.Context(), req, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.bodies[0]; !strings.Contains(got, `"tool_choice":{"type":"none"}`) || !strings.Contains(got, `"tools":[{"name":"look","input_schema":{"type":"object"}}]`) {
+		t.Errorf("body %s", got)
+	}
+}
+
 func TestExtendedWins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -18,7 +18,9 @@
 // with the user gets a message that says "Continue.": the API would take an
 // assistant's last message for the beginning of the answer, or refuse it. Ids
 // of calls that another provider made are rewritten where the API would refuse
-// their characters.
+// their characters. Where a conversation has calls and the request has no tools,
+// the tools that were called are declared, as the API demands, and not to be
+// called (tool_choice none).
 //
 // # Thoughts
 //

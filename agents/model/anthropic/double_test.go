@@ -76,6 +76,9 @@ func (r *wireRequest) check() error {
 		if err := checkContent(m.Content, &open); err != nil {
 			return fmt.Errorf("messages.%d: %w", i, err)
 		}
+		if len(open) > 0 && len(r.Tools) == 0 {
+			return fmt.Errorf("Requests which include `tool_use` or `tool_result` blocks must define tools.")
+		}
 		if m.Role == "user" && len(open) > 0 {
 			return fmt.Errorf("messages.%d: tool_use ids were found without tool_result blocks immediately after: %v", i, open)
 		}

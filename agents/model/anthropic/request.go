@@ -71,10 +71,7 @@ func (a *ask) thinking() (t struct {
 func (a *ask) body() ([]byte, error) {
 	a.dropped = nil
 	p := anthropic.MessageNewParams{Model: a.req.Model, MaxTokens: a.maxTokens}
-	for _, t := range a.req.Tools {
-		tool := function(t)
-		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
-	}
+	a.tools(&p)
 	a.params(&p)
 	messages := a.req.Messages
 	if schema := a.schema(); schema != nil {
@@ -93,6 +90,30 @@ func (a *ask) body() ([]byte, error) {
 		}
 	}
 	return a.extend(body)
+}
+
+// tools are those of the request; where there are none, those that were called
+// before, which the API wants to know, and which are not to be called again.
+func (a *ask) tools(p *anthropic.MessageNewParams) {
+	defs := a.req.Tools
+	if len(defs) == 0 {
+		known := map[string]bool{}
+		for _, m := range a.req.Messages {
+			for _, c := range m.ToolCalls {
+				if !known[c.Name] {
+					known[c.Name] = true
+					defs = append(defs, model.ToolDef{Name: c.Name})
+				}
+			}
+		}
+		if len(defs) > 0 {
+			p.ToolChoice.OfNone = &anthropic.ToolChoiceNoneParam{}
+		}
+	}
+	for _, d := range defs {
+		tool := function(d)
+		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
+	}
 }
 
 // schema is that of structured output, nil where there is none or where it has
