@@ -16,6 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -61,9 +62,10 @@ const (
 type reporter struct {
 	tracer  trace.Tracer // nil: no spans
 	content bool
-	header  string // that a trace travels in
-	agent   string // its name
-	model   string // what runs it names as its provider
+	secrets *secret.Redactor // takes credentials out of content
+	header  string           // that a trace travels in
+	agent   string           // its name
+	model   string           // what runs it names as its provider
 	run     []attribute.KeyValue
 	backend map[aaif.MemoryScope]string
 
@@ -102,7 +104,7 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 		return nil, nil
 	}
 	r := &reporter{
-		content: opts.Telemetry.Content, header: t.TraceContextHeader, agent: def.Agent.Name,
+		content: opts.Telemetry.Content, secrets: opts.Redactor, header: t.TraceContextHeader, agent: def.Agent.Name,
 		run: runAttributes(def), backend: make(map[aaif.MemoryScope]string),
 	}
 	if r.header == "" {

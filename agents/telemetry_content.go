@@ -47,8 +47,14 @@ func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.
 	}
 	out := sayMessage(&res.Message)
 	out.Finish = string(res.Finish)
-	span.SetAttributes(attribute.String("gen_ai.system_instructions", bounded(system)),
-		attribute.String("gen_ai.input.messages", bounded(messages)), attribute.String("gen_ai.output.messages", bounded([]said{out})))
+	span.SetAttributes(r.said("gen_ai.system_instructions", bounded(system)),
+		r.said("gen_ai.input.messages", bounded(messages)), r.said("gen_ai.output.messages", bounded([]said{out})))
+}
+
+// said is an attribute with something that was said, without the credentials that
+// this process knows.
+func (r *reporter) said(name, text string) attribute.KeyValue {
+	return attribute.String(name, r.secrets.Scrub(text))
 }
 
 func sayMessage(m *model.Message) said {
@@ -72,9 +78,9 @@ func sayMessage(m *model.Message) said {
 
 // exchange puts a task's payload and its result into the run's span.
 func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
-	span.SetAttributes(attribute.String("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip(userMessage(task), MaxContent)}}}})))
+	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip(userMessage(task), MaxContent)}}}})))
 	if result != nil {
-		span.SetAttributes(attribute.String("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip(string(result), MaxContent)}}}})))
+		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip(string(result), MaxContent)}}}})))
 	}
 }
 

@@ -61,7 +61,7 @@ func callTool(ctx context.Context, c *toolCall, entry *toolEntry, t tool.Tool) (
 		r.tools.Record(ctx, time.Since(begun).Seconds(), metric.WithAttributes(attrs...))
 	}
 	if r.content {
-		span.SetAttributes(attribute.String("gen_ai.tool.call.arguments", clip(string(c.Arguments), MaxContent)), attribute.String("gen_ai.tool.call.result", clip(string(result), MaxContent)))
+		span.SetAttributes(r.said("gen_ai.tool.call.arguments", clip(string(c.Arguments), MaxContent)), r.said("gen_ai.tool.call.result", clip(string(result), MaxContent)))
 	}
 	return result, err
 }

@@ -121,6 +121,36 @@ func TestTraceIsTakenFromTheHeaderOrTheEnvelope(t *testing.T) {
 	}
 }
 
+// AAIF telemetry.trace_context_header: a trace travels in the header that the
+// agent names, to it and from it.
+func TestTraceTravelsInTheHeaderThatTheAgentNames(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	spans := tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	const traceID, spanID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	node := r.node(mesh.Config{Entity: reviewer, TracerProvider: tp})
+	posted := r.listen("bus.told")
+	r.serve(node, mesh.Agent{TraceHeader: "X-Trace", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return nil, node.Post(ctx, envelope.New(envelope.TypeEvent, reviewer, "bus.told", "test.told", nil))
+	})})
+	for _, name := range []string{"X-Trace", "x-trace"} {
+		spans.Reset()
+		answer := r.requestRaw(reviewer, encode(t, newTask(reviewer, "code.review", `{}`)), nats.Header{name: {"00-" + traceID + "-" + spanID + "-01"}})
+		eventually(t, "the span ends", func() bool { return len(spans.GetSpans()) == 1 })
+		span := spans.GetSpans()[0]
+		want := "00-" + traceID + "-" + span.SpanContext.SpanID().String() + "-01"
+		equal(t, "parent", span.Parent.SpanID().String(), spanID)
+		equal(t, "answer", answer.Header.Get("X-Trace")+answer.Header.Get("traceparent"), want)
+		equal(t, "sent", within(t, "what was sent", posted).Header.Get("X-Trace"), want)
+	}
+	for _, name := range []string{"Nats-Msg-Id", "Aee-Run", "two words", "a:b", "content-type"} {
+		if err := node.Serve(t.Context(), mesh.Agent{Entity: reviewer, Handler: echo, TraceHeader: name}); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("header %q: %v", name, err)
+		}
+	}
+}
+
 func TestTelemetryOffPassesForeignTraceThrough(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
