@@ -49,7 +49,9 @@
 // What the document declares beyond this is in [Agent].Notices; nothing is
 // dropped in silence. Fields that a runtime MUST honour are errors among them,
 // and keep the agent from being hosted at safety levels strict and regulated.
-// required_capabilities are negotiated by the same levels. Tools of other
+// required_capabilities are negotiated by the same levels, and so are the
+// languages of conditions. A condition that does not compile is an error among
+// the notices, one in words a warning. Tools of other
 // protocols than function are not offered to the model; a function that nobody
 // registered is an error. An agent that wants a person's approval and has tools
 // is refused: nobody can approve yet.
