@@ -37,8 +37,7 @@ func Offers(opts Options, durable bool) aaif.Offer {
 // Honours is what this package does of a definition that it runs with a model,
 // given what the operator's adapters offer; see [aaif.NotHonoured].
 func Honours(with aaif.Offer) aaif.Supported {
-	s := aaif.WorkerSupports().With("/agent/orchestration/max_iterations", "/agent/tools/*/timeout_seconds",
-		"/agent/tools/*/endpoint", "/agent/tools/*/auth")
+	s := aaif.WorkerSupports().With("/agent/orchestration/max_iterations", "/agent/tools/*/timeout_seconds")
 	s.Protocols = maps.Clone(s.Protocols)
 	for _, p := range aaif.Protocols() {
 		if with.Offers(toolCapability(p)) {

@@ -442,7 +442,7 @@ func TestServersAreChosenByThePolicy(t *testing.T) {
 		{`[]`, "", "/x"},
 		{`[{"url":"./v2/"}]`, "", "/v2/x"},
 		{`[{"url":"https://nowhere.example"}]`, "", `!add "nowhere.example" to outbound.allow`},
-		{`[{"url":"http://169.254.169.254/latest"}]`, "", `!not allowed`},
+		{`[{"url":"http://169.254.169.254/latest"}]`, "", `!a cloud's metadata service`},
 		{`[{"url":"https://{host}/"}]`, "", `!variable without a default`},
 	} {
 		a := newAPI(t, "")
