@@ -131,7 +131,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 			breaks++
 			told = t.has.String()
 			e := task.Envelope
-			l.log.Warn("model broke off, asked again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "err", err)
+			l.log.Warn("model broke off, asked again", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "route", lastOf(req.Avoid), "err", err)
 		case l.again(ctx, task, r, &tries, err):
 			if t.heard {
 				told = t.has.String()
@@ -155,6 +155,14 @@ func brokeOff(err error, req *model.Request) bool {
 		req.Avoid = append(req.Avoid, failed.Route)
 	}
 	return true
+}
+
+// lastOf is the route that broke off last, "" where there is only one.
+func lastOf(routes []string) string {
+	if len(routes) == 0 {
+		return ""
+	}
+	return routes[len(routes)-1]
 }
 
 // noteDropped tells the operator, once for each provider, which parameters of

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -77,13 +78,15 @@ type Catalog struct {
 var embedded []byte
 
 // Builtin is the catalogue that comes with this package.
-func Builtin() *Catalog {
+func Builtin() *Catalog { return readEmbedded() }
+
+var readEmbedded = sync.OnceValue(func() *Catalog {
 	c, err := ReadCatalog(embedded)
 	if err != nil {
 		panic("route: the embedded catalogue: " + err.Error())
 	}
 	return c
-}
+})
 
 // MaxCatalog is the size of the largest catalogue that is read, in bytes.
 const MaxCatalog = 4 << 20
