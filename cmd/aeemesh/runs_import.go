@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (a *app) runsImportCommand() *cobra.Command {
+	var receipt, refuse string
+	c := connects(&cobra.Command{
+		Use:   "import FILE",
+		Short: "Take in a run that another platform hands over, or a copy of one",
+		Long: `Imports what "runs export" has written (FILE, object:BUCKET/NAME, or - for
+standard input). A file with a migration token hands a run over: the token must
+be signed with a key that is trusted here, for this platform, unexpired and
+unused, and the agent must be served here. Then the run goes on, and the
+receipt tells its source.
+
+A file without a token is a copy: it begins a run of its own.`,
+		Example: `  aeemesh runs import run.json --receipt receipt.json
+  aeemesh runs import run.json --refuse "no room" --receipt receipt.json
+  aeemesh runs import copy.json`,
+		Args: arguments("FILE"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.importRun(ctx, cmd, args[0], receipt, refuse, cmd.Flags().Changed("refuse"))
+		}),
+	})
+	c.Flags().StringVar(&receipt, "receipt", "", "`file` for the receipt (default none; \"runs receipt\" writes one later)")
+	c.Flags().StringVar(&refuse, "refuse", "", "refuse the run for ever, for this `reason`")
+	a.addReceiverFlags(c)
+	return c
+}
+
+// addReceiverFlags are for commands that take runs in.
+func (a *app) addReceiverFlags(c *cobra.Command) {
+	a.addPlatformFlag(c.Flags())
+	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
+	a.addStateKeyFlag(c.Flags())
+	a.addSignFlags(c.Flags(), signAll)
+}
+
+// receiver takes runs in, for a session.
+func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
+	m, err := a.subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := a.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	return s.node.Receiver(mesh.ReceiverOptions{Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known})
+}
+
+func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	file, err := a.readIn(ctx, s, from)
+	if err != nil {
+		return err
+	}
+	r, err := a.receiver(cmd, s, nil)
+	if err != nil {
+		return err
+	}
+	var status handoff.Status
+	if refuse {
+		status, err = r.Decline(ctx, file, reason)
+	} else if _, _, tokenErr := state.TakeToken(file); errors.Is(tokenErr, state.ErrTokenInvalid) {
+		return a.importCopy(ctx, cmd, s, file)
+	} else {
+		status, err = r.Import(ctx, file)
+	}
+	if err != nil {
+		return importFailed(err)
+	}
+	if receipt != "" {
+		if err := a.writeReceipt(ctx, s, r, status.Handoff, receipt); err != nil {
+			return err
+		}
+	}
+	if a.term.json {
+		return a.term.object(status)
+	}
+	if status.Phase == state.PhaseRefused {
+		a.term.good("run %s is refused", shortRun(status.Run))
+		return nil
+	}
+	a.term.good("run %s of %s goes on here", shortRun(status.Run), status.Entity)
+	if receipt == "" {
+		a.term.hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
+	}
+	return nil
+}
+
+// importCopy begins a run of its own from a document.
+func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
+	ring, err := a.keyring(cmd)
+	if err != nil {
+		return err
+	}
+	c, err := state.Codec{Seal: ring}.Decode(file)
+	if err != nil {
+		return importFailed(err)
+	}
+	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})
+	if err != nil {
+		return laneError(err)
+	}
+	if a.term.json {
+		return a.term.object(receipt)
+	}
+	a.term.line("%s", receipt.TaskID)
+	a.term.good("run %s goes on from the copy, as task %s", shortRun(receipt.Run), receipt.TaskID)
+	return nil
+}
+
+// importFailed says what to do about a refusal.
+func importFailed(err error) error {
+	for _, known := range []struct {
+		err  error
+		hint string
+	}{
+		{state.ErrTokenExpired, "The source writes a new file with the same \"aeemesh runs export\"; the clocks may differ, too (\"aeemesh doctor\")."},
+		{state.ErrTokenAudience, "It is for another platform; --platform says which one this is."},
+		{state.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
+		{state.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
+		{state.ErrRunExists, "\"aeemesh runs list\" shows it."},
+		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
+		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
+		{state.ErrChecksum, "The file was changed on its way."},
+	} {
+		if errors.Is(err, known.err) {
+			return hinted(err, "%s", known.hint)
+		}
+	}
+	return laneError(err)
+}

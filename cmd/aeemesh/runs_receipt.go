@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+)
+
+func (a *app) runsReceiptCommand() *cobra.Command {
+	var out string
+	c := connects(&cobra.Command{
+		Use:   "receipt RUN",
+		Short: "Write the receipt of a run that was handed over to here",
+		Long: `Writes this platform's signed word on a run that was imported, for its source:
+that it was accepted or refused, or, once the run has ended, how. RUN is its
+id, or the handoff's ("aeemesh handoff list").`,
+		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
+		Args:    arguments("RUN"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			r, err := a.receiver(cmd, s, nil)
+			if err != nil {
+				return err
+			}
+			id, err := findHandoff(ctx, r, args[0])
+			if err != nil {
+				return err
+			}
+			return a.writeReceipt(ctx, s, r, id, out)
+		}),
+	})
+	c.Flags().StringVarP(&out, "out", "o", "-", "`file` to write, or - for standard output")
+	a.addReceiverFlags(c)
+	return c
+}
+
+// findHandoff is the one handoff that a person means.
+func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string, error) {
+	all, err := r.List(ctx)
+	if err != nil {
+		return "", laneError(err)
+	}
+	var last handoff.Status
+	for _, h := range all {
+		if (strings.HasPrefix(h.Handoff, name) || strings.HasPrefix(h.Run, name)) && h.Since.After(last.Since) {
+			last = h
+		}
+	}
+	if last.Handoff == "" {
+		return "", hinted(fmt.Errorf("no run %s was handed over to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
+	}
+	return last.Handoff, nil
+}
+
+// writeReceipt signs this platform's word.
+func (a *app) writeReceipt(ctx context.Context, s *session, r *handoff.Receiver, id, out string) error {
+	status, err := r.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	signer, err := a.tokenSigner(status.Entity)
+	if err != nil {
+		return err
+	}
+	receipt, err := r.Receipt(ctx, id, status.Entity, signer)
+	if err != nil {
+		return err
+	}
+	data, err := json.MarshalIndent(receipt, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := a.writeOut(ctx, s, out, append(data, '\n')); err != nil {
+		return err
+	}
+	if out != "-" {
+		a.term.good("the receipt that the run was %s is in %s", receipt.Outcome, where(out))
+	}
+	return nil
+}
+
+func (a *app) runsConfirmCommand() *cobra.Command {
+	c := connects(&cobra.Command{
+		Use:   "confirm RECEIPT",
+		Short: "Bring another platform's receipt back to a run that was exported for it",
+		Long: `Takes the receipt that "runs import" or "runs receipt" has written on the other
+platform. Accepted: the run is there. Refused: it goes on here. Ended: its
+result is given to whoever has sent the task.`,
+		Example: `  aeemesh runs confirm receipt.json`,
+		Args:    arguments("RECEIPT"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			data, err := a.readIn(ctx, s, args[0])
+			if err != nil {
+				return err
+			}
+			var receipt handoff.Receipt
+			if err := json.Unmarshal(data, &receipt); err != nil || receipt.Verdict == "" {
+				return hinted(fmt.Errorf("%s is no receipt", where(args[0])), "\"aeemesh runs receipt RUN\" writes one, on the other platform.")
+			}
+			signer, err := a.signer(receipt.Entity)
+			if err != nil {
+				return err
+			}
+			run, err := s.node.Confirm(ctx, receipt, mesh.ConfirmOptions{Issuers: a.issuers, Signer: signer})
+			if err != nil {
+				return importFailed(err)
+			}
+			if a.term.json {
+				return a.term.object(phaseLine{Run: receipt.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, To: run.Mesh.Migration.Target, Detail: run.Mesh.Migration.Detail})
+			}
+			a.term.good("run %s: %s; it is now %s", shortRun(receipt.Run), receipt.Outcome, run.Doc.Status)
+			return nil
+		}),
+	})
+	a.addReceiverFlags(c)
+	return c
+}
+
+func (a *app) runsRecallCommand() *cobra.Command {
+	var entity, reason string
+	var sure bool
+	c := connects(&cobra.Command{
+		Use:   "recall RUN --sure",
+		Short: "Take back a run whose file is lost, without the other platform's word",
+		Long: `Lets a run that was exported with --for go on here. Only the other platform can
+say that it has not imported the file, and never will: "runs import --refuse"
+there writes the receipt that brings the run back safely. If you recall it and
+the file is imported after all, two copies of the run go on, and every effect
+may happen twice.`,
+		Example: `  aeemesh runs recall 0f4c --sure --reason "the file never left this disk"`,
+		Args:    arguments("RUN"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if !sure {
+				return hinted(usagef(cmd, "--sure is missing: nobody but you can know that the file will not be imported"),
+					"\"aeemesh runs import FILE --refuse REASON\" on the other platform makes it certain.")
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.movingClient(cmd)})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			runs, err := a.runs(cmd, s)
+			if err != nil {
+				return err
+			}
+			_, h, err := runs.find(ctx, args[0], entity)
+			if err != nil {
+				return err
+			}
+			run, err := s.node.Recall(ctx, h.ID(), "recalled by "+a.defaultFrom()+": "+reason)
+			if err != nil {
+				return err
+			}
+			if a.term.json {
+				return a.term.object(phaseLine{Run: h.Run, Phase: run.Mesh.Migration.Phase, At: run.Mesh.Migration.Since, Detail: run.Mesh.Migration.Detail})
+			}
+			a.term.good("run %s is back; it is now %s", shortRun(h.Run), run.Doc.Status)
+			return nil
+		}),
+	})
+	c.Flags().BoolVar(&sure, "sure", false, "the file has not been imported, and will not be")
+	c.Flags().StringVar(&reason, "reason", "", "how you know, for the record")
+	a.entityFlag(c, &entity)
+	a.addReceiverFlags(c)
+	return c
+}

@@ -1,0 +1,362 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// stored applies an order to runs that no worker has, or whose worker does not
+// answer, through their records: the swap decides between replicas. With alone
+// the order came over the work queue, because no worker that hears it has the
+// run: then it applies to runs of silent owners, too.
+func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
+	if id := o.runID(l.host.Entity); id != "" {
+		out = l.applyTo(ctx, state.ID{Entity: l.host.Entity, Run: id}, o, alone)
+		return out
+	}
+	for rec, err := range l.open(ctx) {
+		if err != nil {
+			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
+			return out
+		}
+		c, err := l.codec.Decode(rec.Data)
+		if err != nil || c.Mesh.Task == nil {
+			continue
+		}
+		env, err := envelope.Parse(c.Mesh.Task)
+		if err != nil || env.Corr != o.Corr {
+			continue
+		}
+		one := l.applyTo(ctx, rec.ID, o, alone)
+		out.found, out.done = out.found || one.found, out.done || one.done
+		out.runs = append(out.runs, one.runs...)
+		out.status = one.status
+	}
+	return out
+}
+
+// applyTo applies an order to one record.
+func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (out outcome) {
+	for range 20 {
+		rec, err := l.cfg.States.Get(ctx, id)
+		if errors.Is(err, state.ErrNotFound) {
+			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
+				return out
+			}
+			if status, ended := l.answered(ctx, o.ID); ended {
+				out.found, out.status = true, status
+				return out
+			}
+			ended, done, again := l.cancelScheduled(ctx, id, o)
+			if done {
+				return ended
+			} else if again {
+				continue
+			}
+			if err = l.note(ctx, id, 0, nil, o); err == nil {
+				out.did(id.Run, "noted")
+				return out
+			}
+		} else if err == nil {
+			var again bool
+			if out, again, err = l.applyToRecord(ctx, rec, o, alone); err == nil && !again {
+				return out
+			}
+		}
+		if err != nil && !errors.Is(err, state.ErrChanged) {
+			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
+			return out
+		}
+	}
+	out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
+	return out
+}
+
+// note stores a command for a task that nobody has begun.
+func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
+	if c == nil {
+		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
+		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
+	}
+	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
+		return nil
+	}
+	if len(c.Mesh.Noted) >= maxNoted {
+		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
+	}
+	now := l.clock.now()
+	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
+	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + clip(o.from)}
+	_, _, err := l.put(ctx, id, prev, c)
+	return err
+}
+
+// noteTTL is how long a command waits for a task that nobody begins. Anybody who
+// may publish commands can name an id that never comes.
+const noteTTL = 7 * 24 * time.Hour
+
+// answered reports how a task ended that has no run: one that was refused.
+func (l *lane) answered(ctx context.Context, taskID string) (status string, ended bool) {
+	if taskID == "" {
+		return "", false
+	}
+	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, taskID)
+	if err != nil {
+		return "", false
+	}
+	reply, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+	switch {
+	case err != nil || reply.From != l.host.Entity:
+		return "", false
+	case reply.Type == envelope.TypeResult:
+		return string(aaif.RunCompleted), true
+	case reply.Type == envelope.TypeError:
+		return string(aaif.RunFailed), true
+	}
+	return "", false
+}
+
+// maxNoted bounds the commands that wait for one task.
+const maxNoted = 64
+
+var noteKind = map[string]state.StepKind{
+	intents.TaskCancel: state.StepTerminal, intents.TaskPause: state.StepPause, intents.TaskSteer: state.StepSteer,
+}
+
+// applyToRecord applies an order to a record that was read. again says that it
+// has changed meanwhile.
+func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
+	c, err := l.codec.Decode(rec.Data)
+	if err != nil {
+		return out, false, err
+	}
+	m := &c.Mesh
+	if m.Task == nil { // noted commands, and no task yet
+		if !o.Durable {
+			return out, false, nil
+		}
+		if err := l.note(ctx, rec.ID, rec.Revision, c, o); err != nil {
+			return out, errors.Is(err, state.ErrChanged), err
+		}
+		out.did(rec.ID.Run, "noted")
+		return out, false, nil
+	}
+	env, err := envelope.ParseLimits(m.Task, l.host.node.limits)
+	if err != nil {
+		return out, false, err
+	}
+	t := &Task{Envelope: env, KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
+	if !l.mayCommand(o.from, o.signed, t) {
+		out.refused = denied(o)
+		return out, false, nil
+	}
+	out.found, out.status = true, string(c.Doc.Status)
+	if slices.Contains(m.Commands, o.id) {
+		out.did(rec.ID.Run, string(c.Doc.Status))
+		return out, false, nil
+	}
+	if c.Terminal() {
+		return out, false, nil
+	}
+	if err := l.mayMove(o); err != nil {
+		out.refused = border(err)
+		return out, false, nil
+	}
+	if c.Doc.Status == aaif.RunMigrating && m.Migration.Away() && !o.Abort {
+		return l.elsewhere(ctx, c, o), false, nil
+	}
+	owned := !state.Parked(c.Doc.Status) && m.Owner != ""
+	if owned && !alone {
+		out.silent = m.Owner != l.host.id // its owner answers
+		return out, false, nil
+	}
+	m.Commands = append(m.Commands, o.id)
+	kick := false
+	switch o.intent {
+	case intents.TaskCancel:
+		return l.cancelStored(ctx, rec, c, t, o)
+	case intents.TaskPause:
+		if state.Parked(c.Doc.Status) {
+			out.did(rec.ID.Run, string(c.Doc.Status))
+			return out, false, nil
+		}
+		m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
+		if out.status = "pausing"; owned || midCall(c) {
+			m.Want = string(aaif.RunPaused)
+		} else {
+			c.Doc.Status, out.status = aaif.RunPaused, string(aaif.RunPaused)
+		}
+	case intents.TaskSteer:
+		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
+		m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+	case intents.TaskResume:
+		if c.Doc.Status != aaif.RunPaused {
+			if m.Want == "" || c.Doc.Status != aaif.RunRunning {
+				return out, false, nil
+			}
+			m.Want = ""
+		} else {
+			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
+			m.Epoch++
+			resumeMoves(c)
+		}
+		m.Step = state.Step{Kind: state.StepResume, Detail: "by " + clip(o.from)}
+		out.status = string(c.Doc.Status)
+	case intents.TaskMigrate:
+		if out.status, kick, err = l.moveStored(c, o); err != nil {
+			out.refused = border(err)
+			return out, false, nil
+		}
+	case intents.TaskSettle:
+		left, err := settle(c, o)
+		if err != nil {
+			out.refused = envelope.Errorf(envelope.CodeNotFound, "%s", err.Error())
+			return out, false, nil
+		}
+		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + clip(o.from)}
+		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval {
+			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
+			c.Doc.ApprovalRequest = nil
+			m.Epoch++
+		}
+		out.status = string(c.Doc.Status)
+	}
+	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+		return out, errors.Is(err, state.ErrChanged), err
+	}
+	out.did(rec.ID.Run, out.status)
+	if kick {
+		if err := l.kick(ctx, c); err != nil {
+			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
+		}
+	}
+	return out, false, nil
+}
+
+// cancelScheduled ends a task that waits for its time, so that its sender need
+// not wait for that to be told. Nothing is done where it is no such order, or no
+// such task, or one that will be refused when it comes.
+func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
+	if o.intent != intents.TaskCancel || o.ID == "" {
+		return out, false, false
+	}
+	s, err := l.cfg.Queue.FindScheduled(ctx, l.host.Entity, o.ID)
+	if err != nil {
+		return out, false, false // noted, then
+	}
+	env, cbor, err := l.host.node.decode(&nats.Msg{Data: s.Data, Header: s.Header})
+	if err != nil || env.ID != o.ID || bounded(env) != nil {
+		return out, false, false
+	}
+	t := &Task{Envelope: env, host: l.host, cbor: cbor}
+	r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: s.Priority, Data: s.Data, Header: s.Header, Stored: s.Stored}})
+	if l.admit(r) != nil {
+		return out, false, false
+	}
+	if !l.mayCommand(o.from, o.signed, t) {
+		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+		return out, true, false
+	}
+	raw, err := r.taskJSON()
+	if err != nil {
+		return out, false, false
+	}
+	c := state.New(l.host.Entity, o.ID, l.host.AgentID)
+	r.describe(c, raw)
+	c.Mesh.Commands = []string{o.id}
+	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
+		return out, false, again
+	}
+	// When it falls due all the same, its run has ended.
+	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+		l.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)
+	}
+	return out, true, false
+}
+
+// cancelStored ends a run that no worker has with a record that says so, and
+// sends its reply. Its message, if there is one, finds it so.
+func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Checkpoint, t *Task, o *order) (out outcome, again bool, err error) {
+	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
+	r := newRun(l, t, hold)
+	r.id.Run = rec.ID.Run
+	t.queued = l.clock.local(c.Mesh.StoredAt)
+	if t.Requires, err = t.Envelope.Requirements(); err != nil {
+		return out, false, err
+	}
+	if t.Streaming() {
+		if err := r.remind(ctx, c); err != nil {
+			return out, false, err
+		}
+		r.told.keep(c)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.Mesh.Epoch++
+	c.Mesh.Owner = l.host.id
+	if err := r.conclude(c, nil, cancelled(o.from, o.Reason)); err != nil {
+		return out, false, err
+	}
+	// If this process dies between the record and the reply, it takes a message
+	// to bring the reply about.
+	there, err := l.cfg.Queue.Has(ctx, c.Mesh.Work)
+	if err == nil && !there {
+		err = l.kick(ctx, c)
+	}
+	if err != nil {
+		return out, false, err
+	}
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
+		return out, errors.Is(err, state.ErrChanged), err
+	}
+	r.keep(c, rev)
+	r.wrote = true
+	t.claim()
+	if err := l.tell(r); err != nil {
+		// Whoever gets the message, or sweeps, sends it.
+		l.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
+	}
+	out.did(rec.ID.Run, string(aaif.RunFailed))
+	return out, false, nil
+}
+
+// kick queues a run that is to go on.
+func (l *lane) kick(ctx context.Context, c *state.Checkpoint) error {
+	return kickRun(ctx, l.cfg.Queue, c)
+}
+
+// settle says what became of a call whose outcome is unknown, or of all of
+// those where the order names none, and returns how many are left.
+func settle(c *state.Checkpoint, o *order) (left int, err error) {
+	calls := []string{o.Call}
+	if all := c.Unknown(); o.Call == "" && len(all) > 0 {
+		calls = nil
+		for _, e := range all {
+			calls = append(calls, e.ID)
+		}
+	}
+	for _, call := range calls {
+		if left, err = c.Settle(call, string(o.Outcome), o.Result, firstOf(o.Error, o.Reason), o.from, time.Now()); err != nil {
+			return left, err
+		}
+	}
+	return left, nil
+}
+
+func firstOf(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}

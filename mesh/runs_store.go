@@ -1,0 +1,119 @@
+package mesh
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// put encodes and stores a checkpoint, and does not give up before it knows
+// whether that happened, or ctx ends: the swap makes another try safe. With
+// ErrChanged comes the record that is there instead; nil if there is none.
+func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
+	started := time.Now()
+	data, err := l.codec.Encode(c)
+	if err != nil {
+		return 0, nil, err
+	}
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		rev, err := l.store(ctx, id, prev, data, c)
+		if err == nil {
+			l.tel.checkpoint(l.host, len(data), time.Since(started))
+			return rev, nil, nil
+		}
+		if errors.Is(err, state.ErrChanged) {
+			rec, err := l.cfg.States.Get(ctx, id)
+			switch {
+			case err == nil:
+				// It may have been stored, by a try that nobody told us of, which
+				// the client makes too; and somebody may have written since, on top
+				// of it.
+				if rev, err := l.landed(ctx, rec, data); err == nil && rev > 0 {
+					return rev, nil, nil
+				} else if err == nil {
+					return 0, &rec, state.ErrChanged
+				} else if !l.passing(err) {
+					return 0, nil, err
+				}
+			case errors.Is(err, state.ErrNotFound):
+				return 0, nil, state.ErrChanged
+			case !l.passing(err):
+				return 0, nil, err
+			}
+		} else if !l.passing(err) {
+			return 0, nil, err
+		}
+		l.storeFailed(err)
+		if err := sleep(ctx, wait); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// landed is the revision at which a checkpoint was stored, 0 if it was not. It is
+// known by its bytes: each has an id of its own.
+func (l *lane) landed(ctx context.Context, newest state.Record, data []byte) (uint64, error) {
+	if bytes.Equal(newest.Data, data) {
+		return newest.Revision, nil
+	}
+	history, err := l.cfg.States.History(ctx, newest.ID)
+	if err != nil {
+		return 0, err
+	}
+	for _, rec := range history {
+		if bytes.Equal(rec.Data, data) {
+			return rec.Revision, nil
+		}
+	}
+	return 0, nil
+}
+
+// store is one try. What the store notes beside a record spares it reading it.
+func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint) (uint64, error) {
+	if l.noted != nil {
+		note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
+		if c.Mesh.Task == nil {
+			note.TTL = noteTTL
+		}
+		return l.noted.PutNoted(ctx, id, prev, data, note)
+	}
+	return l.cfg.States.Put(ctx, id, prev, data)
+}
+
+// noter is a store that takes what it would have to read from a record.
+type noter interface {
+	PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error)
+}
+
+// passing reports errors of a store that another try may not meet.
+func (l *lane) passing(err error) bool {
+	if l.host.node.conn.IsClosed() {
+		return false
+	}
+	for _, e := range []error{state.ErrUncertain, jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	var api *natsjs.APIError // no leader for now, for instance
+	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable || connectionError(err)
+}
+
+// sleep waits, and fails with the cause of ctx when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
