@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -156,6 +157,10 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 // settleFailure tells the model that a call has failed.
 func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
 	l.log.Debug("tool call failed", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
+	var missing *secret.Error
+	if errors.As(failure.Err, &missing) { // an operator mends it, not the model
+		l.log.Warn("a tool's credential could not be had", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", missing)
+	}
 	status := state.EffectFailed
 	if failure.Kind == tool.ErrTimeout {
 		status = state.EffectTimedOut

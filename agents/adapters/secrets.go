@@ -144,13 +144,22 @@ func (c Vault) open(name aaif.VaultProvider, lookup secret.Lookup, env []string)
 // it.
 func (s *Set) checkSecrets(entry *aaif.Tool) error {
 	err := s.secrets.Check(entry.Auth)
-	switch {
-	case err == nil:
+	switch a := entry.Auth; {
+	case a == nil || a.Type == "" || a.Type == aaif.AuthNone:
 		return nil
-	case entry.Auth.VaultRef == nil:
-		return fmt.Errorf("auth: %w (--allow-env %s, or secrets.env in the configuration)", err, secret.Clip(entry.Auth.EnvVar))
+	case a.VaultRef != nil && err != nil:
+		return fmt.Errorf("auth: %w (vaults.%s.allow in the configuration)", err, secret.Clip(string(a.VaultRef.Provider)))
+	case a.VaultRef != nil || a.EnvVar == "":
+		return nil
+	case err != nil && !s.secrets.AllowsEnv(a.EnvVar) && !secret.MeshOwn(a.EnvVar):
+		return fmt.Errorf("auth: %w (--allow-env %s, or secrets.env in the configuration)", err, secret.Clip(a.EnvVar))
+	case err == nil:
+		_, err = s.secrets.Variable(a.EnvVar) // an environment does not change
 	}
-	return fmt.Errorf("auth: %w (vaults.%s in the configuration)", err, secret.Clip(string(entry.Auth.VaultRef.Provider)))
+	if err != nil {
+		return fmt.Errorf("auth: %w", err)
+	}
+	return nil
 }
 
 // Secret reads what the configuration itself names, now. It becomes known to the

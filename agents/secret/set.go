@@ -80,15 +80,15 @@ func (s *Set) Variable(name string) (Secret, error) {
 
 // AllowsEnv reports whether documents may name a variable.
 func (s *Set) AllowsEnv(name string) bool {
-	return s != nil && name != "" && !meshOwn(name) && slices.ContainsFunc(s.AllowEnv, func(pattern string) bool {
+	return s != nil && name != "" && !MeshOwn(name) && slices.ContainsFunc(s.AllowEnv, func(pattern string) bool {
 		ok, err := path.Match(pattern, name)
 		return ok && err == nil
 	})
 }
 
-// meshOwn is true of variables that may hold this process's own keys to the
-// mesh.
-func meshOwn(name string) bool {
+// MeshOwn is true of variables that may hold this process's own keys to the mesh:
+// no document is given them.
+func MeshOwn(name string) bool {
 	upper := strings.ToUpper(name) // names are the same in either case on some systems
 	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
 }
@@ -124,7 +124,7 @@ func noVault(ref aaif.VaultRef) error {
 func (s *Set) checkVariable(name string) error {
 	e := &Error{Kind: ErrNotAllowed, Ref: "env_var " + Clip(name)}
 	switch {
-	case meshOwn(name):
+	case MeshOwn(name):
 		e.Message = "it may let a process into the mesh, and is never given to a document"
 	case !s.AllowsEnv(name):
 		e.Message = "the operator has not allowed documents to read this variable"
