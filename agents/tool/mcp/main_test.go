@@ -80,12 +80,15 @@ func serve(how string) error {
 	case "chatter":
 		fmt.Println("ready to serve!")
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 5000))
+	case "old":
+		return serveOld()
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		defer func() { select {} }()
 	}
 	s := newServer(how, nil)
 	add(s, "environment", func(context.Context, map[string]string) string { return strings.Join(os.Environ(), "\n") })
+	add(s, "large", func(context.Context, map[string]string) string { return strings.Repeat("x", 200_000) })
 	add(s, "pid", func(context.Context, map[string]string) string { return fmt.Sprint(os.Getpid()) })
 	add(s, "hang", func(ctx context.Context, _ map[string]string) string { <-ctx.Done(); return "" })
 	add(s, "child", func(_ context.Context, in map[string]string) string {

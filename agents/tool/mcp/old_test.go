@@ -1,0 +1,70 @@
+//go:build unix
+
+package mcp_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+)
+
+// serveOld is a server of the first protocol version that never answers what it
+// does not know, and answers in batches.
+func serveOld() error {
+	known := map[string]string{
+		"initialize": `{"protocolVersion":"2024-11-05","capabilities":{"tools":{}},"serverInfo":{"name":"old","version":"0"}}`,
+		"tools/list": `{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}`,
+		"tools/call": `{"content":[{"type":"text","text":"hello"}]}`,
+		"ping":       `{}`,
+	}
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if err := json.Unmarshal(lines.Bytes(), &m); err != nil {
+			return err
+		}
+		if result, ok := known[m.Method]; ok {
+			fmt.Printf("[{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":%s}]\r\n", m.ID, result)
+		}
+	}
+	return nil
+}
+
+// A server that does not answer the newest greeting is spoken to in the older
+// one.
+func TestOldServersAreSpokenTo(t *testing.T) {
+	t.Parallel()
+	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = time.Second }), "mcp://it/greet")
+	var list []tool.Tool
+	eventually(t, "the server is spoken to", func() (ok bool) {
+		var err error
+		list, err = src.Tools(t.Context())
+		return err == nil
+	})
+	if got, err := list[0].Call(t.Context(), nil); err != nil || string(got) != `"hello"` {
+		t.Errorf("result %s, error %v", got, err)
+	}
+}
+
+// A message beyond the bound ends the session, and the call says why.
+func TestLargeMessagesAreRefused(t *testing.T) {
+	t.Parallel()
+	servers := newServers(t, mcp.Server{Command: self(t, "")}, func(c *mcp.Config) { c.MaxMessage = 100_000 })
+	byName := tools(t, open(t, servers, "mcp://it"))
+	if _, err := byName["large"].Call(t.Context(), json.RawMessage(`{}`)); !errors.Is(err, tool.ErrInvalidResult) {
+		t.Errorf("error %v, want %v", err, tool.ErrInvalidResult)
+	}
+	eventually(t, "a new session", func() bool {
+		_, err := byName["pid"].Call(t.Context(), json.RawMessage(`{}`))
+		return err == nil
+	})
+}
