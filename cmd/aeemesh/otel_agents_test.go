@@ -214,6 +214,9 @@ func TestSpansOfRunsArriveOverOTLP(t *testing.T) {
 	if !operator.keys["operators-own"] || own.keys["operators-own"] || strings.Contains(own.all(), "operators-own") {
 		t.Errorf("the operator's credential: operator's collector %v, document's %v", operator.keys, own.keys)
 	}
+	if strings.Contains(p.stderr.String(), "level=DEBUG") {
+		t.Errorf("agents log more than the operator and their documents say:\n%s", p.stderr)
+	}
 	if !strings.Contains(p.stderr.String(), "the operator does not allow the collector http://127.0.0.1:1") {
 		t.Errorf("nobody says that a collector is not allowed:\n%s", p.stderr)
 	}
@@ -294,11 +297,14 @@ func TestContentIsInSpansIfTheOperatorAsks(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{})
 	r := newReceiver(t)
 	p := startWorker(t, srv.ClientURL(), []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + "http" + strings.TrimPrefix(r.grpc, "grpc"), "OTEL_EXPORTER_OTLP_PROTOCOL=grpc"},
-		append(theTools(t), "--telemetry-content", reporting(t, "Open", "{}"))...)
+		append(theTools(t), "--telemetry-content", reporting(t, "Open", "{log_level: debug}"))...)
 	if _, err := sender(t, srv)("agent.open", `{"text":"PROMPT-SECRET"}`); err != nil {
 		t.Fatalf("%v\n%s", err, p.stderr)
 	}
 	p.stop()
+	if !strings.Contains(p.stderr.String(), "level=DEBUG") {
+		t.Errorf("the document's log level is not kept:\n%s", p.stderr)
+	}
 	checkRun(t, r, "Open")
 	all := r.all()
 	for _, said := range secretsOfRuns {
