@@ -15,9 +15,9 @@ func (a *app) conditionCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "condition",
 		Short: "Try conditions of agent documents, offline",
-		Long: `Evaluates conditions as a worker does: those that choose a subagent, hand a run
-over, filter events, and ask for a person's approval. docs/conditions.md has the
-languages, and what they are held against.`,
+		Long: `Evaluates conditions as a worker does: those that choose a subagent, hand a
+run over, filter events, and ask for a person's approval. docs/conditions.md has
+the languages, and what they are held against.`,
 		Example: `  aeemesh condition eval --lang cel --expr 'input.amount > 100.0' order.json
   aeemesh condition eval --batch < cases.jsonl`,
 	}, a.conditionEvalCommand())
@@ -54,14 +54,14 @@ func (a *app) conditionEvalCommand() *cobra.Command {
 standard input, satisfies a condition. What cannot be compiled or evaluated is an
 error, exit 1; a worker would take such a condition as unsatisfied.
 
-The whole value is $ in jsonpath, @ in jmespath, and {"var": ""} in jsonlogic; its
-members are cel's variables. To see what a worker would say, give it the value
-that docs/conditions.md describes: {"input": {…}, "task": {…}, …}.
+The whole value is $ in jsonpath, @ in jmespath, and {"var": ""} in jsonlogic;
+its members are cel's variables. To see what a worker would say, give it the
+value that docs/conditions.md describes: {"input": {…}, "task": {…}, …}.
 
-With --batch, each line of FILE or standard input is a JSON object with lang, expr
-and data, and each line printed is {"result": true}, {"result": false} or
-{"error": "…"}, in the same order. An expression is compiled once. A line that is
-wrong is an error of its own, and not of the command.`,
+With --batch, each line of FILE or standard input is a JSON object with lang,
+expr and data, and each line printed is {"result": true}, {"result": false} or
+{"error": "…"}, in the same order. An expression is compiled once. A line that
+is wrong is an error of its own, and not of the command.`,
 		Example: `  echo '{"input": {"amount": 250}}' | aeemesh condition eval --lang cel --expr 'input.amount > 100.0'
   aeemesh condition eval --lang jsonpath --expr '$.items[?@.price > 10]' order.json
   aeemesh condition eval --lang jmespath --expr 'items[?price > ` + "`10`" + `]' order.json

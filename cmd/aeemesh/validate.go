@@ -35,7 +35,8 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
 manifests, conformance reports. It tells everything that is wrong with each, and
 where; conditions that do not compile; what its author should know; which
-conformance level an agent reaches; and what of it this program does not honour. "-" reads standard input.`,
+conformance level an agent reaches; and what of it this program does not honour.
+"-" reads standard input.`,
 		Example: `  aeemesh validate reviewer.yaml
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
