@@ -19,8 +19,9 @@
 //
 // The port knows nothing of envelopes, of AAIF documents or of models: it can
 // be used and tested on its own. Adapters for other protocols live in folders
-// below this one and import it, never one another; program runs a program
-// that the operator named.
+// below this one and import it, never one another: program runs a program
+// that the operator named, rest speaks plain HTTP, openapi makes tools of the
+// operations of a description, mcp has the tools of MCP servers.
 //
 // # Trust
 //

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -143,10 +144,11 @@ func (r *reader) fetch(u *url.URL) ([]byte, error) {
 	request := outbound.Request{Method: http.MethodGet, URL: u, Again: true,
 		Header: http.Header{"Accept": {"application/vnd.oai.openapi+json, application/json, application/yaml, */*;q=0.5"}}}
 	o := outbound.Options{Endpoint: s.remote, MaxResponse: max(r.left, 1)}
+	var refused error
 	for {
 		client, err := s.access.Policy.Client(o)
 		if err != nil {
-			return nil, err
+			return nil, cmp.Or(refused, err) // with a credential for the API alone
 		}
 		answer, err := s.access.Call(r.ctx, client, request)
 		if err == nil {
@@ -157,6 +159,7 @@ func (r *reader) fetch(u *url.URL) ([]byte, error) {
 			f.Status != http.StatusUnauthorized && f.Status != http.StatusForbidden {
 			return nil, err
 		}
+		refused = err
 		o.Auth, o.Secrets = s.entry.Auth, s.access.Secrets
 	}
 }

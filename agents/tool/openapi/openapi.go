@@ -58,9 +58,12 @@ func Open(entry *aaif.Tool, access outbound.Access, o Options) (*Source, error) 
 			return nil, fmt.Errorf("endpoint: %w", err)
 		}
 		s.remote = u
-		// What of the auth block cannot be done is an error now, not at the first call.
-		if _, err := access.Client(u, entry.Auth); err != nil {
-			return nil, err
+		// What of the auth block cannot be done is an error now, not at the first call; but
+		// the description may have the rest of these two.
+		if auth := entry.Auth; auth != nil && auth.Type != aaif.AuthAWSSigV4 && (auth.Type != aaif.AuthOAuth2 || auth.TokenURL != "") {
+			if _, err := access.Client(u, auth); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if o.Server != "" {

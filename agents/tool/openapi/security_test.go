@@ -1,0 +1,152 @@
+package openapi
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/secret"
+)
+
+// schemes are one of each kind.
+const schemes = `"header":{"type":"apiKey","in":"header","name":"X-Key"},"query":{"type":"apiKey","in":"query","name":"key"},"cookie":{"type":"apiKey","in":"cookie","name":"sid"},
+	"basic":{"type":"http","scheme":"Basic"},"bearer":{"type":"http","scheme":"bearer"},"oidc":{"type":"openIdConnect","openIdConnectUrl":"https://x.example"},
+	"oauth":{"type":"oauth2","flows":{"clientCredentials":{"tokenUrl":"/token","scopes":{"read":""}}}},"implicit":{"type":"oauth2","flows":{"implicit":{"authorizationUrl":"https://x.example","scopes":{}}}}`
+
+// What the auth block and the description's security say together.
+func TestSecuritySchemesAndTheAuthBlock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		security, operation string // of the description, of the operation; "" is absent
+		auth                aaif.Auth
+		want                string // X-Key|query|Cookie|Authorization|X-Api-Key
+	}{
+		{`[{"header":[]}]`, ``, aaif.Auth{Type: "api_key"}, "s3cr:et||||"},
+		{`[{"query":[]}]`, ``, aaif.Auth{Type: "api_key"}, "|key=s3cr%3Aet|||"},
+		{`[{"cookie":[]}]`, ``, aaif.Auth{Type: "api_key"}, "||sid=s3cr:et||"},
+		{`[{"bearer":[]},{"query":[]}]`, ``, aaif.Auth{Type: "api_key"}, "|key=s3cr%3Aet|||"},
+		{`[{"bearer":[]},{"query":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"},
+		{`[{"oidc":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"},
+		{`[{"implicit":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"},
+		{`[{"basic":[]}]`, ``, aaif.Auth{Type: "basic"}, "|||Basic czNjcjpldA==|"},
+		{`[{"oauth":["read"]}]`, ``, aaif.Auth{Type: "oauth2"}, "|||Bearer token for s3cr, read|"},
+		{`[{"oauth":["read"]}]`, ``, aaif.Auth{Type: "oauth2", Scopes: []string{"mine"}}, "|||Bearer token for s3cr, mine|"},
+		{``, ``, aaif.Auth{Type: "api_key"}, "||||s3cr:et"},
+		{``, ``, aaif.Auth{Type: "api_key", Header: "X-Key"}, "s3cr:et||||"},
+		{`[{"header":[]}]`, `[]`, aaif.Auth{Type: "api_key"}, "||||"},
+		{`[{"header":[]}]`, `[{"query":[]}]`, aaif.Auth{Type: "api_key"}, "|key=s3cr%3Aet|||"},
+		{`[{"header":[],"bearer":[]},{"cookie":[]}]`, ``, aaif.Auth{Type: "api_key"}, "||sid=s3cr:et||"},
+		{`[{"basic":[]}]`, ``, aaif.Auth{Type: "bearer"}, "|||Bearer s3cr:et|"}, // as it is, and a warning
+		{`[{"missing":[]}]`, ``, aaif.Auth{Type: "api_key"}, "||||s3cr:et"},
+		{`[{"header":[]}]`, ``, aaif.Auth{Type: "none"}, "||||"},
+		{`[{"header":[]}]`, ``, aaif.Auth{}, "||||"},
+	} {
+		description := `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"components":{"securitySchemes":{` + schemes + `}},`
+		if tt.security != "" {
+			description += `"security":` + tt.security + `,`
+		}
+		operation := `"operationId":"op","parameters":[{"name":"X-Key","in":"header","schema":{"type":"string"}}],"responses":{"200":{"description":"ok"}}`
+		if tt.operation != "" {
+			operation += `,"security":` + tt.operation
+		}
+		a := newAPI(t, description+`"paths":{"/x":{"get":{`+operation+`}}}}`)
+		a.access.Secrets = &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return "s3cr:et", true }}
+		a.answer = func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.URL.Path == "/token" {
+				id, _, _ := r.BasicAuth()
+				var scope string
+				for part := range strings.SplitSeq(a.seen().Body, "&") {
+					if s, ok := strings.CutPrefix(part, "scope="); ok {
+						scope = s
+					}
+				}
+				fmt.Fprintf(w, `{"access_token":"token for %s, %s","token_type":"bearer"}`, id, scope)
+				return
+			}
+			_, _ = io.WriteString(w, `{}`)
+		}
+		tt.auth.EnvVar = "S"
+		if tt.auth.Type == "oauth2" { // so that the block is whole before the description is read
+			tt.auth.TokenURL = a.url + "/token"
+		}
+		tools, err := a.tools(t, aaif.Tool{Auth: &tt.auth}, Options{})
+		if err != nil {
+			t.Errorf("%s %s %s: %v", tt.security, tt.operation, tt.auth.Type, err)
+			continue
+		}
+		if _, err := tools["api"].Call(t.Context(), nil); err != nil {
+			t.Errorf("%s %s %s: %v", tt.security, tt.operation, tt.auth.Type, err)
+		}
+		r := a.seen()
+		_, query, _ := strings.Cut(r.URI, "?")
+		got := strings.Join([]string{r.Header.Get("X-Key"), query, r.Header.Get("Cookie"), r.Header.Get("Authorization"), r.Header.Get("X-Api-Key")}, "|")
+		if got != tt.want {
+			t.Errorf("%s %s %s: %q, want %q", tt.security, tt.operation, tt.auth.Type, got, tt.want)
+		}
+		// What the credential fills is no argument; where it does not, it is one.
+		filled := strings.HasPrefix(tt.want, "s3cr")
+		if has := strings.Contains(string(tools["api"].Definition().Parameters), "X-Key"); has == filled {
+			t.Errorf("%s %s: X-Key is an argument: %v", tt.security, tt.auth.Type, has)
+		}
+	}
+}
+
+// The token's URL of the description counts where the auth block has none, and is
+// held to the policy.
+func TestTheTokenURLOfADescription(t *testing.T) {
+	t.Parallel()
+	set := &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return "a:b", true }}
+	const text = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"security":[{"o":[]}],"components":{"securitySchemes":{"o":{"type":"oauth2","flows":{"clientCredentials":{"tokenUrl":"%","scopes":{}}}}}},
+		"paths":{"/x":{"get":{"operationId":"op","responses":{"200":{"description":"ok"}}}}}}`
+	a := newAPI(t, strings.Replace(text, "%", "/token", 1))
+	a.answer = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"access_token":"tok","token_type":"bearer"}`)
+	}
+	a.access.Secrets = set
+	tools, err := a.tools(t, aaif.Tool{Auth: &aaif.Auth{Type: "oauth2", EnvVar: "S"}}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tools["api"].Call(t.Context(), nil); err != nil || a.seen().Header.Get("Authorization") != "Bearer tok" {
+		t.Errorf("%v, %v", a.seen().Header, err)
+	}
+	b := newAPI(t, strings.Replace(text, "%", "https://thief.example/token", 1))
+	b.access.Secrets = set
+	if _, err := b.tools(t, aaif.Tool{Auth: &aaif.Auth{Type: "oauth2", EnvVar: "S"}}, Options{}); err == nil || !strings.Contains(err.Error(), `add "thief.example" to outbound.allow`) {
+		t.Error(err)
+	}
+}
+
+// A description behind a login is read with the entry's credential.
+func TestADescriptionThatAsksForACredential(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; r.Header.Get("Authorization") != "Bearer tok-1" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		_, _ = io.WriteString(w, petstore)
+	}))
+	t.Cleanup(server.Close)
+	p, err := outbound.New(outbound.Config{Allow: []string{server.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	a := &api{access: outbound.Access{Policy: p, Secrets: &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return "tok-1", true }}}}
+	tools, err := a.tools(t, aaif.Tool{Endpoint: server.URL, Auth: &aaif.Auth{Type: "bearer", EnvVar: "S"}}, Options{})
+	if err != nil || len(tools) != 5 || asked != 2 {
+		t.Errorf("%d tools after %d requests, %v", len(tools), asked, err)
+	}
+	if _, err := a.tools(t, aaif.Tool{Endpoint: server.URL}, Options{}); err == nil || !strings.Contains(err.Error(), "401") {
+		t.Error(err)
+	}
+}
