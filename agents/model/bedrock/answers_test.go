@@ -328,6 +328,36 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}
 }
 
+// late is a transport that still reads the request when the answer has begun.
+type late struct{ answer string }
+
+func (l late) RoundTrip(req *http.Request) (*http.Response, error) {
+	rest := func(p []byte) (int, error) {
+		sent, err := io.ReadAll(req.Body)
+		if err != nil || len(sent) == 0 {
+			return 0, fmt.Errorf("the request was taken away: %d bytes, %v", len(sent), err)
+		}
+		return 0, io.EOF
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/vnd.amazon.eventstream"}}, Request: req,
+		Body: io.NopCloser(io.MultiReader(readFunc(rest), strings.NewReader(l.answer)))}, nil
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+func TestAnswersMayBeginBeforeTheRequestHasEnded(t *testing.T) {
+	t.Parallel()
+	m := newModel(t, "http://h", func(cfg *bedrock.Config) {
+		cfg.HTTPClient = &http.Client{Transport: late{recorded(stream(say(0, "ok"), stop("end_turn")))}}
+	})
+	res, err := m.Generate(t.Context(), hi, func(model.Delta) error { return nil })
+	if err != nil || res.Message.Content != "ok" {
+		t.Errorf("response %+v, error %v", res, err)
+	}
+}
+
 // body serves one body without a network.
 type body struct{ media, text string }
 

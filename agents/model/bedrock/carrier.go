@@ -1,6 +1,7 @@
 package bedrock
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -24,13 +25,17 @@ func carrier(cfg Config) *http.Client {
 	return &c
 }
 
-// bounded bounds the bodies of responses.
+// bounded bounds the bodies of responses, and keeps those of requests.
 type bounded struct {
 	http.RoundTripper
 	max int64
 }
 
 func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
+	req, err := detached(req)
+	if err != nil {
+		return nil, err
+	}
 	res, err := b.RoundTripper.RoundTrip(req)
 	if err != nil {
 		return res, err
@@ -41,6 +46,24 @@ func (b bounded) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = &boundedBody{ReadCloser: res.Body, left: b.max, json: res.Header.Get("Content-Type") != eventStream}
 	return res, nil
+}
+
+// detached is a request whose body is its own. The SDK closes the body that it
+// made when the answer begins; a transport that is not quite done with it then
+// takes the connection down, and the stream of the answer with it.
+func detached(req *http.Request) (*http.Request, error) {
+	if req.Body == nil {
+		return req, nil
+	}
+	defer req.Body.Close()
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.Clone(req.Context())
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	req.Body, err = req.GetBody()
+	return req, err
 }
 
 const eventStream = "application/vnd.amazon.eventstream"
