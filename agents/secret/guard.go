@@ -3,6 +3,8 @@ package secret
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -86,6 +88,10 @@ type entry struct {
 	err    error
 	until  time.Time
 }
+
+// Format prints nothing of what is inside: secrets do not print, but who looks
+// must not race with who reads either.
+func (g *guarded) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[vault]") }
 
 // Read reads through the cache. Who waits for a read of another stops waiting
 // when its own context is done; the read ends with its own time limit.

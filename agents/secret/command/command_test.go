@@ -1,6 +1,7 @@
 package command_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -82,8 +83,11 @@ func TestVaultPassesTheSuite(t *testing.T) {
 
 func TestTheProgramIsBounded(t *testing.T) {
 	t.Parallel()
-	v := open(t, command.Config{TimeoutSeconds: 0.2}, "")
-	for path, want := range map[string]secret.Kind{"hang": secret.ErrUnavailable, "large": secret.ErrInvalid, "-rf": secret.ErrInvalid, "a\x00b": secret.ErrInvalid} {
+	if _, err := open(t, command.Config{TimeoutSeconds: 0.2}, "").Read(t.Context(), ref("hang", "", "")); !errors.Is(err, secret.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a program that hangs: %v", err)
+	}
+	v := open(t, command.Config{}, "")
+	for path, want := range map[string]secret.Kind{"large": secret.ErrInvalid, "-rf": secret.ErrInvalid, "a\x00b": secret.ErrInvalid} {
 		if _, err := v.Read(t.Context(), ref(path, "", "")); !errors.Is(err, want) {
 			t.Errorf("%.10q: %v, want %q", path, err, string(want))
 		}
