@@ -1,9 +1,11 @@
 package agents_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -162,5 +165,22 @@ func TestARunThatMovesStaysInItsTrace(t *testing.T) {
 	began, later := epochs[1], epochs[2]
 	if !began.SpanContext.IsValid() || !later.SpanContext.IsValid() || len(later.Links) != 1 || later.Links[0].SpanContext.SpanID() != began.SpanContext.SpanID() {
 		t.Errorf("owners %+v\n%+v", began, later)
+	}
+}
+
+// The level of a document's log lines is its own; what they must not say is not.
+func TestALogOfItsOwnLevelTellsNoSecretsEither(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	redactor := &secret.Redactor{}
+	redactor.Add(secret.New("the-key-of-a-provider"))
+	a := newAgent(t, doc(t, echoModel+`, "telemetry": {"log_level": "debug"}`), agents.Options{Redactor: redactor, Telemetry: agents.Telemetry{
+		Logger: func(level slog.Level) *slog.Logger {
+			return slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))
+		},
+	}})
+	a.Logger.Debug("said", "what", "the-key-of-a-provider is wrong")
+	if !strings.Contains(log.String(), "level=DEBUG") || strings.Contains(log.String(), "the-key") {
+		t.Errorf("log: %s", &log)
 	}
 }

@@ -154,7 +154,7 @@ func (a *Agent) logLevel(t *aaif.Telemetry, opts *Options) {
 		})
 		return
 	}
-	opts.Logger = opts.Telemetry.Logger(level)
+	opts.Logger = slog.New(secret.LogHandler(opts.Telemetry.Logger(level).Handler(), opts.Redactor))
 	a.Logger = opts.Logger
 }
 
