@@ -52,7 +52,8 @@
 // required_capabilities are negotiated by the same levels, and so are the
 // languages of conditions. A condition that does not compile is an error among
 // the notices, one in words a warning. Tools of other
-// protocols than function are not offered to the model; a function that nobody
+// protocols than function are what Options.Open makes of them; those that it
+// cannot open are not offered to the model. A function that nobody
 // registered is an error. An agent that wants a person's approval and has tools
 // is refused: nobody can approve yet.
 //

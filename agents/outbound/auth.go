@@ -56,8 +56,11 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		if p == nil {
 			return next, nil // which refuses everything
 		}
-		g := *next.(*guard)
-		g.next = p.transport(certificates(c))
+		g, t := *next.(*guard), p.transport(certificates(c))
+		p.mu.Lock()
+		p.own = append(p.own, t)
+		p.mu.Unlock()
+		g.next = t
 		return own(&g), nil
 	}
 	return nil, fmt.Errorf("auth type %q is not known", o.Auth.Type)

@@ -472,7 +472,6 @@ func TestMutualTLS(t *testing.T) {
 				t.Errorf("to another origin: %q, %v", got, err)
 			}
 		}
-		c.CloseIdleConnections()
 	}
 	if got, err := get(t, newClient(t, p, Options{}), s.URL); err == nil {
 		t.Errorf("without a certificate: %q", got)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -73,6 +74,9 @@ type Policy struct {
 	roots       *x509.CertPool
 
 	shared *http.Transport // of all clients but those with a certificate
+
+	mu  sync.Mutex
+	own []*http.Transport // of those
 }
 
 // New reads a Config, and reports all that is wrong with it at once.
@@ -321,7 +325,13 @@ func (p *Policy) check(u *url.URL) (target, error) {
 
 // Close closes connections that are idle. The Policy can be used further.
 func (p *Policy) Close() {
-	if p != nil {
-		p.shared.CloseIdleConnections()
+	if p == nil {
+		return
+	}
+	p.shared.CloseIdleConnections()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, t := range p.own {
+		t.CloseIdleConnections()
 	}
 }
