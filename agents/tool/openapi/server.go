@@ -69,7 +69,7 @@ func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
 	}
 	if u.Scheme == "" {
 		if b.root.Scheme == "" {
-			return nil, errors.New("the description is a file whose servers are not absolute: the operator has to name one")
+			return nil, errors.New("the description is a file whose servers are not absolute: the operator has to name one (openapi_servers in the configuration)")
 		}
 		u = b.root.ResolveReference(u)
 	}
