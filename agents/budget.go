@@ -53,15 +53,15 @@ const (
 // treasury keeps the books of one agent's runs.
 type treasury struct {
 	budget   Budget
-	counters Counters // of trees; nil: nobody counts them
-	shared   bool     // by all workers
+	counters Counters // of trees, for all workers; nil: nobody counts them
+	local    localCounters
 	log      *slog.Logger
 }
 
 func newTreasury(opts Options) *treasury {
-	t := &treasury{budget: opts.Budget, counters: opts.Counters, shared: opts.Counters != nil, log: opts.Logger}
-	if !t.shared && (t.budget.TreeTokens > 0 || t.budget.TreeUSD > 0) {
-		t.counters = new(localCounters)
+	t := &treasury{budget: opts.Budget, counters: opts.Counters, log: opts.Logger}
+	if t.counters == nil && (t.budget.TreeTokens > 0 || t.budget.TreeUSD > 0) {
+		t.counters = &t.local
 	}
 	return t
 }
@@ -158,14 +158,22 @@ func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error)
 func (t *treasury) add(ctx context.Context, corr string, tokens int64, cost model.USD) (total totals, err error) {
 	var errs [2]error
 	if tokens != 0 {
-		total.tokens, errs[0] = t.counters.Add(ctx, tokens, countSpentTokens, corr)
+		total.tokens, errs[0] = t.addOne(ctx, tokens, countSpentTokens, corr)
 	}
 	if cost != 0 {
 		var n int64
-		n, errs[1] = t.counters.Add(ctx, int64(cost), countSpentUSD, corr)
+		n, errs[1] = t.addOne(ctx, int64(cost), countSpentUSD, corr)
 		total.cost = model.USD(n)
 	}
 	return total, errors.Join(errs[:]...)
+}
+
+func (t *treasury) addOne(ctx context.Context, n int64, kind, corr string) (int64, error) {
+	total, err := t.counters.Add(ctx, n, kind, corr)
+	if errors.Is(err, ErrNoCounters) {
+		return t.local.Add(ctx, n, kind, corr)
+	}
+	return total, err
 }
 
 // back gives back what was set aside for a call that was not made, or failed.

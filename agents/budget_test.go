@@ -136,6 +136,30 @@ func TestTheBooks(t *testing.T) {
 	}
 }
 
+type nobodysCounters struct{}
+
+func (nobodysCounters) Add(context.Context, int64, string, ...string) (int64, error) {
+	return 0, ErrNoCounters
+}
+
+// Where nobody counts for the mesh, a process keeps the budget for itself.
+func TestATreesBudgetWithoutCounters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []Counters{nil, nobodysCounters{}} {
+		var used state.Usage
+		b := books(Budget{TreeTokens: 3000}, c)
+		p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+		if err := p.admit(cents); err != nil {
+			t.Fatal(err)
+		}
+		p.pay(answered(1000, 1000))
+		var e *envelope.Error
+		if err := b.buy(t.Context(), "corr", &used, 1000, &model.Request{}).admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeBudget {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // What cannot be counted is not spent.
 func TestABudgetThatCannotBeCounted(t *testing.T) {
 	t.Parallel()

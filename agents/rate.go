@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -19,6 +20,10 @@ type Counters interface {
 	// name, and returns its total, n included.
 	Add(ctx context.Context, n int64, kind string, ids ...string) (total int64, err error)
 }
+
+// ErrNoCounters is what [Counters] fail with that nobody keeps: each process
+// counts for itself then.
+var ErrNoCounters = errors.New("nobody counts for the whole mesh")
 
 // localCounters are those of one process. What a rate counts is forgotten with
 // its minute.
@@ -130,7 +135,9 @@ func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64
 	if err == nil || ctx.Err() != nil {
 		return total, err
 	}
-	r.log.Warn("a rate limit is counted by this worker alone for now", "tool", r.tool, "err", err)
+	if !errors.Is(err, ErrNoCounters) {
+		r.log.Warn("a rate limit is counted by this worker alone for now", "tool", r.tool, "err", err)
+	}
 	return r.local.Add(ctx, n, kind, r.entity, r.tool, minute)
 }
 

@@ -225,7 +225,6 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	if err != nil {
 		return err
 	}
-	f.counters.use(jetstream.NewCounters(js, m))
 	if a.sign.replayScope == "mesh" {
 		if cfg.ReplayWindow < 0 {
 			return usagef(cmd, "--replay-scope mesh needs a --replay-window above 0")
@@ -237,6 +236,9 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	}
 	if err := a.lane(ctx, cmd, js, m, &f.lane, cfg); err != nil {
 		return err
+	}
+	if cfg.Durable != nil {
+		f.counters.use(jetstream.NewCounters(js, m))
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
