@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -40,19 +38,7 @@ func (m *Model) failure(ctx context.Context, res *http.Response, err error, key 
 		r.status, r.after = res.StatusCode, model.RetryAfter(res.Header, time.Now())
 		return &refusedError{r, r.error(key)}
 	}
-	out := &model.Error{Kind: model.ErrUnavailable, Err: err}
-	var request *url.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
-	case errors.Is(err, errTooLarge):
-		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
-	case errors.As(err, &request): // whose own text quotes the whole URL
-		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), key)
-	default:
-		out.Message = model.Quote(err.Error(), key)
-	}
-	return out
+	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)
 }
 
 // report is what a server says about a failure.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -38,19 +37,7 @@ func (m *Model) failure(ctx context.Context, r *report, err error, key string) e
 	if r != nil || errors.As(err, &r) {
 		return r.error(key)
 	}
-	out := &model.Error{Kind: model.ErrUnavailable, Err: err}
-	var request *url.Error
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		out.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
-	case errors.Is(err, errTooLarge):
-		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
-	case errors.As(err, &request): // whose own text quotes the whole URL
-		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), key)
-	default:
-		out.Message = model.Quote(err.Error(), key)
-	}
-	return out
+	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)
 }
 
 // report is what a server says about a failure.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/openai/openai-go/v3"
@@ -192,7 +190,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	key, err := m.key(ctx)
+	key, err := model.ResolveKey(ctx, m.cfg.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -244,48 +242,13 @@ func (m *Model) answer(ctx context.Context, req *model.Request, w *wire, res *ht
 	return out, nil
 }
 
-func (m *Model) key(ctx context.Context) (string, error) {
-	if m.cfg.Key == nil {
-		return "", nil
-	}
-	key, err := m.cfg.Key(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return "", model.Errorf(model.ErrAuth, "resolve the key: %w", err)
-	}
-	return strings.TrimSpace(key), nil
-}
-
 // limitBody lets at most n bytes of a response's body through.
 func limitBody(n int64) option.Middleware {
 	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
 		res, err := next(req)
 		if res != nil && res.Body != nil {
-			res.Body = &limitedBody{res.Body, n}
+			res.Body = model.LimitBody(res.Body, n)
 		}
 		return res, err
 	}
-}
-
-type limitedBody struct {
-	io.ReadCloser
-	left int64
-}
-
-var errTooLarge = errors.New("the answer exceeds its bound")
-
-func (b *limitedBody) Read(p []byte) (int, error) {
-	if b.left < 0 {
-		return 0, errTooLarge
-	}
-	if int64(len(p)) > b.left+1 {
-		p = p[:b.left+1]
-	}
-	n, err := b.ReadCloser.Read(p)
-	if b.left -= int64(n); b.left < 0 {
-		return n - 1, errTooLarge
-	}
-	return n, err
 }

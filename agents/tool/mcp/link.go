@@ -56,11 +56,13 @@ func (l *link) session(ctx context.Context) (*session, error) {
 			l.mu.Unlock()
 			return nil, &unavailable{words: "this worker is ending"}
 		case l.live != nil:
-			defer l.mu.Unlock()
-			return l.live, nil
+			live := l.live
+			l.mu.Unlock()
+			return live, nil
 		case l.dialing == nil && time.Now().Before(l.retryAt):
-			defer l.mu.Unlock()
-			return nil, l.down()
+			err := l.down()
+			l.mu.Unlock()
+			return nil, err
 		case l.dialing == nil:
 			l.dialing = make(chan struct{})
 			l.work.Go(l.connect)
