@@ -10,6 +10,9 @@ import (
 // nest, to recurse, to backtrack, to be all problems. What has no bound takes minutes, or the process: the test
 // run's own deadline is the measure.
 func TestHostileDocuments(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it reads megabytes, and does nothing at once")
+	}
 	const n = DefaultMaxBytes
 	fill := func(head, unit, tail string) string {
 		return head + strings.Repeat(unit, (n-len(head)-len(tail))/len(unit)) + tail
