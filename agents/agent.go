@@ -221,12 +221,14 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 		a.log.Warn("not as the document says", "entity", a.Entity, "pointer", p.Pointer, "why", p.Message)
 	}
 	if a.tools != nil {
-		a.tools.warm(ctx)
 		defer func() {
 			if err := a.tools.close(); err != nil {
 				a.log.Warn("a tool was not closed", "entity", a.Entity, "err", err)
 			}
 		}()
+		if err := a.tools.warm(ctx); err != nil {
+			return fmt.Errorf("agent %s: safety level %s: %w", a.Entity, a.Negotiation.Safety, err)
+		}
 	}
 	if a.Program == nil {
 		return node.Serve(ctx, a.Agent)

@@ -403,7 +403,7 @@ func TestModelFailures(t *testing.T) {
 		turns []modeltest.Turn
 		want  want
 	}{
-		"unavailable":              {[]modeltest.Turn{fail(model.ErrUnavailable, 0)}, want{envelope.CodeUnavailable, true, 2000}},
+		"unavailable":              {[]modeltest.Turn{fail(model.ErrUnavailable, 0)}, want{envelope.CodeUnavailable, true, 0}},
 		"unavailable, with advice": {[]modeltest.Turn{fail(model.ErrUnavailable, 9*time.Second)}, want{envelope.CodeUnavailable, true, 9000}},
 		"rate limited":             {[]modeltest.Turn{fail(model.ErrRateLimited, 5*time.Second)}, want{envelope.CodeRateLimited, true, 5000}},
 		"rate limited after tools": {[]modeltest.Turn{calls(call("1", "lint", `{}`)), fail(model.ErrRateLimited, 5*time.Second)}, want{envelope.CodeUnavailable, true, 5000}},

@@ -118,6 +118,20 @@ func (r *toolRate) Take(ctx context.Context, tokens int) error {
 	}
 }
 
+// Back implements [tool.Limiter].
+func (r *toolRate) Back(ctx context.Context, tokens int) {
+	minute, _ := r.at()
+	for kind, n := range map[string]int64{countCalls: 1, countTokens: int64(tokens)} {
+		most, limited := r.limits[kind]
+		if !limited {
+			continue
+		}
+		if _, err := r.add(ctx, -min(n, most), kind, minute); err != nil {
+			r.log.Warn("a call that was not made stays counted for a minute", "tool", r.tool, "err", err)
+		}
+	}
+}
+
 // Spent implements [tool.Limiter].
 func (r *toolRate) Spent(ctx context.Context, tokens int) {
 	if r.limits[countTokens] == 0 {
@@ -195,7 +209,13 @@ func (r *toolRate) room(kind string, total, most int64, passed float64) time.Dur
 		until := 1 - float64(most-total)/float64(before)
 		return max(time.Duration((until-passed)*float64(rateWindow)), 10*time.Millisecond)
 	}
-	return max(time.Duration((1-passed)*float64(rateWindow)), 10*time.Millisecond)
+	// This minute is full: of the next one so much has to pass that what is
+	// counted now, but for this call, leaves room for it.
+	next := 0.0
+	if others := total - 1; others > 0 && kind == countCalls {
+		next = max(0, 1-float64(most-1)/float64(others))
+	}
+	return max(time.Duration((1-passed+next)*float64(rateWindow)), 10*time.Millisecond)
 }
 
 // look learns what was counted in the minute before, once a minute.

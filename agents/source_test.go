@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -57,8 +58,7 @@ func onShelf(t *testing.T, level string) *aaif.Document {
 	return definition(t, strings.Replace(shelved, "%LEVEL", `"`+level+`"`, 1))
 }
 
-// What a source lists is asked anew for every run; what cannot be had keeps a
-// run from beginning, unless the agent may do without.
+// What a source lists is asked anew for every run.
 func TestSourcesAreAskedForEveryRun(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"minimal", "standard"} {
@@ -93,16 +93,55 @@ func TestSourcesAreAskedForEveryRun(t *testing.T) {
 			if got := strings.Join(told, " "); got != `"first" "second"` {
 				t.Errorf("the tools said %s", got)
 			}
+			// For a while nobody can say what there is: it is what it was.
 			s.set(&tool.Error{Kind: tool.ErrUnavailable, Tool: "shelf", Message: "secret-host: refused"})
-			got := w.send(a.Entity, `{"text":"go"}`, sending{})
-			switch {
-			case level == "minimal" && got.err != nil:
-				t.Errorf("without its tool: %+v", got)
-			case level == "standard" && (got.err == nil || got.err.Code != envelope.CodeUnavailable || strings.Contains(got.err.Error(), "secret-host")):
-				t.Errorf("without its tool: %+v", got)
+			if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.err != nil || len(m.Requests()[len(m.Requests())-1].Tools) != 1 {
+				t.Errorf("while its tool cannot be asked for: %+v", got)
 			}
 			if err := stop(); err != nil || !s.closed {
 				t.Errorf("closed %v, %v", s.closed, err)
+			}
+		})
+	}
+}
+
+// What cannot be had for now keeps a run from beginning, unless the agent may do
+// without; what can never be had is left out, or keeps the agent from being
+// served.
+func TestSourcesThatGiveNothing(t *testing.T) {
+	t.Parallel()
+	down := &tool.Error{Kind: tool.ErrUnavailable, Tool: "shelf", Message: "secret-host: refused"}
+	never := &tool.Error{Kind: tool.ErrNotFound, Tool: "shelf", Message: "the server has no such tool"}
+	for _, c := range []struct {
+		level  string
+		err    error
+		served bool
+		code   envelope.Code // of a task; "" is a result
+	}{
+		{"minimal", down, true, ""}, {"standard", down, true, envelope.CodeUnavailable}, {"strict", down, true, envelope.CodeUnavailable},
+		{"minimal", never, true, ""}, {"standard", never, true, ""}, {"strict", never, false, ""}, {"regulated", never, false, ""},
+	} {
+		t.Run(fmt.Sprint(c.level, " ", c.err), func(t *testing.T) {
+			t.Parallel()
+			s := &shelf{err: c.err}
+			a, err := agents.New(onShelf(t, c.level), agents.Options{Model: modeltest.New(modeltest.Turn{Text: "done"}), Open: func(*aaif.Tool) (tool.Source, error) { return s, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWorld(t)
+			if !c.served {
+				if err := a.Run(t.Context(), w.node); err == nil || !strings.Contains(err.Error(), "no such tool") || !s.closed {
+					t.Errorf("served, or not closed: %v", err)
+				}
+				return
+			}
+			w.host(a)
+			got := w.send(a.Entity, `{"text":"go"}`, sending{})
+			switch {
+			case c.code == "" && got.err != nil:
+				t.Errorf("%+v", got)
+			case c.code != "" && (got.err == nil || got.err.Code != c.code || strings.Contains(got.err.Error(), "secret-host")):
+				t.Errorf("%+v, want %s", got, c.code)
 			}
 		})
 	}

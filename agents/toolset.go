@@ -36,7 +36,8 @@ type toolset struct {
 	entries  []*toolEntry
 	parallel int
 	policy   map[string]LostCall
-	optional bool // a run begins without a tool that cannot be had
+	optional bool // a run begins without a tool that cannot be had for now
+	strict   bool // none is served without a tool that can never be had
 	log      *slog.Logger
 }
 
@@ -50,6 +51,7 @@ type toolEntry struct {
 
 	mu     sync.Mutex
 	listed []listedTool // the last time
+	said   string       // why it cannot be had, as the log has it
 }
 
 // listedTool is a tool that a source gave, and the bounds around it.
@@ -66,8 +68,8 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
 	}
-	if c := def.Agent.Compliance; c != nil {
-		s.optional = c.SafetyLevel == aaif.SafetyMinimal
+	if c := def.Agent.Compliance; c != nil && c.SafetyLevel != "" {
+		s.optional, s.strict = c.SafetyLevel == aaif.SafetyMinimal, refuses(c.SafetyLevel)
 	}
 	registry := opts.Tools
 	if registry == nil {
@@ -203,9 +205,12 @@ type offered struct {
 	policy  map[string]LostCall
 }
 
-// offer asks all sources what there is. An entry that cannot be had now keeps
-// the run from going on, for later it may: an agent without a tool that it
+// offer asks all sources what there is. An entry that cannot be had for now
+// stands for what it did the last time, whose calls may fail; where nobody knows
+// that, the run does not go on, for later it may: an agent without a tool that it
 // relies on gives wrong answers. At safety level minimal the run goes on without.
+// So it does without an entry that can never be had as it is, which the log says
+// once: [toolset.warm] has refused the agent already if it must not do without.
 func (s *toolset) offer(ctx context.Context) (*offered, error) {
 	asking, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
@@ -227,6 +232,10 @@ func (s *toolset) offer(ctx context.Context) (*offered, error) {
 			s.add(o, e, lists[i])
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
+		case !mayPass(err):
+			e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
+		case len(e.last()) > 0:
+			s.add(o, e, e.last())
 		case s.optional:
 			s.log.Warn("a run goes on without a tool that cannot be had", "tool", e.Name, "err", err)
 		default:
@@ -266,23 +275,55 @@ func (o *offered) missing(name string) *tool.Error {
 	return &tool.Error{Kind: tool.ErrNotFound, Tool: name, Message: "there is no such tool; there are: " + strings.Join(names, ", ")}
 }
 
+// mayPass says whether a list that cannot be had now may be had later.
+func mayPass(err error) bool {
+	return errors.Is(err, tool.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// last is what the entry listed the last time.
+func (e *toolEntry) last() []listedTool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.listed
+}
+
+// tell logs why the entry cannot be had, once for each reason.
+func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.said != err.Error() {
+		e.said = err.Error()
+		log.Warn(what, "tool", e.Name, "err", err)
+	}
+}
+
 // warm has all sources list their tools before the first task, and says which
-// cannot.
-func (s *toolset) warm(ctx context.Context) {
+// cannot. At safety levels strict and regulated what can never be had, as the
+// document has it, is an error.
+func (s *toolset) warm(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
 	var wg sync.WaitGroup
-	for _, e := range s.entries {
+	bad := make([]error, len(s.entries))
+	for i, e := range s.entries {
 		if e.source == nil {
 			continue
 		}
 		wg.Go(func() {
-			if _, err := e.list(ctx, s.log); err != nil && !errors.Is(err, context.Canceled) {
-				s.log.Warn("a tool cannot be had yet", "tool", e.Name, "err", err)
+			_, err := e.list(ctx, s.log)
+			switch {
+			case err == nil || errors.Is(err, context.Canceled):
+			case mayPass(err):
+				e.tell(s.log, "a tool cannot be had yet", err)
+			case s.strict:
+				bad[i] = fmt.Errorf("%s: tool %s: %w", e.pointer, e.Name, err)
+			default:
+				e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
 			}
 		})
 	}
 	wg.Wait()
+	return errors.Join(bad...)
 }
 
 // close ends all sources.

@@ -250,25 +250,25 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	}
 	e := task.Envelope
 	l.log.Warn("model turn failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "err", err)
-	wait := failed.RetryAfter
-	if wait <= 0 {
-		wait = modelBackoff
-	}
 	say := func(code envelope.Code, words string) *envelope.Error {
-		if len(failed.Tries) > 1 { // which routes and why, without the providers' words
+		if len(failed.Tries) > 0 { // which routes and why, without the providers' words
 			words = "no model answered: " + triesText(failed.Tries)
 		}
-		return envelope.Errorf(code, "%s: %w", words, err)
+		e := envelope.Errorf(code, "%s: %w", words, err)
+		if failed.RetryAfter > 0 { // else the document's retry policy says how long to wait
+			e = e.WithBackoff(failed.RetryAfter)
+		}
+		return e
 	}
 	switch failed.Kind {
 	case model.ErrRateLimited:
 		// E_RATE_LIMITED promises that nothing was done.
 		if len(r.toolsUsed) == 0 {
-			return say(envelope.CodeRateLimited, "the model's provider is over its rate limit").WithBackoff(wait)
+			return say(envelope.CodeRateLimited, "the model's provider is over its rate limit")
 		}
-		return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already").WithBackoff(wait)
+		return say(envelope.CodeUnavailable, "the model's provider is over its rate limit; tools have been called already")
 	case model.ErrUnavailable:
-		return say(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed").WithBackoff(wait)
+		return say(envelope.CodeUnavailable, "the model's provider cannot be reached, or failed")
 	case model.ErrAuth:
 		return say(envelope.CodeModel, "the model's provider does not accept the agent's credentials")
 	case model.ErrContextTooLong:
@@ -276,7 +276,3 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	}
 	return say(envelope.CodeModel, "the model's provider refused the request")
 }
-
-// modelBackoff is what senders are advised to wait where the provider gives no
-// advice.
-const modelBackoff = 2 * time.Second

@@ -3,6 +3,7 @@ package tool
 import (
 	"context"
 	"encoding/json"
+	"errors"
 )
 
 // Limiter bounds how often a tool is called (AAIF tools[].rate_limit).
@@ -13,6 +14,8 @@ type Limiter interface {
 	Take(ctx context.Context, tokens int) error
 	// Spent counts the tokens of a call's result.
 	Spent(ctx context.Context, tokens int)
+	// Back takes a call back that was let through and not made.
+	Back(ctx context.Context, tokens int)
 }
 
 // Limited is a tool whose calls a limiter lets through.
@@ -28,6 +31,9 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 		return nil, err
 	}
 	result, err := t.Tool.Call(ctx, args)
+	if errors.Is(err, ErrInvalidArguments) || errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+		t.limiter.Back(context.WithoutCancel(ctx), Tokens(len(args)))
+	}
 	if len(result) > 0 {
 		t.limiter.Spent(context.WithoutCancel(ctx), Tokens(len(result)))
 	}
