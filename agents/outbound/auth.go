@@ -53,6 +53,9 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		}
 		return own(&putting{next: next, credential: c, put: s.sign}), nil
 	case aaif.AuthMTLS:
+		if scheme := o.Endpoint.Scheme; scheme != "https" && scheme != "wss" {
+			return nil, fmt.Errorf("auth mtls needs https: nobody asks for a certificate at a %s endpoint", clip(scheme))
+		}
 		if p == nil {
 			return next, nil // which refuses everything
 		}

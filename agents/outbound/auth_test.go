@@ -484,3 +484,19 @@ func TestMutualTLS(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Where nothing is encrypted there is no handshake to show a certificate in: a
+// call would go out as nobody (AAIF, Tool Definitions: auth).
+func TestMTLSNeedsTLS(t *testing.T) {
+	t.Parallel()
+	p := newPolicy(t, Config{Allow: []string{"*", "http://api.example"}})
+	for endpoint, fine := range map[string]bool{
+		"http://api.example/x": false, "ws://api.example/x": false, "HTTP://api.example/x": false,
+		"https://api.example/x": true, "wss://api.example/x": true,
+	} {
+		o := Options{Endpoint: parsed(t, endpoint), Auth: &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "T"}}
+		if _, err := p.Client(o); fine != (err == nil) || err != nil && !strings.Contains(err.Error(), "mtls needs https") {
+			t.Errorf("%s: %v", endpoint, err)
+		}
+	}
+}

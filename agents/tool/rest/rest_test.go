@@ -173,6 +173,19 @@ func TestEndpointsThatAreRefused(t *testing.T) {
 	}
 }
 
+// What of an auth block cannot be done is an error of Open, not of a call.
+func TestMTLSOverPlainHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	acc := access(t, "http://api.example.com", "api.example.com")
+	auth := &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "T"}
+	for endpoint, want := range map[string]string{"http://api.example.com/": "mtls needs https", "https://api.example.com/": ""} {
+		_, err := rest.Open(&aaif.Tool{Name: "t", Description: "d", Endpoint: endpoint, Auth: auth}, acc)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", endpoint, err, want)
+		}
+	}
+}
+
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
