@@ -124,8 +124,12 @@ func (d *Definition) missingFor(l Level) []Problem {
 	return ps
 }
 
+// httpMethods are those that may stand before the URL of protocol http.
+var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
 // unresolvable says why a tool's endpoint leads nowhere, or "". A function needs none; an OpenAPI document may
-// be a local path; all others are URIs.
+// be a local path, and a fragment selects operations of it; a URL of protocol http may have a method before it;
+// all others are URIs (AAIF, Tool Definitions; the forms are those of docs/tools.md).
 func unresolvable(t *Tool) string {
 	protocol := t.EffectiveProtocol()
 	if protocol == ProtocolFunction {
@@ -134,10 +138,19 @@ func unresolvable(t *Tool) string {
 	if t.Endpoint == "" {
 		return fmt.Sprintf("protocol %s without an endpoint", protocol)
 	}
-	if protocol == ProtocolOpenAPI && !strings.Contains(t.Endpoint, "://") {
-		return ""
+	endpoint := t.Endpoint
+	switch protocol {
+	case ProtocolOpenAPI:
+		if endpoint, _, _ = strings.Cut(endpoint, "#"); !strings.Contains(endpoint, "://") {
+			return ""
+		}
+	case ProtocolHTTP:
+		endpoint = strings.TrimSpace(endpoint)
+		if method, rest, ok := strings.Cut(endpoint, " "); ok && slices.Contains(httpMethods, strings.ToUpper(method)) {
+			endpoint = strings.TrimSpace(rest)
+		}
 	}
-	if !absoluteURI(t.Endpoint) {
+	if !absoluteURI(endpoint) {
 		return "the endpoint is no URI"
 	}
 	return ""

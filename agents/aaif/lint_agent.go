@@ -157,8 +157,11 @@ func (l *linter) auth(at string, a *Auth) {
 	if a.Header != "" && a.Type != AuthAPIKey {
 		l.warn(at+"/header", RuleIgnoredField, `set type to "api_key", or delete it`, "header is for the auth type api_key")
 	}
-	if (a.TokenURL != "" || len(a.Scopes) > 0) && a.Type != AuthOAuth2 {
-		l.warn(at, RuleIgnoredField, `set type to "oauth2", or delete them`, "token_url and scopes are for the auth type oauth2")
+	if a.TokenURL != "" && a.Type != AuthOAuth2 {
+		l.warn(at+"/token_url", RuleIgnoredField, `set type to "oauth2", or delete it`, "token_url is for the auth type oauth2")
+	}
+	if len(a.Scopes) > 0 && a.Type != AuthOAuth2 && a.Type != AuthAWSSigV4 { // there they name service and region
+		l.warn(at+"/scopes", RuleIgnoredField, "set one of these, or delete them", "scopes are for the auth types oauth2 and aws_sigv4")
 	}
 	l.uri(at+"/token_url", a.TokenURL)
 }
