@@ -32,7 +32,8 @@ func verdictOf(ok bool, err error) conditionVerdict {
 	return conditionVerdict{Result: &ok}
 }
 
-// conditionCase is a line that it reads. Other members are for whoever made it.
+// conditionCase is a line that it reads. Another member is an error: a misspelt
+// "data" would be judged without any.
 type conditionCase struct {
 	Lang aaif.Language  `json:"lang"`
 	Expr jsontext.Value `json:"expr"`
@@ -69,9 +70,6 @@ func (a *app) conditionBatch(ctx context.Context, file string) error {
 		}
 		if ctx.Err() != nil {
 			return errors.Join(w.Flush(), ctx.Err())
-		}
-		if line = bytes.TrimSpace(line); err == nil && len(line) == 0 {
-			continue
 		}
 		ok := false
 		if err == nil {
@@ -111,9 +109,11 @@ type compiledCondition struct {
 
 func (c conditionPrograms) judge(ctx context.Context, line []byte) (bool, error) {
 	var in conditionCase
-	if err := json.Unmarshal(line, &in); err != nil {
-		why := strings.NewReplacer("jsontext: ", "", "json: ", "").Replace(err.Error())
-		return false, fmt.Errorf("a line is a JSON object with lang, expr and data: %s", why)
+	if line = bytes.TrimSpace(line); len(line) == 0 {
+		return false, fmt.Errorf("%s: it is blank", aConditionLine)
+	}
+	if err := json.Unmarshal(line, &in, json.RejectUnknownMembers(true)); err != nil {
+		return false, fmt.Errorf("%s: %s", aConditionLine, lineProblem(err))
 	}
 	if in.Lang == "" {
 		return false, errors.New("lang is missing")
@@ -130,6 +130,27 @@ func (c conditionPrograms) judge(ctx context.Context, line []byte) (bool, error)
 	}
 	return p.Eval(ctx, v)
 }
+
+const aConditionLine = "a line is a JSON object with lang, expr and data"
+
+// lineProblem says what is wrong with a line, in the words of JSON alone: the
+// package's own name the type of Go.
+func lineProblem(err error) string {
+	var semantic *json.SemanticError
+	if !errors.As(err, &semantic) {
+		return strings.NewReplacer("jsontext: ", "", "json: ", "").Replace(err.Error())
+	}
+	member := semantic.JSONPointer.LastToken()
+	switch {
+	case errors.Is(err, json.ErrUnknownName):
+		return fmt.Sprintf("%.100q is none of them", member)
+	case semantic.JSONPointer == "":
+		return "it is " + kindWords[semantic.JSONKind]
+	}
+	return member + " cannot be " + kindWords[semantic.JSONKind]
+}
+
+var kindWords = map[jsontext.Kind]string{'n': "null", 't': "a boolean", 'f': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "an array"}
 
 func (c conditionPrograms) program(in conditionCase) (*condition.Program, error) {
 	key := string(in.Lang) + " " + string(in.Expr)

@@ -77,6 +77,28 @@ func TestABatchSurvivesLongLines(t *testing.T) {
 	}
 }
 
+// Drivers count lines: whatever a line is, there is one verdict for it, and no
+// name of this program's code is in it.
+func TestABatchHasAVerdictForEveryLine(t *testing.T) {
+	t.Parallel()
+	lines := []string{"", " \t", "\r", `{"lang":"always"}`, `{"lang":"always","dta":1}`, `{"lang":{}}`, `{"lang":null}`, `5`, `null`, `"x"`, `[]`, `true`, `{} {}`, `{"data":`,
+		`{"lang":"\ud800"}`, `{"lang":"cel","lang":"cel"}`, `{"":1}`, " "}
+	for _, end := range []string{"", "\n"} {
+		got := strings.Split(strings.TrimSuffix(batch(t, strings.Join(lines, "\n")+end), "\n"), "\n")
+		if len(got) != len(lines) {
+			t.Fatalf("%d verdicts on %d lines: %q", len(got), len(lines), got)
+		}
+		for i, line := range got {
+			if ok, err := readVerdict(t, line); (err == nil) != (i == 3) || ok != (i == 3) {
+				t.Errorf("%q: %s", lines[i], line)
+			}
+			if strings.Contains(line, "Go ") || strings.Contains(line, "main.") || strings.Contains(line, "aaif") || strings.Contains(line, "json:") {
+				t.Errorf("%q: %s", lines[i], line)
+			}
+		}
+	}
+}
+
 // A driver that writes a case and waits for its verdict gets it.
 func TestABatchAnswersAtOnce(t *testing.T) {
 	t.Parallel()
