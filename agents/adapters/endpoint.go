@@ -44,6 +44,12 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 		}
 	case own && m.BaseURL != "":
 		e.base, stranger = m.BaseURL, true
+		if e.base == ownEndpoint(name) {
+			break // it says what was so without it
+		}
+		if err := s.policy.CheckLiteral(e.base); err != nil {
+			return e, notices, fmt.Errorf("%s: the document's base_url is not used: %w; or set models.providers.%s.base_url", at, err, name)
+		}
 	case name == string(aaif.ProviderAzureOpenAI):
 		e.base, _ = secretOf(opts, "AZURE_OPENAI_ENDPOINT")
 	default:
@@ -51,6 +57,8 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	}
 	switch _, registered := providers[aaif.Provider(name)]; {
 	case e.base != "" || e.api == APIBedrock || e.api == APIVertex:
+	case name == string(aaif.ProviderCustom): // the configuration has none of this name
+		return e, notices, fmt.Errorf("%s: custom has no base_url or provider_id here: name a provider of models.providers", at)
 	case name == string(aaif.ProviderAzureOpenAI):
 		return e, notices, fmt.Errorf("%s: azure_openai has no endpoint that everybody has: set models.providers.azure_openai.base_url, or AZURE_OPENAI_ENDPOINT", at)
 	case !registered:
@@ -62,7 +70,9 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 
 // credential decides which key goes to an endpoint. A base_url comes from the
 // document, maybe a stranger's: a key that everybody has under a well-known name
-// must not go wherever it points, and neither must a cloud's credentials.
+// must not go wherever it points, and neither must a cloud's credentials. That of
+// a custom provider has a name that the document chose, and with it any variable
+// that ends in _API_KEY: it goes where the outbound policy allows requests to go.
 func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
 	switch {
 	case own && opts.KeyName != "":
@@ -109,7 +119,15 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 		p := keyNotice("the key in %s is not sent to %s, which is not %s's own endpoint", keys[0], originOf(e.base), owner)
 		p.Hint = "name the key yourself to send it there"
 		return []aaif.Problem{p}, nil
-	case owner == "" && !loopback(e.base):
+	case owner == "":
+		if _, err := s.policy.Check(e.base); err != nil {
+			p := keyNotice("the key in %s is not sent to the document's base_url, %s: %v", keys[0], originOf(e.base), err)
+			p.Hint = fmt.Sprintf("or set models.providers.%s.base_url, or name the key yourself (worker --api-key-env %s)", e.name, keys[0])
+			return []aaif.Problem{p}, nil
+		}
+		if loopback(e.base) {
+			break
+		}
 		return []aaif.Problem{keyNotice("the key in %s is sent to %s", keys[0], originOf(e.base))}, s.keyIn(e, at, keys, opts, true)
 	}
 	return nil, s.keyIn(e, at, keys, opts, true)

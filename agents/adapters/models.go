@@ -157,7 +157,9 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	for i, f := range m.Fallbacks {
 		at := fmt.Sprintf("/agent/model/fallbacks/%d", i)
 		name := f.Provider
-		if name == string(aaif.ProviderCustom) || name == m.ProviderID && m.Provider == aaif.ProviderCustom {
+		// The document's one base_url and provider_id are the first route's: where that
+		// is another provider's, custom is nowhere.
+		if custom := m.Provider == aaif.ProviderCustom || m.Provider == ""; custom && (name == string(aaif.ProviderCustom) || name == m.ProviderID) {
 			name = first
 		}
 		p := add(at, name, f.Model)

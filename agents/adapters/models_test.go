@@ -70,6 +70,9 @@ func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 				w.Write([]byte(completion))
 			}))
 			t.Cleanup(srv.Close)
+			if c.config == "" {
+				c.config = `{"outbound": {"allow": ["URL"]}}`
+			}
 			s := newSet(t, strings.ReplaceAll(c.config, "URL", srv.URL), nil)
 			def := definition(t, c.model+`, "preferred": "m", "base_url": "`+srv.URL+`/v1"`)
 			m, notices, err := s.Model(def, agents.Options{Secret: secret, KeyName: c.keyName})
@@ -86,6 +89,109 @@ func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 				t.Errorf("Authorization %q, want %q", got, c.auth)
 			}
 		})
+	}
+}
+
+// A custom provider's key has the name that the document gives it: it goes to the
+// document's base_url only where the operator says so.
+func TestCustomKeyNeedsTheOperator(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config, keyName string
+		key             string // that is sent
+		notice          string // part of it
+	}{
+		"nobody says so":          {notice: `not sent to the document's base_url, https://models.example: refused by the operator's policy: models.example is not allowed: to allow it, add "models.example" to outbound.allow`},
+		"another host is allowed": {config: `{"outbound": {"allow": ["other.example"]}}`, notice: "not sent"},
+		"the host is allowed":     {config: `{"outbound": {"allow": ["models.example"]}}`, key: "STRIPE_API_KEY", notice: "is sent to https://models.example"},
+		"the key is named":        {keyName: "STRIPE_API_KEY", key: "STRIPE_API_KEY"},
+		"the key is configured":   {config: `{"models": {"providers": {"stripe": {"key": {"env": "MINE"}}}}}`, key: "MINE"},
+		"the place is configured": {config: `{"models": {"providers": {"stripe": {"base_url": "https://models.example/v1"}}}}`, key: "STRIPE_API_KEY"},
+	} {
+		var sent string
+		client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+			sent = r.Header.Get("Authorization")
+			rec := httptest.NewRecorder()
+			rec.Header().Set("Content-Type", "application/json")
+			rec.WriteString(completion)
+			return rec.Result(), nil
+		})}
+		def := definition(t, `"provider": "custom", "provider_id": "stripe", "preferred": "m", "base_url": "https://models.example/v1"`)
+		m, notices, err := newSet(t, c.config, nil).Model(def, agents.Options{Secret: env("STRIPE_API_KEY", "STRIPE_API_KEY", "MINE", "MINE"), KeyName: c.keyName, HTTPClient: client})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := m.Generate(t.Context(), hello(), nil); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := strings.TrimPrefix(sent, "Bearer "); got != c.key {
+			t.Errorf("%s: the key %q was sent, want %q", name, got, c.key)
+		}
+		switch {
+		case c.notice == "" && len(notices) == 0:
+		case c.notice == "" || len(notices) != 1 || !strings.Contains(notices[0].Message, c.notice) || notices[0].Rule != agents.RuleModelKey:
+			t.Errorf("%s: notices %v, want %q", name, notices, c.notice)
+		}
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A document does not have the worker call into the operator's own network.
+func TestDocumentsDoNotPointInside(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ provider, base, config, why string }{
+		{"lab", "http://127.0.0.1:8080/v1", "", `add "http://127.0.0.1:8080" to outbound.allow`},
+		{"lab", "http://localhost:8080/v1", "", "outbound.allow"},
+		{"lab", "https://localhost/v1", `{"outbound": {"allow": ["*"]}}`, "loopback"},
+		{"lab", "http://10.1.2.3/v1", "", "models.providers.lab.base_url"},
+		{"lab", "https://[::ffff:169.254.169.254]/latest", "", "metadata"},
+		{"lab", "http://2130706433/v1", "", "not written as an address"},
+		{"ollama", "http://localhost:6379", "", "outbound.allow"},
+		{"lab", "http://127.0.0.1:8080/v1", `{"outbound": {"allow": ["http://127.0.0.1:8080"]}}`, ""},
+		{"lab", "http://localhost:8080/v1", `{"outbound": {"allow": ["http://localhost:8080"]}}`, ""},
+		{"lab", "http://127.0.0.1:8080/v1", `{"models": {"providers": {"lab": {"base_url": "http://127.0.0.1:9/v1"}}}}`, ""},
+		{"lab", "https://models.example/v1", "", ""},
+		{"ollama", "http://localhost:11434/v1", "", ""},
+		{"ollama", "", "", ""},
+	} {
+		block := `"provider": "` + c.provider + `", "preferred": "m"`
+		if c.provider == "lab" {
+			block = `"provider": "custom", "provider_id": "lab", "preferred": "m"`
+		}
+		if c.base != "" {
+			block += `, "base_url": "` + c.base + `"`
+		}
+		routes, _, err := newSet(t, c.config, nil).Routes(definition(t, block), agents.Options{})
+		if err != nil || len(routes) != 1 || (routes[0].Why == "") != (c.why == "") || !strings.Contains(routes[0].Why, c.why) {
+			t.Errorf("%s at %s with %s: %+v, %v, want %q", c.provider, c.base, c.config, routes, err, c.why)
+		}
+	}
+}
+
+// A fallback to custom is the first route's provider only where that is custom.
+func TestFallbackToCustom(t *testing.T) {
+	t.Parallel()
+	const fallback = `, "preferred": "m", "fallbacks": [{"provider": "custom", "model": "x"}]`
+	for block, want := range map[string]string{
+		`"provider": "openai"`: "custom has no base_url or provider_id here",
+		`"provider": "openai", "base_url": "https://models.example/v1"`:                          "custom has no base_url or provider_id here",
+		`"provider": "custom", "provider_id": "custom", "base_url": "https://models.example/v1"`: "",
+		`"provider": "custom", "provider_id": "lab", "base_url": "https://models.example/v1"`:    "",
+	} {
+		_, notices, err := newSet(t, "", nil).Model(definition(t, block+fallback), agents.Options{Secret: env("OPENAI_API_KEY", "k"), KeyName: "OPENAI_API_KEY"})
+		got := ""
+		for _, n := range notices {
+			if n.Rule == RuleModelRoute && n.Pointer == "/agent/model/fallbacks/0" {
+				got += n.Message
+			}
+		}
+		if err != nil || (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: notice %q, %v, want %q", block, got, err, want)
+		}
 	}
 }
 

@@ -296,6 +296,32 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 	return u, nil
 }
 
+// CheckLiteral is the check of an endpoint that needs no entry where it is public,
+// as that of a document's model. One that is written as an address that is no
+// public one, or as localhost, is refused unless the configuration allows it, and
+// so is a URL that can be read in two ways. Names are not resolved.
+func (p *Policy) CheckLiteral(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return refusef("%q is no URL", clip(rawURL))
+	}
+	t, err := targetOf(u)
+	if err != nil {
+		return err
+	}
+	local := t.host == "localhost" || strings.HasSuffix(t.host, ".localhost") // RFC 6761, section 6.3
+	if !local && (!t.ip.IsValid() || notPublic(t.ip) == "") {
+		return nil
+	}
+	if _, err := p.Check(rawURL); err != nil {
+		return err
+	}
+	if local {
+		return p.checkAddress(t.host, netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	}
+	return nil
+}
+
 // check is the check of one request.
 func (p *Policy) check(u *url.URL) (target, error) {
 	t, err := targetOf(u)

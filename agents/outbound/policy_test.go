@@ -203,3 +203,19 @@ func TestConfigReportsAllThatIsWrong(t *testing.T) {
 		t.Errorf("%d problems:\n%v", len(lines), err)
 	}
 }
+
+// What is public needs no entry of its own; what is written as being inside does.
+func TestLiteralAddressesNeedAnEntry(t *testing.T) {
+	t.Parallel()
+	p := newPolicy(t, Config{Allow: []string{"*", "http://10.0.0.1:8080", "http://a.localhost"}, Private: []string{"192.168.0.0/16"}})
+	for raw, want := range map[string]bool{
+		"https://models.example/v1": true, "http://models.example/v1": true, "https://8.8.8.8": true,
+		"http://10.0.0.1:8080/v1": true, "http://10.0.0.1:8081/v1": false, "https://192.168.1.1": true, "http://192.168.1.1": false,
+		"https://localhost": false, "https://LOCALHOST.": false, "http://a.localhost": false, "https://[::1]": false,
+		"http://169.254.169.254": false, "https://127.1": false, "https://user@models.example": false, "ftp://models.example": false, "": false,
+	} {
+		if err := p.CheckLiteral(raw); (err == nil) != want {
+			t.Errorf("%q: %v, allowed should be %v", raw, err, want)
+		}
+	}
+}
