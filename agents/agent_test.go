@@ -141,7 +141,7 @@ func TestNewRefuses(t *testing.T) {
 		"builtin what":       {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "gpt"}`, none, `"echo" or "script"`},
 		"no script":          {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script"}`, none, "script"},
 		"bad script":         {`"model": {"provider": "custom", "provider_id": "builtin", "preferred": "script", "params": {"extended": {"script": [{"sing": 1}]}}}`, none, "turn 1"},
-		"unknown function":   {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, agents.Options{Tools: registry(t, "lint", "fmt")}, "no function is named look: registered are fmt, lint"},
+		"unknown function":   {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, agents.Options{Tools: registry(t, "lint", "fmt")}, "no function is named look: registered are fmt, lint: worker --tool look=COMMAND gives it a program"},
 		"no functions":       {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, none, "none is registered"},
 		"bad tool schema":    {echoModel + `, "tools": [{"name": "lint", "description": "Lints.", "parameters_schema": {"$ref": "file:///etc/passwd"}}]`, agents.Options{Tools: registry(t, "lint")}, "/agent/tools/0"},
 		"bad input schema":   {echoModel + `, "io": {"input_schema": {"type": "objekt"}}`, none, "/agent/io"},

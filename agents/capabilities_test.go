@@ -163,7 +163,7 @@ func TestConcurrencyAcrossWorkersNeedsTheDurableLane(t *testing.T) {
 func TestDeprecatedAgentsAreRefusedUnlessTheOperatorSaysSo(t *testing.T) {
 	t.Parallel()
 	d := definition(t, `{"sc_standard": "SC-006", "agent_id": "6a6f0e0c-0b7a-4b0e-9d55-2f6b2c7d7f10", "status": "deprecated", "agent": {"name": "Old", "goal": "Rest.", `+echoModel+`}}`)
-	if _, err := agents.New(d, agents.Options{}); err == nil || !strings.Contains(err.Error(), "deprecated") {
+	if _, err := agents.New(d, agents.Options{}); err == nil || !strings.Contains(err.Error(), "worker --allow-deprecated") {
 		t.Errorf("a deprecated agent: %v", err)
 	}
 	if _, err := agents.New(d, agents.Options{Deprecated: true}); err != nil {

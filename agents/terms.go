@@ -58,7 +58,7 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	if def.Status == aaif.StatusDeprecated { // AAIF, Root and Identity Fields: a runtime MAY refuse it
 		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
 		if !opts.Deprecated {
-			bad = append(bad, errors.New("/status: the agent is deprecated; it is hosted only if the operator says so"))
+			bad = append(bad, errors.New("/status: the agent is deprecated; it is hosted only if the operator says so (worker --allow-deprecated)"))
 		}
 	}
 	lacking := slices.Concat(aaif.NotHonoured(doc, supported), a.encryption(def, opts), condition.Check(doc))

@@ -133,7 +133,7 @@ func (e *toolEntry) function(registry *tool.Registry) error {
 		if names := registry.Names(); len(names) > 0 {
 			there = "registered are " + strings.Join(names, ", ")
 		}
-		return fmt.Errorf("no function is named %s: %s", e.Name, there)
+		return fmt.Errorf("no function is named %s: %s: worker --tool %s=COMMAND gives it a program", e.Name, there, e.Name)
 	}
 	guarded, err := e.guard(function, tool.Definition{Name: e.Name, Description: e.Description, Parameters: e.ParametersSchema, Output: e.OutputSchema})
 	if err != nil {
