@@ -32,7 +32,8 @@ func usagef(cmd *cobra.Command, format string, args ...any) error {
 
 // arguments takes an argument for each name, and says which are missing and
 // which are too many. A name in brackets may be left out; one that ends in
-// "..." takes all that follow.
+// "..." takes all that follow. RUN cannot be empty: it may be the beginning of an
+// id, and all begin with nothing.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		var missing []string
@@ -40,6 +41,9 @@ func arguments(names ...string) cobra.PositionalArgs {
 		for i, name := range names {
 			if i >= len(args) && !strings.HasPrefix(name, "[") {
 				missing = append(missing, strings.TrimSuffix(name, "..."))
+			}
+			if name == "RUN" && i < len(args) && args[i] == "" {
+				return usagef(cmd, "RUN is empty")
 			}
 			rest = rest || strings.HasSuffix(strings.TrimSuffix(name, "]"), "...")
 		}
