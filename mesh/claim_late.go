@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -28,10 +30,12 @@ type knower interface {
 }
 
 // mayWait reports whether the run's claim may be written with its first
-// checkpoint: the task is new, as far as its message and the store tell. A
-// stream is told under the epoch of a claim that is written.
+// checkpoint: the task is new, as far as its message and the store tell, and the
+// server has let no second message with its id into the queue, which a
+// Nats-Msg-Id makes sure of: two workers could begin on one each. A stream is told
+// under the epoch of a claim that is written.
 func (r *Run) mayWait(ctx context.Context) bool {
-	return r.lane.knows != nil && r.hold.First && !r.task.Streaming() && r.lane.knows.Absent(ctx, r.id)
+	return r.lane.knows != nil && r.hold.First && r.hold.Header.Get(nats.MsgIdHdr) != "" && !r.task.Streaming() && r.lane.knows.Absent(ctx, r.id)
 }
 
 // writeClaims writes the claims that have waited for long enough.

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -169,4 +170,34 @@ func TestARunThatAnotherBeganBeforeTheFirstCheckpointIsLost(t *testing.T) {
 	equal(t, "replies", len(r.replies(task)), 1)
 	equal(t, "epochs", n.epochs, []uint64{1, 2})
 	equal(t, "checkpoints", r.steps(task), []state.StepKind{state.StepClaim, state.StepClaim, state.StepTerminal})
+}
+
+// Who publishes to the work subject with any NATS client says nothing of ids to
+// the server, so that one task may be there twice. Two workers get one message
+// each, at the same time, and one of them does it.
+func TestTheSameTaskTwiceIsDoneOnce(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	for range 2 {
+		r.serve(r.laneOn(natstest.Conn(t, r.srv), mesh.Config{}), mesh.Agent{Handler: g, Concurrency: 1})
+	}
+	r.aged()
+	task := newTask(reviewer, "code.review", `{}`)
+	for range 2 {
+		if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, task)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, "the task", g.entered)
+	// The other message is dealt with while the first is worked on.
+	eventually(t, "one message is left", func() bool { return r.queued() == 1 || len(g.entered) > 0 })
+	g.open()
+	if _, err := r.result(r.client(), task); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	if n := len(g.entered); n != 0 {
+		t.Errorf("it was begun %d times", n+1)
+	}
 }
