@@ -61,8 +61,8 @@ value that docs/conditions.md describes: {"input": {…}, "task": {…}, …}.
 With --batch, each line of FILE or standard input is a JSON object with lang,
 expr and data, and each line printed is {"result": true}, {"result": false} or
 {"error": "…"}, in the same order, one for each line. An expression is compiled
-once. A line that is wrong, blank, or has other members is an error of its own,
-and not of the command.`,
+once. A line that is wrong or blank is an error of its own, and not of the
+command; other members of a line mean nothing.`,
 		Example: `  echo '{"input": {"amount": 250}}' | aeemesh condition eval --lang cel --expr 'input.amount > 100.0'
   aeemesh condition eval --lang jsonpath --expr '$.items[?@.price > 10]' order.json
   aeemesh condition eval --lang jmespath --expr 'items[?price > ` + "`10`" + `]' order.json

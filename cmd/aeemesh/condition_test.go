@@ -81,7 +81,7 @@ func TestABatchSurvivesLongLines(t *testing.T) {
 // name of this program's code is in it.
 func TestABatchHasAVerdictForEveryLine(t *testing.T) {
 	t.Parallel()
-	lines := []string{"", " \t", "\r", `{"lang":"always"}`, `{"lang":"always","dta":1}`, `{"lang":{}}`, `{"lang":null}`, `5`, `null`, `"x"`, `[]`, `true`, `{} {}`, `{"data":`,
+	lines := []string{"", " \t", "\r", `{"lang":"always"}`, `{"name":"x"}`, `{"lang":{}}`, `{"lang":null}`, `5`, `null`, `"x"`, `[]`, `true`, `{} {}`, `{"data":`,
 		`{"lang":"\ud800"}`, `{"lang":"cel","lang":"cel"}`, `{"":1}`, " "}
 	for _, end := range []string{"", "\n"} {
 		got := strings.Split(strings.TrimSuffix(batch(t, strings.Join(lines, "\n")+end), "\n"), "\n")
