@@ -277,7 +277,10 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
 		return out, false, again
 	}
-	// When it falls due all the same, its run has ended.
+	// When it falls due all the same, its run has ended. Who asked has his answer
+	// by now, and may have gone.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
 	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
 		l.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)
 	}
