@@ -48,7 +48,7 @@ func New(entity, taskID, agentID string) *Checkpoint {
 			RunID:    RunID(entity, taskID),
 			Status:   aaif.RunRunning,
 		},
-		Mesh: Mesh{Format: Format, Entity: entity, TaskID: taskID},
+		Mesh: Mesh{Format: 1, Entity: entity, TaskID: taskID},
 	}
 }
 

@@ -46,7 +46,7 @@ func full() *state.Checkpoint {
 	d.Provenance = &aaif.StateProvenance{SourcePlatform: "aeemesh", SourceRuntimeVersion: "1.0.0", CapturedBy: "ops", TargetPlatform: "other", MigrationToken: "tok"}
 	d.Extensions = jsontext.Value(`{"x-zeta":{"k":[1]},"x-a":"foreign"}`)
 	c.Mesh = state.Mesh{
-		Format: 1, Entity: "agent.reviewer", TaskID: "01JD0000000000000000000000", Epoch: 3, Owner: "host-1",
+		Format: 2, Entity: "agent.reviewer", TaskID: "01JD0000000000000000000000", Epoch: 3, Owner: "host-1",
 		Step: state.Step{Kind: state.StepReceipt, Name: "look", Detail: "ok", MS: 12}, Work: 99,
 		Task: []byte(`{"v": "1", "n": 1.0, "big": 12345678901234567890}`), KeyID: "k1",
 		StoredAt: start, StartedAt: start.Add(time.Second), Ran: 1500 * time.Millisecond,
@@ -64,6 +64,7 @@ func full() *state.Checkpoint {
 		Want:  "paused", Dead: "exhausted", CBOR: true, Priority: "high", Deadline: start.Add(time.Hour),
 		Usage: state.Usage{InputTokens: 1, OutputTokens: 2, ModelCalls: 3, ToolCalls: 4, CostNanoUSD: 5, UnpricedCalls: 6, TreeTokens: 7, TreeCostNanoUSD: 8},
 		Loop:  []byte(`{"phase":"tools"}`), Reply: []byte(`{"v":"1"}`),
+		Plan:   []byte(`{"pattern":"pipeline"}`),
 		Parent: &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
 		Migration: &state.Migration{
 			ID: "m", Phase: state.PhaseStaged, Status: aaif.RunPaused, Issuer: "agent.x", Source: "a", Target: "b",
@@ -144,7 +145,7 @@ func TestEncodeDecode(t *testing.T) {
 			}
 			want := state.Header{
 				StateID: c.Doc.StateID, Agent: c.Doc.AgentID, Run: c.Doc.RunID, Status: c.Doc.Status, Iteration: 2, At: start,
-				Format: 1, Entity: "agent.reviewer", TaskID: c.Mesh.TaskID, Epoch: 3, Owner: "host-1", Step: state.StepReceipt, Work: 99,
+				Format: 2, Entity: "agent.reviewer", TaskID: c.Mesh.TaskID, Epoch: 3, Owner: "host-1", Step: state.StepReceipt, Work: 99,
 			}
 			if k.Seal != nil {
 				want.Sealed = ring.IDs()[0]
@@ -242,7 +243,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"no checksum":     {replace(`"checksum":"`+c.Doc.Provenance.Checksum+`",`, ""), state.ErrChecksum},
 		"a duplicate":     {replace(`"status":`, `"status":"running","status":`), state.ErrInvalid},
 		"unknown member":  {replace(`"status":`, `"statue":1,"status":`), state.ErrInvalid},
-		"newer":           {replace(`"format":1`, `"format":2`), state.ErrNewer},
+		"newer":           {replace(`"format":2`, `"format":3`), state.ErrNewer},
 	} {
 		if _, err := (state.Codec{}).Decode(tt.data); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v, want %v", name, err, tt.want)
@@ -379,4 +380,25 @@ func TestClonesAreIndependent(t *testing.T) {
 	}
 	wg.Wait()
 	same(t, canonicalRaw(t, c), want)
+}
+
+// A document says what the oldest release must know that reads it: a run of one
+// agent stays readable to those that know no teams.
+func TestFormatIsTheOldestThatSaysAll(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		plan json.RawMessage
+		want int
+	}{{nil, 1}, {json.RawMessage(`{}`), 2}} {
+		c := state.New("agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "")
+		c.Mesh.Plan = tt.plan
+		data, err := state.Codec{}.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := state.ReadHeader(data)
+		if err != nil || h.Format != tt.want {
+			t.Errorf("plan %s: format %d, %v, want %d", tt.plan, h.Format, err, tt.want)
+		}
+	}
 }

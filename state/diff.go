@@ -84,7 +84,7 @@ func (c *Checkpoint) tree() (any, error) {
 	delete(doc, "checkpoint_at")
 	delete(doc["provenance"].(map[string]any), "checksum")
 	if mesh, ok := doc[Extension].(map[string]any); ok {
-		unfold(mesh, "task", "reply", "loop")
+		unfold(mesh, "task", "reply", "loop", "plan")
 		for _, e := range objects(mesh["effects"]) {
 			unfold(e, "result")
 		}

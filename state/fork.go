@@ -62,7 +62,7 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	d.Doc.Provenance = nil
 	m := &c.Mesh
 	d.Mesh = Mesh{
-		Format: Format, Entity: m.Entity, TaskID: f.TaskID,
+		Format: d.Mesh.format(), Entity: m.Entity, TaskID: f.TaskID,
 		Step:     Step{Kind: StepFork, Name: m.TaskID, Detail: fmt.Sprintf("from revision %d", f.Revision)},
 		Task:     raw,
 		Priority: m.Priority,
@@ -70,6 +70,7 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 		Notes:    d.Mesh.Notes,
 		Effects:  d.Mesh.Effects,
 		Loop:     m.Loop,
+		Plan:     m.Plan,
 		More:     m.More,
 		Parent:   &Parent{Kind: "fork", Entity: m.Entity, Run: c.Doc.RunID, TaskID: m.TaskID, StateID: c.Doc.StateID, Revision: f.Revision},
 	}

@@ -150,7 +150,7 @@ func (c *Checkpoint) header() Header {
 	d, m := &c.Doc, &c.Mesh
 	return Header{
 		StateID: d.StateID, Agent: d.AgentID, Run: d.RunID, Status: d.Status, Iteration: d.Iteration.Int64(), At: c.At(),
-		Format: Format, Entity: m.Entity, TaskID: m.TaskID, Epoch: m.Epoch, Owner: m.Owner, Step: m.Step.Kind, Work: m.Work,
+		Format: m.format(), Entity: m.Entity, TaskID: m.TaskID, Epoch: m.Epoch, Owner: m.Owner, Step: m.Step.Kind, Work: m.Work,
 	}
 }
 
@@ -217,7 +217,7 @@ func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, 
 	w.begin()
 	w.text("entity", h.Entity)
 	w.uint("epoch", h.Epoch)
-	w.int("format", Format)
+	w.int("format", int64(max(1, h.Format)))
 	if object != nil {
 		object(&w)
 	}

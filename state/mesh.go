@@ -8,10 +8,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Format is the version of the x-aeemesh member that this release writes. It
-// reads this one and every older one. It grows with every change that an older
-// release would lose or misread.
-const Format = 1
+// Format is the newest version of the x-aeemesh member that this release reads
+// and writes; it reads every older one. It grows with every change that an older
+// release would lose or misread. A document has the oldest version that says all
+// of it, so that older workers go on with what they understand:
+//
+//   - 1: runs of one agent
+//   - 2: runs of teams, with a plan
+const Format = 2
+
+// format is the oldest version that says all of m.
+func (m *Mesh) format() int {
+	if m.Plan != nil {
+		return 2
+	}
+	return 1
+}
 
 // Extension is the name of the member that holds [Mesh].
 const Extension = "x-aeemesh"
@@ -63,6 +75,7 @@ type Mesh struct {
 	Usage    Usage    `json:"usage,omitzero"`
 
 	Loop  json.RawMessage `json:"loop,omitempty"`  // the handler's own
+	Plan  json.RawMessage `json:"plan,omitempty"`  // how far a team has come; package orchestrate's own
 	Reply json.RawMessage `json:"reply,omitempty"` // the terminal envelope as it is sent, JSON
 	Dead  string          `json:"dead,omitempty"`  // why the task is a dead letter; "" if it is none
 

@@ -58,8 +58,8 @@ func (e *Error) Is(target error) bool { return target == e.Kind }
 func (e *Error) Unwrap() error { return e.Reason }
 
 // failure is what an evaluator's error is to whoever asked.
-func (p *Program) failure(err error, timed context.Context) error {
-	e := &Error{Lang: p.lang, Kind: ErrEval, Reason: err}
+func failure(lang aaif.Language, err error, timed context.Context, o Options) error {
+	e := &Error{Lang: lang, Kind: ErrEval, Reason: err}
 	var panicked *limit.PanicError
 	switch {
 	case errors.As(err, &panicked):
@@ -67,7 +67,7 @@ func (p *Program) failure(err error, timed context.Context) error {
 	case errors.Is(err, limit.ErrCost), errors.Is(err, limit.ErrDepth):
 		e.Kind = ErrCost
 	case timed.Err() != nil:
-		e.Kind, e.Reason = ErrTimeout, fmt.Errorf("%w: more than %s", ErrTimeout, p.opts.Timeout)
+		e.Kind, e.Reason = ErrTimeout, fmt.Errorf("%w: more than %s", ErrTimeout, o.Timeout)
 	}
 	return e
 }

@@ -10,7 +10,8 @@ import (
 //
 //   - the members of the payload, where it is an object;
 //   - over them, whatever the payload calls so, those of input, task, output,
-//     tool, event and state that are known here, and confidence;
+//     tool, event and state that are known here, and confidence; of a team also
+//     task_input, outputs and variables;
 //   - task also keeps what an object "task" in the payload has beside.
 //
 // So $.action is the payload's, as the draft's own examples have it, and
@@ -24,6 +25,13 @@ type Facts struct {
 	Tool   *Tool              // the call that is about to be made
 	Event  *Event             // what came to pass
 	State  *State             // how far the run is
+
+	// Of a team, for its conditions and mappings: the payload of the task that
+	// the team works on, what its members gave, by alias, and the run's
+	// variables. They are the members task_input, outputs and variables.
+	TaskInput stdjson.RawMessage
+	Outputs   map[string]stdjson.RawMessage
+	Variables stdjson.RawMessage
 }
 
 // Task is the envelope of a task, without its payload, as a condition sees it.
@@ -128,7 +136,32 @@ func (f Facts) Value() (Value, error) {
 			root["confidence"] = *f.State.Confidence
 		}
 	}
+	if err := f.team(root); err != nil {
+		return Value{}, err
+	}
 	return Value{root}, nil
+}
+
+// team puts in what is known of a team.
+func (f Facts) team(root map[string]any) (err error) {
+	if f.TaskInput != nil {
+		if root["task_input"], err = parseOr(f.TaskInput); err != nil {
+			return err
+		}
+	}
+	if f.Outputs != nil {
+		outputs := make(map[string]any, len(f.Outputs))
+		for alias, raw := range f.Outputs {
+			if outputs[alias], err = parseOr(raw); err != nil {
+				return err
+			}
+		}
+		root["outputs"] = outputs
+	}
+	if f.Variables != nil {
+		root["variables"], err = parseOr(f.Variables)
+	}
+	return err
 }
 
 func parseOr(data stdjson.RawMessage) (any, error) {

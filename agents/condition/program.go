@@ -171,5 +171,5 @@ func (p *Program) Eval(ctx context.Context, v Value) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	return false, p.failure(err, timed)
+	return false, failure(p.lang, err, timed, p.opts)
 }
