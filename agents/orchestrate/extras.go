@@ -1,0 +1,148 @@
+package orchestrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Extension is the root extension of a document that says what AAIF has no words
+// for, in its member orchestration. Other runtimes ignore it, and without it the
+// defaults hold.
+const Extension = "x-aeemesh"
+
+// DefaultWidth is how many members of a swarm work at once, unless the document
+// says otherwise.
+const DefaultWidth = 64
+
+// Extras are what a document says of its team beyond AAIF.
+type Extras struct {
+	// Steps are by the alias of a subagent, or its ref where it has none.
+	Steps map[string]StepExtras `json:"steps,omitempty"`
+
+	// VoteOn is the JSON Pointer (RFC 6901) of the part of each output that
+	// counts in a majority vote. Default "", the whole output.
+	VoteOn string `json:"vote_on,omitempty"`
+	// Tie says what becomes of a vote that several outputs win. Default fail.
+	Tie Tie `json:"tie,omitempty"`
+	// Synthesizer is the alias of the subagent that merges. Default: the one
+	// whose definition has the role synthesizer, or whose alias is that word.
+	Synthesizer string `json:"synthesizer,omitempty"`
+	// Width is how many members of a swarm work at once. Default [DefaultWidth].
+	Width int `json:"width,omitempty"`
+	// MinResults is how many members must succeed for a swarm to go on. Default 1.
+	MinResults int `json:"min_results,omitempty"`
+}
+
+// Tie is what becomes of a vote without a winner.
+type Tie string
+
+// The rules for ties.
+const (
+	TieFail  Tie = "fail"  // the task fails; the default
+	TieFirst Tie = "first" // the first of the document's order wins
+	TieMerge Tie = "merge" // all outputs are merged, as without a vote
+)
+
+// OnError is what becomes of a step that has failed for good.
+type OnError string
+
+// What becomes of a failed step.
+const (
+	OnErrorFail     OnError = "fail"     // the task fails; the default in pipelines and routers
+	OnErrorSkip     OnError = "skip"     // the next step gets this one's input
+	OnErrorFallback OnError = "fallback" // the subagent of role fallback does it instead
+)
+
+// StepExtras are what a document says of one member.
+type StepExtras struct {
+	// Input makes what the member is sent of what is known: {"lang": "jmespath",
+	// "expr": …} over the facts of a condition. Default: the output of the step
+	// before, or the task's own payload.
+	Input *aaif.Condition `json:"input,omitempty"`
+	// Intent of its tasks. Default: its entity and ".run".
+	Intent string `json:"intent,omitempty"`
+	// TimeoutSeconds bounds each try. Default: what is left of the task's time.
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
+	// MaxRetries is how often a failure that may pass is tried again. Default:
+	// runtime.max_retries of the member's definition on the live lane, where one
+	// is known, else 2; none on the durable lane, where the member itself retries.
+	MaxRetries *int `json:"max_retries,omitempty"`
+	// RetryBackoff is fixed, linear or exponential. Default: the definition's.
+	RetryBackoff string `json:"retry_backoff,omitempty"`
+	// OnError says what becomes of the step when it has failed for good.
+	OnError OnError `json:"on_error,omitempty"`
+	// EscalateTo gets the task when a person did not answer in time: an alias or
+	// an entity.
+	EscalateTo string `json:"escalate_to,omitempty"`
+}
+
+// Timeout is TimeoutSeconds as a duration, 0: none.
+func (s StepExtras) Timeout() time.Duration {
+	return time.Duration(s.TimeoutSeconds * float64(time.Second))
+}
+
+// ExtrasOf reads the extension. A member that there is not is an error: a typo
+// must not be ignored where it changes what an agent does.
+func ExtrasOf(def *aaif.Definition) (Extras, error) {
+	var x Extras
+	var root map[string]json.RawMessage
+	if len(def.Extensions) == 0 {
+		return x, nil
+	}
+	if err := json.Unmarshal(def.Extensions, &root); err != nil {
+		return x, err
+	}
+	var ours struct {
+		Orchestration json.RawMessage `json:"orchestration"`
+	}
+	if raw := root[Extension]; raw != nil {
+		if err := json.Unmarshal(raw, &ours); err != nil {
+			return x, fmt.Errorf("/%s: %w", Extension, err)
+		}
+	}
+	if ours.Orchestration == nil {
+		return x, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(ours.Orchestration))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&x); err != nil {
+		return x, fmt.Errorf("/%s/orchestration: %w", Extension, err)
+	}
+	return x, x.check()
+}
+
+func (x *Extras) check() error {
+	at := "/" + Extension + "/orchestration/"
+	switch x.Tie {
+	case "", TieFail, TieFirst, TieMerge:
+	default:
+		return fmt.Errorf("%stie: %q is none of fail, first, merge", at, x.Tie)
+	}
+	if x.Width < 0 || x.MinResults < 0 {
+		return fmt.Errorf("%swidth, min_results: neither can be negative", at)
+	}
+	if x.VoteOn != "" && x.VoteOn[0] != '/' {
+		return fmt.Errorf("%svote_on: %q is no JSON Pointer: it begins with /", at, x.VoteOn)
+	}
+	for alias, s := range x.Steps {
+		at := at + "steps/" + alias + "/"
+		switch s.OnError {
+		case "", OnErrorFail, OnErrorSkip, OnErrorFallback:
+		default:
+			return fmt.Errorf("%son_error: %q is none of fail, skip, fallback", at, s.OnError)
+		}
+		switch s.RetryBackoff {
+		case "", "fixed", "linear", "exponential":
+		default:
+			return fmt.Errorf("%sretry_backoff: %q is none of fixed, linear, exponential", at, s.RetryBackoff)
+		}
+		if s.TimeoutSeconds < 0 || s.MaxRetries != nil && *s.MaxRetries < 0 {
+			return fmt.Errorf("%stimeout_seconds, max_retries: neither can be negative", at)
+		}
+	}
+	return nil
+}

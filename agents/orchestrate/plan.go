@@ -1,0 +1,240 @@
+package orchestrate
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
+)
+
+// Pattern is what the members of a team do for one another (AAIF, Orchestration
+// Topology).
+type Pattern string
+
+// The patterns.
+const (
+	Pipeline Pattern = "pipeline"  // one after the other, each on what the one before gave
+	Swarm    Pattern = "swarm"     // all on the same input, and then one result of theirs
+	Router   Pattern = "router"    // one of them
+	ModelLed Pattern = "model_led" // whom the agent's model calls
+)
+
+// Plan is what a document's orchestration block means. It never changes.
+type Plan struct {
+	Pattern Pattern
+	Members []Participant // the document's subagents in its order, then who else is named
+
+	Steps      []int // of a pipeline: places in Members
+	Parallel   bool  // of a swarm: at once; else one after the other
+	Evaluators []int // subagents of role evaluator
+	Fallback   int   // place of the first subagent of role fallback; -1: none
+	Referee    int   // -1: none
+
+	// Synthesizer is who merges, by the document's words; -1: none is named. A
+	// member whose definition has the role synthesizer is found when the
+	// directory is asked.
+	Synthesizer int
+
+	// ByModel: the agent's model chooses the member of a router, for no subagent
+	// has a condition.
+	ByModel bool
+	// OwnModel: the document has a model, which merges and judges where nobody
+	// else does.
+	OwnModel bool
+
+	Consensus *aaif.Consensus // nil: none
+	Extras    Extras
+}
+
+// Participant is a member of a team as the document names it.
+type Participant struct {
+	Alias string // as the document calls it; its ref where it has no alias
+	Ref   string
+	Role  aaif.SubagentRole
+	// When must hold for the member to take part; nil: always.
+	When *condition.Program
+	// Input makes what it is sent; nil: what comes by itself.
+	Input *condition.Query
+	// PassMemoryKeys are the memories that it is to know (subagents[].pass_memory_keys).
+	PassMemoryKeys []string
+	Extras         StepExtras
+}
+
+// Compile makes a plan of a definition. It returns nil where the definition has
+// no team: no orchestration block, or one without subagents and pipeline. The
+// problems are those that keep the team from working, with their JSON pointers.
+func Compile(def *aaif.Definition) (*Plan, error) {
+	o := def.Agent.Orchestration
+	if o == nil || len(o.Subagents) == 0 && len(o.Pipeline) == 0 {
+		return nil, nil
+	}
+	extras, err := ExtrasOf(def)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Fallback: -1, Referee: -1, Synthesizer: -1, Consensus: o.Consensus, Extras: extras, OwnModel: hasModel(def)}
+	bad := []error{p.members(o)}
+	p.choosePattern(o)
+	bad = append(bad, p.named(o))
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// hasModel reports whether a document names a model.
+func hasModel(def *aaif.Definition) bool {
+	m := def.Agent.Model
+	return m != nil && (m.Provider != "" || m.BaseURL != "")
+}
+
+const at = "/agent/orchestration"
+
+// members takes the document's subagents in.
+func (p *Plan) members(o *aaif.Orchestration) error {
+	var bad []error
+	for i, s := range o.Subagents {
+		pointer := fmt.Sprintf("%s/subagents/%d", at, i)
+		m := Participant{Alias: s.Alias, Ref: s.Ref, Role: s.Role, PassMemoryKeys: s.PassMemoryKeys}
+		if m.Alias == "" {
+			m.Alias = s.Ref
+		}
+		if slices.ContainsFunc(p.Members, func(other Participant) bool { return other.Alias == m.Alias }) {
+			bad = append(bad, fmt.Errorf("%s/alias: there are two subagents %q", pointer, m.Alias))
+		}
+		if s.When != nil {
+			when, err := condition.Compile(*s.When, condition.Options{})
+			if err != nil {
+				bad = append(bad, fmt.Errorf("%s/when: %w", pointer, err))
+			}
+			m.When = when
+		}
+		bad = append(bad, p.refine(&m))
+		switch s.Role {
+		case aaif.SubagentFallback:
+			if p.Fallback < 0 {
+				p.Fallback = i
+			}
+		case aaif.SubagentEvaluator:
+			p.Evaluators = append(p.Evaluators, i)
+		}
+		p.Members = append(p.Members, m)
+	}
+	for name := range p.Extras.Steps {
+		if !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.Alias == name }) && !slices.Contains(o.Pipeline, name) {
+			bad = append(bad, fmt.Errorf("/%s/orchestration/steps/%s: no subagent is called so", Extension, name))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// refine adds what the extension says of a member.
+func (p *Plan) refine(m *Participant) error {
+	m.Extras = p.Extras.Steps[m.Alias]
+	if in := m.Extras.Input; in != nil {
+		q, err := condition.CompileQuery(*in, condition.Options{})
+		if err != nil {
+			return fmt.Errorf("/%s/orchestration/steps/%s/input: %w", Extension, m.Alias, err)
+		}
+		m.Input = q
+	}
+	return nil
+}
+
+// choosePattern reads the block in the order that docs/orchestration.md has.
+func (p *Plan) choosePattern(o *aaif.Orchestration) {
+	switch {
+	case len(o.Pipeline) > 0:
+		p.Pattern = Pipeline
+	case o.Role == aaif.RoleRouter:
+		p.Pattern = Router
+		p.ByModel = p.OwnModel && !slices.ContainsFunc(p.Members, func(m Participant) bool { return m.When != nil })
+	case o.ParallelExecution != nil && *o.ParallelExecution:
+		p.Pattern, p.Parallel = Swarm, true
+	case p.OwnModel:
+		p.Pattern = ModelLed
+	default:
+		p.Pattern = Swarm
+	}
+}
+
+// named finds who is named by alias, agent_id or entity.
+func (p *Plan) named(o *aaif.Orchestration) error {
+	var bad []error
+	find := func(pointer, name string) int {
+		i, err := p.find(name)
+		if err != nil {
+			bad = append(bad, fmt.Errorf("%s: %w", pointer, err))
+		}
+		return i
+	}
+	for i, name := range o.Pipeline {
+		p.Steps = append(p.Steps, find(fmt.Sprintf("%s/pipeline/%d", at, i), name))
+	}
+	if c := o.Consensus; c != nil && c.RefereeAgent != "" {
+		p.Referee = find(at+"/consensus/referee_agent", c.RefereeAgent)
+	}
+	switch {
+	case p.Extras.Synthesizer != "":
+		p.Synthesizer = find("/"+Extension+"/orchestration/synthesizer", p.Extras.Synthesizer)
+	default:
+		p.Synthesizer = slices.IndexFunc(p.Members, func(m Participant) bool { return m.Alias == string(aaif.RoleSynthesizer) })
+	}
+	if p.Consensus != nil && p.Consensus.Strategy == aaif.ConsensusReferee && p.Referee < 0 {
+		bad = append(bad, fmt.Errorf("%s/consensus: the strategy referee needs a referee_agent", at))
+	}
+	return errors.Join(bad...)
+}
+
+// find is the place of who is named so: by alias, or by the ref of a subagent.
+// Who is none of the document's subagents becomes a member, if the name is a
+// reference by itself.
+func (p *Plan) find(name string) (int, error) {
+	for i, m := range p.Members {
+		if m.Alias == name || m.Ref == name {
+			return i, nil
+		}
+	}
+	if !IsRef(name) {
+		return -1, fmt.Errorf("no subagent is called %q, and it is neither an agent_id, a URI nor an entity", name)
+	}
+	m := Participant{Alias: name, Ref: name}
+	err := p.refine(&m)
+	p.Members = append(p.Members, m)
+	return len(p.Members) - 1, err
+}
+
+// IsRef reports whether a text has a form that a [Directory] may know: an AAIF
+// agent_id (a UUID), a URI, or an entity id.
+func IsRef(s string) bool {
+	return IsEntity(s) || isUUID(s) || strings.Contains(s, ":") && !strings.HasPrefix(s, ":")
+}
+
+func isUUID(s string) bool {
+	if len(s) != 36 {
+		return false
+	}
+	for i, c := range []byte(s) {
+		dash := i == 8 || i == 13 || i == 18 || i == 23
+		hex := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+		if dash != (c == '-') || !dash && !hex {
+			return false
+		}
+	}
+	return true
+}
+
+// Workers are the members of a swarm or a router that do its work: all but
+// those who judge or merge, and those who only stand in.
+func (p *Plan) Workers() []int {
+	var out []int
+	for i, m := range p.Members {
+		if i != p.Referee && i != p.Synthesizer && m.Role != aaif.SubagentEvaluator && m.Role != aaif.SubagentFallback {
+			out = append(out, i)
+		}
+	}
+	return out
+}
