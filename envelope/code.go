@@ -43,6 +43,7 @@ const (
 	CodeTool            Code = "E_TOOL"
 	CodeMaxIterations   Code = "E_MAX_ITERATIONS"
 	CodeBudget          Code = "E_BUDGET"
+	CodeSwarm           Code = "E_SWARM"
 	CodeAgent           Code = "E_AGENT"
 )
 
@@ -89,6 +90,7 @@ var Codes = [...]CodeInfo{
 	{CodeTool, "a tool that the agent cannot do without failed", false, "agent"},
 	{CodeMaxIterations, "the agent did not finish within max_iterations", false, "agent"},
 	{CodeBudget, "the next call would break the budget of the run, or of all runs of its corr", false, "operator"},
+	{CodeSwarm, "too few of a swarm's members answered, or they do not agree as its document demands; the error's member swarm has what they said", false, "agent"},
 	{CodeAgent, "the agent reports a failure without a code of its own", false, "agent"},
 }
 
