@@ -1,0 +1,174 @@
+package orchestrate
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+const (
+	maxScore  = 1e9  // of a score, either way: so that their sum stays a number
+	maxReason = 2000 // bytes of a reason that are kept
+)
+
+// members are the members of an answer that holds one of the names, in the
+// payload itself or in the JSON that its text is: models write it there, often
+// in a code fence. It is nil where there is none. Duplicate names and invalid
+// UTF-8 are no JSON.
+func answerMembers(payload json.RawMessage, names ...string) map[string]jsontext.Value {
+	top := objectOf(payload)
+	if hasAny(top, names) {
+		return top
+	}
+	var text string
+	if jsonv2.Unmarshal(top["text"], &text) != nil {
+		return nil
+	}
+	if inner := objectOf([]byte(unfenced(text))); hasAny(inner, names) {
+		return inner
+	}
+	return nil
+}
+
+func objectOf(data []byte) map[string]jsontext.Value {
+	var members map[string]jsontext.Value
+	if jsonv2.Unmarshal(data, &members) != nil {
+		return nil
+	}
+	return members
+}
+
+func hasAny(members map[string]jsontext.Value, names []string) bool {
+	for _, n := range names {
+		if _, ok := members[n]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// readScore reads an evaluator's answer: {"score": number, "reason"?: text}.
+func readScore(payload json.RawMessage) (score float64, reason string, err error) {
+	m := answerMembers(payload, "score")
+	if m == nil {
+		return 0, "", errors.New(`the answer has no member "score"`)
+	}
+	score, err = scoreOf(m["score"])
+	return score, reasonOf(m), err
+}
+
+// readScores reads what the agent's own model says of n candidates at once:
+// {"scores": [number, …]}, in their order. null is no score; NaN stands for it.
+func readScores(payload json.RawMessage, n int) ([]float64, error) {
+	m := answerMembers(payload, "scores")
+	if m == nil {
+		return nil, errors.New(`the answer has no member "scores"`)
+	}
+	var raw []jsontext.Value
+	if jsonv2.Unmarshal(m["scores"], &raw) != nil {
+		return nil, errors.New("scores is no array")
+	}
+	if len(raw) != n {
+		return nil, fmt.Errorf("there are %d scores for %d candidates", len(raw), n)
+	}
+	scores := make([]float64, n)
+	for i, v := range raw {
+		var err error
+		if scores[i], err = scoreOf(v); err != nil {
+			scores[i] = math.NaN()
+		}
+	}
+	return scores, nil
+}
+
+func scoreOf(v jsontext.Value) (float64, error) {
+	if v.Kind() != '0' {
+		return 0, errors.New("score is no number")
+	}
+	f, err := strconv.ParseFloat(string(v), 64)
+	if err != nil || math.Abs(f) > maxScore {
+		return 0, fmt.Errorf("score is beyond ±%g", float64(maxScore))
+	}
+	return f, nil
+}
+
+// A ruling is a referee's: the number of a candidate, or an output of its own.
+type ruling struct {
+	choice int // from 1; 0: output is the referee's own
+	output json.RawMessage
+	reason string
+}
+
+// readRuling reads a referee's answer about n candidates: {"choice": k} with k
+// from 1 to n, or {"output": object}; an answer with neither is itself the
+// output. A choice that is there must be one.
+func readRuling(payload json.RawMessage, n int) (ruling, error) {
+	m := answerMembers(payload, "choice", "output")
+	switch {
+	case m == nil:
+		own := Bare(payload)
+		if kindOf(own) != '{' || len(objectOf(own)) == 0 {
+			return ruling{}, errors.New("the answer is empty")
+		}
+		return ruling{output: own}, nil
+	case m["choice"] != nil && m["output"] != nil:
+		return ruling{}, errors.New("the answer has a choice and an output")
+	case m["output"] != nil:
+		own := Bare(json.RawMessage(m["output"]))
+		if kindOf(own) != '{' {
+			return ruling{}, errors.New("output is no object")
+		}
+		return ruling{output: own, reason: reasonOf(m)}, nil
+	}
+	k, err := strconv.ParseFloat(string(m["choice"]), 64)
+	if m["choice"].Kind() != '0' || err != nil || k != math.Trunc(k) {
+		return ruling{}, errors.New("choice is no integer")
+	}
+	if k < 1 || k > float64(n) {
+		return ruling{}, fmt.Errorf("choice is not one of 1 to %d", n)
+	}
+	return ruling{choice: int(k), reason: reasonOf(m)}, nil
+}
+
+// reasonOf is what an answer gives as its reason, as much of it as is kept.
+func reasonOf(m map[string]jsontext.Value) string {
+	var s string
+	if jsonv2.Unmarshal(m["reason"], &s) != nil {
+		return ""
+	}
+	return clip(s, maxReason)
+}
+
+// clip cuts a text after at most n bytes, between two characters.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// unfenced takes off the code fence that models like to put around JSON.
+func unfenced(s string) string {
+	s = strings.TrimSpace(s)
+	body, ok := strings.CutPrefix(s, "```")
+	if !ok {
+		return s
+	}
+	if body, ok = strings.CutSuffix(body, "```"); !ok {
+		return s
+	}
+	if language, rest, ok := strings.Cut(body, "\n"); ok && !strings.ContainsAny(language, "{[") {
+		body = rest
+	}
+	return strings.TrimSpace(body)
+}

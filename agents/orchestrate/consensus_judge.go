@@ -1,0 +1,143 @@
+package orchestrate
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// A Candidate is one of the different outputs of a swarm, as judges see it:
+// without who gave it, or how many did.
+type Candidate struct {
+	Output json.RawMessage
+	By     []string // who gave it: aliases, in document order
+
+	slot int // of the first of them
+}
+
+// Candidates are the different outputs among outcomes, equal if their canonical
+// JSON is. Their order tells nothing about who gave them, and is the same
+// whenever the outcomes and the seed are.
+func Candidates(outcomes []Outcome, seed string) []Candidate {
+	type keyed struct {
+		Candidate
+		place [sha256.Size]byte
+	}
+	var all []keyed
+	index := map[string]int{}
+	for _, o := range inOrder(outcomes) {
+		if !o.OK() {
+			continue
+		}
+		key := string(o.Output)
+		if canonical, err := envelope.Canonical(o.Output); err == nil {
+			key = string(canonical)
+		}
+		i, known := index[key]
+		if !known {
+			i = len(all)
+			index[key] = i
+			all = append(all, keyed{Candidate{Output: o.Output, slot: o.Slot}, sha256.Sum256([]byte(seed + "\x00" + key))})
+		}
+		all[i].By = append(all[i].By, o.Alias)
+	}
+	slices.SortFunc(all, func(a, b keyed) int { return strings.Compare(string(a.place[:]), string(b.place[:])) })
+	out := make([]Candidate, len(all))
+	for i, k := range all {
+		out[i] = k.Candidate
+	}
+	return out
+}
+
+// A Judgement is what one evaluator said of one candidate.
+type Judgement struct {
+	By     string   `json:"by"` // the evaluator's alias; [OwnModel] is the agent's own model
+	Score  *float64 `json:"score,omitempty"`
+	Reason string   `json:"reason,omitempty"`
+	Error  string   `json:"error,omitempty"` // why there is no score
+}
+
+// OwnModel is the name of the agent's own model where an alias would stand.
+const OwnModel = "model"
+
+// A Score is what the evaluators made of one candidate.
+type Score struct {
+	By         []string    `json:"by"`              // who gave the output
+	Score      *float64    `json:"score,omitempty"` // the mean; absent where nobody gave one
+	Judgements []Judgement `json:"judgements"`
+
+	slot int
+}
+
+// Best finds the candidate with the highest mean score; judged[i] is what was
+// said of candidates[i]. Evaluators that gave no score are not counted. Where two
+// have the same, the one counts that is first in document order, unless tie says
+// otherwise. The slot is -1 where nobody has won; then err says why, or is nil
+// where all are to be merged. Scores are best first.
+func Best(candidates []Candidate, judged [][]Judgement, tie Tie) (slot int, scores []Score, err *envelope.Error) {
+	for i, c := range candidates {
+		s := Score{By: c.By, Judgements: judged[i], slot: c.slot}
+		sum, n := 0.0, 0
+		for _, j := range judged[i] {
+			if j.Score != nil {
+				sum += *j.Score
+				n++
+			}
+		}
+		if n > 0 {
+			mean := sum / float64(n)
+			s.Score = &mean
+		}
+		scores = append(scores, s)
+	}
+	value := func(s Score) float64 {
+		if s.Score == nil {
+			return math.Inf(-1)
+		}
+		return *s.Score
+	}
+	slices.SortFunc(scores, func(a, b Score) int {
+		switch x, y := value(a), value(b); {
+		case x > y:
+			return -1
+		case x < y:
+			return 1
+		}
+		return a.slot - b.slot
+	})
+	if len(scores) == 0 || scores[0].Score == nil {
+		return -1, scores, swarmError("no evaluator has given a usable score%s", firstComplaint(scores))
+	}
+	if len(scores) > 1 && value(scores[1]) == value(scores[0]) {
+		switch tie {
+		case TieMerge:
+			return -1, scores, nil
+		case TieFail:
+			return -1, scores, swarmError("two outputs have the highest score, %g", *scores[0].Score)
+		}
+	}
+	return scores[0].slot, scores, nil
+}
+
+// firstComplaint says of one evaluator why it gave no score.
+func firstComplaint(scores []Score) string {
+	for _, s := range scores {
+		for _, j := range s.Judgements {
+			if j.Error != "" {
+				return "; " + j.By + ": " + j.Error
+			}
+		}
+	}
+	return ""
+}
+
+// A Choice is a referee's decision.
+type Choice struct {
+	By     string `json:"by"`              // the referee's alias
+	Alias  string `json:"alias,omitempty"` // whose output it chose; absent where it gave one of its own
+	Reason string `json:"reason,omitempty"`
+}

@@ -1,0 +1,138 @@
+package orchestrate
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// What judges and the synthesizer are sent: tasks like any other, whose payloads
+// docs/orchestration.md specifies. Each has a text that says what to do, for
+// agents that know nothing of swarms.
+
+const (
+	scoreText = `Score the candidate, an answer to the input. Reply with one JSON object and nothing else: ` +
+		`{"score": a number from 0 (useless) to 1 (perfect), "reason": "why, in a sentence"}`
+	scoresText = `Score each of the candidates, answers to the input. Reply with one JSON object and nothing else: ` +
+		`{"scores": [one number from 0 (useless) to 1 (perfect) for each candidate, in their order]}`
+	refereeText = `Decide which of the candidates, answers to the input, holds. Reply with one JSON object and nothing else: ` +
+		`{"choice": its number n, "reason": "why, in a sentence"}; or, if none holds, {"output": a JSON object that is the right answer, "reason": "why"}`
+	mergeText = `Merge the results, each one agent's answer to the input, into one answer.`
+)
+
+type scoreTask struct {
+	Text      string          `json:"text"`
+	Input     json.RawMessage `json:"input"`
+	Candidate json.RawMessage `json:"candidate"`
+}
+
+type numbered struct {
+	N      int             `json:"n"`
+	Output json.RawMessage `json:"output"`
+}
+
+type choiceTask struct {
+	Text       string          `json:"text"`
+	Input      json.RawMessage `json:"input"`
+	Candidates []numbered      `json:"candidates"`
+}
+
+// scorePayload asks an evaluator for the score of one candidate.
+func scorePayload(input json.RawMessage, c Candidate) json.RawMessage {
+	return mustJSON(scoreTask{scoreText, orNull(input), c.Output})
+}
+
+// scoresPayload asks the agent's own model for all scores at once.
+func scoresPayload(input json.RawMessage, cs []Candidate) json.RawMessage {
+	return mustJSON(choiceTask{scoresText, orNull(input), number(cs)})
+}
+
+// refereePayload asks a referee for its decision.
+func refereePayload(input json.RawMessage, cs []Candidate) json.RawMessage {
+	return mustJSON(choiceTask{refereeText, orNull(input), number(cs)})
+}
+
+func number(cs []Candidate) []numbered {
+	out := make([]numbered, len(cs))
+	for i, c := range cs {
+		out[i] = numbered{i + 1, c.Output}
+	}
+	return out
+}
+
+// A Result is what one member of a swarm gave.
+type Result struct {
+	Alias  string          `json:"alias"`
+	Entity string          `json:"entity,omitempty"`
+	Output json.RawMessage `json:"output,omitempty"`
+}
+
+// A Failure is why one member of a swarm gave nothing.
+type Failure struct {
+	Alias  string       `json:"alias"`
+	Entity string       `json:"entity,omitempty"`
+	Error  FailureError `json:"error"`
+}
+
+// FailureError is the public part of an error.
+type FailureError struct {
+	Code      envelope.Code `json:"code"`
+	Message   string        `json:"message"`
+	Retryable bool          `json:"retryable"`
+}
+
+// merging is the payload of a synthesizer's task, and, without a text, what the
+// default merge makes.
+type merging struct {
+	Text     string          `json:"text,omitempty"`
+	Input    json.RawMessage `json:"input,omitempty"`
+	Results  []Result        `json:"results"`
+	Failures []Failure       `json:"failures"`
+	Swarm    *Record         `json:"swarm,omitempty"`
+}
+
+// mergePayload asks the synthesizer for the swarm's result. The swarm is how a
+// consensus came out; nil where there was none.
+func mergePayload(input json.RawMessage, outcomes []Outcome, s *Record) json.RawMessage {
+	m := merging{Text: mergeText, Input: orNull(input), Results: resultsOf(outcomes), Failures: failuresOf(outcomes), Swarm: s}
+	return mustJSON(m)
+}
+
+func resultsOf(outcomes []Outcome) []Result {
+	out := []Result{}
+	for _, o := range inOrder(outcomes) {
+		if o.OK() {
+			out = append(out, Result{o.Alias, o.Entity, o.Output})
+		}
+	}
+	return out
+}
+
+func failuresOf(outcomes []Outcome) []Failure {
+	out := []Failure{}
+	for _, o := range inOrder(outcomes) {
+		if o.Err != nil {
+			out = append(out, Failure{o.Alias, o.Entity, FailureError{o.Err.Code, clip(o.Err.Message, maxReason), o.Err.Retryable}})
+		}
+	}
+	return out
+}
+
+func orNull(raw json.RawMessage) json.RawMessage {
+	if len(raw) == 0 {
+		return json.RawMessage("null")
+	}
+	return raw
+}
+
+// mustJSON encodes what always can be: our own structs around valid JSON.
+func mustJSON(v any) json.RawMessage {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		panic("orchestrate: encode: " + err.Error())
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
