@@ -28,7 +28,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		opts := jetstream.Options{Map: m}
 		suffix := m.Suffix()
 		names := []string{"AEE_BUS", "AEE_HUMAN", "AEE_JOURNAL", "aee_keys", "aee_seen", "aee_refuted",
-			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT"}
+			"AEE_WORK", "AEE_SCHEDULE", "AEE_REPLY", "AEE_DEAD", "aee_state", "aee_state_objects", "aee_slots", "aee_handoff", "AEE_COUNT", "aee_agents"}
 		var created, none []string
 		for _, n := range names {
 			created = append(created, "create "+n+suffix)
@@ -54,7 +54,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"}, "AEE_SCHEDULE_acme_eu": {"acme.eu.aee.schedule.>", "acme.eu.aee.due.>"},
 		"OBJ_aee_state_objects_acme_eu": {"$O.aee_state_objects_acme_eu.C.>", "$O.aee_state_objects_acme_eu.M.>"},
 	} {
-		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "3" {
+		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "4" {
 			t.Errorf("%s captures %v, metadata %v", name, got.Subjects, got.Metadata)
 		}
 	}
@@ -92,7 +92,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	for s := range js.KeyValueStores(ctx).Status() {
 		names[s.Bucket()] = true
 	}
-	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff"} {
+	for _, n := range []string{"aee_keys", "aee_seen", "aee_refuted", "aee_state", "aee_slots", "aee_handoff", "aee_agents"} {
 		if !names[n] {
 			t.Errorf("%s is not listed as a bucket", n)
 		}
@@ -109,7 +109,7 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 }
 
 // What the documentation says about the disk.
-func TestTheTopologyReserves2056MiB(t *testing.T) {
+func TestTheTopologyReserves2120MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
 	for _, s := range jetstream.Topology() {
@@ -117,7 +117,7 @@ func TestTheTopologyReserves2056MiB(t *testing.T) {
 			sum += s.Config.MaxBytes
 		}
 	}
-	if sum != 2056<<20 {
+	if sum != 2120<<20 {
 		t.Errorf("%d MiB", sum>>20)
 	}
 }
@@ -219,8 +219,8 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 3; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
-		"update aee_keys: topology none, should be 3; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 4; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
+		"update aee_keys: topology none, should be 4; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -276,7 +276,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 3 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 4 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}
@@ -374,7 +374,7 @@ func TestOptionsSayAllThatIsWrong(t *testing.T) {
 		Replicas: 2, Lease: time.Millisecond, Only: []string{"AEE_BUSS"}, Entities: []string{"x"},
 		Limits: map[string]jetstream.Limits{"aee_nothing": {}, "AEE_WORK": {MaxAge: time.Hour}, "AEE_SCHEDULE": {MaxBytes: 1}},
 	})
-	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT"
+	names := "AEE_BUS, AEE_HUMAN, AEE_JOURNAL, aee_keys, aee_seen, aee_refuted, AEE_WORK, AEE_SCHEDULE, AEE_REPLY, AEE_DEAD, aee_state, aee_state_objects, aee_slots, aee_handoff, AEE_COUNT, aee_agents"
 	want := `"AEE_BUSS" is none of the mesh's streams and buckets: ` + names + `
 entity "x": has no type: it must be <type>.<name>, like "agent.x"
 lease 1ms: must be a second or more

@@ -33,6 +33,8 @@
 //	aee_state_objects  object store              checkpoints of more than 256 KiB
 //	aee_slots          KV              1 hour    places for running tasks
 //	aee_handoff        KV              30 days   runs that other platforms hand over
+//	AEE_COUNT          aee.count.>     7 days    counters
+//	aee_agents         KV                        definitions of agents, 16 versions of each
 //
 // AEE_WORK is a work queue: a task stays until it is acknowledged, however
 // long. When it is full it refuses new tasks, and whoever submits one hears of

@@ -10,7 +10,7 @@ import (
 
 // TopologyVersion counts the changes of [Topology] that a server must be told
 // of. It is in the metadata of every stream, under [MetaTopology].
-const TopologyVersion = 3
+const TopologyVersion = 4
 
 // MetaTopology is the key of the metadata that holds the topology's version.
 const MetaTopology = "aeemesh.topology"
@@ -31,6 +31,7 @@ const (
 	BucketState    = "aee_state"
 	BucketSlots    = "aee_slots"
 	BucketHandoff  = "aee_handoff"
+	BucketAgents   = "aee_agents"
 	ObjectsState   = "aee_state_objects"
 )
 
@@ -66,7 +67,7 @@ const (
 // Topology returns all streams and buckets of the mesh, in the order in which
 // they are applied. The slice is the caller's.
 //
-// The file storage that they may take together, 2,056 MiB, is reserved when
+// The file storage that they may take together, 2,120 MiB, is reserved when
 // they are made. On a smaller disk give [Options.Limits]. What delayed tasks
 // take comes on top: see [StreamSchedule] in the package comment.
 func Topology() []Spec {
@@ -153,6 +154,11 @@ func Topology() []Spec {
 			About:    "counters: what runs spend, and how often tools are called",
 			Subjects: func(m subject.Map) []string { return []string{m.AllCounts()} },
 			Config:   counters(7*day, 32*mib),
+		},
+		{
+			Name: BucketAgents, Kind: KindBucket,
+			About:  "definitions of agents: who is meant by an agent_id, an entity, an alias, a skill",
+			Config: bucket(0, 64*mib, 16),
 		},
 	}
 }
