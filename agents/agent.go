@@ -92,7 +92,9 @@ type Options struct {
 	// before a model or a checkpoint sees it, and out of logs and errors. Default:
 	// nothing is taken out.
 	Redactor *secret.Redactor
-	// HTTPClient reaches the endpoints of Models. Default: one of the adapter's.
+	// HTTPClient reaches the endpoints of Models. Default: one of the adapter's, and
+	// for a base_url of the document one that reaches public addresses and what the
+	// operator's policy allows.
 	HTTPClient *http.Client
 
 	// Concurrency is how many tasks may run at once in this process. A document

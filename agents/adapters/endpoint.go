@@ -3,6 +3,7 @@ package adapters
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents"
@@ -12,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/bedrock"
 	"github.com/aeemesh/aeemesh/agents/model/google"
 	"github.com/aeemesh/aeemesh/agents/model/openai"
+	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
@@ -24,13 +26,14 @@ type endpoint struct {
 	keyFrom  string
 	hasKey   bool
 	key      func(context.Context) (string, error)
+	client   *http.Client // that reaches it; nil: the adapter's own
 }
 
 // endpoint finds out how a provider is reached. own says that the document's
 // base_url is about it.
 func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Options) (endpoint, []aaif.Problem, error) {
 	k := known(name)
-	e := endpoint{Provider: s.cfg.Models.Providers[name], name: name, api: k.api}
+	e := endpoint{Provider: s.cfg.Models.Providers[name], name: name, api: k.api, client: opts.HTTPClient}
 	if e.API != "" {
 		e.api = e.API
 	}
@@ -49,6 +52,13 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 		}
 		if err := s.policy.CheckLiteral(e.base); err != nil {
 			return e, notices, fmt.Errorf("%s: the document's base_url is not used: %w; or set models.providers.%s.base_url", at, err, name)
+		}
+		if e.client != nil {
+			break
+		}
+		var err error // the adapters bound times and answers themselves
+		if e.client, err = s.policy.Client(outbound.Options{Public: true, Timeout: -1, MaxResponse: -1}); err != nil {
+			return e, notices, fmt.Errorf("%s: %w", at, err)
 		}
 	case name == string(aaif.ProviderAzureOpenAI):
 		e.base, _ = secretOf(opts, "AZURE_OPENAI_ENDPOINT")
@@ -166,23 +176,23 @@ func keyNotice(format string, args ...any) aaif.Problem {
 func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 	switch e.api {
 	case APIOpenAI:
-		cfg := openai.Config{Provider: e.name, BaseURL: e.base, APIVersion: e.APIVersion, KeyHeader: e.KeyHeader, Key: e.key, HTTPClient: opts.HTTPClient}
+		cfg := openai.Config{Provider: e.name, BaseURL: e.base, APIVersion: e.APIVersion, KeyHeader: e.KeyHeader, Key: e.key, HTTPClient: e.client}
 		if _, ok := openai.LookupProvider(e.name); !ok {
 			cfg.Provider = string(aaif.ProviderCustom)
 		}
 		return openai.New(cfg)
 	case APIAnthropic:
-		return anthropic.New(anthropic.Config{BaseURL: e.base, Key: e.key, Betas: e.Betas, HTTPClient: opts.HTTPClient})
+		return anthropic.New(anthropic.Config{BaseURL: e.base, Key: e.key, Betas: e.Betas, HTTPClient: e.client})
 	case APIBedrock:
 		region := e.Region
 		if region == "" {
 			region, _ = firstSet(opts, "AWS_REGION", "AWS_DEFAULT_REGION")
 		}
-		return bedrock.New(bedrock.Config{Region: region, BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+		return bedrock.New(bedrock.Config{Region: region, BaseURL: e.base, Key: e.key, HTTPClient: e.client})
 	case APIGoogle:
-		return google.New(google.Config{Provider: google.Gemini, BaseURL: e.base, Key: e.key, HTTPClient: opts.HTTPClient})
+		return google.New(google.Config{Provider: google.Gemini, BaseURL: e.base, Key: e.key, HTTPClient: e.client})
 	case APIVertex:
-		cfg := google.Config{Provider: google.Vertex, BaseURL: e.base, Key: e.key, Project: e.Project, Location: e.Location, HTTPClient: opts.HTTPClient}
+		cfg := google.Config{Provider: google.Vertex, BaseURL: e.base, Key: e.key, Project: e.Project, Location: e.Location, HTTPClient: e.client}
 		if cfg.Project == "" {
 			cfg.Project, _ = firstSet(opts, "GOOGLE_CLOUD_PROJECT")
 		}
@@ -190,7 +200,7 @@ func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 			cfg.Location, _ = firstSet(opts, "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_REGION")
 		}
 		if cfg.Key == nil {
-			cfg.Token = google.Credentials(e.credentialsFile(opts), opts.HTTPClient)
+			cfg.Token = google.Credentials(e.credentialsFile(opts), e.client)
 		}
 		return google.New(cfg)
 	}

@@ -1,6 +1,7 @@
 package outbound
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -127,4 +128,18 @@ func (p *Policy) checkAddress(host string, ip netip.Addr) error {
 	// The address is the operator's own network: it is named in the log, and Call
 	// does not tell the model.
 	return refusef("the address %s of %s is %s", ip, host, what).allowHint("private", ip.Unmap().String())
+}
+
+// checkOutside is the check of a connection that no entry of Config.Allow is the
+// reason of.
+func checkOutside(host string, ip netip.Addr) error {
+	what := notPublic(ip)
+	if what == "" {
+		return nil
+	}
+	r := refusef("the address %s of %s is %s", ip, host, what)
+	if !slices.Contains(metadata, ip.Unmap()) {
+		r.hint = fmt.Sprintf("to allow it, add the endpoint to outbound.allow, and %q to outbound.private", host)
+	}
+	return r
 }

@@ -59,7 +59,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		if p == nil {
 			return next, nil // which refuses everything
 		}
-		g, t := *next.(*guard), p.transport(certificates(c))
+		g, t := *next.(*guard), p.transport(p.checkAddress, certificates(c))
 		p.mu.Lock()
 		p.own = append(p.own, t)
 		p.mu.Unlock()

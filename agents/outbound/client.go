@@ -53,15 +53,23 @@ type Options struct {
 
 	// NoRedirects makes a redirect an answer like any other.
 	NoRedirects bool
+
+	// Public lets requests go without an entry in Config.Allow, if the address that
+	// they are connected to is a public one. Every request and every redirect is
+	// held to [Policy.CheckLiteral].
+	Public bool
 }
 
 // Client returns a client that keeps the policy. The error says what of Auth
 // cannot be done; Secret is not asked yet.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	g := &guard{policy: p, limit: o.MaxResponse}
-	client := &http.Client{Transport: g, Timeout: o.Timeout, CheckRedirect: p.redirect}
+	client := &http.Client{Transport: g, Timeout: o.Timeout, CheckRedirect: g.redirect}
 	if p != nil {
 		g.next = p.shared
+		if o.Public {
+			g.outside = p.outside
+		}
 		if o.Timeout == 0 {
 			client.Timeout = p.timeout
 		}
@@ -82,10 +90,10 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 
 // transport is a transport that checks each connection. The certificate is for
 // mtls; nil is none.
-func (p *Policy) transport(certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)) *http.Transport {
+func (p *Policy) transport(check addressCheck, certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // a proxy of the environment would connect unchecked
-		DialContext:            p.dial,
+		DialContext:            p.dial(check),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots, GetClientCertificate: certificate},
 		TLSHandshakeTimeout:    dialTimeout,
 		ForceAttemptHTTP2:      true,
@@ -95,24 +103,29 @@ func (p *Policy) transport(certificate func(*tls.CertificateRequestInfo) (*tls.C
 	}
 }
 
+// An addressCheck checks the address that a connection for host is made to.
+type addressCheck func(host string, ip netip.Addr) error
+
 // dial connects, after it has seen the address that a name stands for now.
-func (p *Policy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	name, _, err := canonicalHost(host)
-	if err != nil {
-		return nil, err
-	}
-	d := net.Dialer{Timeout: dialTimeout, Resolver: p.resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		to, err := netip.ParseAddrPort(address)
+func (p *Policy) dial(check addressCheck) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
-			return refusef("the address %q", clip(address))
+			return nil, err
 		}
-		return p.checkAddress(name, to.Addr())
-	}}
-	return d.DialContext(ctx, network, addr)
+		name, _, err := canonicalHost(host)
+		if err != nil {
+			return nil, err
+		}
+		d := net.Dialer{Timeout: dialTimeout, Resolver: p.resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return refusef("the address %q", clip(address))
+			}
+			return check(name, to.Addr())
+		}}
+		return d.DialContext(ctx, network, addr)
+	}
 }
 
 // guard is the transport of every client: it holds each request to the policy and
@@ -121,16 +134,30 @@ type guard struct {
 	policy *Policy
 	next   http.RoundTripper
 	limit  int64
+
+	// outside takes requests that no entry allows, to public addresses alone; nil
+	// where there are none. Its connections are never those of next.
+	outside http.RoundTripper
+}
+
+// way is how a URL is reached, if it may be.
+func (g *guard) way(u *url.URL) (http.RoundTripper, error) {
+	_, err := g.policy.check(u)
+	if err == nil || g.outside == nil {
+		return g.next, err
+	}
+	return g.outside, g.policy.checkPublic(u)
 }
 
 func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
-	if _, err := g.policy.check(req.URL); err != nil {
+	next, err := g.way(req.URL)
+	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
 		}
 		return nil, err
 	}
-	resp, err := g.next.RoundTrip(req)
+	resp, err := next.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +173,11 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // redirect is the check of a redirect, for [http.Client].
-func (p *Policy) redirect(req *http.Request, via []*http.Request) error {
+func (g *guard) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > DefaultMaxRedirects {
 		return refusef("more than %d redirects", DefaultMaxRedirects)
 	}
-	if _, err := p.check(req.URL); err != nil {
+	if _, err := g.way(req.URL); err != nil {
 		return fmt.Errorf("redirected: %w", err)
 	}
 	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {

@@ -175,6 +175,64 @@ func TestDNSRebindingChangesNothing(t *testing.T) {
 	}
 }
 
+// A client that needs no entry for what is public: names that stand for something
+// inside are refused when it connects, and so are redirects there, unless an entry
+// allows the endpoint and the address.
+func TestPublicEndpointsNeedNoEntry(t *testing.T) {
+	t.Parallel()
+	var reached atomic.Int32
+	var u *url.URL
+	u = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		reached.Add(1)
+		switch r.URL.Path {
+		case "/v1/inside":
+			http.Redirect(w, r, "http://inside.example:"+u.Port()+"/", http.StatusTemporaryRedirect)
+		case "/v1/literal":
+			http.Redirect(w, r, "http://127.0.0.1:"+u.Port()+"/", http.StatusTemporaryRedirect)
+		case "/v1/meta":
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusTemporaryRedirect)
+		}
+	})
+	loop := func(string) []netip.Addr { return []netip.Addr{netip.MustParseAddr("127.0.0.1")} }
+	p := newPolicy(t, Config{
+		Allow:    []string{"http://allowed.example:" + u.Port() + "/v1"},
+		Private:  []string{"allowed.example", "private.example", "127.0.0.0/8"},
+		Resolver: nameServer(t, loop),
+	})
+	c := newClient(t, p, Options{Public: true})
+	for host, want := range map[string]string{
+		"allowed.example/v1":         "",
+		"allowed.example/v1/inside":  "to outbound.allow, and \"inside.example\" to outbound.private",
+		"allowed.example/v1/literal": "plain http to 127.0.0.1",
+		"allowed.example/v1/meta":    "metadata",
+		"allowed.example/v2":         "loopback", // the entry is about another path, and its connections are not used
+		"private.example":            "loopback", // an address that may be connected to, of an endpoint that nobody allowed
+		"inside.example":             "the address 127.0.0.1 of inside.example is loopback",
+	} {
+		name, path, _ := strings.Cut(host, "/")
+		before := reached.Load()
+		_, err := get(t, c, "http://"+name+":"+u.Port()+"/"+path)
+		if want == "" {
+			if err != nil || reached.Load() != before+1 {
+				t.Errorf("%s: %v", host, err)
+			}
+			continue
+		}
+		redirected := int32(strings.Count(host, "/v1"))
+		if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), want) || reached.Load() != before+redirected {
+			t.Errorf("%s: %v, reached %d times; want %q", host, err, reached.Load()-before, want)
+		}
+	}
+	g := c.Transport.(*guard)
+	if way, err := g.way(parsed(t, "https://models.example/v1")); err != nil || way != http.RoundTripper(p.outside) {
+		t.Errorf("a name that may be public: %v, %v", way, err)
+	}
+	var none *Policy
+	if _, err := get(t, newClient(t, none, Options{Public: true}), u.String()); !errors.Is(err, ErrRefused) {
+		t.Errorf("without a policy: %v", err)
+	}
+}
+
 // What follows a redirect, and what does not.
 func TestRedirects(t *testing.T) {
 	t.Parallel()

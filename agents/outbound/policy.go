@@ -73,7 +73,8 @@ type Policy struct {
 	resolver    *net.Resolver
 	roots       *x509.CertPool
 
-	shared *http.Transport // of all clients but those with a certificate
+	shared  *http.Transport // of all clients but those with a certificate
+	outside *http.Transport // of requests that no entry allows: to public addresses
 
 	mu  sync.Mutex
 	own []*http.Transport // of those
@@ -130,7 +131,8 @@ func New(c Config) (*Policy, error) {
 	if p.timeout == 0 {
 		p.timeout = DefaultTimeout
 	}
-	p.shared = p.transport(nil)
+	p.shared = p.transport(p.checkAddress, nil)
+	p.outside = p.transport(checkOutside, nil)
 	return p, errors.Join(bad...)
 }
 
@@ -305,6 +307,11 @@ func (p *Policy) CheckLiteral(rawURL string) error {
 	if err != nil {
 		return refusef("%q is no URL", clip(rawURL))
 	}
+	return p.checkPublic(u)
+}
+
+// checkPublic is the check of one request that needs no entry where it is public.
+func (p *Policy) checkPublic(u *url.URL) error {
 	t, err := targetOf(u)
 	if err != nil {
 		return err
@@ -313,7 +320,7 @@ func (p *Policy) CheckLiteral(rawURL string) error {
 	if !local && (!t.ip.IsValid() || notPublic(t.ip) == "") {
 		return nil
 	}
-	if _, err := p.Check(rawURL); err != nil {
+	if _, err := p.check(u); err != nil {
 		return err
 	}
 	if local {
@@ -355,6 +362,7 @@ func (p *Policy) Close() {
 		return
 	}
 	p.shared.CloseIdleConnections()
+	p.outside.CloseIdleConnections()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, t := range p.own {
