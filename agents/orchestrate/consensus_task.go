@@ -61,8 +61,8 @@ func number(cs []Candidate) []numbered {
 	return out
 }
 
-// A Result is what one member of a swarm gave.
-type Result struct {
+// A MemberResult is what one member of a swarm gave.
+type MemberResult struct {
 	Alias  string          `json:"alias"`
 	Entity string          `json:"entity,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
@@ -87,7 +87,7 @@ type FailureError struct {
 type merging struct {
 	Text     string          `json:"text,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
-	Results  []Result        `json:"results"`
+	Results  []MemberResult  `json:"results"`
 	Failures []Failure       `json:"failures"`
 	Swarm    *Record         `json:"swarm,omitempty"`
 }
@@ -99,11 +99,11 @@ func mergePayload(input json.RawMessage, outcomes []Outcome, s *Record) json.Raw
 	return mustJSON(m)
 }
 
-func resultsOf(outcomes []Outcome) []Result {
-	out := []Result{}
+func resultsOf(outcomes []Outcome) []MemberResult {
+	out := []MemberResult{}
 	for _, o := range inOrder(outcomes) {
 		if o.OK() {
-			out = append(out, Result{o.Alias, o.Entity, o.Output})
+			out = append(out, MemberResult{o.Alias, o.Entity, o.Output})
 		}
 	}
 	return out

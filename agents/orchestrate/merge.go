@@ -23,7 +23,7 @@ func DefaultMerge(outcomes []Outcome) json.RawMessage {
 
 // joined are the texts of results that are nothing but texts; "" where one is
 // more.
-func joined(results []Result) string {
+func joined(results []MemberResult) string {
 	texts := make([]string, len(results))
 	for i, r := range results {
 		members := objectOf(r.Output)

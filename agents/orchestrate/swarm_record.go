@@ -39,9 +39,9 @@ type Record struct {
 
 	// Results are outputs that agree with the result, or were merged into it,
 	// but say more or other than it does. Dissent are those that lost.
-	Results  []Result  `json:"results,omitempty"`
-	Dissent  []Result  `json:"dissent,omitempty"`
-	Failures []Failure `json:"failures,omitempty"`
+	Results  []MemberResult `json:"results,omitempty"`
+	Dissent  []MemberResult `json:"dissent,omitempty"`
+	Failures []Failure      `json:"failures,omitempty"`
 	// Cancelled are who was not waited for, after the first success.
 	Cancelled []string `json:"cancelled,omitempty"`
 	// Truncated tells that some results or dissent are there without output,
@@ -67,7 +67,7 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 		if !o.OK() || won != nil && (o.Slot == winner || sameOutput(o.Output, won)) {
 			continue
 		}
-		r := Result{o.Alias, o.Entity, o.Output}
+		r := MemberResult{o.Alias, o.Entity, o.Output}
 		if room -= len(r.Output); room < 0 {
 			r.Output, s.Truncated = nil, true
 		}
