@@ -167,3 +167,14 @@ func (m Member) detail() bool {
 
 // MarshalJSON is [Error.Payload].
 func (e *Error) MarshalJSON() ([]byte, error) { return e.Payload(), nil }
+
+// UnmarshalJSON reads what MarshalJSON wrote. It fails only where there is no
+// JSON object: like [ErrorOf] it gives what is missing a plain default.
+func (e *Error) UnmarshalJSON(data []byte) error {
+	if len(data) == 0 || data[0] != '{' {
+		return fmt.Errorf("read an error: %.40q is no JSON object", data)
+	}
+	*e = *ErrorOf(&Envelope{Payload: data})
+	e.peer = false
+	return nil
+}

@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -150,5 +151,28 @@ func TestPayloadOfAnyErrorIsValid(t *testing.T) {
 	want := `{"code":"E_` + "\uFFFD" + `","message":"bad ` + "\uFFFD" + `\u0000 \"text\"","retryable":false,"evidence_refs":["` + "\uFFFD" + `","<a>"],"z":1}`
 	if string(reply.Payload) != want {
 		t.Errorf("got  %s\nwant %s", reply.Payload, want)
+	}
+}
+
+func TestErrorsSurviveTheirOwnJSON(t *testing.T) {
+	t.Parallel()
+	e := envelope.Errorf("E_MINE", "no luck").WithBackoff(time.Second)
+	e.EvidenceRefs = []string{"r"}
+	e.Details = []envelope.Member{{Name: "more", Value: []byte(`{"x":1}`)}}
+	raw, err := json.Marshal(map[string]any{"error": e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back struct{ Error *envelope.Error }
+	if err := json.Unmarshal(raw, &back); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(back.Error, e) {
+		t.Errorf("got %+v, want %+v", back.Error, e)
+	}
+	for _, bad := range []string{`{"error":"E_MINE"}`, `{"error":[]}`, `{"error":1}`} {
+		if json.Unmarshal([]byte(bad), &back) == nil {
+			t.Errorf("%s is read", bad)
+		}
 	}
 }

@@ -21,7 +21,8 @@
 // nothing but a registry, are [Registry.AnswerCapabilityList] and
 // [Registry.AnswerValidatePayload]; the payloads of all reserved intents are Go
 // types here ([PingResult], [FetchTask], …). [CheckEvidence] holds a result
-// against the level of decision evidence that its task required.
+// against the level of decision evidence that its task required. [StepEvent] is
+// what agents tell of their steps on bus.mesh.run.
 //
 // # Schemas from strangers
 //

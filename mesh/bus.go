@@ -11,11 +11,12 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// The topics of the mesh's own events: bus.mesh.agent, bus.mesh.task and
-// bus.mesh.alert.
+// The topics of the mesh's own events: bus.mesh.agent, bus.mesh.task,
+// bus.mesh.run and bus.mesh.alert.
 const (
 	BusAgent = "mesh.agent"
 	BusTask  = "mesh.task"
+	BusRun   = "mesh.run"
 	BusAlert = "mesh.alert"
 )
 
@@ -71,6 +72,10 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	b = envelope.AppendString(b, e.From)
 	b = append(b, `,"instance":`...)
 	b = envelope.AppendString(b, h.id)
+	if e.ReplyTo != "" {
+		b = append(b, `,"parent":`...)
+		b = envelope.AppendString(b, clip(e.ReplyTo))
+	}
 	if t.run != nil {
 		b = t.run.appendEvent(b)
 	}
@@ -82,12 +87,16 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 		b = append(append(b, `,"usage":`...), *usage...)
 	}
 	if problem != nil {
-		// What the sender is told beyond this is between the two.
-		public := envelope.Error{Code: problem.Code, Message: problem.Message, Retryable: problem.Retryable, BackoffMS: problem.BackoffMS}
 		b = append(b, `,"error":`...)
-		b = append(b, public.Payload()...)
+		b = append(b, publicError(problem).Payload()...)
 	}
 	h.tell(BusTask, intent, e.Corr, append(b, '}'), e.Trace)
+}
+
+// publicError is what everybody may know of an error. What the sender is told
+// beyond this is between the two.
+func publicError(e *envelope.Error) *envelope.Error {
+	return &envelope.Error{Code: e.Code, Message: e.Message, Retryable: e.Retryable, BackoffMS: e.BackoffMS}
 }
 
 // presence is the payload of the events on bus.mesh.agent.

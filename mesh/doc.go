@@ -28,7 +28,7 @@
 //
 // Beside this, an agent is a NATS micro service (service.go), hears control
 // messages that go to all its replicas (control.go), and tells the bus about
-// itself and its tasks (bus.go).
+// itself, its tasks (bus.go) and what its handlers say of their steps (step.go).
 //
 // # The durable lane's claims
 //

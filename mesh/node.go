@@ -36,13 +36,14 @@ const (
 	DefaultHeartbeat    = 10 * time.Second
 )
 
-// TaskEvents says which events about tasks go to bus.mesh.task.
+// TaskEvents says which events about tasks go to bus.mesh.task, and which about
+// steps to bus.mesh.run.
 type TaskEvents int
 
 // The levels of task events. Failures are always told.
 const (
-	EventsAll      TaskEvents = iota // started, finished and failed
-	EventsFailures                   // failed only
+	EventsAll      TaskEvents = iota // all
+	EventsFailures                   // failures only
 )
 
 // Seen is a replay window that the whole mesh shares. FirstSeen reports

@@ -45,7 +45,7 @@ func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (
 		all := micro.APIPrefix + "." + verb.String()
 		p.Subscribe = append(p.Subscribe, all, all+"."+name, all+"."+name+".*")
 	}
-	for _, topic := range []string{BusAgent, BusTask, BusAlert} {
+	for _, topic := range []string{BusAgent, BusTask, BusRun, BusAlert} {
 		to, err := m.Bus(topic)
 		if err != nil {
 			return Permissions{}, err

@@ -59,6 +59,7 @@ func workerWorks(t *testing.T, p mesh.Permissions) error {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
+			task.TellRun(intents.RunRouted, intents.StepEvent{Alias: "a"})
 			return streamFive(ctx, task)
 		})})
 	}()
@@ -122,6 +123,12 @@ func workerWorks(t *testing.T, p mesh.Permissions) error {
 			return err
 		}},
 		{"ask", func(ctx context.Context) error { _, err := client.Ask(ctx, reviewer, "hi"); return err }},
+		{"step of a team", func(ctx context.Context) error {
+			if _, err := client.Send(ctx, newTask(reviewer, "code.review", `{}`), mesh.SendOptions{}); err != nil {
+				return err
+			}
+			return heard(ctx, "acme.bus.mesh.run", intents.RunRouted)
+		}},
 		{"alert", func(ctx context.Context) error {
 			bad := newTask(reviewer, "code.review", `{}`)
 			bad.Sig = json.RawMessage(`"x"`)
@@ -207,7 +214,7 @@ func TestWorkerPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "permissions", p, mesh.Permissions{
-		Publish: []string{"acme.bus.mesh.agent", "acme.bus.mesh.task", "acme.bus.mesh.alert", "acme.human.>"},
+		Publish: []string{"acme.bus.mesh.agent", "acme.bus.mesh.task", "acme.bus.mesh.run", "acme.bus.mesh.alert", "acme.human.>"},
 		Subscribe: []string{"acme.agent.reviewer q", "acme.aee.ask.agent.reviewer q", "acme.aee.ctl.agent.reviewer",
 			"$SRV.PING", "$SRV.PING.agent-reviewer", "$SRV.PING.agent-reviewer.*", "$SRV.INFO", "$SRV.INFO.agent-reviewer", "$SRV.INFO.agent-reviewer.*",
 			"$SRV.STATS", "$SRV.STATS.agent-reviewer", "$SRV.STATS.agent-reviewer.*"},

@@ -107,6 +107,8 @@ func statusOf(e *envelope.Envelope) string {
 			parts = append(parts, fmt.Sprintf("%.1fms", p.Duration))
 		}
 		parts = append(parts, "for "+p.Sender)
+	case e.Type == envelope.TypeEvent && intents.RunEvent(e.Intent):
+		parts = append(parts, stepWords(e))
 	case e.Intent == intents.AlertRaised && known:
 		parts = append(parts, p.Code, "from "+p.Sender)
 	case known && strings.HasPrefix(e.Intent, "mesh.agent."):

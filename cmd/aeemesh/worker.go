@@ -82,7 +82,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.intents, "intents", "", "`directory` of further intents' schemas, <intent>.{task,result,error}.schema.json")
 	flags.BoolVar(&f.refuseUnknown, "refuse-unknown", false, "refuse tasks of intents without a schema (E_INTENT_UNKNOWN)")
 	flags.StringVar(&f.keyName, "api-key-env", "", "`NAME` of the variable that holds the model's API key")
-	flags.StringVar(&f.taskEvents, "task-events", "all", "which task events go to bus.mesh.task: all or failures")
+	flags.StringVar(&f.taskEvents, "task-events", "all", "which events of tasks and steps go to bus.mesh.task and bus.mesh.run: all or failures")
 	flags.StringVar(&f.journal, "journal", "auto", "where envelopes are remembered: memory, jetstream, or auto (JetStream where it has the stream)")
 	flags.DurationVar(&f.heartbeat, "heartbeat", mesh.DefaultHeartbeat, "time between heartbeats on bus.mesh.agent; 0 for none")
 	flags.StringArrayVar(&f.known, "known", nil, "`SENDER` that counts as known although it does not sign; repeatable")
