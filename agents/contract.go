@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
@@ -21,20 +20,7 @@ type contract struct {
 // RunIntent is the intent under which an agent publishes its document's io
 // schemas: the entity id and ".run", as in agent.invoice_chaser.run. Characters
 // that an intent may not have become "_".
-func RunIntent(entity string) string {
-	name := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
-			return r
-		}
-		return '_'
-	}, entity)
-	const suffix = ".run"
-	if most := intents.MaxNameLength - len(suffix); len(name) > most {
-		name = strings.TrimRight(name[:most], ".")
-	}
-	return name + suffix
-}
+func RunIntent(entity string) string { return intents.RunIntent(entity) }
 
 // newContract registers the agent's own intents: the document's io schemas as
 // [RunIntent], and as agent.ask where unknown intents are refused, so that plain

@@ -44,6 +44,7 @@ const (
 	CodeMaxIterations   Code = "E_MAX_ITERATIONS"
 	CodeBudget          Code = "E_BUDGET"
 	CodeSwarm           Code = "E_SWARM"
+	CodeTreeLimit       Code = "E_TREE_LIMIT"
 	CodeAgent           Code = "E_AGENT"
 )
 
@@ -91,6 +92,7 @@ var Codes = [...]CodeInfo{
 	{CodeMaxIterations, "the agent did not finish within max_iterations", false, "agent"},
 	{CodeBudget, "the next call would break the budget of the run, or of all runs of its corr", false, "operator"},
 	{CodeSwarm, "too few of a swarm's members answered, or they do not agree as its document demands; the error's member swarm has what they said", false, "agent"},
+	{CodeTreeLimit, "the task is too deep in its tree, or the tree has too many tasks; the message names the bound", false, "operator"},
 	{CodeAgent, "the agent reports a failure without a code of its own", false, "agent"},
 }
 

@@ -2,7 +2,9 @@ package envelope
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
+	"io"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -78,6 +80,28 @@ func (s *idSource) appendID(dst []byte, t time.Time) []byte {
 func NewID() string {
 	var b [ulid.EncodedSize]byte
 	return string(ids.appendID(b[:0], time.Now()))
+}
+
+// DeriveID returns the id that follows from parts: a ULID whose time is that of
+// the ULID base, or at where base is none, and whose 80 other bits are the first of
+// SHA-256 over the parts, each behind its length in eight bytes, big-endian. Whoever
+// derives an id again gets the same one, and needs not store it.
+func DeriveID(base string, at time.Time, parts ...string) string {
+	var id ulid.ULID
+	if was, err := ulid.ParseStrict(base); err == nil {
+		copy(id[:6], was[:6])
+	} else if ms := at.UnixMilli(); ms > 0 {
+		_ = id.SetTime(uint64(ms)) // fails in the year 10889
+	}
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		io.WriteString(h, p)
+	}
+	copy(id[6:], h.Sum(nil))
+	return id.String()
 }
 
 // TimeLayout is how [Now] writes field ts: ISO 8601, UTC, milliseconds.

@@ -126,3 +126,21 @@ func reservedFor(intent string) string {
 	}
 	return ""
 }
+
+// RunIntent is the intent under which an agent takes work where nobody named
+// another one: the entity id and ".run", as in agent.invoice_chaser.run.
+// Characters that an intent may not have became "_".
+func RunIntent(entity string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, entity)
+	const suffix = ".run"
+	if most := MaxNameLength - len(suffix); len(name) > most {
+		name = strings.TrimRight(name[:most], ".")
+	}
+	return name + suffix
+}

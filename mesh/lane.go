@@ -37,6 +37,7 @@ type lane struct {
 	work    group          // what goes on beside the agent's places
 	tenders sync.WaitGroup // lease renewal, sweeps, slots
 	leaving atomic.Bool    // steps that end are handed on
+	parting chan struct{}  // closed when they are
 
 	mu    sync.Mutex
 	holds map[*hold]struct{}
@@ -68,7 +69,7 @@ func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
 		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
-		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, drawn: make(chan struct{}),
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, drawn: make(chan struct{}), parting: make(chan struct{}),
 	}
 	if h.Seal != nil {
 		l.codec.Seal = h.Seal
@@ -123,6 +124,7 @@ func (l *lane) start() {
 // whoever closes the queue. Steps that end from now on are handed on.
 func (l *lane) stopDrawing() {
 	l.leaving.Store(true)
+	close(l.parting)
 	l.drawing()
 	<-l.drawn
 	if l.slots != nil {

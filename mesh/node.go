@@ -112,6 +112,9 @@ type Config struct {
 	// TaskEvents says which task events go to the bus. Default all.
 	TaskEvents TaskEvents
 
+	// Tree bounds the trees of tasks that agents make when they call one another.
+	Tree TreeLimits
+
 	// Durable lets the node take and send tasks that are stored before they
 	// are worked on; nil: live tasks only.
 	Durable *Durable
@@ -148,6 +151,7 @@ type Node struct {
 	limits   envelope.Limits
 	refuted  refutations
 	replies  replies
+	lanes    laneBook
 
 	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
 	compacted       atomic.Int64    // when the store of runs was swept, in Unix nanoseconds
@@ -175,6 +179,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	cfg.DefaultTimeout = min(orDefault(cfg.DefaultTimeout, DefaultTimeout), cfg.MaxTimeout)
 	cfg.Drain = orDefault(cfg.Drain, DefaultDrain)
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
+	if cfg.Tree, err = cfg.Tree.normal(); err != nil {
+		bad = append(bad, err)
+	}
 	if cfg.MaxTimeout < 0 || cfg.DefaultTimeout < 0 {
 		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))
 	}

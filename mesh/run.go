@@ -77,6 +77,9 @@ func (h *host) prepare(t *Task) error {
 	requires.Timeout = timeout
 	t.Requires = requires
 	t.Deadline = t.queued.Add(timeout)
+	if err := h.node.inTree(t); err != nil {
+		return err
+	}
 	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
 }
 

@@ -239,9 +239,16 @@ func (r *replyReader) take(msg jetstream.Message) error {
 }
 
 // taskDigest tells a task from another one with its id: SHA-256 over the bytes
-// that a signature covers, so that encoding, priority and trace do not count. It
-// is "" where there are no such bytes.
+// that a signature covers, so that encoding, priority and trace do not count. Of a
+// hop (a task with reply_to), ts and requires do not count either: whoever goes on
+// with its caller's run after a crash sends it again, later. It is "" where there
+// are no such bytes.
 func taskDigest(task *envelope.Envelope) string {
+	if task.ReplyTo != "" {
+		hop := *task
+		hop.TS, hop.Requires = "", nil
+		task = &hop
+	}
 	bytes, err := sign.AppendSigned(nil, task)
 	if err != nil {
 		return ""

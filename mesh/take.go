@@ -244,6 +244,9 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 		r.deadline = r.stored.Mesh.Deadline
 	}
 	t.Deadline = l.clock.local(r.deadline)
+	if err := l.host.node.inTree(t); err != nil {
+		return border(err)
+	}
 	if requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
 	}

@@ -97,6 +97,7 @@ type Task struct {
 	reply   string // the NATS reply subject; "" where nobody waits
 	cbor    bool   // the sender speaks CBOR
 	ask     bool   // plain text in, plain text out
+	tree    *tree  // what its requires say of its tree; nil: nothing
 	queued  time.Time
 	started time.Time // zero where no metrics are kept
 

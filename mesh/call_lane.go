@@ -1,0 +1,60 @@
+package mesh
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// For how long it is taken for known that an entity has a durable lane, or has
+// none. The second may change at any time, when its first worker starts.
+const (
+	laneKnown   = time.Minute
+	laneMissing = 2 * time.Second
+)
+
+// laneBook remembers which entities have a durable lane.
+type laneBook struct {
+	mu    sync.Mutex
+	known map[string]laneNews
+}
+
+type laneNews struct {
+	durable bool
+	until   time.Time
+}
+
+// maxLanes bounds what is remembered.
+const maxLanes = 4096
+
+// hasLane reports whether an entity takes tasks over the durable lane.
+func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return false, nil
+	}
+	now := time.Now()
+	n.lanes.mu.Lock()
+	news, ok := n.lanes.known[entity]
+	n.lanes.mu.Unlock()
+	if ok && now.Before(news.until) {
+		return news.durable, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	durable, err := d.Queue.Served(ctx, entity)
+	if err != nil {
+		return news.durable, err
+	}
+	news = laneNews{durable, now.Add(laneMissing)}
+	if durable {
+		news.until = now.Add(laneKnown)
+	}
+	n.lanes.mu.Lock()
+	defer n.lanes.mu.Unlock()
+	if n.lanes.known == nil || len(n.lanes.known) >= maxLanes {
+		n.lanes.known = map[string]laneNews{}
+	}
+	n.lanes.known[entity] = news
+	return durable, nil
+}
