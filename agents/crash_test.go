@@ -188,7 +188,7 @@ func (w *workbench) begin() *state.Checkpoint {
 
 func (w *workbench) work(p *paper) (string, error) {
 	w.t.Helper()
-	payload, err := w.loop.work(w.t.Context(), w.task, p, p.last)
+	payload, err := w.loop.work(w.t.Context(), w.task, &run{journal: p, input: w.task.Envelope.Payload}, p.last)
 	return string(payload), err
 }
 

@@ -104,13 +104,12 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if r := task.Run(); r != nil {
 		j, cp = r, r.View()
 	}
-	payload, err := l.work(ctx, task, j, cp)
+	payload, err := l.work(ctx, task, &run{journal: j, input: task.Envelope.Payload}, cp)
 	return payload, l.secrets.Error(err)
 }
 
 // work goes on with a run from its last checkpoint, nil where it has none.
-func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.Checkpoint) (json.RawMessage, error) {
-	r := &run{journal: j}
+func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) (json.RawMessage, error) {
 	if err := l.begin(ctx, task, r, cp); err != nil {
 		return nil, err
 	}
@@ -155,7 +154,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 	}
 	if cp == nil || len(cp.Doc.Conversation) == 0 {
 		r.phase, r.taskFirst = phaseModel, true
-		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
+		r.messages = []model.Message{model.System(system), model.User(userMessage(r.input))}
 		return nil
 	}
 	return l.restore(ctx, task, r, cp, system)

@@ -114,6 +114,7 @@ const (
 	StepMigrate  StepKind = "migrate"
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
+	StepTeam     StepKind = "team"    // a member of the team has answered
 	StepHandler  StepKind = "handler" // a handler's own
 )
 

@@ -1,4 +1,0 @@
-// Package registrytest is the conformance suite of [registry.Registry]:
-//
-//	registrytest.Run(t, func(t *testing.T) registry.Registry { return &registry.Mem{} })
-package registrytest
