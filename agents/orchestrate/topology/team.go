@@ -112,10 +112,7 @@ func (t *team) patternOf() pattern {
 }
 
 // hasModel reports whether the document names a model.
-func (t *team) hasModel() bool {
-	m := t.def.Agent.Model
-	return m != nil && (m.Provider != "" || m.BaseURL != "")
-}
+func (t *team) hasModel() bool { return orchestrate.HasModel(t.def) }
 
 // momentOf tells what always and never say, also in the words of the other
 // languages. A condition in words is never satisfied.

@@ -115,7 +115,7 @@ func FuzzCheck(f *testing.F) {
 			return
 		}
 		problems := Check(doc)
-		plan, err := orchestrate.Compile(doc.Definition())
+		plan, err := orchestrate.Compile(doc.Definition(), orchestrate.HasModel(doc.Definition()))
 		if err != nil && !slices.ContainsFunc(problems, func(p aaif.Problem) bool {
 			return p.Severity == aaif.SeverityError || strings.HasSuffix(p.Pointer, "/when") && p.Rule == RuleUnreachable
 		}) {
