@@ -273,6 +273,9 @@ func TestAWorkerMayDieAtEveryWrite(t *testing.T) {
 				if len(again) > 0 {
 					t.Errorf("%s: calls without a line: %v", name, again)
 				}
+				if n := end.Mesh.Usage.ToolCalls; n != 3 {
+					t.Errorf("%s: %d tool calls are counted, want each once", name, n)
+				}
 				if got := slices.Sorted(maps.Keys(lines(end))); len(got) != 4 || got[0] != w.begin().Doc.RunID+".1.1" || got[3] != w.begin().Doc.RunID+".2.1" {
 					t.Errorf("%s: keys %v", name, got)
 				}
