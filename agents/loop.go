@@ -40,6 +40,7 @@ type loop struct {
 	secrets  *secret.Redactor
 	log      *slog.Logger
 	retries  mesh.RetryPolicy // of a turn, on the live lane
+	header   string           // that a trace travels in to tools
 	dropped  *sync.Map        // parameters of which the operator was told that they are left out
 }
 
@@ -53,7 +54,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
-		retries: liveRetries(def),
+		retries: liveRetries(def), header: traceHeader(def),
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -110,6 +111,7 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 
 // work goes on with a run from its last checkpoint, nil where it has none.
 func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) (json.RawMessage, error) {
+	ctx = handedTrace(ctx, task.Envelope)
 	if err := l.begin(ctx, task, r, cp); err != nil {
 		return nil, err
 	}
