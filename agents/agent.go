@@ -13,7 +13,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
-	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -131,12 +130,7 @@ type Options struct {
 	// are refused.
 	Deprecated bool
 
-	// Directory finds the subagents that a document names. Default: a subagent
-	// is the entity that its ref is.
-	Directory orchestrate.Directory
-
-	off  func(*aaif.Tool) string // which capability a tool lacks
-	team *orchestrate.Team       // that the model leads; nil: none
+	off func(*aaif.Tool) string // which capability a tool lacks
 
 	// Telemetry is where the agent reports what it does. Default: nowhere.
 	Telemetry Telemetry
@@ -275,13 +269,6 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case opts.Program != nil:
 		a.Handler, a.Health = opts.Program, opts.Program.Health
 	default:
-		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
-		if err != nil {
-			return err
-		}
-		if plan != nil {
-			return a.teamHandler(def, plan, c, opts)
-		}
 		l, notices, err := newLoop(a.Entity, def, c, opts)
 		a.Notices = append(a.Notices, notices...)
 		if err != nil {
@@ -291,23 +278,6 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		if refuses(a.Negotiation.Safety) {
 			return errors.Join(a.refusals(notices)...)
 		}
-	}
-	return nil
-}
-
-// teamHandler sets a team to do the work.
-func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) error {
-	t, notices, err := newTeam(a.Entity, def, plan, c, opts)
-	a.Notices = append(a.Notices, notices...)
-	if err != nil {
-		return err
-	}
-	a.Handler = t
-	if t.loop != nil {
-		a.tools = t.loop.tools
-	}
-	if refuses(a.Negotiation.Safety) {
-		return errors.Join(a.refusals(notices)...)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (l *lane) node(nc *nats.Conn, cfg mesh.Config, change func(*mesh.Durable)) 
 	l.t.Helper()
 	js, m := jetstream.Gather(l.js(nc)), subject.Map{}
 	d := &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
 		Lease: lease, Create: true, Sweep: -1,
 	}

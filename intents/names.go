@@ -24,6 +24,10 @@ const ExtDecisionEvidence = "aee.ext.decision_evidence"
 // named an intent. It belongs to applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"
 
+// HumanAsk is the intent of a task for a person where nobody named one. It
+// belongs to applications.
+const HumanAsk = "human.ask"
+
 // The commands of the mesh: tasks about tasks, with schemas of their own.
 const (
 	TaskCancel  = "mesh.task.cancel"
@@ -45,6 +49,7 @@ const (
 	TaskRetrying   = "mesh.task.retrying" // a durable task has failed and will be tried again
 	TaskParked     = "mesh.task.parked"   // a run waits to be resumed
 	AlertRaised    = "mesh.alert.raised"
+	TaskWithdrawn  = "mesh.task.withdrawn" // into a person's inbox: a task is no longer theirs
 )
 
 // Variant says which of an intent's three schemas a payload is held against.

@@ -105,6 +105,9 @@
 // that have not ended, [States.Resolve] finishes a write that had no answer, and
 // [States.Sweep] makes room before a full bucket would stop all work.
 //
+// [Agents] keeps the definitions of agents: a registry of package
+// agents/registry.
+//
 // [Gather] makes one connection cheaper for many goroutines that publish: give
 // it to all stores of a node.
 //

@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -130,6 +131,39 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
 	return scan(ctx, r.js, r.name(), subj, after+1)
+}
+
+// Next returns the first reply to a task behind a sequence of [StreamReply], or
+// [ErrNotFound]. The stream's leader answers, so none is overlooked.
+func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64) (Message, error) {
+	subj, err := r.m.Reply(entity, taskID)
+	if err != nil {
+		return Message{}, fmt.Errorf("find a reply: %w", err)
+	}
+	msg, err := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
+	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
+}
+
+// PublishAfter is [Replies.Publish] for somebody who answers only if nothing has
+// come on the subject behind a sequence that he knows, 0 where there was nothing:
+// of several who do so one is let. The others get [ErrExists].
+func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (uint64, error) {
+	msg, err := r.message(reply)
+	if err != nil {
+		return 0, err
+	}
+	ack, err := r.js.PublishMsg(ctx, msg, natsjs.WithExpectLastSequencePerSubject(last))
+	if err != nil {
+		var api *natsjs.APIError
+		if errors.As(err, &api) && api.ErrorCode == natsjs.JSErrCodeStreamWrongLastSequence {
+			return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
+		}
+		return 0, uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+	}
+	if ack.Duplicate {
+		return 0, fmt.Errorf("publish a reply to %s: %w", msg.Subject, ErrExists)
+	}
+	return ack.Sequence, nil
 }
 
 // FindDepth is how many tokens an entity may have for [Replies.Find]:

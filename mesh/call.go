@@ -101,15 +101,21 @@ func (t *Task) callScope() string {
 // that it is called. When nobody answers there, or is busy, it waits a little for
 // somebody.
 //
+// A person is asked over the inbox, and may take days: then the call of a durable
+// task fails with [ErrWaits], and so does each under its key until there is an
+// answer. See [Run.ParkUntil].
+//
 // When ctx ends, or t does, the other is asked to stop, unless t's run only goes
 // on elsewhere. An error has an [*envelope.Error] in its chain, but for
-// [ErrInterrupted], [ErrLost] and [ErrParked]; the answer is there with it as soon
+// [ErrInterrupted], [ErrWaits], [ErrLost] and [ErrParked]; the answer is there with it as soon
 // as something was sent.
 func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	h := t.host
 	switch {
 	case c.Key == "" || len(c.Key) > maxCallKey:
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
+	case isPerson(c.To):
+		return t.askPerson(ctx, &c)
 	case PublishesTo(c.To):
 		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip(c.To))
 	}

@@ -186,6 +186,11 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	case intents.TaskCancel:
 		return l.cancelStored(ctx, rec, c, t, o)
 	case intents.TaskPause:
+		if waiting(c) { // it is to stay where it is when it is woken
+			m.Want, out.status = string(aaif.RunPaused), "pausing"
+			m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
+			break
+		}
 		if state.Parked(c.Doc.Status) {
 			out.did(rec.ID.Run, string(c.Doc.Status))
 			return out, false, nil
@@ -201,7 +206,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
 	case intents.TaskResume:
 		if c.Doc.Status != aaif.RunPaused {
-			if m.Want == "" || c.Doc.Status != aaif.RunRunning {
+			if m.Want == "" || c.Doc.Status != aaif.RunRunning && !waiting(c) {
 				return out, false, nil
 			}
 			m.Want = ""

@@ -31,6 +31,9 @@ type Durable struct {
 	Dead    *jetstream.Dead
 	States  state.Store
 	Clock   *jetstream.Clock
+	// Inbox keeps what people are sent, so that agents may ask them; nil: agents
+	// of this node cannot.
+	Inbox *jetstream.Inbox
 	// Slots hold agents to [Agent].MeshConcurrency; required for those that
 	// have one.
 	Slots *jetstream.Slots

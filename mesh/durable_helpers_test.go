@@ -52,7 +52,7 @@ func (r *durableRig) js(nc *nats.Conn) natsjs.JetStream {
 func durableOver(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	js = jetstream.Gather(js)
 	return &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 2*time.Second),
 		Lease: lease, Create: true, Sweep: -1,
 	}

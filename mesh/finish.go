@@ -297,6 +297,7 @@ func unreadable(err error) bool {
 func (l *lane) tell(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
+	l.withdrawAll(r, c)
 	reply, err := envelope.Parse(m.Reply)
 	if err != nil {
 		return fmt.Errorf("the reply in the run's record: %w", err)
@@ -390,6 +391,7 @@ func (l *lane) part(r *Run, why error) {
 		}
 		l.ack(r.hold)
 		r.observe(PointAcked)
+		l.waits.call(r.id.Run)
 	})
 }
 

@@ -49,6 +49,7 @@ type lane struct {
 	pace       pace
 	clock      serverClock
 	slots      *slots // nil: no limit across the mesh
+	waits      *waits // runs that wait for others
 	down       atomic.Pointer[error]
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
 	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
@@ -90,6 +91,7 @@ func (h *host) newLane() (*lane, error) {
 	}
 	l.queue = queue
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
+	l.waits = newWaits(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
 	}
@@ -111,6 +113,7 @@ func (l *lane) start() {
 	l.tenders.Go(l.renew)
 	l.tenders.Go(l.clock.tend(l))
 	l.tenders.Go(l.listen)
+	l.tenders.Go(l.waits.tend)
 	if l.cfg.Sweep > 0 {
 		l.tenders.Go(l.sweeps)
 		l.tenders.Go(l.compacts)

@@ -100,6 +100,9 @@ func (l *lane) moveStored(c *state.Checkpoint, o *order) (status string, kick bo
 		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip(m.Migration.To))
 	}
 	was := c.Doc.Status
+	if who := asked(c); who != "" && (remoteTo(o.To) || o.To == intents.MigrateFile) {
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip(who))
+	}
 	l.askMove(c, o)
 	m.Migration.Status = was
 	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", by " + clip(o.from)}

@@ -50,6 +50,7 @@ type Run struct {
 	dead      string
 	parked    aaif.RunStatus // how it was parked; "" when it is handed on
 
+	asks     asks
 	told     told
 	askMu    sync.Mutex
 	asked    chan struct{}
@@ -229,7 +230,10 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 			stop = true
 		}
 		if status != "" {
-			c.Doc.Status, m.Want, stop = status, "", true
+			c.Doc.Status, stop = status, true
+			if !waiting(c) || status != park {
+				m.Want = ""
+			}
 		}
 		if stop {
 			m.Owner = ""
@@ -324,6 +328,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			r.told.keep(next)
 		}
 		told := next.Mesh.Told
+		r.asks.keep(next)
 		if err := change(next); err != nil {
 			return err
 		}

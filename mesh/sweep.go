@@ -49,6 +49,9 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		if err != nil || state.Terminal(h.Status) {
 			continue
 		}
+		if h.Status == aaif.RunAwaitingApproval {
+			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
+		}
 		if h.Work != 0 && !state.Parked(h.Status) {
 			if there, err := l.cfg.Queue.Has(ctx, h.Work); err != nil {
 				return queued, err

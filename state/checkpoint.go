@@ -98,6 +98,7 @@ func (c *Checkpoint) Clone() *Checkpoint {
 	m.Commands = slices.Clone(m.Commands)
 	m.Steering = slices.Clone(m.Steering)
 	m.Noted = slices.Clone(m.Noted)
+	m.Waits = slices.Clone(m.Waits)
 	m.Parent = clone(m.Parent)
 	m.Migration = clone(m.Migration)
 	return &d

@@ -82,6 +82,10 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	w.opt("told", m.Told)
 	upTo("usage")
 	w.usage(m.Usage)
+	upTo("waits")
+	w.waits(m.Waits)
+	upTo("wake_at")
+	w.optTime("wake_at", m.WakeAt)
 	upTo("want")
 	w.opt("want", m.Want)
 	upTo("work")
@@ -196,6 +200,26 @@ func (w *writer) steering(all []Steer) {
 		w.opt("from", s.From)
 		w.text("id", s.ID)
 		w.text("text", s.Text)
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) waits(all []Wait) {
+	if len(all) == 0 {
+		return
+	}
+	w.name("waits")
+	w.b = append(w.b, '[')
+	for _, a := range all {
+		w.comma()
+		w.begin()
+		w.optTime("asked", a.Asked)
+		w.text("entity", a.Entity)
+		w.opt("key", a.Key)
+		w.text("task_id", a.TaskID)
+		w.optTime("until", a.Until)
+		w.optTrue("void", a.Void)
 		w.end()
 	}
 	w.b = append(w.b, ']')

@@ -19,7 +19,8 @@ type ForkOf struct {
 // Fork is the first checkpoint of a new run that goes on from c: everything
 // that was said, remembered and done is there, and nothing of who owned the run,
 // what was asked of it and how it ended. A run that waits for a person to tell
-// the outcome of a tool call still does; any other is running.
+// the outcome of a tool call still does; any other is running. People whom the
+// parent has asked something are asked again.
 //
 // The new run's task is the parent's under the new id, unsigned and with a
 // correlation of its own: it is for whoever puts the run into the mesh to vouch
@@ -56,7 +57,7 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	d := c.Clone()
 	d.Doc.RunID = RunID(c.Mesh.Entity, f.TaskID)
 	d.Doc.Error = nil
-	if d.Doc.Status != aaif.RunAwaitingApproval {
+	if d.Doc.Status != aaif.RunAwaitingApproval || len(c.Unknown()) == 0 {
 		d.Doc.Status, d.Doc.ApprovalRequest = aaif.RunRunning, nil
 	}
 	d.Doc.Provenance = nil

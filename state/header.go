@@ -34,6 +34,7 @@ type Header struct {
 	Owner  string
 	Step   StepKind
 	Work   uint64
+	Waits  []Wait // for whom the run waits; of a sealed document nil
 
 	Sealed string  // the id of the key that the document is sealed with, "" if it is clear
 	Object *Object // where the document is, nil if it is here
@@ -77,6 +78,7 @@ func readHeader(data []byte) (Header, error) {
 			Epoch  uint64  `json:"epoch"`
 			Owner  string  `json:"owner"`
 			Work   uint64  `json:"work"`
+			Waits  []Wait  `json:"waits"`
 			Sealed *sealed `json:"sealed"`
 			Object *Object `json:"object"`
 			Step   struct {
@@ -139,13 +141,14 @@ func readHeader(data []byte) (Header, error) {
 	}
 	h.Iteration, h.At = iteration.Int64(), readTime(at)
 	h.Format, h.Entity, h.TaskID, h.Epoch, h.Owner = mesh.Format, mesh.Entity, mesh.TaskID, mesh.Epoch, mesh.Owner
-	h.Step, h.Work, h.Object = mesh.Step.Kind, mesh.Work, mesh.Object
+	h.Step, h.Work, h.Object, h.Waits = mesh.Step.Kind, mesh.Work, mesh.Object, mesh.Waits
 	if mesh.Sealed != nil {
 		h.Sealed = mesh.Sealed.Key
 	}
 	return h, nil
 }
 
+// header is what a sealed document says in the clear: not for whom it waits.
 func (c *Checkpoint) header() Header {
 	d, m := &c.Doc, &c.Mesh
 	return Header{
@@ -227,6 +230,7 @@ func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, 
 	}
 	w.step(Step{Kind: h.Step})
 	w.opt("task_id", h.TaskID)
+	w.waits(h.Waits)
 	w.optUint("work", h.Work)
 	w.end()
 	w.end()

@@ -19,7 +19,7 @@ const Format = 2
 
 // format is the oldest version that says all of m.
 func (m *Mesh) format() int {
-	if m.Plan != nil {
+	if m.Plan != nil || m.Waits != nil || !m.WakeAt.IsZero() {
 		return 2
 	}
 	return 1
@@ -49,6 +49,10 @@ type Mesh struct {
 	// so that a sweeper can see whether the message is still there. 0: unknown.
 	Work uint64 `json:"work,omitempty"`
 
+	// WakeAt is when a run that waits is to go on in any case. Its Waits and its
+	// Deadline may end the waiting sooner.
+	WakeAt time.Time `json:"wake_at,omitzero"`
+
 	Task  json.RawMessage `json:"task,omitempty"`   // the task's envelope as it came, JSON
 	KeyID string          `json:"key_id,omitempty"` // the key that signed it, "" if none did
 
@@ -76,6 +80,7 @@ type Mesh struct {
 
 	Loop  json.RawMessage `json:"loop,omitempty"`  // the handler's own
 	Plan  json.RawMessage `json:"plan,omitempty"`  // how far a team has come; package orchestrate's own
+	Waits []Wait          `json:"waits,omitempty"` // tasks of the run's that people have, or had when it was parked last
 	Reply json.RawMessage `json:"reply,omitempty"` // the terminal envelope as it is sent, JSON
 	Dead  string          `json:"dead,omitempty"`  // why the task is a dead letter; "" if it is none
 
@@ -114,7 +119,6 @@ const (
 	StepMigrate  StepKind = "migrate"
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
-	StepTeam     StepKind = "team"    // a member of the team has answered
 	StepHandler  StepKind = "handler" // a handler's own
 )
 
@@ -174,6 +178,17 @@ type Steer struct {
 	At   time.Time `json:"at,omitzero"`
 }
 
+// A Wait is a task that the run has sent to somebody who may take long: it waits
+// for the answer without a worker.
+type Wait struct {
+	Entity string    `json:"entity"`         // who has it
+	TaskID string    `json:"task_id"`        //
+	Key    string    `json:"key,omitempty"`  // names it within the run
+	Asked  time.Time `json:"asked,omitzero"` // when the server stored it
+	Until  time.Time `json:"until,omitzero"` // an answer that is stored later does not count; zero: none is too late
+	Void   bool      `json:"void,omitempty"` // the run has no use for an answer any more
+}
+
 // Noted is a command for a task that nobody had begun when it came. Whoever
 // begins the task finds out whether its sender may command it.
 type Noted struct {
@@ -191,9 +206,7 @@ type Usage struct {
 	InputTokens  int64 `json:"input_tokens,omitempty"`
 	OutputTokens int64 `json:"output_tokens,omitempty"`
 	ModelCalls   int64 `json:"model_calls,omitempty"`
-	// ToolCalls are the calls of tools that were begun, each counted once however
-	// often it was begun; [Effect].Tries has that.
-	ToolCalls int64 `json:"tool_calls,omitempty"`
+	ToolCalls    int64 `json:"tool_calls,omitempty"`
 
 	// CostNanoUSD is what the model's turns cost, in billionths of a US dollar,
 	// as far as prices are known, and UnpricedCalls is how many of them had

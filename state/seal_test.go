@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -209,7 +210,7 @@ func TestRefer(t *testing.T) {
 		if got.Object == nil || *got.Object != object {
 			t.Errorf("%s: refers to %+v", name, got.Object)
 		}
-		if got.Object = nil; got != want {
+		if got.Object = nil; !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: header %+v, want %+v", name, got, want)
 		}
 		if _, err := k.Decode(ref); !errors.Is(err, state.ErrElsewhere) {

@@ -87,7 +87,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 // newLane is the durable lane over a mesh's streams and buckets.
 func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	return &mesh.Durable{
-		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
 	}
 }

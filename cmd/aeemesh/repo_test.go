@@ -101,12 +101,12 @@ var floors = []struct {
 	packages []string // path.Match patterns
 }{
 	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject", "agents/condition/*"}},
-	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/*/*test"}},
+	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
-	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology"}},
+	{"agents", []string{"agents", "agents/orchestrate"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
 	{"proof", []string{"jetstream/soak"}},
@@ -115,19 +115,19 @@ var floors = []struct {
 
 // beside are the imports within one floor.
 var beside = map[string][]string{
-	"envelope/sign":        {"envelope"},
-	"intents/template":     {"intents"},
-	"mesh/natsd/natstest":  {"mesh/natsd"},
-	"mesh":                 {"mesh/handoff"},
-	"agents":               {"agents/orchestrate", "agents/orchestrate/topology"},
-	"agents/orchestrate/*": {"agents/orchestrate"},
-	"agents/model/*test":   {"agents/model", "agents/model/modeltest"},
-	"agents/tool/*test":    {"agents/tool"},
-	"agents/secret/*test":  {"agents/secret"},
-	"agents/outbound":      {"agents/secret"},
-	"agents/memory/*test":  {"agents/memory"},
-	"agents/condition/*":   {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
-	"state/statetest":      {"state"},
+	"envelope/sign":         {"envelope"},
+	"intents/template":      {"intents"},
+	"mesh/natsd/natstest":   {"mesh/natsd"},
+	"mesh":                  {"mesh/handoff"},
+	"agents":                {"agents/orchestrate"},
+	"agents/model/*test":    {"agents/model", "agents/model/modeltest"},
+	"agents/tool/*test":     {"agents/tool"},
+	"agents/secret/*test":   {"agents/secret"},
+	"agents/outbound":       {"agents/secret"},
+	"agents/registry/*test": {"agents/registry"},
+	"agents/memory/*test":   {"agents/memory"},
+	"agents/condition/*":    {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
+	"state/statetest":       {"state"},
 }
 
 // forTests may be imported by the tests of every floor: a real server.

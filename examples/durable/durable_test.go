@@ -46,7 +46,7 @@ func TestTheAgentSurvivesItsWorker(t *testing.T) {
 		}
 		js, m := jetstream.Gather(raw), subject.Map{}
 		n, err := mesh.New(conn, mesh.Config{Entity: "human.ada", Heartbeat: -1, Drain: 100 * time.Millisecond, Durable: &mesh.Durable{
-			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m),
 			Lease: 500 * time.Millisecond, Create: true, Sweep: -1, Observe: observe,
 		}})

@@ -1,0 +1,120 @@
+package registry
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// format is the version of a stored record (docs/nats-binding.md).
+const format = 1
+
+// stored is a record as the bucket has it: one JSON object, which
+// `nats kv get` shows.
+type stored struct {
+	V        int         `json:"v"`
+	Entity   string      `json:"entity"`
+	AgentID  string      `json:"agent_id,omitempty"`
+	Aliases  []string    `json:"aliases,omitempty"`
+	Name     string      `json:"name"`
+	Version  string      `json:"version,omitempty"`
+	Role     aaif.Role   `json:"role,omitempty"`
+	Skills   []string    `json:"skills,omitempty"`
+	Format   aaif.Format `json:"format"`
+	SHA256   string      `json:"sha256"`
+	At       time.Time   `json:"registered_at"`
+	By       string      `json:"registered_by,omitempty"`
+	Document *string     `json:"document,omitempty"`        // of JSON and YAML
+	Binary   []byte      `json:"document_base64,omitempty"` // of CBOR
+}
+
+var errAltered = errors.New("record: the document is not the one that its sha256 says")
+
+// Encode writes a valid record as it is stored.
+func (r *Record) Encode() ([]byte, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if Sum(r.Document) != r.SHA256 {
+		return nil, errAltered
+	}
+	s := stored{format, r.Entity, r.AgentID, r.Aliases, r.Name, r.Version, r.Role, r.Skills, r.Format, r.SHA256, r.At, r.By, nil, nil}
+	if r.Format == aaif.CBOR {
+		s.Binary = r.Document
+	} else {
+		text := string(r.Document)
+		s.Document = &text
+	}
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false) // a document of angle brackets would grow by six
+	if err := enc.Encode(s); err != nil {
+		return nil, err
+	}
+	data := bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
+	if len(data) > MaxRecord {
+		return nil, fmt.Errorf("the record has %d bytes: at most %d are kept", len(data), MaxRecord)
+	}
+	return data, nil
+}
+
+// Decode reads a stored record. What it returns is valid; members that it does
+// not know are ignored, a version that it does not know is refused.
+func Decode(data []byte) (Record, error) {
+	if len(data) > MaxRecord {
+		return Record{}, fmt.Errorf("record: it has %d bytes, at most %d", len(data), MaxRecord)
+	}
+	var s stored
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Record{}, fmt.Errorf("record: %w", err)
+	}
+	if s.V != format {
+		return Record{}, fmt.Errorf("record: version %d is not known, only %d", s.V, format)
+	}
+	r := Record{
+		Entity: s.Entity, AgentID: s.AgentID, Aliases: s.Aliases, Name: s.Name, Version: s.Version, Role: s.Role, Skills: s.Skills,
+		Format: s.Format, SHA256: s.SHA256, Document: s.Binary, At: s.At, By: s.By,
+	}
+	if s.Document != nil {
+		if s.Binary != nil {
+			return Record{}, fmt.Errorf("record: it has two documents")
+		}
+		r.Document = []byte(*s.Document)
+	}
+	if err := r.Validate(); err != nil {
+		return Record{}, fmt.Errorf("record: %w", err)
+	}
+	if Sum(r.Document) != r.SHA256 {
+		return Record{}, errAltered
+	}
+	return r, nil
+}
+
+// clone is a record that shares nothing with r.
+func (r *Record) clone() Record {
+	c := *r
+	c.Aliases, c.Skills, c.Document = slices.Clone(r.Aliases), slices.Clone(r.Skills), slices.Clone(r.Document)
+	return c
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// clip bounds what an error quotes.
+func clip(s string) string {
+	const limit = 80
+	if len(s) <= limit {
+		return s
+	}
+	cut := limit
+	for cut > 0 && !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

@@ -1,0 +1,177 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// askPerson is [Task.Call] to a person: the task goes into the inbox, and the
+// answer is what the person stores on the task's reply subject
+// (docs/nats-binding.md, "People").
+//
+// The call of a durable task does not wait for it: it fails with a [WaitsError]
+// until there is an answer, or it is too late for one. Over the live lane it
+// waits.
+func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
+	if _, err := t.host.node.inbox(); err != nil {
+		return nil, err
+	}
+	if c.Intent == "" {
+		c.Intent = intents.HumanAsk
+	}
+	c.OnStream = nil // people do not stream
+	task, err := t.callTask(c)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: true, Began: time.Now()}
+	if t.run == nil {
+		err = t.askLive(ctx, c, task, a)
+	} else {
+		task.ID = t.CallID(c.Key)
+		a.TaskID = task.ID
+		err = t.askDurable(ctx, c, task, a)
+	}
+	a.Ended = time.Now()
+	a.read()
+	if errors.Is(err, ErrWaits) {
+		return a, err
+	}
+	return a, callError(err)
+}
+
+// askDurable sends the task once, and looks for the answer each time.
+func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+	r, l := t.run, t.run.lane
+	w, asked := r.wait(task.ID)
+	if !asked {
+		// It may have been sent by a worker that could not note it any more.
+		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key}
+	}
+	a.Began = w.Asked
+	if w.Void {
+		return noAnswer(w.Entity)
+	}
+	answer, err := l.host.node.answerTo(ctx, w, task.Corr)
+	switch {
+	case err != nil:
+		return err
+	case answer != nil:
+		return a.take(answer.Envelope)
+	case !asked:
+		if w, err = t.inquire(ctx, c, task, l.clock.now()); err != nil {
+			return err
+		}
+		a.Began = w.Asked
+		r.note(w)
+	case over(w, l.clock.now()):
+		r.void(w.TaskID)
+		l.host.withdraw(ctx, t.Envelope, w, outOfTime(c))
+		return noAnswer(w.Entity)
+	}
+	return &WaitsError{w}
+}
+
+// inquire puts a task into a person's inbox, and says until when the answer counts.
+// Now is the server's time.
+func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
+	timeout, _ := t.callTimes(ctx, c)
+	if t.run != nil { // how long the handler may run has nothing to do with it
+		left := t.run.deadline.Sub(now)
+		timeout = left - min(left/20, grace)
+		if c.Timeout > 0 {
+			timeout = min(timeout, c.Timeout)
+		}
+	}
+	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Until: now.Add(timeout).Round(time.Millisecond)}
+	task.Requires = withMember(task.Requires, "answer_by", mustJSON(state.Time(w.Until)))
+	if err := t.ready(task, timeout); err != nil { // signs
+		return w, err
+	}
+	if c.Begun != nil {
+		c.Begun(task.ID, true)
+	}
+	var err error
+	if w.Asked, err = t.host.post(ctx, task); err != nil {
+		return w, err
+	}
+	t.TellRun(intents.RunWaiting, intents.StepEvent{Step: c.Key, To: c.To, Child: task.ID, Durable: t.run != nil, Until: state.Time(w.Until)})
+	return w, nil
+}
+
+// take makes an answer of what a person has stored.
+func (a *Answer) take(reply *envelope.Envelope) error {
+	a.Envelope = reply
+	if reply.Type == envelope.TypeError {
+		return envelope.ErrorOf(reply)
+	}
+	return nil
+}
+
+// noAnswer is what becomes of a call that a person did not answer in time. Doing
+// the whole task again would ask everybody anew.
+func noAnswer(person string) *envelope.Error {
+	e := envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", clip(person))
+	e.Retryable = false
+	return e
+}
+
+// outOfTime says to a person why a task is no longer theirs.
+func outOfTime(c *Call) string {
+	var to string
+	if raw := c.Requires["escalate_to"]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
+		return "there was no answer in time; it is with " + clip(to) + " now"
+	}
+	return "there was no answer in time"
+}
+
+// askLive waits for the answer.
+func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+	h := t.host
+	d := h.node.cfg.Durable
+	follower, err := d.Replies.Open(c.To, task.ID)
+	if err != nil {
+		return err
+	}
+	defer follower.Close()
+	now, err := d.Clock.Now(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := t.inquire(ctx, c, task, now)
+	if err != nil {
+		return err
+	}
+	wait, cancel := context.WithTimeout(ctx, w.Until.Sub(now))
+	defer cancel()
+	for msg, err := range follower.Messages(wait, jetstream.FollowOptions{}) {
+		if err != nil {
+			return err
+		}
+		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+		if err != nil || !reply.Type.Terminal() {
+			continue // somebody else's word
+		}
+		return a.take(reply)
+	}
+	why := outOfTime(c)
+	if ctx.Err() != nil && !errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		why = "the task that needed it has ended"
+	}
+	over, stop := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer stop()
+	h.withdraw(over, t.Envelope, w, why)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return noAnswer(c.To)
+}

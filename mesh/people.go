@@ -1,0 +1,94 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// stored is an answer as the stream has it.
+type stored struct {
+	*envelope.Envelope
+	seq uint64
+	at  time.Time
+}
+
+var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "people's inboxes are not kept here: that needs JetStream and stream AEE_HUMAN")
+
+// post puts an envelope of the agent's into a person's inbox, signed, and returns
+// when it was stored.
+func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error) {
+	d := h.node.cfg.Durable
+	if d == nil || d.Inbox == nil {
+		return time.Time{}, errNoInbox
+	}
+	if h.Signer != nil && e.Sig == nil {
+		if err := h.Signer.Sign(e); err != nil {
+			return time.Time{}, err
+		}
+	}
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	msg, err := d.Inbox.Put(ctx, e.To, nil, raw)
+	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
+		return time.Time{}, errNoInbox.WithCause(err)
+	}
+	return msg.Time, err
+}
+
+// withdraw tells a person that a task of the run's is no longer theirs, unless it
+// was answered. It is a courtesy: if it is lost, the answer comes too late.
+func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wait, why string) {
+	if w.Void || !isPerson(w.Entity) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if answer, err := h.node.answerTo(ctx, w, task.Corr); err != nil || answer != nil {
+		return
+	}
+	e := envelope.New(envelope.TypeEvent, h.Entity, w.Entity, intents.TaskWithdrawn, mustJSON(map[string]string{"task": w.TaskID, "reason": why}))
+	e.Corr, e.Trace, e.Priority, e.ReplyTo = task.Corr, task.Trace, task.Priority, w.TaskID
+	if _, err := h.post(ctx, e); err != nil {
+		h.log.Warn("person not told that a task is void", "task", w.TaskID, "to", w.Entity, "err", err)
+	}
+}
+
+// withdrawAll tells the people whom a run that has ended still asks something.
+func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
+	if len(c.Mesh.Waits) == 0 {
+		return
+	}
+	why := "the run has ended"
+	if e := c.Doc.Error; e != nil {
+		why += ": " + clip(e.Message)
+	}
+	waits, task := c.Mesh.Waits, r.task.Envelope
+	l.work.Go(func() {
+		for _, w := range waits {
+			l.host.withdraw(l.ctx, task, w, why)
+		}
+	})
+}
+
+// Withdraw tells whoever was asked under a key that no answer is wanted any more,
+// if it is a person who has not answered.
+func (t *Task) Withdraw(ctx context.Context, key, reason string) {
+	if t.run == nil {
+		return
+	}
+	id := t.CallID(key)
+	if w, ok := t.run.wait(id); ok && !w.Void {
+		t.run.void(id)
+		t.host.withdraw(ctx, t.Envelope, w, reason)
+	}
+}

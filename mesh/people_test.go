@@ -1,0 +1,457 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// asking is an agent that asks people the same, and goes on when enough of them
+// have answered. Its result is what became of each.
+type asking struct {
+	people  []string
+	enough  int // 0: all
+	timeout time.Duration
+	more    map[string]json.RawMessage // of requires
+	then    string                     // who is asked instead of one who did not answer
+}
+
+func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	said := map[string]string{}
+	var wake mesh.Wake
+	ask := func(who string) error {
+		got, err := task.Call(ctx, mesh.Call{To: who, Key: "ask/" + who, Payload: task.Envelope.Payload, Timeout: a.timeout, Requires: a.more})
+		var waits *mesh.WaitsError
+		var problem *envelope.Error
+		switch {
+		case errors.As(err, &waits):
+			wake.On = append(wake.On, waits.Wait)
+			return nil
+		case err == nil:
+			said[who] = string(got.Envelope.Payload)
+			return nil
+		case errors.As(err, &problem):
+			said[who] = string(problem.Code) + ": " + problem.Message
+			return problem
+		}
+		return err
+	}
+	for _, who := range a.people {
+		if err := ask(who); isCode(err, envelope.CodeTimeout) && a.then != "" {
+			err = ask(a.then)
+		} else if err != nil && !isCode(err, envelope.CodeTimeout) && !isCode(err, envelope.CodeDeclined) {
+			return nil, err
+		}
+	}
+	if len(wake.On) > 0 && (a.enough == 0 || len(said) < a.enough) {
+		return nil, task.Run().ParkUntil(ctx, wake, func(c *state.Checkpoint) error {
+			c.Mesh.Plan = json.RawMessage(`{}`)
+			return nil
+		})
+	}
+	return json.Marshal(said)
+}
+
+func isCode(err error, code envelope.Code) bool {
+	var e *envelope.Error
+	return errors.As(err, &e) && e.Code == code
+}
+
+const bob, cleo, boss = "human.bob", "human.cleo", "human.boss"
+
+// serving serves until the returned function is called.
+func (r *durableRig) serving(node *mesh.Node, agent mesh.Agent) (stop func()) {
+	r.t.Helper()
+	w := r.serve(node, agent)
+	return func() {
+		w.stop()
+		within(r.t, "Serve to return", w.done)
+	}
+}
+
+// asked waits until a person is asked something.
+func (r *durableRig) asked(n *mesh.Node, person string) *mesh.Ask {
+	r.t.Helper()
+	var ask *mesh.Ask
+	eventually(r.t, person+" is asked", func() bool {
+		asks, err := n.Asks(ctxFor(r.t), person)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if len(asks) == 1 {
+			ask = asks[0]
+		}
+		return ask != nil
+	})
+	return ask
+}
+
+// waits waits until the task's run is parked, and returns its checkpoint.
+func (r *durableRig) waits(task *envelope.Envelope) (c *state.Checkpoint) {
+	r.t.Helper()
+	eventually(r.t, "the run waits", func() bool {
+		rec, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+		if errors.Is(err, state.ErrNotFound) {
+			return false // its claim is not written yet
+		}
+		if err == nil {
+			c, err = state.Codec{}.Decode(rec.Data)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		return c.Doc.Status == aaif.RunAwaitingApproval
+	})
+	return c
+}
+
+func (r *durableRig) answer(n *mesh.Node, ask *mesh.Ask, payload string) {
+	r.t.Helper()
+	if err := n.AnswerAsk(ctxFor(r.t), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestAPersonIsAskedAndTheRunWaitsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	events := r.events()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 1, Handler: asking{people: []string{bob}, timeout: time.Hour, more: map[string]json.RawMessage{"result_schema": json.RawMessage(`{"type":"object","required":["ok"]}`)}}, Timeout: time.Minute})
+	client := r.client()
+	task := requiring(newTask(reviewer, "code.review", `{"text":"may I?"}`), `{"timeout_ms":7200000}`)
+	task.Priority = envelope.PriorityHigh
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	c := r.waits(task)
+	r.drainedQueue() // no lease is held
+
+	e := ask.Task
+	if e.From != reviewer || e.To != bob || e.Corr != task.Corr || e.ReplyTo != task.ID || e.Intent != intents.HumanAsk || e.Priority != envelope.PriorityHigh || string(e.Payload) != `{"text":"may I?"}` {
+		t.Errorf("the task is %+v", e)
+	}
+	equal(t, "state", ask.State, mesh.AskOpen)
+	equal(t, "schema", string(ask.Schema), `{"type":"object","required":["ok"]}`)
+	if d := ask.Until.Sub(ask.Stored); d < time.Hour-time.Minute || d > time.Hour+time.Second {
+		t.Errorf("the answer counts for %v", d)
+	}
+	waiting := r.event(events, intents.RunWaiting)
+	equal(t, "event", member(t, waiting.Payload, "to")+member(t, waiting.Payload, "child"), `"`+bob+`""`+e.ID+`"`)
+	request := c.Doc.ApprovalRequest
+	if request == nil || request.ApproverHint != bob || request.TimeoutAt != state.Time(ask.Until) || request.RequestedAt == "" || !strings.Contains(string(request.PendingAction), e.ID) {
+		t.Errorf("approval request %+v", request)
+	}
+	if len(c.Mesh.Waits) != 1 || c.Mesh.Waits[0].Entity != bob || c.Mesh.Waits[0].TaskID != e.ID {
+		t.Errorf("waits %+v", c.Mesh.Waits)
+	}
+
+	other := newTask(reviewer, "code.review", `{"text":"and this?"}`) // the one place is free
+	r.submit(client, other)
+	eventually(t, "bob is asked twice", func() bool {
+		asks, _ := client.Asks(ctxFor(t), bob)
+		return len(asks) == 2
+	})
+
+	r.answer(client, ask, `{"ok":true}`)
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	again, err := client.FindAsk(ctxFor(t), bob, e.ID)
+	if err != nil || again.State != mesh.AskAnswered || string(again.Answer.Payload) != `{"ok":true}` {
+		t.Errorf("the ask is %+v, %v", again, err)
+	}
+	if err := client.AnswerAsk(ctxFor(t), again, e.Reply(envelope.TypeResult, json.RawMessage(`{"ok":false}`))); !errors.Is(err, mesh.ErrAnswered) {
+		t.Errorf("a second answer: %v", err)
+	}
+	if r.record(task).Doc.ApprovalRequest != nil {
+		t.Error("a run that has ended asks for approval")
+	}
+}
+
+// Whoever subscribes to NATS can answer: the first one counts that is an answer.
+func TestAPersonAnswersWithPlainNATS(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob).Task
+	r.waits(task)
+	on := "aee.reply." + bob + "." + ask.ID
+	say := func(e *envelope.Envelope) {
+		t.Helper()
+		if err := r.nc.Publish(on, encode(t, e)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.nc.Publish(on, []byte("yes")); err != nil { // no envelope
+		t.Fatal(err)
+	}
+	stranger := ask.Reply(envelope.TypeResult, json.RawMessage(`{"by":"a stranger"}`))
+	stranger.From = cleo
+	say(stranger)
+	foreign := ask.Reply(envelope.TypeResult, json.RawMessage(`{"by":"another corr"}`))
+	foreign.Corr = "somebody-elses"
+	say(foreign)
+	say(ask.Reply(envelope.TypeResult, json.RawMessage(`{"by":"bob"}`)))
+	say(ask.Reply(envelope.TypeResult, json.RawMessage(`{"by":"bob, too late"}`)))
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"human.bob":"{\"by\":\"bob\"}"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+}
+
+// The workers are gone when the answer comes, and so are those that asked.
+func TestAnAnswerIsFoundByWorkersThatStartLater(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	for _, before := range []bool{false, true} {
+		nc := r.lane(mesh.Config{})
+		stop := r.serving(nc, mesh.Agent{Handler: asking{people: []string{bob}}})
+		client := r.client()
+		task := newTask(reviewer, "code.review", fmt.Sprintf(`{"before":%t}`, before))
+		r.submit(client, task)
+		r.waits(task)
+		asks, err := client.Asks(ctxFor(t), bob)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ask := asks[len(asks)-1]
+		stop()
+		if before {
+			r.answer(client, ask, `{"ok":1}`)
+		}
+		stop = r.serving(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+		if !before {
+			r.answer(client, ask, `{"ok":1}`)
+		}
+		reply, err := r.result(client, task)
+		if err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":1}"}` {
+			t.Errorf("before %t: result %v, %v", before, reply, err)
+		}
+		stop()
+	}
+	asks, err := r.client().Asks(ctxFor(t), "")
+	if err != nil || len(asks) != 2 {
+		t.Errorf("%d tasks for people, %v; want 2", len(asks), err)
+	}
+}
+
+func TestAPersonDeclines(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	no := ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "not my department"))
+	if err := client.AnswerAsk(ctxFor(t), ask, no); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := r.result(client, task)
+	if err != nil || !strings.Contains(string(reply.Payload), "E_DECLINED: not my department") {
+		t.Errorf("result %v, %v", reply, err)
+	}
+}
+
+// Nobody answers in time: the run goes on by itself, the person is told, and an
+// answer that comes then does not count. Somebody else is asked instead, by a
+// worker that did not begin the run.
+func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	agent := mesh.Agent{Handler: asking{people: []string{bob}, then: boss, timeout: 1200 * time.Millisecond, more: map[string]json.RawMessage{"escalate_to": json.RawMessage(`"human.boss"`)}}}
+	stop := r.serving(r.lane(mesh.Config{}), agent)
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	equal(t, "escalates to", ask.EscalateTo, boss)
+	r.waits(task)
+	stop()
+	defer r.serving(r.lane(mesh.Config{}), agent)()
+	second := r.asked(client, boss)
+	eventually(t, "bob is told", func() bool {
+		var err error
+		if ask, err = client.FindAsk(ctxFor(t), bob, ask.Task.ID); err != nil {
+			t.Fatal(err)
+		}
+		return ask.State == mesh.AskWithdrawn
+	})
+	equal(t, "why", ask.Reason, "there was no answer in time; it is with human.boss now")
+	if err := client.AnswerAsk(ctxFor(t), ask, ask.Task.Reply(envelope.TypeResult, nil)); !errors.Is(err, mesh.ErrTooLate) {
+		t.Errorf("a late answer: %v", err)
+	}
+	late := ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"late":true}`))
+	if err := r.nc.Publish("aee.reply."+bob+"."+ask.Task.ID, encode(t, late)); err != nil {
+		t.Fatal(err)
+	}
+	r.answer(client, second, `{"ok":true}`)
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"human.bob":"E_TIMEOUT: human.bob did not answer in time","human.boss":"{\"ok\":true}"}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if ask, err = client.FindAsk(ctxFor(t), bob, ask.Task.ID); err != nil || ask.State != mesh.AskWithdrawn || ask.Late == nil {
+		t.Errorf("ask %+v, %v", ask, err)
+	}
+}
+
+// The task's own deadline ends a run that waits, and its sender is told.
+func TestARunThatWaitsEndsAtItsDeadline(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1000}`)
+	r.submit(client, task)
+	r.waits(task)
+	if _, err := r.result(client, task); !isCode(err, envelope.CodeTimeout) {
+		t.Fatalf("result %v", err)
+	}
+	r.drainedQueue()
+}
+
+func TestOfThreePeopleTwoAreEnough(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob, cleo, boss}, enough: 2}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	asks := map[string]*mesh.Ask{}
+	for _, who := range []string{bob, cleo, boss} {
+		asks[who] = r.asked(client, who)
+	}
+	r.answer(client, asks[cleo], `{"n":1}`)
+	eventually(t, "one has answered, two are waited for", func() bool {
+		c := r.record(task)
+		return c.Doc.Status == aaif.RunAwaitingApproval && len(c.Mesh.Waits) == 2
+	})
+	r.answer(client, asks[bob], `{"n":2}`)
+	reply, err := r.result(client, task)
+	if err != nil || string(reply.Payload) != `{"human.bob":"{\"n\":2}","human.cleo":"{\"n\":1}"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+	eventually(t, "the third is told", func() bool {
+		ask, err := client.FindAsk(ctxFor(t), boss, asks[boss].Task.ID)
+		return err == nil && ask.State == mesh.AskWithdrawn && ask.Reason == "the run has ended"
+	})
+}
+
+func TestCancelOfARunThatWaitsTellsThePerson(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	run := r.submit(client, task).Run
+	ask := r.asked(client, bob)
+	r.waits(task)
+	if out := r.command(client, intents.CancelTask{Run: run, Reason: "never mind"}); !out.Cancelled {
+		t.Errorf("answer %+v", out)
+	}
+	r.cancelled(client, task)
+	eventually(t, "bob is told", func() bool {
+		ask, err := client.FindAsk(ctxFor(t), bob, ask.Task.ID)
+		return err == nil && ask.State == mesh.AskWithdrawn && strings.Contains(ask.Reason, "never mind")
+	})
+}
+
+// A pause holds a run that waits when it is woken.
+func TestPauseOfARunThatWaits(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	r.waits(task)
+	out := r.command(client, intents.PauseTask{Target: target(task)})
+	equal(t, "status", out.Status, "pausing")
+	r.answer(client, ask, `{"ok":true}`)
+	eventually(t, "the run is paused", func() bool { return r.record(task).Doc.Status == aaif.RunPaused })
+	if out := r.command(client, intents.ResumeTask{Target: target(task)}); !out.Resumed {
+		t.Errorf("answer %+v", out)
+	}
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+}
+
+// Another mesh would not hear the answer.
+func TestARunThatWaitsDoesNotLeaveTheMesh(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	r.waits(task)
+	_, err := client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: target(task), To: intents.MigrateFile, Platform: "other"})
+	if !isCode(err, envelope.CodeDenied) || !strings.Contains(err.Error(), bob) {
+		t.Errorf("move: %v", err)
+	}
+}
+
+// A task of the live lane waits with its place.
+func TestALiveTaskWaitsForAPerson(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Minute}})
+	client := r.client()
+	done := make(chan *envelope.Envelope, 1)
+	go func() {
+		reply, err := client.Send(ctxFor(t), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{})
+		if err != nil {
+			t.Error(err)
+		}
+		done <- reply
+	}()
+	r.answer(client, r.asked(client, bob), `{"ok":true}`)
+	if reply := within(t, "the result", done); reply != nil && string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
+		t.Errorf("result %s", reply.Payload)
+	}
+}
+
+// What nobody wrote who may speak for the asker changes nothing.
+func TestAStrangerTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	r.submit(client, newTask(reviewer, "code.review", `{}`))
+	ask := r.asked(client, bob)
+	e := envelope.New(envelope.TypeEvent, "agent.mallory", bob, intents.TaskWithdrawn, nil)
+	e.Corr, e.ReplyTo = ask.Task.Corr, ask.Task.ID
+	twin := ask.Task.Clone()
+	twin.From = "agent.mallory"
+	for _, e := range []*envelope.Envelope{e, twin} {
+		if err := r.nc.PublishMsg(&nats.Msg{Subject: bob, Data: encode(t, e)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	r.answer(client, ask, `{"ok":true}`)
+	asks, err := client.Asks(ctxFor(t), bob)
+	if err != nil || len(asks) != 1 || asks[0].State != mesh.AskAnswered || asks[0].Task.From != reviewer {
+		t.Errorf("asks %+v, %v", asks, err)
+	}
+}

@@ -1,0 +1,271 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// waits knows the runs of the entity that wait for others, and wakes them: those
+// that this worker parked, and those that it found when it looked. It listens on
+// the subjects of the answers and keeps the time. What it misses the next look
+// finds. Every worker of the entity may know a run; the swap lets one wake it.
+type waits struct {
+	l    *lane
+	wake chan string // ids of runs that may have something to wake for
+
+	mu     sync.Mutex
+	runs   map[string]*dormant // by run id; nil after close
+	missed bool                // somebody could not be told over wake
+}
+
+// dormant is a run that waits.
+type dormant struct {
+	rev   uint64 // of its record
+	subs  []*nats.Subscription
+	timer *time.Timer // nil: there is no time at which it wakes
+}
+
+// knownWaits bounds the runs whose answers a worker listens for. Those beyond are
+// looked at with each sweep.
+const knownWaits = 4096
+
+func newWaits(l *lane) *waits {
+	return &waits{l: l, wake: make(chan string, 256), runs: map[string]*dormant{}}
+}
+
+// tend looks for runs that wait when the lane begins, and after the connection
+// was lost; and wakes those that were called.
+func (w *waits) tend() {
+	defer w.close()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	look, pause := time.Now(), 100*time.Millisecond // when to look at all of them; zero: not
+	reconnects := w.l.host.node.conn.Stats().Reconnects
+	for {
+		if !look.IsZero() && !time.Now().Before(look) {
+			if err := w.look(w.l.ctx); err == nil || w.l.ctx.Err() != nil {
+				look, pause = time.Time{}, 100*time.Millisecond
+			} else {
+				w.l.host.log.Debug("runs that wait are not known yet", "err", err)
+				look, pause = time.Now().Add(pause), min(2*pause, 10*time.Second)
+			}
+		}
+		select {
+		case id := <-w.wake:
+			w.rouse(id)
+		case <-tick.C:
+			again := w.l.host.node.conn.Stats().Reconnects
+			if missed := w.took(); look.IsZero() && (missed || again != reconnects) {
+				look = time.Now()
+			}
+			reconnects = again
+		case <-w.l.ctx.Done():
+			return
+		}
+	}
+}
+
+func (w *waits) took() (missed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	missed, w.missed = w.missed, false
+	return missed
+}
+
+// look finds the runs that wait, and looks at each.
+func (w *waits) look(ctx context.Context) error {
+	for rec, err := range w.l.open(ctx) {
+		if err != nil {
+			return err
+		}
+		if h, err := state.ReadHeader(rec.Data); err != nil || h.Status != aaif.RunAwaitingApproval || w.l.run(rec.ID.Run) != nil {
+			continue
+		}
+		w.rouse(rec.ID.Run)
+	}
+	return nil
+}
+
+// call has a run looked at. It does not block.
+func (w *waits) call(run string) {
+	select {
+	case w.wake <- run:
+	default:
+		w.mu.Lock()
+		w.missed = true
+		w.mu.Unlock()
+	}
+}
+
+// rouse wakes a run that has something to wake for, and listens for the others.
+func (w *waits) rouse(run string) {
+	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
+	defer cancel()
+	if err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run}); err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrChanged) {
+		w.l.host.log.Warn("run that waits not looked at", "run", run, "err", err)
+	}
+}
+
+func (w *waits) try(ctx context.Context, id state.ID) error {
+	rec, err := w.l.cfg.States.Get(ctx, id)
+	if err != nil {
+		w.forget(id.Run)
+		if errors.Is(err, state.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	c, err := w.l.codec.Decode(rec.Data)
+	if err != nil || !waiting(c) {
+		w.forget(id.Run)
+		return err
+	}
+	w.know(rec, c) // before the look, so that no answer falls in between
+	why, err := w.l.reasonToWake(ctx, c)
+	if err != nil || why == "" {
+		return err
+	}
+	w.forget(id.Run)
+	return w.l.wakeUp(ctx, rec, c, why)
+}
+
+// know listens for what may wake a run.
+func (w *waits) know(rec state.Record, c *state.Checkpoint) {
+	run := rec.ID.Run
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.runs[run]
+	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= knownWaits {
+		return
+	}
+	s.end()
+	s = &dormant{rev: rec.Revision}
+	w.runs[run] = s
+	for _, wait := range c.Mesh.Waits {
+		if wait.Void {
+			continue
+		}
+		to, err := w.l.host.node.subjects.Reply(wait.Entity, wait.TaskID)
+		if err != nil {
+			continue
+		}
+		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.call(run) })
+		if err != nil {
+			w.l.host.log.Debug("answers are not listened for", "run", run, "err", err)
+			continue // the sweep looks
+		}
+		s.subs = append(s.subs, sub)
+	}
+	if at := earliest(c, c.Mesh.WakeAt); !at.IsZero() {
+		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.call(run) })
+	}
+}
+
+func (s *dormant) end() {
+	if s == nil {
+		return
+	}
+	for _, sub := range s.subs {
+		_ = sub.Unsubscribe() // the connection may be gone
+	}
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+func (w *waits) forget(run string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.runs[run].end()
+	delete(w.runs, run)
+}
+
+func (w *waits) close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.runs {
+		s.end()
+	}
+	w.runs = nil
+}
+
+// reasonToWake says why a waiting run goes on, "" where it waits on.
+func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, error) {
+	m, now := &c.Mesh, l.clock.now()
+	switch {
+	case !m.Deadline.IsZero() && !m.Deadline.After(now):
+		return "its deadline has passed", nil
+	case !m.WakeAt.IsZero() && !m.WakeAt.After(now):
+		return "its time has come", nil
+	}
+	for _, wait := range m.Waits {
+		if wait.Void {
+			continue
+		}
+		answer, err := l.host.node.answerTo(ctx, wait, "")
+		if err != nil {
+			return "", err
+		}
+		if answer != nil {
+			return clip(wait.Entity) + " has answered", nil
+		}
+		if over(wait, now) {
+			return "no answer of " + clip(wait.Entity) + " in time", nil
+		}
+	}
+	return "", nil
+}
+
+// over reports whether no answer to a task can come in time any more. The clocks
+// of this process and of the server differ a little.
+func over(w state.Wait, now time.Time) bool {
+	return !w.Until.IsZero() && !w.Until.Add(clockSlack).After(now)
+}
+
+// wakeUp lets a run go on that waits.
+func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint, why string) error {
+	m := &c.Mesh
+	c.Doc.Status, c.Doc.ApprovalRequest = aaif.RunRunning, nil
+	m.Owner, m.Work, m.WakeAt = "", 0, time.Time{}
+	m.Epoch++
+	m.Step = state.Step{Kind: state.StepResume, Detail: why}
+	resumeMoves(c)
+	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+		return err
+	}
+	return l.kick(ctx, c)
+}
+
+// answerTo returns the first answer to a task that counts: a terminal envelope of
+// who has it, as a reply must be, and stored in time. It is nil where there is
+// none; what is none is passed over. Corr may be "".
+func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored, error) {
+	for after := uint64(0); ; {
+		msg, err := n.cfg.Durable.Replies.Next(ctx, w.Entity, w.TaskID, after)
+		switch {
+		case errors.Is(err, jetstream.ErrNotFound):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		case !w.Until.IsZero() && msg.Time.After(w.Until):
+			return nil, nil // and so is all behind it
+		}
+		after = msg.Seq
+		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+		if err != nil {
+			n.log.Debug("what came is no answer", "task", w.TaskID, "from", w.Entity, "err", err)
+			continue
+		}
+		if reply.Type.Terminal() {
+			return &stored{reply, msg.Seq, msg.Time}, nil
+		}
+	}
+}
