@@ -336,6 +336,15 @@ func entityOf(def *aaif.Definition, as string) (string, error) {
 	return as, subject.ValidateEntity(as)
 }
 
+// skillList joins skills by commas; one within a skill becomes a space.
+func skillList(skills []string) string {
+	out := make([]string, len(skills))
+	for i, s := range skills {
+		out[i] = strings.ReplaceAll(s, ",", " ")
+	}
+	return strings.Join(out, ",")
+}
+
 // metadata is what NATS micro shows of the agent.
 func metadata(def *aaif.Definition, opts Options) map[string]string {
 	m := map[string]string{"aaif_version": def.Version, "runs": "model"}
@@ -352,7 +361,7 @@ func metadata(def *aaif.Definition, opts Options) map[string]string {
 		m["tags"] = strings.Join(def.Tags, ",")
 	}
 	if len(def.Agent.Skills) > 0 {
-		m["skills"] = strings.Join(def.Agent.Skills, ",")
+		m["skills"] = skillList(def.Agent.Skills)
 	}
 	if def.Status != "" {
 		m["status"] = string(def.Status)

@@ -3,8 +3,10 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -24,12 +26,13 @@ type Instance struct {
 // of one entity if entity is not empty. It returns early once answers have
 // stopped coming for a while.
 func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
-	infos, err := n.survey(ctx, micro.InfoVerb, wait)
-	if err != nil {
-		return nil, err
-	}
-	stats, err := n.survey(ctx, micro.StatsVerb, wait)
-	if err != nil {
+	var infos, stats [][]byte
+	var failed [2]error
+	var both sync.WaitGroup
+	both.Go(func() { infos, failed[0] = n.survey(ctx, micro.InfoVerb, wait) })
+	both.Go(func() { stats, failed[1] = n.survey(ctx, micro.StatsVerb, wait) })
+	both.Wait()
+	if err := errors.Join(failed[:]...); err != nil {
 		return nil, err
 	}
 	byID := map[string]*micro.Stats{}

@@ -1,0 +1,120 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// RuleSubagent is the rule of what [View.Check] says.
+const RuleSubagent = "subagent"
+
+// maxNotices is how many references are told one by one.
+const maxNotices = 16
+
+// Check says which references of a definition mean nobody: an error for each that
+// never can, a warning for those that nobody answers for now. It takes as long as
+// ctx lets it, and says what it did not get to.
+func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
+	var out []aaif.Problem
+	silent := 0
+	for _, r := range references(def) {
+		if ctx.Err() != nil {
+			return append(out, warn("/agent/orchestration", "not all subagents could be looked for in time", ""))
+		}
+		problem, found := v.check(ctx, r)
+		switch {
+		case !found:
+		case problem.Severity == aaif.SeverityError || len(out) < maxNotices:
+			out = append(out, problem)
+		default:
+			silent++
+		}
+	}
+	if silent > 0 {
+		out = append(out, warn("/agent/orchestration", fmt.Sprintf("nobody answers for %d more references now", silent), ""))
+	}
+	return out
+}
+
+func warn(pointer, message, hint string) aaif.Problem {
+	return aaif.Problem{Pointer: pointer, Rule: RuleSubagent, Severity: aaif.SeverityWarning, Message: message, Hint: hint}
+}
+
+// check is what is to be said of one reference.
+func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
+	m, err := v.Find(ctx, r.ref)
+	var why *Problem
+	switch {
+	case errors.As(err, &why):
+		hint := why.Hint
+		text := (&Problem{Ref: why.Ref, Why: why.Why, Cause: why.Cause}).Error()
+		p := warn(r.pointer, text, hint)
+		if errors.Is(err, orchestrate.ErrUnknown) {
+			p.Severity = aaif.SeverityError
+		}
+		return p, true
+	case err != nil:
+		return warn(r.pointer, err.Error(), ""), true
+	case m.Entity == v.asker.Entity, subject.EntityType(m.Entity) == subject.TypeHuman, v.dir.answers(ctx, m.Entity):
+		return aaif.Problem{}, false
+	}
+	who := m.Entity
+	if who != r.ref {
+		who = fmt.Sprintf("%s, who is %q", who, clip(r.ref))
+	}
+	return warn(r.pointer, "nobody answers now for "+who, "live tasks for it fail until a worker serves it; durable ones wait"), true
+}
+
+// answers is true of an entity that somebody serves now.
+func (d *Directory) answers(ctx context.Context, entity string) bool {
+	if !d.knows(ctx) {
+		return true // nobody can be asked
+	}
+	d.mu.Lock()
+	w := d.roster.workers[entity]
+	d.mu.Unlock()
+	return w != nil || d.ask(ctx, entity) != ""
+}
+
+// reference is a place of a definition that names somebody.
+type reference struct{ pointer, ref string }
+
+// references are all of a definition that are not aliases.
+func references(def *aaif.Definition) []reference {
+	o := def.Agent.Orchestration
+	if o == nil {
+		return nil
+	}
+	const at = "/agent/orchestration"
+	var out []reference
+	known := map[string]bool{}
+	for i, s := range o.Subagents {
+		known[s.Alias] = s.Alias != ""
+		if !slices.ContainsFunc(out, func(r reference) bool { return r.ref == s.Ref }) {
+			out = append(out, reference{fmt.Sprintf("%s/subagents/%d/ref", at, i), s.Ref})
+		}
+		known[s.Ref] = true
+	}
+	add := func(pointer, name string) {
+		if name != "" && !known[name] {
+			known[name] = true
+			out = append(out, reference{pointer, name})
+		}
+	}
+	for i, name := range o.Pipeline {
+		add(fmt.Sprintf("%s/pipeline/%d", at, i), name)
+	}
+	if o.Consensus != nil {
+		add(at+"/consensus/referee_agent", o.Consensus.RefereeAgent)
+	}
+	for i, h := range o.Handoff {
+		add(fmt.Sprintf("%s/handoff/%d/target_agent", at, i), h.TargetAgent)
+	}
+	return out
+}

@@ -1,0 +1,207 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/registry"
+)
+
+// cell keeps one definition, or why there is none.
+type cell struct {
+	busy chan struct{} // held by who fetches it
+	got  fetched       // guarded by the directory's lock
+}
+
+type fetched struct {
+	def     *aaif.Definition
+	err     error
+	version uint64    // of what was fetched
+	until   time.Time // it is fetched anew then; zero: when the version changes
+	known   bool
+}
+
+func (f *fetched) fresh(version uint64) bool {
+	return f.known && f.version == version && (f.until.IsZero() || time.Now().Before(f.until))
+}
+
+// cached returns a definition that is kept, or fetches it; whoever else needs it
+// meanwhile waits.
+func (d *Directory) cached(ctx context.Context, key string, version uint64, fetch func(context.Context) (*aaif.Definition, time.Duration, error)) fetched {
+	d.mu.Lock()
+	c := d.cells[key]
+	if c == nil {
+		if len(d.cells) >= maxCells {
+			for other := range d.cells { // any: it is fetched again
+				delete(d.cells, other)
+				break
+			}
+		}
+		c = &cell{busy: make(chan struct{}, 1)}
+		d.cells[key] = c
+	}
+	got := c.got
+	d.mu.Unlock()
+	if got.fresh(version) {
+		return got
+	}
+	select {
+	case c.busy <- struct{}{}:
+		defer func() { <-c.busy }()
+	case <-ctx.Done():
+		return fetched{err: context.Cause(ctx)}
+	}
+	d.mu.Lock()
+	got = c.got
+	d.mu.Unlock()
+	if got.fresh(version) {
+		return got
+	}
+	def, keep, err := fetch(ctx)
+	got = fetched{def: def, err: err, version: version, known: ctx.Err() == nil}
+	if keep > 0 {
+		got.until = time.Now().Add(keep)
+	}
+	d.mu.Lock()
+	c.got = got
+	d.mu.Unlock()
+	return got
+}
+
+// file is who the definition in a file means.
+func (v *View) file(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
+	name, err := v.path(rest)
+	if err != nil {
+		return orchestrate.Member{}, unknown(ref, "it names no file here", "such a one is file:///srv/agents/x.yaml, or file:x.yaml beside the document", err)
+	}
+	got := v.dir.cached(ctx, "file:"+name, 0, func(context.Context) (*aaif.Definition, time.Duration, error) {
+		data, at, err := v.dir.cfg.Policy.ReadFile(name, aaif.DefaultMaxBytes)
+		if err != nil {
+			return nil, fileFresh, err
+		}
+		def, err := parse(filepath.Base(at), data)
+		return def, fileFresh, err
+	})
+	if got.err != nil {
+		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
+	}
+	return v.dir.defined(ctx, ref, got.def)
+}
+
+// path is the file that a reference names: absolute, or below the folder of the
+// asker's document where that is known.
+func (v *View) path(rest string) (string, error) {
+	if after, ok := strings.CutPrefix(rest, "//"); ok {
+		host, _, _ := strings.Cut(after, "/")
+		if host != "" && !strings.EqualFold(host, "localhost") {
+			return "", errors.New("the file is another host's")
+		}
+		rest = after[len(host):]
+	}
+	name, err := url.PathUnescape(rest)
+	switch {
+	case err != nil:
+		return "", err
+	case name == "" || strings.ContainsRune(name, 0) || strings.ContainsAny(rest, "?#"):
+		return "", errors.New("there is no path")
+	case filepath.IsAbs(name) || v.asker.Folder == "":
+		return name, nil
+	}
+	return filepath.Abs(filepath.Join(v.asker.Folder, filepath.FromSlash(name)))
+}
+
+// url is who the definition at a URL means.
+func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, error) {
+	at, err := d.cfg.Policy.Check(ref)
+	if err != nil {
+		return orchestrate.Member{}, unknown(ref, "its definition may not be fetched", "", err)
+	}
+	at.Fragment = ""
+	got := d.cached(ctx, at.String(), 0, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
+		client, err := d.cfg.Policy.Client(outbound.Options{Timeout: fetchTime, MaxResponse: aaif.DefaultMaxBytes})
+		if err != nil {
+			return nil, failureFresh, err
+		}
+		answer, err := outbound.Access{Policy: d.cfg.Policy}.Call(ctx, client, outbound.Request{
+			Method: http.MethodGet, URL: at,
+			Header: http.Header{"Accept": {"application/json, application/yaml, application/cbor, text/*;q=0.5, */*;q=0.1"}},
+		})
+		if err != nil {
+			return nil, failureFresh, err
+		}
+		def, err := parse(at.Path, answer.Body)
+		if err != nil {
+			return nil, failureFresh, err
+		}
+		return def, urlFresh, nil
+	})
+	switch {
+	case got.err != nil && passing(got.err):
+		return orchestrate.Member{}, nobody(ref, "its definition cannot be fetched now", "", got.err)
+	case got.err != nil:
+		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
+	}
+	return d.defined(ctx, ref, got.def)
+}
+
+// passing is true of failures to fetch that may be gone the next time.
+func passing(err error) bool {
+	var f *outbound.Failure
+	if !errors.As(err, &f) {
+		return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	}
+	switch f.Reason {
+	case outbound.ReasonRefused, outbound.ReasonTooLarge, outbound.ReasonCredential:
+		return false
+	case outbound.ReasonStatus:
+		return f.Status >= 500 || f.Status == http.StatusRequestTimeout
+	}
+	return true
+}
+
+func parse(name string, data []byte) (*aaif.Definition, error) {
+	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+	if err != nil {
+		return nil, brief(err)
+	}
+	return doc.Definition(), nil
+}
+
+// brief keeps the first problem of a stranger's document.
+func brief(err error) error {
+	var refused *aaif.Error
+	if !errors.As(err, &refused) || len(refused.Problems) == 0 {
+		return err
+	}
+	p := refused.Problems[0]
+	return errors.New("it is no agent definition: " + p.Pointer + ": " + clip(p.Message))
+}
+
+// defined is who a definition means: the agent that is registered with its
+// agent_id, else the entity that its name makes.
+func (d *Directory) defined(ctx context.Context, ref string, def *aaif.Definition) (orchestrate.Member, error) {
+	m := orchestrate.Member{AgentID: def.AgentID, Def: def}
+	if def.AgentID != "" {
+		_ = d.lookup(ctx, func(x *registry.Index) {
+			if card, ok := x.Find(def.AgentID); ok && registry.KeyOf(card.AgentID, "") == registry.KeyOf(def.AgentID, "") {
+				m.Entity = card.Entity
+			}
+		})
+	}
+	if m.Entity != "" {
+		return m, nil
+	}
+	var err error
+	if m.Entity, err = aaif.EntityName(def.Agent.Name); err != nil {
+		return orchestrate.Member{}, unknown(ref, "its definition makes no entity", "\"aeemesh agents import FILE --as ENTITY\" registers one for it", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,272 @@
+package directory
+
+import (
+	"context"
+	"log/slog"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// The times of a directory.
+const (
+	rosterFresh   = 3 * time.Second  // who runs
+	rosterKept    = 30 * time.Second // and for how long it serves while it is asked anew
+	healthFresh   = time.Second
+	listFresh     = 2 * time.Second // the registry, where it is not watched
+	fileFresh     = 2 * time.Second
+	urlFresh      = time.Minute
+	failureFresh  = 5 * time.Second
+	listPause     = 30 * time.Second // after the registry could not be read
+	readTime      = 2 * time.Second  // of the registry
+	surveyTime    = time.Second
+	healthTime    = time.Second
+	fetchTime     = 10 * time.Second
+	watchPause    = 5 * time.Second
+	maxRef        = 2048 // bytes
+	maxCells      = 256  // definitions that are kept
+	maxCandidates = 64   // agents with a skill that are asked how they are, for one choice
+	atOnce        = 8    // of them
+)
+
+// Mesh is what a directory asks of a [mesh.Node].
+type Mesh interface {
+	Discover(ctx context.Context, entity string, wait time.Duration) ([]mesh.Instance, error)
+	Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error)
+}
+
+var _ Mesh = (*mesh.Node)(nil)
+
+// Config is what an operator decides.
+type Config struct {
+	// Policy says which files and URLs definitions may be read from. Default:
+	// none.
+	Policy *outbound.Policy
+	// RegisteredSkills lets skill: mean agents only whose registration has the
+	// skill, whatever workers say of themselves. Default: both count.
+	RegisteredSkills bool
+	// Logger gets what an operator should know. Default discards.
+	Logger *slog.Logger
+}
+
+// Directory is what the agents of a process know of the mesh's agents. Its
+// methods may be called at once.
+type Directory struct {
+	cfg Config
+	log *slog.Logger
+
+	mu       sync.Mutex // of all below
+	mesh     Mesh
+	registry registry.Registry
+
+	index   registry.Index
+	watched bool      // the index is told of every change
+	until   time.Time // else: until when it need not be read again
+	missing error     // why it could not be
+
+	roster  roster
+	health  map[string]verdict
+	cells   map[string]*cell
+	listing chan struct{} // held by who reads the registry
+	asking  chan struct{} // held by who asks the mesh
+	stale   chan struct{} // asks Run to ask the mesh
+	running bool          // Run does
+	used    chan struct{} // closed by Use
+}
+
+// New makes a directory. It does no I/O; until [Directory.Use] it knows nobody
+// but entities and definitions.
+func New(cfg Config) *Directory {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &Directory{
+		cfg: cfg, log: cfg.Logger, health: map[string]verdict{}, cells: map[string]*cell{},
+		listing: make(chan struct{}, 1), asking: make(chan struct{}, 1), stale: make(chan struct{}, 1), used: make(chan struct{}),
+	}
+}
+
+// Use connects the directory to a mesh, and to its registry, which may be nil:
+// then nobody is registered. It is called once.
+func (d *Directory) Use(m Mesh, r registry.Registry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mesh, d.registry = m, r
+	close(d.used)
+}
+
+// Asker is the agent whose document has the references.
+type Asker struct {
+	Entity string // never means itself by a skill; may be ""
+	Folder string // of its document, for relative files; "": the folders that the policy allows
+}
+
+// For is the directory of one agent.
+func (d *Directory) For(a Asker) *View { return &View{d, a} }
+
+// View is a [Directory] as one agent asks it: an [orchestrate.Directory].
+type View struct {
+	dir   *Directory
+	asker Asker
+}
+
+var _ orchestrate.Directory = (*View)(nil)
+
+// Find implements [orchestrate.Directory].
+func (v *View) Find(ctx context.Context, ref string) (orchestrate.Member, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	m, err := v.find(ctx, ref)
+	if ctx.Err() != nil && err != nil {
+		return orchestrate.Member{}, nobody(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
+	}
+	return m, err
+}
+
+func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error) {
+	if ref == "" || len(ref) > maxRef {
+		return orchestrate.Member{}, unknown(ref, "a reference has 1 to 2048 bytes", "", nil)
+	}
+	if orchestrate.IsEntity(ref) {
+		return v.dir.entity(ctx, ref), nil
+	}
+	if registry.IsUUID(ref) {
+		return v.dir.byID(ctx, ref)
+	}
+	if subject.EntityType(ref) == subject.TypeBus {
+		return orchestrate.Member{}, unknown(ref, "nobody answers for a broadcast subject", "name an agent, a service or a person", nil)
+	}
+	scheme, rest, ok := schemeOf(ref)
+	if !ok {
+		if isPath(ref) {
+			return v.file(ctx, ref, ref)
+		}
+		return v.dir.byName(ctx, ref)
+	}
+	switch scheme {
+	case "skill":
+		return v.skill(ctx, ref, rest)
+	case "file":
+		return v.file(ctx, ref, rest)
+	case "https", "http":
+		return v.dir.url(ctx, ref)
+	case "nats":
+		return v.dir.registered(ctx, ref, rest)
+	case "urn":
+		if kind, id, _ := strings.Cut(rest, ":"); strings.EqualFold(kind, "uuid") && registry.IsUUID(id) {
+			return v.dir.byID(ctx, id)
+		}
+	}
+	return orchestrate.Member{}, unknown(ref, "references of this kind mean nobody",
+		"known are an agent_id, an entity such as agent.reviewer, file:, https:, nats://registry/NAME and skill:NAME", nil)
+}
+
+// schemeOf splits a URI (RFC 3986, section 3.1).
+func schemeOf(ref string) (scheme, rest string, ok bool) {
+	scheme, rest, ok = strings.Cut(ref, ":")
+	if !ok || scheme == "" {
+		return "", "", false
+	}
+	for i, c := range []byte(scheme) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+		if !letter && (i == 0 || !(c >= '0' && c <= '9' || c == '+' || c == '-' || c == '.')) {
+			return "", "", false
+		}
+	}
+	return strings.ToLower(scheme), rest, true
+}
+
+// isPath is true of a relative reference to a document: ./x, ../x, or with one of
+// the documents' extensions.
+func isPath(ref string) bool {
+	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
+		return true
+	}
+	switch strings.ToLower(path.Ext(ref)) {
+	case ".json", ".yaml", ".yml", ".cbor":
+		return true
+	}
+	return false
+}
+
+// entity is an entity that is named as such. Nothing about it must be known.
+func (d *Directory) entity(ctx context.Context, entity string) orchestrate.Member {
+	if subject.EntityType(entity) == subject.TypeHuman {
+		return orchestrate.Member{Entity: entity}
+	}
+	var card registry.Card
+	found := false
+	_ = d.lookup(ctx, func(x *registry.Index) { card, found = x.Entity(entity) })
+	if found {
+		return d.member(ctx, card)
+	}
+	return orchestrate.Member{Entity: entity}
+}
+
+// member is who a registration means.
+func (d *Directory) member(ctx context.Context, card registry.Card) orchestrate.Member {
+	return orchestrate.Member{Entity: card.Entity, AgentID: card.AgentID, Def: d.definition(ctx, card)}
+}
+
+// byID is who has an agent_id: whoever is registered with it, else a worker that
+// runs.
+func (d *Directory) byID(ctx context.Context, id string) (orchestrate.Member, error) {
+	var card registry.Card
+	found := false
+	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(id) })
+	if found {
+		return d.member(ctx, card), nil
+	}
+	if entity, ok := d.runs(ctx, func(w *worker) bool { return registry.KeyOf(w.agentID, "") == registry.KeyOf(id, "") }); ok {
+		return orchestrate.Member{Entity: entity, AgentID: id}, nil
+	}
+	return orchestrate.Member{}, nobody(id, "no agent with this agent_id is registered, and none runs",
+		"\"aeemesh agents import FILE\" registers it, or \"aeemesh worker FILE\" starts one", missing)
+}
+
+// byName is who is meant by a word that is neither an id nor a URI.
+func (d *Directory) byName(ctx context.Context, name string) (orchestrate.Member, error) {
+	var card registry.Card
+	found := false
+	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(name) })
+	if found {
+		return d.member(ctx, card), nil
+	}
+	entity, err := aaif.EntityName(name)
+	for _, is := range []func(*worker) bool{
+		func(w *worker) bool { return w.agentID == name || w.entity == name },
+		func(w *worker) bool { return err == nil && w.entity == entity },
+	} {
+		if at, ok := d.runs(ctx, is); ok {
+			return d.entity(ctx, at), nil
+		}
+	}
+	return orchestrate.Member{}, nobody(name, "no agent is registered under this name, and none runs under it",
+		"name an entity such as agent.reviewer, or register the agent with \"aeemesh agents import FILE --alias NAME\"", missing)
+}
+
+// registered is who nats://registry/NAME means.
+func (d *Directory) registered(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
+	raw, ok := strings.CutPrefix(rest, "//registry/")
+	name, err := url.PathUnescape(raw)
+	if !ok || err != nil || name == "" || strings.ContainsAny(raw, "?#") {
+		return orchestrate.Member{}, unknown(ref, "it is no reference into the registry", "such a one is nats://registry/NAME, of this mesh; NAME is an agent_id, an entity or an alias", nil)
+	}
+	var card registry.Card
+	found := false
+	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(name) })
+	if !found {
+		return orchestrate.Member{}, nobody(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
+	}
+	return d.member(ctx, card), nil
+}

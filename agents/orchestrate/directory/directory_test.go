@@ -1,0 +1,404 @@
+package directory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+	"go.uber.org/goleak"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	patience = 20 * time.Second
+	id       = "5e0c0000-0000-4000-8000-00000000000a"
+	other    = "5e0c0000-0000-4000-8000-00000000000b"
+)
+
+// town is a mesh of workers that are told, not asked.
+type town struct {
+	mu      sync.Mutex
+	workers []mesh.Instance
+	health  map[string]string // "" or absent: no answer
+	surveys int
+	queries int
+}
+
+func (w *town) Discover(context.Context, string, time.Duration) ([]mesh.Instance, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.surveys++
+	return w.workers, nil
+}
+
+func (w *town) Query(_ context.Context, entity, _ string, _, out any) (*envelope.Envelope, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queries++
+	switch status := w.health[entity]; status {
+	case "":
+		return nil, envelope.Errorf(envelope.CodeNoResponders, "nobody")
+	default:
+		out.(*intents.HealthResult).Status = intents.Health(status)
+		return &envelope.Envelope{}, nil
+	}
+}
+
+func runs(entity, agentID, skills string, running int) mesh.Instance {
+	return mesh.Instance{Entity: entity,
+		Info: micro.Info{ServiceIdentity: micro.ServiceIdentity{Metadata: map[string]string{
+			mesh.MetaEntity: entity, mesh.MetaAgentID: agentID, "skills": skills, "concurrency": "2"}}},
+		Stats: &micro.Stats{Endpoints: []*micro.EndpointStats{{Data: fmt.Appendf(nil, `{"running":%d,"queued":0}`, running)}}}}
+}
+
+func document(t testing.TB, agentID, name, more string) *aaif.Document {
+	t.Helper()
+	text := `{"sc_standard":"SC-006","agent_id":"` + agentID + `","agent":{"name":"` + name + `","goal":"x"` + more + `}}`
+	if agentID == "" {
+		text = strings.Replace(text, `"agent_id":"",`, "", 1)
+	}
+	doc, err := aaif.Parse([]byte(text), aaif.Options{Kind: aaif.KindAgent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func register(t testing.TB, r registry.Registry, doc *aaif.Document, o registry.Options, after uint64) uint64 {
+	t.Helper()
+	rec, err := registry.New(doc, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err := r.Put(t.Context(), rec, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func find(t testing.TB, v *directory.View, ref string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	m, err := v.Find(ctx, ref)
+	switch {
+	case errors.Is(err, orchestrate.ErrUnknown):
+		return "unknown: " + err.Error()
+	case errors.Is(err, orchestrate.ErrNobody):
+		return "nobody: " + err.Error()
+	case err != nil:
+		return "error: " + err.Error()
+	}
+	role := ""
+	if m.Def != nil {
+		role = " defined"
+		if m.Def.Agent.Orchestration != nil {
+			role = " " + string(m.Def.Agent.Orchestration.Role)
+		}
+	}
+	return strings.Join(strings.Fields(m.Entity+" "+m.AgentID+" "+role), " ")
+}
+
+func TestWhoIsMeant(t *testing.T) {
+	t.Parallel()
+	reg := &registry.Mem{}
+	register(t, reg, document(t, id, "Judge", `,"orchestration":{"role":"evaluator"}`), registry.Options{Entity: "agent.eu.judge", Aliases: []string{"the judge"}}, 0)
+	register(t, reg, document(t, "", "Plain", ""), registry.Options{}, 0)
+	w := &town{workers: []mesh.Instance{runs("agent.runs", other, "", 0), runs("agent.also", "legacy 7", "", 0)}}
+	folder := t.TempDir()
+	for name, text := range map[string]string{
+		"by-id.json":   `{"sc_standard":"SC-006","agent_id":"` + strings.ToUpper(id) + `","agent":{"name":"Whatever","goal":"x"}}`,
+		"named.yaml":   "sc_standard: SC-006\nagent: {name: Some Body, goal: x}\n",
+		"broken.yaml":  "agent: {}\n",
+		"secret.txt":   "root:x:0:0\n",
+		"chinese.json": `{"sc_standard":"SC-006","agent":{"name":"审查","goal":"x"}}`,
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy, err := outbound.New(outbound.Config{Files: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := directory.New(directory.Config{Policy: policy})
+	dir.Use(w, reg)
+	v := dir.For(directory.Asker{Entity: "agent.team", Folder: folder})
+	for ref, want := range map[string]string{
+		"agent.eu.judge":                   "agent.eu.judge " + id + " evaluator",
+		"agent.nowhere":                    "agent.nowhere",
+		"service.billing":                  "service.billing",
+		"human.ada":                        "human.ada",
+		id:                                 "agent.eu.judge " + id + " evaluator",
+		strings.ToUpper(id):                "agent.eu.judge " + id + " evaluator",
+		"urn:uuid:" + id:                   "agent.eu.judge " + id + " evaluator",
+		other:                              "agent.runs " + other,
+		"the judge":                        "agent.eu.judge " + id + " evaluator",
+		"eu.judge":                         "agent.eu.judge " + id + " evaluator",
+		"plain":                            "agent.plain defined",
+		"legacy 7":                         "agent.also",
+		"Runs":                             "agent.runs",
+		"nats://registry/" + id:            "agent.eu.judge " + id + " evaluator",
+		"nats://registry/the%20judge":      "agent.eu.judge " + id + " evaluator",
+		"NATS://registry/agent.plain":      "agent.plain defined",
+		"file:by-id.json":                  "agent.eu.judge " + strings.ToUpper(id) + " defined",
+		"./named.yaml":                     "agent.some_body defined",
+		"named.yaml":                       "agent.some_body defined",
+		"file://" + folder + "/named.yaml": "agent.some_body defined",
+		"file://localhost" + folder + "/named.yaml": "agent.some_body defined",
+
+		"nats://registry/agent.runs":           `nobody: "nats://registry/agent.runs": nobody is registered so ("aeemesh agents import FILE"`,
+		"5e0c0000-0000-4000-8000-00000000000c": `nobody: "5e0c0000-0000-4000-8000-00000000000c": no agent with this agent_id is registered, and none runs (`,
+		"billing_specialist":                   `nobody: "billing_specialist": no agent is registered under this name`,
+		"skill:law":                            `nobody: "skill:law": no agent that runs has this skill`,
+		"bus.ops":                              `unknown: "bus.ops": nobody answers for a broadcast subject`,
+		"":                                     `unknown: "": a reference has`,
+		"mailto:ada@example.com":               `unknown: "mailto:ada@example.com": references of this kind mean nobody`,
+		"nats://demo.nats.io:4222/x":           `unknown: "nats://demo.nats.io:4222/x": it is no reference into the registry`,
+		"nats://registry/":                     "unknown: ",
+		"nats://registry/x?revision=1":         "unknown: ",
+		"skill:":                               "unknown: ",
+		"urn:isbn:1":                           "unknown: ",
+		"https://example.com/x.json":           `unknown: "https://example.com/x.json": its definition may not be fetched: refused by the operator's policy`,
+		"http://169.254.169.254/latest":        "unknown: ",
+		"file:broken.yaml":                     `unknown: "file:broken.yaml": its definition cannot be had: it is no agent definition: `,
+		"file:secret.txt":                      `unknown: "file:secret.txt": its definition cannot be had: it is no agent definition: `,
+		"file:none.yaml":                       `unknown: "file:none.yaml": its definition cannot be had: there is no file`,
+		"file:///etc/passwd":                   `unknown: "file:///etc/passwd": its definition cannot be had: refused by the operator's policy`,
+		"file:../../../etc/passwd":             `unknown: "file:../../../etc/passwd": its definition cannot be had: refused by the operator's policy`,
+		"file://other.host/x.yaml":             "unknown: ",
+		"file:a%00b":                           "unknown: ",
+		"file:chinese.json":                    `unknown: "file:chinese.json": its definition makes no entity`,
+		strings.Repeat("x", 3000):              "unknown: ",
+	} {
+		got := find(t, v, ref)
+		if got != want && !(strings.Contains(want, ": ") && strings.HasPrefix(got, want)) {
+			t.Errorf("%.60q is\n%s, want\n%s", ref, got, want)
+		}
+		if strings.Contains(got, "root:x") {
+			t.Errorf("%q tells what is in the file: %s", ref, got)
+		}
+	}
+	if w.surveys != 1 {
+		t.Errorf("the mesh was asked %d times who runs", w.surveys)
+	}
+}
+
+// Without a mesh, a registry and a policy, entities are all there is.
+func TestADirectoryThatIsNotConnected(t *testing.T) {
+	t.Parallel()
+	v := directory.New(directory.Config{}).For(directory.Asker{})
+	for ref, want := range map[string]string{
+		"agent.x": "agent.x", id: "nobody: ", "skill:x": "nobody: ", "nats://registry/x": "nobody: ", "file:/x.yaml": "unknown: ", "https://example.com": "unknown: ", "x": "nobody: ",
+	} {
+		if got := find(t, v, ref); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %s", ref, got)
+		}
+	}
+	if got := v.Check(t.Context(), document(t, "", "T", `,"orchestration":{"subagents":[{"ref":"agent.x"}]}`).Definition()); len(got) != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestDefinitionsAreFetched(t *testing.T) {
+	t.Parallel()
+	status, text, asked := http.StatusOK, `{"sc_standard":"SC-006","agent":{"name":"Far Away","goal":"x"}}`, 0
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		switch r.URL.Path {
+		case "/agent.json":
+			w.WriteHeader(status)
+			fmt.Fprint(w, text)
+		case "/agent.yaml":
+			fmt.Fprint(w, "sc_standard: SC-006\nagent: {name: In Yaml, goal: x}\n")
+		case "/large":
+			w.Write(make([]byte, aaif.DefaultMaxBytes+1))
+		case "/inside":
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+		}
+	}))
+	defer srv.Close()
+	policy, err := outbound.New(outbound.Config{Allow: []string{srv.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer policy.Close()
+	look := func(path string) string {
+		t.Helper()
+		return find(t, directory.New(directory.Config{Policy: policy}).For(directory.Asker{}), srv.URL+path)
+	}
+	for path, want := range map[string]string{
+		"/agent.json": "agent.far_away defined", "/agent.yaml": "agent.in_yaml defined", "/agent.json#part": "agent.far_away defined",
+		"/none": "unknown: ", "/large": "unknown: ", "/inside": "unknown: ",
+	} {
+		if got := look(path); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %s", path, got)
+		}
+	}
+	status = http.StatusServiceUnavailable
+	if got := look("/agent.json"); !strings.HasPrefix(got, "nobody: ") || !strings.Contains(got, "cannot be fetched now") {
+		t.Error(got)
+	}
+	status, text = http.StatusOK, `{"agent":{}}`
+	if got := look("/agent.json"); !strings.HasPrefix(got, "unknown: ") {
+		t.Error(got)
+	}
+	// It is asked once, also by many at once.
+	text, asked = `{"sc_standard":"SC-006","agent":{"name":"Far Away","goal":"x"}}`, 0
+	v := directory.New(directory.Config{Policy: policy}).For(directory.Asker{})
+	var wait sync.WaitGroup
+	for range 20 {
+		wait.Go(func() {
+			if got := find(t, v, srv.URL+"/agent.json"); got != "agent.far_away defined" {
+				t.Error(got)
+			}
+		})
+	}
+	wait.Wait()
+	if asked != 1 {
+		t.Errorf("fetched %d times", asked)
+	}
+}
+
+func TestSkills(t *testing.T) {
+	t.Parallel()
+	w := &town{
+		workers: []mesh.Instance{
+			runs("agent.busy", "", "Go review,lint", 4), runs("agent.b", other, "go-review", 0), runs("agent.a", "", "GO_REVIEW", 0),
+			runs("agent.sick", "", "go review", 0), runs("agent.gone", "", "go review,law", 0), runs("agent.tired", "", "lint", 9),
+			runs("agent.team", "", "go review,alone", 0), runs("bus.x", "", "go review", 0),
+		},
+		health: map[string]string{"agent.busy": "healthy", "agent.a": "healthy", "agent.b": "healthy", "agent.sick": "unhealthy",
+			"agent.tired": "degraded", "agent.team": "healthy", "agent.plain": "odd", "bus.x": "healthy"},
+	}
+	reg := &registry.Mem{}
+	register(t, reg, document(t, "", "Tired", `,"skills":["Law"]`), registry.Options{}, 0)
+	register(t, reg, document(t, "", "Plain", `,"skills":["other language"]`), registry.Options{}, 0) // not on NATS micro
+	dir := directory.New(directory.Config{})
+	dir.Use(w, reg)
+	v := dir.For(directory.Asker{Entity: "agent.team"})
+	// Those with nothing to do first, and in turn; by place, the busy one in the end.
+	for i, want := range []string{"agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.a", "agent.b " + other, "agent.busy"} {
+		if got := find(t, v, "skill:go%20review"); i < 8 && got != want {
+			t.Errorf("%d: %s, want %s", i, got, want)
+		}
+	}
+	for skill, want := range map[string]string{
+		"law":            "agent.tired defined", // by its registration, and the other does not answer
+		"lint":           "agent.busy",          // healthy before degraded
+		"other language": "agent.plain defined",
+		"alone":          `nobody: "skill:alone": no agent that runs has this skill`, // but the one that asks
+	} {
+		if got := find(t, v, "skill:"+strings.ReplaceAll(skill, " ", "_")); !strings.HasPrefix(got, want) {
+			t.Errorf("%s is %s", skill, got)
+		}
+	}
+	if w.surveys != 1 || w.queries > 9 {
+		t.Errorf("%d surveys, %d questions", w.surveys, w.queries)
+	}
+
+	only := directory.New(directory.Config{RegisteredSkills: true})
+	only.Use(w, reg)
+	if got := find(t, only.For(directory.Asker{}), "skill:lint"); !strings.HasPrefix(got, "nobody: ") {
+		t.Error(got)
+	}
+	if got := find(t, only.For(directory.Asker{}), "skill:law"); got != "agent.tired defined" {
+		t.Error(got)
+	}
+	w.health = nil
+	sick := directory.New(directory.Config{})
+	sick.Use(w, reg)
+	if got := find(t, sick.For(directory.Asker{}), "skill:lint"); !strings.HasPrefix(got, `nobody: "skill:lint": 2 agents have this skill, and none is healthy`) {
+		t.Error(got)
+	}
+}
+
+// A change of the registry is seen without a restart, at once while it is
+// watched.
+func TestARegistrationThatChanges(t *testing.T) {
+	t.Parallel()
+	reg := &registry.Mem{}
+	rev := register(t, reg, document(t, id, "One", ""), registry.Options{}, 0)
+	dir := directory.New(directory.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wait sync.WaitGroup
+	wait.Go(func() { dir.Run(ctx) })
+	defer wait.Wait()
+	defer cancel()
+	dir.Use(&town{}, reg)
+	v := dir.For(directory.Asker{})
+	if got := find(t, v, id); got != "agent.one "+id+" defined" {
+		t.Error(got)
+	}
+	rev = register(t, reg, document(t, id, "One", `,"orchestration":{"role":"synthesizer"}`), registry.Options{Entity: "agent.two"}, rev)
+	until(t, "the change is seen", func() bool { return find(t, v, id) == "agent.two "+id+" synthesizer" })
+	if err := reg.Remove(t.Context(), id, rev); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the removal is seen", func() bool { return strings.HasPrefix(find(t, v, id), "nobody: ") })
+}
+
+func until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	w := &town{workers: []mesh.Instance{runs("agent.here", "", "law", 0)}, health: map[string]string{"agent.here": "healthy", "agent.foreign": "healthy"}}
+	dir := directory.New(directory.Config{})
+	dir.Use(w, nil)
+	def := document(t, "", "Team", `,"orchestration":{"role":"orchestrator","subagents":[
+		{"ref":"agent.here","alias":"a"},{"ref":"agent.away","alias":"b"},{"ref":"human.ada"},{"ref":"skill:law"},{"ref":"skill:tax"},
+		{"ref":"agent.foreign"},{"ref":"file:///etc/passwd"},{"ref":"agent.team"}],
+		"pipeline":["a","b","agent.later"],"consensus":{"strategy":"referee","referee_agent":"`+id+`"},
+		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"}]}`).Definition()
+	var got []string
+	for _, p := range dir.For(directory.Asker{Entity: "agent.team"}).Check(t.Context(), def) {
+		got = append(got, fmt.Sprintf("%s %s %.50s", p.Severity, p.Pointer, p.Message))
+	}
+	want := []string{
+		`warning /agent/orchestration/subagents/1/ref nobody answers now for agent.away`,
+		`warning /agent/orchestration/subagents/4/ref "skill:tax": no agent that runs has this skill`,
+		`error /agent/orchestration/subagents/6/ref "file:///etc/passwd": its definition cannot be had`,
+		`warning /agent/orchestration/pipeline/2 nobody answers now for agent.later`,
+		`warning /agent/orchestration/consensus/referee_agent "5e0c0000-0000-4000-8000-00000000000a": no agent `,
+		`warning /agent/orchestration/handoff/0/target_agent "billing_specialist": no agent is registered under`,
+	}
+	if len(got) != len(want) {
+		t.Fatalf("%q", got)
+	}
+	for i := range want {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("%s\nwant %s", got[i], want[i])
+		}
+	}
+}

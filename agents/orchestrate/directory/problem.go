@@ -1,0 +1,52 @@
+package directory
+
+import (
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+)
+
+// Problem is why a reference means nobody.
+type Problem struct {
+	Kind  error  // orchestrate.ErrUnknown or orchestrate.ErrNobody
+	Ref   string // cut, where it is long
+	Why   string
+	Hint  string // what an operator can do; "" where that is plain
+	Cause error  // may be nil
+}
+
+// Error is what an operator should read.
+func (p *Problem) Error() string {
+	text := fmt.Sprintf("%q: %s", p.Ref, p.Why)
+	if p.Cause != nil {
+		text += ": " + p.Cause.Error()
+	}
+	if p.Hint != "" {
+		text += " (" + p.Hint + ")"
+	}
+	return text
+}
+
+// Unwrap returns the kind and the cause.
+func (p *Problem) Unwrap() []error {
+	if p.Cause == nil {
+		return []error{p.Kind}
+	}
+	return []error{p.Kind, p.Cause}
+}
+
+func unknown(ref, why, hint string, cause error) error {
+	return &Problem{orchestrate.ErrUnknown, clip(ref), why, hint, cause}
+}
+
+func nobody(ref, why, hint string, cause error) error {
+	return &Problem{orchestrate.ErrNobody, clip(ref), why, hint, cause}
+}
+
+// clip bounds what an error repeats of a document.
+func clip(s string) string {
+	if len(s) > 120 {
+		return s[:120] + "…"
+	}
+	return s
+}

@@ -1,0 +1,144 @@
+package directory
+
+import (
+	"context"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/registry"
+)
+
+// lookup calls f with the registrations as they are known: watched, or read a
+// moment ago. The error says why they could not be read; f then sees what was
+// known before.
+func (d *Directory) lookup(ctx context.Context, f func(*registry.Index)) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.registry != nil && !d.watched && time.Now().After(d.until) {
+		d.mu.Unlock()
+		d.list(ctx)
+		d.mu.Lock()
+	}
+	f(&d.index)
+	return d.missing
+}
+
+// list reads the registry, unless somebody else has just done it.
+func (d *Directory) list(ctx context.Context) {
+	select {
+	case d.listing <- struct{}{}:
+		defer func() { <-d.listing }()
+	case <-ctx.Done():
+		return
+	}
+	d.mu.Lock()
+	r, done := d.registry, d.watched || time.Now().Before(d.until)
+	d.mu.Unlock()
+	if done {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	all, err := r.List(ctx)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.watched {
+		return
+	}
+	d.until, d.missing = time.Now().Add(listPause), err
+	if err == nil {
+		d.until = time.Now().Add(listFresh)
+		d.index = registry.Index{}
+		for i := range all {
+			d.index.Set(&all[i])
+		}
+	}
+}
+
+// Run watches the registry and asks the mesh anew while somebody needs it, until
+// ctx ends. Without it the directory works, and asks more often.
+func (d *Directory) Run(ctx context.Context) {
+	select {
+	case <-d.used:
+	case <-ctx.Done():
+		return
+	}
+	d.mu.Lock()
+	r := d.registry
+	d.running = true
+	d.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil && r != nil {
+			d.watch(ctx, r)
+			select {
+			case <-time.After(watchPause): // there may be a bucket by then
+			case <-ctx.Done():
+			}
+		}
+	}()
+	for ctx.Err() == nil {
+		select {
+		case <-d.stale:
+			d.survey(ctx)
+		case <-ctx.Done():
+		}
+	}
+	<-done
+	d.mu.Lock()
+	d.running = false
+	d.mu.Unlock()
+}
+
+// watch follows the registry as long as that can be done.
+func (d *Directory) watch(ctx context.Context, r registry.Registry) {
+	fresh, reading := registry.Index{}, true
+	err := r.Watch(ctx, func(e registry.Entry) {
+		if reading {
+			fresh.Set(&e)
+			return
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.index.Set(&e)
+	}, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		reading = false
+		d.index, d.watched, d.missing = fresh, true, nil
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.watched {
+		d.watched, d.until = false, time.Time{}
+		d.log.Warn("registry of agents not watched any more", "err", err)
+	}
+}
+
+// definition is the document of a registration; nil where it cannot be had.
+func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.Definition {
+	d.mu.Lock()
+	r := d.registry
+	d.mu.Unlock()
+	got := d.cached(ctx, "nats:"+card.Key, card.Revision, func(ctx context.Context) (*aaif.Definition, time.Duration, error) {
+		ctx, cancel := context.WithTimeout(ctx, readTime)
+		defer cancel()
+		e, err := r.Get(ctx, card.Key)
+		if err == nil {
+			err = e.Err
+		}
+		if err != nil {
+			return nil, failureFresh, err
+		}
+		doc, err := e.Record.Parse()
+		if err != nil {
+			return nil, urlFresh, err
+		}
+		return doc.Definition(), 0, nil // until the revision changes
+	})
+	if got.err != nil {
+		d.log.Warn("registered definition not read", "key", card.Key, "entity", card.Entity, "err", got.err)
+	}
+	return got.def
+}

@@ -1,0 +1,146 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// roster is who runs, as the mesh was asked last.
+type roster struct {
+	workers map[string]*worker // by entity
+	at      time.Time
+	err     error
+}
+
+// worker is an entity with all its workers.
+type worker struct {
+	entity, agentID string
+	skills          map[string]bool // folded
+	places          int             // tasks that they do at once
+	load            int             // tasks that they do, or that wait for them
+	picked          int             // chosen since that was learnt
+}
+
+// runs returns the entity of a worker that is one, the first by entity.
+func (d *Directory) runs(ctx context.Context, is func(*worker) bool) (entity string, ok bool) {
+	find := func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for e, w := range d.roster.workers {
+			if is(w) && (!ok || e < entity) {
+				entity, ok = e, true
+			}
+		}
+	}
+	if d.knows(ctx) {
+		find()
+	}
+	if !ok && d.refresh(ctx) {
+		find()
+	}
+	return entity, ok
+}
+
+// knows makes sure that something is known of who runs: what was learnt a
+// moment ago, or what Run is about to replace.
+func (d *Directory) knows(ctx context.Context) bool {
+	d.mu.Lock()
+	age, running, connected := time.Since(d.roster.at), d.running, d.mesh != nil
+	d.mu.Unlock()
+	switch {
+	case !connected:
+		return false
+	case age <= rosterFresh:
+		return true
+	case age <= rosterKept && running:
+		select {
+		case d.stale <- struct{}{}:
+		default:
+		}
+		return true
+	}
+	d.survey(ctx)
+	return true
+}
+
+// refresh asks the mesh, unless what is known is fresh already.
+func (d *Directory) refresh(ctx context.Context) bool {
+	d.mu.Lock()
+	old := d.mesh != nil && time.Since(d.roster.at) > rosterFresh
+	d.mu.Unlock()
+	if old {
+		d.survey(ctx)
+	}
+	return old
+}
+
+// survey asks the mesh who runs, unless somebody else has just done it.
+func (d *Directory) survey(ctx context.Context) {
+	select {
+	case d.asking <- struct{}{}:
+		defer func() { <-d.asking }()
+	case <-ctx.Done():
+		return
+	}
+	d.mu.Lock()
+	m, done := d.mesh, time.Since(d.roster.at) <= rosterFresh
+	d.mu.Unlock()
+	if done {
+		return
+	}
+	found, err := m.Discover(ctx, "", surveyTime)
+	if ctx.Err() != nil {
+		return
+	}
+	workers := map[string]*worker{}
+	for i := range found {
+		join(workers, &found[i])
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err != nil {
+		d.log.Warn("the mesh was not asked who runs", "err", err)
+		workers = d.roster.workers
+	}
+	d.roster = roster{workers, time.Now(), err}
+	for entity, v := range d.health { // the verdicts of those who are gone
+		if time.Since(v.at) > rosterKept {
+			delete(d.health, entity)
+		}
+	}
+}
+
+// join adds one worker to its entity. What it says is a stranger's, and bounded
+// by the size of a message.
+func join(workers map[string]*worker, i *mesh.Instance) {
+	w := workers[i.Entity]
+	if w == nil {
+		w = &worker{entity: i.Entity, agentID: i.Info.Metadata[mesh.MetaAgentID], skills: map[string]bool{}}
+		workers[i.Entity] = w
+	}
+	for s := range strings.SplitSeq(i.Info.Metadata["skills"], ",") {
+		if s = registry.FoldSkill(s); s != "" {
+			w.skills[s] = true
+		}
+	}
+	places, err := strconv.Atoi(i.Info.Metadata["concurrency"])
+	if err != nil || places < 1 || places > 1<<20 {
+		places = 1
+	}
+	w.places += places
+	if i.Stats == nil {
+		return
+	}
+	for _, e := range i.Stats.Endpoints {
+		var counts struct{ Running, Queued int }
+		if json.Unmarshal(e.Data, &counts) == nil {
+			w.load += min(max(0, counts.Running), 1<<20) + min(max(0, counts.Queued), 1<<20)
+		}
+	}
+}

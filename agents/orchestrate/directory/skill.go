@@ -1,0 +1,155 @@
+package directory
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// verdict is how an agent was when it was asked.
+type verdict struct {
+	status intents.Health // "": it did not answer
+	at     time.Time
+}
+
+// candidate is an agent that has a skill, and runs.
+type candidate struct {
+	entity string
+	load   float64 // tasks by place
+}
+
+// skill is an agent that has a skill and is well.
+func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
+	name, err := url.PathUnescape(strings.TrimPrefix(rest, "//"))
+	want := registry.FoldSkill(name)
+	if err != nil || want == "" {
+		return orchestrate.Member{}, unknown(ref, "it names no skill", "such a one is skill:go_review", err)
+	}
+	d := v.dir
+	var all []candidate
+	asked := d.knows(ctx)
+	if asked {
+		all = d.skilled(ctx, want, v.asker.Entity)
+	}
+	entity, ok := d.choose(ctx, all)
+	if !ok && d.refresh(ctx) { // somebody may have come
+		all = d.skilled(ctx, want, v.asker.Entity)
+		entity, ok = d.choose(ctx, all)
+	}
+	if ok {
+		m := d.entity(ctx, entity)
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if w := d.roster.workers[entity]; w != nil {
+			w.picked++
+			if m.AgentID == "" {
+				m.AgentID = w.agentID
+			}
+		}
+		return m, nil
+	}
+	d.mu.Lock()
+	problem := d.roster.err
+	d.mu.Unlock()
+	switch {
+	case !asked:
+		return orchestrate.Member{}, nobody(ref, "there is no connection to a mesh", "", nil)
+	case len(all) == 0:
+		return orchestrate.Member{}, nobody(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
+	}
+	return orchestrate.Member{}, nobody(ref, fmt.Sprintf("%d agents have this skill, and none is healthy", len(all)), "\"aeemesh agents list\" says how they are", problem)
+}
+
+// skilled are the agents that run and have a skill, the least loaded first.
+func (d *Directory) skilled(ctx context.Context, want, but string) []candidate {
+	registered := map[string]bool{}
+	_ = d.lookup(ctx, func(x *registry.Index) {
+		for _, c := range x.Skilled(want) {
+			registered[c.Entity] = true
+		}
+	})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []candidate
+	for entity, w := range d.roster.workers {
+		if entity != but && orchestrate.IsEntity(entity) && (registered[entity] || !d.cfg.RegisteredSkills && w.skills[want]) {
+			out = append(out, candidate{entity, float64(w.load+w.picked) / float64(w.places)})
+		}
+	}
+	for entity := range registered { // who does not tell NATS micro of himself may be there
+		if d.roster.workers[entity] == nil && entity != but {
+			out = append(out, candidate{entity: entity})
+		}
+	}
+	slices.SortFunc(out, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(a.load, b.load), strings.Compare(a.entity, b.entity))
+	})
+	return out
+}
+
+// choose takes the first that is healthy, else the first that is degraded. They
+// are asked a few at a time.
+func (d *Directory) choose(ctx context.Context, all []candidate) (entity string, ok bool) {
+	all = all[:min(len(all), maxCandidates)]
+	for len(all) > 0 {
+		some := all[:min(len(all), atOnce)]
+		all = all[len(some):]
+		verdicts := make([]intents.Health, len(some))
+		var wait sync.WaitGroup
+		for i, c := range some {
+			wait.Go(func() { verdicts[i] = d.ask(ctx, c.entity) })
+		}
+		wait.Wait()
+		for i, status := range verdicts {
+			switch {
+			case status == intents.Healthy:
+				return some[i].entity, true
+			case status == intents.Degraded && !ok:
+				entity, ok = some[i].entity, true
+			}
+		}
+	}
+	return entity, ok
+}
+
+// ask is how an agent is.
+func (d *Directory) ask(ctx context.Context, entity string) intents.Health {
+	d.mu.Lock()
+	v, m := d.health[entity], d.mesh
+	d.mu.Unlock()
+	if time.Since(v.at) <= healthFresh {
+		return v.status
+	}
+	asking, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	var health intents.HealthResult
+	_, err := m.Query(asking, entity, intents.StatusHealth, intents.Empty{}, &health)
+	status := health.Status
+	var e *envelope.Error
+	switch {
+	case err == nil && status != intents.Healthy && status != intents.Unhealthy:
+		status = intents.Degraded // or it answers, and does not say how it is
+	case err == nil:
+	case errors.As(err, &e) && e.FromPeer() && e.Code == envelope.CodeIntentUnknown:
+		status = intents.Degraded // it answers, and cannot say how it is
+	default:
+		status = ""
+	}
+	if ctx.Err() == nil {
+		d.mu.Lock()
+		d.health[entity] = verdict{status, time.Now()}
+		d.mu.Unlock()
+	}
+	return status
+}
