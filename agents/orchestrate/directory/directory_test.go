@@ -2,6 +2,7 @@ package directory_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -13,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
 	"go.uber.org/goleak"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -63,11 +63,13 @@ func (w *town) Query(_ context.Context, entity, _ string, _, out any) (*envelope
 	}
 }
 
-func runs(entity, agentID, skills string, running int) mesh.Instance {
-	return mesh.Instance{Entity: entity,
-		Info: micro.Info{ServiceIdentity: micro.ServiceIdentity{Metadata: map[string]string{
-			mesh.MetaEntity: entity, mesh.MetaAgentID: agentID, "skills": skills, "concurrency": "2"}}},
-		Stats: &micro.Stats{Endpoints: []*micro.EndpointStats{{Data: fmt.Appendf(nil, `{"running":%d,"queued":0}`, running)}}}}
+func runs(entity, agentID, skills string, running int) (i mesh.Instance) {
+	err := json.Unmarshal(fmt.Appendf(nil, `{"entity":%q,"info":{"metadata":{"agent_id":%q,"skills":%q,"concurrency":"2"}},
+		"stats":{"endpoints":[{"name":"task","data":{"running":%d,"queued":0}}]}}`, entity, agentID, skills, running), &i)
+	if err != nil {
+		panic(err)
+	}
+	return i
 }
 
 func document(t testing.TB, agentID, name, more string) *aaif.Document {
