@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -197,4 +198,15 @@ func (a *Answer) read() {
 		u := result.Usage
 		a.Usage = state.Usage{InputTokens: max(0, u.Input), OutputTokens: max(0, u.Output), CostNanoUSD: max(0, int64(u.Cost))}
 	}
+}
+
+// lastRetry is the command that opened a run again which had ended, "" where none
+// did.
+func lastRetry(c *state.Checkpoint) (last string) {
+	for _, id := range c.Mesh.Commands {
+		if strings.HasPrefix(id, "retry.") {
+			last = id
+		}
+	}
+	return last
 }

@@ -347,5 +347,5 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 func progressed(c *state.Checkpoint) bool {
 	d, m := &c.Doc, &c.Mesh
 	return len(d.Conversation) > 0 || len(d.Variables) > 0 || d.PipelinePosition != nil || d.Iteration.Int64() > 0 ||
-		len(m.Loop) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
+		len(m.Loop) > 0 || len(m.Calls) > 0 || len(m.Effects) > 0 || m.Attempt > 0 || m.Step.Kind != state.StepClaim && m.Epoch > 0
 }

@@ -335,6 +335,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 		// Whoever gets the message, or sweeps, sends it.
 		l.host.log.Warn("reply not stored", "run", r.id.Run, "err", err)
 	}
+	l.work.Go(func() { l.stopCalls(c) })
 	out.did(rec.ID.Run, string(aaif.RunFailed))
 	return out, false, nil
 }

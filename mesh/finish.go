@@ -237,6 +237,7 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 			return
 		}
 		r.observe(PointReplied)
+		l.stopCalls(r.cp.Load())
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case parked:
@@ -446,6 +447,7 @@ func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err
 	l.tel.retried(l.host)
 	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
 	l.nak(r.hold, pause)
+	l.stopCalls(r.cp.Load()) // the next attempt asks anew
 }
 
 // errOverdue is behind the error of a task whose own deadline has passed.

@@ -52,6 +52,7 @@ type Run struct {
 
 	asks     asks
 	told     told
+	calls    calls
 	askMu    sync.Mutex
 	asked    chan struct{}
 	parting  atomic.Bool
@@ -332,10 +333,12 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 		if err := change(next); err != nil {
 			return err
 		}
+		r.calls.takeOut(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
 		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
 		if err == nil {
 			r.keep(next, rev)
+			r.calls.takenOut(next)
 			if streaming {
 				r.told.kept(told, next.Mesh.Told)
 			}

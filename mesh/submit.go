@@ -129,6 +129,8 @@ type ResultOptions struct {
 	// with "restart": true in its payload takes back the text of the turn. An
 	// error from it ends Result, not the task.
 	OnStream func(*envelope.Envelope) error
+
+	again bool // it was performed before, so replies may be there
 }
 
 // ErrNoResult: the task has not ended, or there is none of this id.
@@ -190,7 +192,7 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 		return receipt, nil, err
 	}
 	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, digest: taskDigest(task), onStream: opts.OnStream}
-	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate}) {
+	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.again}) {
 		if err == nil {
 			err = reader.take(msg)
 		}
@@ -203,6 +205,23 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 		}
 	}
 	return receipt, nil, context.Cause(ctx)
+}
+
+// await is Perform for a task that was submitted before, by whomever.
+func (n *Node) await(ctx context.Context, task *envelope.Envelope, opts ResultOptions) (*envelope.Envelope, error) {
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, digest: taskDigest(task), onStream: opts.OnStream}
+	for msg, err := range n.cfg.Durable.Replies.Follow(ctx, task.To, task.ID, jetstream.FollowOptions{}) {
+		if err == nil {
+			err = reader.take(msg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if reader.last != nil {
+			return reader.result()
+		}
+	}
+	return nil, context.Cause(ctx)
 }
 
 // replyReader reads what comes on a task's reply subject.

@@ -95,6 +95,7 @@ func (c *Checkpoint) Clone() *Checkpoint {
 		m.Notes[i].Calls = slices.Clone(n.Calls)
 	}
 	m.Effects = slices.Clone(m.Effects)
+	m.Calls = slices.Clone(m.Calls)
 	m.Commands = slices.Clone(m.Commands)
 	m.Steering = slices.Clone(m.Steering)
 	m.Noted = slices.Clone(m.Noted)

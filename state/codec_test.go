@@ -59,6 +59,7 @@ func full() *state.Checkpoint {
 			ID: "call_1", Tool: "look", Key: "key", ArgsHash: "sha256:00", Status: state.EffectDone, Epoch: 3, Tries: 2,
 			At: start, DoneAt: start.Add(time.Second), Result: []byte(`{"big":12345678901234567890}`), Error: "e", SettledBy: "human.ann",
 		}},
+		Calls:    []state.Call{{Key: "step/review", ID: "01JD0000000000000000000001", To: "agent.y", Live: true, At: start}},
 		Commands: []string{"c1", "c2"}, Steering: []state.Steer{{ID: "c3", From: "human.ann", Text: "hurry", At: start}},
 		Noted: []state.Noted{{ID: "c4", Intent: "mesh.task.steer", From: "human.ann", KeyID: "k2", Reason: "r", Text: "now", At: start}},
 		Want:  "paused", Dead: "exhausted", CBOR: true, Priority: "high", Deadline: start.Add(time.Hour),
@@ -389,11 +390,12 @@ func TestClonesAreIndependent(t *testing.T) {
 func TestFormatIsTheOldestThatSaysAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		plan json.RawMessage
-		want int
-	}{{nil, 1}, {json.RawMessage(`{}`), 2}} {
+		plan  json.RawMessage
+		calls []state.Call
+		want  int
+	}{{nil, nil, 1}, {json.RawMessage(`{}`), nil, 2}, {nil, []state.Call{{Key: "k", ID: "i", To: "agent.y"}}, 2}} {
 		c := state.New("agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "")
-		c.Mesh.Plan = tt.plan
+		c.Mesh.Plan, c.Mesh.Calls = tt.plan, tt.calls
 		data, err := state.Codec{}.Encode(c)
 		if err != nil {
 			t.Fatal(err)

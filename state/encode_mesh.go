@@ -24,6 +24,8 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	w.begin()
 	upTo("attempt")
 	w.optInt("attempt", int64(m.Attempt))
+	upTo("calls")
+	w.calls(m.Calls)
 	upTo("cbor")
 	w.optTrue("cbor", m.CBOR)
 	upTo("claims")
@@ -116,6 +118,25 @@ func (w *writer) effects(effects []Effect, t *texts) {
 		w.text("status", string(e.Status))
 		w.text("tool", e.Tool)
 		w.optInt("tries", int64(e.Tries))
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
+func (w *writer) calls(calls []Call) {
+	if len(calls) == 0 {
+		return
+	}
+	w.name("calls")
+	w.b = append(w.b, '[')
+	for _, c := range calls {
+		w.comma()
+		w.begin()
+		w.optTime("at", c.At)
+		w.text("id", c.ID)
+		w.text("key", c.Key)
+		w.optTrue("live", c.Live)
+		w.text("to", c.To)
 		w.end()
 	}
 	w.b = append(w.b, ']')

@@ -114,6 +114,34 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+func TestTimelineTellsOfCalls(t *testing.T) {
+	t.Parallel()
+	call := func(id string) state.Call { return state.Call{Key: "step/" + id, ID: id, To: "agent.y"} }
+	var history []state.Record
+	for _, calls := range [][]state.Call{nil, {call("a"), call("b")}, {call("b"), call("c")}, {call("1"), call("2"), call("3"), call("4"), call("5"), call("6")}} {
+		c := begun()
+		c.Mesh.Calls = calls
+		data, err := state.Codec{}.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history = append(history, state.Record{Data: data})
+	}
+	var got []string
+	for _, m := range state.Timeline(state.Codec{}, history)[1:] {
+		got = append(got, strings.Join(m.Events, "; "))
+	}
+	want := []string{
+		"call step/a of agent.y begins: task a; call step/b of agent.y begins: task b",
+		"call step/c of agent.y begins: task c; call step/a of agent.y is over: task a",
+		"call step/1 of agent.y begins: task 1; call step/2 of agent.y begins: task 2; call step/3 of agent.y begins: task 3; call step/4 of agent.y begins: task 4; " +
+			"2 calls more begin; call step/b of agent.y is over: task b; call step/c of agent.y is over: task c",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("timeline\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	k, history := life(t)

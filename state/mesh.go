@@ -14,12 +14,12 @@ import (
 // of it, so that older workers go on with what they understand:
 //
 //   - 1: runs of one agent
-//   - 2: runs of teams, with a plan
+//   - 2: runs of teams, with a plan; runs that call other agents
 const Format = 2
 
 // format is the oldest version that says all of m.
 func (m *Mesh) format() int {
-	if m.Plan != nil || m.Waits != nil || !m.WakeAt.IsZero() {
+	if m.Plan != nil || len(m.Calls) > 0 || m.Waits != nil || !m.WakeAt.IsZero() {
 		return 2
 	}
 	return 1
@@ -78,6 +78,8 @@ type Mesh struct {
 	Steering []Steer  `json:"steering,omitempty"` // messages that wait for the next turn
 	Usage    Usage    `json:"usage,omitzero"`
 
+	Calls []Call `json:"calls,omitempty"` // tasks for others that were sent, or are about to be, and have not ended
+
 	Loop  json.RawMessage `json:"loop,omitempty"`  // the handler's own
 	Plan  json.RawMessage `json:"plan,omitempty"`  // how far a team has come; package orchestrate's own
 	Waits []Wait          `json:"waits,omitempty"` // tasks of the run's that people have, or had when it was parked last
@@ -119,6 +121,7 @@ const (
 	StepMigrate  StepKind = "migrate"
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
+	StepCall     StepKind = "call"    // tasks for others are about to be sent
 	StepHandler  StepKind = "handler" // a handler's own
 )
 
@@ -199,6 +202,17 @@ type Noted struct {
 	Reason string    `json:"reason,omitempty"`
 	Text   string    `json:"text,omitempty"`
 	At     time.Time `json:"at,omitzero"`
+}
+
+// A Call is a task that the run sends to another agent. It is written before the
+// task is sent, and taken out when that has ended: so whoever ends the run, which
+// may be somebody else, knows what is to be stopped with it.
+type Call struct {
+	Key  string    `json:"key"` // names the call within the run
+	ID   string    `json:"id"`  // of the task
+	To   string    `json:"to"`
+	Live bool      `json:"live,omitempty"` // over the live lane
+	At   time.Time `json:"at,omitzero"`
 }
 
 // Usage counts what a run has used, all attempts and owners together.

@@ -105,6 +105,7 @@ func events(before, c *Checkpoint) []string {
 	steered(a, b, say)
 	messages(before, c, say)
 	effects(a, b, say)
+	calls(a, b, say)
 	if e := c.Doc.Error; e != nil && (before.Doc.Error == nil || *before.Doc.Error != *e) {
 		say("error %s", strings.TrimSpace(e.Code+" "+cut(oneLine(e.Message), 120)))
 	}
@@ -136,6 +137,32 @@ func steered(a, b *Mesh, say func(string, ...any)) {
 			say("%s puts in: %s", s.From, cut(oneLine(s.Text), 80))
 		}
 	}
+}
+
+// calls tells which tasks for others began and ended. Of many it tells how many.
+func calls(a, b *Mesh, say func(string, ...any)) {
+	tell := func(what, many string, from, to []Call) {
+		known := map[string]bool{}
+		for _, c := range from {
+			known[c.ID] = true
+		}
+		var news []Call
+		for _, c := range to {
+			if !known[c.ID] {
+				news = append(news, c)
+			}
+		}
+		const most = 4
+		for i, c := range news {
+			if i == most {
+				say("%d calls more %s", len(news)-most, many)
+				return
+			}
+			say("call %s of %s %s: task %s", cut(oneLine(c.Key), 80), c.To, what, c.ID)
+		}
+	}
+	tell("begins", "begin", a.Calls, b.Calls)
+	tell("is over", "are over", b.Calls, a.Calls)
 }
 
 // messages tells what was said since.

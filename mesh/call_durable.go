@@ -1,0 +1,97 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// callDurable sends a call over the durable lane, or finds the one that was sent
+// under its key.
+func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+	n := t.host.node
+	task.ID = t.CallID(c.Key)
+	a.TaskID = task.ID
+	timeout, until := t.callTimes(ctx, c, a.Began)
+	if err := t.ready(task, timeout); err != nil {
+		return err
+	}
+	var was *envelope.Envelope
+	if t.run.restored {
+		was = t.sentBefore(ctx, task)
+	}
+	if err := t.begin(ctx, c, a); err != nil {
+		return err
+	}
+	wait, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	if !c.Whole {
+		var stop func()
+		wait, stop = t.interruptible(wait)
+		defer stop()
+	}
+	wait, span := n.tel.startSend(wait, task)
+	opts := ResultOptions{OnStream: c.OnStream, again: t.run.callSent(task.ID) || t.run.restored}
+	var reply *envelope.Envelope
+	var err error
+	if was != nil {
+		reply, err = n.await(wait, was, opts)
+	} else {
+		_, reply, err = n.Perform(wait, task, SubmitOptions{}, opts)
+	}
+	endSend(span, err)
+	a.Envelope = reply
+	switch {
+	case reply != nil:
+		t.callOver(task.ID)
+		return err
+	case err == nil, errors.Is(err, ErrInterrupted):
+		return err
+	}
+	t.giveUp(state.Call{ID: task.ID, To: task.To})
+	return sendError(task, err)
+}
+
+// sentBefore is the task that an earlier owner of the run sent in this one's place,
+// if somebody has begun it and its run can be read here: its answer is this one's,
+// whatever the two say. Otherwise it is sent again, which does no harm where it says
+// the same.
+func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) *envelope.Envelope {
+	d := t.host.node.cfg.Durable
+	rec, err := d.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	if err != nil {
+		return nil
+	}
+	c, err := d.Codec.Decode(rec.Data)
+	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && t.host.Signer != nil {
+		return nil
+	}
+	was, err := envelope.Parse(c.Mesh.Task)
+	if err != nil || was.ID != task.ID || was.From != task.From || was.To != task.To || was.ReplyTo != task.ReplyTo || was.Corr != task.Corr {
+		return nil
+	}
+	return was
+}
+
+// interruptible is ctx, but ends with [ErrInterrupted] when somebody asks t's run
+// to stop.
+func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-t.run.Asked():
+			cancel(ErrInterrupted)
+		case <-t.run.lane.parting:
+			cancel(ErrInterrupted)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel(context.Canceled)
+		<-done
+	}
+}

@@ -1,0 +1,193 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// callTimes says how long the other may take, and until when its answer is waited
+// for: a little longer, because its own E_TIMEOUT tells more, and a little less
+// than t has, so that t can still say so.
+func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout time.Duration, until time.Time) {
+	now := time.Now()
+	left := t.Deadline.Sub(now)
+	if own, ok := ctx.Deadline(); ok {
+		left = min(left, own.Sub(now))
+	}
+	margin := min(left/20, grace)
+	timeout = left - margin
+	if own := c.Timeout - now.Sub(began); c.Timeout > 0 && own < timeout {
+		timeout = own
+		margin = min(grace, left-timeout)
+	}
+	return timeout, now.Add(timeout + margin/2)
+}
+
+// ready writes a call's deadline and signs it.
+func (t *Task) ready(task *envelope.Envelope, timeout time.Duration) error {
+	if timeout <= 0 {
+		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
+	}
+	members := map[string]json.RawMessage{}
+	if err := json.Unmarshal(task.Requires, &members); err != nil {
+		return err
+	}
+	members["timeout_ms"] = mustJSON(max(1, timeout.Milliseconds()))
+	task.Requires = mustJSON(members)
+	if s := t.host.Signer; s != nil {
+		return s.Sign(task)
+	}
+	return nil
+}
+
+// begin is what comes before a call is sent: the run's checkpoint tells of it.
+func (t *Task) begin(ctx context.Context, c *Call, a *Answer) error {
+	if t.run != nil {
+		if err := t.run.record(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()}); err != nil {
+			return err
+		}
+	}
+	if c.Begun != nil {
+		c.Begun(a.TaskID, a.Durable)
+	}
+	return nil
+}
+
+// callOver notes that nothing is left to be stopped of a call.
+func (t *Task) callOver(id string) {
+	if t.run != nil {
+		t.run.callEnded(id)
+	}
+}
+
+// giveUp stops a call whose answer nobody waits for any more. A durable run that
+// ends stops its calls itself ([lane.stopCalls]); one that goes on elsewhere will
+// ask for them again.
+func (t *Task) giveUp(call state.Call) {
+	if t.run != nil && t.stopped() {
+		return
+	}
+	if call.Live {
+		t.host.stopLive(call)
+	} else if !t.host.stopDurable(call) {
+		return // whoever ends the run tries again
+	}
+	t.callOver(call.ID)
+}
+
+// stopped reports whether the task's context has ended.
+func (t *Task) stopped() bool {
+	t.ctxMu.Lock()
+	defer t.ctxMu.Unlock()
+	return t.stopCause != nil
+}
+
+// stopsAtOnce is how many calls are stopped at once.
+const stopsAtOnce = 64
+
+// stopCalls stops what the run, which has ended, had others do. Its message is
+// still there: where this worker dies meanwhile, the next one does it.
+func (l *lane) stopCalls(c *state.Checkpoint) {
+	if len(c.Mesh.Calls) == 0 {
+		return
+	}
+	var all sync.WaitGroup
+	places := make(chan struct{}, stopsAtOnce)
+	for _, call := range c.Mesh.Calls {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if call.Live {
+				l.host.stopLive(call)
+			} else {
+				l.host.stopDurable(call)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// stopLive asks the workers of another agent to end a task that this one sent over
+// the live lane. It is a courtesy: if it is lost, the deadline ends the task.
+func (h *host) stopLive(call state.Call) {
+	e, err := h.cancelOf(call)
+	if err != nil {
+		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
+		return
+	}
+	to, err := h.node.subjects.Ctl(call.To)
+	if err == nil {
+		var body []byte
+		if body, err = e.AppendJSON(nil); err == nil {
+			err = h.node.publish(to, body, nil)
+		}
+	}
+	if err != nil {
+		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
+	}
+}
+
+// stopDurable ends a task that this agent sent over the durable lane, and reports
+// whether that is certain: a worker has done so or noted it, or the order is stored.
+func (h *host) stopDurable(call state.Call) bool {
+	err := h.orderStop(call)
+	if err != nil {
+		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
+	}
+	return err == nil
+}
+
+func (h *host) orderStop(call state.Call) error {
+	e, err := h.cancelOf(call)
+	if err != nil {
+		return err
+	}
+	to, err := h.node.subjects.Ctl(call.To)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+	defer cancel()
+	var body []byte
+	header, err := h.node.encode(ctx, e, false, &body)
+	if err != nil {
+		return err
+	}
+	first, cancelFirst := context.WithTimeout(ctx, ctlWait)
+	defer cancelFirst()
+	reply, err := h.node.exchange(first, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
+	if err == nil {
+		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError && problem.Code != envelope.CodeNotFound {
+			return problem
+		}
+		return nil
+	}
+	// Nobody hears it, or nobody who hears it has the run.
+	_, err = h.node.Submit(ctx, e, SubmitOptions{})
+	return err
+}
+
+// cancelOf is the command to cancel a task of this agent's, signed.
+func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
+	e := envelope.New(envelope.TypeTask, h.Entity, call.To, intents.TaskCancel,
+		mustJSON(intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live}))
+	e.Priority = envelope.PriorityUrgent
+	if h.Signer != nil {
+		if err := h.Signer.Sign(e); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+func isCode(err error, code envelope.Code) bool {
+	var e *envelope.Error
+	return errors.As(err, &e) && e.Code == code
+}

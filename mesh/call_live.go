@@ -1,0 +1,102 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// callPatience is how long a live call waits for somebody to take it, where
+// nobody is there or all are busy.
+const callPatience = 5 * time.Second
+
+// callLive sends a call over the live lane, again where nothing was done.
+func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+	n := t.host.node
+	if t.run != nil {
+		t.stopEarlier(c.Key)
+	}
+	opts := SendOptions{NoCancel: true, OnStream: c.OnStream}
+	begun := ""
+	var last error
+	for try := 0; ; try++ {
+		timeout, until := t.callTimes(ctx, c, a.Began)
+		if most := n.cfg.MaxTimeout; timeout > most { // nobody takes longer
+			timeout, until = most, time.Now().Add(most+grace)
+		}
+		one := *task
+		if err := t.ready(&one, timeout); err != nil {
+			if last != nil {
+				return last // it tells more
+			}
+			return err
+		}
+		a.TaskID = one.ID
+		if begun != one.ID {
+			if err := t.begin(ctx, c, a); err != nil {
+				return err
+			}
+			begun = one.ID
+		}
+		wait, cancel := context.WithDeadline(ctx, until)
+		reply, err := n.Send(wait, &one, opts)
+		cancel()
+		a.Envelope = reply
+		if err == nil {
+			return t.follow(ctx, c, &one, a)
+		}
+		if reply == nil && !isCode(err, envelope.CodeNoResponders) {
+			t.giveUp(state.Call{ID: one.ID, To: one.To, Live: true})
+			return err
+		}
+		t.callOver(one.ID)
+		problem, pause := worthRetrying(err, try)
+		if problem == nil || time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil {
+			return err
+		}
+		if problem.Code != envelope.CodeNoResponders {
+			task.ID = envelope.NewID() // somebody has seen the other one
+		}
+		task.TS, last = envelope.Now(), err
+	}
+}
+
+// stopEarlier stops what an earlier owner of the run sent over the live lane under
+// the same key: nobody waits for it any more.
+func (t *Task) stopEarlier(key string) {
+	for _, call := range t.run.openCalls(key) {
+		if call.Live {
+			t.host.stopLive(call)
+			t.callOver(call.ID)
+		}
+	}
+}
+
+// follow waits for the result of a task that was answered with a job: its agent
+// does it over the durable lane.
+func (t *Task) follow(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
+	var job struct {
+		ID      string `json:"job_id"`
+		Replies string `json:"replies"`
+	}
+	n := t.host.node
+	if n.cfg.Durable == nil || json.Unmarshal(a.Envelope.Payload, &job) != nil || job.ID != task.ID || job.Replies == "" {
+		t.callOver(task.ID)
+		return nil
+	}
+	_, until := t.callTimes(ctx, c, a.Began)
+	wait, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	a.Durable = true
+	reply, err := n.Result(wait, task.To, task.ID, ResultOptions{Follow: true, OnStream: c.OnStream})
+	a.Envelope = reply
+	if reply == nil && err != nil {
+		t.giveUp(state.Call{ID: task.ID, To: task.To})
+		return sendError(task, err)
+	}
+	t.callOver(task.ID)
+	return err
+}
