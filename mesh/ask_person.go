@@ -84,7 +84,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 // inquire puts a task into a person's inbox, and says until when the answer counts.
 // Now is the server's time.
 func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, now time.Time) (state.Wait, error) {
-	timeout, _ := t.callTimes(ctx, c)
+	timeout, _ := t.callTimes(ctx, c, time.Now())
 	if t.run != nil { // how long the handler may run has nothing to do with it
 		left := t.run.deadline.Sub(now)
 		timeout = left - min(left/20, grace)

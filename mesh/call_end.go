@@ -35,16 +35,21 @@ func (t *Task) ready(task *envelope.Envelope, timeout time.Duration) error {
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
-	members := map[string]json.RawMessage{}
-	if err := json.Unmarshal(task.Requires, &members); err != nil {
-		return err
-	}
-	members["timeout_ms"] = mustJSON(max(1, timeout.Milliseconds()))
-	task.Requires = mustJSON(members)
+	task.Requires = withMember(task.Requires, "timeout_ms", mustJSON(max(1, timeout.Milliseconds())))
 	if s := t.host.Signer; s != nil {
 		return s.Sign(task)
 	}
 	return nil
+}
+
+// withMember is an object of our own making with one more member.
+func withMember(object json.RawMessage, name string, value json.RawMessage) json.RawMessage {
+	members := map[string]json.RawMessage{}
+	if object != nil {
+		_ = json.Unmarshal(object, &members)
+	}
+	members[name] = value
+	return mustJSON(members)
 }
 
 // begin is what comes before a call is sent: the run's checkpoint tells of it.
