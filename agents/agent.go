@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -129,6 +130,10 @@ type Options struct {
 	// Deprecated lets agents be hosted whose status is deprecated. Default: they
 	// are refused.
 	Deprecated bool
+
+	// Directory finds the subagents that a document names. Default: a subagent
+	// is the entity that its ref is.
+	Directory orchestrate.Directory
 
 	off func(*aaif.Tool) string // which capability a tool lacks
 

@@ -43,8 +43,9 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	for _, c := range r.calls {
 		r.messages = append(r.messages, *c.receipt)
 	}
+	calls := r.calls
 	r.calls, r.phase = nil, phaseModel
-	return nil
+	return l.afterCalls(ctx, task, r, calls)
 }
 
 // refuseCalls answers the calls that cannot be made.

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -35,6 +36,7 @@ type loop struct {
 	stream   bool
 	context  int // tokens that fit the model; 0: nobody says
 	memory   Memory
+	handoffs *orchestrate.Handoffs
 	books    *treasury
 	echoes   bool // the model is the offline echo
 	secrets  *secret.Redactor
@@ -53,7 +55,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
-		retries: liveRetries(def),
+		retries: liveRetries(def), handoffs: newHandoffs(def, opts),
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -154,6 +156,9 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 		return err
 	}
 	if cp == nil || len(cp.Doc.Conversation) == 0 {
+		if taken, err := l.takeOver(ctx, task, r, system); err != nil || taken {
+			return err
+		}
 		r.phase, r.taskFirst = phaseModel, true
 		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
 		return nil

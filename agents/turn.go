@@ -36,6 +36,11 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	r.messages = append(r.messages, res.Message)
 	r.cut = res.Finish == model.FinishLength
 	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: string(res.Finish) + instead(res.Tried), MS: time.Since(begun).Milliseconds()}
+	if l.handoffs != nil && res.Finish != model.FinishContentFilter {
+		if over, err := l.turnedOver(ctx, task, r, step); over || err != nil {
+			return err
+		}
+	}
 	switch {
 	case res.Finish == model.FinishContentFilter:
 		err = envelope.Errorf(envelope.CodeModel, "the model's provider withheld the answer")

@@ -93,7 +93,7 @@ var Codes = [...]CodeInfo{
 	{CodeMaxIterations, "the agent did not finish within max_iterations", false, "agent"},
 	{CodeBudget, "the next call would break the budget of the run, or of all runs of its corr", false, "operator"},
 	{CodeSwarm, "too few of a swarm's members answered, or they do not agree as its document demands; the error's member swarm has what they said", false, "agent"},
-	{CodeTreeLimit, "the task is too deep in its tree, or the tree has too many tasks; the message names the bound", false, "operator"},
+	{CodeTreeLimit, "the task is too deep in its tree, or the tree has too many tasks, or the task was handed on in a circle or too often; the message names the bound", false, "operator"},
 	{CodeDeclined, "the person who was asked will not do it; the message is theirs", false, "nobody"},
 	{CodeAgent, "the agent reports a failure without a code of its own", false, "agent"},
 }

@@ -20,6 +20,11 @@ const (
 // of an [SpecQueryResult]. It is no intent: nobody sends a task with it.
 const ExtDecisionEvidence = "aee.ext.decision_evidence"
 
+// ExtHandoff, in the extensions of an [SpecQueryResult], says that the agent can
+// take a task over from another one and answer its sender in that one's place
+// (docs/nats-binding.md, "Handed-over tasks").
+const ExtHandoff = "mesh.ext.handoff"
+
 // AgentAsk is the intent of a task that was made from plain text, where nobody
 // named an intent. It belongs to applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"
@@ -48,6 +53,7 @@ const (
 	TaskFailed     = "mesh.task.failed"
 	TaskRetrying   = "mesh.task.retrying" // a durable task has failed and will be tried again
 	TaskParked     = "mesh.task.parked"   // a run waits to be resumed
+	TaskHanded     = "mesh.task.handed"   // a link of the chain of a task that was handed on; it goes along with the task, not over the bus
 	AlertRaised    = "mesh.alert.raised"
 	TaskWithdrawn  = "mesh.task.withdrawn" // into a person's inbox: a task is no longer theirs
 )

@@ -157,7 +157,7 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 		if err != nil {
 			return err
 		}
-		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // somebody else's word
 		}

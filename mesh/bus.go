@@ -86,6 +86,9 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	if usage := t.usage.Load(); usage != nil {
 		b = append(append(b, `,"usage":`...), *usage...)
 	}
+	if t.over != nil {
+		b = t.over.appendEvent(b)
+	}
 	if problem != nil {
 		b = append(b, `,"error":`...)
 		b = append(b, publicError(problem).Payload()...)

@@ -148,6 +148,9 @@ func (r *Run) first() (*state.Checkpoint, error) {
 func (r *Run) describe(c *state.Checkpoint, raw []byte) {
 	m, t := &c.Mesh, r.task
 	m.Task, m.KeyID, m.CBOR, m.Priority = raw, t.KeyID, t.cbor, string(t.Envelope.Priority)
+	if t.handed != nil {
+		m.Stream = t.handed.Stream
+	}
 	m.StoredAt, m.Deadline, m.StartedAt = r.hold.Stored, r.deadline, r.lane.clock.now()
 }
 

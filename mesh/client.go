@@ -228,12 +228,13 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	}
 	defer n.replies.close(x)
 	n.replies.send(x, what)
+	var known vouched
 	for seen := 0; ; seen++ {
 		answer, err := x.wait(ctx)
 		if err != nil {
 			return nil, err
 		}
-		reply, cbor, err := n.readReply(task, answer)
+		reply, cbor, err := n.readReply(task, answer, &known)
 		if err != nil {
 			return nil, err
 		}
@@ -260,8 +261,8 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 }
 
 // readReply checks that a message is an answer to task, from somebody who may
-// give it.
-func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (reply *envelope.Envelope, cbor bool, err error) {
+// give it: the one that was asked, or whoever it has handed the task on to.
+func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg, known *vouched) (reply *envelope.Envelope, cbor bool, err error) {
 	reply, cbor, err = n.decode(msg)
 	if err != nil {
 		if isPubAck(msg.Data) {
@@ -285,7 +286,9 @@ func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg) (reply *envelop
 		return nil, false, unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
 	}
 	if reply.From != task.To {
-		return nil, false, unusable("reply from %s: it comes from %s", task.To, clip(reply.From))
+		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
+			return nil, false, err
+		}
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:

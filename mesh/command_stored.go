@@ -166,6 +166,9 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		return out, false, nil
 	}
 	if c.Terminal() {
+		if m.Handed != nil {
+			out = l.follow(ctx, c, o)
+		}
 		return out, false, nil
 	}
 	if err := l.mayMove(o); err != nil {
@@ -299,6 +302,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	r := newRun(l, t, hold)
 	r.id.Run = rec.ID.Run
 	t.queued = l.clock.local(c.Mesh.StoredAt)
+	t.handed, _, _ = l.host.node.checkHanded(t.Envelope)
 	if t.Requires, err = t.Envelope.Requirements(); err != nil {
 		return out, false, err
 	}

@@ -150,6 +150,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 		reason += ": " + clip(what.Reason)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
+	found = h.cancelPassed(env, what, signed)
 	for _, t := range h.queue.remove(mine) {
 		h.fail(t, cause)
 		found = true

@@ -86,7 +86,9 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 		return err // nil: there is one
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
-	raw, err := l.encodeReply(t, env.Reply(envelope.TypeError, problem.Payload()))
+	t.handed, _, _ = h.node.checkHanded(env)
+	problem = t.toCaller(problem)
+	raw, err := l.encodeReply(t, t.answer(envelope.TypeError, problem.Payload()))
 	if err != nil {
 		return nil // nothing that could be said about it makes an envelope
 	}
@@ -105,7 +107,11 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 		}
 		header[headerContentType] = []string{envelope.ContentCBOR}
 	}
+	entity, taskID := t.answered()
+	if t.handed != nil {
+		header[HeaderHandoff] = []string{t.handed.header()}
+	}
 	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
-		Entity: h.Entity, TaskID: env.ID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10), Header: header, Data: raw,
+		Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10), Header: header, Data: raw,
 	})
 }

@@ -334,7 +334,7 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 		}
 	}
 	return n.cfg.Durable.Replies.Publish(ctx, jetstream.Reply{
-		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, task, problem), Data: data,
+		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, task, nil, problem), Data: data,
 	})
 }
 

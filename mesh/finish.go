@@ -159,11 +159,17 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 // however often.
 func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *envelope.Error) error {
 	m, t := &c.Mesh, r.task
+	if o := r.over; o != nil && problem == nil {
+		if err := r.concludeHanded(c, o); err != nil {
+			return r.conclude(c, nil, border(err)) // the sender must hear of it
+		}
+		return nil
+	}
 	var reply *envelope.Envelope
 	if problem == nil {
-		reply = t.Envelope.Reply(envelope.TypeResult, payload)
+		reply = t.answer(envelope.TypeResult, payload)
 	} else {
-		reply = t.Envelope.Reply(envelope.TypeError, problem.Payload())
+		reply = t.answer(envelope.TypeError, t.toCaller(problem).Payload())
 	}
 	raw, err := r.lane.encodeReply(t, reply)
 	if err != nil {
@@ -211,7 +217,11 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	if err != nil {
 		return nil, outputError(err)
 	}
-	if limit := int(l.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(raw) > limit {
+	room := headerRoom
+	if t.handed != nil {
+		room += len(t.handed.header())
+	}
+	if limit := int(l.host.node.conn.MaxPayload()) - room; limit > 0 && len(raw) > limit {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
 	}
 	return raw, nil
@@ -299,6 +309,9 @@ func (l *lane) tell(r *Run) error {
 	c := r.cp.Load()
 	m := &c.Mesh
 	l.withdrawAll(r, c)
+	if m.Handed != nil {
+		return l.queueHanded(r)
+	}
 	reply, err := envelope.Parse(m.Reply)
 	if err != nil {
 		return fmt.Errorf("the reply in the run's record: %w", err)
@@ -313,8 +326,9 @@ func (l *lane) tell(r *Run) error {
 		}
 		r.observe(PointDead)
 	}
+	entity, taskID := r.task.answered()
 	if !r.wrote { // or it may be there
-		last, err := l.cfg.Replies.Last(l.ctx, l.host.Entity, r.task.Envelope.ID)
+		last, err := l.cfg.Replies.Last(l.ctx, entity, taskID)
 		if err == nil && last.Header.Get(nats.MsgIdHdr) == reply.ID {
 			return nil
 		}
@@ -329,7 +343,7 @@ func (l *lane) tell(r *Run) error {
 		}
 	}
 	if err := l.cfg.Replies.Publish(l.ctx, jetstream.Reply{
-		Entity: l.host.Entity, TaskID: r.task.Envelope.ID, MsgID: reply.ID, Header: replyHeader(c, r.task.Envelope, problem), Data: data,
+		Entity: entity, TaskID: taskID, MsgID: reply.ID, Header: replyHeader(c, r.task.Envelope, r.task.handed, problem), Data: data,
 	}); err != nil {
 		return err
 	}
@@ -340,13 +354,17 @@ func (l *lane) tell(r *Run) error {
 }
 
 // replyHeader are the headers of the terminal envelope of a run.
-func replyHeader(c *state.Checkpoint, task *envelope.Envelope, problem *envelope.Error) nats.Header {
+func replyHeader(c *state.Checkpoint, task *envelope.Envelope, h *handed, problem *envelope.Error) nats.Header {
 	m := &c.Mesh
 	header := nats.Header{
 		jetstream.HeaderSeq: {strconv.Itoa(m.Stream + 1)},
-		HeaderEpoch:         {strconv.FormatUint(m.Epoch, 10)},
+		HeaderEpoch:         {h.epoch(m.Epoch)},
 	}
-	if digest := taskDigest(task); digest != "" {
+	digest := taskDigest(task)
+	if h != nil {
+		header[HeaderHandoff], digest = []string{h.header()}, h.Digest
+	}
+	if digest != "" {
 		header[HeaderTaskDigest] = []string{digest}
 	}
 	if m.CBOR {

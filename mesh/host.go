@@ -128,6 +128,7 @@ type host struct {
 	stats   [numEndpoints]endpointStats
 	counts  counts
 	running running
+	passed  passed
 	durable *lane        // nil: live only
 	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64

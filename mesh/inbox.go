@@ -247,7 +247,7 @@ func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 			return err
 		}
 		a.last = msg.Seq
-		reply, err := n.readDurableReply(a.Task.To, a.Task.ID, a.Task.Corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+		reply, err := n.readDurableReply(a.Task.To, a.Task.ID, a.Task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue
 		}

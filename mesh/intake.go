@@ -319,7 +319,8 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 	}
 	h.stats[endpointTask].count(err)
 	requires, _ := a.env.Requirements()
-	h.answer(&Task{Envelope: a.env, Requires: requires, host: h, reply: a.msg.Reply, cbor: a.cbor}, err)
+	handed, _, _ := readHanded(a.env) // whether it may be so, its caller judges
+	h.answer(&Task{Envelope: a.env, Requires: requires, host: h, reply: a.msg.Reply, cbor: a.cbor, handed: handed}, err)
 }
 
 // briefSig is how package sign begins what is checked quickly.

@@ -100,6 +100,9 @@ type Config struct {
 	MaxTimeout time.Duration
 	// DefaultTimeout is for tasks that ask for none. Default 5 minutes.
 	DefaultTimeout time.Duration
+	// MaxHandoffs is how often a task may be handed on ([Task.HandOff]); at most
+	// 64. Default 8.
+	MaxHandoffs int
 	// Drain is how long a stopping agent may take to finish what it has
 	// begun. Default 30 seconds.
 	Drain time.Duration
@@ -181,6 +184,12 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	cfg.Heartbeat = orDefault(cfg.Heartbeat, DefaultHeartbeat)
 	if cfg.Tree, err = cfg.Tree.normal(); err != nil {
 		bad = append(bad, err)
+	}
+	if cfg.MaxHandoffs == 0 {
+		cfg.MaxHandoffs = DefaultMaxHandoffs
+	}
+	if cfg.MaxHandoffs < 0 || cfg.MaxHandoffs > maxLinks {
+		bad = append(bad, fmt.Errorf("MaxHandoffs is %d, must be 1 to %d", cfg.MaxHandoffs, maxLinks))
 	}
 	if cfg.MaxTimeout < 0 || cfg.DefaultTimeout < 0 {
 		bad = append(bad, errors.New("MaxTimeout and DefaultTimeout cannot be negative"))

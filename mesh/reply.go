@@ -27,7 +27,8 @@ func putBuffer(b *[]byte) {
 
 // answer sends an error as the terminal envelope.
 func (h *host) answer(t *Task, problem *envelope.Error) {
-	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeError, problem.Payload()), problem); err != nil {
+	problem = t.toCaller(problem)
+	if err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem); err != nil {
 		h.counts.replyFailed.Add(1)
 		h.log.Warn("reply not sent", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", t.Envelope.From, "err", err)
 	}
@@ -100,6 +101,9 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 	}
 	if parent := t.span.traceparent(); parent != "" {
 		set(t.host.TraceHeader, parent)
+	}
+	if t.handed != nil {
+		set(HeaderHandoff, t.handed.header())
 	}
 	if problem != nil {
 		set(micro.ErrorHeader, headerText(problem.Message))

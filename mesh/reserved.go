@@ -94,7 +94,7 @@ func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, erro
 }
 
 func (h *host) extensions() []string {
-	return []string{intents.ExtDecisionEvidence}
+	return []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
 }
 
 // fetch looks for an envelope that this agent sent or received. Ids go over

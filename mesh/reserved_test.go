@@ -63,7 +63,7 @@ func TestReservedIntentsAreAnsweredWhileTheAgentIsBusy(t *testing.T) {
 		t.Errorf("ping: %+v", ping)
 	}
 	equal(t, "health", r.result(intents.StatusHealth, `{}`), `{"details":{"concurrency":1,"model":"up","queue":1,"queued":1,"reason":"the queue is full","running":1},"status":"degraded"}`)
-	equal(t, "spec", r.result(intents.SpecQuery, `{}`), `{"aee_version":"1","extensions":["aee.ext.decision_evidence"]}`)
+	equal(t, "spec", r.result(intents.SpecQuery, `{}`), `{"aee_version":"1","extensions":["aee.ext.decision_evidence","mesh.ext.handoff"]}`)
 	equal(t, "capabilities", r.result(intents.CapabilityList, `{"namespace_filter":"code"}`), `{"intents":["code.review"]}`)
 	equal(t, "all capabilities", r.result(intents.CapabilityList, `{}`), `{"intents":["aee.capability.list","aee.context.fetch","aee.context.refute","aee.spec.query","aee.status.health","aee.status.ping","aee.validate.payload","code.review","mesh.task.cancel","mesh.task.migrate","mesh.task.pause","mesh.task.resume","mesh.task.settle","mesh.task.steer"]}`)
 	equal(t, "valid", r.result(intents.ValidatePayload, `{"intent":"code.review","payload_to_validate":{"path":"x"}}`), `{"valid":true}`)

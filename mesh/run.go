@@ -60,6 +60,9 @@ func busy(entity string) *envelope.Error {
 // prepare reads the constraints and validates the payload.
 func (h *host) prepare(t *Task) error {
 	requires, err := t.Envelope.Requirements()
+	if err == nil {
+		err = t.takeOver()
+	}
 	if err != nil {
 		return err
 	}
@@ -158,6 +161,11 @@ func (h *host) begins(t *Task) {
 func (h *host) finish(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
+	var o *handover
+	if errors.As(err, &o) && o.task == t {
+		h.handOn(t, o)
+		return
+	}
 	if err == nil {
 		err = h.validateResult(t, payload)
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
@@ -217,7 +225,7 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 		h.durable.end(t, payload, nil)
 		return
 	}
-	if err := h.sendReply(t, t.Envelope.Reply(envelope.TypeResult, payload), nil); err != nil {
+	if err := h.sendReply(t, t.answer(envelope.TypeResult, payload), nil); err != nil {
 		// The result cannot be sent as it is; the sender must hear of it.
 		h.conclude(t, border(err))
 		h.answer(t, border(err))

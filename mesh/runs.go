@@ -51,6 +51,7 @@ type Run struct {
 	parked    aaif.RunStatus // how it was parked; "" when it is handed on
 
 	asks     asks
+	over     *handover // to whom it is handed on; nil: it is not
 	told     told
 	calls    calls
 	askMu    sync.Mutex

@@ -96,6 +96,7 @@ func (h *host) identity() micro.ServiceIdentity {
 		MetaEntity: h.Entity, "aee_version": envelope.Version, "aeemesh_version": h.node.cfg.Version,
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
+	meta[MetaHandoff] = "1"
 	if h.AgentID != "" {
 		meta[MetaAgentID] = h.AgentID
 	}
@@ -117,6 +118,7 @@ const (
 	MetaAgentID = "agent_id"
 	MetaIntents = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix  = "prefix"
+	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
 )
 
 func joinIntents(names []string) string {

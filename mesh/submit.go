@@ -191,7 +191,7 @@ func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit Subm
 	if err != nil {
 		return receipt, nil, err
 	}
-	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, digest: taskDigest(task), onStream: opts.OnStream}
+	reader := &replyReader{node: n, entity: task.To, taskID: task.ID, corr: task.Corr, caller: task.From, digest: taskDigest(task), onStream: opts.OnStream}
 	for msg, err := range follower.Messages(ctx, jetstream.FollowOptions{Fresh: !receipt.Duplicate && !opts.again}) {
 		if err == nil {
 			err = reader.take(msg)
@@ -228,6 +228,8 @@ func (n *Node) await(ctx context.Context, task *envelope.Envelope, opts ResultOp
 type replyReader struct {
 	node                 *Node
 	entity, taskID, corr string
+	caller               string // the task's from; "" where it is not known
+	known                vouched
 	onStream             func(*envelope.Envelope) error
 	digest               string // of the task; "" where it is not known
 	epoch                string
@@ -238,7 +240,7 @@ func (r *replyReader) take(msg jetstream.Message) error {
 	if was := msg.Header.Get(HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s was used before, for another task: that one is answered. Give this task an id of its own", r.taskID)
 	}
-	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+	reply, err := r.node.readDurableReply(r.entity, r.taskID, r.corr, r.caller, &nats.Msg{Data: msg.Data, Header: msg.Header}, &r.known)
 	if err != nil {
 		return err
 	}
@@ -292,8 +294,8 @@ func (r *replyReader) result() (*envelope.Envelope, error) {
 }
 
 // readDurableReply checks that a stored message is an answer to the task, from
-// the entity that it was sent to.
-func (n *Node) readDurableReply(entity, taskID, corr string, msg *nats.Msg) (*envelope.Envelope, error) {
+// the entity that it was sent to, or from whoever that has handed it on to.
+func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.Msg, known *vouched) (*envelope.Envelope, error) {
 	reply, _, err := n.decode(msg)
 	if err == nil {
 		_, err = n.cfg.Verifier.Verify(reply, time.Now())
@@ -302,12 +304,15 @@ func (n *Node) readDurableReply(entity, taskID, corr string, msg *nats.Msg) (*en
 		return nil, fmt.Errorf("reply of %s: %w", entity, err)
 	}
 	switch {
-	case reply.From != entity:
-		return nil, unusable("reply of %s: it comes from %s", entity, clip(reply.From))
 	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
 		return nil, unusable("reply of %s: it answers %s, not %s", entity, clip(reply.ReplyTo), clip(taskID))
 	case corr != "" && reply.Corr != corr:
 		return nil, unusable("reply of %s: foreign corr %s", entity, clip(reply.Corr))
+	}
+	if reply.From != entity {
+		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
+			return nil, err
+		}
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:

@@ -244,6 +244,16 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 		r.deadline = r.stored.Mesh.Deadline
 	}
 	t.Deadline = l.clock.local(r.deadline)
+	if err := t.takeOver(); err != nil {
+		return border(err)
+	}
+	if h := t.handed; h != nil && r.stored == nil {
+		r.told.seq = h.Stream // the next envelope has the next number
+		if !h.Deadline.IsZero() {
+			r.deadline = earlier(r.deadline, h.Deadline)
+		}
+		t.Deadline = l.clock.local(r.deadline)
+	}
 	if err := l.host.node.inTree(t); err != nil {
 		return border(err)
 	}

@@ -103,6 +103,10 @@ type Task struct {
 
 	done atomic.Bool // the terminal envelope has been sent
 
+	handed  *handed   // by whom the task was handed on; nil: by nobody
+	ownWord bool      // the sender takes no answer but from the entity that it asked
+	over    *handover // to whom it was handed on; nil: to nobody
+
 	usage atomic.Pointer[json.RawMessage] // see Use
 
 	listed     bool // in the list of running tasks, which owns the three
@@ -143,7 +147,7 @@ func (t *Task) Emit(payload json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if err := t.host.sendReply(t, t.Envelope.Reply(envelope.TypeStream, numbered), nil); err != nil {
+	if err := t.host.sendReply(t, t.answer(envelope.TypeStream, numbered), nil); err != nil {
 		return err
 	}
 	t.seq++

@@ -134,7 +134,7 @@ func (d *told) send(payload json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	e := t.Envelope.Reply(envelope.TypeStream, numbered)
+	e := t.answer(envelope.TypeStream, numbered)
 	e.From = l.host.Entity
 	t.span.inject(e)
 	if s := l.host.Signer; s != nil {
@@ -142,12 +142,16 @@ func (d *told) send(payload json.RawMessage) error {
 			return err
 		}
 	}
+	entity, taskID := t.answered()
 	reply := jetstream.Reply{
-		Entity: l.host.Entity, TaskID: t.Envelope.ID, MsgID: d.r.id.Run + "." + strconv.Itoa(d.seq+1),
+		Entity: entity, TaskID: taskID, MsgID: d.r.id.Run + "." + strconv.Itoa(d.seq+1),
 		Header: nats.Header{
 			jetstream.HeaderSeq: {strconv.Itoa(d.seq + 1)},
-			HeaderEpoch:         {strconv.FormatUint(d.r.Epoch(), 10)},
+			HeaderEpoch:         {t.handed.epoch(d.r.Epoch())},
 		},
+	}
+	if t.handed != nil {
+		reply.Header[HeaderHandoff] = []string{t.handed.header()}
 	}
 	if t.cbor {
 		reply.Header[headerContentType] = []string{envelope.ContentCBOR}
@@ -262,12 +266,13 @@ func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	seq, text := c.Mesh.Stream, c.Mesh.Told
-	for msg, err := range l.cfg.Replies.Read(ctx, l.host.Entity, r.task.Envelope.ID, 0) {
+	entity, taskID := r.task.answered()
+	for msg, err := range l.cfg.Replies.Read(ctx, entity, taskID, 0) {
 		if err != nil {
 			return fmt.Errorf("read what run %s has told: %w", r.id.Run, err)
 		}
 		e, _, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
-		if err != nil || e.Type != envelope.TypeStream {
+		if err != nil || e.Type != envelope.TypeStream || e.From != l.host.Entity {
 			continue
 		}
 		var p struct {

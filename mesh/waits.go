@@ -259,7 +259,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			return nil, nil // and so is all behind it
 		}
 		after = msg.Seq
-		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, &nats.Msg{Data: msg.Data, Header: msg.Header})
+		reply, err := n.readDurableReply(w.Entity, w.TaskID, corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil {
 			n.log.Debug("what came is no answer", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue

@@ -101,7 +101,7 @@ func (c *Checkpoint) Clone() *Checkpoint {
 	m.Noted = slices.Clone(m.Noted)
 	m.Waits = slices.Clone(m.Waits)
 	m.Parent = clone(m.Parent)
-	m.Migration = clone(m.Migration)
+	m.Migration, m.Handed = clone(m.Migration), clone(m.Handed)
 	return &d
 }
 

@@ -69,6 +69,7 @@ func full() *state.Checkpoint {
 		Waits:  []state.Wait{{Entity: "human.ada", TaskID: "01JD0000000000000000000009", Key: "step/sign", Asked: start, Until: start.Add(time.Minute), Void: true}},
 		WakeAt: start.Add(time.Minute),
 		Parent: &state.Parent{Kind: "fork", Entity: "agent.reviewer", Run: "r", TaskID: "t", StateID: "s", Revision: 4, Platform: "p"},
+		Handed: &state.Handed{To: "agent.next", TaskID: "task-2", Task: json.RawMessage(`{"v":"1","id":"task-2"}`), Reason: "it is theirs"},
 		Migration: &state.Migration{
 			ID: "m", Phase: state.PhaseStaged, Status: aaif.RunPaused, Issuer: "agent.x", Source: "a", Target: "b",
 			To: "https://b", By: "human.ada", Key: "k", Since: start, Detail: "d",
@@ -372,7 +373,7 @@ func TestClonesAreIndependent(t *testing.T) {
 				d.Doc.PipelinePosition.CompletedSteps[0] = "changed"
 				d.Doc.Error.Code, d.Doc.Provenance.CapturedBy, d.Doc.ApprovalRequest.ApproverHint = "x", "x", "x"
 				d.Mesh.Effects[0].Status, d.Mesh.Notes[0].Calls[0].Name, d.Mesh.Commands[0] = "x", "x", "x"
-				d.Mesh.Effects[0].Status, d.Mesh.Parent.Run, d.Mesh.Migration.ID = state.EffectDone, "x", "x"
+				d.Mesh.Effects[0].Status, d.Mesh.Parent.Run, d.Mesh.Migration.ID, d.Mesh.Handed.To = state.EffectDone, "x", "x", "x"
 				d.Mesh.Steering[0].Text, d.Mesh.Noted[0].ID = "x", "x"
 				d.Doc.MemorySnapshot[0].Key, d.Doc.PendingToolCalls[0].ID, d.Doc.SubagentStates[0].Alias = "x", "x", "x"
 				if _, err := (state.Codec{}).Encode(d); err != nil {

@@ -44,6 +44,8 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	w.uint("epoch", m.Epoch)
 	upTo("format")
 	w.int("format", int64(m.format()))
+	upTo("handed")
+	w.handed(m.Handed, t)
 	upTo("key_id")
 	w.opt("key_id", m.KeyID)
 	upTo("loop")
@@ -189,6 +191,19 @@ func (w *writer) migration(m *Migration) {
 	w.opt("status", string(m.Status))
 	w.opt("target", m.Target)
 	w.opt("to", m.To)
+	w.end()
+}
+
+func (w *writer) handed(h *Handed, t *texts) {
+	if h == nil {
+		return
+	}
+	w.name("handed")
+	w.begin()
+	w.opt("reason", h.Reason)
+	w.quoted("task", Extension+" handed", h.Task, t)
+	w.text("task_id", h.TaskID)
+	w.text("to", h.To)
 	w.end()
 }
 

@@ -14,12 +14,12 @@ import (
 // of it, so that older workers go on with what they understand:
 //
 //   - 1: runs of one agent
-//   - 2: runs of teams, with a plan; runs that call other agents
+//   - 2: runs of teams, with a plan; runs that call other agents; runs that somebody else answers
 const Format = 2
 
 // format is the oldest version that says all of m.
 func (m *Mesh) format() int {
-	if m.Plan != nil || len(m.Calls) > 0 || m.Waits != nil || !m.WakeAt.IsZero() {
+	if m.Plan != nil || m.Handed != nil || len(m.Calls) > 0 || m.Waits != nil || !m.WakeAt.IsZero() {
 		return 2
 	}
 	return 1
@@ -84,7 +84,9 @@ type Mesh struct {
 	Plan  json.RawMessage `json:"plan,omitempty"`  // how far a team has come; package orchestrate's own
 	Waits []Wait          `json:"waits,omitempty"` // tasks of the run's that people have, or had when it was parked last
 	Reply json.RawMessage `json:"reply,omitempty"` // the terminal envelope as it is sent, JSON
-	Dead  string          `json:"dead,omitempty"`  // why the task is a dead letter; "" if it is none
+	// Handed says who answers the task, where that is not this run.
+	Handed *Handed `json:"handed,omitempty"`
+	Dead   string  `json:"dead,omitempty"` // why the task is a dead letter; "" if it is none
 
 	Parent    *Parent    `json:"parent,omitempty"`
 	Migration *Migration `json:"migration,omitempty"`
@@ -92,6 +94,15 @@ type Mesh struct {
 	// More holds members of this extension that this release does not know, as
 	// one JSON object. They survive.
 	More jsontext.Value `json:",embed"`
+}
+
+// Handed is to whom a run has handed its task on. The run has ended with that,
+// and has no reply of its own.
+type Handed struct {
+	To     string          `json:"to"`      // the entity
+	TaskID string          `json:"task_id"` // the id of the task there
+	Task   json.RawMessage `json:"task"`    // its envelope as it is queued, JSON
+	Reason string          `json:"reason,omitempty"`
 }
 
 // A Step says what a checkpoint is the end of.
@@ -122,6 +133,7 @@ const (
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
 	StepCall     StepKind = "call"    // tasks for others are about to be sent
+	StepHandoff  StepKind = "handoff" // the task was handed on; in a run of its own: what goes along with one
 	StepHandler  StepKind = "handler" // a handler's own
 )
 

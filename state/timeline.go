@@ -118,6 +118,9 @@ func events(before, c *Checkpoint) []string {
 	if cost := b.Usage.CostNanoUSD - a.Usage.CostNanoUSD; cost > 0 {
 		say("$%s", model.USD(cost))
 	}
+	if h := b.Handed; h != nil && a.Handed == nil {
+		say("handed on to %s%s, as its task %s", h.To, because(h.Reason), h.TaskID)
+	}
 	if b.Dead != "" && a.Dead == "" {
 		say("dead letter: %s", cut(oneLine(b.Dead), 120))
 	}
@@ -125,6 +128,13 @@ func events(before, c *Checkpoint) []string {
 		say("the reply is committed")
 	}
 	return all
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + cut(oneLine(reason), 80) + ")"
 }
 
 func steered(a, b *Mesh, say func(string, ...any)) {

@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"cmp"
 	stdjson "encoding/json"
 	"maps"
 )
@@ -23,6 +24,7 @@ type Facts struct {
 	Task   *Task              // the task that is worked on
 	Output stdjson.RawMessage // what the step before, or the run so far, has given
 	Tool   *Tool              // the call that is about to be made
+	Called *Tool              // the call that was made, where Output is what it gave
 	Event  *Event             // what came to pass
 	State  *State             // how far the run is
 
@@ -120,7 +122,7 @@ func (f Facts) Value() (Value, error) {
 			return Value{}, err
 		}
 	}
-	if t := f.Tool; t != nil {
+	if t := cmp.Or(f.Tool, f.Called); t != nil {
 		arguments, err := parseOr(t.Arguments)
 		if err != nil {
 			return Value{}, err

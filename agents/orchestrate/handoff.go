@@ -1,0 +1,271 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Handoffs are the rules by which an agent hands a task on in the middle of its
+// run (AAIF, orchestration.handoff): the first whose condition holds decides.
+// They may be used by any number of goroutines; nil has none.
+type Handoffs struct {
+	rules []handoffRule
+	opts  HandoffOptions
+}
+
+// HandoffOptions are what rules have besides the document. The zero value finds
+// entities only, and reports nothing.
+type HandoffOptions struct {
+	// Directory finds the receivers. Default: [Entities].
+	Directory Directory
+	// Logger gets what the operator should know. Default discards.
+	Logger *slog.Logger
+	// Span, if set, is called when a task is about to be handed on, and what it
+	// returns when that is decided.
+	Span func(ctx context.Context, target Member, passContext bool) (context.Context, func(error))
+}
+
+type handoffRule struct {
+	n           int // from 1, in the document's order
+	when        *condition.Program
+	nl          string
+	target      string // as the document has it
+	ref         string // of the subagent that it is an alias of, or the target itself
+	passContext bool
+	passMemory  bool
+	keys        []string // of the subagent's pass_memory_keys
+}
+
+// NewHandoffs compiles the rules of a definition; nil where there are none. A
+// condition that does not compile, or is in words, is never satisfied: what is
+// wrong with it is for [condition.Check] and the document's own checks to say.
+func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
+	if opts.Directory == nil {
+		opts.Directory = Entities{}
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	h := &Handoffs{opts: opts}
+	o := def.Agent.Orchestration
+	if o == nil {
+		return nil
+	}
+	for i, rule := range o.Handoff {
+		p, err := condition.Compile(rule.Condition, condition.Options{})
+		if err != nil || p.Hint() {
+			continue
+		}
+		r := handoffRule{
+			n: i + 1, when: p, nl: rule.Condition.NL, target: rule.TargetAgent, ref: rule.TargetAgent,
+			passContext: rule.PassContext == nil || *rule.PassContext, passMemory: rule.PassMemory != nil && *rule.PassMemory,
+		}
+		for _, s := range o.Subagents {
+			if s.Alias != "" && s.Alias == rule.TargetAgent || s.Alias == "" && s.Ref == rule.TargetAgent {
+				r.ref, r.keys = s.Ref, s.PassMemoryKeys
+				break
+			}
+		}
+		h.rules = append(h.rules, r)
+	}
+	if len(h.rules) == 0 {
+		return nil
+	}
+	return h
+}
+
+// Moment is where a run stands when its rules are asked: after a turn of the
+// model, a tool call, or a step of a team.
+type Moment struct {
+	// Output is what was said last, by the model, a tool or a member; any JSON.
+	Output json.RawMessage
+	// Tool is the call that gave it, if one did.
+	Tool *condition.Tool
+	// State is how far the run is.
+	State condition.State
+	// Outputs are those of a team's members, by alias.
+	Outputs map[string]json.RawMessage
+	// Talk returns the conversation and the memory that there is to pass on, and
+	// is called if the task is handed on. Default: the task, and its team's
+	// outputs as this agent's words.
+	Talk func() ([]model.Message, []aaif.MemoryItem)
+}
+
+// After asks the rules, and hands the task on by the first one that holds. Over
+// says that one did: the handler then returns payload and err as they are. A rule
+// that cannot be evaluated does not hold, and is logged.
+func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (payload json.RawMessage, over bool, err error) {
+	if h == nil {
+		return nil, false, nil
+	}
+	r, err := h.due(ctx, task, &at)
+	if err != nil || r == nil {
+		return nil, err != nil, err
+	}
+	payload, err = h.hand(ctx, task, r, &at)
+	return payload, true, err
+}
+
+// due is the first rule that holds.
+func (h *Handoffs) due(ctx context.Context, task *mesh.Task, at *Moment) (*handoffRule, error) {
+	e := task.Envelope
+	facts := condition.Facts{
+		Input: e.Payload, Output: at.Output, Called: at.Tool, State: &at.State, Outputs: at.Outputs,
+		Task: &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: attempt(task)},
+	}
+	v, err := facts.Value()
+	if err != nil {
+		h.opts.Logger.Warn("handoff conditions not asked", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "err", err)
+		return nil, nil
+	}
+	for i := range h.rules {
+		r := &h.rules[i]
+		holds, err := r.when.Eval(ctx, v)
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil:
+			h.opts.Logger.Warn("handoff condition not evaluated, it does not hold", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "rule", r.n, "err", err)
+		case holds:
+			return r, nil
+		}
+	}
+	return nil, nil
+}
+
+func attempt(task *mesh.Task) int {
+	if r := task.Run(); r != nil {
+		return r.View().Mesh.Attempt + 1
+	}
+	return 1
+}
+
+// hand hands a task on by a rule.
+func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at *Moment) (payload json.RawMessage, err error) {
+	m, err := h.opts.Directory.Find(ctx, r.ref)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, ErrUnknown):
+		return nil, envelope.Errorf(envelope.CodeNotFound, "handoff: nobody is known as %s: %w", clip(r.target, 128), err)
+	default:
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "handoff: %s is not there for now: %w", clip(r.target, 128), err)
+	}
+	if h.opts.Span != nil {
+		var end func(error)
+		ctx, end = h.opts.Span(ctx, m, r.passContext)
+		defer func() {
+			if mesh.IsHandedOff(err) {
+				end(nil)
+			} else {
+				end(err)
+			}
+		}()
+	}
+	return task.HandOff(ctx, mesh.HandOff{To: m.Entity, State: r.along(task, at), Reason: r.reason()})
+}
+
+func (r *handoffRule) reason() string {
+	if r.nl != "" {
+		return r.nl
+	}
+	return fmt.Sprintf("handoff rule %d", r.n)
+}
+
+// along is the document of what the receiver is to have, nil where that is
+// nothing.
+func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
+	if !r.passContext && !r.passMemory && len(r.keys) == 0 {
+		return nil
+	}
+	talk := at.Talk
+	if talk == nil {
+		talk = func() ([]model.Message, []aaif.MemoryItem) { return teamTalk(task, at.Outputs), nil }
+	}
+	messages, memories := talk()
+	c := state.New(task.Envelope.To, task.Envelope.ID, "")
+	if r.passContext {
+		now := time.Now()
+		for _, m := range Passed(messages) {
+			c.Append(m, now, 0)
+		}
+	}
+	c.Doc.MemorySnapshot = r.memories(task, memories)
+	if len(c.Doc.Conversation)+len(c.Doc.MemorySnapshot) == 0 {
+		return nil
+	}
+	return c
+}
+
+// memories are the items that go along: those of long_term where the rule passes
+// memory, those that the subagent's keys name, and of both only what may leave
+// this run (AAIF, Memory Configuration).
+func (r *handoffRule) memories(task *mesh.Task, all []aaif.MemoryItem) []aaif.MemoryItem {
+	from := state.Checkpoint{Doc: aaif.State{MemorySnapshot: all}}
+	who := state.Whose{User: task.Caller(), Session: task.Envelope.Corr}
+	return slices.DeleteFunc(from.Memories(who, who), func(m aaif.MemoryItem) bool {
+		return !(r.passMemory && m.Scope == aaif.ScopeLongTerm) && !slices.Contains(r.keys, m.Key)
+	})
+}
+
+// Passed is what of a conversation another agent may have: what was said, but for
+// the system prompts, which are an agent's own; no calls that nobody has answered;
+// and nothing that only the model's own provider understands.
+func Passed(messages []model.Message) []model.Message {
+	answered := map[string]bool{}
+	for _, m := range messages {
+		if m.Role == model.RoleTool {
+			answered[m.ToolCallID] = true
+		}
+	}
+	var out []model.Message
+	for _, m := range messages {
+		if m.Role == model.RoleSystem {
+			continue
+		}
+		m.Provider = nil
+		m.ToolCalls = slices.DeleteFunc(slices.Clone(m.ToolCalls), func(c model.ToolCall) bool { return !answered[c.ID] })
+		if m.Role == model.RoleAssistant && m.Content == "" && len(m.ToolCalls) == 0 {
+			continue
+		}
+		out = append(out, m)
+	}
+	return out
+}
+
+// teamTalk makes a conversation of a task and what a team's members said to it.
+func teamTalk(task *mesh.Task, outputs map[string]json.RawMessage) []model.Message {
+	out := []model.Message{model.User(text(task.Envelope.Payload))}
+	aliases := make([]string, 0, len(outputs))
+	for alias := range outputs {
+		aliases = append(aliases, alias)
+	}
+	slices.Sort(aliases)
+	for _, alias := range aliases {
+		out = append(out, model.Assistant(alias+": "+text(outputs[alias])))
+	}
+	return out
+}
+
+// text is a payload as a model reads it.
+func text(payload json.RawMessage) string {
+	var only map[string]json.RawMessage
+	var s string
+	if json.Unmarshal(payload, &only) == nil && len(only) == 1 && json.Unmarshal(only["text"], &s) == nil {
+		return s
+	}
+	return string(payload)
+}

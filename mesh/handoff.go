@@ -1,0 +1,315 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// DefaultMaxHandoffs is how often a task may be handed on, from one agent to the
+// next.
+const DefaultMaxHandoffs = 8
+
+// HandOff says to whom a task is handed on in the middle of its run, and with
+// what (AAIF, Orchestration Topology, "Mid-run handoff").
+type HandOff struct {
+	// To is the entity that answers the task from here on. Required.
+	To string
+	// Intent is what the receiver is asked for. Default: the task's own, or the
+	// receiver's run intent where the task's is this agent's run intent.
+	Intent string
+	// Payload is the receiver's input. Default: the task's own payload.
+	Payload json.RawMessage
+	// State goes along as an Agent State document: what of the conversation and
+	// of the memory the receiver is to have. The mesh gives it a run id of its
+	// own. nil: nothing goes along.
+	State *state.Checkpoint
+	// Reason is a few words for people: the timeline of the run has them.
+	Reason string
+}
+
+// errHandedOff is in the chain of what [Task.HandOff] returns when the task ends
+// here and somebody else answers it.
+var errHandedOff = errors.New("the task is handed on")
+
+// handover is a hand-over that was prepared: it happens when the handler returns it.
+type handover struct {
+	task *Task
+	HandOff
+	intent string
+	state  *StateRef // nil: none
+	id     string    // of the receiver's task
+}
+
+func (o *handover) Error() string { return "the task is handed on to " + o.To }
+func (o *handover) Unwrap() error { return errHandedOff }
+
+// IsHandedOff reports whether an error is that of a task that ends here because
+// somebody else answers it: a handler that gets it from [Task.HandOff] returns it
+// as it is.
+func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
+
+// HandOff hands the task on to another agent, which answers the task's own
+// sender, on the reply subject that the sender waits on. It is a handler's last
+// word:
+//
+//	return task.HandOff(ctx, mesh.HandOff{To: "agent.billing"})
+//
+// What it returns the handler returns as it is. The hand-over takes place after
+// that: on the durable lane it is committed as the end of this run, and the
+// receiver's task is queued from the record, so that a crash repeats and loses
+// nothing. The receiver has what is left of the time.
+//
+// A receiver that cannot answer for others (an agent in another language) is
+// called instead, and what it says is returned, to be this agent's own answer;
+// so it is with tasks that came as plain text, and those whose sender forbids it
+// (requires.handoff: false).
+//
+// A task that comes back to an agent that had it before, or was handed on
+// Config.MaxHandoffs times, is refused with E_TREE_LIMIT; the handler may still
+// answer itself.
+func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) {
+	o := &handover{task: t, HandOff: h}
+	if err := t.mayHandOff(o); err != nil {
+		return nil, err
+	}
+	direct, err := t.handsDirectly(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if !direct {
+		return t.relay(ctx, o)
+	}
+	if h.State != nil {
+		if o.state, err = t.host.storeHanded(ctx, t, h.State); err != nil {
+			return nil, err
+		}
+	}
+	return nil, o
+}
+
+// mayHandOff refuses what leads nowhere, or in a circle.
+func (t *Task) mayHandOff(o *handover) error {
+	if err := subject.ValidateEntity(o.To); err != nil {
+		return envelope.Errorf(envelope.CodeInternal, "hand-over: %w", err)
+	}
+	if PublishesTo(o.To) {
+		return envelope.Errorf(envelope.CodeInternal, "hand-over to %s: a %s has no worker", o.To, subject.EntityType(o.To))
+	}
+	if o.Payload == nil {
+		o.Payload = t.Envelope.Payload
+	}
+	o.intent = o.Intent
+	if o.intent == "" {
+		o.intent = t.Envelope.Intent
+		if o.intent == intents.RunIntent(t.host.Entity) || o.intent == intents.AgentAsk {
+			o.intent = intents.RunIntent(o.To)
+		}
+	}
+	chain := append(t.Chain(), t.host.Entity)
+	if slices.Contains(chain, o.To) {
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has handed it on already (%s)", o.To, chainText(chain))
+	}
+	if limit := t.host.node.cfg.MaxHandoffs; len(chain) > limit {
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %d times, which is the limit (%s)", limit, chainText(chain))
+	}
+	return nil
+}
+
+// Chain are the entities that have handed the task on, the first one at first;
+// empty where the task came from its sender.
+func (t *Task) Chain() []string {
+	if t.handed == nil {
+		return nil
+	}
+	return t.handed.entities()
+}
+
+// Caller is who gets the answer: the task's from, or who sent the task to the
+// first agent of the chain.
+func (t *Task) Caller() string {
+	if t.handed == nil {
+		return t.Envelope.From
+	}
+	return t.handed.Caller
+}
+
+// handsDirectly reports whether the receiver can answer the task's sender, on
+// the lane that the task came by.
+func (t *Task) handsDirectly(ctx context.Context, o *handover) (bool, error) {
+	if t.ask || t.ownWord {
+		return false, nil
+	}
+	there, speaks, err := t.host.speaksHandoff(ctx, o.To)
+	switch {
+	case err != nil:
+		return false, err
+	case t.run == nil && !there:
+		return false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
+	case t.run == nil || !speaks && there:
+		return speaks, nil
+	}
+	// Who serves the durable lane must be able to take a task over, so that one
+	// may be handed on while none of its workers is there.
+	durable, err := t.host.node.hasLane(ctx, o.To)
+	if err == nil && !durable && !there {
+		err = envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
+	}
+	return durable, err
+}
+
+// askPatience is how long a receiver may take to say what it is able to do.
+const askPatience = 2 * time.Second
+
+// speaksHandoff asks a worker of an entity whether it can answer for others
+// (aee.spec.query), and so whether there is one.
+func (h *host) speaksHandoff(ctx context.Context, entity string) (there, speaks bool, err error) {
+	asking, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
+	if err := h.sign(ask); err != nil {
+		return false, false, err
+	}
+	reply, err := h.node.Send(asking, ask, SendOptions{NoCancel: true})
+	var problem *envelope.Error
+	switch {
+	case err == nil:
+		var says intents.SpecQueryResult
+		return true, json.Unmarshal(reply.Payload, &says) == nil && slices.Contains(says.Extensions, intents.ExtHandoff), nil
+	case ctx.Err() != nil:
+		return false, false, context.Cause(ctx)
+	case errors.Is(err, nats.ErrNoResponders):
+		return false, false, nil
+	case errors.As(err, &problem) && (problem.FromPeer() || problem.Code == envelope.CodeTimeout):
+		return true, false, nil // it is there, and does not know the question
+	}
+	return false, false, err
+}
+
+func (h *host) sign(e *envelope.Envelope) error {
+	if h.Signer == nil {
+		return nil
+	}
+	return h.Signer.Sign(e)
+}
+
+// relay calls the receiver, and returns its answer as this agent's own.
+func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) {
+	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
+	if t.Streaming() {
+		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
+	}
+	answer, err := t.Call(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	return answer.Envelope.Payload, nil
+}
+
+// relayed are the sender's constraints that hold for whoever answers in its
+// place: all but those that the mesh writes anew for each hop.
+func relayed(requires json.RawMessage) map[string]json.RawMessage {
+	members := map[string]json.RawMessage{}
+	if requires == nil || json.Unmarshal(requires, &members) != nil {
+		return nil
+	}
+	for _, name := range []string{requireHandoff, "timeout_ms", "not_before", "stream", "tree"} {
+		delete(members, name)
+	}
+	return members
+}
+
+// envelope is the receiver's task. Stream is how many stream envelopes this agent
+// has sent, and epoch that of the run, 0 on the live lane.
+func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error) {
+	t := o.task
+	e := envelope.New(envelope.TypeTask, t.host.Entity, o.To, o.intent, o.Payload)
+	e.Corr, e.ReplyTo, e.Priority, e.Trace = t.Envelope.Corr, t.Envelope.ID, t.Envelope.Priority, t.Envelope.Trace
+	t.span.inject(e)
+	link, err := o.link()
+	if err != nil {
+		return nil, err
+	}
+	h := handed{Task: t.Envelope.ID, Caller: t.Envelope.From, Intent: t.Envelope.Intent}
+	if t.handed != nil {
+		h = *t.handed
+	}
+	h.Chain = append(slices.Clone(h.Chain), link)
+	h.Stream, h.Epoch, h.State = stream, h.Epoch+epoch, o.state
+
+	members := map[string]json.RawMessage{}
+	if t.Envelope.Requires != nil {
+		if err := json.Unmarshal(t.Envelope.Requires, &members); err != nil {
+			return nil, err
+		}
+	}
+	delete(members, "not_before")
+	if r := t.run; r != nil {
+		h.Deadline = r.deadline
+		if h.Digest == "" {
+			h.Digest = taskDigest(t.Envelope)
+		}
+		// It may be queued later than it was made: after a crash.
+		members["not_before"] = mustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
+	}
+	members[requireHandoff] = mustJSON(h)
+	left := t.left()
+	if left <= 0 {
+		return nil, deadlineError(t)
+	}
+	members["timeout_ms"] = mustJSON(max(1, left.Milliseconds()))
+	if err := t.inherit(members); err != nil {
+		return nil, err
+	}
+	e.Requires = mustJSON(members)
+	if err := t.host.sign(e); err != nil {
+		return nil, err
+	}
+	o.id = e.ID
+	return e, nil
+}
+
+// left is what is left of the sender's time, whatever this agent's own limit is.
+func (t *Task) left() time.Duration {
+	if t.run != nil {
+		return t.run.deadline.Sub(t.run.lane.clock.now())
+	}
+	requires, _ := t.Envelope.Requirements()
+	cfg := &t.host.node.cfg
+	timeout := requires.Timeout
+	if timeout == 0 {
+		timeout = cfg.DefaultTimeout
+	}
+	return time.Until(t.queued.Add(min(timeout, cfg.MaxTimeout)))
+}
+
+// encodeFor is an envelope in the encoding that the task's sender speaks, with
+// the header that says so.
+func (t *Task) encodeFor(e *envelope.Envelope) (body []byte, header nats.Header, err error) {
+	header = nats.Header{}
+	if parent := t.span.traceparent(); parent != "" {
+		header[t.host.TraceHeader] = []string{parent}
+	}
+	if t.cbor {
+		header[headerContentType] = []string{envelope.ContentCBOR}
+		body, err = e.AppendCBOR(nil)
+	} else {
+		body, err = e.AppendJSON(nil)
+	}
+	if err != nil {
+		return nil, nil, outputError(err)
+	}
+	if limit := int(t.host.node.conn.MaxPayload()) - headerRoom; limit > 0 && len(body) > limit {
+		return nil, nil, envelope.Errorf(envelope.CodeTooLarge, "hand-over: the task has %d bytes, a message takes %d", len(body), limit)
+	}
+	return body, header, nil
+}

@@ -1,0 +1,258 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// handOn ends a task here whose handler has handed it on.
+func (h *host) handOn(t *Task, o *handover) {
+	if !t.claim() {
+		return // cancelled meanwhile, or overdue
+	}
+	if t.run != nil {
+		t.run.over = o
+		h.durable.end(t, nil, nil)
+		return
+	}
+	if err := h.passOn(t, o); err != nil {
+		h.answer(t, border(err))
+		h.conclude(t, border(err))
+		return
+	}
+	h.passed.add(o)
+	h.tellHanded(t, o)
+}
+
+// tellHanded writes the books on a task that was handed on.
+func (h *host) tellHanded(t *Task, o *handover) {
+	t.over = o
+	t.TellRun(intents.RunHandedOff, intents.StepEvent{To: o.To, Child: o.id, Durable: t.run != nil, Detail: o.Reason})
+	h.conclude(t, nil)
+}
+
+// passOn sends the receiver its task, with the reply subject on which the sender
+// of ours waits.
+func (h *host) passOn(t *Task, o *handover) error {
+	to, err := h.node.subjects.Live(o.To)
+	if err != nil {
+		return err
+	}
+	e, err := o.envelope(t.seq, 0)
+	if err != nil {
+		return err
+	}
+	body, header, err := t.encodeFor(e)
+	if err != nil {
+		return err
+	}
+	h.node.rememberSent(h.Entity, e, body, t.cbor)
+	return h.node.conn.PublishMsg(&nats.Msg{Subject: to, Reply: t.reply, Header: header, Data: body})
+}
+
+// concludeHanded makes c the last checkpoint of a run that somebody else
+// answers: with the task for the receiver, as it will be queued, however often.
+func (r *Run) concludeHanded(c *state.Checkpoint, o *handover) error {
+	m := &c.Mesh
+	e, err := o.envelope(m.Stream, m.Epoch)
+	if err != nil {
+		return err
+	}
+	if _, _, err := r.task.encodeFor(e); err != nil {
+		return err
+	}
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	m.Handed = &state.Handed{To: o.To, TaskID: e.ID, Task: raw, Reason: clip(o.Reason)}
+	m.Reply, m.Want, m.Told = nil, "", ""
+	m.Step = state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip(o.Reason)}
+	c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
+	return nil
+}
+
+// queueHanded puts the task of a run that was handed on into the receiver's
+// queue. If it is there already, or done, nothing happens.
+func (l *lane) queueHanded(r *Run) error {
+	c := r.cp.Load()
+	e, err := envelope.Parse(c.Mesh.Handed.Task)
+	if err != nil {
+		return fmt.Errorf("the task that was handed on, in the run's record: %w", err)
+	}
+	t := r.task
+	body, header, err := t.encodeFor(e)
+	if err != nil {
+		return err
+	}
+	if !t.cbor {
+		body = c.Mesh.Handed.Task
+	}
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	if _, err := l.cfg.Queue.Submit(ctx, jetstream.Submission{Entity: e.To, Priority: string(e.Priority), ID: e.ID, Data: body, Header: header}); err != nil {
+		return err
+	}
+	if r.wrote {
+		l.host.node.rememberReceived(l.host.Entity, e, c.Mesh.Handed.Task, false)
+		l.host.tellHanded(t, &handover{task: t, HandOff: HandOff{To: e.To, Reason: c.Mesh.Handed.Reason}, id: e.ID})
+	}
+	return nil
+}
+
+// appendEvent writes what events tell of a task that was handed on.
+func (o *handover) appendEvent(b []byte) []byte {
+	b = append(b, `,"handed_to":`...)
+	b = envelope.AppendString(b, o.To)
+	b = append(b, `,"child":`...)
+	return envelope.AppendString(b, o.id)
+}
+
+// passed are the live tasks that this worker has handed on and that may still be
+// running: a cancel finds the way to them.
+type passed struct {
+	mu    sync.Mutex
+	tasks map[string]*passedTask // by the id of the task that came
+}
+
+type passedTask struct {
+	from, corr, keyID string
+	to, id            string // the receiver, and its task
+	deadline          time.Time
+}
+
+// maxPassed bounds what is remembered. Beyond it a cancel of the oldest is lost,
+// and their deadline ends them.
+const maxPassed = 4096
+
+func (p *passed) add(o *handover) {
+	t := o.task
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.tasks == nil {
+		p.tasks = map[string]*passedTask{}
+	}
+	if len(p.tasks) >= maxPassed {
+		now := time.Now()
+		for id, one := range p.tasks {
+			if one.deadline.Before(now) || len(p.tasks) >= maxPassed {
+				delete(p.tasks, id)
+			}
+		}
+	}
+	e := t.Envelope
+	p.tasks[e.ID] = &passedTask{from: e.From, corr: e.Corr, keyID: t.KeyID, to: o.To, id: o.id, deadline: time.Now().Add(t.left())}
+}
+
+// matching returns the tasks for which match holds, and forgets those that are over.
+func (p *passed) matching(match func(id string, t *passedTask) bool) (out []*passedTask) {
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, t := range p.tasks {
+		switch {
+		case t.deadline.Before(now):
+			delete(p.tasks, id)
+		case match(id, t):
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// cancelPassed sends a cancel on to those that have the tasks now.
+func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, signed bool) (found bool) {
+	for _, one := range h.passed.matching(func(id string, t *passedTask) bool {
+		return (what.ID != "" && id == what.ID || what.Corr != "" && t.corr == what.Corr) &&
+			(t.from == env.From || env.From == h.Entity) && (signed || t.keyID == "")
+	}) {
+		if err := h.sendCancel(one.to, intents.CancelTask{ID: one.id, Reason: what.Reason}); err != nil {
+			h.log.Warn("cancel not sent on", "to", one.to, "id", one.id, "err", err)
+			continue
+		}
+		found = true
+	}
+	return found
+}
+
+// sendCancel asks the workers of an entity, in this agent's name, to end a task
+// that it has sent there.
+func (h *host) sendCancel(entity string, what intents.CancelTask) error {
+	to, err := h.node.subjects.Ctl(entity)
+	if err != nil {
+		return err
+	}
+	e := envelope.New(envelope.TypeTask, h.Entity, entity, intents.TaskCancel, mustJSON(what))
+	e.Priority = envelope.PriorityHigh
+	if err := h.sign(e); err != nil {
+		return err
+	}
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		return err
+	}
+	return h.node.publish(to, raw, nil)
+}
+
+// follow sends an order on to where a run was handed to. All workers of the
+// entity hear the order; the one that ended the run follows it, or any where that
+// one is gone.
+func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out outcome) {
+	out.found, out.status = true, string(c.Doc.Status)
+	m := &c.Mesh
+	if m.Owner != l.host.id && l.alive(ctx, m.Owner) {
+		out.silent = true
+		return out
+	}
+	var cmd intents.Command
+	target := intents.Target{ID: m.Handed.TaskID, Durable: true}
+	switch o.intent {
+	case intents.TaskCancel:
+		cmd = intents.CancelTask{ID: target.ID, Reason: o.Reason, Durable: true}
+	case intents.TaskPause:
+		cmd = intents.PauseTask{Target: target, Reason: o.Reason}
+	case intents.TaskResume:
+		cmd = intents.ResumeTask{Target: target, Reason: o.Reason}
+	case intents.TaskSteer:
+		cmd = intents.SteerTask{Target: target, Text: o.Text}
+	default:
+		return out
+	}
+	e := envelope.New(envelope.TypeTask, l.host.Entity, m.Handed.To, o.intent, mustJSON(cmd))
+	e.Priority = envelope.PriorityUrgent
+	if err := l.host.sign(e); err != nil {
+		out.refused = border(err)
+		return out
+	}
+	reply, err := l.host.node.sendCommand(ctx, m.Handed.To, e)
+	if err != nil {
+		var problem *envelope.Error
+		if errors.As(err, &problem) && problem.FromPeer() {
+			out.refused = problem
+		} else if ctx.Err() == nil {
+			out.refused = border(err)
+		} else { // it is queued: whoever comes obeys it
+			out.did("", "noted")
+		}
+		return out
+	}
+	var result intents.CommandResult
+	if json.Unmarshal(reply.Payload, &result) != nil {
+		return out
+	}
+	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered
+	out.status, out.runs = firstOf(result.Status, out.status), result.Runs
+	return out
+}

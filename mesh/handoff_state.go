@@ -1,0 +1,142 @@
+package mesh
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// What goes along with a task that is handed on is an Agent State document in
+// the mesh's store of runs, and the task has a reference to it: by whom, which,
+// and the SHA-256 of its bytes (AEE, referencing: by id and hash, never nested).
+// Each has a record of its own, which never changes. A mesh without JetStream has
+// no such store: there the document itself goes along, up to a limit.
+
+// StateRef refers to an Agent State document that came with a task.
+type StateRef struct {
+	Entity  string `json:"entity"`
+	Run     string `json:"run"` // the document's run_id
+	StateID string `json:"state_id"`
+	Hash    string `json:"hash"` // "sha256:" and hex, of the bytes as they are stored
+	// Document is the document itself, on a mesh that has no store for it.
+	Document string `json:"document,omitempty"`
+}
+
+// inlineShare is the part of a message that a document may take which goes along
+// itself.
+const inlineShare = 2
+
+func (h *host) stateCodec() state.Codec {
+	var c state.Codec
+	if d := h.node.cfg.Durable; d != nil {
+		c = d.Codec
+	}
+	if h.Seal != nil {
+		c.Seal = h.Seal
+	}
+	return c
+}
+
+// storeHanded stores what goes along with a task that is handed on.
+func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*StateRef, error) {
+	c = c.Clone()
+	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, state.RunID(h.Entity, "handoff "+envelope.NewID())
+	if c.Doc.AgentID == "" {
+		c.Doc.AgentID = firstOf(h.AgentID, state.AgentID(h.Entity))
+	}
+	from := state.Parent{Kind: "handoff", Entity: h.Entity, TaskID: t.Envelope.ID}
+	if t.run != nil {
+		from.Run = t.run.id.Run
+	}
+	c.Mesh = state.Mesh{
+		Format: state.Format, Entity: h.Entity, Notes: c.Mesh.Notes, Parent: &from,
+		Step: state.Step{Kind: state.StepHandoff, Detail: "goes along with a task that is handed on"},
+	}
+	codec := h.stateCodec()
+	data, err := codec.Encode(c)
+	if err != nil {
+		return nil, fmt.Errorf("hand-over: %w", err)
+	}
+	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
+	if d := h.node.cfg.Durable; d != nil {
+		if _, err := d.States.Put(ctx, c.ID(), 0, data); err != nil {
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: what goes along cannot be stored for now: %w", err)
+		}
+		return ref, nil
+	}
+	if limit := int(h.node.conn.MaxPayload()) / inlineShare; len(data) > limit || codec.Encoding == aaif.CBOR {
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "hand-over: what goes along has %d bytes; without JetStream it may have %d", len(data), limit)
+	}
+	ref.Document = string(data)
+	return ref, nil
+}
+
+func hashOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// HandedState is the Agent State document that came along with a task that was
+// handed on, nil where none did. It is read from the mesh's store, and refused
+// unless it is the very document that the agent which handed the task on has
+// stored: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED (its seal, or whose it is) or
+// E_UNAVAILABLE.
+func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
+	if t.handed == nil || t.handed.State == nil {
+		return nil, nil
+	}
+	ref := t.handed.State
+	if !slices.Contains(t.handed.entities(), ref.Entity) {
+		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: the state that came along is of %s, which has not had the task", clip(ref.Entity))
+	}
+	data, err := t.handedBytes(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if got := hashOf(data); subtle.ConstantTimeCompare([]byte(got), []byte(ref.Hash)) != 1 {
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "hand-over: the state that came along has another hash")
+	}
+	c, err := t.host.stateCodec().Decode(data)
+	switch {
+	case errors.Is(err, state.ErrSealed), errors.Is(err, state.ErrForged):
+		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: %s cannot read the state that came along: it is sealed with a key that this worker does not have: %w", t.host.Entity, err)
+	case err != nil:
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along cannot be read: %w", err)
+	}
+	if c.Mesh.Entity != ref.Entity || c.Doc.RunID != ref.Run || c.Mesh.Step.Kind != state.StepHandoff {
+		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: the state that came along is not what its reference says")
+	}
+	return c, nil
+}
+
+func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
+	if ref.Document != "" {
+		return []byte(ref.Document), nil
+	}
+	d := t.host.node.cfg.Durable
+	if d == nil {
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along is in the store of runs, which this worker of %s does not have", t.host.Entity)
+	}
+	id := state.ID{Entity: ref.Entity, Run: ref.Run}
+	if err := id.Validate(); err != nil {
+		return nil, badHanded("state: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	rec, err := d.States.Get(ctx, id)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return nil, envelope.Errorf(envelope.CodeNotFound, "hand-over: the state that came along is not in the store any more")
+	case err != nil:
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along cannot be read for now: %w", err)
+	}
+	return rec.Data, nil
+}
