@@ -135,7 +135,8 @@ type Options struct {
 	// is the entity that its ref is.
 	Directory orchestrate.Directory
 
-	off func(*aaif.Tool) string // which capability a tool lacks
+	off  func(*aaif.Tool) string // which capability a tool lacks
+	team *orchestrate.Team       // that the model leads; nil: none
 
 	// Telemetry is where the agent reports what it does. Default: nowhere.
 	Telemetry Telemetry
@@ -274,6 +275,13 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case opts.Program != nil:
 		a.Handler, a.Health = opts.Program, opts.Program.Health
 	default:
+		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
+		if err != nil {
+			return err
+		}
+		if plan != nil {
+			return a.teamHandler(def, plan, c, opts)
+		}
 		l, notices, err := newLoop(a.Entity, def, c, opts)
 		a.Notices = append(a.Notices, notices...)
 		if err != nil {
@@ -283,6 +291,23 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		if refuses(a.Negotiation.Safety) {
 			return errors.Join(a.refusals(notices)...)
 		}
+	}
+	return nil
+}
+
+// teamHandler sets a team to do the work.
+func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) error {
+	t, notices, err := newTeam(a.Entity, def, plan, c, opts)
+	a.Notices = append(a.Notices, notices...)
+	if err != nil {
+		return err
+	}
+	a.Handler = t
+	if t.loop != nil {
+		a.tools = t.loop.tools
+	}
+	if refuses(a.Negotiation.Safety) {
+		return errors.Join(a.refusals(notices)...)
 	}
 	return nil
 }

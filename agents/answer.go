@@ -47,7 +47,7 @@ func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
 		return nil
 	}
 	content := r.messages[len(r.messages)-1].Content
-	payload, problem := l.payload(task, content)
+	payload, problem := l.payload(task, r, content)
 	switch {
 	case problem == "":
 		r.payload = payload
@@ -63,9 +63,9 @@ func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
 }
 
 // payload is a model's answer as a result's payload, or what is wrong with it.
-func (l *loop) payload(task *mesh.Task, content string) (_ json.RawMessage, problem string) {
+func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessage, problem string) {
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
-	if l.echoes && sameJSON(content, task.Envelope.Payload) {
+	if l.echoes && sameJSON(content, r.input) {
 		payload = []byte(content) // what was an object goes back as one
 	}
 	if l.wantsJSON(task) {

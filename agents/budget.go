@@ -41,6 +41,10 @@ func (b Budget) Validate() error {
 	return nil
 }
 
+// InDollars says that a budget has a bound in dollars. Under it no model is asked
+// whose price is not known.
+func (b Budget) InDollars() bool { return b.RunUSD > 0 || b.TreeUSD > 0 }
+
 // DefaultAnswerTokens is how long an answer is taken to be of a model whose
 // longest nobody knows, and which the document does not bound.
 const DefaultAnswerTokens = 4096
@@ -104,7 +108,7 @@ func (p *purchase) admit(price model.Price) error {
 		answer = DefaultAnswerTokens
 	}
 	tokens, cost := p.input+answer, price.Input.For(p.input).Add(price.Output.For(answer))
-	if (b.RunUSD > 0 || b.TreeUSD > 0) && !price.Known {
+	if b.InDollars() && !price.Known {
 		return envelope.Errorf(envelope.CodeBudget, "there is a budget in dollars, and the model's price is not known here")
 	}
 	if spent := p.used.InputTokens + p.used.OutputTokens; b.RunTokens > 0 && spent+tokens > b.RunTokens {

@@ -139,7 +139,7 @@ func isClosed(c <-chan struct{}) bool {
 // the run cannot go on.
 func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCall) error {
 	begun := time.Now()
-	result, err := callTool(tool.WithKey(ctx, c.effect.Key), c, r.tools.entries[c.Name], r.tools.tools[c.Name])
+	result, err := callTool(tool.WithKey(ctx, c.effect.Key), l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
 	var failure *tool.Error
 	switch {
 	case err == nil:

@@ -188,7 +188,7 @@ func (w *workbench) begin() *state.Checkpoint {
 
 func (w *workbench) work(p *paper) (string, error) {
 	w.t.Helper()
-	payload, err := w.loop.work(w.t.Context(), w.task, p, p.last)
+	payload, err := w.loop.work(w.t.Context(), w.task, &run{journal: p, input: w.task.Envelope.Payload}, p.last)
 	return string(payload), err
 }
 
@@ -272,6 +272,9 @@ func TestAWorkerMayDieAtEveryWrite(t *testing.T) {
 				}
 				if len(again) > 0 {
 					t.Errorf("%s: calls without a line: %v", name, again)
+				}
+				if n := end.Mesh.Usage.ToolCalls; n != 3 {
+					t.Errorf("%s: %d tool calls are counted, want each once", name, n)
 				}
 				if got := slices.Sorted(maps.Keys(lines(end))); len(got) != 4 || got[0] != w.begin().Doc.RunID+".1.1" || got[3] != w.begin().Doc.RunID+".2.1" {
 					t.Errorf("%s: keys %v", name, got)

@@ -60,8 +60,9 @@ func (r *run) begin(calls []*toolCall) {
 	now := time.Now().UTC()
 	for _, c := range calls {
 		c.effect.Status, c.effect.At, c.written = state.EffectInFlight, now, false
-		c.effect.Tries++
-		r.usage.ToolCalls++
+		if c.effect.Tries++; c.effect.Tries == 1 { // its line counts the others
+			r.usage.ToolCalls++
+		}
 		if !slices.Contains(r.toolsUsed, c.Name) {
 			r.toolsUsed = append(r.toolsUsed, c.Name)
 		}

@@ -42,6 +42,7 @@ type loop struct {
 	secrets  *secret.Redactor
 	log      *slog.Logger
 	retries  mesh.RetryPolicy // of a turn, on the live lane
+	header   string           // that a trace travels in to tools
 	dropped  *sync.Map        // parameters of which the operator was told that they are left out
 }
 
@@ -55,7 +56,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
-		retries: liveRetries(def), handoffs: newHandoffs(def, opts),
+		retries: liveRetries(def), header: traceHeader(def), handoffs: newHandoffs(def, opts),
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -106,13 +107,13 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if r := task.Run(); r != nil {
 		j, cp = r, r.View()
 	}
-	payload, err := l.work(ctx, task, j, cp)
+	payload, err := l.work(ctx, task, &run{journal: j, input: task.Envelope.Payload}, cp)
 	return payload, l.secrets.Error(err)
 }
 
 // work goes on with a run from its last checkpoint, nil where it has none.
-func (l *loop) work(ctx context.Context, task *mesh.Task, j journal, cp *state.Checkpoint) (json.RawMessage, error) {
-	r := &run{journal: j}
+func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) (json.RawMessage, error) {
+	ctx = handedTrace(ctx, task.Envelope)
 	if err := l.begin(ctx, task, r, cp); err != nil {
 		return nil, err
 	}
@@ -160,7 +161,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 			return err
 		}
 		r.phase, r.taskFirst = phaseModel, true
-		r.messages = []model.Message{model.System(system), model.User(userMessage(task.Envelope.Payload))}
+		r.messages = []model.Message{model.System(system), model.User(userMessage(r.input))}
 		return nil
 	}
 	return l.restore(ctx, task, r, cp, system)

@@ -48,7 +48,7 @@ const markdownPrompt = "\n\nAnswer in Markdown."
 // reservedNames are the members of a payload that belong to the mesh, not to
 // the agent's input or output (docs/nats-binding.md).
 var reservedNames = map[string]bool{
-	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true,
+	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true,
 }
 
 // userMessage is the task as the model reads it: the text of {"text": …},

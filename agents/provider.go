@@ -14,6 +14,9 @@ import (
 // (AAIF, LLM Provider Routing). Its calls are reported.
 func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Problem, error) {
 	if opts.Model != nil {
+		if opts.Budget.InDollars() {
+			return nil, nil, errors.New("there is a budget in dollars, and the price of Options.Model is not known: bound its tokens, or use Options.Models with a catalogue")
+		}
 		return asking(model.Price{}, Reported(modelProvider(def, opts), opts.Model)), nil, nil
 	}
 	m := def.Agent.Model

@@ -51,7 +51,7 @@ func FuzzRestore(f *testing.F) {
 		})
 		cp.Doc.RunID, cp.Doc.AgentID = fresh.Doc.RunID, fresh.Doc.AgentID
 		cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = fresh.Mesh.Entity, fresh.Mesh.TaskID, fresh.Mesh.Format
-		_, err = l.work(t.Context(), w.task, sink{}, cp)
+		_, err = l.work(t.Context(), w.task, &run{journal: sink{}, input: w.task.Envelope.Payload}, cp)
 		var known *envelope.Error
 		if err != nil && !errors.Is(err, errParked) && !errors.As(err, &known) {
 			return // what cannot be read is an error without a code

@@ -51,7 +51,7 @@ func TestALiveTurnIsRetriedAsTheDocumentSays(t *testing.T) {
 					defer cancel()
 				}
 				begun := time.Now()
-				_, err := w.loop.work(ctx, w.task, live{}, nil)
+				_, err := w.loop.work(ctx, w.task, &run{journal: live{}, input: w.task.Envelope.Payload}, nil)
 				took := time.Since(begun)
 				if (err == nil) != c.ok || asked != c.asked || took < c.least || took > c.most {
 					t.Errorf("%v, asked %d times in %v", err, asked, took)

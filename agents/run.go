@@ -27,6 +27,7 @@ const (
 type run struct {
 	progress
 	journal journal
+	input   json.RawMessage // what the work is about: the task's payload, unless a team has made something of it
 	id      string
 	tools   *offered
 

@@ -63,7 +63,6 @@ type reporter struct {
 	tracer  trace.Tracer // nil: no spans
 	content bool
 	secrets *secret.Redactor // takes credentials out of content
-	header  string           // that a trace travels in
 	agent   string           // its name
 	model   string           // what runs it names as its provider
 	run     []attribute.KeyValue
@@ -104,11 +103,8 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 		return nil, nil
 	}
 	r := &reporter{
-		content: opts.Telemetry.Content, secrets: opts.Redactor, header: t.TraceContextHeader, agent: def.Agent.Name,
+		content: opts.Telemetry.Content, secrets: opts.Redactor, agent: def.Agent.Name,
 		run: runAttributes(def), backend: make(map[aaif.MemoryScope]string),
-	}
-	if r.header == "" {
-		r.header = defaultTraceHeader
 	}
 	for _, m := range def.Agent.Memory {
 		r.backend[m.Scope] = string(m.Backend)
@@ -120,6 +116,37 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 }
 
 const defaultTraceHeader = "traceparent"
+
+// traceHeader is the header that a document wants a trace to travel in.
+func traceHeader(def *aaif.Definition) string {
+	if t := def.Agent.Telemetry; t != nil && t.TraceContextHeader != "" {
+		return t.TraceContextHeader
+	}
+	return defaultTraceHeader
+}
+
+// handedTrace is a context that belongs to the trace that a task came with, where
+// nobody has begun a span for it here.
+func handedTrace(ctx context.Context, e *envelope.Envelope) context.Context {
+	if trace.SpanContextFromContext(ctx).IsValid() {
+		return ctx
+	}
+	tc, ok := e.TraceContext()
+	if !ok {
+		return ctx
+	}
+	traceID, err := trace.TraceIDFromHex(tc.TraceID)
+	if err != nil {
+		return ctx // somebody else's ids
+	}
+	spanID, err := trace.SpanIDFromHex(tc.SpanID)
+	if err != nil {
+		return ctx
+	}
+	return trace.ContextWithRemoteSpanContext(ctx, trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: traceID, SpanID: spanID, TraceFlags: trace.FlagsSampled, Remote: true,
+	}))
+}
 
 // collector is where a document wants its telemetry to go, if it may.
 func (a *Agent) collector(endpoint string, opts *Options) (trace.TracerProvider, metric.MeterProvider, bool) {

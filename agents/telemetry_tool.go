@@ -18,11 +18,13 @@ import (
 )
 
 // callTool makes one call of a tool, under a span (AAIF, Telemetry:
-// aaif.agent.tool_call), and tells the tool which trace it belongs to.
-func callTool(ctx context.Context, c *toolCall, entry *toolEntry, t tool.Tool) (json.RawMessage, error) {
+// aaif.agent.tool_call), and tells the tool, in the header of that name, which
+// trace it belongs to: also where no spans are made, so that a trace does not end
+// at an agent without them.
+func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry, t tool.Tool) (json.RawMessage, error) {
 	r := reporterFrom(ctx)
 	if r == nil {
-		return t.Call(ctx, c.Arguments)
+		return t.Call(toldTrace(ctx, header), c.Arguments)
 	}
 	protocol, endpoint := string(aaif.ProtocolFunction), ""
 	if entry != nil {
@@ -46,9 +48,7 @@ func callTool(ctx context.Context, c *toolCall, entry *toolEntry, t tool.Tool) (
 		ctx, span = r.tracer.Start(ctx, spanTool, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
 		defer func() { span.End() }() // called so, it does not note what panicked
 	}
-	if parent := traceOf(ctx); parent != "" {
-		ctx = tool.WithTrace(ctx, r.header, parent)
-	}
+	ctx = toldTrace(ctx, header)
 	begun := time.Now()
 	result, err := t.Call(ctx, c.Arguments)
 	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name), attribute.String("tool.protocol", protocol), attribute.String("gen_ai.agent.name", r.agent)}
@@ -64,6 +64,14 @@ func callTool(ctx context.Context, c *toolCall, entry *toolEntry, t tool.Tool) (
 		span.SetAttributes(r.said("gen_ai.tool.call.arguments", clip(string(c.Arguments), MaxContent)), r.said("gen_ai.tool.call.result", clip(string(result), MaxContent)))
 	}
 	return result, err
+}
+
+// toldTrace has a tool be told the trace of a context, if there is one.
+func toldTrace(ctx context.Context, header string) context.Context {
+	if parent := traceOf(ctx); parent != "" {
+		return tool.WithTrace(ctx, header, parent)
+	}
+	return ctx
 }
 
 // toolType is OpenTelemetry's: functions run on the agent's side, extensions

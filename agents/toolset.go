@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -101,7 +102,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 			continue
 		}
 		if e.EffectiveProtocol() == aaif.ProtocolFunction {
-			if err := e.function(registry); err != nil {
+			if err := e.function(registry, opts.team); err != nil {
 				bad = append(bad, fmt.Errorf("%s: %w", e.pointer, err))
 			}
 			s.entries = append(s.entries, e)
@@ -119,15 +120,22 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 		e.source = source
 		s.entries = append(s.entries, e)
 	}
+	if opts.team != nil {
+		s.entries = append(s.entries, teamEntry(opts.team, opts.Redactor))
+	}
 	if len(bad) == 0 {
 		bad = append(bad, s.checkLost(opts.LostCalls, registry))
 	}
 	return s, notices, errors.Join(bad...)
 }
 
-// function resolves an entry among the functions that are registered.
-func (e *toolEntry) function(registry *tool.Registry) error {
+// function resolves an entry among the functions that are registered; what its
+// team is stands behind them.
+func (e *toolEntry) function(registry *tool.Registry, team *orchestrate.Team) error {
 	function, err := registry.Lookup(e.Name)
+	if own, ok := teamFunction(team, e.Tool); err != nil && ok {
+		function, err = own, nil
+	}
 	if err != nil {
 		there := "none is registered"
 		if names := registry.Names(); len(names) > 0 {

@@ -114,6 +114,35 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// A run that was resumed or settled has no owner until a worker claims it.
+func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
+	t.Parallel()
+	k, history := life(t)
+	c, err := k.Decode(history[5].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	history = history[:6]
+	for _, owner := range []string{"", "host-3"} {
+		c.Mesh.Epoch, c.Mesh.Owner = c.Mesh.Epoch+1, owner
+		data, err := k.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history = append(history, state.Record{ID: c.ID(), Data: data, Revision: uint64(len(history) + 1), Time: start})
+	}
+	var got []string
+	for _, m := range state.Timeline(k, history)[6:] {
+		got = append(got, m.Events...)
+	}
+	if want := []string{"waits for a worker (epoch 3)", "claimed by host-3 (epoch 4)"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if first := state.Timeline(k, history[6:])[0]; len(first.Events) > 0 && strings.HasPrefix(first.Events[0], "owned by ,") {
+		t.Errorf("%q", first.Events)
+	}
+}
+
 func TestTimelineTellsOfCalls(t *testing.T) {
 	t.Parallel()
 	call := func(id string) state.Call { return state.Call{Key: "step/" + id, ID: id, To: "agent.y"} }

@@ -132,6 +132,7 @@ const (
 	StepMigrate  StepKind = "migrate"
 	StepFork     StepKind = "fork"
 	StepImport   StepKind = "import"
+	StepTeam     StepKind = "team"    // a member of the team has answered
 	StepCall     StepKind = "call"    // tasks for others are about to be sent
 	StepHandoff  StepKind = "handoff" // the task was handed on; in a run of its own: what goes along with one
 	StepHandler  StepKind = "handler" // a handler's own
@@ -232,7 +233,9 @@ type Usage struct {
 	InputTokens  int64 `json:"input_tokens,omitempty"`
 	OutputTokens int64 `json:"output_tokens,omitempty"`
 	ModelCalls   int64 `json:"model_calls,omitempty"`
-	ToolCalls    int64 `json:"tool_calls,omitempty"`
+	// ToolCalls are the calls of tools that were begun, each counted once however
+	// often it was begun; [Effect].Tries has that.
+	ToolCalls int64 `json:"tool_calls,omitempty"`
 
 	// CostNanoUSD is what the model's turns cost, in billionths of a US dollar,
 	// as far as prices are known, and UnpricedCalls is how many of them had

@@ -81,7 +81,11 @@ func events(before, c *Checkpoint) []string {
 	a, b := &before.Mesh, &c.Mesh
 	switch {
 	case first && b.Epoch > 1:
-		say("owned by %s, the %s owner", b.Owner, ordinal(b.Epoch))
+		if b.Owner != "" {
+			say("owned by %s, the %s owner", b.Owner, ordinal(b.Epoch))
+		}
+	case b.Epoch != a.Epoch && b.Owner == "":
+		say("waits for a worker (epoch %d)", b.Epoch)
 	case b.Epoch != a.Epoch && a.Owner == "" || b.Epoch != a.Epoch && a.Owner == b.Owner:
 		say("claimed by %s (epoch %d)", b.Owner, b.Epoch)
 	case b.Epoch != a.Epoch:

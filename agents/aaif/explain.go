@@ -103,7 +103,7 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 			continue
 		}
 		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip(name))
-		switch near, home := nearest(name, known), s.home(name, at); {
+		switch near, home := Nearest(name, known), s.home(name, at); {
 		case near != "":
 			p = p.hint("did you mean %q?", near)
 		case home != "":
@@ -167,7 +167,7 @@ func explainEnum(at string, value, limit any) Problem {
 	got, _ := value.(string)
 	p := errorf(at, RuleEnum, "%s is not one of %s", show(value), strings.Join(words, ", "))
 	last := at[strings.LastIndexByte(at, '/')+1:]
-	switch near := nearest(got, words); {
+	switch near := Nearest(got, words); {
 	case last == "provider" && provisionalProvider(got):
 		p = p.hint(`write provider "custom" and provider_id %q`, got)
 	case near != "":

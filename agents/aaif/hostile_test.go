@@ -43,7 +43,7 @@ func TestHostileDocuments(t *testing.T) {
 		{"the same tag again and again", JSON, fill(`{"sc_standard":"SC-006","agent":{"name":"A","goal":"G"},"tags":["a"`, `,"a"`, `]}`), RuleUnique},
 		{"tags that differ", JSON, count(`{"sc_standard":"SC-006","agent":{"name":"A","goal":"G"},"tags":[`, `"k%d",`, `""]}`, n), ""},
 		{"tags that are objects", JSON, count(`{"sc_standard":"SC-006","agent":{"name":"A","goal":"G"},"tags":[`, `{"a":%d},`, `""]}`, n), RuleType},
-		{"references that lead nowhere", JSON, count(count(agent+`"orchestration":{"subagents":[`, `{"ref":"r%d","alias":"a%[1]d"},`, `{"ref":"z"}],"pipeline":[`, 15000), `"x%d",`, `"z"]}}}`, n), RuleID},
+		{"references that lead nowhere", JSON, count(count(agent+`"orchestration":{"subagents":[`, `{"ref":"r%d","alias":"a%[1]d"},`, `{"ref":"z"}],"pipeline":[`, 15000), `"x%d",`, `"z"]}}}`, n), ""},
 		{"brackets", JSON, fill("", "[", ""), RuleTooDeep},
 		{"one long word", JSON, fill(agent+`"instructions":"`, "x", `"}}`), ""},
 		{"half a token, often", JSON, fill(agent+`"instructions":"`, "eyJ-sk-", `"}}`), ""},

@@ -13,7 +13,7 @@ import (
 )
 
 // Lint reports what is legal and yet not what the author can have wanted: all of it warnings, sorted, with
-// places where the source is a text.
+// places where the source is a text. Whether a team can work is for package agents/orchestrate/topology to say.
 //
 // The schemas' formats are among them. AAIF's own conformance corpus has ids that are no UUIDs in documents
 // that must be accepted, so an id, a time or a URI of the wrong form is never an error.
@@ -108,7 +108,6 @@ func (l *linter) definition(d *Definition) {
 		l.condition(pointer, c)
 	}
 	l.model(a)
-	l.orchestration(a.Orchestration)
 	for i := range a.Context {
 		l.context(child("/agent/context", i), &a.Context[i])
 	}
@@ -142,7 +141,7 @@ func (l *linter) capability(pointer, c string) {
 		return
 	}
 	hint := "capabilities are written category.capability, as in tool.http"
-	if near := nearest(c, known); near != "" {
+	if near := Nearest(c, known); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	} else if category, _, ok := strings.Cut(c, "."); ok {
 		siblings := slices.DeleteFunc(known, func(k string) bool { return !strings.HasPrefix(k, category+".") })

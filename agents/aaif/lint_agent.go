@@ -49,61 +49,13 @@ func (l *linter) model(a *Agent) {
 			continue
 		}
 		hint := ""
-		if near := nearest(f.Provider, stringsOf(Providers())); near != "" {
+		if near := Nearest(f.Provider, stringsOf(Providers())); near != "" {
 			hint = fmt.Sprintf("did you mean %q?", near)
 		}
 		l.warn(child("/agent/model/fallbacks", i)+"/provider", RuleRegistry, hint, "provider %s is not in the registry", show(f.Provider))
 	}
 	if m.ResponseFormat == ResponseJSONSchema && (a.IO == nil || a.IO.OutputSchema == nil) {
 		l.warn("/agent/model/response_format", RuleIncomplete, "give io.output_schema", "json_schema needs a schema to enforce")
-	}
-}
-
-func (l *linter) orchestration(o *Orchestration) {
-	if o == nil {
-		return
-	}
-	var aliases []string
-	known := make(map[string]bool)
-	for i, s := range o.Subagents {
-		known[s.Alias], known[s.Ref] = true, true
-		aliases = append(aliases, s.Alias)
-		if !uuidForm.MatchString(s.Ref) && !absoluteURI(s.Ref) {
-			l.warn(child("/agent/orchestration/subagents", i)+"/ref", RuleID, "write the agent_id or a URI", "%s is neither a UUID nor a URI", show(s.Ref))
-		}
-	}
-	reference := func(pointer, name string) {
-		if known[name] || uuidForm.MatchString(name) || len(l.problems) > maxProblems {
-			return
-		}
-		hint := "declare it in subagents"
-		if near := nearest(name, aliases); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
-		}
-		l.warn(pointer, RuleReference, hint, "no subagent has the alias %s", show(name))
-	}
-	for i, h := range o.Handoff {
-		reference(child("/agent/orchestration/handoff", i)+"/target_agent", h.TargetAgent)
-	}
-	for i, step := range o.Pipeline {
-		reference(child("/agent/orchestration/pipeline", i), step)
-	}
-	c := o.Consensus
-	if c == nil {
-		return
-	}
-	const at = "/agent/orchestration/consensus"
-	if c.RefereeAgent != "" {
-		reference(at+"/referee_agent", c.RefereeAgent)
-	}
-	switch {
-	case c.Strategy == ConsensusReferee && c.RefereeAgent == "":
-		l.warn(at, RuleIncomplete, "name one in referee_agent", "the strategy referee needs a referee")
-	case c.Strategy != ConsensusReferee && c.RefereeAgent != "":
-		l.warn(at+"/referee_agent", RuleIgnoredField, `set strategy to "referee", or delete it`, "no other strategy has a referee")
-	}
-	if c.MinVotes.IsSet() && c.Strategy != ConsensusMajorityVote {
-		l.warn(at+"/min_votes", RuleIgnoredField, `set strategy to "majority_vote", or delete it`, "no other strategy counts votes")
 	}
 }
 

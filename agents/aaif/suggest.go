@@ -2,8 +2,8 @@ package aaif
 
 import "strings"
 
-// nearest returns the candidate that a word was most likely meant to be, or "".
-func nearest(word string, candidates []string) string {
+// Nearest returns the candidate that a word was most likely meant to be, or "".
+func Nearest(word string, candidates []string) string {
 	if word == "" || len(word) > 64 || len(candidates) > 100 {
 		return ""
 	}

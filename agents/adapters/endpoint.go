@@ -121,7 +121,11 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 			e.keyFrom, e.hasKey = "Google Cloud", true
 			return nil, nil
 		}
-		return nil, s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || stranger)
+		err := s.keyIn(e, at, k.keys, opts, k.keyless || e.BaseURL != "" || stranger)
+		if _, registered := providers[aaif.Provider(e.name)]; err != nil || registered && k.keyless || loopback(e.base) {
+			return nil, err
+		}
+		return []aaif.Problem{e.keylessNotice(at, k)}, nil
 	}
 	switch owner := keyOwner(keys[0]); {
 	case !stranger:
@@ -166,6 +170,18 @@ func (s *Set) keyIn(e *endpoint, at string, names []string, opts agents.Options,
 	}
 	e.keyFrom = strings.Join(names, " or ")
 	return fmt.Errorf("%s: model key: %s is not set", at, e.keyFrom)
+}
+
+// keylessNotice tells the operator that an endpoint is sent no key, because
+// nobody has set one. Some need none.
+func (e *endpoint) keylessNotice(at string, k provider) aaif.Problem {
+	p := keyNotice("no key is sent to %s", originOf(e.base))
+	p.Pointer = at
+	if len(k.keys) > 0 {
+		p.Message += ": " + strings.Join(k.keys, " or ") + " is not set"
+		p.Hint = fmt.Sprintf("or set models.providers.%s.key; some endpoints need none", e.name)
+	}
+	return p
 }
 
 func keyNotice(format string, args ...any) aaif.Problem {

@@ -41,6 +41,14 @@ func (s *Set) openMCP() error {
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
 	}
+	for name, server := range s.cfg.MCPServers {
+		if server.Auth == nil {
+			continue
+		}
+		if _, err := s.mcpClient(context.Background(), server.URL, server.Auth, true); err != nil {
+			return fmt.Errorf("configuration: mcp server %s: %w", name, err)
+		}
+	}
 	s.closers = append(s.closers, servers.Close)
 	s.openers[aaif.ProtocolMCP] = servers.Open
 	return nil

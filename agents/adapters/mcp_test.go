@@ -3,6 +3,7 @@ package adapters
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -143,6 +144,32 @@ func callHello(t *testing.T, set *Set, entry *aaif.Tool) error {
 		err = fmt.Errorf("result %s", got)
 	}
 	return err
+}
+
+// A certificate is shown over TLS alone: a server that is listed with one and
+// without TLS is an error of the configuration, one that a document names is
+// refused.
+func TestMCPOverPlainHTTPHasNoCertificate(t *testing.T) {
+	t.Parallel()
+	for url, fine := range map[string]bool{"http://wiki.example/mcp": false, "ws://wiki.example/mcp": false, "https://wiki.example/mcp": true} {
+		cfg, err := Read([]byte(`{"secrets": {"env": ["CERT"]}, "mcp_servers": {"wiki": {"url": "` + url + `", "auth": {"type": "mtls", "env_var": "CERT"}}}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		set, err := New(cfg, Options{})
+		if (err == nil) != fine || !fine && !strings.Contains(err.Error(), "mcp server wiki: auth mtls needs https") {
+			t.Errorf("%s: %v", url, err)
+		}
+		if err == nil {
+			_ = set.Close()
+		}
+	}
+	open := mcpHTTP(t, "")
+	set := newSet(t, `{"secrets": {"env": ["CERT"]}, "outbound": {"allow": ["`+open+`"]}}`, env("CERT", "pem"))
+	err := callHello(t, set, &aaif.Tool{Name: "hello", Protocol: aaif.ProtocolMCP, Endpoint: open + "/mcp#hello", Auth: &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "CERT"}})
+	if err == nil || !strings.Contains(err.Error(), "mtls needs https") || errors.Is(err, tool.ErrUnavailable) {
+		t.Errorf("an address of the document's: %v", err)
+	}
 }
 
 // A credential that the operator names, and allows nobody to read, is told at

@@ -36,7 +36,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	for i := range plan {
 		p := &plan[i]
 		if p.Why == "" {
-			p.Why = route.Unfit(&p.Route, minContext)
+			p.Why = unfit(&p.Route, minContext, opts.Budget)
 		}
 		if p.Why == "" {
 			p.M = agents.Reported(p.Provider, p.M)
@@ -78,6 +78,14 @@ type Planned struct {
 	Why string
 }
 
+// unfit says why a route is never used; "" if it may be.
+func unfit(r *route.Route, minContext int, budget agents.Budget) string {
+	if _, priced := r.Facts.Highest(); !priced && budget.InDollars() {
+		return "its price is not known, and there is a budget in dollars: put the model into a catalogue (models.catalog)"
+	}
+	return route.Unfit(r, minContext)
+}
+
 // notice tells the operator that a route is not taken.
 func (p *Planned) notice(minContext int) aaif.Problem {
 	n := aaif.Problem{Pointer: p.Pointer, Rule: RuleModelRoute, Severity: aaif.SeverityWarning,
@@ -103,7 +111,7 @@ func (s *Set) Routes(def *aaif.Definition, opts agents.Options) ([]Planned, []aa
 	var routes []route.Route
 	for _, p := range plan {
 		if p.Why == "" {
-			p.Why = route.Unfit(&p.Route, minContext)
+			p.Why = unfit(&p.Route, minContext, opts.Budget)
 		}
 		if p.Why != "" {
 			rest = append(rest, p)

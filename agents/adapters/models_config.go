@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -98,8 +100,18 @@ func (s *Set) checkModels() error {
 		default:
 			bad = append(bad, fmt.Errorf("%s/api: %q is not one of openai, anthropic, google, vertex_ai and bedrock", where, p.API))
 		}
-		if name == string(aaif.ProviderCustom) {
+		switch {
+		case name == "":
+			bad = append(bad, errors.New("/models/providers: a provider has no name"))
+			continue
+		case name == string(aaif.ProviderCustom):
 			bad = append(bad, fmt.Errorf("%s: name the provider by its provider_id", where))
+		}
+		for _, err := range p.check(name) {
+			bad = append(bad, fmt.Errorf("%s/%w", where, err))
+		}
+		if meant := meantProvider(name); meant != "" {
+			s.opts.Logger.Warn("a provider of the configuration is called almost like one of the specification's", "at", where, "meant", string(meant))
 		}
 		if !p.Key.IsZero() {
 			if err := s.checkRef(p.Key); err != nil {
@@ -108,6 +120,74 @@ func (s *Set) checkModels() error {
 		}
 	}
 	return errors.Join(bad...)
+}
+
+// check reports what of a provider's entry is wrong, or would be ignored.
+func (p *Provider) check(name string) []error {
+	var bad []error
+	if p.BaseURL != "" {
+		if u, err := url.Parse(p.BaseURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+			bad = append(bad, errors.New("base_url: it is not an http or https URL"))
+		}
+	}
+	api := p.API
+	if api == "" {
+		api = known(name).api
+	}
+	for _, f := range []struct {
+		name string
+		set  bool
+		of   API
+	}{
+		{"key_header", p.KeyHeader != "", APIOpenAI},
+		{"api_version", p.APIVersion != "", APIOpenAI},
+		{"betas", len(p.Betas) > 0, APIAnthropic},
+		{"region", p.Region != "", APIBedrock},
+		{"project", p.Project != "", APIVertex},
+		{"location", p.Location != "", APIVertex},
+		{"credentials_file", p.CredentialsFile != "", APIVertex},
+	} {
+		if f.set && f.of != api {
+			bad = append(bad, fmt.Errorf("%s: it is of the API %s, and %s speaks %s", f.name, f.of, name, api))
+		}
+	}
+	return bad
+}
+
+// meantProvider is the provider of the specification that a name differs from in
+// one letter, two that changed places, or its case; "" if there is none. Short
+// names are too near to one another.
+func meantProvider(name string) aaif.Provider {
+	if _, ok := providers[aaif.Provider(name)]; ok {
+		return ""
+	}
+	for _, p := range aaif.Providers() {
+		if len(p) > 4 && almost(strings.ToLower(name), string(p)) || strings.EqualFold(name, string(p)) {
+			return p
+		}
+	}
+	return ""
+}
+
+// almost is true of two texts that are alike but for one letter that is missing,
+// another, or in its neighbour's place.
+func almost(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
+	}
+	switch {
+	case len(b) == len(a)+1:
+		return a[i:] == b[i+1:]
+	case len(b) != len(a):
+		return false
+	case i == len(a) || a[i+1:] == b[i+1:]:
+		return true
+	}
+	return i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
 }
 
 // openModels reads section models, and the catalogue that it names.

@@ -3,6 +3,7 @@ package adapters
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -309,7 +310,7 @@ models:
 	if !slices.Equal(got, want) {
 		t.Errorf("routes\n got %s\nwant %s", strings.Join(got, "\n     "), strings.Join(want, "\n     "))
 	}
-	if len(notices) != 1 || notices[0].Pointer != "/agent/model/params/extended" {
+	if len(notices) != 2 || notices[0].Pointer != "/agent/model/fallbacks/1" || notices[1].Pointer != "/agent/model/params/extended" {
 		t.Errorf("notices %v", notices)
 	}
 	_, notices, err = s.Model(def, agents.Options{Secret: env("OPENAI_API_KEY", "k", "GROQ_API_KEY", "k")})
@@ -334,6 +335,11 @@ func TestModelsConfigIsChecked(t *testing.T) {
 		`models: {catalog: /no/such/file}`:                        "/models/catalog",
 		`models: {providers: {openai: {key: {env: A, file: b}}}}`: "exactly one",
 		`models: {providers: {openai: {secret: x}}}`:              "secret",
+		`models: {providers: {"": {base_url: "https://x"}}}`:      "/models/providers: a provider has no name",
+		`models: {providers: {lab: {base_url: "lab.example"}}}`:   "/models/providers/lab/base_url",
+		`models: {providers: {openai: {region: eu-west-1}}}`:      "/models/providers/openai/region: it is of the API bedrock, and openai speaks openai",
+		`models: {providers: {lab: {betas: [x]}}}`:                "/models/providers/lab/betas",
+		`models: {providers: {google: {project: x}}}`:             "/models/providers/google/project",
 	} {
 		cfg, err := Read([]byte(text))
 		if err == nil {
@@ -341,6 +347,92 @@ func TestModelsConfigIsChecked(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q in it", text, err, want)
+		}
+	}
+}
+
+// A provider of the operator's own may have any name. One that is almost that of a
+// provider of the specification is probably meant as that.
+func TestProvidersThatAreMistyped(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]aaif.Provider{
+		"opneai": "openai", "OpenAI": "openai", "anthropc": "anthropic", "anthropicc": "anthropic", "mistrai": "mistral", "vertexai": "vertex_ai",
+		"openai": "", "lab": "", "xai": "", "oai": "", "Groq": "groq", "our-groq": "", "litellm": "", "": "",
+	} {
+		if got := meantProvider(name); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+	var log strings.Builder
+	_, err := New(Config{Models: Models{Providers: map[string]Provider{"opneai": {BaseURL: "https://x.example"}}}}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || !strings.Contains(log.String(), "at=/models/providers/opneai meant=openai") {
+		t.Errorf("%v, log %q", err, log.String())
+	}
+}
+
+// An endpoint that is sent no key, because nobody set one, is told of: whether it
+// needs one is not known here.
+func TestKeylessProvidersAreToldOf(t *testing.T) {
+	t.Parallel()
+	const operators = `{"models": {"providers": {"lab": {"base_url": "https://lab.example/v1"}, "openai": {"base_url": "https://gw.example/v1"}, "near": {"base_url": "http://127.0.0.1:8000/v1"}}}}`
+	for block, want := range map[string]string{
+		`"provider": "custom", "provider_id": "lab"`:                                            "no key is sent to https://lab.example: LAB_API_KEY is not set (or set models.providers.lab.key",
+		`"provider": "custom", "provider_id": "other", "base_url": "https://models.example/v1"`: "no key is sent to https://models.example: OTHER_API_KEY is not set",
+		`"provider": "openai"`:                                                                    "no key is sent to https://gw.example: OPENAI_API_KEY is not set",
+		`"provider": "custom", "provider_id": "near"`:                                             "",
+		`"provider": "ollama", "base_url": "https://ollama.example/v1"`:                           "",
+		`"provider": "custom", "provider_id": "keyed", "base_url": "https://keyed.example/v1"`:    "",
+		`"provider": "custom", "provider_id": "builtin", "preferred": "echo", "base_url": "http"`: "",
+	} {
+		if !strings.Contains(block, "preferred") {
+			block += `, "preferred": "m"`
+		}
+		config := operators
+		if strings.Contains(block, "keyed") {
+			config = `{"outbound": {"allow": ["keyed.example"]}}`
+		}
+		_, notices, err := newSet(t, config, nil).Model(definition(t, block), agents.Options{Secret: env("KEYED_API_KEY", "k")})
+		if err != nil {
+			t.Errorf("%s: %v", block, err)
+			continue
+		}
+		got := ""
+		for _, n := range notices {
+			if strings.Contains(n.Message, "no key") {
+				got += n.String()
+			}
+		}
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", block, got, want)
+		}
+	}
+}
+
+// Under a budget in dollars a model without a price would never be asked: its
+// route is not taken, which is said before the first task.
+func TestBudgetsInDollarsNeedPrices(t *testing.T) {
+	t.Parallel()
+	const lab = `"models": {"providers": {"lab": {"base_url": "http://127.0.0.1:9/v1"}}}`
+	def := definition(t, `"provider": "custom", "provider_id": "lab", "preferred": "m"`)
+	opts := agents.Options{Secret: env("OPENAI_API_KEY", "k")}
+	for budget, refused := range map[string]bool{`{"run_usd": 1}`: true, `{"tree_usd": 0.5}`: true, `{"run_tokens": 10}`: false} {
+		s := newSet(t, `{"budget": `+budget+`, `+lab+`}`, nil)
+		opts.Budget = agents.Budget{}
+		s.Use(&opts)
+		_, _, err := s.Model(def, opts)
+		if (err != nil) != refused || refused && !strings.Contains(err.Error(), "budget in dollars: put the model into a catalogue") {
+			t.Errorf("%s: %v", budget, err)
+		}
+		routes, _, err := s.Routes(def, opts)
+		if err != nil || len(routes) != 1 || (routes[0].Why != "") != refused {
+			t.Errorf("%s: %+v, %v", budget, routes, err)
+		}
+		if !refused {
+			continue
+		}
+		_, notices, err := s.Model(definition(t, `"provider": "custom", "provider_id": "lab", "preferred": "m", "fallbacks": [{"provider": "openai", "model": "gpt-4o"}]`), opts)
+		if err != nil || !slices.ContainsFunc(notices, func(p aaif.Problem) bool { return strings.Contains(p.Message, "lab/m is not taken: its price") }) {
+			t.Errorf("%s with a fallback: %v, %v", budget, notices, err)
 		}
 	}
 }

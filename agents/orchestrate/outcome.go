@@ -26,7 +26,10 @@ type Outcome struct {
 	Began time.Time `json:"began,omitzero"`
 	MS    float64   `json:"ms,omitempty"`    // how long it took
 	Tries int       `json:"tries,omitempty"` // more than one: it was asked again
-	Usage Usage     `json:"usage,omitzero"`  // as far as its answer says
+
+	Skipped bool   `json:"skipped,omitempty"` // nobody was asked: its condition did not hold
+	Instead string `json:"instead,omitempty"` // the alias whose part the fallback did
+	Usage   Usage  `json:"usage,omitzero"`    // as far as its answer says
 }
 
 // OK reports whether there is an output.
@@ -52,13 +55,13 @@ var reserved = map[string]bool{"usage": true, "cost": true, "decision_evidence":
 // Bare is a result's payload without the members that the mesh adds: what the
 // agent itself answered. What is no JSON object is returned as it is.
 func Bare(payload json.RawMessage) json.RawMessage {
-	out, _ := parts(payload)
+	out, _ := parts(payload, false)
 	return out
 }
 
 // parts divides a result's payload into what the agent answered, and what it
-// says that was used.
-func parts(payload json.RawMessage) (bare json.RawMessage, used Usage) {
+// says that was used. Of the result of the whole task all else stays.
+func parts(payload json.RawMessage, final bool) (bare json.RawMessage, used Usage) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) != nil || members == nil {
 		return payload, used
@@ -67,25 +70,24 @@ func parts(payload json.RawMessage) (bare json.RawMessage, used Usage) {
 		_ = json.Unmarshal(raw, &used) // one of other members says nothing
 		used.InputTokens, used.OutputTokens, used.CostUSD = max(0, used.InputTokens), max(0, used.OutputTokens), max(0, used.CostUSD)
 	}
-	found := false
+	gone := func(name string) bool { return name == "usage" || reserved[name] && !final }
 	for name := range members {
-		found = found || reserved[name]
+		if gone(name) {
+			return Without(payload, gone), used
+		}
 	}
-	if !found {
-		return payload, used
-	}
-	return without(payload), used
+	return payload, used
 }
 
-// without writes an object again, in its order, without the reserved members.
-func without(payload json.RawMessage) json.RawMessage {
-	value := jsontext.Value(payload).Clone()
+// Without is a JSON object without some of its members, in its order, compact.
+func Without(object json.RawMessage, gone func(name string) bool) json.RawMessage {
+	value := jsontext.Value(object).Clone()
 	if value.Compact() != nil {
-		return payload
+		return object
 	}
 	out := []byte{'{'}
 	eachMember(value, func(name string, raw jsontext.Value) {
-		if reserved[name] {
+		if gone(name) {
 			return
 		}
 		if len(out) > 1 {

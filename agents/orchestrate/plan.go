@@ -64,9 +64,10 @@ type Participant struct {
 }
 
 // Compile makes a plan of a definition. It returns nil where the definition has
-// no team: no orchestration block, or one without subagents and pipeline. The
-// problems are those that keep the team from working, with their JSON pointers.
-func Compile(def *aaif.Definition) (*Plan, error) {
+// no team: no orchestration block, or one without subagents and pipeline. model
+// says that the agent has a model of its own, see [HasModel]. The errors are what
+// keeps the team from working, with their JSON pointers.
+func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	o := def.Agent.Orchestration
 	if o == nil || len(o.Subagents) == 0 && len(o.Pipeline) == 0 {
 		return nil, nil
@@ -75,7 +76,7 @@ func Compile(def *aaif.Definition) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Fallback: -1, Referee: -1, Synthesizer: -1, Consensus: o.Consensus, Extras: extras, OwnModel: hasModel(def)}
+	p := &Plan{Fallback: -1, Referee: -1, Synthesizer: -1, Consensus: o.Consensus, Extras: extras, OwnModel: model}
 	bad := []error{p.members(o)}
 	p.choosePattern(o)
 	bad = append(bad, p.named(o))
@@ -85,8 +86,8 @@ func Compile(def *aaif.Definition) (*Plan, error) {
 	return p, nil
 }
 
-// hasModel reports whether a document names a model.
-func hasModel(def *aaif.Definition) bool {
+// HasModel reports whether a document names a model.
+func HasModel(def *aaif.Definition) bool {
 	m := def.Agent.Model
 	return m != nil && (m.Provider != "" || m.BaseURL != "")
 }
@@ -225,6 +226,11 @@ func isUUID(s string) bool {
 		}
 	}
 	return true
+}
+
+// NeedsMind reports whether the team does something with the agent's own model.
+func (p *Plan) NeedsMind() bool {
+	return p.Pattern == ModelLed || p.Pattern == Router && p.ByModel || p.Pattern == Swarm && p.OwnModel
 }
 
 // Workers are the members of a swarm or a router that do its work: all but

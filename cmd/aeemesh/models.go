@@ -319,7 +319,7 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
 	for _, n := range notices {
-		a.term.warn("%s", printable(n.String()))
+		a.term.notice(name, n)
 	}
 	if usable == 0 {
 		return errorf("%s: no route to a model can be used here", name)

@@ -106,7 +106,7 @@ var floors = []struct {
 	{"storage", []string{"jetstream"}},
 	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
-	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/directory"}},
+	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
 	{"proof", []string{"jetstream/soak"}},
@@ -115,20 +115,20 @@ var floors = []struct {
 
 // beside are the imports within one floor.
 var beside = map[string][]string{
-	"envelope/sign":                {"envelope"},
-	"intents/template":             {"intents"},
-	"mesh/natsd/natstest":          {"mesh/natsd"},
-	"mesh":                         {"mesh/handoff"},
-	"agents/orchestrate/directory": {"agents/orchestrate"},
-	"agents":                       {"agents/orchestrate"},
-	"agents/model/*test":           {"agents/model", "agents/model/modeltest"},
-	"agents/tool/*test":            {"agents/tool"},
-	"agents/secret/*test":          {"agents/secret"},
-	"agents/outbound":              {"agents/secret"},
-	"agents/registry/*test":        {"agents/registry"},
-	"agents/memory/*test":          {"agents/memory"},
-	"agents/condition/*":           {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
-	"state/statetest":              {"state"},
+	"envelope/sign":         {"envelope"},
+	"intents/template":      {"intents"},
+	"mesh/natsd/natstest":   {"mesh/natsd"},
+	"mesh":                  {"mesh/handoff"},
+	"agents":                {"agents/orchestrate", "agents/orchestrate/topology"},
+	"agents/orchestrate/*":  {"agents/orchestrate"},
+	"agents/model/*test":    {"agents/model", "agents/model/modeltest"},
+	"agents/tool/*test":     {"agents/tool"},
+	"agents/secret/*test":   {"agents/secret"},
+	"agents/outbound":       {"agents/secret"},
+	"agents/registry/*test": {"agents/registry"},
+	"agents/memory/*test":   {"agents/memory"},
+	"agents/condition/*":    {"agents/condition/limit"}, // the languages: each knows its budget and nothing else
+	"state/statetest":       {"state"},
 }
 
 // forTests may be imported by the tests of every floor: a real server.

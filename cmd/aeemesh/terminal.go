@@ -123,6 +123,17 @@ func (t *terminal) warn(format string, args ...any) {
 	fmt.Fprintln(t.words, t.words.paint(styleWarn, "warning: ")+fmt.Sprintf(format, args...))
 }
 
+// notice says what an agent's document declares and nobody does here, and the
+// like: an error where a runtime MUST do it.
+func (t *terminal) notice(about string, p aaif.Problem) {
+	word, style := "warning: ", styleWarn
+	if p.Severity == aaif.SeverityError {
+		word, style = "error: ", styleError
+	}
+	p.Severity = aaif.SeverityError // the word is said once
+	fmt.Fprintln(t.words, t.words.paint(style, word)+printable(about+": "+p.String()))
+}
+
 // hint is the line under an error or a warning.
 func (t *terminal) hint(hint string) {
 	if hint != "" {

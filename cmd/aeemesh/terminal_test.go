@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -36,6 +37,21 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 	shown.progress("connecting")
 	if !strings.Contains(w.String(), "\x1b") {
 		t.Errorf("no colour on a terminal: %q", w)
+	}
+}
+
+// A notice says once how bad it is.
+func TestNoticesSayOnceHowBadTheyAre(t *testing.T) {
+	t.Parallel()
+	var out, words bytes.Buffer
+	term := newTerminal(&out, &words, func(string) string { return "" })
+	p := aaif.Problem{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning}
+	term.notice("agent.a", p)
+	p.Severity = aaif.SeverityError
+	term.notice("agent.a", p)
+	const want = "warning: agent.a: /agent/x: not done (add y)\nerror: agent.a: /agent/x: not done (add y)\n"
+	if words.String() != want {
+		t.Errorf("got %q, want %q", words.String(), want)
 	}
 }
 

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
 // verdict is what "validate" says about one document.
@@ -34,20 +38,26 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
 manifests, conformance reports. It tells everything that is wrong with each, and
-where; conditions that do not compile; what its author should know; which
-conformance level an agent reaches; and what of it this program does not honour.
-"-" reads standard input.`,
+where; conditions that do not compile; teams that cannot work; what its author
+should know; which conformance level an agent reaches; and what of it this
+program does not honour. "-" reads standard input.
+
+Several documents are also held against one another: whom each names is looked
+for among the others, and agents that call one another without end are found, as
+is what one gives and the next one does not take. Platform manifests among them
+say which condition languages and patterns their workers know.`,
 		Example: `  aeemesh validate reviewer.yaml
+  aeemesh validate team.yaml writer.yaml critic.yaml
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
 		Args: arguments("FILE..."),
 		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
+			verdicts, err := a.judge(args)
+			if err != nil {
+				return err
+			}
 			bad := 0
-			for _, name := range args {
-				v, err := a.judge(name)
-				if err != nil {
-					return err
-				}
+			for _, v := range verdicts {
 				if !v.Valid || strict && len(v.Problems) > 0 {
 					bad++
 				}
@@ -73,11 +83,43 @@ conformance level an agent reaches; and what of it this program does not honour.
 	return c
 }
 
-// judge checks one document. The error is for what cannot be read.
-func (a *app) judge(name string) (verdict, error) {
+// judge checks documents, by themselves and against one another. The error is
+// for what cannot be read.
+func (a *app) judge(names []string) ([]verdict, error) {
+	verdicts := make([]verdict, len(names))
+	var sources []topology.Source
+	var of []int // the place of each source's verdict
+	for i, name := range names {
+		v, doc, err := a.judgeOne(name)
+		if err != nil {
+			return nil, err
+		}
+		verdicts[i] = v
+		if doc == nil {
+			continue
+		}
+		source := topology.Source{Name: v.File, Doc: doc}
+		if path, err := filepath.Abs(name); err == nil && name != "-" {
+			source.Path = path
+		}
+		sources, of = append(sources, source), append(of, i)
+	}
+	for i, problems := range topology.Together(sources) {
+		v := &verdicts[of[i]]
+		v.Problems = append(v.Problems, problems...)
+		slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
+		for _, p := range problems {
+			v.Valid = v.Valid && p.Severity != aaif.SeverityError
+		}
+	}
+	return verdicts, nil
+}
+
+// judgeOne checks a document by itself, and returns it if it is one.
+func (a *app) judgeOne(name string) (verdict, *aaif.Document, error) {
 	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 	if err != nil {
-		return verdict{}, err
+		return verdict{}, nil, err
 	}
 	shown := name
 	if name == "-" {
@@ -90,9 +132,9 @@ func (a *app) judge(name string) (verdict, error) {
 	switch {
 	case errors.As(err, &refused):
 		v.Problems = refused.Problems
-		return v, nil
+		return v, nil, nil
 	case err != nil:
-		return v, err
+		return v, nil, err
 	}
 	v.Valid, v.Kind = true, doc.Kind()
 	v.Problems = append(v.Problems, doc.Lint()...)
@@ -104,10 +146,10 @@ func (a *app) judge(name string) (verdict, error) {
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		if v.Ignored, err = notHonoured(doc); err != nil {
-			return v, err
+			return v, nil, err
 		}
 	}
-	return v, nil
+	return v, doc, nil
 }
 
 func (a *app) printVerdict(v verdict, levels bool) {

@@ -136,7 +136,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		}
 		accepted := agent.Accept(s.node)
 		for _, p := range agent.Notices {
-			a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+			a.term.notice(agent.Entity, p)
 		}
 		if accepted != nil {
 			return accepted

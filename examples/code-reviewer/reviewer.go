@@ -50,6 +50,9 @@ func Tools(root string) *tool.Registry {
 		tool.RepeatSafe(tool.Func(tool.Definition{Name: "summarize", Description: "Sorts and counts findings, and puts them into words.",
 			Parameters: json.RawMessage(summarizeSchema), Output: json.RawMessage(reviewSchema)}, summarize)),
 	)
+	if err == nil {
+		err = r.Add(teamTools()...)
+	}
 	if err != nil {
 		panic("reviewer: " + err.Error()) // the definitions above are at fault
 	}

@@ -142,9 +142,10 @@ type Config struct {
 	// itself: nil if so. It does no I/O. Default: none.
 	Allow func(endpoint string) error
 
-	// Client makes the client that reaches an address with a credential, at the
-	// first connection. Listed says that the address is the operator's own word.
-	// It must not end streams after a while, nor wrap the body of a 101. Default:
+	// Client makes the client that reaches an address with a credential: for each
+	// session, and when an entry is opened, whose error says what of the two cannot
+	// be. Listed says that the address is the operator's own word. It connects to
+	// nothing. It must not end streams after a while, nor wrap the body of a 101. Default:
 	// a client of this package, and no credentials.
 	Client func(ctx context.Context, endpoint string, auth *aaif.Auth, listed bool) (*http.Client, error)
 

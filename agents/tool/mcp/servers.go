@@ -60,6 +60,11 @@ func (s *Servers) Open(entry *aaif.Tool) (tool.Source, error) {
 	if one(capability) && !t.permits(capability) {
 		return nil, fmt.Errorf("the operator lets documents have no tool %.80q of the MCP server %s", capability, t.name)
 	}
+	if t.URL != "" { // what of an auth block cannot be done is an error now, not at the first call
+		if _, err := s.cfg.Client(context.Background(), t.URL, t.Auth, t.listed); err != nil {
+			return nil, err
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.links[t.key]

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -121,6 +123,39 @@ func TestTheTokenURLOfADescription(t *testing.T) {
 	b.access.Secrets = set
 	if _, err := b.tools(t, aaif.Tool{Auth: &aaif.Auth{Type: "oauth2", EnvVar: "S"}}, Options{}); err == nil || !strings.Contains(err.Error(), `add "thief.example" to outbound.allow`) {
 		t.Error(err)
+	}
+}
+
+// A certificate is shown over TLS alone: an entry with one is refused where its
+// description, or an operation's server, is reached without.
+func TestMTLSOverPlainHTTPIsRefused(t *testing.T) {
+	t.Parallel()
+	const text = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"%"}],"paths":{"/x":{"get":{"operationId":"op","responses":{"200":{"description":"ok"}}}}}}`
+	auth := &aaif.Auth{Type: aaif.AuthMTLS, EnvVar: "S"}
+	a := newAPI(t, text)
+	a.access.Secrets = &secret.Set{AllowEnv: []string{"S"}, Env: func(string) (string, bool) { return "pem", true }}
+	if _, err := a.tools(t, aaif.Tool{Auth: auth}, Options{}); err == nil || !strings.Contains(err.Error(), "mtls needs https") {
+		t.Errorf("a description over http: %v", err)
+	}
+	dir := t.TempDir()
+	policy, err := outbound.New(outbound.Config{Allow: []string{a.url, "api.example"}, Files: []string{dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(policy.Close)
+	a.access.Policy = policy
+	for server, want := range map[string]string{a.url: "mtls needs https", "https://api.example/v1": ""} {
+		file := filepath.Join(dir, "api.json")
+		if err := os.WriteFile(file, []byte(strings.Replace(text, "%", server, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := a.tools(t, aaif.Tool{Auth: auth, Endpoint: file}, Options{})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("a server at %s: %v, want %q", server, err, want)
+		}
+	}
+	if a.seen().Method != "" {
+		t.Error("the server was called")
 	}
 }
 

@@ -1,0 +1,325 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// ask is one member's part of the work.
+type ask struct {
+	key     string          // names the call within the run: "step/0"
+	slot    int             // of the outcome
+	who     int             // place in the plan's members
+	payload json.RawMessage // what the member is sent, unless the document maps it
+	timeout time.Duration   // of each try, at most; 0: what is left
+	plain   bool            // the payload is sent as it is: the document's mapping is not for this call
+	final   bool            // the answer is the result of the whole task
+	whole   bool            // it is waited for, though the run is to stop
+}
+
+// ask has a member do its part, again where that may help, and returns what came
+// of it. An error is not the member's: the run cannot go on here.
+func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
+	p := &w.plan.Members[a.who]
+	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC()}
+	end := func(problem *envelope.Error) (Outcome, error) {
+		out.Err, out.Output = problem, nil
+		out.MS = millis(time.Since(out.Began))
+		w.told(intents.RunStepFailed, &out, a, w.then(p, a))
+		return out, nil
+	}
+	payload, err := w.input(ctx, p, a)
+	if err != nil {
+		if err := fatal(ctx, err); err != nil {
+			return out, err
+		}
+		return end(envelope.Errorf(envelope.CodeInternal, "what the document maps to the input of %s cannot be made: %w", p.Alias, err))
+	}
+	member, err := w.who(ctx, a.key, p)
+	if err != nil {
+		if err := fatal(ctx, err); err != nil {
+			return out, err
+		}
+		return end(nobody(p, err))
+	}
+	out.Entity = member.Entity
+	for {
+		out.Tries++
+		err := w.call(ctx, p, member, a, payload, &out)
+		if err == nil {
+			out.MS = millis(time.Since(out.Began))
+			w.told(intents.RunStepFinished, &out, a, "")
+			return out, nil
+		}
+		if err := fatal(ctx, err); err != nil {
+			return out, err
+		}
+		problem := envelope.AsError(err)
+		again, pause := w.again(p, member, &out, problem)
+		if !again || pause >= w.left() {
+			return end(problem)
+		}
+		failed := out
+		failed.Err, failed.MS = problem, millis(time.Since(out.Began))
+		w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
+		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", member.Entity, "try", out.Tries, "code", string(problem.Code))
+		if err := sleep(ctx, pause); err != nil {
+			return out, err
+		}
+	}
+}
+
+// call sends the member its task and waits for what comes of it.
+func (w *work) call(ctx context.Context, p *Participant, member Member, a ask, payload json.RawMessage, out *Outcome) error {
+	c := mesh.Call{To: member.Entity, Intent: p.Extras.Intent, Payload: payload, Key: a.key, Timeout: a.timeout}
+	if own := p.Extras.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
+		c.Timeout = own
+	}
+	if out.Tries > 1 {
+		c.Key = fmt.Sprintf("%s/try/%d", a.key, out.Tries)
+	}
+	if a.final {
+		c.Requires = w.demands()
+		if w.task.Streaming() {
+			c.OnStream = func(e *envelope.Envelope) error { return w.task.Emit(e.Payload) }
+		}
+	}
+	c.Whole = a.whole
+	c.Begun = func(taskID string, durable bool) {
+		out.TaskID, out.Durable = taskID, durable
+		w.told(intents.RunStepStarted, out, a, "")
+	}
+	for {
+		answer, err := w.task.Call(ctx, c)
+		if answer != nil {
+			out.TaskID, out.Durable = answer.TaskID, answer.Durable
+		}
+		switch {
+		case err == nil:
+			out.Output, out.Usage = parts(answer.Envelope.Payload, a.final)
+			return nil
+		case errors.Is(err, mesh.ErrInterrupted):
+			// The run is to stop between two steps: this one is taken up again.
+			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// demands are what the sender of the task demands of its result, for the member
+// whose answer that is.
+func (w *work) demands() map[string]json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(w.task.Envelope.Requires, &all) != nil {
+		return nil
+	}
+	out := make(map[string]json.RawMessage)
+	for _, name := range []string{"format", "evidence", "min_confidence", "decision_evidence"} {
+		if raw, ok := all[name]; ok {
+			out[name] = raw
+		}
+	}
+	return out
+}
+
+// again decides whether a failure is worth another try, and when. A member on
+// the durable lane has tried again itself, as its own document says.
+func (w *work) again(p *Participant, member Member, out *Outcome, problem *envelope.Error) (bool, time.Duration) {
+	policy := w.opts.Retries
+	if policy == (mesh.RetryPolicy{}) {
+		policy.Max = DefaultRetries
+	}
+	if member.Def != nil && member.Def.Agent.Runtime != nil {
+		r := member.Def.Agent.Runtime
+		if r.MaxRetries.IsSet() {
+			policy.Max = int(min(r.MaxRetries.Int64(), 1<<10))
+		}
+		policy.Backoff = mesh.Backoff(r.RetryBackoff)
+	}
+	if out.Durable {
+		policy.Max = 0
+	}
+	if n := p.Extras.MaxRetries; n != nil {
+		policy.Max = *n
+	}
+	if b := p.Extras.RetryBackoff; b != "" {
+		policy.Backoff = mesh.Backoff(b)
+	}
+	if !problem.Retryable || out.Tries > policy.Max {
+		return false, 0
+	}
+	return true, policy.Pause(out.Tries, problem.Backoff())
+}
+
+// findPatience is how long a step waits for somebody who answers for its
+// reference.
+const findPatience = 10 * time.Second
+
+// who is the member that a call goes to: who was chosen before, or whom the
+// directory finds.
+func (w *work) who(ctx context.Context, key string, p *Participant) (Member, error) {
+	w.mu.Lock()
+	for _, c := range w.pos.Chosen {
+		if c.Key == key {
+			w.mu.Unlock()
+			return Member{Entity: c.Entity, AgentID: c.AgentID}, nil
+		}
+	}
+	w.mu.Unlock()
+	until := time.Now().Add(min(findPatience, w.left()))
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		m, err := w.dir.Find(ctx, p.Ref)
+		switch {
+		case err == nil:
+			w.choose(key, p, m)
+			return m, nil
+		case ctx.Err() != nil:
+			return m, context.Cause(ctx)
+		case !errors.Is(err, ErrNobody) || time.Now().Add(pause).After(until):
+			return m, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return m, err
+		}
+	}
+}
+
+// choose notes who was found, where another time might find another.
+func (w *work) choose(key string, p *Participant, m Member) {
+	if p.Ref == m.Entity && m.AgentID == "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pos.Chosen = append(w.pos.Chosen, chosen{key, m.Entity, m.AgentID})
+	w.fresh++
+}
+
+// nobody is why a member was not asked at all.
+func nobody(p *Participant, err error) *envelope.Error {
+	if errors.Is(err, ErrNobody) {
+		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers for %s: %v", p.Ref, err)
+	}
+	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
+}
+
+// input is what a member is sent.
+func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessage, error) {
+	if p.Input == nil || a.plain {
+		return a.payload, nil
+	}
+	facts := w.facts(a.payload, nil)
+	v, err := facts.Value()
+	if err != nil {
+		return nil, err
+	}
+	made, err := p.Input.Result(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	if len(made) == 0 || made[0] != '{' {
+		return nil, errors.New("it is no JSON object")
+	}
+	return made, nil
+}
+
+// holds reports whether a member's condition is satisfied (AAIF, Condition
+// Expressions). One that cannot be evaluated is not, and the log says why.
+func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool, error) {
+	p := &w.plan.Members[who]
+	if p.When == nil {
+		return true, nil
+	}
+	v, err := w.facts(input, nil).Value()
+	if err == nil {
+		var ok bool
+		if ok, err = p.When.Eval(ctx, v); err == nil {
+			return ok, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	w.log.Warn("a condition is not satisfied: it could not be evaluated", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "err", err)
+	return false, nil
+}
+
+// facts are what a condition or a mapping of the team is held against.
+func (w *work) facts(input, output json.RawMessage) condition.Facts {
+	e := w.task.Envelope
+	f := condition.Facts{
+		Input: input, Output: output, TaskInput: e.Payload, Outputs: map[string]json.RawMessage{},
+		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
+		State: &condition.State{Status: string(aaif.RunRunning)},
+	}
+	if w.run != nil {
+		cp := w.run.View()
+		f.State.Run, f.State.Iteration = cp.Doc.RunID, int(cp.Doc.Iteration.Int64())
+		f.Task.Attempt = cp.Mesh.Attempt + 1
+		f.Variables = json.RawMessage(cp.Doc.Variables)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pos.Outcomes {
+		if o := &w.pos.Outcomes[i]; o.OK() {
+			f.Outputs[o.Alias] = o.Output
+			f.Output = o.Output
+		}
+	}
+	if output != nil {
+		f.Output = output
+	}
+	return f
+}
+
+// then is what becomes of the rest when a member has failed for good.
+func (w *work) then(p *Participant, a ask) string {
+	switch {
+	case p.Extras.OnError == OnErrorFallback && w.plan.Fallback >= 0 && a.who != w.plan.Fallback:
+		return intents.ThenFallback
+	case p.Extras.OnError == OnErrorSkip, w.plan.Pattern == Swarm, w.plan.Pattern == ModelLed:
+		return intents.ThenSkip
+	}
+	return intents.ThenFail
+}
+
+// told tells the bus what became of a member's part.
+func (w *work) told(intent string, o *Outcome, a ask, then string) {
+	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
+	e.Slot, e.Then = &a.slot, then
+	if intent != intents.RunStepStarted {
+		e.DurationMS = o.MS
+	}
+	if o.Usage != (Usage{}) {
+		e.Usage, _ = json.Marshal(o.Usage) // it is numbers
+	}
+	e.Error = o.Err
+	w.task.TellRun(intent, e)
+}
+
+func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// sleep waits, but no longer than ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

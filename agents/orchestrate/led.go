@@ -1,0 +1,211 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// InvokeSubagent is the name of the function by which the documents of other
+// platforms have a model call their subagents. A document that declares it gets
+// it, in a team that its model leads.
+const InvokeSubagent = "invoke_subagent"
+
+// workKey is the key of the context under which a model's tools find whose work
+// they are part of.
+type workKey struct{}
+
+// With is the context of a model's work that may call the team's members as
+// tools.
+func With(ctx context.Context, w *work) context.Context { return context.WithValue(ctx, workKey{}, w) }
+
+// Tools are the members of a team as tools of the model that leads it: one for
+// each, named by its alias.
+func (t *Team) Tools() tool.Source { return leading{t} }
+
+// Invoke is the function [InvokeSubagent], with the parameters that a document
+// declares for it; nil: its own. Of the arguments the first of agent, subagent,
+// subagent_alias, alias, agent_id, ref and name says who is called, and of input,
+// task, payload, message, prompt and text with what.
+func (t *Team) Invoke(declared *aaif.Tool) tool.Tool {
+	d := tool.Definition{Name: InvokeSubagent, Description: "Calls one of your agents and returns its answer."}
+	if declared != nil {
+		if declared.Description != "" {
+			d.Description = declared.Description
+		}
+		d.Parameters = declared.ParametersSchema
+	}
+	if d.Parameters == nil {
+		var names []string
+		for _, i := range t.plan.Workers() {
+			names = append(names, t.plan.Members[i].Alias)
+		}
+		enum, err := json.Marshal(names)
+		if err != nil {
+			panic(fmt.Sprintf("orchestrate: names cannot be encoded: %v", err))
+		}
+		d.Parameters = fmt.Appendf(nil, `{"type":"object","properties":{"agent":{"type":"string","enum":%s},"input":{"description":"what the agent is to do: text, or an object"}},"required":["agent","input"]}`, enum)
+	}
+	return invoke{t, d}
+}
+
+// leading is a [tool.Source].
+type leading struct{ t *Team }
+
+// Tools lists the members as they are known now.
+func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
+	var out []tool.Tool
+	for _, i := range l.t.plan.Workers() {
+		p := &l.t.plan.Members[i]
+		d := tool.Definition{Name: toolName(p.Alias), Parameters: json.RawMessage(`{"type":"object","properties":{"text":{"type":"string","description":"what the agent is to do, with all that it has to know"}},"required":["text"]}`)}
+		about := "Gives a task to the agent " + p.Alias + " and returns its answer."
+		if m, err := l.t.dir.Find(ctx, p.Ref); err == nil && m.Def != nil {
+			a := &m.Def.Agent
+			about += " " + strings.TrimSpace(a.Goal)
+			if len(a.Skills) > 0 {
+				about += " Skills: " + strings.Join(a.Skills, ", ") + "."
+			}
+			if a.IO != nil && a.IO.InputSchema != nil {
+				d.Parameters = a.IO.InputSchema
+			}
+		} else if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d.Description = about
+		out = append(out, called{l.t, i, d})
+	}
+	return out, nil
+}
+
+// Close has nothing to end.
+func (leading) Close() error { return nil }
+
+// toolName is an alias as the name of a tool: what a name may not have becomes
+// an underscore.
+func toolName(alias string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_', r == '-':
+			return r
+		}
+		return '_'
+	}, alias)
+	if name == "" || name[0] >= '0' && name[0] <= '9' || name[0] == '-' {
+		name = "agent_" + name
+	}
+	return name[:min(len(name), 64)]
+}
+
+// called is one member as a tool. A call is a task under the call's own key: to
+// make it again is to hear of the same task, over the durable lane.
+type called struct {
+	t   *Team
+	who int
+	def tool.Definition
+}
+
+func (c called) Definition() tool.Definition { return c.def }
+func (c called) RepeatSafe() bool            { return true }
+func (c called) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	return c.t.callTool(ctx, c.def.Name, c.who, args)
+}
+
+// invoke is invoke_subagent.
+type invoke struct {
+	t   *Team
+	def tool.Definition
+}
+
+func (v invoke) Definition() tool.Definition { return v.def }
+func (v invoke) RepeatSafe() bool            { return true }
+func (v invoke) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(args, &members); err != nil {
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: v.def.Name, Message: "the arguments must be an object"}
+	}
+	var name string
+	for _, m := range []string{"agent", "subagent", "subagent_alias", "alias", "agent_id", "ref", "name"} {
+		if json.Unmarshal(members[m], &name) == nil && name != "" {
+			delete(members, m)
+			break
+		}
+	}
+	workers := v.t.plan.Workers()
+	who := slices.IndexFunc(workers, func(i int) bool { return v.t.plan.Members[i].Alias == name || v.t.plan.Members[i].Ref == name })
+	if who < 0 {
+		var names []string
+		for _, i := range workers {
+			names = append(names, v.t.plan.Members[i].Alias)
+		}
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: v.def.Name, Message: "no agent is called so; there are: " + strings.Join(names, ", ")}
+	}
+	payload := args
+	for _, m := range []string{"input", "task", "payload", "message", "prompt", "text"} {
+		raw, ok := members[m]
+		if !ok {
+			continue
+		}
+		var text string
+		switch {
+		case json.Unmarshal(raw, &text) == nil:
+			payload = append(envelope.AppendString([]byte(`{"text":`), text), '}')
+		case len(raw) > 0 && raw[0] == '{':
+			payload = raw
+		default:
+			payload = append(envelope.AppendString([]byte(`{"text":`), string(raw)), '}')
+		}
+		break
+	}
+	return v.t.callTool(ctx, v.def.Name, workers[who], payload)
+}
+
+// callTool has a member do a task that the model thought of.
+func (t *Team) callTool(ctx context.Context, name string, who int, payload json.RawMessage) (json.RawMessage, error) {
+	w, _ := ctx.Value(workKey{}).(*work)
+	if w == nil {
+		return nil, &tool.Error{Kind: tool.ErrUnavailable, Tool: name, Message: "there is no task that this would be part of"}
+	}
+	if ok, err := w.holds(ctx, who, payload); err != nil {
+		return nil, err
+	} else if !ok {
+		return nil, &tool.Error{Kind: tool.ErrRefused, Tool: name, Message: "the condition under which this agent may be called does not hold"}
+	}
+	key := "tool/" + tool.KeyFrom(ctx)
+	out, err := w.ask(ctx, ask{key: key, slot: w.nextSlot(), who: who, payload: payload, whole: true})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		return nil, err
+	}
+	w.note(out)
+	if !out.OK() {
+		return nil, &tool.Error{Kind: tool.ErrFailed, Tool: name, Message: out.Err.Error(), Err: errors.Unwrap(out.Err)}
+	}
+	return out.Output, nil
+}
+
+// nextSlot numbers the calls of a model.
+func (w *work) nextSlot() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pos.Calls++
+	return w.pos.Calls - 1
+}
+
+// note adds the outcome of a call to the position, without its output: that is
+// in the conversation. It is written down with the call's receipt.
+func (w *work) note(o Outcome) {
+	o.Output = nil
+	w.record(o)
+	if w.run != nil {
+		_ = w.run.Stage(stepTeam(o.Alias, detail(&o), o.MS), w.save) // a run that has ended says so with its next commit
+	}
+}

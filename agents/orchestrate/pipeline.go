@@ -1,0 +1,81 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+)
+
+// pipeline has the steps done one after the other, each on what the one before
+// gave (AAIF, Sequential pipeline). Every outcome is committed before the next
+// step begins.
+func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
+	input := w.task.Envelope.Payload
+	for slot := range w.plan.Steps {
+		o := w.ended(slot)
+		if o == nil {
+			done, err := w.step(ctx, slot, input)
+			if err != nil {
+				return nil, err
+			}
+			w.record(done)
+			if err := w.commit(ctx, stepTeam(done.Alias, detail(&done), done.MS)); err != nil {
+				return nil, err
+			}
+			o = &done
+		}
+		if o.OK() {
+			input = o.Output
+		} else if w.plan.Members[w.plan.Steps[slot]].Extras.OnError != OnErrorSkip {
+			return nil, failed(o)
+		}
+	}
+	return input, nil
+}
+
+// step does one step, or has the fallback do it. A step whose condition does not
+// hold is passed over: the next one gets its input.
+func (w *work) step(ctx context.Context, slot int, input json.RawMessage) (Outcome, error) {
+	who := w.plan.Steps[slot]
+	alias := w.plan.Members[who].Alias
+	if ok, err := w.holds(ctx, who, input); err != nil {
+		return Outcome{}, err
+	} else if !ok {
+		w.log.Debug("a step is passed over: its condition does not hold", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", alias)
+		return Outcome{Slot: slot, Alias: alias, Output: slices.Clone(input), Skipped: true}, nil
+	}
+	key := fmt.Sprintf("step/%d", slot)
+	final := slot == len(w.plan.Steps)-1
+	out, err := w.ask(ctx, ask{key: key, slot: slot, who: who, payload: input, final: final})
+	if err != nil || out.OK() {
+		return out, err
+	}
+	return w.instead(ctx, out, ask{key: key + "/fallback", slot: slot, payload: input, final: final})
+}
+
+// instead has the fallback do what a member could not, where the document wants
+// that.
+func (w *work) instead(ctx context.Context, o Outcome, a ask) (Outcome, error) {
+	i := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == o.Alias })
+	if i < 0 || w.plan.Members[i].Extras.OnError != OnErrorFallback || w.plan.Fallback < 0 || w.plan.Fallback == i {
+		return o, nil
+	}
+	a.who = w.plan.Fallback
+	out, err := w.ask(ctx, a)
+	out.Instead = o.Alias
+	return out, err
+}
+
+// detail is a few words on an outcome for the run's history.
+func detail(o *Outcome) string {
+	switch {
+	case o.Skipped:
+		return "passed over"
+	case o.Err != nil:
+		return string(o.Err.Code)
+	case o.Instead != "":
+		return "instead of " + o.Instead
+	}
+	return o.Entity
+}

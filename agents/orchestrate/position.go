@@ -1,0 +1,194 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// position is how far the work on a task has come: the member plan of x-aeemesh
+// in the run's Agent State. What the specification has a place for stands there:
+// outputs in subagent_states, in the order of Outcomes, and where a pipeline is
+// in pipeline_position.
+type position struct {
+	Format   int        `json:"format"`
+	Pattern  Pattern    `json:"pattern"`
+	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change under a run
+	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they were known
+	Chosen   []chosen   `json:"chosen,omitempty"`   // who a reference meant, once it was asked
+	Routed   string     `json:"routed,omitempty"`   // of a router: the alias that was chosen
+	Calls    int        `json:"calls,omitempty"`    // how many calls a model has made of its members
+	Scope    string     `json:"scope"`              // of the calls: another one is another attempt at the task
+	Swarm    swarmState `json:"swarm,omitempty"`
+}
+
+// swarmState is a swarm's own: what is settled beside the outcomes.
+type swarmState = json.RawMessage
+
+// chosen is who a reference meant when the run first needed it. A run that goes
+// on elsewhere asks the same.
+type chosen struct {
+	Key     string `json:"key"` // of the call
+	Entity  string `json:"entity"`
+	AgentID string `json:"agent_id,omitempty"`
+}
+
+// positionFormat is the format of position that this release writes. It reads
+// every older one.
+const positionFormat = 1
+
+// begin reads how far the run has come.
+func (w *work) begin() error {
+	w.pos = position{Format: positionFormat, Pattern: w.plan.Pattern, Scope: w.task.CallID("scope")}
+	for _, i := range w.plan.Steps {
+		w.pos.Steps = append(w.pos.Steps, w.plan.Members[i].Alias)
+	}
+	if w.run == nil {
+		return nil
+	}
+	cp := w.run.View()
+	if cp.Mesh.Plan == nil {
+		return nil
+	}
+	var was position
+	if err := json.Unmarshal(cp.Mesh.Plan, &was); err != nil {
+		return fmt.Errorf("read the team's position from the run's checkpoint: %w", err)
+	}
+	if was.Format > positionFormat {
+		return envelope.Errorf(envelope.CodeUnavailable, "the run was written down by a newer release than this worker's")
+	}
+	if was.Pattern != w.pos.Pattern || !slices.Equal(was.Steps, w.pos.Steps) {
+		return envelope.Errorf(envelope.CodeInternal, "the run cannot go on: the agent's team was changed while it waited (it was a %s, now it is a %s, or its steps are others)", was.Pattern, w.pos.Pattern)
+	}
+	if len(cp.Doc.SubagentStates) < len(was.Outcomes) {
+		return fmt.Errorf("read the team's position from the run's checkpoint: %d outcomes, %d subagent_states", len(was.Outcomes), len(cp.Doc.SubagentStates))
+	}
+	for i := range was.Outcomes {
+		if was.Outcomes[i].Err == nil {
+			was.Outcomes[i].Output = cp.Doc.SubagentStates[i].Output
+		}
+	}
+	scope := w.pos.Scope
+	if w.pos = was; w.pos.Scope != scope {
+		w.anew(scope)
+	}
+	return nil
+}
+
+// anew begins another attempt of a run that had failed: who has answered is not
+// asked again, who has failed is.
+func (w *work) anew(scope string) {
+	w.pos.Scope = scope
+	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Err != nil })
+	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
+		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })
+	})
+}
+
+// save writes the position into a checkpoint.
+func (w *work) save(cp *state.Checkpoint) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	raw, err := json.Marshal(&w.pos)
+	if err != nil {
+		return fmt.Errorf("encode the team's position: %w", err)
+	}
+	cp.Mesh.Plan = raw
+	if w.mind != nil && w.plan.Pattern != ModelLed { // whose work writes it itself
+		w.mind.Save(cp)
+	}
+	cp.Doc.SubagentStates = make([]aaif.SubagentState, 0, len(w.pos.Outcomes))
+	for i := range w.pos.Outcomes {
+		o := &w.pos.Outcomes[i]
+		s := aaif.SubagentState{Alias: o.Alias, AgentID: w.agentID(o), Status: aaif.SubagentCompleted, Output: o.Output}
+		if o.Err != nil {
+			s.Status, s.Output = aaif.SubagentFailed, nil
+		}
+		cp.Doc.SubagentStates = append(cp.Doc.SubagentStates, s)
+	}
+	cp.Doc.PipelinePosition = w.position()
+	return nil
+}
+
+// agentID is the agent_id of who gave an outcome; of one without a definition
+// that its entity stands for.
+func (w *work) agentID(o *Outcome) string {
+	for _, c := range w.pos.Chosen {
+		if c.Entity == o.Entity && c.AgentID != "" {
+			return c.AgentID
+		}
+	}
+	return state.AgentID(o.Entity)
+}
+
+// position is the specification's: where the run stands in its plan.
+func (w *work) position() *aaif.PipelinePosition {
+	p := &aaif.PipelinePosition{}
+	if w.plan.Pattern == Pipeline {
+		done := min(len(w.pos.Outcomes), len(w.pos.Steps))
+		p.CompletedSteps = slices.Clone(w.pos.Steps[:done])
+		p.RemainingSteps = slices.Clone(w.pos.Steps[done:])
+		if done < len(w.pos.Steps) {
+			p.CurrentStep, p.CurrentSubagent = w.pos.Steps[done], w.pos.Steps[done]
+		}
+		return p
+	}
+	for i := range w.pos.Outcomes {
+		p.CompletedSteps = append(p.CompletedSteps, w.pos.Outcomes[i].Alias)
+	}
+	p.CurrentStep = string(w.plan.Pattern)
+	if w.plan.Pattern == Router {
+		p.CurrentSubagent = w.pos.Routed
+	}
+	return p
+}
+
+// record adds outcomes to the position; commit writes it down.
+func (w *work) record(outcomes ...Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pos.Outcomes = append(w.pos.Outcomes, outcomes...)
+	w.fresh++
+}
+
+// ended is the outcome of a slot, nil while there is none.
+func (w *work) ended(slot int) *Outcome {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pos.Outcomes {
+		if w.pos.Outcomes[i].Slot == slot {
+			o := w.pos.Outcomes[i]
+			return &o
+		}
+	}
+	return nil
+}
+
+// commit writes the position down before the next step begins. Several that wait
+// for it share one write. A step that says nothing new is not written, unless
+// the run is asked to stop.
+func (w *work) commit(ctx context.Context, step state.Step) error {
+	if w.run == nil {
+		return ctx.Err()
+	}
+	w.commitMu.Lock()
+	defer w.commitMu.Unlock()
+	w.mu.Lock()
+	fresh := w.fresh
+	w.mu.Unlock()
+	if fresh == 0 && step.Kind == state.StepTeam {
+		return ctx.Err() // another one's write took it along
+	}
+	if err := w.run.Commit(ctx, step, w.save); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.fresh -= fresh
+	w.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,167 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Mind is the model of the agent whose team it is.
+//
+// Implementers must be safe for concurrent use by the calls of one task, count
+// what they use in the task's run, and return at once what ends the run here,
+// such as [mesh.ErrLost], as it is.
+type Mind interface {
+	// Work does a task's work with another payload in the place of its own, with
+	// the agent's own tools, and returns a payload that may be the task's result.
+	// Its steps are committed, so it goes on where it was. There is one such work
+	// in a run.
+	Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error)
+	// Ask asks one question beside the work. Its answer is a JSON object that fits
+	// the question's schema; nothing of it is committed.
+	Ask(ctx context.Context, q Question) (json.RawMessage, error)
+	// Save writes what was used for questions into a checkpoint.
+	Save(cp *state.Checkpoint)
+}
+
+// Question is one that a [Mind] answers in one turn.
+type Question struct {
+	Asked  string          // what is asked
+	Input  json.RawMessage // about what
+	Schema json.RawMessage // of the answer, a JSON Schema of an object
+}
+
+// Options are what a team has besides its plan.
+type Options struct {
+	// Directory finds the members. Default: [Entities].
+	Directory Directory
+	// Retries and Backoff hold for members of whose definition nothing is known.
+	Retries mesh.RetryPolicy
+	// Logger gets what the operator should know of each task. Default discards.
+	Logger *slog.Logger
+}
+
+// DefaultRetries is how often a member's failure that may pass is tried again,
+// where neither its definition nor the document's extension says.
+const DefaultRetries = 2
+
+// Team does tasks with the members of a plan. It may be used by any number of
+// goroutines.
+type Team struct {
+	plan *Plan
+	dir  Directory
+	opts Options
+	log  *slog.Logger
+}
+
+// New makes a team of a plan. It does no I/O.
+func New(plan *Plan, opts Options) *Team {
+	t := &Team{plan: plan, dir: opts.Directory, opts: opts, log: opts.Logger}
+	if t.dir == nil {
+		t.dir = Entities{}
+	}
+	if t.log == nil {
+		t.log = slog.New(slog.DiscardHandler)
+	}
+	return t
+}
+
+// Plan is what the team was made of.
+func (t *Team) Plan() *Plan { return t.plan }
+
+// Result is what a team makes of a task.
+type Result struct {
+	Payload json.RawMessage
+	Usage   Usage // of the members, as far as they say
+	// Swarm is a swarm's account of itself, for the reserved member of that name;
+	// nil for other patterns.
+	Swarm json.RawMessage
+}
+
+// Handle does a task with the team, from where its run stands. mind may be nil.
+// Errors that end the run here are returned as they are.
+func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, error) {
+	w := &work{Team: t, task: task, mind: mind, run: task.Run(), began: time.Now()}
+	if err := w.begin(); err != nil {
+		return Result{}, err
+	}
+	payload, err := w.do(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{payload, w.used(), w.account}, nil
+}
+
+// work is the team's work on one task.
+type work struct {
+	*Team
+	task  *mesh.Task
+	mind  Mind
+	run   *mesh.Run // nil on the live lane
+	began time.Time
+
+	mu       sync.Mutex // over pos and fresh
+	pos      position
+	fresh    int // changes of pos since the last commit began
+	account  json.RawMessage
+	commitMu sync.Mutex // one commit at a time
+}
+
+func (w *work) do(ctx context.Context) (json.RawMessage, error) {
+	switch w.plan.Pattern {
+	case Pipeline:
+		return w.pipeline(ctx)
+	case Router:
+		return w.router(ctx)
+	case Swarm:
+		return w.swarm(ctx, w.task.Envelope.Payload)
+	case ModelLed:
+		return w.mind.Work(With(ctx, w), w.task.Envelope.Payload)
+	}
+	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
+}
+
+// left is how much of the task's time is left.
+func (w *work) left() time.Duration { return time.Until(w.task.Deadline) }
+
+// used is what all members used together.
+func (w *work) used() Usage {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var u Usage
+	for i := range w.pos.Outcomes {
+		u = u.Add(w.pos.Outcomes[i].Usage)
+	}
+	return u
+}
+
+// fatal reports whether an error ends the run here, whatever the member did.
+func fatal(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked):
+		return err
+	}
+	return nil
+}
+
+// failed is the error of a task one of whose steps has failed: the member's,
+// with the step's name.
+func failed(o *Outcome) *envelope.Error {
+	e := *o.Err
+	e.Message = "step " + o.Alias + ": " + e.Message
+	return e.WithCause(o.Err)
+}
+
+// stepTeam names a step of a team in the run's history.
+func stepTeam(name, detail string, ms float64) state.Step {
+	return state.Step{Kind: state.StepTeam, Name: name, Detail: detail, MS: int64(ms)}
+}

@@ -1,0 +1,95 @@
+package topology
+
+import (
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// Rules of what this package reports, beside those of package aaif.
+const (
+	RuleUnreachable aaif.Rule = "unreachable" // a member or a rule that is never used
+	RuleLoop        aaif.Rule = "loop"        // agents that call themselves, directly or through others
+	RuleTeam        aaif.Rule = "team"        // a team without somebody that its pattern needs
+	RuleExtension   aaif.Rule = "extension"   // the extension x-aeemesh has a form that nobody reads
+	RuleContract    aaif.Rule = "contract"    // what one gives is not what the next one takes
+	RuleLanguage    aaif.Rule = aaif.RuleConditionLanguage
+)
+
+// Check says what is wrong with the team of an agent definition, and what in it
+// has no effect, sorted, with places. It returns nil for documents of another
+// kind.
+func Check(doc *aaif.Document) []aaif.Problem {
+	return Together([]Source{{Doc: doc}})[0]
+}
+
+func (t *team) check() {
+	t.extension()
+	if t.o == nil {
+		return
+	}
+	t.refs()
+	t.handoffs()
+	t.named()
+	switch t.pattern {
+	case pipeline:
+		t.pipeline()
+	case router:
+		t.router()
+	case swarm, inTurn:
+		t.swarm()
+	case modelLed:
+		t.modelLed()
+	case nobody:
+		t.nobody()
+	}
+	t.consensus()
+	t.idle()
+}
+
+// nobody is about blocks that name no team.
+func (t *team) nobody() {
+	switch t.o.Role {
+	case aaif.RoleOrchestrator, aaif.RoleRouter:
+		if len(t.o.Handoff) == 0 {
+			t.warn(at+"/role", RuleTeam, "name its agents in subagents", "the %s has no subagents: it does the task by itself", t.o.Role)
+		}
+	}
+	if t.o.ParallelExecution != nil && *t.o.ParallelExecution {
+		t.warn(at+"/parallel_execution", aaif.RuleIgnoredField, "name its agents in subagents", "there is nobody to work in parallel")
+	}
+}
+
+func (t *team) warn(pointer string, rule aaif.Rule, hint, format string, args ...any) {
+	t.add(aaif.SeverityWarning, pointer, rule, hint, format, args...)
+}
+
+func (t *team) fail(pointer string, rule aaif.Rule, hint, format string, args ...any) {
+	t.add(aaif.SeverityError, pointer, rule, hint, format, args...)
+}
+
+// maxProblems bounds what is said of one document.
+const maxProblems = 1000
+
+func (t *team) add(severity aaif.Severity, pointer string, rule aaif.Rule, hint, format string, args ...any) {
+	if len(t.problems) < maxProblems {
+		t.problems = append(t.problems, aaif.Problem{Pointer: pointer, Rule: rule, Severity: severity, Message: fmt.Sprintf(format, args...), Hint: hint})
+	}
+}
+
+// instead is the hint for a name that nobody has: the nearest of those that
+// there are, else what to do.
+func instead(name string, candidates []string, otherwise string) string {
+	if near := aaif.Nearest(name, candidates); near != "" {
+		return fmt.Sprintf("did you mean %q?", near)
+	}
+	return otherwise
+}
+
+// quote shows a text of the document, cut where it is long.
+func quote(s string) string {
+	if r := []rune(s); len(r) > 60 {
+		s = string(r[:60]) + "…"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,200 @@
+package topology
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+)
+
+// extension is the pointer of a member of x-aeemesh's orchestration.
+func extension(names ...string) string {
+	pointer := "/" + orchestrate.Extension + "/orchestration"
+	for _, n := range names {
+		pointer += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(n)
+	}
+	return pointer
+}
+
+// vocabularies are the texts that a member of the extension may be.
+var vocabularies = map[string][]string{
+	"tie":           {string(orchestrate.TieFail), string(orchestrate.TieFirst), string(orchestrate.TieMerge)},
+	"on_error":      {string(orchestrate.OnErrorFail), string(orchestrate.OnErrorSkip), string(orchestrate.OnErrorFallback)},
+	"retry_backoff": {string(aaif.BackoffFixed), string(aaif.BackoffLinear), string(aaif.BackoffExponential)},
+}
+
+// extension holds the root extension against the types that it is read into. Its
+// form first: what has another one means nothing.
+func (t *team) extension() {
+	raw, ok := t.doc.Extension(orchestrate.Extension)
+	if !ok {
+		return
+	}
+	var root map[string]json.RawMessage
+	if json.Unmarshal(raw, &root) != nil || root == nil {
+		t.fail("/"+orchestrate.Extension, RuleExtension, "", "the extension has to be an object")
+		return
+	}
+	for name := range root {
+		if name != "orchestration" {
+			t.fail("/"+orchestrate.Extension+"/"+name, RuleExtension, instead(name, []string{"orchestration"}, "the extension has one member, orchestration"), "there is no member %s", quote(name))
+		}
+	}
+	block, ok := root["orchestration"]
+	if !ok {
+		return
+	}
+	before := len(t.problems)
+	t.shape(extension(), block, reflect.TypeFor[orchestrate.Extras]())
+	if len(t.problems) == before {
+		if _, err := orchestrate.ExtrasOf(t.def); err != nil { // a rule that shape does not know
+			pointer, message, ok := strings.Cut(err.Error(), ": ")
+			if !ok || !strings.HasPrefix(pointer, extension()) {
+				pointer, message = extension(), err.Error()
+			}
+			t.fail(pointer, RuleExtension, "", "%s", message)
+		}
+	}
+	if t.o == nil || t.pattern == nobody {
+		t.warn(extension(), aaif.RuleIgnoredField, "name subagents, or delete it", "it has no effect: the agent has no team")
+		return
+	}
+	t.steps()
+	t.uses(block)
+}
+
+// conditionType is read by its own rules.
+var conditionType = reflect.TypeFor[aaif.Condition]()
+
+// shape holds a JSON value against a Go type: names, types, vocabularies.
+func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
+	if want.Kind() == reflect.Pointer {
+		want = want.Elem()
+	}
+	wrong := func(what string) { t.fail(pointer, RuleExtension, "", "it has to be %s", what) }
+	switch {
+	case want == conditionType:
+		var c aaif.Condition
+		if json.Unmarshal(raw, &c) != nil || c.IsString() {
+			t.fail(pointer, RuleExtension, `as in {"lang": "jmespath", "expr": "outputs.lint"}`, `it has to be an object with lang and expr`)
+		}
+	case want.Kind() == reflect.Struct:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil || members == nil {
+			wrong("an object")
+			return
+		}
+		types := membersOf(want)
+		for name, value := range members {
+			child := pointer + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
+			typ, ok := types[name]
+			if !ok {
+				names := sortedNames(types)
+				t.fail(child, RuleExtension, instead(name, names, "there are "+strings.Join(names, ", ")), "there is no member %s", quote(name))
+				continue
+			}
+			t.shape(child, value, typ)
+		}
+	case want.Kind() == reflect.Map:
+		var members map[string]json.RawMessage
+		if json.Unmarshal(raw, &members) != nil || members == nil {
+			wrong("an object")
+			return
+		}
+		for name, value := range members {
+			t.shape(pointer+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(name), value, want.Elem())
+		}
+	case want.Kind() == reflect.String:
+		var s string
+		if json.Unmarshal(raw, &s) != nil || string(raw) == "null" {
+			wrong("text")
+			return
+		}
+		words := vocabularies[pointer[strings.LastIndexByte(pointer, '/')+1:]]
+		if words != nil && !slices.Contains(words, s) {
+			t.fail(pointer, RuleExtension, instead(s, words, ""), "%s is none of %s", quote(s), strings.Join(words, ", "))
+		}
+	default:
+		if json.Unmarshal(raw, reflect.New(want).Interface()) != nil || string(raw) == "null" {
+			wrong("a " + map[bool]string{true: "number", false: "whole number"}[want.Kind() == reflect.Float64])
+		}
+	}
+}
+
+// membersOf are the JSON members of a struct.
+func membersOf(typ reflect.Type) map[string]reflect.Type {
+	out := make(map[string]reflect.Type)
+	for i := range typ.NumField() {
+		name, _, _ := strings.Cut(typ.Field(i).Tag.Get("json"), ",")
+		if name != "" && name != "-" {
+			out[name] = typ.Field(i).Type
+		}
+	}
+	return out
+}
+
+func sortedNames(m map[string]reflect.Type) []string {
+	var names []string
+	for name := range m {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// steps is about the members of steps: whom they mean, and what they ask for.
+func (t *team) steps() {
+	known := make(map[string]bool)
+	for _, name := range slices.Concat(t.o.Pipeline, t.aliasesOf(t.listed)) {
+		known[name] = true
+	}
+	for name, s := range t.extras.Steps {
+		if !known[name] {
+			t.fail(extension("steps", name), aaif.RuleReference, instead(name, t.aliases(), "declare it in subagents"), "no subagent has the alias %s", quote(name))
+		}
+		if s.Input != nil && !s.Input.IsString() {
+			if _, err := condition.CompileQuery(*s.Input, condition.Options{}); err != nil {
+				t.fail(extension("steps", name, "input"), condition.RuleCondition, "", "%s", err)
+			}
+		}
+		if r := t.def.Agent.Runtime; r != nil && r.TimeoutSeconds.IsSet() {
+			if limit := r.TimeoutSeconds.Float64(); limit > 0 && s.TimeoutSeconds > limit {
+				t.warn(extension("steps", name, "timeout_seconds"), aaif.RuleIgnoredField, "raise runtime.timeout_seconds", "the agent itself has %v seconds for the whole task", limit)
+			}
+		}
+		if s.EscalateTo != "" {
+			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
+				m.use(answering)
+			}
+		}
+	}
+}
+
+// uses is about members of the extension that the pattern has no use for.
+func (t *team) uses(block json.RawMessage) {
+	var have map[string]json.RawMessage
+	if json.Unmarshal(block, &have) != nil {
+		return
+	}
+	flock := t.pattern == swarm || t.pattern == inTurn
+	vote := flock && t.o.Consensus != nil && t.o.Consensus.Strategy == aaif.ConsensusMajorityVote
+	for _, u := range []struct {
+		name string
+		used bool
+		why  string
+	}{
+		{"vote_on", vote, "there is no majority vote"},
+		{"tie", vote, "there is no majority vote"},
+		{"synthesizer", flock, "only a swarm has answers to merge"},
+		{"width", t.pattern == swarm, "nobody works in parallel"},
+		{"min_results", flock, "only a swarm has several results"},
+	} {
+		if _, there := have[u.name]; there && !u.used {
+			t.warn(extension(u.name), aaif.RuleIgnoredField, "delete it", "it has no effect: %s", u.why)
+		}
+	}
+}

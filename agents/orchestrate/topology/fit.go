@@ -1,0 +1,112 @@
+package topology
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+)
+
+// form is as much of a JSON Schema as is compared: the members of an object.
+type form struct {
+	Required   []string                   `json:"required"`
+	Properties map[string]json.RawMessage `json:"properties"`
+	Additional json.RawMessage            `json:"additionalProperties"`
+}
+
+// formOf reads a schema; ok is false where it says nothing that can be compared.
+func formOf(schema []byte) (f form, ok bool) {
+	return f, len(schema) > 0 && json.Unmarshal(schema, &f) == nil
+}
+
+// typeOf is the one type that a property's schema names, "" for any other.
+func typeOf(schema json.RawMessage) string {
+	var s struct {
+		Type any `json:"type"`
+	}
+	if json.Unmarshal(schema, &s) != nil {
+		return ""
+	}
+	name, _ := s.Type.(string)
+	return name
+}
+
+// misfit says what one schema takes and another does not give; "": nothing. It is
+// for good if no value of the one ever fits the other.
+func misfit(gives, takes []byte) (what string, forGood bool) {
+	out, ok := formOf(gives)
+	in, alsoOK := formOf(takes)
+	if !ok || !alsoOK || out.Properties == nil {
+		return "", false
+	}
+	closed := string(out.Additional) == "false"
+	for _, name := range in.Required {
+		have, there := out.Properties[name]
+		if !there {
+			return fmt.Sprintf("%s is required", quote(name)), closed
+		}
+		a, b := typeOf(have), typeOf(in.Properties[name])
+		if a != "" && b != "" && a != b && !(a == "integer" && b == "number") {
+			return fmt.Sprintf("%s has to be of type %s, not %s", quote(name), b, a), slices.Contains(out.Required, name) && a != "number"
+		}
+	}
+	return "", false
+}
+
+// fit holds the schemas of a team against those of its members: what each is sent
+// by itself, without a mapping of the document's.
+func (g *group) fit(i int, t *team) {
+	own := t.def.Agent.IO
+	if own == nil {
+		own = &aaif.IO{}
+	}
+	io := func(m *member) *aaif.IO {
+		if m != nil {
+			if k := g.one(i, m.ref); k >= 0 && g.teams[k].def.Agent.IO != nil {
+				return g.teams[k].def.Agent.IO
+			}
+		}
+		return &aaif.IO{}
+	}
+	tell := func(pointer, what string, forGood bool, format string, args ...any) {
+		if what == "" {
+			return
+		}
+		severity := aaif.SeverityWarning
+		if forGood {
+			severity = aaif.SeverityError
+		}
+		t.add(severity, pointer, RuleContract, "map it in x-aeemesh, orchestration.steps.<alias>.input, or change one of the schemas", "%s: %s", fmt.Sprintf(format, args...), what)
+	}
+	switch t.pattern {
+	case pipeline:
+		gives, giver := own.InputSchema, "the task"
+		for j, name := range t.o.Pipeline {
+			m := t.lookup(name)
+			if m == nil {
+				return
+			}
+			x := t.extras.Steps[m.alias]
+			if x.Input == nil {
+				what, forGood := misfit(gives, io(m).InputSchema)
+				tell(fmt.Sprintf("%s/pipeline/%d", at, j), what, forGood && m.when == always, "%s does not take what %s gives", quote(m.alias), giver)
+			}
+			if gives, giver = io(m).OutputSchema, quote(m.alias); m.when != always || x.OnError == orchestrate.OnErrorSkip {
+				gives = nil // it may be what the step was given
+			}
+		}
+		what, forGood := misfit(gives, own.OutputSchema)
+		tell("/agent/io/output_schema", what, forGood, "the last step, %s, does not give it", giver)
+	case swarm, inTurn, router:
+		for j := range t.members[:t.listed] {
+			m := &t.members[j]
+			if !m.is(working) || t.extras.Steps[m.alias].Input != nil {
+				continue
+			}
+			what, forGood := misfit(own.InputSchema, io(m).InputSchema)
+			tell(m.pointer, what, forGood && m.when == always && t.pattern != router, "%s does not take what the team is given", quote(m.alias))
+		}
+	}
+}

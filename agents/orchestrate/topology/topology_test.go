@@ -1,0 +1,161 @@
+package topology
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+)
+
+var update = flag.Bool("update", false, "write the wants")
+
+// The documents in testdata/alone, each followed by what Check says of it.
+func TestDocumentsAlone(t *testing.T) {
+	t.Parallel()
+	archives(t, "alone", func(t *testing.T, files []txtar.File) (out []txtar.File) {
+		for _, f := range files {
+			out = append(out, f, txtar.File{Name: strings.TrimSuffix(f.Name, ".yaml") + ".want", Data: lines(Check(parse(t, f)))})
+		}
+		return out
+	})
+}
+
+// The documents in each file of testdata/together, and what Together says of
+// each.
+func TestDocumentsTogether(t *testing.T) {
+	t.Parallel()
+	archives(t, "together", func(t *testing.T, files []txtar.File) (out []txtar.File) {
+		var sources []Source
+		for _, f := range files {
+			sources = append(sources, Source{Name: f.Name, Path: filepath.Join("/teams", f.Name), Doc: parse(t, f)})
+		}
+		for i, problems := range Together(sources) {
+			out = append(out, files[i], txtar.File{Name: strings.TrimSuffix(files[i].Name, ".yaml") + ".want", Data: lines(problems)})
+		}
+		return out
+	})
+}
+
+// archives has the wants of all archives of a folder computed, and compares.
+func archives(t *testing.T, dir string, compute func(*testing.T, []txtar.File) []txtar.File) {
+	paths, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("no files: %v", err)
+	}
+	for _, path := range paths {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := slices.DeleteFunc(slices.Clone(archive.Files), func(f txtar.File) bool { return strings.HasSuffix(f.Name, ".want") })
+			out := &txtar.Archive{Comment: archive.Comment, Files: compute(t, files)}
+			if *update {
+				if err := os.WriteFile(path, txtar.Format(out), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got, want := string(txtar.Format(out)), string(txtar.Format(archive)); got != want {
+				t.Errorf("%s: got\n%s\nlook, and run with -update", path, got)
+			}
+		})
+	}
+}
+
+func parse(t *testing.T, f txtar.File) *aaif.Document {
+	t.Helper()
+	doc, err := aaif.Parse(f.Data, aaif.Options{Name: f.Name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+func lines(problems []aaif.Problem) []byte {
+	if len(problems) == 0 {
+		return []byte("ok\n")
+	}
+	var b strings.Builder
+	for _, p := range problems {
+		b.WriteString(p.String() + "\n")
+	}
+	return []byte(b.String())
+}
+
+// FuzzCheck holds Check against the engine: what the engine cannot compile is an
+// error here, and both read the same pattern.
+func FuzzCheck(f *testing.F) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "*", "*.txtar"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			if !strings.HasSuffix(file.Name, ".want") {
+				f.Add(file.Data)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		doc, err := aaif.Parse(data, aaif.Options{Kind: aaif.KindAgent})
+		if err != nil {
+			return
+		}
+		problems := Check(doc)
+		plan, err := orchestrate.Compile(doc.Definition(), orchestrate.HasModel(doc.Definition()))
+		if err != nil && !slices.ContainsFunc(problems, func(p aaif.Problem) bool {
+			return p.Severity == aaif.SeverityError || strings.HasSuffix(p.Pointer, "/when") && p.Rule == RuleUnreachable
+		}) {
+			t.Errorf("the engine refuses it, and Check does not: %v\n%s", err, lines(problems))
+		}
+		if plan == nil {
+			return
+		}
+		want := map[orchestrate.Pattern][]pattern{orchestrate.Pipeline: {pipeline}, orchestrate.Router: {router}, orchestrate.Swarm: {swarm, inTurn}, orchestrate.ModelLed: {modelLed}}
+		if got := newTeam(doc).pattern; !slices.Contains(want[plan.Pattern], got) || plan.Parallel != (got == swarm) {
+			t.Errorf("pattern %v, the engine reads %s", got, plan.Pattern)
+		}
+	})
+}
+
+// A document of nothing but subagents, steps and rules has no more problems
+// listed than others, and is not compared each with each.
+func TestManySubagents(t *testing.T) {
+	t.Parallel()
+	var b strings.Builder
+	b.WriteString(`{"sc_standard":"SC-006","agent":{"name":"A","goal":"G","orchestration":{"subagents":[`)
+	const n = 8000
+	for i := range n {
+		fmt.Fprintf(&b, `{"ref":"agent.r%d","alias":"a%[1]d"},`, i)
+	}
+	b.WriteString(`{"ref":"agent.z"}],"pipeline":[`)
+	for i := range n {
+		fmt.Fprintf(&b, `"a%d","x%[1]d","agent.y%[1]d",`, i)
+	}
+	b.WriteString(`"agent.z"],"handoff":[`)
+	for i := range 2000 {
+		fmt.Fprintf(&b, `{"condition":{"lang":"cel","expr":"true"},"target_agent":"agent.r%d"},`, i)
+	}
+	b.WriteString(`{"condition":{"lang":"always"},"target_agent":"agent.z"}]}}}`)
+	doc, err := aaif.Parse([]byte(b.String()), aaif.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems := Together([]Source{{Name: "a", Doc: doc}, {Name: "b", Doc: doc}})
+	if len(problems[0]) < 500 || len(problems[0]) > maxProblems+1 {
+		t.Errorf("%d problems", len(problems[0]))
+	}
+}

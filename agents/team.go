@@ -1,0 +1,219 @@
+package agents
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// team is the [mesh.Handler] of an agent whose document has a team: package
+// orchestrate does the work, with the agent's own model where the plan needs it.
+type team struct {
+	team     *orchestrate.Team
+	loop     *loop // nil: no model
+	contract *contract
+	secrets  *secret.Redactor
+}
+
+// newTeam makes the handler of a definition that has a team.
+func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
+	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger})}
+	if !plan.NeedsMind() {
+		return t, idle(def, plan), nil
+	}
+	if plan.Pattern == orchestrate.ModelLed {
+		opts.team = t.team
+	}
+	l, notices, err := newLoop(entity, def, c, opts)
+	if err != nil {
+		return nil, notices, err
+	}
+	t.loop = l
+	return t, notices, nil
+}
+
+// idle are the notices about what a team does without.
+func idle(def *aaif.Definition, plan *orchestrate.Plan) []aaif.Problem {
+	var out []aaif.Problem
+	note := func(pointer, message string) {
+		out = append(out, aaif.Problem{Pointer: pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: message})
+	}
+	if plan.OwnModel && def.Agent.Model != nil {
+		note("/agent/model", fmt.Sprintf("the model is not used: the agent's team does the work (%s)", plan.Pattern))
+	}
+	if len(def.Agent.Tools) > 0 {
+		note("/agent/tools", fmt.Sprintf("the tools are not offered: the agent's team does the work (%s)", plan.Pattern))
+	}
+	if len(def.Agent.Constraints) > 0 {
+		note("/agent/constraints", "the constraints are told to no model: the members of the team have their own")
+	}
+	return out
+}
+
+// Handle does a task with the team, from where its run stands.
+func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	var m *mind
+	var own orchestrate.Mind
+	if t.loop != nil {
+		m = newMind(t.loop, task)
+		own = m
+	}
+	res, err := t.team.Handle(ctx, task, own)
+	if err != nil {
+		return nil, t.secrets.Error(err)
+	}
+	used := res.Usage
+	if m != nil {
+		used = used.Add(m.used())
+	}
+	return t.withUsage(task, t.withSwarm(task, res), used), nil
+}
+
+// withSwarm tells in the payload how a swarm came to it, where the result's
+// schema has room for it.
+func (t *team) withSwarm(task *mesh.Task, res orchestrate.Result) json.RawMessage {
+	if res.Swarm == nil {
+		return res.Payload
+	}
+	with, ok := addMember(orchestrate.Without(res.Payload, func(name string) bool { return name == "swarm" }), "swarm", res.Swarm)
+	if !ok || t.contract.fits(task.Envelope.Intent, with) != nil {
+		return res.Payload
+	}
+	return with
+}
+
+// withUsage tells in the payload what the whole team used, where the result's
+// schema has room for it.
+func (t *team) withUsage(task *mesh.Task, payload json.RawMessage, used orchestrate.Usage) json.RawMessage {
+	if used == (orchestrate.Usage{}) {
+		return payload
+	}
+	bare := orchestrate.Without(payload, func(name string) bool { return name == "usage" })
+	with, ok := addMember(bare, "usage", used)
+	if !ok || t.contract.fits(task.Envelope.Intent, with) != nil {
+		return payload
+	}
+	return with
+}
+
+// mind is the agent's model as its team's: an [orchestrate.Mind] for one task.
+type mind struct {
+	l    *loop
+	task *mesh.Task
+	mu   sync.Mutex // one question at a time
+	r    *run
+}
+
+func newMind(l *loop, task *mesh.Task) *mind {
+	m := &mind{l: l, task: task, r: &run{journal: live{}}}
+	if run := task.Run(); run != nil {
+		cp := run.View()
+		m.r.journal, m.r.id, m.r.usage, m.r.turns = run, cp.Doc.RunID, cp.Mesh.Usage, int(cp.Doc.Iteration.Int64())
+	}
+	return m
+}
+
+// used is what the model has used so far.
+func (m *mind) used() orchestrate.Usage {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	u := m.r.usage
+	return orchestrate.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CostUSD: model.USD(u.CostNanoUSD)}
+}
+
+// Save writes what questions used into a checkpoint.
+func (m *mind) Save(cp *state.Checkpoint) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	cp.Mesh.Usage, cp.Doc.Iteration = m.r.usage, aaif.Int(int64(m.r.turns))
+}
+
+// Work is the agent's loop on another payload.
+func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
+	m.r.input = payload
+	var cp *state.Checkpoint
+	if run := m.task.Run(); run != nil {
+		cp = run.View()
+	}
+	return m.l.work(ctx, m.task, m.r, cp)
+}
+
+// Ask asks one question, without the agent's tools. An answer that does not fit
+// is asked for once more.
+func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
+	schema, err := intents.Compile(q.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("the schema of a question: %w", err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	req := m.l.base
+	req.Format = model.Format{Type: model.FormatJSON}
+	req.Messages = []model.Message{model.System(m.l.system + "\n\n" + q.Asked + jsonPrompt(q.Schema)), model.User(userMessage(q.Input))}
+	for repaired := false; ; repaired = true {
+		res, err := m.turn(ctx, &req)
+		if err != nil {
+			return nil, err
+		}
+		answer := json.RawMessage(unfenced(res.Message.Content))
+		if !json.Valid(answer) {
+			err = errors.New("it is no JSON")
+		} else {
+			err = schema.Validate(answer)
+		}
+		if err == nil {
+			return answer, nil
+		}
+		if repaired {
+			return nil, envelope.Errorf(envelope.CodeModel, "the model's answer to a question of its team cannot be used: %v", err)
+		}
+		req.Messages = append(req.Messages, res.Message, model.User("This answer cannot be used: "+err.Error()+"\nAnswer again, with nothing but the JSON object."))
+	}
+}
+
+// turn takes one turn of the model, which counts as one of the agent's.
+func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, error) {
+	for {
+		if m.r.turns >= m.l.maxTurns {
+			return nil, m.l.exhausted()
+		}
+		res, err := m.l.quietly(ctx, m.task, m.r, req)
+		switch {
+		case err == nil:
+			m.r.turns++
+			return res, nil
+		case errors.Is(err, errStopped) && ctx.Err() == nil:
+			if err := m.r.pause(ctx); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, m.l.modelFailure(ctx, m.task, m.r, err)
+		}
+	}
+}
+
+// teamEntry is the entry of a toolset for the members of a team.
+func teamEntry(t *orchestrate.Team, redactor *secret.Redactor) *toolEntry {
+	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor}
+}
+
+// teamFunction is a function that the document declares and its team is, if it
+// is one.
+func teamFunction(t *orchestrate.Team, declared *aaif.Tool) (tool.Tool, bool) {
+	if t == nil || declared.Name != orchestrate.InvokeSubagent {
+		return nil, false
+	}
+	return t.Invoke(declared), true
+}

@@ -1,0 +1,211 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// member is an agent that appends its name to the text it is sent, and counts.
+type member struct {
+	name  string
+	calls atomic.Int64
+	work  func(task *mesh.Task, text string) (string, error) // nil: text + name
+	mu    sync.Mutex
+	tasks []*envelope.Envelope
+}
+
+func (m *member) agent() *agents.Agent {
+	return &agents.Agent{Agent: mesh.Agent{Entity: "agent." + m.name, Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		m.calls.Add(1)
+		m.mu.Lock()
+		m.tasks = append(m.tasks, task.Envelope)
+		m.mu.Unlock()
+		var in struct{ Text string }
+		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+			return nil, err
+		}
+		out := in.Text + " " + m.name
+		if m.work != nil {
+			var err error
+			if out, err = m.work(task, in.Text); err != nil {
+				return nil, err
+			}
+		}
+		return json.RawMessage(fmt.Sprintf(`{"text":%q,"usage":{"input_tokens":2,"output_tokens":1}}`, out)), nil
+	})}}
+}
+
+// lead is an agent whose document has an orchestration block.
+func lead(t testing.TB, orchestration, beside string) *agents.Agent {
+	t.Helper()
+	d := definition(t, `{"sc_standard":"SC-006","agent":{"name":"Lead","goal":"Lead.","orchestration":`+orchestration+`}`+beside+`}`)
+	return newAgent(t, d, agents.Options{})
+}
+
+const builtinScript = `,"model":{"provider":"custom","provider_id":"builtin","preferred":"script","params":{"extended":{"script":%s}}}`
+
+func TestAPipelineLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"one", "two", "three"} {
+		w.host((&member{name: name}).agent())
+	}
+	w.host(lead(t, `{"pipeline":["agent.one","b","agent.three"],"subagents":[{"ref":"agent.two","alias":"b"}]}`, ""))
+	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
+	if want := `{"text":"zero one two three","usage":{"input_tokens":6,"output_tokens":3}}`; got.payload != want {
+		t.Fatalf("%s %v, want %s", got.payload, got.err, want)
+	}
+}
+
+func TestAStepIsPartOfTheTree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := &member{name: "one"}
+	w.host(one.agent())
+	w.host(lead(t, `{"pipeline":["agent.one"]}`, ""))
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.lead", "test.run", json.RawMessage(`{"text":"zero"}`))
+	task.Priority, task.Requires = envelope.PriorityHigh, json.RawMessage(`{"format":"json"}`)
+	if _, err := w.node.Send(t.Context(), task, mesh.SendOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	child := one.tasks[0]
+	if child.From != "agent.lead" || child.Corr != task.Corr || child.ReplyTo != task.ID || child.Priority != envelope.PriorityHigh || child.Intent != "agent.one.run" {
+		t.Errorf("child %+v", child)
+	}
+	if !strings.Contains(string(child.Requires), `"format":"json"`) {
+		t.Errorf("requires %s: what is demanded of the result is demanded of the last step", child.Requires)
+	}
+}
+
+func TestWhatAStepIsSent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"one", "two"} {
+		w.host((&member{name: name}).agent())
+	}
+	w.host(lead(t, `{"pipeline":["agent.one","agent.two"]}`,
+		`,"x-aeemesh":{"orchestration":{"steps":{"agent.two":{"input":{"lang":"jmespath","expr":"{text: join('+', [task_input.text, outputs.\"agent.one\".text, input.text])}"}}}}}`))
+	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
+	if want := `{"text":"zero+zero one+zero one two","usage":{"input_tokens":4,"output_tokens":2}}`; got.payload != want {
+		t.Fatalf("%s %v, want %s", got.payload, got.err, want)
+	}
+}
+
+// What becomes of a failed step is for the document to say.
+func TestAStepThatFails(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.host((&member{name: "one"}).agent())
+	w.host((&member{name: "spare"}).agent())
+	w.host((&member{name: "bad", work: func(*mesh.Task, string) (string, error) {
+		return "", envelope.Errorf(envelope.CodeTool, "the saw is blunt")
+	}}).agent())
+	for i, tt := range []struct{ onError, want string }{
+		{"", "E_TOOL: step agent.bad: the saw is blunt"},
+		{"skip", "zero one one"},
+		{"fallback", "zero one spare one"},
+	} {
+		d := definition(t, fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Lead %d","goal":"Lead.","orchestration":{"pipeline":["agent.one","agent.bad","agent.one"],
+			"subagents":[{"ref":"agent.spare","role":"fallback"}]}},"x-aeemesh":{"orchestration":{"steps":{"agent.bad":{"on_error":%q}}}}}`, i, tt.onError))
+		w.host(newAgent(t, d, agents.Options{}))
+		got := w.send(fmt.Sprintf("agent.lead_%d", i), `{"text":"zero"}`, sending{})
+		text := got.payload
+		if got.err != nil {
+			text = string(got.err.Code) + ": " + got.err.Message
+		}
+		if !strings.Contains(text, tt.want) {
+			t.Errorf("on_error %q: %s, want %s", tt.onError, text, tt.want)
+		}
+	}
+}
+
+func TestARouterTakesTheFirstThatHolds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"billing", "law", "rest"} {
+		w.host((&member{name: name}).agent())
+	}
+	block := `{"role":"router","subagents":[
+		{"ref":"agent.rest","alias":"rest"%s},
+		{"ref":"agent.law","alias":"law","when":{"lang":"cel","expr":"input.text.contains('court')"}},
+		{"ref":"agent.billing","alias":"billing","when":{"lang":"jmespath","expr":"contains(input.text, 'bill')"}}]}`
+	w.host(lead(t, fmt.Sprintf(block, `,"role":"fallback"`), ""))
+	for text, want := range map[string]string{"a bill in court": "law", "a bill": "billing", "hello": "rest"} {
+		got := w.send("agent.lead", fmt.Sprintf(`{"text":%q}`, text), sending{})
+		if !strings.Contains(got.payload, text+" "+want) {
+			t.Errorf("%s: %s %v, want %s", text, got.payload, got.err, want)
+		}
+	}
+	d := definition(t, `{"sc_standard":"SC-006","agent":{"name":"Strict","goal":"Lead.","orchestration":`+fmt.Sprintf(block, `,"when":{"lang":"never"}`)+`}}`)
+	w.host(newAgent(t, d, agents.Options{}))
+	if got := w.send("agent.strict", `{"text":"hello"}`, sending{}); got.err == nil || got.err.Code != envelope.CodeNoRoute {
+		t.Errorf("no condition holds: %s %v", got.payload, got.err)
+	}
+}
+
+func TestAModelLeadsItsSubagents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	one := &member{name: "one"}
+	w.host(one.agent())
+	script := fmt.Sprintf(builtinScript, `[{"call":[{"name":"first","arguments":{"text":"dig"}},{"name":"invoke_subagent","arguments":{"agent":"first","task":"fill"}}]},{"say":"done"}]`)
+	d := definition(t, `{"sc_standard":"SC-006","agent":{"name":"Lead","goal":"Lead."`+script+`,
+		"tools":[{"name":"invoke_subagent","description":"x","parameters_schema":{"type":"object"}}],
+		"orchestration":{"role":"orchestrator","subagents":[{"ref":"agent.one","alias":"first"}]}}}`)
+	w.host(newAgent(t, d, agents.Options{}))
+	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
+	if !strings.Contains(got.payload, `"text":"done"`) || one.calls.Load() != 2 {
+		t.Fatalf("%s %v, %d calls", got.payload, got.err, one.calls.Load())
+	}
+}
+
+// A worker that dies between two steps, or while it waits for one, repeats none.
+func TestADurablePipelineSurvivesItsWorker(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	one, three := &member{name: "one"}, &member{name: "three"}
+	begun, finish := make(chan struct{}, 8), make(chan struct{})
+	two := &member{name: "two", work: func(_ *mesh.Task, text string) (string, error) {
+		begun <- struct{}{}
+		<-finish
+		return text + " two", nil
+	}}
+	for _, m := range []*member{one, two, three} {
+		l.host(m.agent(), nil)
+	}
+	block := `{"pipeline":["agent.one","agent.two","agent.three"]}`
+	first := l.host(lead(t, block, ""), nil)
+	task := l.task("agent.lead", `{"text":"zero"}`, "")
+	l.submit(task)
+	<-begun
+	cp := l.until(task, "the first step is committed", func(cp *state.Checkpoint) bool { return len(cp.Doc.SubagentStates) > 0 })
+	p := cp.Doc.PipelinePosition
+	if p == nil || p.CurrentStep != "agent.two" || len(p.CompletedSteps) != 1 || len(p.RemainingSteps) != 2 {
+		t.Errorf("pipeline_position %+v", p)
+	}
+	if s := cp.Doc.SubagentStates[0]; s.Alias != "agent.one" || s.Status != aaif.SubagentCompleted || string(s.Output) != `{"text":"zero one"}` {
+		t.Errorf("subagent_states %+v", s)
+	}
+	first.kill()
+	l.host(lead(t, block, ""), nil)
+	close(finish)
+	if got, want := l.result(task), `"text":"zero one two three"`; !strings.Contains(got, want) {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	for _, m := range []*member{one, two, three} {
+		if n := m.calls.Load(); n != 1 {
+			t.Errorf("%s did its step %d times", m.name, n)
+		}
+	}
+}
