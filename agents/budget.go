@@ -19,7 +19,8 @@ import (
 // What a call will use is not known before it is made, so it is taken to use as
 // much as it can: the tokens of the conversation, by an estimate on the safe
 // side, and the longest answer that it may get. Afterwards what it did use
-// counts. A try that failed counts nothing: its provider does not say.
+// counts; where the provider does not say, an estimate of it. A try that failed
+// counts nothing: its provider does not say.
 type Budget struct {
 	// RunTokens and RunUSD bound one run: one task, however many workers and
 	// attempts it takes.
@@ -80,8 +81,9 @@ type purchase struct {
 	input  int64 // tokens, about
 	answer int64 // at most, by the document; 0: it does not say
 
-	tokens int64     // set aside for the tree
-	cost   model.USD // likewise
+	price  model.Price // of the call that is made
+	tokens int64       // set aside for the tree
+	cost   model.USD   // likewise
 }
 
 // buy begins a turn: Admit is to be asked before each call, and pay or back told
@@ -93,6 +95,7 @@ func (t *treasury) buy(ctx context.Context, corr string, used *state.Usage, inpu
 // admit holds what a call may cost against the budgets, and sets it aside.
 func (p *purchase) admit(price model.Price) error {
 	p.back() // of a route before this one
+	p.price = price
 	b := p.t.budget
 	if b == (Budget{}) {
 		return nil
@@ -111,10 +114,10 @@ func (p *purchase) admit(price model.Price) error {
 	if b.InDollars() && !price.Known {
 		return envelope.Errorf(envelope.CodeBudget, "there is a budget in dollars, and the model's price is not known here")
 	}
-	if spent := p.used.InputTokens + p.used.OutputTokens; b.RunTokens > 0 && spent+tokens > b.RunTokens {
+	if spent := p.used.InputTokens + p.used.OutputTokens + p.used.EstimatedTokens; b.RunTokens > 0 && spent+tokens > b.RunTokens {
 		return envelope.Errorf(envelope.CodeBudget, "the run has used %d tokens of %d, and the next call may use %d", spent, b.RunTokens, tokens)
 	}
-	if spent := model.USD(p.used.CostNanoUSD); b.RunUSD > 0 && spent.Add(cost) > b.RunUSD {
+	if spent := model.USD(p.used.CostNanoUSD).Add(model.USD(p.used.EstimatedNanoUSD)); b.RunUSD > 0 && spent.Add(cost) > b.RunUSD {
 		return envelope.Errorf(envelope.CodeBudget, "the run has cost $%s of $%s, and the next call may cost $%s", spent, b.RunUSD, cost)
 	}
 	if b.TreeTokens > 0 {
@@ -197,18 +200,24 @@ func (p *purchase) pay(res *model.Response) {
 	u.ModelCalls++
 	u.InputTokens += res.Usage.InputTokens
 	u.OutputTokens += res.Usage.OutputTokens
-	if res.Priced {
+	tokens, cost := res.Usage.InputTokens+res.Usage.OutputTokens, res.Cost
+	switch {
+	case res.Usage == (model.Usage{}) && p.t.budget != (Budget{}): // nobody counts, and the budget holds all the same
+		answer := int64(estimate(&res.Message))
+		tokens, cost = p.input+answer, p.price.Input.For(p.input).Add(p.price.Output.For(answer))
+		u.EstimatedTokens += tokens
+		u.EstimatedNanoUSD = int64(model.USD(u.EstimatedNanoUSD).Add(cost))
+	case res.Priced:
 		u.CostNanoUSD = int64(model.USD(u.CostNanoUSD).Add(res.Cost))
-	} else if res.Usage != (model.Usage{}) {
+	case res.Usage != (model.Usage{}):
 		u.UnpricedCalls++
 	}
 	if p.t.counters == nil {
 		return
 	}
-	tokens := res.Usage.InputTokens + res.Usage.OutputTokens
-	total, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, tokens-p.tokens, res.Cost-p.cost)
+	total, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, tokens-p.tokens, cost-p.cost)
 	if err != nil {
-		p.t.log.Warn("a turn was not counted", "corr", p.corr, "tokens", tokens, "usd", res.Cost.String(), "err", err)
+		p.t.log.Warn("a turn was not counted", "corr", p.corr, "tokens", tokens, "usd", cost.String(), "err", err)
 		return
 	}
 	p.tokens, p.cost = 0, 0

@@ -136,6 +136,35 @@ func TestTheBooks(t *testing.T) {
 	}
 }
 
+// A provider that does not say what it used is under the budget all the same, by
+// an estimate; what is told of the run are counts alone.
+func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
+	t.Parallel()
+	for name, budget := range map[string]Budget{"tokens of a run": {RunTokens: 5000}, "tokens of a tree": {TreeTokens: 5000}, "dollars of a run": {RunUSD: model.Dollar / 20}, "dollars of a tree": {TreeUSD: model.Dollar / 20}} {
+		b := books(budget, new(localCounters))
+		var used state.Usage
+		calls := 0
+		for ; calls < 100; calls++ {
+			p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+			if err := p.admit(cents); err != nil {
+				break
+			}
+			p.pay(&model.Response{Message: model.Assistant(strings.Repeat("x", 400)), Priced: true})
+		}
+		if calls < 2 || calls > 4 {
+			t.Errorf("%s: %d calls", name, calls)
+		}
+		if used.InputTokens != 0 || used.CostNanoUSD != 0 || used.EstimatedTokens < 1000*int64(calls) || used.EstimatedNanoUSD == 0 {
+			t.Errorf("%s: %+v", name, used)
+		}
+	}
+	var used state.Usage
+	books(Budget{}, nil).buy(t.Context(), "corr", &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
+	if want := (state.Usage{ModelCalls: 1}); used != want {
+		t.Errorf("without a budget: %+v", used)
+	}
+}
+
 type nobodysCounters struct{}
 
 func (nobodysCounters) Add(context.Context, int64, string, ...string) (int64, error) {

@@ -52,3 +52,26 @@ func TestARunEndsBeforeItsBudgetIsBroken(t *testing.T) {
 		}
 	}
 }
+
+// What a provider says of its usage is believed as far as it can be true: a run is
+// not ended, and not made cheaper, by counts that make no sense.
+func TestUsageThatCannotBeTrue(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		usage model.Usage
+		want  string
+	}{
+		"negative": {model.Usage{InputTokens: -1000, OutputTokens: -1000, CachedInputTokens: -5}, `{"text":"hi"}`},
+		"huge":     {model.Usage{InputTokens: 1<<63 - 1, OutputTokens: 1<<63 - 1}, `{"text":"hi","usage":{"input_tokens":1099511627776,"output_tokens":1099511627776}}`},
+	} {
+		a, err := agents.New(definition(t, `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look."}}`), agents.Options{Model: modeltest.New(modeltest.Turn{Text: "hi", Usage: c.usage})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := newWorld(t)
+		w.host(a)
+		if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.err != nil || got.payload != c.want {
+			t.Errorf("%s: %s, %v", name, got.payload, got.err)
+		}
+	}
+}

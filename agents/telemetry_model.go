@@ -13,8 +13,8 @@ import (
 )
 
 // Reported returns m with a span and metrics for each of its calls, where the
-// run that calls it reports (AAIF, Telemetry: aaif.agent.llm_call). provider is
-// how the document names who runs it. Whoever routes between models wraps each
+// run that calls it reports (AAIF, Telemetry: aaif.agent.llm_call), and with usage
+// that is [model.Usage.Believable]. provider is how the document names who runs it. Whoever routes between models wraps each
 // of them: then every try is a span of its own.
 func Reported(provider string, m model.Model) model.Model {
 	r := reportedModel{m, provider}
@@ -51,7 +51,14 @@ func (r reportedContinuer) Continue(ctx context.Context, req *model.Request, tol
 type generate func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error)
 
 // call makes one call of a model.
-func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, generate generate) (*model.Response, error) {
+func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, said generate) (*model.Response, error) {
+	generate := func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
+		res, err := said(ctx, onDelta)
+		if res != nil {
+			res.Usage = res.Usage.Believable()
+		}
+		return res, err
+	}
 	r := reporterFrom(ctx)
 	if r == nil {
 		return generate(ctx, onDelta)

@@ -299,6 +299,8 @@ func (w *writer) usage(u Usage) {
 	w.name("usage")
 	w.begin()
 	w.optInt("cost_nano_usd", u.CostNanoUSD)
+	w.optInt("estimated_nano_usd", u.EstimatedNanoUSD)
+	w.optInt("estimated_tokens", u.EstimatedTokens)
 	w.optInt("input_tokens", u.InputTokens)
 	w.optInt("model_calls", u.ModelCalls)
 	w.optInt("output_tokens", u.OutputTokens)

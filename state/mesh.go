@@ -243,6 +243,11 @@ type Usage struct {
 	CostNanoUSD   int64 `json:"cost_nano_usd,omitempty"`
 	UnpricedCalls int64 `json:"unpriced_calls,omitempty"`
 
+	// EstimatedTokens and EstimatedNanoUSD are what turns may have used of which the
+	// provider said nothing, under a budget. They are not in the counts above.
+	EstimatedTokens  int64 `json:"estimated_tokens,omitempty"`
+	EstimatedNanoUSD int64 `json:"estimated_nano_usd,omitempty"`
+
 	// TreeTokens and TreeCostNanoUSD are what all runs of the task's corr had
 	// used together when this one last looked; 0 where nobody counts that.
 	TreeTokens      int64 `json:"tree_tokens,omitempty"`

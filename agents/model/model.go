@@ -196,6 +196,19 @@ type Usage struct {
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 }
 
+// MaxTokens is the most that one call is believed to have used.
+const MaxTokens = 1 << 40
+
+// Believable is a provider's word about a call as far as it can be true: counts
+// are neither negative, which would fill a budget up, nor beyond [MaxTokens], of
+// which a few add up to more than JSON's numbers hold.
+func (u Usage) Believable() Usage {
+	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedInputTokens, &u.CacheWriteTokens} {
+		*n = min(max(0, *n), MaxTokens)
+	}
+	return u
+}
+
 // Add returns the sum of u and v.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{
