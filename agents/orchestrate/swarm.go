@@ -3,11 +3,256 @@ package orchestrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// swarm has all members work on the same input.
-func (w *work) swarm(context.Context, json.RawMessage) (json.RawMessage, error) {
-	return nil, envelope.Errorf(envelope.CodeUnavailable, "this release has no swarms yet")
+// How much of the time that is left is kept for those who come after the
+// members: judges and whoever merges.
+const (
+	keepForOthers = 4 // one part of so many
+	mostForOthers = 10 * time.Minute
+	keepForAnswer = 20 // where nobody comes after them
+	mostForAnswer = time.Second
+)
+
+// swarm is the work of a swarm on one task (AAIF, Parallel swarm). It goes from
+// what is committed: members whose outcome is there are not asked again, and
+// what is made of the outcomes follows from them alone.
+type swarm struct {
+	*work
+	input json.RawMessage
+	cast  cast
+	until time.Time // when the members must have answered
+	rec   Record
+}
+
+// cast is who does what in a swarm, by alias: the run's own position keeps it,
+// so that whoever goes on asks the same.
+type cast struct {
+	Asked       []string `json:"asked"` // in document order
+	Evaluators  []string `json:"evaluators,omitempty"`
+	Synthesizer string   `json:"synthesizer,omitempty"`
+	// Enough: nobody more is asked, though some have no outcome.
+	Enough bool `json:"enough,omitempty"`
+}
+
+// swarm has all members whose condition holds do the task at once, lets them
+// agree, and merges what they gave.
+func (w *work) swarm(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
+	s := &swarm{work: w, input: input}
+	if err := s.casting(ctx); err != nil {
+		return nil, err
+	}
+	s.rec = Record{Strategy: s.strategy(), Members: len(s.cast.Asked)}
+	if err := s.members(ctx); err != nil {
+		return nil, err
+	}
+	given := s.given()
+	won, err := s.agree(ctx, given)
+	if err != nil {
+		return nil, s.refused(err)
+	}
+	return s.result(ctx, given, won)
+}
+
+func (s *swarm) strategy() aaif.ConsensusStrategy {
+	if s.plan.Consensus == nil {
+		return ""
+	}
+	return s.plan.Consensus.Strategy
+}
+
+// casting decides who does what, once in a run.
+func (s *swarm) casting(ctx context.Context) error {
+	if s.pos.Swarm != nil {
+		if err := json.Unmarshal(s.pos.Swarm, &s.cast); err != nil {
+			return fmt.Errorf("read the swarm's position from the run's checkpoint: %w", err)
+		}
+		return nil
+	}
+	workers := s.plan.Workers()
+	for _, i := range s.plan.Evaluators {
+		s.cast.Evaluators = append(s.cast.Evaluators, s.plan.Members[i].Alias)
+	}
+	if s.plan.Synthesizer >= 0 {
+		s.cast.Synthesizer = s.plan.Members[s.plan.Synthesizer].Alias
+	}
+	workers, err := s.roles(ctx, workers)
+	if err != nil {
+		return err
+	}
+	for _, i := range workers {
+		ok, err := s.holds(ctx, i, s.input)
+		if err != nil {
+			return err
+		}
+		if ok {
+			s.cast.Asked = append(s.cast.Asked, s.plan.Members[i].Alias)
+		}
+	}
+	if len(s.cast.Asked) == 0 {
+		return envelope.Errorf(envelope.CodeNoRoute, "no subagent takes this task: no condition holds")
+	}
+	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.mind == nil {
+		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has nobody who scores: no subagent has the role evaluator, and the agent has no model")
+	}
+	s.keepCast()
+	return nil
+}
+
+// roles takes those out of the workers whose own definition says that they judge
+// or merge, where the document needs such a one and names none (AAIF,
+// orchestration.role).
+func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
+	judges := s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0
+	merges := s.cast.Synthesizer == ""
+	if !judges && !merges {
+		return workers, nil
+	}
+	var rest []int
+	for _, i := range workers {
+		p := &s.plan.Members[i]
+		role := aaif.Role("")
+		if p.Role == "" && !IsEntity(p.Ref) {
+			m, err := s.dir.Find(ctx, p.Ref)
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			if err == nil && m.Def != nil && m.Def.Agent.Orchestration != nil && len(m.Def.Agent.Orchestration.Subagents) == 0 {
+				role = m.Def.Agent.Orchestration.Role
+			}
+		}
+		switch {
+		case judges && role == aaif.RoleEvaluator:
+			s.cast.Evaluators = append(s.cast.Evaluators, p.Alias)
+		case merges && role == aaif.RoleSynthesizer && s.cast.Synthesizer == "":
+			s.cast.Synthesizer = p.Alias
+		default:
+			rest = append(rest, i)
+		}
+	}
+	return rest, nil
+}
+
+// keepCast puts the cast into the position; the next commit writes it down.
+func (s *swarm) keepCast() {
+	raw := mustJSON(s.cast)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pos.Swarm = raw
+	s.fresh++
+}
+
+// place is the place of who is called so in the plan.
+func (s *swarm) place(alias string) (int, error) {
+	i := slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
+	if i < 0 {
+		return 0, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: %s is no subagent any more", alias)
+	}
+	return i, nil
+}
+
+// The slots of outcomes: a member's is its place in the plan, and so is the
+// referee's; those of the others are beyond.
+func (s *swarm) scoreSlot(evaluator, candidate int) int {
+	return len(s.plan.Members)*(1+evaluator) + candidate
+}
+func (s *swarm) mergeSlot() int { return len(s.plan.Members) * (1 + len(s.plan.Members)) }
+
+// reserve is how much of the time that is left is kept for who comes after.
+func reserve(left time.Duration, others bool) time.Duration {
+	if others {
+		return min(left/keepForOthers, mostForOthers)
+	}
+	return min(left/keepForAnswer, mostForAnswer)
+}
+
+// members asks all who have no outcome yet.
+func (s *swarm) members(ctx context.Context) error {
+	if s.cast.Enough {
+		return nil
+	}
+	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
+	merged := s.cast.Synthesizer != "" || s.mind != nil && s.strategy() == ""
+	s.until = s.task.Deadline.Add(-reserve(s.left(), judged || merged))
+	f := s.fan(s.until)
+	for _, alias := range s.cast.Asked {
+		i, err := s.place(alias)
+		if err != nil {
+			return err
+		}
+		f.add(ask{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input})
+	}
+	least := max(1, s.plan.Extras.MinResults)
+	answered, lost := 0, 0
+	f.each = func(o *Outcome) error {
+		if o.OK() {
+			answered++
+			if s.strategy() == aaif.ConsensusFirstSuccess {
+				return errEnough
+			}
+			return nil
+		}
+		lost++
+		if i, err := s.place(o.Alias); err == nil && s.plan.Members[i].Extras.OnError == OnErrorFail {
+			return failed(o)
+		}
+		if len(s.cast.Asked)-lost < least {
+			return errTooFew
+		}
+		return nil
+	}
+	err := f.run(ctx)
+	if errors.Is(err, errEnough) || errors.Is(err, errTooFew) {
+		s.cast.Enough = true
+		s.keepCast()
+		err = nil
+	}
+	if err != nil {
+		return err
+	}
+	return s.commit(ctx, stepTeam("swarm", fmt.Sprintf("%d of %d answered", answered, len(s.cast.Asked)), 0))
+}
+
+// given are the outcomes of the members, in document order.
+func (s *swarm) given() []Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Outcome
+	for _, o := range s.pos.Outcomes {
+		if o.Slot < len(s.plan.Members) && slices.Contains(s.cast.Asked, o.Alias) {
+			out = append(out, o)
+		}
+	}
+	return inOrder(out)
+}
+
+// refused is an error with what the members said.
+func (s *swarm) refused(err error) error {
+	var e *envelope.Error
+	if !errors.As(err, &e) || e.Code != envelope.CodeSwarm {
+		return err
+	}
+	c := *e
+	c.Details = append(slices.Clip(c.Details), envelope.Member{Name: SwarmMember, Value: s.rec.JSON()})
+	return &c
+}
+
+// tooFew is the error of a swarm of which less than min_results have answered.
+func (s *swarm) tooFew(given []Outcome) *envelope.Error {
+	e := swarmError("%d of %d members answered, and min_results is %d", s.rec.Answered, s.rec.Members, max(1, s.plan.Extras.MinResults))
+	for _, o := range given {
+		if o.Err != nil {
+			e.Message += fmt.Sprintf("; %s: %s", o.Alias, o.Err.Code)
+			break
+		}
+	}
+	e.Retryable = slices.ContainsFunc(given, func(o Outcome) bool { return o.Err != nil && o.Err.Retryable })
+	return e
 }

@@ -1,0 +1,305 @@
+package orchestrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+const (
+	// longest is how long a test waits for what must happen.
+	longest = 20 * time.Second
+	// lease is short, so that a test need not wait long for one to end.
+	lease = 600 * time.Millisecond
+	// boss is the entity of the teams in tests.
+	boss = "agent.boss"
+)
+
+// rig is a server with the streams of the durable lane, and a client on it.
+type rig struct {
+	t      testing.TB
+	srv    *natsd.Server
+	client *mesh.Node
+	events chan *envelope.Envelope // of bus.mesh.run
+}
+
+func newRig(t testing.TB) *rig {
+	t.Helper()
+	r := &rig{t: t, srv: natstest.Run(t, natsd.Config{JetStream: true}), events: make(chan *envelope.Envelope, 1<<14)}
+	nc := natstest.Conn(t, r.srv)
+	if _, err := jetstream.Apply(t.Context(), r.js(nc), jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	r.client = r.node(nc, mesh.Config{Entity: "human.ada"}, true)
+	_, err := nc.Subscribe("bus.mesh.run", func(m *nats.Msg) {
+		if e, err := envelope.Parse(m.Data); err == nil {
+			r.events <- e
+		}
+	})
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (r *rig) js(nc *nats.Conn) natsjs.JetStream {
+	r.t.Helper()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return js
+}
+
+// node is a node as a command would set it up, with a durable lane or without.
+func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool) *mesh.Node {
+	r.t.Helper()
+	if durable {
+		js, m := jetstream.Gather(r.js(nc)), subject.Map{}
+		cfg.Durable = &mesh.Durable{
+			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Lease: lease, Create: true, Sweep: -1,
+		}
+	}
+	cfg.Heartbeat, cfg.Drain = -1, 100*time.Millisecond
+	node, err := mesh.New(nc, cfg)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return node
+}
+
+// serving is an agent that is served on a connection of its own.
+type serving struct {
+	nc   *nats.Conn
+	stop func()
+}
+
+// kill takes the worker away from the mesh at once: it can say nothing more.
+func (s *serving) kill() {
+	s.nc.Close()
+	s.stop()
+}
+
+// serve serves agents with one handler until they are stopped, or the test
+// ends, and returns when they answer.
+func (r *rig) serve(durable bool, h mesh.Handler, entities ...string) *serving {
+	r.t.Helper()
+	s := &serving{nc: natstest.Conn(r.t, r.srv)}
+	node := r.node(s.nc, mesh.Config{}, durable)
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var ready sync.WaitGroup
+	for _, e := range entities {
+		ready.Add(1)
+		wg.Go(func() {
+			if err := node.Serve(ctx, mesh.Agent{Entity: e, Handler: h, Concurrency: 8, Ready: sync.OnceFunc(ready.Done)}); err != nil && ctx.Err() == nil {
+				r.t.Errorf("serve %s: %v", e, err)
+			}
+		})
+	}
+	s.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	r.t.Cleanup(s.stop)
+	ready.Wait()
+	return s
+}
+
+// says is a handler that always answers the same: a result's payload, or an
+// error "!CODE".
+func says(answer string) mesh.HandlerFunc {
+	return func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		if code, failed := strings.CutPrefix(answer, "!"); failed {
+			return nil, envelope.Errorf(envelope.Code(code), "it failed")
+		}
+		return json.RawMessage(answer), nil
+	}
+}
+
+// plan compiles an orchestration block, and what stands beside it at the root.
+func plan(t testing.TB, orchestration, root string) *orchestrate.Plan {
+	t.Helper()
+	text := fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}%s}`, orchestration, root)
+	doc, err := aaif.Parse([]byte(text), aaif.Options{Kind: aaif.KindAgent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := orchestrate.Compile(doc.Definition(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// extras is the root's member that says what AAIF has no words for.
+func extras(members string) string {
+	return `,"x-aeemesh":{"orchestration":{` + members + `}}`
+}
+
+// team is a handler that is a team: its result has the account of the swarm.
+func team(p *orchestrate.Plan, mind orchestrate.Mind) mesh.HandlerFunc {
+	t := orchestrate.New(p, orchestrate.Options{})
+	return func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		res, err := t.Handle(ctx, task, mind)
+		if err != nil || res.Swarm == nil {
+			return res.Payload, err
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(res.Payload, &members); err != nil {
+			return nil, err
+		}
+		members[orchestrate.SwarmMember] = res.Swarm
+		return json.Marshal(members)
+	}
+}
+
+// answer is what came back for a task: its payload without the member swarm, and
+// that.
+type answer struct {
+	payload string
+	swarm   orchestrate.Record
+	err     *envelope.Error
+}
+
+func (r *rig) read(payload json.RawMessage, err error) answer {
+	r.t.Helper()
+	var a answer
+	if err != nil && !errors.As(err, &a.err) {
+		r.t.Fatal(err)
+	}
+	if a.err != nil {
+		for _, m := range a.err.Details {
+			if m.Name == orchestrate.SwarmMember {
+				if err := json.Unmarshal(m.Value, &a.swarm); err != nil {
+					r.t.Fatal(err)
+				}
+			}
+		}
+		return a
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil {
+		r.t.Fatal(err)
+	}
+	if raw := members[orchestrate.SwarmMember]; raw != nil {
+		if err := json.Unmarshal(raw, &a.swarm); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	delete(members, orchestrate.SwarmMember)
+	b, err := json.Marshal(members)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	a.payload = string(b)
+	return a
+}
+
+func newTask(payload, requires string) *envelope.Envelope {
+	task := envelope.New(envelope.TypeTask, "human.ada", boss, intents.RunIntent(boss), json.RawMessage(payload))
+	if requires != "" {
+		task.Requires = json.RawMessage(requires)
+	}
+	return task
+}
+
+func (r *rig) ctx() context.Context {
+	ctx, cancel := context.WithTimeout(r.t.Context(), longest)
+	r.t.Cleanup(cancel)
+	return ctx
+}
+
+// ask sends the team a task over the live lane.
+func (r *rig) ask(payload, requires string) answer {
+	r.t.Helper()
+	reply, err := r.client.Send(r.ctx(), newTask(payload, requires), mesh.SendOptions{})
+	if err != nil {
+		return r.read(nil, err)
+	}
+	return r.read(reply.Payload, nil)
+}
+
+// submit gives the team a task over the durable lane.
+func (r *rig) submit(payload, requires string) *envelope.Envelope {
+	r.t.Helper()
+	task := newTask(payload, requires)
+	if _, err := r.client.Submit(r.ctx(), task, mesh.SubmitOptions{}); err != nil {
+		r.t.Fatal(err)
+	}
+	return task
+}
+
+// result waits for what comes of a task on the durable lane.
+func (r *rig) result(task *envelope.Envelope) answer {
+	r.t.Helper()
+	reply, err := r.client.Result(r.ctx(), task.To, task.ID, mesh.ResultOptions{Follow: true})
+	if err != nil {
+		return r.read(nil, err)
+	}
+	return r.read(reply.Payload, nil)
+}
+
+// checkpoint is the last one of a task.
+func (r *rig) checkpoint(task *envelope.Envelope) *state.Checkpoint {
+	r.t.Helper()
+	c, err := r.client.Run(r.ctx(), task.To, task.ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// told are the steps that were told on the bus so far, up to the one with the
+// intent; the test fails if that does not come.
+func (r *rig) told(until string) (steps []string, last intents.StepEvent) {
+	r.t.Helper()
+	timeout := time.After(longest)
+	for {
+		select {
+		case e := <-r.events:
+			var s intents.StepEvent
+			if err := json.Unmarshal(e.Payload, &s); err != nil {
+				r.t.Fatal(err)
+			}
+			steps = append(steps, strings.TrimPrefix(e.Intent, "mesh.run.")+" "+s.Alias)
+			if e.Intent == until {
+				return steps, s
+			}
+		case <-timeout:
+			r.t.Fatalf("%s was never told, only %q", until, steps)
+		}
+	}
+}
+
+// within receives from c in good time.
+func within[T any](t testing.TB, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(longest):
+		t.Fatalf("never: %s", what)
+		panic("unreachable")
+	}
+}

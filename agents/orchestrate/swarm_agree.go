@@ -1,0 +1,279 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// agree finds whose output counts, by the document's strategy (AAIF,
+// orchestration.consensus), and notes in the record how that came about. It
+// returns that output; nil where all are to be merged.
+func (s *swarm) agree(ctx context.Context, given []Outcome) (json.RawMessage, error) {
+	s.rec.account(given, -1, nil)
+	if s.rec.Answered < max(1, s.plan.Extras.MinResults) {
+		return nil, s.tooFew(given)
+	}
+	switch s.strategy() {
+	case aaif.ConsensusMajorityVote:
+		return s.vote(given)
+	case aaif.ConsensusBestOfN:
+		return s.bestOf(ctx, given)
+	case aaif.ConsensusReferee:
+		return s.referee(ctx, given)
+	case aaif.ConsensusFirstSuccess:
+		return s.first(given), nil
+	}
+	return nil, nil
+}
+
+// voted tells the bus how the members agreed.
+func (s *swarm) voted(detail string) {
+	e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", Strategy: string(s.rec.Strategy), Winner: s.rec.Winner, Tied: s.rec.Tied, Detail: detail}
+	for _, v := range s.rec.Votes {
+		e.Votes = append(e.Votes, intents.StepVotes{Count: v.For, Aliases: v.By})
+	}
+	for _, v := range s.rec.Scores {
+		if v.Score != nil {
+			e.Scores = append(e.Scores, intents.StepScore{Alias: v.By[0], Score: *v.Score})
+		}
+	}
+	if c := s.rec.Choice; c != nil {
+		e.By = c.By
+	}
+	s.task.TellRun(intents.RunVoted, e)
+}
+
+// won accounts for the outcomes anew once it is known whose output counts, and
+// returns that output.
+func (s *swarm) won(given []Outcome, slot int, agreed []string) json.RawMessage {
+	s.rec.Results, s.rec.Dissent, s.rec.Truncated = nil, nil, false
+	s.rec.account(given, slot, agreed)
+	for _, o := range given {
+		if o.Slot == slot {
+			return o.Output
+		}
+	}
+	return nil
+}
+
+func (s *swarm) vote(given []Outcome) (json.RawMessage, error) {
+	ballot := Ballot{On: Pointer(s.plan.Extras.VoteOn), MinVotes: votesNeeded(s.plan.Consensus), Tie: s.plan.Extras.Tie}
+	t := ballot.Count(given)
+	s.rec.Votes, s.rec.Abstained, s.rec.Tied = t.Votes, t.Abstained, t.Tied
+	if t.Err != nil {
+		s.voted(t.Err.Message)
+		return nil, t.Err
+	}
+	if t.Winner < 0 {
+		s.voted("a tie: all are merged")
+		return nil, nil
+	}
+	i := slices.IndexFunc(t.Votes, func(v Vote) bool { return v.slot == t.Winner })
+	output := s.won(given, t.Winner, t.Votes[i].By)
+	s.voted(fmt.Sprintf("%d of %d votes", t.Votes[i].For, t.voters()))
+	return output, nil
+}
+
+func votesNeeded(c *aaif.Consensus) int {
+	if !c.MinVotes.IsSet() {
+		return 1
+	}
+	return int(min(max(1, c.MinVotes.Int64()), math.MaxInt32))
+}
+
+// first is the output of whoever was first; of several whose outcomes came
+// together, in document order.
+func (s *swarm) first(given []Outcome) json.RawMessage {
+	s.mu.Lock()
+	slot := -1
+	for _, o := range s.pos.Outcomes { // in the order in which they were known
+		if o.OK() && slices.Contains(s.cast.Asked, o.Alias) && o.Slot < len(s.plan.Members) {
+			slot = o.Slot
+			break
+		}
+	}
+	s.mu.Unlock()
+	for _, alias := range s.cast.Asked {
+		if !slices.ContainsFunc(given, func(o Outcome) bool { return o.Alias == alias }) {
+			s.rec.Cancelled = append(s.rec.Cancelled, alias)
+		}
+	}
+	output := s.won(given, slot, nil)
+	s.voted(s.rec.Winner + " was first")
+	return output
+}
+
+// judges until when: a part of what is left is kept for the synthesizer.
+func (s *swarm) judgesUntil() time.Time {
+	return s.task.Deadline.Add(-reserve(s.left(), s.cast.Synthesizer != ""))
+}
+
+// bestOf has every different output scored, by each evaluator, or by the agent's
+// own model where there is none.
+func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, error) {
+	candidates := Candidates(given, s.task.Envelope.ID)
+	judged := make([][]Judgement, len(candidates))
+	var err error
+	switch {
+	case len(candidates) == 1: // nothing to choose between
+		return s.won(given, candidates[0].slot, candidates[0].By), nil
+	case len(s.cast.Evaluators) > 0:
+		err = s.scores(ctx, candidates, judged)
+	default:
+		err = s.ownScores(ctx, candidates, judged)
+	}
+	if err != nil {
+		return nil, err
+	}
+	slot, scores, problem := Best(candidates, judged, s.plan.Extras.Tie)
+	s.rec.Scores = scores
+	switch {
+	case problem != nil:
+		s.voted(problem.Message)
+		return nil, problem
+	case slot < 0:
+		s.rec.Tied = true
+		s.voted("equal scores: all are merged")
+		return nil, nil
+	}
+	output := s.won(given, slot, nil)
+	s.voted(fmt.Sprintf("%s is best, with a score of %g", s.rec.Winner, *scores[0].Score))
+	return output, nil
+}
+
+// scores has each evaluator score each candidate.
+func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
+	f := s.fan(s.judgesUntil())
+	f.width = max(f.width, 1)
+	who := make([]int, len(s.cast.Evaluators))
+	for e, alias := range s.cast.Evaluators {
+		var err error
+		if who[e], err = s.place(alias); err != nil {
+			return err
+		}
+		for _, c := range candidates {
+			f.add(ask{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true})
+		}
+	}
+	if err := f.run(ctx); err != nil {
+		return err
+	}
+	if err := s.commit(ctx, stepTeam("swarm", fmt.Sprintf("%d outputs were scored", len(candidates)), 0)); err != nil {
+		return err
+	}
+	for e, alias := range s.cast.Evaluators {
+		for i, c := range candidates {
+			j := Judgement{By: alias}
+			switch o := s.ended(s.scoreSlot(e, c.slot)); {
+			case o == nil:
+				j.Error = "it was not asked"
+			case !o.OK():
+				j.Error = string(o.Err.Code) + ": " + clip(o.Err.Message, maxReason)
+			default:
+				score, reason, err := readScore(o.Output)
+				j.Reason = reason
+				if err != nil {
+					j.Error = err.Error()
+				} else {
+					j.Score = &score
+				}
+			}
+			judged[i] = append(judged[i], j)
+		}
+	}
+	return nil
+}
+
+// ownScores asks the agent's own model for all scores at once.
+func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
+	slot := s.scoreSlot(0, 0)
+	o := s.ended(slot)
+	if o == nil {
+		begun := time.Now()
+		answer, err := s.mind.Ask(ctx, Question{Asked: scoresText, Input: scoresPayload(s.input, candidates), Schema: scoresSchema(len(candidates))})
+		o = &Outcome{Slot: slot, Alias: OwnModel, Began: begun.UTC(), MS: millis(time.Since(begun)), Output: answer}
+		if err != nil {
+			if err := fatal(ctx, err); err != nil {
+				return err
+			}
+			o.Output, o.Err = nil, envelope.AsError(err)
+		}
+		s.record(*o)
+		if err := s.commit(ctx, stepTeam(OwnModel, "the outputs were scored", o.MS)); err != nil {
+			return err
+		}
+	}
+	var scores []float64
+	var err error = errors.New("the model gave no answer")
+	switch {
+	case o.OK():
+		scores, err = readScores(o.Output, len(candidates))
+	case o.Err != nil:
+		err = o.Err
+	}
+	for i := range candidates {
+		j := Judgement{By: OwnModel}
+		switch {
+		case err != nil:
+			j.Error = clip(err.Error(), maxReason)
+		case math.IsNaN(scores[i]):
+			j.Error = "score is no number"
+		default:
+			j.Score = &scores[i]
+		}
+		judged[i] = append(judged[i], j)
+	}
+	return nil
+}
+
+func scoresSchema(n int) json.RawMessage {
+	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)
+}
+
+// referee has the referee decide. A referee that fails, or says nothing that can
+// be read, fails the swarm: nobody else may decide.
+func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, error) {
+	alias := s.plan.Members[s.plan.Referee].Alias
+	candidates := Candidates(given, s.task.Envelope.ID)
+	f := s.fan(s.judgesUntil())
+	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: refereePayload(s.input, candidates), plain: true})
+	if err := f.run(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.commit(ctx, stepTeam(alias, "the referee has decided", 0)); err != nil {
+		return nil, err
+	}
+	o := s.ended(s.plan.Referee)
+	if !o.OK() {
+		e := swarmError("the referee %s gave no decision: %s: %s", alias, o.Err.Code, o.Err.Message)
+		e.Retryable = o.Err.Retryable
+		s.voted(e.Message)
+		return nil, e
+	}
+	r, err := readRuling(o.Output, len(candidates))
+	if err != nil {
+		e := swarmError("the referee %s gave no decision: %v", alias, err)
+		s.voted(e.Message)
+		return nil, e
+	}
+	s.rec.Choice = &Choice{By: alias, Reason: r.reason}
+	if r.choice == 0 {
+		s.won(given, -1, nil)
+		s.voted(alias + " decides with an output of its own")
+		return r.output, nil
+	}
+	c := candidates[r.choice-1]
+	s.rec.Choice.Alias = c.By[0]
+	output := s.won(given, c.slot, c.By)
+	s.voted(alias + " has chosen " + c.By[0])
+	return output, nil
+}

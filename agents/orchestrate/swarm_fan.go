@@ -1,0 +1,222 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Why the asks of a fan-out that are under way are cancelled.
+var (
+	errEnough = errors.New("what was needed is there")
+	errTooFew = errors.New("too few can still succeed")
+	errLate   = errors.New("the time of the swarm's members is over")
+)
+
+// fan asks many members at once, at most width, and records what came of each.
+//
+// Outcomes are committed together where they come together: of n asks some
+// sixteen share a commit, unless that would keep one waiting for longer than
+// 250 ms, or twenty times as long as the last commit took. So a swarm of a
+// thousand does not write its growing document a thousand times, and one of a
+// few writes each outcome down at once.
+type fan struct {
+	*work
+	asks  []ask
+	width int
+	until time.Time              // who has not answered by then has failed
+	each  func(o *Outcome) error // told of each outcome, also of those that were there; an error ends the fan-out
+
+	running int
+	fresh   int           // outcomes that are not committed
+	took    time.Duration // the last commit
+}
+
+// settled is an ask that has ended. The error says that the run cannot go on.
+type settled struct {
+	out Outcome
+	err error
+}
+
+const (
+	sharers   = 16 // so many commits for all outcomes of a fan-out
+	patience  = 250 * time.Millisecond
+	dutyCycle = 20 // of the time, one part is spent on commits
+)
+
+func (s *swarm) fan(until time.Time) *fan {
+	f := &fan{work: s.work, until: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }}
+	if f.width <= 0 {
+		f.width = DefaultWidth
+	}
+	if !s.plan.Parallel {
+		f.width = 1
+	}
+	return f
+}
+
+func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
+
+// run asks all who have no outcome yet. It returns what each returned, when
+// those that were under way have ended; they are cancelled then. An error that
+// ends the run here is returned as it is.
+func (f *fan) run(ctx context.Context) error {
+	var todo []ask
+	for _, a := range f.asks {
+		o := f.ended(a.slot)
+		if o == nil {
+			todo = append(todo, a)
+		} else if err := f.each(o); err != nil {
+			return err
+		}
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	inTime, stop := context.WithDeadlineCause(ctx, f.until, errLate)
+	defer stop()
+
+	done := make(chan settled, len(todo))
+	var stopAsking <-chan struct{} // the run is to stop between two steps
+	if f.work.run != nil {
+		stopAsking = f.work.run.Asked()
+	}
+	batch := max(1, len(todo)/sharers)
+	var due <-chan time.Time
+	overdue := false
+	var end error
+	for len(todo) > 0 && end == nil || f.running > 0 {
+		if !isClosed(stopAsking) && end == nil {
+			for ; len(todo) > 0 && f.running < f.width; todo = todo[1:] {
+				f.running++
+				go f.one(inTime, todo[0], done)
+			}
+		}
+		if f.running == 0 { // asked to stop, and nothing is under way
+			if err := f.write(ctx, state.StepPause); err != nil {
+				return err
+			}
+			stopAsking = f.work.run.Asked()
+			continue
+		}
+		select {
+		case d := <-done:
+			f.running--
+			if err := f.settle(ctx, d, end != nil); err != nil && end == nil {
+				end = err
+				cancel(err)
+			}
+		case <-due:
+			due, overdue = nil, true
+		}
+		switch {
+		case end != nil || f.fresh == 0:
+			due = nil
+		case overdue || f.fresh >= batch && len(done) == 0:
+			due, overdue = nil, false
+			if err := f.commitNow(ctx, stopAsking); err != nil {
+				end = err
+				cancel(err)
+			}
+		case due == nil:
+			due = time.After(max(patience, dutyCycle*f.took))
+		}
+	}
+	return end
+}
+
+// one asks one member. A member that is late, or was not reached before the time
+// was over, has failed.
+func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
+	late := func() Outcome {
+		p := &f.plan.Members[a.who]
+		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
+	}
+	a.timeout = time.Until(f.until)
+	if a.timeout <= 0 {
+		done <- settled{out: late()}
+		return
+	}
+	out, err := f.askOrInstead(ctx, a)
+	switch {
+	case errors.Is(err, errLate):
+		out.Output, out.Err, err = nil, late().Err, nil
+		f.broken(&out, a)
+	case errors.Is(err, errEnough), errors.Is(err, errTooFew):
+		out.Output, out.Err = nil, envelope.Errorf(envelope.CodeCancelled, "%s is not needed any more", out.Alias)
+		f.broken(&out, a)
+	}
+	done <- settled{out, err}
+}
+
+// broken tells of an ask that was broken off.
+func (f *fan) broken(o *Outcome, a ask) {
+	o.MS = millis(time.Since(o.Began))
+	f.told(intents.RunStepFailed, o, a, intents.ThenSkip)
+}
+
+// askOrInstead asks a member, and the fallback where it fails and the document
+// says so.
+func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
+	out, err := f.ask(ctx, a)
+	if err != nil || out.OK() || a.plain {
+		return out, err
+	}
+	a.key += "/fallback"
+	slot, alias := out.Slot, out.Alias
+	out, err = f.instead(ctx, out, a)
+	out.Slot, out.Alias = slot, alias
+	return out, err
+}
+
+// settle takes in what came of one ask. What is cancelled because of another's
+// outcome has none.
+func (f *fan) settle(ctx context.Context, d settled, ending bool) error {
+	switch {
+	case d.err != nil && (errors.Is(d.err, errEnough) || errors.Is(d.err, errTooFew)):
+		return nil
+	case d.err != nil:
+		return d.err
+	case ending:
+		return nil // it came too late to count
+	}
+	f.record(d.out)
+	f.fresh++
+	return f.each(&d.out)
+}
+
+// commitNow writes down what is new, unless that would park the run with asks
+// under way: they are waited for.
+func (f *fan) commitNow(ctx context.Context, stopAsking <-chan struct{}) error {
+	if isClosed(stopAsking) {
+		return nil
+	}
+	return f.write(ctx, state.StepTeam)
+}
+
+func (f *fan) write(ctx context.Context, kind state.StepKind) error {
+	begun := time.Now()
+	step := stepTeam("swarm", fmt.Sprintf("%d more have ended", f.fresh), 0)
+	step.Kind = kind
+	if err := f.commit(ctx, step); err != nil {
+		return err
+	}
+	f.took, f.fresh = time.Since(begun), 0
+	return nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}

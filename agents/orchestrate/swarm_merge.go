@@ -1,0 +1,82 @@
+package orchestrate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// result makes the swarm's result: of the synthesizer, if there is one; else of
+// the output that won; else of the agent's own model; else it is the
+// [DefaultMerge]. The record of how it came about goes beside it.
+func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage) (json.RawMessage, error) {
+	payload, by, err := s.merge(ctx, given, won)
+	if err != nil {
+		return nil, err
+	}
+	s.rec.MergedBy = by
+	if by == mergedByDefault { // it has them itself
+		s.rec.Results, s.rec.Failures = nil, nil
+	}
+	if by != "" {
+		e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", By: by, Strategy: string(s.rec.Strategy), Detail: fmt.Sprintf("%d results", s.rec.Answered)}
+		if o := s.ended(s.mergeSlot()); o != nil && o.OK() {
+			e.Child = o.TaskID
+		}
+		s.task.TellRun(intents.RunMerged, e)
+	}
+	s.account = s.rec.JSON()
+	return payload, nil
+}
+
+const mergedByDefault = "default"
+
+func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage) (payload json.RawMessage, by string, err error) {
+	var consensus *Record
+	if s.rec.Strategy != "" {
+		told := s.rec
+		told.Results, told.Dissent, told.Failures, told.Truncated = nil, nil, nil, false // they are in the task itself
+		consensus = &told
+	}
+	switch {
+	case s.cast.Synthesizer != "":
+		return s.synthesize(ctx, given, won, consensus)
+	case won != nil:
+		return won, "", nil
+	case s.mind != nil:
+		payload, err := s.mind.Work(ctx, mergePayload(s.input, given, consensus))
+		return payload, OwnModel, err
+	}
+	return DefaultMerge(given), mergedByDefault, nil
+}
+
+// synthesize asks the synthesizer. Where it fails, the swarm does, unless the
+// document skips it: then the result is as if there were none.
+func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMessage, consensus *Record) (json.RawMessage, string, error) {
+	alias := s.cast.Synthesizer
+	i, err := s.place(alias)
+	if err != nil {
+		return nil, "", err
+	}
+	f := s.fan(s.task.Deadline.Add(-reserve(s.left(), false)))
+	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: mergePayload(s.input, given, consensus), final: true})
+	if err := f.run(ctx); err != nil {
+		return nil, "", err
+	}
+	if err := s.commit(ctx, stepTeam(alias, "the results were merged", 0)); err != nil {
+		return nil, "", err
+	}
+	o := s.ended(s.mergeSlot())
+	if o.OK() {
+		return o.Output, alias, nil
+	}
+	if s.plan.Members[i].Extras.OnError != OnErrorSkip {
+		return nil, "", failed(o)
+	}
+	if won != nil {
+		return won, "", nil
+	}
+	return DefaultMerge(given), mergedByDefault, nil
+}

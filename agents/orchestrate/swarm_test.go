@@ -1,0 +1,304 @@
+package orchestrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// three are subagents a, b, c, and the block's other members.
+func three(more string) string {
+	return `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"},{"ref":"agent.c","alias":"c"}` + more + `}`
+}
+
+func aliases(rs []orchestrate.MemberResult) string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, r.Alias)
+	}
+	return strings.Join(out, ",")
+}
+
+func failures(fs []orchestrate.Failure) string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, f.Alias+" "+string(f.Error.Code))
+	}
+	return strings.Join(out, ",")
+}
+
+// What a swarm of three makes of what its members say, by the document's words,
+// on the live lane.
+func TestSwarm(t *testing.T) {
+	t.Parallel()
+	const referee = `],"consensus":{"strategy":"referee","referee_agent":"judge"}`
+	for _, tt := range []struct {
+		name    string
+		block   string
+		root    string
+		says    map[string]string // by the last token of the entity; nobody serves who is not there
+		want    string            // "!CODE words" is an error
+		winner  string
+		by      string
+		dissent string
+		failed  string
+		steps   string // how the bus's account ends
+	}{
+		{
+			"nobody merges: the default", three("]"), "",
+			map[string]string{"a": `{"text":"one"}`, "b": `{"text":"two"}`, "c": "!E_MODEL"},
+			`{"failures":[{"alias":"c","entity":"agent.c","error":{"code":"E_MODEL","message":"it failed","retryable":false}}],"results":[{"alias":"a","entity":"agent.a","output":{"text":"one"}},{"alias":"b","entity":"agent.b","output":{"text":"two"}}],"text":"a:\none\n\nb:\ntwo"}`,
+			"", "default", "", "", "merged ",
+		},
+		{
+			"a synthesizer by its alias", three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": "!E_MODEL", "s": `{"v":3}`},
+			`{"v":3}`, "", "synthesizer", "", "c E_MODEL", "merged ",
+		},
+		{
+			"the majority", three(`],"consensus":{"strategy":"majority_vote"}`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2.0}`, "c": `{"v":2}`},
+			`{"v":2.0}`, "b", "", "a", "", "voted ",
+		},
+		{
+			"the majority of a part, and a synthesizer", three(`,{"ref":"agent.s","alias":"sum"}],"consensus":{"strategy":"majority_vote","min_votes":2}`), extras(`"vote_on":"/level","synthesizer":"sum"`),
+			map[string]string{"a": `{"level":"high","why":"x"}`, "b": `{"level":"low"}`, "c": `{"level":"high","why":"y"}`, "s": `{"merged":true}`},
+			`{"merged":true}`, "a", "sum", "b", "", "merged ",
+		},
+		{
+			"too few votes", three(`],"consensus":{"strategy":"majority_vote","min_votes":3}`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{"v":2}`},
+			`!E_SWARM no majority: 2 of 3 votes agree, and min_votes is 3`, "", "", "", "", "voted ",
+		},
+		{
+			"a tie", three(`],"consensus":{"strategy":"majority_vote"}`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": "!E_MODEL"},
+			`!E_SWARM no majority: 2 answers have 1 of 2 votes each`, "", "", "", "c E_MODEL", "voted ",
+		},
+		{
+			"a tie, to the first", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"first"`),
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{"v":3}`},
+			`{"v":1}`, "a", "", "b,c", "", "voted ",
+		},
+		{
+			"a tie, merged", three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"tie":"merge"`),
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": "!E_MODEL"},
+			`{"failures":[{"alias":"c","entity":"agent.c","error":{"code":"E_MODEL","message":"it failed","retryable":false}}],"results":[{"alias":"a","entity":"agent.a","output":{"v":1}},{"alias":"b","entity":"agent.b","output":{"v":2}}]}`,
+			"", "default", "", "", "merged ",
+		},
+		{
+			"the best by two evaluators", three(`,{"ref":"agent.j","alias":"j","role":"evaluator"},{"ref":"agent.k","alias":"k","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":3}`, "j": "score", "k": `{"text":"I cannot say"}`},
+			`{"n":5}`, "b", "", "a,c", "", "voted ",
+		},
+		{
+			"no evaluator can say", three(`,{"ref":"agent.k","alias":"k","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":3}`, "k": `{"text":"I cannot say"}`},
+			`!E_SWARM no evaluator has given a usable score; k: the answer has no member "score"`, "", "", "", "", "voted ",
+		},
+		{
+			"the referee chooses", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": "!E_MODEL", "r": "choose"},
+			`{"n":5}`, "b", "", "a", "c E_MODEL", "voted ",
+		},
+		{
+			"the referee has an answer of its own", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":1}`, "r": `{"output":{"n":7},"reason":"both are wrong"}`},
+			`{"n":7}`, "", "", "a,b,c", "", "voted ",
+		},
+		{
+			"the referee cannot be understood", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":1}`, "r": `{"choice":3}`},
+			`!E_SWARM the referee judge gave no decision: choice is not one of 1 to 2`, "", "", "", "", "voted ",
+		},
+		{
+			"all have failed", three("]"), "",
+			map[string]string{"a": "!E_MODEL", "b": "!E_TOOL", "c": "!E_MODEL"},
+			`!E_SWARM 0 of 3 members answered, and min_results is 1; a: E_MODEL`, "", "", "", "a E_MODEL,b E_TOOL,c E_MODEL", "",
+		},
+		{
+			"fewer than the document wants", three("]"), extras(`"min_results":2`),
+			map[string]string{"a": "!E_MODEL", "b": `{"v":1}`, "c": "!E_MODEL"},
+			`!E_SWARM 1 of 3 members answered, and min_results is 2; a: E_MODEL`, "", "", "", "a E_MODEL,c E_MODEL", "",
+		},
+		{
+			"one that must not fail", three("]"), extras(`"steps":{"c":{"on_error":"fail"}}`),
+			map[string]string{"a": `{"v":1}`, "b": `{"v":1}`, "c": "!E_TOOL"},
+			`!E_TOOL step c: it failed`, "", "", "", "", "",
+		},
+		{
+			"the fallback stands in", three(`,{"ref":"agent.f","alias":"f","role":"fallback"}],"consensus":{"strategy":"majority_vote","min_votes":3}`), extras(`"steps":{"c":{"on_error":"fallback"}}`),
+			map[string]string{"a": `{"v":1}`, "b": `{"v":1}`, "c": "!E_TOOL", "f": `{"v":1}`},
+			`{"v":1}`, "a", "", "", "", "voted ",
+		},
+		{
+			"a synthesizer that fails", three(`,{"ref":"agent.s","alias":"synthesizer"}]`), "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{"v":2}`, "s": "!E_TOOL"},
+			`!E_TOOL step synthesizer: it failed`, "", "", "", "", "",
+		},
+		{
+			"a synthesizer that may be skipped", three(`,{"ref":"agent.s","alias":"synthesizer"}],"consensus":{"strategy":"majority_vote"}`), extras(`"steps":{"synthesizer":{"on_error":"skip"}}`),
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{"v":2}`, "s": "!E_TOOL"},
+			`{"v":2}`, "b", "", "a", "", "voted ",
+		},
+		{
+			"those whose condition holds", `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a","when":{"lang":"jmespath","expr":"lang=='go'"}},{"ref":"agent.b","alias":"b","when":{"lang":"jmespath","expr":"lang=='c'"}},{"ref":"agent.c","alias":"c"}],"consensus":{"strategy":"majority_vote"}}`, "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`, "c": `{"v":1}`},
+			`{"v":1}`, "a", "", "", "", "voted ",
+		},
+		{
+			"one after the other without a model", `{"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}]}`, "",
+			map[string]string{"a": `{"v":1}`, "b": `{"v":2}`},
+			`{"failures":[],"results":[{"alias":"a","entity":"agent.a","output":{"v":1}},{"alias":"b","entity":"agent.b","output":{"v":2}}]}`,
+			"", "default", "", "", "merged ",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			for name, what := range tt.says {
+				r.serve(false, judge(what), "agent."+name)
+			}
+			r.serve(false, team(plan(t, strings.TrimSuffix(tt.block, "}")+"}", tt.root), nil), boss)
+			got := r.ask(`{"text":"go","lang":"go"}`, `{"timeout_ms":10000}`)
+			payload := got.payload
+			if got.err != nil {
+				payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)
+			}
+			if payload != tt.want {
+				t.Errorf("result %s\nwant   %s", payload, tt.want)
+			}
+			s := got.swarm
+			if s.Winner != tt.winner || s.MergedBy != tt.by || aliases(s.Dissent) != tt.dissent || failures(s.Failures) != tt.failed {
+				t.Errorf("winner %q, merged by %q, dissent %s, failures %s; want %q, %q, %s, %s", s.Winner, s.MergedBy, aliases(s.Dissent), failures(s.Failures), tt.winner, tt.by, tt.dissent, tt.failed)
+			}
+			if tt.steps != "" {
+				intent := map[string]string{"voted ": intents.RunVoted, "merged ": intents.RunMerged}[tt.steps]
+				if _, last := r.told(intent); last.Pattern != "swarm" || last.Winner != s.Winner && intent == intents.RunVoted {
+					t.Errorf("told %+v", last)
+				}
+			}
+		})
+	}
+}
+
+// judge is a handler that says the same always, or, for "score" and "choose",
+// judges by member n of outputs: the higher the better.
+func judge(what string) mesh.HandlerFunc {
+	switch what {
+	case "score":
+		return func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			var in struct{ Candidate struct{ N float64 } }
+			if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+				return nil, err
+			}
+			return fmt.Appendf(nil, `{"score":%g,"reason":"so"}`, in.Candidate.N/10), nil
+		}
+	case "choose":
+		return func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			var in struct {
+				Candidates []struct {
+					N      int
+					Output struct{ N float64 }
+				}
+			}
+			if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+				return nil, err
+			}
+			best := slices.MaxFunc(in.Candidates, func(a, b struct {
+				N      int
+				Output struct{ N float64 }
+			}) int {
+				return int(a.Output.N - b.Output.N)
+			})
+			return fmt.Appendf(nil, `{"choice":%d}`, best.N), nil
+		}
+	}
+	return says(what)
+}
+
+// Members that never answer, that answer too late and that nobody serves keep
+// nobody from a result: each has failed once its time is over, and is cancelled.
+func TestSwarmWithSlowAndDeadMembers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cancelled := make(chan error, 1)
+	r.serve(false, says(`{"v":1}`), "agent.a")
+	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		<-ctx.Done()
+		cancelled <- context.Cause(ctx)
+		return nil, context.Cause(ctx)
+	}), "agent.b")
+	r.serve(false, team(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"steps":{"b":{"timeout_seconds":0.3,"max_retries":0},"c":{"max_retries":0,"timeout_seconds":0.3}}`)), nil), boss)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+	if got.payload != `{"v":1}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_NO_RESPONDERS" {
+		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
+	}
+	within(t, "the slow member is stopped", cancelled)
+}
+
+// Without timeouts of their own members have what the swarm leaves them of the
+// task's time.
+func TestSwarmKeepsTimeForItsResult(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"v":1}`), "agent.a")
+	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}), "agent.b", "agent.c")
+	r.serve(false, says(`{"merged":true}`), "agent.s")
+	r.serve(false, team(plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), ""), nil), boss)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":1200}`)
+	if got.payload != `{"merged":true}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_TIMEOUT" {
+		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
+	}
+}
+
+func TestFirstSuccessCancelsTheRest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	cancelled, waiting := make(chan *envelope.Error, 2), make(chan struct{}, 2)
+	r.serve(false, mesh.HandlerFunc(func(ctx context.Context, _ *mesh.Task) (json.RawMessage, error) {
+		waiting <- struct{}{}
+		<-ctx.Done()
+		cancelled <- envelope.AsError(context.Cause(ctx))
+		return nil, context.Cause(ctx)
+	}), "agent.a", "agent.b")
+	failed := make(chan struct{})
+	r.serve(false, says("!E_TOOL"), "agent.c") // a failure is no success
+	r.serve(false, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		<-waiting
+		<-waiting
+		<-failed
+		return json.RawMessage(`{"v":4}`), nil
+	}), "agent.d")
+	r.serve(false, team(plan(t, three(`,{"ref":"agent.d","alias":"d"}],"consensus":{"strategy":"first_success"}`), ""), nil), boss)
+	got := make(chan answer, 1)
+	go func() { got <- r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`) }()
+	before, _ := r.told(intents.RunStepFailed)
+	close(failed)
+	if a := within(t, "the answer", got); a.payload != `{"v":4}` || a.swarm.Winner != "d" || !slices.Equal(a.swarm.Cancelled, []string{"a", "b"}) || failures(a.swarm.Failures) != "c E_TOOL" {
+		t.Errorf("%s, %+v, %v", a.payload, a.swarm, a.err)
+	}
+	for range 2 {
+		if e := within(t, "the others are cancelled", cancelled); e.Code != envelope.CodeCancelled {
+			t.Errorf("one of the others ended with %v", e)
+		}
+	}
+	steps, _ := r.told(intents.RunVoted)
+	steps = append(before, steps...)
+	for _, want := range []string{"step_finished d", "step_failed a", "step_failed b", "step_failed c"} {
+		if !slices.Contains(steps, want) {
+			t.Errorf("%s was not told, only %q", want, steps)
+		}
+	}
+}
