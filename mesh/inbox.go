@@ -1,11 +1,11 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -96,34 +96,43 @@ func (n *Node) Asks(ctx context.Context, person string) ([]*Ask, error) {
 	return asks, nil
 }
 
-// FindAsk is the task with this id that a person was sent; with person "" that
-// anybody was. It fails with [jetstream.ErrNotFound] where there is none.
+// FindAsk is the task with this id, or whose id alone begins so, that a person was
+// sent; with person "" that anybody was. It fails with [jetstream.ErrNotFound]
+// where there is none.
 func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error) {
 	inbox, err := n.inbox()
 	if err != nil {
 		return nil, err
 	}
 	known := map[string]*Ask{}
-	var found *Ask
+	var found []*Ask
+	exact := false
 	for msg, err := range inbox.List(ctx, person) {
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(msg.Data, []byte(taskID)) {
+		ask := n.readInbox(msg, known)
+		if ask == nil || taskID == "" || !strings.HasPrefix(ask.Task.ID, taskID) {
 			continue
 		}
-		if ask := n.readInbox(msg, known); ask != nil && ask.Task.ID == taskID {
-			found = ask
+		if same := ask.Task.ID == taskID; same && !exact {
+			found, exact = []*Ask{ask}, true
+		} else if same == exact {
+			found = append(found, ask)
 		}
 	}
-	if found == nil {
+	switch len(found) {
+	case 0:
 		return nil, fmt.Errorf("task %s in the inbox: %w", clip(taskID), jetstream.ErrNotFound)
+	case 1:
+	default:
+		return nil, fmt.Errorf("%d tasks for people have an id that begins with %s, the first is %s for %s", len(found), clip(taskID), found[0].Task.ID, found[0].Task.To)
 	}
 	now, err := n.cfg.Durable.Clock.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return found, n.judgeAsk(ctx, found, now)
+	return found[0], n.judgeAsk(ctx, found[0], now)
 }
 
 // FollowInbox calls f with each ask as it stands now and, until ctx ends, when it

@@ -1,0 +1,173 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+func (a *app) answerCommand() *cobra.Command {
+	var decline string
+	c := connects(&cobra.Command{
+		Use:   "answer TASK [PAYLOAD|-|@FILE]",
+		Short: "Answer what an agent has asked a person",
+		Long: `Stores the answer to a task of "aeemesh inbox", in your name, signed if you
+have a key. TASK is its id, or the beginning of it. PAYLOAD is a JSON object,
+or text, which becomes {"text": …}; "-" reads it from standard input, @FILE
+from a file. Where the asker wants an answer of a certain form
+(requires.result_schema) it is held to that, and a text may stand for an object
+with one required member.
+
+The first answer counts. One that comes when its time is over, or when nobody
+wants it any more, is refused. --decline says that you will not do it: the
+asker gets the error E_DECLINED with your reason.`,
+		Example: `  aeemesh answer 01M7YES "Yes, ship it."
+  aeemesh answer 01M7YES '{"verdict":"approve"}'
+  aeemesh answer 01M7YES @review.md --from human.ada
+  aeemesh answer 01M7YES --decline "not my department"
+
+  # with the nats CLI, for a task of human.ada's with this id, from agent.lead, with this corr:
+  nats pub aee.reply.human.ada.01M7YES9VX2D7Z0H4T1Q8RB3CF '{"v":"1","id":"{{ID}}","ts":"{{TimeStamp}}","type":"result",
+    "from":"human.ada","to":"agent.lead","intent":"human.ask","corr":"workflow-1","reply_to":"01M7YES9VX2D7Z0H4T1Q8RB3CF",
+    "priority":"normal","payload":{"text":"Yes, ship it."}}'`,
+		Args:              arguments("TASK", "[PAYLOAD]"),
+		ValidArgsFunction: a.completeAsks(false),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.answer(ctx, cmd, args, decline)
+		}),
+	})
+	c.Flags().StringVar(&decline, "decline", "", "do not do it, for this `reason`")
+	c.Flags().StringVar(&a.as, "from", "", "who answers: an `entity` (default the key's, where it has one, else human.<your login>)")
+	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, decline string) error {
+	declines := cmd.Flags().Changed("decline")
+	switch {
+	case declines == (len(args) == 2):
+		return usagef(cmd, "give an answer, or --decline with a reason")
+	case declines && decline == "":
+		return usagef(cmd, "--decline needs a reason: the asker is told")
+	case args[0] == "":
+		return usagef(cmd, "TASK is empty")
+	}
+	person := cmp.Or(a.as, a.defaultFrom())
+	if err := checkPerson(cmd, person); err != nil {
+		return err
+	}
+	var payload json.RawMessage
+	if !declines {
+		var err error
+		if payload, err = a.payload(cmd, args[1]); err != nil {
+			return err
+		}
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{entity: person, signed: true, config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	ask, err := s.node.FindAsk(ctx, "", args[0])
+	if err != nil {
+		return noAsk(err, args[0])
+	}
+	if ask.Task.To != person {
+		return hinted(fmt.Errorf("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
+	}
+	if err := refusedAnswer(ask); err != nil {
+		return err
+	}
+	var reply *envelope.Envelope
+	if declines {
+		reply = ask.Task.ReplyError(envelope.Errorf(envelope.CodeDeclined, "%s", decline))
+	} else {
+		if payload, err = fitAnswer(ask.Schema, payload); err != nil {
+			return hinted(err, "\"aeemesh inbox %s\" shows what it must fit.", ask.Task.ID)
+		}
+		reply = ask.Task.Reply(envelope.TypeResult, payload)
+	}
+	if err := s.node.AnswerAsk(ctx, ask, reply); err != nil {
+		if refused := refusedAnswer(ask); refused != nil && (errors.Is(err, mesh.ErrAnswered) || errors.Is(err, mesh.ErrTooLate)) {
+			return refused
+		}
+		return laneError(err)
+	}
+	if a.term.json {
+		return a.printEnvelope(reply)
+	}
+	word := "answered"
+	if declines {
+		word = "declined"
+	}
+	a.term.good("task %s %s as %s; %s will see it", ask.Task.ID, word, ask.Task.To, oneLine(ask.Task.From))
+	return nil
+}
+
+// refusedAnswer says why an answer to the task would not count; nil: it would.
+func refusedAnswer(k *mesh.Ask) error {
+	const lookHint = "\"aeemesh inbox %s\" shows it."
+	switch k.State {
+	case mesh.AskAnswered:
+		return hinted(fmt.Errorf("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
+	case mesh.AskOverdue:
+		return hinted(fmt.Errorf("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
+	case mesh.AskWithdrawn:
+		return hinted(fmt.Errorf("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(oneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
+	}
+	return nil
+}
+
+// fitAnswer holds an answer to the schema that the asker gave. A text that does
+// not fit may stand for the one member that an object needs.
+func fitAnswer(schema, payload json.RawMessage) (json.RawMessage, error) {
+	if schema == nil {
+		return payload, nil
+	}
+	s, err := intents.Compile(schema)
+	if err != nil {
+		return payload, nil // it is the asker's mistake, who will see what comes
+	}
+	bad := s.Validate(payload)
+	if bad == nil {
+		return payload, nil
+	}
+	var form struct {
+		Required   []string                   `json:"required"`
+		Properties map[string]json.RawMessage `json:"properties"`
+	}
+	text, isText := textOf(payload)
+	if isText && json.Unmarshal(schema, &form) == nil {
+		names := form.Required
+		if len(names) == 0 {
+			for name := range form.Properties {
+				names = append(names, name)
+			}
+		}
+		if len(names) == 1 {
+			values := []json.RawMessage{envelope.AppendString(nil, text)}
+			if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
+				values = append(values, literal)
+			}
+			for _, value := range values {
+				one := append(append(append(envelope.AppendString([]byte{'{'}, names[0]), ':'), value...), '}')
+				if s.Validate(one) == nil {
+					return one, nil
+				}
+			}
+		}
+	}
+	return nil, fmt.Errorf("the answer does not fit what is asked for: %w", bad)
+}

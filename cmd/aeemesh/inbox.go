@@ -1,0 +1,365 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+var askStates = []string{string(mesh.AskOpen), string(mesh.AskAnswered), string(mesh.AskOverdue), string(mesh.AskWithdrawn)}
+
+// inboxFlags are those of "inbox".
+type inboxFlags struct {
+	all, follow bool
+	states      string
+	limit       int
+}
+
+func (a *app) inboxCommand() *cobra.Command {
+	f := &inboxFlags{}
+	c := connects(&cobra.Command{
+		Use:   "inbox [PERSON|TASK]",
+		Short: "Show what agents ask of you, or of somebody else",
+		Long: `Agents may ask people: a task for human.ada waits in ada's inbox until she
+answers it, or its time is over. Without an argument these are your own tasks;
+PERSON is an entity such as human.ada; with TASK, an id or the beginning of
+one, it is shown whole.
+
+A task is open, answered, overdue (its time is over, and no answer counts any
+more) or withdrawn (whoever asked wants no answer any more).`,
+		Example: `  aeemesh inbox
+  aeemesh inbox human.ada --state open
+  aeemesh inbox 01M7YES --json
+  aeemesh inbox --all --follow
+
+  # with the nats CLI:
+  nats stream view AEE_HUMAN --subject human.ada
+  nats sub human.ada`,
+		Args:              arguments("[PERSON|TASK]"),
+		ValidArgsFunction: a.completeAsks(true),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.inbox(ctx, cmd, f, args)
+		}),
+	})
+	flags := c.Flags()
+	flags.BoolVarP(&f.all, "all", "a", false, "what all people are asked")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
+	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
+	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	a.addSignFlags(flags, signAll)
+	return c
+}
+
+func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args []string) error {
+	wanted, err := askStatesOf(cmd, f.states)
+	if err != nil {
+		return err
+	}
+	person, task := "", ""
+	switch {
+	case len(args) == 1 && f.all:
+		return usagef(cmd, "give PERSON, TASK or --all")
+	case len(args) == 1 && !strings.Contains(args[0], "."):
+		task = args[0]
+	case len(args) == 1:
+		person = args[0]
+	case !f.all:
+		if person = a.defaultFrom(); subject.EntityType(person) != subject.TypeHuman {
+			return usagef(cmd, "whose? The key speaks for %s, who is no person", person)
+		}
+	}
+	if person != "" {
+		if err := checkPerson(cmd, person); err != nil {
+			return err
+		}
+	}
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
+	switch {
+	case task != "":
+		ask, err := s.node.FindAsk(ctx, "", task)
+		if err != nil {
+			return noAsk(err, task)
+		}
+		return a.showAsk(ask)
+	case f.follow:
+		err := s.node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
+			if wanted != nil && !slices.Contains(wanted, ask.State) {
+				return nil
+			}
+			if a.term.json {
+				return a.term.object(viewAsk(ask))
+			}
+			a.term.line("%s  %-9s  %s for %s: %s%s", ask.Task.ID, ask.State, oneLine(ask.Task.From), oneLine(ask.Task.To), about(ask), untilWords(ask))
+			return nil
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		return laneError(err)
+	}
+	asks, err := s.node.Asks(ctx, person)
+	if err != nil {
+		return laneError(err)
+	}
+	return a.printAsks(asks, wanted, person, f.limit)
+}
+
+func checkPerson(cmd *cobra.Command, person string) error {
+	if err := subject.ValidateEntity(person); err != nil {
+		return usagef(cmd, "%w", err)
+	}
+	if subject.EntityType(person) != subject.TypeHuman {
+		return usagef(cmd, "%s is no person: their entities begin with human.", person)
+	}
+	return nil
+}
+
+func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for s := range strings.SplitSeq(list, ",") {
+		s = strings.TrimSpace(s)
+		if err := oneOf(cmd, "state", s, askStates...); err != nil {
+			return nil, err
+		}
+		out = append(out, mesh.AskState(s))
+	}
+	return out, nil
+}
+
+func noAsk(err error, task string) error {
+	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
+		return hinted(fmt.Errorf("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+	}
+	return laneError(err)
+}
+
+// askView is a task for a person as --json prints it.
+type askView struct {
+	Task       string          `json:"task"`
+	Person     string          `json:"person"`
+	State      mesh.AskState   `json:"state"`
+	From       string          `json:"from"`
+	Intent     string          `json:"intent"`
+	Corr       string          `json:"corr"`
+	For        string          `json:"for,omitempty"` // the task of the asker's that it is a part of
+	Asked      time.Time       `json:"asked"`
+	Until      time.Time       `json:"until,omitzero"`
+	EscalateTo string          `json:"escalate_to,omitempty"`
+	Schema     json.RawMessage `json:"result_schema,omitempty"`
+	Payload    json.RawMessage `json:"payload"`
+	Reason     string          `json:"reason,omitempty"`
+	AnsweredAt time.Time       `json:"answered_at,omitzero"`
+	Answer     json.RawMessage `json:"answer,omitempty"` // its payload
+	Declined   bool            `json:"declined,omitempty"`
+}
+
+func viewAsk(k *mesh.Ask) askView {
+	e := k.Task
+	v := askView{Task: e.ID, Person: e.To, State: k.State, From: e.From, Intent: e.Intent, Corr: e.Corr, For: e.ReplyTo, Asked: k.Stored, Until: k.Until,
+		EscalateTo: k.EscalateTo, Schema: k.Schema, Payload: e.Payload, Reason: k.Reason, AnsweredAt: k.AnsweredAt}
+	if k.Answer != nil {
+		v.Answer, v.Declined = k.Answer.Payload, k.Answer.Type == envelope.TypeError
+	}
+	return v
+}
+
+// printAsks prints what is open first, what must be answered soonest on top; then
+// the rest, the latest first.
+func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
+	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
+	open := func(k *mesh.Ask) int {
+		if k.State == mesh.AskOpen {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(asks, func(x, y *mesh.Ask) int {
+		if c := cmp.Compare(open(x), open(y)); c != 0 {
+			return c
+		}
+		if x.State != mesh.AskOpen {
+			return y.Stored.Compare(x.Stored)
+		}
+		if x.Until.IsZero() != y.Until.IsZero() {
+			return cmp.Compare(open(y)+btoi(x.Until.IsZero()), open(x)+btoi(y.Until.IsZero()))
+		}
+		return x.Until.Compare(y.Until)
+	})
+	more := 0
+	if limit > 0 && len(asks) > limit {
+		more, asks = len(asks)-limit, asks[:limit]
+	}
+	var rows [][]string
+	waiting := 0
+	for _, k := range asks {
+		if k.State == mesh.AskOpen {
+			waiting++
+		}
+		if a.term.json {
+			if err := a.term.object(viewAsk(k)); err != nil {
+				return err
+			}
+			continue
+		}
+		rows = append(rows, []string{k.Task.ID, string(k.State), oneLine(k.Task.From), oneLine(k.Task.To), about(k), ago(k.Stored), left(k)})
+	}
+	if a.term.json {
+		return nil
+	}
+	if len(rows) == 0 {
+		a.term.say("nothing is asked of %s", cmp.Or(person, "anybody"))
+		return nil
+	}
+	a.term.table([]string{"task", "state", "from", "for", "about", "asked", "answer by"}, rows)
+	if more > 0 {
+		a.term.say("%d more: --limit 0 shows all", more)
+	}
+	if waiting > 0 {
+		a.term.hint("\"aeemesh inbox TASK\" shows one whole; \"aeemesh answer TASK …\" answers it.")
+	}
+	return nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// about is what a task is about, in a few words.
+func about(k *mesh.Ask) string {
+	text, ok := textOf(k.Task.Payload)
+	if !ok {
+		var members map[string]json.RawMessage
+		if json.Unmarshal(k.Task.Payload, &members) != nil || json.Unmarshal(members["text"], &text) != nil {
+			text = string(k.Task.Payload)
+		}
+	}
+	if text = strings.Join(strings.Fields(oneLine(text)), " "); len([]rune(text)) > 60 {
+		text = string([]rune(text)[:59]) + "…"
+	}
+	return text
+}
+
+// left says how much time there is for an answer.
+func left(k *mesh.Ask) string {
+	switch {
+	case k.State == mesh.AskAnswered && k.Answer.Type == envelope.TypeError:
+		return "declined"
+	case k.State == mesh.AskAnswered, k.State == mesh.AskWithdrawn || k.Until.IsZero():
+		return ""
+	case k.State == mesh.AskOverdue:
+		return ago(k.Until)
+	}
+	return "in " + span(time.Until(k.Until))
+}
+
+func untilWords(k *mesh.Ask) string {
+	if l := left(k); l != "" {
+		return " (" + l + ")"
+	}
+	return ""
+}
+
+func (a *app) showAsk(k *mesh.Ask) error {
+	if a.term.json {
+		return a.term.object(viewAsk(k))
+	}
+	t, e := a.term, k.Task
+	t.line("task      %s", oneLine(e.ID))
+	t.line("state     %s%s", k.State, untilWords(k))
+	t.line("for       %s", oneLine(e.To))
+	vouched := ", which nobody has signed"
+	if e.Sig != nil {
+		vouched = ", signed"
+	}
+	t.line("from      %s%s", oneLine(e.From), vouched)
+	t.line("intent    %s", oneLine(e.Intent))
+	t.line("corr      %s", oneLine(e.Corr))
+	if e.ReplyTo != "" {
+		t.line("part of   task %s", oneLine(e.ReplyTo))
+	}
+	t.line("asked     %s", k.Stored.Local().Format(time.DateTime))
+	if !k.Until.IsZero() {
+		t.line("answer by %s", k.Until.Local().Format(time.DateTime))
+	}
+	if k.EscalateTo != "" {
+		t.line("then      it goes to %s", oneLine(k.EscalateTo))
+	}
+	if k.Reason != "" {
+		t.line("withdrawn %s", oneLine(k.Reason))
+	}
+	t.line("")
+	t.line("%s", t.safe(indented(e.Payload)))
+	if k.Schema != nil {
+		t.line("\nThe answer must fit:\n%s", t.safe(indented(k.Schema)))
+	}
+	if k.Answer != nil {
+		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), t.safe(indented(k.Answer.Payload)))
+	}
+	if k.Late != nil {
+		t.line("\nCame too late:\n%s", t.safe(indented(k.Late.Payload)))
+	}
+	if k.State == mesh.AskOpen {
+		t.steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))
+	}
+	return nil
+}
+
+// completeAsks completes the first argument with the ids of open tasks.
+func (a *app) completeAsks(people bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault // @FILE
+		}
+		var out, who []string
+		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.subjects()
+			if err != nil {
+				return
+			}
+			js, err := a.jetStream(conn)
+			if err != nil {
+				return
+			}
+			node, err := mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Durable: newLane(js, m)})
+			if err != nil {
+				return
+			}
+			asks, _ := node.Asks(ctx, "")
+			for _, k := range asks {
+				if k.State == mesh.AskOpen && strings.HasPrefix(k.Task.ID, begun) {
+					out = append(out, cobra.CompletionWithDesc(k.Task.ID, printable(k.Task.To+": "+about(k))))
+				}
+				if people && strings.HasPrefix(k.Task.To, begun) {
+					who = append(who, k.Task.To)
+				}
+			}
+		})
+		slices.Sort(who)
+		return append(out, slices.Compact(who)...), as
+	}
+}
