@@ -1,0 +1,292 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// handoffs are an orchestration block with one rule.
+func handoffs(condition, more string) string {
+	return `"orchestration": {"subagents": [{"ref": "agent.billing", "alias": "billing", "pass_memory_keys": ["customer"]}],
+		"handoff": [{"condition": ` + condition + `, "target_agent": "billing"` + more + `}]}`
+}
+
+const saidBilling = `{"lang": "cel", "expr": "has(output.text) && output.text.contains('BILLING')"}`
+
+// spoken is a conversation without its first system prompt, one message a line.
+func spoken(req *model.Request) string {
+	var out []string
+	for _, m := range req.Messages[1:] {
+		line := string(m.Role) + ": " + m.Content
+		for _, c := range m.ToolCalls {
+			line += " " + c.Name + string(c.Arguments)
+		}
+		out = append(out, line)
+	}
+	return strings.Join(out, "\n")
+}
+
+// hosted is an agent with a scripted model on the lane.
+func (l *lane) hosted(as, text string, opts agents.Options, turns ...modeltest.Turn) *modeltest.Fake {
+	l.t.Helper()
+	fake := modeltest.New(turns...)
+	opts.As, opts.Model = as, fake
+	a := newAgent(l.t, doc(l.t, text), opts)
+	l.serve(a)
+	return fake
+}
+
+// serve hosts an agent, and returns when it can be reached.
+func (l *lane) serve(a *agents.Agent) {
+	l.t.Helper()
+	ready := make(chan struct{})
+	a.Ready = func() { close(ready) }
+	l.host(a, nil)
+	select {
+	case <-ready:
+	case <-time.After(patience):
+		l.t.Fatalf("%s is not ready", a.Entity)
+	}
+}
+
+// ask sends a task over one of the lanes, and returns the answer.
+func (l *lane) ask(durable bool, to, payload string) (*envelope.Envelope, error) {
+	l.t.Helper()
+	task := l.task(to, payload, "")
+	if durable {
+		_, reply, err := l.client.Perform(l.ctx(), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+		return reply, err
+	}
+	return l.client.Send(l.ctx(), task, mesh.SendOptions{})
+}
+
+func TestARuleHandsTheConversationOn(t *testing.T) {
+	t.Parallel()
+	for _, durable := range []bool{false, true} {
+		t.Run(fmt.Sprintf("durable=%v", durable), func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t)
+			triage := l.hosted("agent.triage", handoffs(saidBilling, "")+`, "constraints": ["Be brief."]`, agents.Options{}, says("This is for BILLING."))
+			billing := l.hosted("agent.billing", `"constraints": ["Never promise money."]`, agents.Options{}, says("You will get an invoice."))
+			reply, err := l.ask(durable, "agent.triage", `{"text":"I was charged twice."}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := []string{reply.From, reply.To, string(reply.Payload)}; !slices.Equal(got, []string{"agent.billing", "human.ada", `{"text":"You will get an invoice."}`}) {
+				t.Errorf("reply %q", got)
+			}
+			if len(triage.Requests()) != 1 || len(billing.Requests()) != 1 {
+				t.Fatalf("%d and %d turns", len(triage.Requests()), len(billing.Requests()))
+			}
+			req := billing.Requests()[0]
+			system := req.Messages[0].Content
+			if !strings.Contains(system, "Never promise money.") || strings.Contains(system, "Be brief.") || !strings.Contains(system, "begun by agent.triage, who has handed it over") {
+				t.Errorf("system prompt: %s", system)
+			}
+			if got, want := spoken(req), "user: I was charged twice.\nassistant: This is for BILLING.\nuser: The conversation is yours from here on. Go on with it."; got != want {
+				t.Errorf("conversation:\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestARuleIsAskedAfterToolCallsAndBeforeThem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		condition string
+		tools     string // of the receiver
+		called    bool
+		want      string
+	}{
+		"after a call": {`{"lang": "cel", "expr": "has(tool) && tool.name == 'look' && output.tool == 'look'"}`, lookTool, true,
+			"user: Help.\nassistant: Let me see. look{\"id\":1}\ntool: {\"tool\":\"look\"}"},
+		"after a call, to one without tools": {`{"lang": "jmespath", "expr": "tool.arguments.id == ` + "`1`" + `"}`, "", true,
+			"user: Help.\nassistant: Let me see.\n(I called the tool look with {\"id\":1}.)\nassistant: (The tool look said: {\"tool\":\"look\"})\nuser: The conversation is yours from here on. Go on with it."},
+		"before the calls": {`{"lang": "cel", "expr": "!has(tool) && state.iteration == 1"}`, lookTool, false,
+			"user: Help.\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
+		"by the payload": {`{"lang": "jsonpath", "expr": "$.urgent"}`, lookTool, false,
+			"user: {\"text\":\"Help.\",\"urgent\":true}\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			reg := registry(t, "look")
+			turn := modeltest.Turn{Text: "Let me see.", Calls: []model.ToolCall{call("1", "look", `{"id":1}`)}}
+			triage, billing := modeltest.New(turn, says("never")), modeltest.New(says("done"))
+			w.host(newAgent(t, doc(t, lookTool+`,`+handoffs(c.condition, "")), agents.Options{As: "agent.triage", Model: triage, Tools: reg}))
+			text := c.tools
+			w.host(newAgent(t, doc(t, text), agents.Options{As: "agent.billing", Model: billing, Tools: reg}))
+			payload := `{"text":"Help."}`
+			if strings.Contains(c.condition, "urgent") {
+				payload = `{"text":"Help.","urgent":true}`
+			}
+			if got := w.send("agent.triage", payload, sending{}); got.err != nil || got.payload != `{"text":"done"}` {
+				t.Fatalf("got %+v", got)
+			}
+			if n := len(triage.Requests()); n != 1 {
+				t.Errorf("%d turns", n)
+			}
+			if got := spoken(billing.Requests()[0]); got != c.want {
+				t.Errorf("conversation:\n%s\nwant\n%s", got, c.want)
+			}
+		})
+	}
+}
+
+const lookTool = `"tools": [{"name": "look", "description": "Looks."}]`
+
+func TestARuleThatDoesNotHoldChangesNothing(t *testing.T) {
+	t.Parallel()
+	for _, condition := range []string{
+		`"the customer is angry"`, `{"lang": "never"}`, `{"lang": "cel", "expr": "output.missing == 1"}`, `{"lang": "klingon", "expr": "x"}`, saidBilling,
+	} {
+		w := newWorld(t)
+		a := newAgent(t, doc(t, handoffs(condition, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("fine"))})
+		w.host(a)
+		if got := w.send(a.Entity, `{"text":"x"}`, sending{}); got.payload != `{"text":"fine"}` {
+			t.Errorf("%s: %+v", condition, got)
+		}
+	}
+}
+
+func TestWithoutContextTheReceiverBeginsWithTheInput(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	billing := modeltest.New(says("done"))
+	w.host(newAgent(t, doc(t, handoffs(`{"lang": "always"}`, `, "pass_context": false`)), agents.Options{As: "agent.triage", Model: modeltest.New(says("secret thoughts"))}))
+	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: billing}))
+	if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.payload != `{"text":"done"}` {
+		t.Fatalf("got %+v", got)
+	}
+	if got := spoken(billing.Requests()[0]); got != "user: Help." {
+		t.Errorf("conversation:\n%s", got)
+	}
+}
+
+func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
+	t.Parallel()
+	items := []aaif.MemoryItem{
+		{Scope: aaif.ScopeLongTerm, Key: "facts", Content: "1"}, {Scope: aaif.ScopeUser, Key: "customer", Content: "2"},
+		{Scope: aaif.ScopeUser, Key: "other", Content: "3"}, {Scope: aaif.ScopeTask, Key: "customer", Content: "4"}, {Scope: aaif.ScopeLongTerm, Key: "customer", Content: "5"},
+	}
+	for more, want := range map[string]string{"": "2 5", `, "pass_memory": true`: "1 2 5"} {
+		for _, durable := range []bool{false, true} {
+			l := newLane(t)
+			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.first", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				c := state.New("agent.first", task.Envelope.ID, "")
+				c.Doc.MemorySnapshot = items
+				c.Append(model.User("Help."), time.Now(), 0)
+				return task.HandOff(ctx, mesh.HandOff{To: "agent.triage", State: c})
+			})}})
+			l.hosted("agent.triage", handoffs(saidBilling, more), agents.Options{}, says("BILLING"))
+			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				c, err := task.HandedState(ctx)
+				if err != nil {
+					return nil, err
+				}
+				var got []string
+				for _, m := range c.Doc.MemorySnapshot {
+					got = append(got, m.Content)
+				}
+				return json.Marshal(map[string]string{"memory": strings.Join(got, " ")})
+			})}})
+			reply, err := l.ask(durable, "agent.first", `{"text":"Help."}`)
+			if err != nil || string(reply.Payload) != fmt.Sprintf(`{"memory":%q}`, want) {
+				t.Errorf("%s durable=%v: %v, %v", more, durable, reply, err)
+			}
+		}
+	}
+}
+
+func TestASealedConversationOpensOnlyWithItsKey(t *testing.T) {
+	t.Parallel()
+	key := func(id string, b byte) *state.Keyring {
+		k, err := state.NewKeyring(state.Key{ID: id, Secret: []byte(strings.Repeat(string(b), 32))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	ring := key("k1", 'a')
+	for name, c := range map[string]struct {
+		keys *state.Keyring
+		want envelope.Code
+	}{"the same key": {ring, ""}, "no key": {nil, envelope.CodeDenied}, "another key": {key("k2", 'b'), envelope.CodeDenied}} {
+		l := newLane(t)
+		l.hosted("agent.triage", handoffs(saidBilling, ""), agents.Options{StateKeys: ring}, says("BILLING"))
+		l.hosted("agent.billing", "", agents.Options{StateKeys: c.keys}, says("done"))
+		_, err := l.ask(true, "agent.triage", `{"text":"Help."}`)
+		if got := envelope.AsError(err); err == nil && c.want != "" || err != nil && got.Code != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAHandOverHasASpan(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	spans := tracetest.NewInMemoryExporter()
+	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	w.host(newAgent(t, doc(t, handoffs(`{"lang": "always"}`, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("x")), Telemetry: agents.Telemetry{Tracer: provider}}))
+	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(says("done"))}))
+	if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.payload != `{"text":"done"}` {
+		t.Fatalf("got %+v", got)
+	}
+	find := func(name string) (found tracetest.SpanStub) {
+		until(t, "a span "+name, func() bool {
+			for _, s := range spans.GetSpans() {
+				if s.Name == name {
+					found = s
+					return true
+				}
+			}
+			return false
+		})
+		return found
+	}
+	span, run := find("aaif.agent.handoff"), find("aaif.agent.run")
+	if span.Parent.SpanID() != run.SpanContext.SpanID() {
+		t.Error("the span is no child of the run's")
+	}
+	for _, want := range []attribute.KeyValue{attribute.String("target_agent.id", "agent.billing"), attribute.Bool("pass_context", true)} {
+		if !slices.Contains(span.Attributes, want) {
+			t.Errorf("no %v in %v", want, span.Attributes)
+		}
+	}
+	if run.Status.Code.String() == "Error" {
+		t.Errorf("the run seems to have failed: %v", run.Status)
+	}
+}
+
+func TestNobodyToHandOnToIsToldToTheCaller(t *testing.T) {
+	t.Parallel()
+	for _, target := range []string{"agent.billing", "nobody-knows"} {
+		w := newWorld(t)
+		text := strings.ReplaceAll(handoffs(`{"lang": "always"}`, ""), `"target_agent": "billing"`, `"target_agent": "`+target+`"`)
+		w.host(newAgent(t, doc(t, text), agents.Options{As: "agent.triage", Model: modeltest.New(says("x"))}))
+		want := envelope.CodeUnavailable
+		if target != "agent.billing" {
+			want = envelope.CodeNotFound
+		}
+		if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.err == nil || got.err.Code != want {
+			t.Errorf("%s: got %+v", target, got)
+		}
+	}
+}
