@@ -18,7 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -29,6 +31,15 @@ func handoffs(condition, more string) string {
 }
 
 const saidBilling = `{"lang": "cel", "expr": "has(output.text) && output.text.contains('BILLING')"}`
+
+// always says the same, whatever was said before: the fake takes its turns by how
+// often the assistant has spoken.
+func always(text string) (turns []modeltest.Turn) {
+	for range 8 {
+		turns = append(turns, says(text))
+	}
+	return turns
+}
 
 // spoken is a conversation without its first system prompt, one message a line.
 func spoken(req *model.Request) string {
@@ -64,6 +75,10 @@ func (l *lane) serve(a *agents.Agent) {
 	case <-time.After(patience):
 		l.t.Fatalf("%s is not ready", a.Entity)
 	}
+	until(l.t, "its durable lane is there", func() bool {
+		served, err := jetstream.NewQueue(l.js(l.conn), subject.Map{}).Served(l.ctx(), a.Entity)
+		return err == nil && served
+	})
 }
 
 // ask sends a task over one of the lanes, and returns the answer.
@@ -84,7 +99,7 @@ func TestARuleHandsTheConversationOn(t *testing.T) {
 			t.Parallel()
 			l := newLane(t)
 			triage := l.hosted("agent.triage", handoffs(saidBilling, "")+`, "constraints": ["Be brief."]`, agents.Options{}, says("This is for BILLING."))
-			billing := l.hosted("agent.billing", `"constraints": ["Never promise money."]`, agents.Options{}, says("You will get an invoice."))
+			billing := l.hosted("agent.billing", `"constraints": ["Never promise money."]`, agents.Options{}, always("You will get an invoice.")...)
 			reply, err := l.ask(durable, "agent.triage", `{"text":"I was charged twice."}`)
 			if err != nil {
 				t.Fatal(err)
@@ -115,11 +130,11 @@ func TestARuleIsAskedAfterToolCallsAndBeforeThem(t *testing.T) {
 		called    bool
 		want      string
 	}{
-		"after a call": {`{"lang": "cel", "expr": "has(tool) && tool.name == 'look' && output.tool == 'look'"}`, lookTool, true,
+		"after a call": {`{"lang": "cel", "expr": "has(output.tool) && tool.name == 'look' && output.tool == 'look'"}`, lookTool, true,
 			"user: Help.\nassistant: Let me see. look{\"id\":1}\ntool: {\"tool\":\"look\"}"},
 		"after a call, to one without tools": {`{"lang": "jmespath", "expr": "tool.arguments.id == ` + "`1`" + `"}`, "", true,
 			"user: Help.\nassistant: Let me see.\n(I called the tool look with {\"id\":1}.)\nassistant: (The tool look said: {\"tool\":\"look\"})\nuser: The conversation is yours from here on. Go on with it."},
-		"before the calls": {`{"lang": "cel", "expr": "!has(tool) && state.iteration == 1"}`, lookTool, false,
+		"before the calls": {`{"lang": "jmespath", "expr": "tool == null && state.iteration == ` + "`1`" + `"}`, lookTool, false,
 			"user: Help.\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
 		"by the payload": {`{"lang": "jsonpath", "expr": "$.urgent"}`, lookTool, false,
 			"user: {\"text\":\"Help.\",\"urgent\":true}\nassistant: Let me see.\nuser: The conversation is yours from here on. Go on with it."},
@@ -129,7 +144,7 @@ func TestARuleIsAskedAfterToolCallsAndBeforeThem(t *testing.T) {
 			w := newWorld(t)
 			reg := registry(t, "look")
 			turn := modeltest.Turn{Text: "Let me see.", Calls: []model.ToolCall{call("1", "look", `{"id":1}`)}}
-			triage, billing := modeltest.New(turn, says("never")), modeltest.New(says("done"))
+			triage, billing := modeltest.New(turn, says("never")), modeltest.New(always("done")...)
 			w.host(newAgent(t, doc(t, lookTool+`,`+handoffs(c.condition, "")), agents.Options{As: "agent.triage", Model: triage, Tools: reg}))
 			text := c.tools
 			w.host(newAgent(t, doc(t, text), agents.Options{As: "agent.billing", Model: billing, Tools: reg}))
@@ -155,7 +170,7 @@ const lookTool = `"tools": [{"name": "look", "description": "Looks."}]`
 func TestARuleThatDoesNotHoldChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, condition := range []string{
-		`"the customer is angry"`, `{"lang": "never"}`, `{"lang": "cel", "expr": "output.missing == 1"}`, `{"lang": "klingon", "expr": "x"}`, saidBilling,
+		`"the customer is angry"`, `{"lang": "never"}`, `{"lang": "cel", "expr": "output.missing == 1"}`, saidBilling,
 	} {
 		w := newWorld(t)
 		a := newAgent(t, doc(t, handoffs(condition, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("fine"))})
@@ -169,7 +184,7 @@ func TestARuleThatDoesNotHoldChangesNothing(t *testing.T) {
 func TestWithoutContextTheReceiverBeginsWithTheInput(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	billing := modeltest.New(says("done"))
+	billing := modeltest.New(always("done")...)
 	w.host(newAgent(t, doc(t, handoffs(`{"lang": "always"}`, `, "pass_context": false`)), agents.Options{As: "agent.triage", Model: modeltest.New(says("secret thoughts"))}))
 	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: billing}))
 	if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.payload != `{"text":"done"}` {
@@ -195,7 +210,7 @@ func TestMemoryGoesAlongAsTheRuleAndTheScopesSay(t *testing.T) {
 				c.Append(model.User("Help."), time.Now(), 0)
 				return task.HandOff(ctx, mesh.HandOff{To: "agent.triage", State: c})
 			})}})
-			l.hosted("agent.triage", handoffs(saidBilling, more), agents.Options{}, says("BILLING"))
+			l.hosted("agent.triage", handoffs(saidBilling, more), agents.Options{}, always("BILLING")...)
 			l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 				c, err := task.HandedState(ctx)
 				if err != nil {
@@ -231,7 +246,7 @@ func TestASealedConversationOpensOnlyWithItsKey(t *testing.T) {
 	}{"the same key": {ring, ""}, "no key": {nil, envelope.CodeDenied}, "another key": {key("k2", 'b'), envelope.CodeDenied}} {
 		l := newLane(t)
 		l.hosted("agent.triage", handoffs(saidBilling, ""), agents.Options{StateKeys: ring}, says("BILLING"))
-		l.hosted("agent.billing", "", agents.Options{StateKeys: c.keys}, says("done"))
+		l.hosted("agent.billing", "", agents.Options{StateKeys: c.keys}, always("done")...)
 		_, err := l.ask(true, "agent.triage", `{"text":"Help."}`)
 		if got := envelope.AsError(err); err == nil && c.want != "" || err != nil && got.Code != c.want {
 			t.Errorf("%s: %v", name, err)
@@ -245,7 +260,7 @@ func TestAHandOverHasASpan(t *testing.T) {
 	spans := tracetest.NewInMemoryExporter()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
 	w.host(newAgent(t, doc(t, handoffs(`{"lang": "always"}`, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("x")), Telemetry: agents.Telemetry{Tracer: provider}}))
-	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(says("done"))}))
+	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: modeltest.New(always("done")...)}))
 	if got := w.send("agent.triage", `{"text":"Help."}`, sending{}); got.payload != `{"text":"done"}` {
 		t.Fatalf("got %+v", got)
 	}

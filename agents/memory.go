@@ -31,9 +31,11 @@ func (l *loop) loadMemory(ctx context.Context, task *mesh.Task, r *run, cp *stat
 		return nil
 	}
 	e := task.Envelope
-	is := state.Whose{User: e.From, Session: e.Corr, Run: cp.Doc.RunID}
+	is := state.Whose{User: task.Caller(), Session: e.Corr, Run: cp.Doc.RunID}
 	was := is
-	if p := cp.Mesh.Parent; p != nil && p.Run != is.Run { // nobody says whose the other run was
+	if p := cp.Mesh.Parent; cp.Mesh.Step.Kind == state.StepHandoff { // of a run of this very task
+		was, is.Run = state.Whose{User: is.User, Session: is.Session}, r.id
+	} else if p != nil && p.Run != is.Run { // nobody says whose the other run was
 		was = state.Whose{Run: p.Run}
 	}
 	kept := cp.Memories(was, is)
