@@ -160,5 +160,24 @@ func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, e
 	return p, nil
 }
 
+// RegistryPermissions are what somebody needs who looks agents up in the mesh's
+// registry of definitions, and asks who runs: a worker of a team, besides
+// [WorkerPermissions]. With write he may also register them: that is to say of
+// any agent who it is, so it is for operators, and for workers that register
+// their own.
+func RegistryPermissions(m subject.Map, inboxPrefix string, write bool) Permissions {
+	bucket := jetstream.BucketAgents + m.Suffix()
+	stream := "KV_" + bucket
+	p := Permissions{Subscribe: []string{inboxPrefix + ".>"}, Publish: []string{
+		jsAPI + "STREAM.INFO." + stream, jsAPI + "STREAM.MSG.GET." + stream, jsAPI + "DIRECT.GET." + stream, jsAPI + "DIRECT.GET." + stream + ".>",
+		jsAPI + "CONSUMER.CREATE." + stream + ".>", jsAPI + "CONSUMER.DELETE." + stream + ".>", "$JS.FC." + stream + ".>",
+		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
+	}}
+	if write {
+		p.Publish = append(p.Publish, "$KV."+bucket+".>")
+	}
+	return p
+}
+
 // jsAPI is where JetStream is asked, outside of a domain.
 const jsAPI = "$JS.API."

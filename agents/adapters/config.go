@@ -32,8 +32,19 @@ type Config struct {
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
 	// Secrets is what documents may read of the worker's environment.
 	Secrets Secrets `json:"secrets,omitzero"`
+	// Directory is how the subagents of documents are found.
+	Directory Directory `json:"directory,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
 	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
+}
+
+// Directory is how the agents are found that documents name as their subagents.
+// Which files and URLs definitions may be read from is in section outbound.
+type Directory struct {
+	// RegisteredSkills lets a reference skill:NAME mean agents only whose
+	// registered definition has the skill. Default: also those that say of
+	// themselves that they have it.
+	RegisteredSkills bool `json:"registered_skills,omitempty"`
 }
 
 // MaxConfig is the size of the largest configuration that is read, in bytes.

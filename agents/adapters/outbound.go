@@ -29,5 +29,8 @@ func (s *Set) openOutbound() error {
 // access is what tools reach endpoints with.
 func (s *Set) access() outbound.Access { return outbound.Access{Policy: s.policy, Secrets: s.secrets} }
 
+// RegisteredSkills is what the configuration says about skills.
+func (s *Set) RegisteredSkills() bool { return s.cfg.Directory.RegisteredSkills }
+
 // Policy is what the configuration allows to be reached.
 func (s *Set) Policy() *outbound.Policy { return s.policy }

@@ -23,11 +23,13 @@ import (
 func (a *app) agentsCommand() *cobra.Command {
 	return a.holder(&cobra.Command{
 		Use:   "agents",
-		Short: "List, describe and ping the agents that are there",
+		Short: "List, describe and ping the agents that are there; register definitions",
 		Example: `  aeemesh agents list
   aeemesh agents describe agent.reviewer
-  aeemesh agents ping agent.reviewer --count 5`,
-	}, a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand())
+  aeemesh agents ping agent.reviewer --count 5
+  aeemesh agents import reviewer.yaml
+  aeemesh agents definitions`,
+	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand()}, a.definitionCommands()...)...)
 }
 
 // agentSummary is one entity with all its workers.

@@ -22,7 +22,7 @@ func (a *app) authCommand() *cobra.Command {
 
 func (a *app) authPermsCommand() *cobra.Command {
 	var client string
-	var nsc, durable bool
+	var nsc, durable, team, register bool
 	var maxTimeout time.Duration
 	c := &cobra.Command{
 		Use:   "perms ENTITY...",
@@ -35,6 +35,7 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable
+  aeemesh auth perms agent.team --durable --team
   aeemesh auth perms agent.reviewer agent.writer --client _INBOX_ada
 
   # then:
@@ -83,6 +84,13 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 					p = mergePermissions(p, more)
 				}
 			}
+			if team || register {
+				inbox := "_INBOX"
+				if client != "" {
+					inbox = strings.TrimSuffix(client, ".")
+				}
+				p = mergePermissions(p, mesh.RegistryPermissions(m, inbox, register))
+			}
 			switch {
 			case a.term.json:
 				return a.term.object(permissionsJSON(p))
@@ -97,6 +105,8 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 	c.Flags().StringVar(&client, "client", "", "for a client instead of a worker, with this `prefix` of reply subjects")
 	c.Flags().BoolVar(&nsc, "nsc", false, "as arguments for \"nsc edit user\"")
 	c.Flags().BoolVar(&durable, "durable", false, "what the durable lane needs as well, with replies under _INBOX")
+	c.Flags().BoolVar(&team, "team", false, "what a team needs as well to find its subagents; it also needs --client for each of them")
+	c.Flags().BoolVar(&register, "register", false, "what registering definitions needs as well: whoever has it says who any agent is")
 	c.Flags().DurationVar(&maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
 	return c
 }

@@ -86,20 +86,41 @@ say which condition languages and patterns their workers know.`,
 // judge checks documents, by themselves and against one another. The error is
 // for what cannot be read.
 func (a *app) judge(names []string) ([]verdict, error) {
-	verdicts := make([]verdict, len(names))
-	var sources []topology.Source
-	var of []int // the place of each source's verdict
+	read := make([]source, len(names))
 	for i, name := range names {
-		v, doc, err := a.judgeOne(name)
+		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, err
 		}
-		verdicts[i] = v
+		read[i] = source{name, data}
+	}
+	verdicts, _, err := judgeSources(read)
+	return verdicts, err
+}
+
+// source is a document before it is read: a file, standard input or a URL.
+type source struct {
+	name string
+	data []byte
+}
+
+// judgeSources checks documents that have been read, and returns those that are
+// documents, in the same places.
+func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
+	verdicts, docs := make([]verdict, len(read)), make([]*aaif.Document, len(read))
+	var sources []topology.Source
+	var of []int // the place of each source's verdict
+	for i, s := range read {
+		v, doc, err := judgeOne(s)
+		if err != nil {
+			return nil, nil, err
+		}
+		verdicts[i], docs[i] = v, doc
 		if doc == nil {
 			continue
 		}
 		source := topology.Source{Name: v.File, Doc: doc}
-		if path, err := filepath.Abs(name); err == nil && name != "-" {
+		if path, err := filepath.Abs(s.name); err == nil && s.name != "-" && !isURL(s.name) {
 			source.Path = path
 		}
 		sources, of = append(sources, source), append(of, i)
@@ -112,22 +133,18 @@ func (a *app) judge(names []string) ([]verdict, error) {
 			v.Valid = v.Valid && p.Severity != aaif.SeverityError
 		}
 	}
-	return verdicts, nil
+	return verdicts, docs, nil
 }
 
 // judgeOne checks a document by itself, and returns it if it is one.
-func (a *app) judgeOne(name string) (verdict, *aaif.Document, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
-	if err != nil {
-		return verdict{}, nil, err
-	}
-	shown := name
-	if name == "-" {
+func judgeOne(s source) (verdict, *aaif.Document, error) {
+	shown := s.name
+	if s.name == "-" {
 		shown = "stdin"
 	}
 	opts := aaif.Options{Name: shown}
 	v := verdict{File: shown, Problems: []aaif.Problem{}}
-	doc, err := aaif.Parse(data, opts)
+	doc, err := aaif.Parse(s.data, opts)
 	var refused *aaif.Error
 	switch {
 	case errors.As(err, &refused):

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -30,12 +31,13 @@ type workerFlags struct {
 	drain, maxTimeout, heartbeat                       time.Duration
 	tools, known, lostCalls, workQueues                []string
 	review                                             string
-	refuseUnknown, content, deprecated                 bool
+	refuseUnknown, content, deprecated, register       bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
 	operator                                           operatorFlags
 	counters                                           meshCounters
+	teams                                              teams
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -97,6 +99,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
+	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
@@ -117,6 +120,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		return err
 	}
 	defer a.stopTelemetry(tel)
+	f.teams = newTeams(directory.Config{Policy: set.Policy(), RegisteredSkills: set.RegisteredSkills(), Logger: a.log})
 	served, err := a.readAgents(cmd, f, set, tel, args)
 	if err != nil {
 		a.tellRefusal(ctx, cmd, tel, err)
@@ -145,6 +149,11 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			return err
 		}
 	}
+	end, err := a.connectTeams(ctx, s, &f.teams, f.register, served)
+	if err != nil {
+		return err
+	}
+	defer end()
 	keys, stop := context.WithCancel(ctx)
 	defer stop()
 	go a.keepKeys(keys, s.verifier.Ring)
@@ -341,6 +350,8 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		if err != nil {
 			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
 		}
+		view := f.teams.view(name, f.as, doc)
+		opts.Directory = view
 		agent, err := agents.New(doc, opts)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -349,6 +360,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 			return nil, usagef(cmd, "%s and %s are both %s", other, name, agent.Entity)
 		}
 		from[agent.Entity] = name
+		f.teams.add(agent.Entity, name, doc, view, f.command == "")
 		out = append(out, agent)
 	}
 	return out, nil

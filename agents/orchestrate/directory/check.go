@@ -46,21 +46,27 @@ func warn(pointer, message, hint string) aaif.Problem {
 	return aaif.Problem{Pointer: pointer, Rule: RuleSubagent, Severity: aaif.SeverityWarning, Message: message, Hint: hint}
 }
 
+// Never says which references of a definition can never be found, as it and the
+// configuration are: the errors of [View.Check], without asking who is there.
+func (v *View) Never(ctx context.Context, def *aaif.Definition) []aaif.Problem {
+	var out []aaif.Problem
+	for _, r := range references(def) {
+		if scheme, _, ok := schemeOf(r.ref); ctx.Err() != nil || ok && scheme == "skill" || !ok && !isPath(r.ref) && subject.EntityType(r.ref) != subject.TypeBus {
+			continue
+		}
+		if p, found := v.problem(ctx, r); found && p.Severity == aaif.SeverityError {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
 // check is what is to be said of one reference.
 func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	m, err := v.Find(ctx, r.ref)
-	var why *Problem
 	switch {
-	case errors.As(err, &why):
-		hint := why.Hint
-		text := (&Problem{Ref: why.Ref, Why: why.Why, Cause: why.Cause}).Error()
-		p := warn(r.pointer, text, hint)
-		if errors.Is(err, orchestrate.ErrUnknown) {
-			p.Severity = aaif.SeverityError
-		}
-		return p, true
 	case err != nil:
-		return warn(r.pointer, err.Error(), ""), true
+		return said(r, err), true
 	case m.Entity == v.asker.Entity, subject.EntityType(m.Entity) == subject.TypeHuman, v.dir.answers(ctx, m.Entity):
 		return aaif.Problem{}, false
 	}
@@ -69,6 +75,26 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 		who = fmt.Sprintf("%s, who is %q", who, clip(r.ref))
 	}
 	return warn(r.pointer, "nobody answers now for "+who, "live tasks for it fail until a worker serves it; durable ones wait"), true
+}
+
+// problem is what keeps a reference from meaning somebody.
+func (v *View) problem(ctx context.Context, r reference) (aaif.Problem, bool) {
+	if _, err := v.Find(ctx, r.ref); err != nil {
+		return said(r, err), true
+	}
+	return aaif.Problem{}, false
+}
+
+// said is an error of [View.Find] as a problem of the document.
+func said(r reference, err error) aaif.Problem {
+	p := warn(r.pointer, err.Error(), "")
+	if why := (*Problem)(nil); errors.As(err, &why) {
+		p.Message, p.Hint = (&Problem{Ref: why.Ref, Why: why.Why, Cause: why.Cause}).Error(), why.Hint
+	}
+	if errors.Is(err, orchestrate.ErrUnknown) {
+		p.Severity = aaif.SeverityError
+	}
+	return p
 }
 
 // answers is true of an entity that somebody serves now.

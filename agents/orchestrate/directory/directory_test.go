@@ -332,7 +332,7 @@ func TestSkills(t *testing.T) {
 	w.health = nil
 	sick := directory.New(directory.Config{})
 	sick.Use(w, reg)
-	if got := find(t, sick.For(directory.Asker{}), "skill:lint"); !strings.HasPrefix(got, `nobody: "skill:lint": 2 agents have this skill, and none is healthy`) {
+	if got := find(t, sick.For(directory.Asker{}), "skill:lint"); !strings.HasPrefix(got, `nobody: "skill:lint": of 2 agents with this skill none answers that it is well`) {
 		t.Error(got)
 	}
 }

@@ -68,7 +68,14 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 	case len(all) == 0:
 		return orchestrate.Member{}, nobody(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
 	}
-	return orchestrate.Member{}, nobody(ref, fmt.Sprintf("%d agents have this skill, and none is healthy", len(all)), "\"aeemesh agents list\" says how they are", problem)
+	return orchestrate.Member{}, nobody(ref, fmt.Sprintf("of %s with this skill none answers that it is well", counted(len(all))), "\"aeemesh agents list\" says who runs, and how they are", problem)
+}
+
+func counted(n int) string {
+	if n == 1 {
+		return "1 agent"
+	}
+	return fmt.Sprintf("%d agents", n)
 }
 
 // skilled are the agents that run and have a skill, the least loaded first.

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// definitionCommands are the commands of "agents" about the mesh's registry.
+func (a *app) definitionCommands() []*cobra.Command {
+	return []*cobra.Command{a.agentsDefinitionsCommand(), a.agentsImportCommand(), a.agentsExportCommand(), a.agentsHistoryCommand(), a.agentsRemoveCommand()}
+}
+
+// definitions opens the mesh's registry.
+func (s *session) definitions() (registry.Registry, error) {
+	m, err := s.app.subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := s.app.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.NewAgents(js, m), nil
+}
+
+// withDefinitions connects, reads all registrations, and calls do.
+func (a *app) withDefinitions(ctx context.Context, cmd *cobra.Command, do func(context.Context, *session, registry.Registry, []registry.Entry) error) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	reg, err := s.definitions()
+	if err != nil {
+		return err
+	}
+	listing, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	all, err := reg.List(listing)
+	if err != nil {
+		return err
+	}
+	return do(ctx, s, reg, all)
+}
+
+func indexOf(all []registry.Entry) *registry.Index {
+	x := &registry.Index{}
+	for i := range all {
+		x.Set(&all[i])
+	}
+	return x
+}
+
+// importFlags are those of "agents import".
+type importFlags struct {
+	as      string
+	aliases []string
+	dry     bool
+	replace bool
+	reach   reachFlags
+}
+
+// registration is what became of one document.
+type registration struct {
+	File     string `json:"file"`
+	Outcome  string `json:"outcome"` // new, changed, unchanged
+	Key      string `json:"key"`
+	Entity   string `json:"entity"`
+	AgentID  string `json:"agent_id,omitempty"`
+	Version  string `json:"version,omitempty"`
+	SHA256   string `json:"sha256"`
+	Revision uint64 `json:"revision,omitempty"` // 0 with --dry-run, where it would be another
+	Was      string `json:"was,omitempty"`      // the version before, where it changed
+	Replaced string `json:"replaced,omitempty"` // the key of another registration that gave way
+	DryRun   bool   `json:"dry_run,omitempty"`
+}
+
+func (a *app) agentsImportCommand() *cobra.Command {
+	f := &importFlags{}
+	c := connects(&cobra.Command{
+		Use:   "import FILE...",
+		Short: "Register definitions, so that teams find these agents",
+		Long: `Registers AAIF agent definitions in the mesh's registry (bucket aee_agents), byte
+for byte. Each is checked first as "validate" does, and none is registered if
+one is refused. FILE is a file, a URL (https://… or http://…), or "-" for
+standard input.
+
+A definition is known by its agent_id; without one, by its entity. Its entity is
+what a worker would serve it as: agent. and its name, unless --as says otherwise.
+Registering it again keeps an --as and the aliases that it has. The last 16
+versions are kept: see "agents history".
+
+Registering runs nothing: a worker does ("aeemesh worker FILE").`,
+		Example: `  aeemesh agents import reviewer.yaml writer.yaml
+  aeemesh agents import agents/*.yaml --dry-run
+  aeemesh agents import https://example.com/agents/reviewer.json
+  aeemesh agents import reviewer.yaml --as agent.eu.reviewer --alias reviewer
+
+  # with the nats CLI, what is stored:
+  nats kv get aee_agents AGENT_ID --raw | jq -r .document`,
+		Args: arguments("FILE..."),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.importDefinitions(ctx, cmd, f, args)
+		}),
+	})
+	c.Flags().StringVar(&f.as, "as", "", "register under this `entity` instead of the name's (one document only)")
+	c.Flags().StringArrayVar(&f.aliases, "alias", nil, "further `NAME` of the agent, instead of those that it has; repeatable; empty for none (one document only)")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "say what would be done, and do nothing")
+	c.Flags().BoolVar(&f.replace, "replace", false, "where another definition has the entity or an alias, take that one away")
+	f.reach.add(c.Flags())
+	return c
+}
+
+func (a *app) importDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) error {
+	if len(names) > 1 && (f.as != "" || cmd.Flags().Changed("alias")) {
+		return usagef(cmd, "--as and --alias are for one document, and there are %d", len(names))
+	}
+	if f.as != "" {
+		if err := subject.ValidateEntity(f.as); err != nil {
+			return usagef(cmd, "--as: %w", err)
+		}
+	}
+	docs, err := a.validDefinitions(ctx, cmd, f, names)
+	if err != nil {
+		return err
+	}
+	return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, reg registry.Registry, all []registry.Entry) error {
+		r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}, replace: f.replace, dry: f.dry}
+		for _, e := range all {
+			r.entries[e.Key] = e
+		}
+		var records []registry.Record
+		for _, d := range docs {
+			rec, err := r.record(d.doc, f.as, a.defaultFrom())
+			if err == nil && cmd.Flags().Changed("alias") {
+				rec.Aliases = slices.DeleteFunc(slices.Clone(f.aliases), func(s string) bool { return s == "" })
+				err = rec.Validate()
+			}
+			if err == nil {
+				err = r.free(&rec)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", d.name, err)
+			}
+			for i, other := range records {
+				if other.Key() == rec.Key() || other.Entity == rec.Entity {
+					return fmt.Errorf("%s and %s are both %s", docs[i].name, d.name, rec.Entity)
+				}
+			}
+			records = append(records, rec)
+		}
+		for i, rec := range records {
+			done, err := r.put(ctx, rec)
+			if err != nil {
+				return fmt.Errorf("%s: %w", docs[i].name, err)
+			}
+			done.File = docs[i].name
+			if err := a.tellRegistration(done); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *app) tellRegistration(r registration) error {
+	if a.term.json {
+		return a.term.object(r)
+	}
+	what := r.Outcome
+	if r.DryRun && what != "unchanged" {
+		what = "would be " + what
+	}
+	about := r.Key
+	if r.Version != "" {
+		about += ", version " + r.Version
+	}
+	if r.Was != "" && r.Was != r.Version {
+		about += ", was " + r.Was
+	}
+	if r.Revision != 0 {
+		about += fmt.Sprintf(", revision %d", r.Revision)
+	}
+	a.term.line("%s %s (%s)", what, printable(r.Entity), printable(about))
+	if r.Replaced != "" {
+		a.term.line("  instead of %s", printable(r.Replaced))
+	}
+	return nil
+}
+
+// registrar registers documents.
+type registrar struct {
+	reg     registry.Registry
+	index   *registry.Index
+	entries map[string]registry.Entry // by key
+	replace bool
+	dry     bool
+}
+
+// record makes the record of a document. Under which entity it was registered
+// before, and its aliases, stay unless somebody says otherwise.
+func (r *registrar) record(doc *aaif.Document, as, by string) (registry.Record, error) {
+	rec, err := registry.New(doc, registry.Options{Entity: as, By: by})
+	before, known := r.entries[registry.KeyOf(doc.Definition().AgentID, as)]
+	if doc.Definition().AgentID == "" && err == nil {
+		before, known = r.entries[rec.Key()]
+	}
+	if !known || before.Err != nil {
+		return rec, err
+	}
+	if as == "" {
+		if made, _ := aaif.EntityName(before.Record.Name); made != before.Record.Entity {
+			rec, err = registry.New(doc, registry.Options{Entity: before.Record.Entity, By: by})
+		}
+	}
+	rec.Aliases = before.Record.Aliases
+	return rec, err
+}
+
+// free is an error where another definition has the record's entity, or one of
+// its aliases.
+func (r *registrar) free(rec *registry.Record) error {
+	other, taken := r.index.Taken(rec)
+	if !taken || r.replace {
+		return nil
+	}
+	what := rec.Entity
+	if other.Entity != rec.Entity {
+		i := slices.IndexFunc(rec.Aliases, func(a string) bool { return slices.Contains(other.Aliases, a) })
+		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
+	}
+	return hinted(fmt.Errorf("%s is registered already, of another definition: %s", what, printable(other.Key)),
+		"--replace takes that one away; --as registers this one under another entity.")
+}
+
+// put registers a record, unless it is registered already.
+func (r *registrar) put(ctx context.Context, rec registry.Record) (registration, error) {
+	key := rec.Key()
+	out := registration{Outcome: "new", Key: key, Entity: rec.Entity, AgentID: rec.AgentID, Version: rec.Version, SHA256: rec.SHA256, DryRun: r.dry}
+	before, known := r.entries[key]
+	switch {
+	case known && before.Err == nil && before.Record.Same(&rec):
+		out.Outcome, out.Revision = "unchanged", before.Revision
+		return out, nil
+	case known:
+		out.Outcome, out.Was = "changed", before.Record.Version
+	}
+	if other, taken := r.index.Taken(&rec); taken && r.replace {
+		out.Replaced = other.Key
+		if !r.dry {
+			if err := r.reg.Remove(ctx, other.Key, other.Revision); err != nil {
+				return out, changedMeanwhile(err)
+			}
+			r.index.Set(&registry.Entry{Key: other.Key, Removed: true})
+		}
+	}
+	if r.dry {
+		return out, nil
+	}
+	revision, err := r.reg.Put(ctx, rec, before.Revision)
+	if err != nil {
+		return out, changedMeanwhile(err)
+	}
+	out.Revision = revision
+	r.entries[key] = registry.Entry{Key: key, Revision: revision, Record: rec, Time: time.Now()}
+	e := r.entries[key]
+	r.index.Set(&e)
+	return out, nil
+}
+
+func changedMeanwhile(err error) error {
+	if errors.Is(err, registry.ErrChanged) {
+		return hinted(err, "Somebody else registered it at the same time. \"aeemesh agents history KEY\" shows what; then try again.")
+	}
+	return err
+}
+
+// document is one that is to be registered.
+type document struct {
+	name string
+	doc  *aaif.Document
+}
+
+// validDefinitions reads the documents and shows what "validate" says where it
+// refuses one.
+func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
+	sources := make([]source, len(names))
+	for i, name := range names {
+		data, err := a.readSource(ctx, cmd, &f.reach, name)
+		if err != nil {
+			return nil, err
+		}
+		sources[i] = source{name, data}
+	}
+	verdicts, docs, err := judgeSources(sources)
+	if err != nil {
+		return nil, err
+	}
+	var out []document
+	bad := 0
+	for i, v := range verdicts {
+		switch {
+		case v.Valid && v.Kind != aaif.KindAgent:
+			return nil, fmt.Errorf("%s: it is an AAIF %s, and only agent definitions are registered", v.File, v.Kind)
+		case v.Valid:
+			out = append(out, document{v.File, docs[i]})
+			continue
+		}
+		bad++
+		if a.term.json {
+			if err := a.term.object(v); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		a.printVerdict(v, false)
+	}
+	if bad == 0 {
+		return out, nil
+	}
+	word := "documents are"
+	if bad == 1 {
+		word = "document is"
+	}
+	a.term.say("%d %s refused; nothing is registered", bad, word)
+	return nil, errQuiet
+}
+
+// isURL is true of arguments that are fetched.
+func isURL(name string) bool {
+	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
+}

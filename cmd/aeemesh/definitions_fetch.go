@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/outbound"
+)
+
+// reachFlags say what a document that is fetched may be redirected to, and where
+// its host may be.
+type reachFlags struct{ allow, private []string }
+
+func (f *reachFlags) add(flags *pflag.FlagSet) {
+	flags.StringArrayVar(&f.allow, "allow", nil, "further `HOST` that a URL may be redirected to; repeatable")
+	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that may be connected to; repeatable")
+}
+
+// fetchTimeout bounds the fetching of one document.
+const fetchTimeout = 30 * time.Second
+
+// readSource reads a document from a file, standard input or a URL. Whoever types
+// a URL means its host: nothing else is reached unless flags allow it.
+func (a *app) readSource(ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
+	if !isURL(name) {
+		return a.readFile(name, aaif.DefaultMaxBytes+1)
+	}
+	u, err := url.Parse(name)
+	if err != nil || u.User != nil {
+		return nil, usagef(cmd, "%q is no URL, or has a password in it", printable(name))
+	}
+	policy, err := outbound.New(outbound.Config{Allow: append([]string{u.Scheme + "://" + u.Host}, f.allow...), Private: f.private})
+	if err != nil {
+		return nil, usagef(cmd, "%s: %w", printable(name), err)
+	}
+	defer policy.Close()
+	if u, err = policy.Check(name); err != nil {
+		return nil, err
+	}
+	client, err := policy.Client(outbound.Options{Timeout: fetchTimeout, MaxResponse: aaif.DefaultMaxBytes})
+	if err != nil {
+		return nil, err
+	}
+	answer, err := outbound.Access{Policy: policy}.Call(ctx, client, outbound.Request{Method: http.MethodGet, URL: u,
+		Header: http.Header{"Accept": {"application/json, application/yaml, application/cbor, text/*;q=0.5, */*;q=0.1"}}})
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", u.Redacted(), err)
+	}
+	return answer.Body, nil
+}

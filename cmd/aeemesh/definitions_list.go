@@ -1,0 +1,312 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// definitionView is a registration as it is listed.
+type definitionView struct {
+	Key      string    `json:"key"`
+	Entity   string    `json:"entity,omitempty"`
+	AgentID  string    `json:"agent_id,omitempty"`
+	Aliases  []string  `json:"aliases,omitempty"`
+	Name     string    `json:"name,omitempty"`
+	Version  string    `json:"version,omitempty"`
+	Role     aaif.Role `json:"role,omitempty"`
+	Skills   []string  `json:"skills,omitempty"`
+	Format   string    `json:"format,omitempty"`
+	SHA256   string    `json:"sha256,omitempty"`
+	Revision uint64    `json:"revision"`
+	At       time.Time `json:"registered_at,omitzero"`
+	By       string    `json:"registered_by,omitempty"`
+	Removed  bool      `json:"removed,omitempty"`
+	Workers  *int      `json:"workers,omitempty"` // that answer; only in lists
+	Problem  string    `json:"problem,omitempty"` // why it is no registration
+}
+
+func viewDefinition(e *registry.Entry) definitionView {
+	r := &e.Record
+	v := definitionView{Key: e.Key, Entity: r.Entity, AgentID: r.AgentID, Aliases: r.Aliases, Name: r.Name, Version: r.Version, Role: r.Role,
+		Skills: r.Skills, Format: string(r.Format), SHA256: r.SHA256, Revision: e.Revision, At: e.Time, By: r.By, Removed: e.Removed}
+	if e.Err != nil {
+		v.Problem = e.Err.Error()
+	}
+	return v
+}
+
+func (a *app) agentsDefinitionsCommand() *cobra.Command {
+	var wait time.Duration
+	c := connects(&cobra.Command{
+		Use:   "definitions",
+		Short: "List the definitions that are registered, and who answers for them",
+		Long: `Lists the mesh's registry: each definition with its version, by which names it is
+found, and how many workers answer for it now.`,
+		Example: `  aeemesh agents definitions
+  aeemesh agents definitions --json | jq 'select(.workers == 0)'
+
+  # with the nats CLI:
+  nats kv ls aee_agents`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			return a.withDefinitions(ctx, cmd, func(ctx context.Context, s *session, _ registry.Registry, all []registry.Entry) error {
+				found, err := s.node.Discover(ctx, "", wait)
+				if err != nil {
+					return err
+				}
+				workers := map[string]int{}
+				for _, i := range found {
+					workers[i.Entity]++
+				}
+				slices.SortFunc(all, func(x, y registry.Entry) int {
+					return cmp.Or(strings.Compare(x.Record.Entity, y.Record.Entity), strings.Compare(x.Key, y.Key))
+				})
+				return a.showDefinitions(all, workers)
+			})
+		}),
+	})
+	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for workers' answers")
+	return c
+}
+
+func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) error {
+	var rows [][]string
+	for i := range all {
+		v := viewDefinition(&all[i])
+		n := workers[v.Entity]
+		if v.Problem == "" {
+			v.Workers = &n
+		}
+		if a.term.json {
+			if err := a.term.object(v); err != nil {
+				return err
+			}
+			continue
+		}
+		if v.Problem != "" {
+			a.term.warn("%s: %s", printable(v.Key), printable(v.Problem))
+			continue
+		}
+		id := v.AgentID
+		if id == "" {
+			id = "-"
+		}
+		rows = append(rows, []string{v.Entity, id, v.Version, strings.Join(v.Aliases, ", "), strings.Join(v.Skills, ", "), strconv.Itoa(n), ago(v.At), v.By})
+	}
+	if a.term.json {
+		return nil
+	}
+	if len(rows) == 0 {
+		a.term.say("nothing is registered")
+		a.term.hint("\"aeemesh agents import FILE\" registers a definition.")
+		return nil
+	}
+	a.term.table([]string{"entity", "agent id", "version", "aliases", "skills", "workers", "registered", "by"}, rows)
+	return nil
+}
+
+// keyOf is the key that a name means, also of what is not registered any more.
+func keyOf(all []registry.Entry, name string) string {
+	if c, ok := indexOf(all).Find(name); ok {
+		return c.Key
+	}
+	return registry.KeyOf(name, "")
+}
+
+func notRegistered(err error, name string) error {
+	if errors.Is(err, registry.ErrNotFound) {
+		return hinted(fmt.Errorf("%s: %w", printable(name), registry.ErrNotFound), "\"aeemesh agents definitions\" lists what is.")
+	}
+	return err
+}
+
+func (a *app) agentsExportCommand() *cobra.Command {
+	var out, format string
+	var revision uint64
+	c := connects(&cobra.Command{
+		Use:   "export NAME",
+		Short: "Write a registered definition, as it was or in another format",
+		Long: `Writes the document that is registered under NAME: an agent_id, an entity, an
+alias, or the entity without its type. It comes byte for byte as it was
+registered; --format writes it anew. --revision takes an earlier version
+("agents history").`,
+		Example: `  aeemesh agents export agent.reviewer
+  aeemesh agents export reviewer --format json | jq .agent.model
+  aeemesh agents export reviewer -o reviewer.yaml
+
+  # back to an earlier version:
+  aeemesh agents export reviewer --revision 41 | aeemesh agents import -`,
+		Args:              arguments("NAME"),
+		ValidArgsFunction: a.completeDefinitions,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := oneOf(cmd, "format", format, "", "json", "yaml", "cbor"); err != nil {
+				return err
+			}
+			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+				key := keyOf(all, args[0])
+				var e registry.Entry
+				var err error
+				if revision == 0 {
+					e, err = reg.Get(ctx, key)
+				} else {
+					e, err = reg.At(ctx, key, revision)
+				}
+				if err == nil {
+					err = e.Err
+				}
+				if err != nil {
+					return notRegistered(err, args[0])
+				}
+				data, err := exported(&e.Record, aaif.Format(format))
+				if err != nil {
+					return err
+				}
+				if out != "-" {
+					return os.WriteFile(out, data, 0o644)
+				}
+				_, err = a.term.data.Write(data)
+				return err
+			})
+		}),
+	})
+	c.Flags().StringVarP(&out, "out", "o", "-", "`file` to write, or - for standard output")
+	c.Flags().StringVar(&format, "format", "", "json, yaml or cbor (default as it was registered, byte for byte)")
+	c.Flags().Uint64Var(&revision, "revision", 0, "an earlier `revision` of it")
+	return c
+}
+
+// exported is the document of a record in a format; "" is its own.
+func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
+	if format == "" || format == r.Format {
+		return r.Document, nil
+	}
+	doc, err := r.Parse()
+	if err != nil {
+		return nil, err
+	}
+	return doc.Encode(format)
+}
+
+func (a *app) agentsHistoryCommand() *cobra.Command {
+	return connects(&cobra.Command{
+		Use:   "history NAME",
+		Short: "List the versions that are kept of a registration",
+		Long: `Lists the last versions of a registration, the oldest first: at most 16, and also
+that it was removed. NAME is as for "agents export"; of what is not registered
+any more, the agent_id, or the entity where it had none.`,
+		Example: `  aeemesh agents history agent.reviewer
+  aeemesh agents history agent.reviewer --json | jq -r .sha256
+
+  # with the nats CLI:
+  nats kv history aee_agents AGENT_ID`,
+		Args:              arguments("NAME"),
+		ValidArgsFunction: a.completeDefinitions,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+				kept, err := reg.History(ctx, keyOf(all, args[0]))
+				if err != nil {
+					return notRegistered(err, args[0])
+				}
+				var rows [][]string
+				for i := range kept {
+					v := viewDefinition(&kept[i])
+					if a.term.json {
+						if err := a.term.object(v); err != nil {
+							return err
+						}
+						continue
+					}
+					what := v.Entity
+					switch {
+					case v.Removed:
+						what = "(removed)"
+					case v.Problem != "":
+						what = "(" + v.Problem + ")"
+					}
+					rows = append(rows, []string{strconv.FormatUint(v.Revision, 10), what, v.Version, fmt.Sprintf("%.12s", v.SHA256), ago(v.At), v.By})
+				}
+				if !a.term.json {
+					a.term.table([]string{"revision", "entity", "version", "sha256", "registered", "by"}, rows)
+				}
+				return nil
+			})
+		}),
+	})
+}
+
+func (a *app) agentsRemoveCommand() *cobra.Command {
+	return connects(&cobra.Command{
+		Use:   "remove NAME...",
+		Short: "Take definitions out of the registry",
+		Long: `Takes registrations away: teams do not find these agents any more by agent_id,
+alias or registered skill. Workers go on. The versions that are kept stay, and
+"agents export --revision" brings one back.`,
+		Example: `  aeemesh agents remove agent.reviewer
+  aeemesh agents remove 6f0c8f0e-2f6a-4a39-8d2b-0c7d4c3f9a11`,
+		Args:              arguments("NAME..."),
+		ValidArgsFunction: a.completeDefinitions,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
+				entries := make([]registry.Entry, len(args))
+				for i, name := range args { // all are known before the first goes
+					key := keyOf(all, name)
+					at := slices.IndexFunc(all, func(e registry.Entry) bool { return e.Key == key })
+					if at < 0 {
+						return notRegistered(registry.ErrNotFound, name)
+					}
+					entries[i] = all[at]
+				}
+				for _, e := range entries {
+					if err := reg.Remove(ctx, e.Key, e.Revision); err != nil {
+						return changedMeanwhile(err)
+					}
+					if a.term.json {
+						if err := a.term.object(map[string]any{"key": e.Key, "entity": e.Record.Entity, "removed": true, "was_revision": e.Revision}); err != nil {
+							return err
+						}
+						continue
+					}
+					a.term.good("%s is not registered any more", printable(cmp.Or(e.Record.Entity, e.Key)))
+					a.term.hint(fmt.Sprintf("\"aeemesh agents export %s --revision %d | aeemesh agents import -\" brings it back.", printable(e.Key), e.Revision))
+				}
+				return nil
+			})
+		}),
+	})
+}
+
+// completeDefinitions completes the first argument with what is registered.
+func (a *app) completeDefinitions(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		m, err := a.subjects()
+		if err != nil {
+			return
+		}
+		js, err := a.jetStream(conn)
+		if err != nil {
+			return
+		}
+		all, _ := jetstream.NewAgents(js, m).List(ctx)
+		for _, e := range all {
+			if e.Err == nil && !slices.Contains(args, e.Record.Entity) {
+				out = append(out, cobra.CompletionWithDesc(e.Record.Entity, printable(e.Record.Name+" "+e.Record.Version)))
+			}
+		}
+	})
+	slices.Sort(out)
+	return slices.Compact(out), cobra.ShellCompDirectiveNoFileComp
+}

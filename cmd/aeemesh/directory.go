@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/registry"
+)
+
+// hostedDocument is the document of an agent that a worker hosts.
+type hostedDocument struct {
+	name string
+	doc  *aaif.Document
+	view *directory.View // nil: nobody asks for its subagents
+}
+
+// teams is what a worker knows of the agents that its documents name.
+type teams struct {
+	dir    *directory.Directory
+	hosted map[string]hostedDocument // by entity
+}
+
+func newTeams(cfg directory.Config) teams {
+	return teams{dir: directory.New(cfg), hosted: map[string]hostedDocument{}}
+}
+
+// add takes an agent in; named says that it asks for the agents that its document
+// names.
+func (t *teams) add(entity, name string, doc *aaif.Document, view *directory.View, named bool) {
+	if !named || doc.Definition().Agent.Orchestration == nil {
+		view = nil
+	}
+	t.hosted[entity] = hostedDocument{name, doc, view}
+}
+
+// needed is true where an agent asks for others.
+func (t *teams) needed() bool {
+	for _, h := range t.hosted {
+		if h.view != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// lookTime bounds the looking for subagents when a worker starts.
+const lookTime = 10 * time.Second
+
+// view is the directory of one document.
+func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
+	asker := directory.Asker{Entity: as}
+	if as == "" {
+		asker.Entity, _ = aaif.EntityName(doc.Definition().Agent.Name)
+	}
+	if folder, err := filepath.Abs(filepath.Dir(name)); err == nil && name != "-" {
+		asker.Folder = folder
+	}
+	return t.dir.For(asker)
+}
+
+// connectTeams gives the directory the mesh, registers documents where that is asked
+// for, and refuses documents whose subagents can never be found. What it returns
+// ends what it has begun.
+func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
+	if !register && !t.needed() {
+		return func() {}, nil
+	}
+	reg, err := s.definitions()
+	if err != nil {
+		return nil, err
+	}
+	t.dir.Use(s.node, reg)
+	if register {
+		if err := a.registerHosted(ctx, reg, t, served); err != nil {
+			return nil, fmt.Errorf("--register: %w", err)
+		}
+	}
+	looking, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	var bad []error
+	for _, agent := range served {
+		h := t.hosted[agent.Entity]
+		if h.view == nil {
+			continue
+		}
+		for _, p := range h.view.Never(looking, h.doc.Definition()) {
+			bad = append(bad, fmt.Errorf("%s: %s: %s", h.name, p.Pointer, p.Message))
+		}
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
+	}
+	running, stop := context.WithCancel(ctx)
+	told := a.warnOfMissing(running, t, served)
+	var wait sync.WaitGroup
+	wait.Go(func() { t.dir.Run(running) })
+	return func() { stop(); wait.Wait(); told() }, nil
+}
+
+// registerHosted registers the documents of a worker.
+func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *teams, served []*agents.Agent) error {
+	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	all, err := reg.List(ctx)
+	if err != nil {
+		return err
+	}
+	r := &registrar{reg: reg, index: indexOf(all), entries: map[string]registry.Entry{}}
+	for _, e := range all {
+		r.entries[e.Key] = e
+	}
+	for _, agent := range served {
+		h := t.hosted[agent.Entity]
+		if h.doc == nil {
+			continue
+		}
+		rec, err := r.record(h.doc, agent.Entity, agent.Entity)
+		if err == nil {
+			err = r.free(&rec)
+		}
+		var done registration
+		if err == nil {
+			done, err = r.put(ctx, rec)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", h.name, err)
+		}
+		if done.Outcome != "unchanged" {
+			a.log.Info("registered", "entity", done.Entity, "key", done.Key, "version", done.Version, "revision", done.Revision, "outcome", done.Outcome)
+		}
+	}
+	return nil
+}
+
+// warnOfMissing tells once whom nobody answers for, as soon as all agents of this
+// worker are served: they may be one another's. The returned function waits for it,
+// once ctx has ended or it was told.
+func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
+	var told sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(len(served)))
+	all := make(chan struct{})
+	for _, agent := range served {
+		before, once := agent.Ready, sync.OnceFunc(func() {
+			if left.Add(-1) == 0 {
+				close(all)
+			}
+		})
+		agent.Ready = func() {
+			if before != nil {
+				before()
+			}
+			once()
+		}
+	}
+	told.Go(func() {
+		select {
+		case <-all:
+		case <-ctx.Done():
+			return
+		}
+		looking, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		for _, agent := range served {
+			h := t.hosted[agent.Entity]
+			if h.view == nil {
+				continue
+			}
+			for _, p := range h.view.Check(looking, h.doc.Definition()) {
+				if ctx.Err() == nil {
+					a.term.warn("%s: %s", agent.Entity, printable(p.String()))
+				}
+			}
+		}
+	})
+	return told.Wait
+}
