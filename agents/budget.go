@@ -196,6 +196,7 @@ func (p *purchase) back() {
 
 // pay writes a turn into the books: the run's, and the tree's.
 func (p *purchase) pay(res *model.Response) {
+	reporterFrom(p.ctx).spent(p.ctx, res)
 	u := p.used
 	u.ModelCalls++
 	u.InputTokens += res.Usage.InputTokens

@@ -8,6 +8,10 @@ import (
 	"sync"
 	"testing"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	metricnoop "go.opentelemetry.io/otel/metric/noop"
+
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
@@ -162,6 +166,56 @@ func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
 	books(Budget{}, nil).buy(t.Context(), "corr", &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
 	if want := (state.Usage{ModelCalls: 1}); used != want {
 		t.Errorf("without a budget: %+v", used)
+	}
+}
+
+// counter is the counter that a meter made, for a test.
+type counter struct {
+	metricnoop.Float64Counter
+	name  string
+	total float64
+	by    attribute.Set
+}
+
+func (c *counter) Add(_ context.Context, n float64, o ...metric.AddOption) {
+	c.total += n
+	c.by = metric.NewAddConfig(o).Attributes()
+}
+
+type meter struct {
+	metricnoop.Meter
+	made *counter
+}
+
+func (m meter) Float64Counter(name string, _ ...metric.Float64CounterOption) (metric.Float64Counter, error) {
+	m.made.name = name
+	return m.made, nil
+}
+
+type meters struct {
+	metricnoop.MeterProvider
+	made *counter
+}
+
+func (p meters) Meter(string, ...metric.MeterOption) metric.Meter { return meter{made: p.made} }
+
+// What turns cost is a metric, by provider and model.
+func TestCostIsMeasured(t *testing.T) {
+	t.Parallel()
+	m := new(counter)
+	r := &reporter{agent: "Clerk"}
+	if err := r.instruments(meters{made: m}); err != nil {
+		t.Fatal(err)
+	}
+	ctx := context.WithValue(t.Context(), reporterOfRun{}, r)
+	var used state.Usage
+	for _, res := range []*model.Response{answered(1000, 500), answered(1000, 0), {Usage: model.Usage{InputTokens: 5}}} {
+		res.Provider, res.Model = "google", "gemini-x"
+		books(Budget{}, nil).buy(ctx, "corr", &used, 10, &model.Request{}).pay(res)
+	}
+	want := attribute.NewSet(attribute.String("gen_ai.provider.name", "gcp.gemini"), attribute.String("gen_ai.response.model", "gemini-x"), attribute.String("gen_ai.agent.name", "Clerk"))
+	if m.name != "aaif.agent.llm_call.cost" || m.total < 0.02999 || m.total > 0.03001 || !m.by.Equals(&want) {
+		t.Errorf("%s %v by %v", m.name, m.total, m.by.ToSlice())
 	}
 }
 

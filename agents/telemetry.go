@@ -72,6 +72,7 @@ type reporter struct {
 	tokens     genaiconv.ClientTokenUsage
 	firstChunk genaiconv.ClientOperationTimeToFirstChunk
 	tools      metric.Float64Histogram
+	cost       metric.Float64Counter
 }
 
 // report sets the agent's telemetry up as its document and the operator want it.
@@ -190,13 +191,15 @@ func (r *reporter) instruments(mp metric.MeterProvider) error {
 	if mp != nil {
 		m = mp.Meter(scope)
 	}
-	var errs [4]error
+	var errs [5]error
 	r.operations, errs[0] = genaiconv.NewClientOperationDuration(m)
 	r.tokens, errs[1] = genaiconv.NewClientTokenUsage(m)
 	r.firstChunk, errs[2] = genaiconv.NewClientOperationTimeToFirstChunk(m)
 	if m != nil {
 		r.tools, errs[3] = m.Float64Histogram("aaif.agent.tool_call.duration", metric.WithUnit("s"),
 			metric.WithDescription("One call of a tool, by its name and protocol, and by how it failed."))
+		r.cost, errs[4] = m.Float64Counter("aaif.agent.llm_call.cost", metric.WithUnit("{USD}"),
+			metric.WithDescription("What turns of models cost, by provider and model, as far as prices are known."))
 	}
 	return errors.Join(errs[:]...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
 	"go.opentelemetry.io/otel/trace"
 
@@ -174,6 +175,15 @@ func (r *reporter) measure(ctx context.Context, provider string, req *model.Requ
 	if first >= 0 {
 		r.firstChunk.Record(ctx, first.Seconds(), genaiconv.OperationNameChat, name, attrs...)
 	}
+}
+
+// spent records what a turn cost.
+func (r *reporter) spent(ctx context.Context, res *model.Response) {
+	if r == nil || r.cost == nil || !res.Priced || res.Cost <= 0 {
+		return
+	}
+	r.cost.Add(ctx, float64(res.Cost)/float64(model.Dollar), metric.WithAttributes(attribute.String("gen_ai.provider.name", genAIProvider(res.Provider)),
+		attribute.String("gen_ai.response.model", res.Model), attribute.String("gen_ai.agent.name", r.agent)))
 }
 
 // modelError is the kind of a model's failure.
