@@ -1,0 +1,5 @@
+//go:build !race
+
+package orchestrate_test
+
+const raceEnabled = false
