@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// demoWatch shows what the bus tells of one task and all that come of it, and
+// has one worker killed on the way.
+type demoWatch struct {
+	d      *demo
+	corr   string
+	sub    *nats.Subscription
+	events chan sighting
+	done   chan struct{}
+	once   sync.Once
+
+	victim string // the task of the worker that was killed
+	err    error
+}
+
+func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, error) {
+	w := &demoWatch{d: d, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
+	var err error
+	w.sub, err = s.conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
+		e, err := envelope.Parse(msg.Data)
+		if err != nil || e.Corr != corr {
+			return
+		}
+		select {
+		case w.events <- sighting{at: time.Now(), subject: msg.Subject, env: e}:
+		default: // more than anybody reads
+		}
+	})
+	if err == nil {
+		err = s.conn.FlushTimeout(5 * time.Second)
+	}
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		defer close(w.done)
+		for seen := range w.events {
+			w.show(ctx, seen)
+		}
+	}()
+	return w, nil
+}
+
+func (w *demoWatch) show(ctx context.Context, s sighting) {
+	t := w.d.app.term
+	t.say("   %s", t.words.sighting(s, false))
+	if s.env.From != demoVictim || s.env.Intent != intents.TaskStarted || w.d.killed != 0 {
+		return
+	}
+	var p struct {
+		Task string `json:"task"`
+	}
+	_ = json.Unmarshal(s.env.Payload, &p) // without it nothing more is shown of that task
+	w.victim = p.Task
+	w.err = w.d.kill(ctx, demoVictim)
+}
+
+// end waits for what is on its way, and ends the watch.
+func (w *demoWatch) end() {
+	w.once.Do(func() {
+		_ = w.sub.Drain() // the connection goes too
+		deadline := time.After(2 * time.Second)
+		for w.sub.IsValid() {
+			select {
+			case <-deadline:
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+		close(w.events)
+		<-w.done
+	})
+}
+
+// demoReview is the team's result with what the swarm says of itself.
+type demoReview struct {
+	reviewer.TeamReview
+	Swarm struct {
+		Votes []struct {
+			Aliases []string `json:"aliases"`
+		} `json:"votes"`
+	} `json:"swarm"`
+}
+
+func (d *demo) showReview(reply *envelope.Envelope) error {
+	t := d.app.term
+	var review demoReview
+	if err := json.Unmarshal(reply.Payload, &review); err != nil {
+		return fmt.Errorf("the result is no review: %w", err)
+	}
+	t.heading("5. The result, signed by %s", reply.From)
+	if t.json {
+		return t.object(review.TeamReview)
+	}
+	var rows [][]string
+	for _, f := range review.Findings {
+		rows = append(rows, []string{fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column), string(f.Severity), f.Rule, f.Message})
+	}
+	t.table([]string{"where", "severity", "rule", "finding"}, rows)
+	t.say("   %s", printable(review.Summary))
+	for _, alias := range []string{"security", "style", "logic"} {
+		if vote, ok := review.Said[alias]; ok {
+			t.say("   %-9s votes %s", alias, vote)
+		}
+	}
+	return nil
+}
+
+// showRecovery shows how often the killed task was begun.
+func (d *demo) showRecovery(ctx context.Context, s *session, victim string) error {
+	t := d.app.term
+	if victim == "" {
+		return nil
+	}
+	cp, err := s.node.Run(ctx, demoVictim, victim)
+	if err != nil {
+		return err
+	}
+	t.heading("7. What the kill has cost: aeemesh runs show %.8s", cp.Doc.RunID)
+	t.say("   the run of %s had %d owners; process %d was the first", demoVictim, cp.Mesh.Epoch, d.killed)
+	for _, e := range cp.Mesh.Effects {
+		t.say("   its call of %s was begun %s: %s", e.Tool, times(e.Tries), e.Status)
+	}
+	if cp.Doc.Status == "completed" && cp.Mesh.Step.Kind == state.StepTerminal {
+		t.say("   no step that was committed was done again")
+	}
+	return nil
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func (d *demo) showCommands() {
+	before := []string{}
+	server, at := "-s "+d.srv.ClientURL()+" ", "--nats "+d.srv.ClientURL()+" "
+	if !d.keep {
+		server, at, before = "", "", []string{"aeemesh demo --keep --port 4222" + d.pathFlag()}
+	}
+	d.app.term.heading("8. Go on")
+	d.app.term.steps("   with the nats CLI, and with aeemesh; the team takes unsigned tasks too", append(before,
+		"nats "+server+"micro ls",
+		"nats "+server+"sub 'bus.>'",
+		"nats "+server+"req aee.ask."+demoLead+` '{"path":"."}' --timeout 1m`,
+		"aeemesh "+at+"send "+demoLead+` '{"path":"."}' --durable`,
+		"aeemesh "+at+"runs list",
+	)...)
+}
+
+func (d *demo) pathFlag() string {
+	if d.path == "" {
+		return ""
+	}
+	return " --path " + shellWord(d.path)
+}
