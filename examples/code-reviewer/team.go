@@ -68,30 +68,37 @@ type TeamReview struct {
 	Missing  []string            `json:"missing"`  // reviewers that gave nothing, never null
 }
 
-// mergeArgs is what a synthesizer of a swarm is sent (docs/orchestration.md).
 type mergeArgs struct {
-	Reviews struct {
-		Results []struct {
-			Alias  string `json:"alias"`
-			Output struct {
-				Severity Severity  `json:"severity"`
-				Files    int       `json:"files"`
-				Findings []Finding `json:"findings"`
-			} `json:"output"`
-		} `json:"results"`
-		Failures []struct {
-			Alias string `json:"alias"`
-		} `json:"failures"`
-		Swarm struct {
-			Winner string `json:"winner"`
-		} `json:"swarm"`
-	} `json:"reviews"`
+	Reviews json.RawMessage `json:"reviews"` // a swarm; it may have more members than that
+}
+
+// swarm is what a synthesizer is sent (docs/orchestration.md), as far as it counts
+// here.
+type swarm struct {
+	Results []struct {
+		Alias  string `json:"alias"`
+		Output struct {
+			Severity Severity  `json:"severity"`
+			Files    int       `json:"files"`
+			Findings []Finding `json:"findings"`
+		} `json:"output"`
+	} `json:"results"`
+	Failures []struct {
+		Alias string `json:"alias"`
+	} `json:"failures"`
+	Swarm struct {
+		Winner string `json:"winner"`
+	} `json:"swarm"`
 }
 
 func mergeReviews(ctx context.Context, in mergeArgs) (*TeamReview, error) {
 	out := &TeamReview{Severity: SeverityNone, Said: map[string]Severity{}, Missing: []string{}}
+	var sent swarm
+	if err := json.Unmarshal(in.Reviews, &sent); err != nil {
+		return nil, &tool.Error{Kind: tool.ErrInvalidArguments, Tool: "merge_reviews", Message: "reviews are not what a synthesizer is sent", Err: err}
+	}
 	all := summarizeArgs{}
-	for _, r := range in.Reviews.Results {
+	for _, r := range sent.Results {
 		o := r.Output
 		out.Said[r.Alias] = o.Severity
 		all.Files = max(all.Files, o.Files)
@@ -100,10 +107,10 @@ func mergeReviews(ctx context.Context, in mergeArgs) (*TeamReview, error) {
 			out.Severity = o.Severity
 		}
 	}
-	for _, f := range in.Reviews.Failures {
+	for _, f := range sent.Failures {
 		out.Missing = append(out.Missing, f.Alias)
 	}
-	if s, ok := out.Said[in.Reviews.Swarm.Winner]; ok {
+	if s, ok := out.Said[sent.Swarm.Winner]; ok {
 		out.Severity, out.Voted = s, true
 	}
 	review, err := summarize(ctx, all)
