@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // demo is one run of the demonstration: a server in this process, the team's
@@ -33,6 +34,7 @@ type demo struct {
 	root    string // what is reviewed
 	scratch string // the team's documents, its keys and the server's store
 	srv     *natsd.Server
+	keys    *jetstream.Records // the mesh's
 	team    []*demoWorker
 	killed  int // the process that was killed; 0: none yet
 }
@@ -154,11 +156,12 @@ func (d *demo) apply(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
+	context.AfterFunc(ctx, conn.Close)
 	js, err := natsjs.New(conn)
 	if err != nil {
 		return err
 	}
+	d.keys = jetstream.NewKeys(js, subject.Map{})
 	limits := make(map[string]jetstream.Limits)
 	for _, spec := range jetstream.Topology() {
 		if spec.Config.MaxBytes > 0 {
@@ -169,10 +172,22 @@ func (d *demo) apply(ctx context.Context) error {
 	return err
 }
 
-// key makes a key for an entity, which all of the demo trust.
-func (d *demo) key(entity string) error {
+// key makes a key for an entity, which all of the demo trust, and others with
+// --shared-keys.
+func (d *demo) key(ctx context.Context, entity string) error {
 	signer, key, err := sign.NewKey("demo-"+entity, sign.Ed25519, entity)
 	if err != nil {
+		return err
+	}
+	record, err := key.Record()
+	if err != nil {
+		return err
+	}
+	text, err := record.Marshal()
+	if err != nil {
+		return err
+	}
+	if _, err := d.keys.Create(ctx, key.KID, text); err != nil {
 		return err
 	}
 	return sign.SaveKey(d.app.sign.dir, signer, key)

@@ -171,7 +171,7 @@ func (d *demo) showCommands() {
 		"nats "+server+"micro ls",
 		"nats "+server+"sub 'bus.>'",
 		"nats "+server+"req aee.ask."+demoLead+` '{"path":"."}' --timeout 1m`,
-		"aeemesh "+at+"send "+demoLead+` '{"path":"."}' --durable`,
+		"aeemesh "+at+"send "+demoLead+` '{"path":"."}' --durable --shared-keys`,
 		"aeemesh "+at+"runs list",
 	)...)
 }

@@ -62,7 +62,7 @@ func (d *demo) gather(ctx context.Context) error {
 	}
 	keys[d.app.defaultFrom()] = true
 	for entity := range keys {
-		if err := d.key(entity); err != nil {
+		if err := d.key(ctx, entity); err != nil {
 			return err
 		}
 	}
@@ -81,9 +81,8 @@ func (d *demo) gather(ctx context.Context) error {
 	for _, w := range d.team {
 		rows = append(rows, []string{w.entity, strconv.Itoa(w.cmd.Process.Pid), w.about})
 	}
-	if !t.json {
-		t.table([]string{"agent", "process", "about"}, rows)
-	}
+	words := &terminal{data: t.words, words: t.words}
+	words.table([]string{"agent", "process", "about"}, rows)
 	t.say("   %s", d.about())
 	return nil
 }
