@@ -177,3 +177,13 @@ func (e *Envelope) Time() (t time.Time, ok bool) {
 	}
 	return time.Time{}, false
 }
+
+// IDTime is when an id was made, by the clock of who made it; ok is false where
+// it is no ULID, and so does not say.
+func IDTime(id string) (t time.Time, ok bool) {
+	u, err := ulid.ParseStrict(id)
+	if err != nil {
+		return time.Time{}, false
+	}
+	return ulid.Time(u.Time()).UTC(), true
+}

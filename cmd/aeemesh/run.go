@@ -103,7 +103,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 	}{
 		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
-		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
+		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
 		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},

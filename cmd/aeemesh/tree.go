@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/mesh/tree"
+)
+
+// treeFlags are those of "tree".
+type treeFlags struct {
+	follow, all, dot bool
+	fold             int
+	since            time.Duration
+}
+
+func (a *app) treeCommand() *cobra.Command {
+	f := &treeFlags{}
+	c := connects(&cobra.Command{
+		Use:   "tree CORR",
+		Short: "Draw who works for whom on a task: how long, tokens, cost, outcome",
+		Long: `Draws the tree of the tasks of one corr: who was sent what by whom, on which
+lane, how it stands, how long it took, what tokens and cost, who was voted for,
+whom it was handed on to, and what took longest. CORR may be the id of a task or
+of its run, too: then the tree is drawn from that task down.
+
+What is drawn comes from the events that are stored (stream AEE_BUS), and from
+runs and answers of durable tasks. With --follow it is drawn anew as events come,
+until the task ends; where nothing is stored, from then on. Tokens and cost are
+a task's own, and in brackets with all below it.
+
+Events come at most once, and nothing is verified: it is what agents say. A task
+whose end nobody told is shown as unknown.`,
+		Example: `  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW
+  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --follow
+  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --dot | dot -Tsvg > tree.svg
+  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --json | jq '.nodes[] | select(.state == "failed")'
+
+  # with the nats CLI:
+  nats sub --stream AEE_BUS --all 'bus.mesh.>'`,
+		Args:              arguments("CORR"),
+		ValidArgsFunction: a.completeRuns,
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			return a.tree(ctx, cmd, args[0], f)
+		}),
+	})
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.BoolVarP(&f.follow, "follow", "f", false, "draw it as it goes on, until it ends; exit status 1 if it fails")
+	flags.BoolVar(&f.all, "all", false, "draw all members of large teams")
+	flags.IntVar(&f.fold, "fold", tree.DefaultFold, "draw so many members of a large team, and count the others")
+	flags.BoolVar(&f.dot, "dot", false, "print it in the language of Graphviz")
+	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, where it tells; else all)")
+	a.addStateKeyFlag(flags)
+	return c
+}
+
+// siblings is how many members of a team are drawn.
+func (f *treeFlags) siblings() int {
+	if f.all {
+		return -1
+	}
+	return f.fold
+}
+
+func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *treeFlags) error {
+	switch {
+	case name == "":
+		return usagef(cmd, "CORR is empty")
+	case f.since < 0:
+		return usagef(cmd, "--since cannot be negative")
+	case f.fold < 1:
+		return usagef(cmd, "--fold must be above 0")
+	case f.dot && a.term.json:
+		return usagef(cmd, "--dot and --json exclude one another")
+	}
+	m, err := a.subjects()
+	if err != nil {
+		return err
+	}
+	conn, err := a.connect(ctx, cmd, a.term.status(false))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	r := &treeReader{app: a, cmd: cmd, flags: f, conn: conn, subjects: m, wanted: name, quick: inJSON(name)}
+	if r.js, err = a.jetStream(conn); err != nil {
+		return err
+	}
+	if f.follow {
+		return r.follow(ctx)
+	}
+	return r.once(ctx)
+}
+
+// inJSON is how a text stands in JSON, without its quotation marks.
+func inJSON(s string) []byte {
+	return bytes.Trim(envelope.AppendString(nil, s), `"`)
+}
+
+// treeReader finds out which tree is meant, and reads what there is of it.
+type treeReader struct {
+	app      *app
+	cmd      *cobra.Command
+	flags    *treeFlags
+	conn     *nats.Conn
+	js       natsjs.JetStream
+	subjects subject.Map
+
+	wanted  string // as the person named it
+	quick   []byte // what a message must hold to be of use
+	builder *tree.Builder
+	corr    string
+	root    string // the task to draw from; "" all of the corr
+	seen    int
+}
+
+// tree is the tree as far as it is known.
+func (r *treeReader) tree(now time.Time) *tree.Tree {
+	if r.builder == nil || r.builder.Len() == 0 {
+		return nil
+	}
+	t := r.builder.Tree(now)
+	if r.root != "" {
+		if part := t.At(r.root, now); part != nil {
+			return part
+		}
+	}
+	return t
+}
+
+// once draws what is known now.
+func (r *treeReader) once(ctx context.Context) error {
+	missing := r.stored(ctx)
+	if missing == nil {
+		if err := r.replay(ctx); err != nil {
+			return err
+		}
+	}
+	if err := r.records(ctx); err != nil {
+		r.app.term.warn("runs and answers of durable tasks cannot be read: %s", errorText(err))
+	}
+	t := r.tree(time.Now())
+	switch {
+	case t == nil && missing != nil:
+		return hinted(fmt.Errorf("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
+	case t == nil:
+		return hinted(fmt.Errorf("nothing is known of %s", printable(r.wanted)),
+			"Events are kept for a week, and workers must tell them (--task-events all). \"aeemesh runs list\" shows durable tasks; --follow waits for the first event.")
+	}
+	if err := r.print(t); err != nil {
+		return err
+	}
+	if r.root != "" && r.root == r.wanted && r.app.term.words.tty {
+		r.app.term.note("this is a part of corr %s, if that has more", printable(r.corr))
+	}
+	return nil
+}
+
+// print prints the tree in the form that is wanted.
+func (r *treeReader) print(t *tree.Tree) error {
+	switch {
+	case r.app.term.json:
+		return r.app.term.object(t)
+	case r.flags.dot:
+		r.app.term.line("%s", t.Dot(r.flags.siblings()))
+	default:
+		_, err := r.app.term.data.Write([]byte(t.Text(tree.TextOptions{Fold: r.flags.siblings(), Paint: r.app.term.data.paintState})))
+		return err
+	}
+	return nil
+}
+
+// paintState colours words by the state that they tell.
+func (s *stream) paintState(state tree.State, words string) string {
+	switch state {
+	case tree.Done:
+		return s.paint(styleGood, words)
+	case tree.Failed:
+		return s.paint(styleError, words)
+	case tree.Waiting, tree.Retrying, tree.Unknown:
+		return s.paint(styleWarn, words)
+	case "", tree.HandedOff:
+		return s.paint(styleFaint, words)
+	}
+	return words
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/aeemesh/aeemesh/mesh/tree"
+)
+
+const (
+	// treeFrame is how long a drawing stays at least.
+	treeFrame = 150 * time.Millisecond
+	// treeQuiet is for how long nothing must come after the end: what is told
+	// last of a task can be heard after its answer.
+	treeQuiet = 400 * time.Millisecond
+)
+
+// errTreeFailed ends a follow whose task failed; the tree has said why.
+var errTreeFailed = errors.New("the task failed")
+
+// follow draws the tree as it grows, until it ends.
+func (r *treeReader) follow(ctx context.Context) error {
+	limited, cancel := r.app.limited(ctx)
+	defer cancel()
+	events, err := r.listen(limited)
+	if err != nil {
+		return err
+	}
+	view := &treeView{app: r.app, flags: r.flags, redraws: r.app.term.data.tty && !r.app.term.json && !r.flags.dot}
+	if !view.redraws {
+		r.app.term.note("waiting for what becomes of %s", printable(r.wanted))
+	}
+	frame := time.NewTicker(treeFrame)
+	defer frame.Stop()
+	last := time.Now()
+	for over := false; !over; {
+		select {
+		case h, more := <-events:
+			if h.err != nil {
+				return h.err
+			}
+			if !more {
+				over = true
+				break
+			}
+			if e, ok := r.take(h.at, h.data); ok {
+				last = time.Now()
+				if !r.app.term.json && !r.flags.dot && !view.redraws {
+					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e}, false))
+				}
+			}
+			continue
+		case <-frame.C:
+		}
+		if r.app.term.broken() {
+			return nil
+		}
+		t := r.tree(time.Now())
+		if t == nil {
+			continue
+		}
+		view.draw(t)
+		over = over || t.State.Ended() && time.Since(last) > treeQuiet
+	}
+	looking, stop := context.WithTimeout(context.WithoutCancel(ctx), r.app.conn.wait())
+	defer stop()
+	if r.builder != nil {
+		if err := r.records(looking); err != nil {
+			r.app.log.Debug("no records", "err", err)
+		}
+	}
+	t := r.tree(time.Now())
+	if t == nil {
+		return hinted(fmt.Errorf("nothing was heard of %s", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+	}
+	view.clear()
+	if !view.redraws && !r.app.term.json && !r.flags.dot {
+		r.app.term.line("")
+	}
+	if err := r.print(t); err != nil {
+		return err
+	}
+	switch {
+	case t.State == tree.Failed:
+		return hinted(errTreeFailed, "%s", treeHint(t))
+	case !t.State.Ended():
+		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", printable(r.wanted))
+	}
+	return nil
+}
+
+// treeHint says where there is more about a failure.
+func treeHint(t *tree.Tree) string {
+	for _, n := range t.Roots {
+		if n.State == tree.Failed && n.Lane == "durable" {
+			return fmt.Sprintf("\"aeemesh result %s %s\" has its error.", printable(n.ID), printable(n.Entity))
+		}
+	}
+	return ""
+}
+
+// treeView draws a tree in its own place, again and again.
+type treeView struct {
+	app     *app
+	flags   *treeFlags
+	redraws bool
+	lines   int    // of the last drawing
+	drawn   string // it
+}
+
+// draw puts a drawing in the place of the one before.
+func (v *treeView) draw(t *tree.Tree) {
+	if !v.redraws {
+		return
+	}
+	out := v.app.term.data
+	width, height := 80, 24
+	if f, ok := out.w.(*os.File); ok {
+		if w, h, err := term.GetSize(int(f.Fd())); err == nil && w > 0 && h > 2 {
+			width, height = w, h
+		}
+	}
+	text := fitted(t, v.flags.siblings(), width, height-1, out.paintState)
+	if text == v.drawn {
+		return
+	}
+	v.clear()
+	out.Write([]byte(text))
+	v.drawn, v.lines = text, strings.Count(text, "\n")
+}
+
+// fitted draws a tree so that it fits into a terminal: with fewer members of each
+// team as need be, and at last without what is at the bottom.
+func fitted(t *tree.Tree, fold, width, height int, paint func(tree.State, string) string) string {
+	var text string
+	for _, n := range []int{fold, 8, 4, 2, 1} {
+		if n > fold && fold > 0 {
+			continue
+		}
+		text = t.Text(tree.TextOptions{Fold: n, Width: width, Paint: paint})
+		if strings.Count(text, "\n") <= height {
+			return text
+		}
+	}
+	lines := strings.SplitAfter(text, "\n")
+	cut := max(1, height-1)
+	return strings.Join(lines[:cut], "") + fmt.Sprintf("… %d more lines\n", len(lines)-1-cut)
+}
+
+// clear takes the last drawing away.
+func (v *treeView) clear() {
+	if v.lines > 0 {
+		fmt.Fprintf(v.app.term.data, "\x1b[%dA\r\x1b[J", v.lines)
+	}
+	v.lines, v.drawn = 0, ""
+}

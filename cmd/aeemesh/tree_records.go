@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/tree"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Bounds of what is looked up beside the events.
+const (
+	maxTreeRuns  = 5000 // runs and answers, of one tree
+	treeLookups  = 16   // at once
+	maxTreeDepth = 64   // from run to run
+)
+
+// records reads the runs and answers of the durable tasks whose end is not known
+// by events. Where events tell nothing at all it looks for the run that is meant.
+func (r *treeReader) records(ctx context.Context) error {
+	m := r.subjects
+	ring, err := r.app.keyring(r.cmd)
+	if err != nil {
+		return err
+	}
+	runs := &runStore{jetstream.NewStates(r.js, m), state.Codec{Seal: ring}}
+	replies := jetstream.NewReplies(r.js, m)
+	if r.builder == nil {
+		if err := r.findRun(ctx, runs, replies); err != nil || r.builder == nil {
+			return err
+		}
+	}
+	asked := map[string]bool{}
+	for range maxTreeDepth {
+		open := r.open(asked)
+		if len(open) == 0 {
+			break
+		}
+		found := lookUp(ctx, runs, replies, open)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, f := range found {
+			if f.err != nil {
+				return f.err
+			}
+			r.add(runs, f)
+		}
+	}
+	return nil
+}
+
+// open are the durable tasks to ask about, each once.
+func (r *treeReader) open(asked map[string]bool) (out []*tree.Node) {
+	for _, n := range r.builder.Tree(time.Now()).Nodes {
+		if asked[n.ID] || n.Entity == "" || len(asked) >= maxTreeRuns || n.State.Ended() && n.State != tree.Unknown {
+			continue
+		}
+		if n.Lane != "durable" && n.State != tree.Unknown {
+			continue
+		}
+		asked[n.ID] = true
+		out = append(out, n)
+	}
+	return out
+}
+
+// treeRecord is what is stored of one task.
+type treeRecord struct {
+	task  string
+	run   *state.Record
+	reply *jetstream.Message
+	err   error
+}
+
+// lookUp asks for runs, and where there is none for the answer that was stored.
+func lookUp(ctx context.Context, runs *runStore, replies *jetstream.Replies, nodes []*tree.Node) []treeRecord {
+	out := make([]treeRecord, len(nodes))
+	places := make(chan struct{}, treeLookups)
+	var all sync.WaitGroup
+	for i, n := range nodes {
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			out[i].task = n.ID
+			run := n.Run
+			if run == "" {
+				run = state.RunID(n.Entity, n.ID)
+			}
+			rec, err := runs.Get(ctx, state.ID{Entity: n.Entity, Run: run})
+			switch {
+			case err == nil:
+				out[i].run = &rec
+				return
+			case !errors.Is(err, state.ErrNotFound):
+				out[i].err = err
+				return
+			}
+			msg, err := replies.Last(ctx, n.Entity, n.ID)
+			switch {
+			case err == nil:
+				out[i].reply = &msg
+			case !errors.Is(err, jetstream.ErrNotFound):
+				out[i].err = err
+			}
+		})
+	}
+	all.Wait()
+	return out
+}
+
+// add takes what was found into the tree.
+func (r *treeReader) add(runs *runStore, f treeRecord) {
+	switch {
+	case f.run != nil:
+		r.addRun(runs, *f.run)
+	case f.reply != nil:
+		if reply, err := envelope.Parse(f.reply.Data); err == nil {
+			r.builder.Answer(f.task, f.reply.Time, reply)
+		}
+	}
+}
+
+func (r *treeReader) addRun(runs *runStore, rec state.Record) {
+	c, err := runs.codec.Decode(rec.Data)
+	if err == nil {
+		r.builder.Checkpoint(c)
+		return
+	}
+	if h, err := state.ReadHeader(rec.Data); err == nil {
+		r.builder.Header(h)
+	}
+}
+
+// findRun finds the run that is meant, and those of the same corr, where no event
+// tells of them.
+func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetstream.Replies) error {
+	rec, h, err := runs.find(ctx, r.wanted, "")
+	switch {
+	case err == nil:
+		c, err := runs.codec.Decode(rec.Data)
+		if err != nil {
+			return err
+		}
+		task, err := envelope.Parse(c.Mesh.Task)
+		if err != nil {
+			return err
+		}
+		r.found(task.Corr, h.TaskID)
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	}
+	for rec, err := range runs.List(ctx, "") {
+		if err != nil {
+			return err
+		}
+		c, err := runs.codec.Decode(rec.Data)
+		if err != nil || c.Mesh.Task == nil {
+			continue
+		}
+		task, err := envelope.Parse(c.Mesh.Task)
+		if err != nil || r.builder == nil && task.Corr != r.wanted || r.builder != nil && task.Corr != r.corr {
+			continue
+		}
+		if r.builder == nil {
+			r.found(task.Corr, "")
+		}
+		r.builder.Checkpoint(c)
+	}
+	if r.builder != nil {
+		return nil
+	}
+	found, err := replies.Find(ctx, r.wanted)
+	if err != nil || len(found) == 0 {
+		if errors.Is(err, jetstream.ErrNotFound) {
+			return nil
+		}
+		return err
+	}
+	msg, err := replies.Last(ctx, found[0], r.wanted)
+	if err != nil {
+		return err
+	}
+	reply, err := envelope.Parse(msg.Data)
+	if err != nil {
+		return err
+	}
+	r.found(reply.Corr, r.wanted)
+	r.builder.Answer(r.wanted, msg.Time, reply)
+	return nil
+}

@@ -1,0 +1,48 @@
+package tree
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// critical marks the tasks that the roots had to wait for: from the end of each
+// task back, whoever below it ended last, then whoever ended last before that one
+// began, and so on; and so within each of them.
+func (t *Tree) critical() {
+	for _, root := range t.Roots {
+		root.waitedFor()
+	}
+	for _, n := range t.Nodes {
+		if n.Critical && len(n.Children) == 0 {
+			t.Critical = append(t.Critical, n.ID)
+		}
+	}
+}
+
+// far stands for the end of what has not ended.
+var far = time.Unix(1<<40, 0)
+
+func (n *Node) end() time.Time {
+	switch {
+	case n.State == Unknown:
+		return time.Time{}
+	case n.State.Ended():
+		return n.Ended
+	}
+	return far
+}
+
+func (n *Node) waitedFor() {
+	n.Critical = true
+	below := slices.Clone(n.Children)
+	slices.SortStableFunc(below, func(a, b *Node) int { return cmp.Or(b.end().Compare(a.end()), b.first().Compare(a.first())) })
+	before := far
+	for _, c := range below {
+		if end := c.end(); end.IsZero() || end.After(before) {
+			continue
+		}
+		before = c.first()
+		c.waitedFor()
+	}
+}

@@ -1,0 +1,243 @@
+package tree
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// MaxTasks is how many tasks one tree has at most.
+const MaxTasks = 50_000
+
+// maxChoices bounds how many events of choices are kept of one task.
+const maxChoices = 100
+
+// A Builder collects what is known of the tasks of one corr.
+type Builder struct {
+	corr    string
+	facts   map[string]*facts
+	order   []*facts
+	steps   map[string]*facts // the latest task of each step, by task and step
+	dropped int
+	records bool
+}
+
+// New makes a builder for the tasks of a corr.
+func New(corr string) *Builder {
+	return &Builder{corr: corr, facts: map[string]*facts{}, steps: map[string]*facts{}}
+}
+
+// Len is how many tasks are known.
+func (b *Builder) Len() int { return len(b.order) }
+
+// facts is what is known of one task.
+type facts struct {
+	id string
+
+	entity, parent     string
+	ownEntity, ownLink bool // it said so itself
+	handoff            bool // it was handed over by parent
+
+	alias, step     string
+	slot            *int
+	try             int
+	durable         bool
+	intent, sender  string
+	run, instance   string
+	epoch           uint64
+	attempt         int
+	pattern         string // of what it does with its own steps
+	position        *Position
+	choices         []Choice
+	waitsFor, until string
+	handedTo        string
+
+	own    word // what it said itself, or its record
+	caller word // what the one who gave it the task said
+}
+
+// word is how one side says that a task stands.
+type word struct {
+	state   State
+	status  string // a status that it waits in
+	first   time.Time
+	at      time.Time // of state
+	ms      float64   // how long it took; 0: not told
+	code    string
+	message string
+	then    string
+	usage   *Usage
+}
+
+// task is what is known of a task, nil where there are too many.
+func (b *Builder) task(id string) *facts {
+	if f := b.facts[id]; f != nil {
+		return f
+	}
+	if len(b.order) >= MaxTasks {
+		b.dropped++
+		return nil
+	}
+	f := &facts{id: id}
+	b.facts[id] = f
+	b.order = append(b.order, f)
+	return f
+}
+
+// is says how a task stands from then on.
+func (w *word) is(s State, at time.Time, ms float64, problem *envelope.Error, usage json.RawMessage) {
+	if w.first.IsZero() || at.Before(w.first) {
+		w.first = at
+	}
+	w.state, w.at, w.ms, w.status, w.then, w.code, w.message = s, at, max(0, ms), "", "", "", ""
+	if problem != nil {
+		w.code, w.message = string(problem.Code), problem.Message
+	}
+	if u := readUsage(usage); u != nil {
+		w.usage = u
+	}
+}
+
+// saidBy takes an entity's word for which task it works on, and reports whether
+// it may be believed: an entity that was known to do it says so again, or nobody
+// has said so before.
+func (f *facts) saidBy(entity string) bool {
+	if f.ownEntity && f.entity != entity {
+		return false
+	}
+	f.entity, f.ownEntity = entity, true
+	return true
+}
+
+// under says whose child it is. Its own word goes before its caller's.
+func (f *facts) under(parent string, own bool) {
+	if parent == "" || parent == f.id || f.ownLink && !own {
+		return
+	}
+	f.parent, f.ownLink = parent, own
+}
+
+// set keeps what is said, and what was said before where nothing is.
+func set(to *string, s string) {
+	if s != "" {
+		*to = s
+	}
+}
+
+// Step takes what an event on bus.mesh.run says: entity is the one who tells.
+// It reports whether it is of use.
+func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent) bool {
+	if s.Task == "" || !intents.RunEvent(intent) {
+		return false
+	}
+	above := b.task(s.Task)
+	if above == nil || !above.saidBy(entity) {
+		return false
+	}
+	set(&above.run, s.Run)
+	above.durable = above.durable || s.Run != ""
+	set(&above.instance, s.Instance)
+	set(&above.pattern, s.Pattern)
+	if above.own.state == "" { // its own beginning was not heard
+		above.own.is(Running, at, 0, nil, nil)
+	}
+	switch intent {
+	case intents.RunStepStarted, intents.RunStepFinished, intents.RunStepFailed, intents.RunWaiting, intents.RunEscalated:
+		return b.child(above, at, intent, s)
+	case intents.RunHandedOff:
+		above.handedTo = s.To
+		if f := b.childOf(above, s); f != nil {
+			f.handoff = true
+			f.sent(at)
+		}
+	}
+	if intent != intents.RunHandedOff || s.Detail != "" {
+		above.choose(at, intent, s)
+	}
+	return true
+}
+
+// childOf is the task that a step is about. A step for which no task was sent has
+// an id made of its own.
+func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
+	name := s.Step
+	if name == "" {
+		name = s.Alias
+	}
+	if name == "" {
+		name = s.To
+	}
+	key := above.id + "/" + name
+	var f *facts
+	switch {
+	case s.Child == above.id:
+		return nil
+	case s.Child != "":
+		f = b.task(s.Child)
+	case b.steps[key] != nil:
+		f = b.steps[key]
+	case name == "":
+		return nil
+	default:
+		f = b.task(key)
+	}
+	if f == nil {
+		return nil
+	}
+	b.steps[key] = f
+	f.under(above.id, false)
+	if !f.ownEntity {
+		set(&f.entity, s.To)
+	}
+	set(&f.alias, s.Alias)
+	set(&f.step, s.Step)
+	if s.Slot != nil {
+		f.slot = s.Slot
+	}
+	f.try = max(f.try, s.Try)
+	f.durable = f.durable || s.Durable
+	return f
+}
+
+// sent says that its caller sent it.
+func (f *facts) sent(at time.Time) {
+	if f.caller.state == "" {
+		f.caller.is(Sent, at, 0, nil, nil)
+	}
+}
+
+func (b *Builder) child(above *facts, at time.Time, intent string, s intents.StepEvent) bool {
+	f := b.childOf(above, s)
+	if f == nil {
+		return false
+	}
+	switch intent {
+	case intents.RunStepStarted:
+		f.sent(at)
+	case intents.RunStepFinished:
+		f.caller.is(Done, at, s.DurationMS, nil, s.Usage)
+	case intents.RunStepFailed:
+		f.caller.is(Failed, at, s.DurationMS, s.Error, s.Usage)
+		f.caller.then = s.Then
+	case intents.RunWaiting:
+		f.sent(at)
+		if f.caller.state == Sent {
+			f.caller.state, f.waitsFor, f.until = Waiting, s.To, s.Until
+		}
+	case intents.RunEscalated:
+		f.sent(at)
+		above.choose(at, intent, s)
+	}
+	return true
+}
+
+// choose keeps what was decided while a task was worked on.
+func (f *facts) choose(at time.Time, intent string, s intents.StepEvent) {
+	if len(f.choices) >= maxChoices {
+		return
+	}
+	_, what, _ := cutLast(intent)
+	f.choices = append(f.choices, Choice{What: what, At: at, Alias: s.Alias, To: s.To, By: s.By, Strategy: s.Strategy, Winner: s.Winner, Votes: s.Votes, Scores: s.Scores, Tied: s.Tied, Detail: s.Detail})
+}

@@ -1,0 +1,130 @@
+package tree
+
+import (
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Checkpoint takes the last checkpoint of a durable run. It goes before what
+// events said earlier of how the task stands: events may be lost, and
+// checkpoints are not.
+func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
+	m := &c.Mesh
+	f := b.task(m.TaskID)
+	if m.TaskID == "" || f == nil || !f.saidBy(m.Entity) {
+		return false
+	}
+	b.records = true
+	if task, err := envelope.Parse(m.Task); err == nil {
+		f.under(task.ReplyTo, true)
+		set(&f.intent, task.Intent)
+		set(&f.sender, task.From)
+	}
+	if p := c.Doc.PipelinePosition; p != nil {
+		slot := int(p.ParallelSlot.Int64())
+		f.position = &Position{Current: p.CurrentStep, Completed: p.CompletedSteps, Remaining: p.RemainingSteps, Subagent: p.CurrentSubagent, Slot: slot}
+	}
+	if u := usageOf(m.Usage); u != nil {
+		f.own.usage = u
+	}
+	f.attempt = max(f.attempt, m.Attempt+1)
+	set(&f.instance, m.Owner)
+	at, _ := time.Parse(time.RFC3339Nano, c.Doc.CheckpointAt)
+	f.record(c.Doc.RunID, m.Epoch, c.Doc.Status, m.StartedAt, at, float64(m.Ran.Milliseconds()))
+	if e := c.Doc.Error; e != nil && f.own.state == Failed {
+		f.own.code, f.own.message = e.Code, e.Message
+	}
+	if reply, err := envelope.Parse(m.Reply); err == nil {
+		f.answered(reply)
+	}
+	return true
+}
+
+// Header is Checkpoint for one whose document cannot be read: it is sealed.
+func (b *Builder) Header(h state.Header) bool {
+	f := b.task(h.TaskID)
+	if h.TaskID == "" || f == nil || !f.saidBy(h.Entity) {
+		return false
+	}
+	b.records = true
+	set(&f.instance, h.Owner)
+	f.record(h.Run, h.Epoch, h.Status, time.Time{}, h.At, 0)
+	return true
+}
+
+// record takes a run's status over, unless it is known already.
+func (f *facts) record(run string, epoch uint64, status aaif.RunStatus, began, at time.Time, ms float64) {
+	f.durable = true
+	set(&f.run, run)
+	if epoch == 0 {
+		return // nobody has begun it
+	}
+	f.epoch = max(f.epoch, epoch)
+	if !began.IsZero() && (f.own.first.IsZero() || began.Before(f.own.first)) {
+		f.own.first = began
+	}
+	s := Running
+	switch {
+	case status == aaif.RunCompleted:
+		s = Done
+	case status == aaif.RunFailed:
+		s = Failed
+	case state.Parked(status):
+		s = Waiting
+	}
+	if f.own.state == s || f.own.state == HandedOff && s == Done || f.own.state == Retrying && s == Running {
+		f.own.status = waitStatus(s, status)
+		return
+	}
+	first := f.own.first
+	f.own.is(s, at, ms, nil, nil)
+	f.own.status = waitStatus(s, status)
+	if !first.IsZero() {
+		f.own.first = first
+	}
+}
+
+func waitStatus(s State, status aaif.RunStatus) string {
+	if s == Waiting {
+		return string(status)
+	}
+	return ""
+}
+
+// Answer takes the stored answer to a task, in the place of events that nobody
+// heard. taskID is the task's, and durable says that it came over that lane.
+func (b *Builder) Answer(taskID string, at time.Time, reply *envelope.Envelope) bool {
+	f := b.task(taskID)
+	if f == nil || reply.Corr != b.corr {
+		return false
+	}
+	b.records = true
+	f.durable = true
+	if !f.ownEntity {
+		set(&f.entity, reply.From)
+	}
+	if f.own.state == "" || f.own.state == Running || f.own.state == Retrying || f.own.state == Waiting {
+		first := f.own.first
+		switch reply.Type {
+		case envelope.TypeResult:
+			f.own.is(Done, at, 0, nil, nil)
+		case envelope.TypeError:
+			f.own.is(Failed, at, 0, envelope.ErrorOf(reply), nil)
+		default:
+			return false
+		}
+		f.own.first = first
+	}
+	f.answered(reply)
+	return true
+}
+
+// answered reads what an answer says of usage: that of everything below, too.
+func (f *facts) answered(reply *envelope.Envelope) {
+	if u := usageIn(reply.Payload); u != nil && f.caller.usage == nil {
+		f.caller.usage = u
+	}
+}
