@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -76,7 +78,32 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		if err := sleep(ctx, pause); err != nil {
 			return out, err
 		}
+		member = w.another(ctx, a.key, p, member, &out, problem)
+		out.Entity = member.Entity
 	}
+}
+
+// another is the member that a live call is tried with again: where the document
+// names only a skill, and who was chosen is not there any more, somebody else who
+// has it. A durable call stays with whom it was stored for.
+func (w *work) another(ctx context.Context, key string, p *Participant, member Member, out *Outcome, problem *envelope.Error) Member {
+	if out.Durable || !strings.HasPrefix(p.Ref, "skill:") {
+		return member
+	}
+	switch problem.Code {
+	case envelope.CodeNoResponders, envelope.CodeUnavailable, envelope.CodeDraining, envelope.CodeBusy:
+	default:
+		return member
+	}
+	other, err := w.dir.Find(ctx, p.Ref)
+	if err != nil {
+		return member
+	}
+	w.mu.Lock()
+	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool { return c.Key == key })
+	w.mu.Unlock()
+	w.choose(key, p, other)
+	return other
 }
 
 // call sends the member its task and waits for what comes of it.
