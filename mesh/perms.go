@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -130,6 +131,11 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create 
 		p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+stream+".>", jsAPI+"CONSUMER.MSG.NEXT."+stream+".>", jsAPI+"CONSUMER.DELETE."+stream+".>",
 			jsAPI+"STREAM.PURGE."+stream, jsAPI+"DIRECT.GET."+stream+".>")
 	}
+	// Asking people: whether a task is in the inbox, and when an answer comes.
+	p.Publish = append(p.Publish, jsAPI+"STREAM.MSG.GET."+jetstream.StreamHuman+m.Suffix())
+	answers, err := m.RepliesTo(subject.TypeHuman + ".x")
+	errs = append(errs, err)
+	p.Subscribe = append(p.Subscribe, strings.TrimSuffix(answers, "x.*")+">")
 	p.Publish = append(p.Publish, "$JS.FC.>", "$SRV.PING."+subject.ServiceName(entity)+".*")
 	return p, errors.Join(errs...)
 }
@@ -177,6 +183,29 @@ func RegistryPermissions(m subject.Map, inboxPrefix string, write bool) Permissi
 		p.Publish = append(p.Publish, "$KV."+bucket+".>")
 	}
 	return p
+}
+
+// PersonPermissions are what a person needs to see what agents ask of them, and to
+// answer it, under an inbox prefix of their own. The server keeps the inboxes of
+// all people in one stream, so who may read one may read all.
+func PersonPermissions(m subject.Map, person, inboxPrefix string) (Permissions, error) {
+	if !isPerson(person) {
+		return Permissions{}, fmt.Errorf("%s is no person", person)
+	}
+	live, err := m.Live(person)
+	if err != nil {
+		return Permissions{}, err
+	}
+	answers, err := m.RepliesTo(person)
+	if err != nil {
+		return Permissions{}, err
+	}
+	human, reply := jetstream.StreamHuman+m.Suffix(), jetstream.StreamReply+m.Suffix()
+	return Permissions{
+		Subscribe: []string{live, inboxPrefix + ".>"},
+		Publish: []string{answers, jsAPI + "STREAM.MSG.GET." + reply, jsAPI + "STREAM.INFO." + jetstream.StreamWork + m.Suffix(),
+			jsAPI + "DIRECT.GET." + human, jsAPI + "STREAM.INFO." + human, jsAPI + "CONSUMER.CREATE." + human + ".>", jsAPI + "CONSUMER.MSG.NEXT." + human + ".>", jsAPI + "CONSUMER.DELETE." + human + ".>"},
+	}, nil
 }
 
 // jsAPI is where JetStream is asked, outside of a domain.

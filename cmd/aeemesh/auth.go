@@ -30,12 +30,16 @@ func (a *app) authPermsCommand() *cobra.Command {
 		Long: `Prints the least that a NATS user must be allowed for serving the entity: as
 text for the server's configuration, as arguments for nsc, or as JSON.
 
+For a person, such as human.ada, it prints what they need to see what agents ask
+of them, and to answer.
+
 With --client PREFIX it prints what somebody needs who sends tasks to the
 entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable
   aeemesh auth perms agent.team --durable --team
+  aeemesh auth perms human.ada
   aeemesh auth perms agent.reviewer agent.writer --client _INBOX_ada
 
   # then:
@@ -64,6 +68,14 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 			for _, entity := range args {
 				if client != "" {
 					break
+				}
+				if subject.EntityType(entity) == subject.TypeHuman {
+					more, err := mesh.PersonPermissions(m, entity, "_INBOX")
+					if err != nil {
+						return usagef(cmd, "%w", err)
+					}
+					p = mergePermissions(p, more)
+					continue
 				}
 				more, err := mesh.WorkerPermissions(m, entity, maxTimeout)
 				if err != nil {

@@ -30,7 +30,8 @@ type runSummary struct {
 	Owner     string    `json:"owner,omitempty"`
 	At        time.Time `json:"checkpoint_at"`
 	Revision  uint64    `json:"revision"`
-	Sealed    string    `json:"sealed,omitempty"` // the key's id
+	WaitsFor  []string  `json:"waits_for,omitempty"` // people, where it is awaiting_approval
+	Sealed    string    `json:"sealed,omitempty"`    // the key's id
 	Problem   string    `json:"problem,omitempty"`
 }
 
@@ -43,6 +44,11 @@ func summarize(rec state.Record) runSummary {
 	}
 	s.Task, s.Status, s.Step, s.Iteration = h.TaskID, string(h.Status), string(h.Step), h.Iteration
 	s.Epoch, s.Owner, s.Sealed = h.Epoch, h.Owner, h.Sealed
+	for _, w := range h.Waits {
+		if h.Status == aaif.RunAwaitingApproval && !w.Void && !slices.Contains(s.WaitsFor, w.Entity) {
+			s.WaitsFor = append(s.WaitsFor, w.Entity)
+		}
+	}
 	return s
 }
 
@@ -137,6 +143,9 @@ func (a *app) printRuns(list []runSummary, more int) error {
 		step, status := l.Step, l.Status
 		if l.Epoch == 0 && status == string(aaif.RunPaused) {
 			status = "not begun" // a command was noted for when it does
+		}
+		if len(l.WaitsFor) > 0 {
+			step = "for " + oneLine(strings.Join(l.WaitsFor, ", "))
 		}
 		if l.Problem != "" {
 			step = l.Problem

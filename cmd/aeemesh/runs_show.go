@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,6 +116,7 @@ type runView struct {
 	Error    *aaif.RunError        `json:"error,omitempty"`
 	Approval *aaif.ApprovalRequest `json:"approval_request,omitempty"`
 	Effects  []state.Effect        `json:"effects,omitempty"`
+	Waits    []state.Wait          `json:"waits,omitempty"`
 	Reply    json.RawMessage       `json:"reply,omitempty"`
 	Timeline []state.Moment        `json:"timeline"`
 }
@@ -125,6 +127,9 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply = c.Mesh.Effects, c.Mesh.Reply
+		if c.Doc.Status == aaif.RunAwaitingApproval {
+			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void })
+		}
 	} else {
 		v.Problem = err.Error()
 	}
@@ -200,6 +205,13 @@ func (a *app) showWaiting(v runView) {
 	}
 	if v.Status == string(aaif.RunCompleted) {
 		a.term.say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
+	}
+	for _, w := range v.Waits {
+		until := ""
+		if !w.Until.IsZero() {
+			until = ", until " + w.Until.Local().Format(time.DateTime)
+		}
+		a.term.steps(fmt.Sprintf("\nIt waits for %s%s:", oneLine(w.Entity), until), "aeemesh inbox "+w.TaskID, fmt.Sprintf("aeemesh answer %s --from %s \"…\"", w.TaskID, w.Entity))
 	}
 	for _, e := range v.Effects {
 		if e.Status == state.EffectUnknown {
