@@ -11,6 +11,16 @@ import (
 // laneCapabilities are those of agents on a node that has the durable lane.
 var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration"}
 
+// teamCapabilities are those of agents whose teams this runtime leads.
+var teamCapabilities = []string{aaif.CapOrchestrationPipeline, "orchestration.dynamic_routing"}
+
+// teamFields are what this runtime does of an orchestration block.
+var teamFields = []string{
+	"/agent/orchestration/max_iterations", "/agent/orchestration/role", "/agent/orchestration/pipeline",
+	"/agent/orchestration/subagents/*/ref", "/agent/orchestration/subagents/*/alias",
+	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when",
+}
+
 // Offers is what a runtime with these options has for agents (AAIF, Capability
 // Negotiation): what this package does by itself, what the operator's telemetry
 // allows, and what Options.Offer adds. durable says that the node has the
@@ -18,6 +28,11 @@ var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.C
 func Offers(opts Options, durable bool) aaif.Offer {
 	o := aaif.Offer{Languages: condition.Languages(), Capabilities: aaif.SetOf(
 		aaif.CapToolFunction, "tool.parallel_calls", aaif.CapIOStreaming, "model.streaming", "model.function_calling", "model.structured_output")}
+	if opts.Handler == nil && opts.Program == nil { // what else does an agent's work calls others by itself, or does not
+		for _, name := range teamCapabilities {
+			o.Capabilities[name] = struct{}{}
+		}
+	}
 	maps.Copy(o.Capabilities, opts.Offer.Capabilities)
 	maps.Copy(o.Languages, opts.Offer.Languages)
 	if opts.Telemetry.Tracer != nil {
@@ -37,7 +52,7 @@ func Offers(opts Options, durable bool) aaif.Offer {
 // Honours is what this package does of a definition that it runs with a model,
 // given what the operator's adapters offer; see [aaif.NotHonoured].
 func Honours(with aaif.Offer) aaif.Supported {
-	s := aaif.WorkerSupports().With("/agent/orchestration/max_iterations", "/agent/tools/*/timeout_seconds")
+	s := aaif.WorkerSupports().With(append(teamFields, "/agent/tools/*/timeout_seconds")...)
 	s.Protocols = maps.Clone(s.Protocols)
 	for _, p := range aaif.Protocols() {
 		if with.Offers(toolCapability(p)) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
 // Rules of notices, beside those of package aaif.
@@ -30,7 +31,14 @@ var delegated = []struct {
 	{"/agent/constraints", func(a *aaif.Agent) bool { return len(a.Constraints) > 0 }, "what does the agent's work has to keep the constraints; this runtime cannot"},
 	{"/agent/model", func(a *aaif.Agent) bool { return a.Model != nil }, "the model is not used: something else does the agent's work"},
 	{"/agent/tools", func(a *aaif.Agent) bool { return len(a.Tools) > 0 }, "the tools are not offered: something else does the agent's work"},
+	{"/agent/orchestration", leads, "the team is not led by this runtime: what does the agent's work has to call the others itself"},
 	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "what does the agent's work has to count its iterations; this runtime cannot"},
+}
+
+// leads is true of an agent that has others do its work, or hands it over.
+func leads(a *aaif.Agent) bool {
+	o := a.Orchestration
+	return o != nil && (len(o.Subagents) > 0 || len(o.Pipeline) > 0 || len(o.Handoff) > 0)
 }
 
 // terms holds the definition against what this runtime does, and decides
@@ -68,6 +76,14 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 		}
 	}
 	a.Notices = append(a.Notices, lacking...)
+	if byModel {
+		for _, p := range topology.Check(doc) { // a team that cannot work is not hosted
+			a.Notices = append(a.Notices, p)
+			if p.Severity == aaif.SeverityError {
+				bad = append(bad, errors.New(p.String()))
+			}
+		}
+	}
 	a.negotiate = func(durable bool) aaif.Negotiation {
 		have := Offers(opts, durable)
 		if a.traceable {

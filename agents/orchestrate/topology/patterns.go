@@ -144,7 +144,7 @@ func (t *team) modelLed() {
 	for i := range t.def.Agent.Tools {
 		tools[t.def.Agent.Tools[i].Name] = true
 	}
-	for i := range t.members[:t.listed] {
+	for _, i := range t.workers() {
 		m := &t.members[i]
 		m.use(working)
 		if tools[m.alias] {
@@ -234,7 +234,7 @@ func (t *team) consensus() {
 
 // idle is about subagents that nothing ever calls.
 func (t *team) idle() {
-	if t.pattern == nobody || t.pattern == modelLed || t.unsure {
+	if t.pattern == nobody || t.unsure {
 		return
 	}
 	for i := range t.members[:t.listed] {
@@ -248,7 +248,7 @@ func (t *team) idle() {
 		case m.role == aaif.SubagentEvaluator:
 			t.warn(m.pointer, RuleUnreachable, "set the consensus best_of_n, or write another role", "no answers are ever scored: %s is never called", quote(m.alias))
 		default:
-			t.warn(m.pointer, RuleUnreachable, "make it a step of the pipeline, or delete it", "%s is never called", quote(m.alias))
+			t.warn(m.pointer, RuleUnreachable, "give it something to do, or delete it", "%s is never called", quote(m.alias))
 		}
 	}
 }

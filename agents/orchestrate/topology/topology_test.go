@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
@@ -114,10 +115,10 @@ func FuzzCheck(f *testing.F) {
 		if err != nil {
 			return
 		}
-		problems := Check(doc)
+		problems := append(condition.Check(doc), Check(doc)...)
 		plan, err := orchestrate.Compile(doc.Definition(), orchestrate.HasModel(doc.Definition()))
 		if err != nil && !slices.ContainsFunc(problems, func(p aaif.Problem) bool {
-			return p.Severity == aaif.SeverityError || strings.HasSuffix(p.Pointer, "/when") && p.Rule == RuleUnreachable
+			return p.Severity == aaif.SeverityError
 		}) {
 			t.Errorf("the engine refuses it, and Check does not: %v\n%s", err, lines(problems))
 		}
