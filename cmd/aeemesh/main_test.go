@@ -28,7 +28,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"aeemesh": main, "mcpserver": mcpServer})
+	testscript.Main(m, map[string]func(){"aeemesh": main, "mcpserver": mcpServer, "stepwise": stepwise})
 }
 
 // TestScripts runs the program as its users do, against real servers. -update
@@ -40,30 +40,33 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
-		Setup: func(env *testscript.Env) error {
-			root, err := filepath.Abs("../..")
-			if err != nil {
-				return err
-			}
-			for _, kv := range os.Environ() {
-				name, _, _ := strings.Cut(kv, "=")
-				if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "AEEMESH_") || strings.HasPrefix(name, "OTEL_") {
-					env.Setenv(name, "")
-				}
-			}
-			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
-			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
-			env.Setenv("USER", "ada")
-			env.Setenv("ROOT", root)
-			return nil
-		},
+		Setup:               scriptSetup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
 			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream,
 			"collector": cmdCollector, "api": cmdAPI,
 		},
 	})
+}
+
+// scriptSetup gives a script an environment of its own.
+func scriptSetup(env *testscript.Env) error {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		return err
+	}
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if strings.HasPrefix(name, "NATS_") || strings.HasPrefix(name, "AEEMESH_") || strings.HasPrefix(name, "OTEL_") {
+			env.Setenv(name, "")
+		}
+	}
+	env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+	env.Setenv("XDG_CONFIG_HOME", filepath.Join(env.WorkDir, "config"))
+	env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
+	env.Setenv("USER", "ada")
+	env.Setenv("ROOT", root)
+	return nil
 }
 
 // patience is how long the scripts wait for anything.
