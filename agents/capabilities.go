@@ -12,12 +12,12 @@ import (
 var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration"}
 
 // teamCapabilities are those of agents whose teams this runtime leads.
-var teamCapabilities = []string{aaif.CapOrchestrationPipeline, aaif.CapOrchestrationParallel, aaif.CapOrchestrationConsensus, "orchestration.dynamic_routing"}
+var teamCapabilities = []string{aaif.CapOrchestrationPipeline, aaif.CapOrchestrationParallel, aaif.CapOrchestrationConsensus, aaif.CapOrchestrationHandoff, "orchestration.dynamic_routing"}
 
 // teamFields are what this runtime does of an orchestration block.
 var teamFields = []string{
 	"/agent/orchestration/max_iterations", "/agent/orchestration/role", "/agent/orchestration/pipeline",
-	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus",
+	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus", "/agent/orchestration/handoff",
 	"/agent/orchestration/subagents/*/ref", "/agent/orchestration/subagents/*/alias",
 	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when",
 }

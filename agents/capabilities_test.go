@@ -37,7 +37,7 @@ func TestRequiredCapabilitiesAreHeldAgainstWhatThereIs(t *testing.T) {
 		Offer:     aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolMCP, aaif.CapToolHTTP, aaif.CapToolOpenAPI, aaif.CapAuthVault)},
 		Telemetry: agents.Telemetry{Tracer: sdktrace.NewTracerProvider()},
 	}
-	always := []string{aaif.CapToolFunction, aaif.CapIOStreaming, aaif.CapConditionStructured, aaif.CapOrchestrationPipeline, aaif.CapOrchestrationParallel, aaif.CapOrchestrationConsensus}
+	always := []string{aaif.CapToolFunction, aaif.CapIOStreaming, aaif.CapConditionStructured, aaif.CapOrchestrationPipeline, aaif.CapOrchestrationParallel, aaif.CapOrchestrationConsensus, aaif.CapOrchestrationHandoff}
 	configured := []string{aaif.CapToolMCP, aaif.CapToolHTTP, aaif.CapToolOpenAPI, aaif.CapAuthVault, aaif.CapTelemetryOTel}
 	durable := []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore}
 	seen := 0
