@@ -50,15 +50,15 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "See it work: a team of agents reviews Go code, and one of them is killed",
 		Long: `Starts a NATS server in this process, and a team of agents from their AAIF
-documents, each in a process of its own: reviewers for security, style and logic,
-an editor, and the lead, whose document says that the three work at once and vote
-on how grave their findings are. The lead is sent a signed, durable task. While it
-is worked on, one reviewer's process is killed (kill -9) and started again: its
-task goes on where it was.
+documents, each in a process of its own: reviewers for security, style and
+logic, an editor, and the lead, whose document says that the three work at once
+and vote on how grave their findings are. The lead is sent a signed, durable
+task. While it is worked on, one reviewer's process is killed (kill -9) and
+started again: its task goes on where it was.
 
-The agents' models are scripts and need no network; their tools really inspect the
-files. Without --path they inspect a small package with planted faults. Nothing is
-changed, and nothing is left behind.`,
+The agents' models are scripts and need no network; their tools really inspect
+the files. Without --path they inspect a small package with planted faults.
+Nothing is changed, and nothing is left behind.`,
 		Example: `  aeemesh demo
   aeemesh demo --path .            # your own code
   aeemesh demo --json | jq .counts
