@@ -90,11 +90,10 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, output json.R
 		return nil
 	}
 	payload, over, err := l.handoffs.After(ctx, task, orchestrate.Moment{
-		Output: output, Tool: called,
-		State: condition.State{
+		Facts: condition.Facts{Output: output, Called: called, State: &condition.State{
 			Run: r.id, Status: string(aaif.RunRunning), Iteration: r.turns, InputTokens: r.usage.InputTokens, OutputTokens: r.usage.OutputTokens,
 			CostUSD: float64(r.usage.CostNanoUSD) / 1e9,
-		},
+		}},
 		Talk: func() ([]model.Message, []aaif.MemoryItem) { return r.messages, r.memory(task) },
 	})
 	if over && err == nil {

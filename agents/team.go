@@ -29,7 +29,7 @@ type team struct {
 
 // newTeam makes the handler of a definition that has a team.
 func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
-	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger})}
+	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts)})}
 	if !plan.NeedsMind() {
 		return t, idle(def, plan), nil
 	}

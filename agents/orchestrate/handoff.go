@@ -89,14 +89,10 @@ func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 // Moment is where a run stands when its rules are asked: after a turn of the
 // model, a tool call, or a step of a team.
 type Moment struct {
-	// Output is what was said last, by the model, a tool or a member; any JSON.
-	Output json.RawMessage
-	// Tool is the call that gave it, if one did.
-	Tool *condition.Tool
-	// State is how far the run is.
-	State condition.State
-	// Outputs are those of a team's members, by alias.
-	Outputs map[string]json.RawMessage
+	// Facts are what conditions see: Output is what was said last, by the model, a
+	// tool or a member, and Called the call that gave it, if one did. Input and Task
+	// are the task's where they are not set.
+	Facts condition.Facts
 	// Talk returns the conversation and the memory that there is to pass on, and
 	// is called if the task is handed on. Default: the task, and its team's
 	// outputs as this agent's words.
@@ -120,10 +116,12 @@ func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (paylo
 
 // due is the first rule that holds.
 func (h *Handoffs) due(ctx context.Context, task *mesh.Task, at *Moment) (*handoffRule, error) {
-	e := task.Envelope
-	facts := condition.Facts{
-		Input: e.Payload, Output: at.Output, Called: at.Tool, State: &at.State, Outputs: at.Outputs,
-		Task: &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: attempt(task)},
+	e, facts := task.Envelope, &at.Facts
+	if facts.Input == nil {
+		facts.Input = e.Payload
+	}
+	if facts.Task == nil {
+		facts.Task = &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: attempt(task)}
 	}
 	v, err := facts.Value()
 	if err != nil {
@@ -193,7 +191,7 @@ func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
 	}
 	talk := at.Talk
 	if talk == nil {
-		talk = func() ([]model.Message, []aaif.MemoryItem) { return teamTalk(task, at.Outputs), nil }
+		talk = func() ([]model.Message, []aaif.MemoryItem) { return teamTalk(task, at.Facts.Outputs), nil }
 	}
 	messages, memories := talk()
 	c := state.New(task.Envelope.To, task.Envelope.ID, "")

@@ -27,6 +27,12 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 		}
 		if o.OK() {
 			input = o.Output
+			if w.ended(slot+1) != nil {
+				continue // the rules were asked before
+			}
+			if payload, over, err := w.handOff(ctx, o.Output); over {
+				return payload, err
+			}
 		} else if w.plan.Members[w.plan.Steps[slot]].Extras.OnError != OnErrorSkip {
 			return nil, failed(o)
 		}

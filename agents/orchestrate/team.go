@@ -44,6 +44,9 @@ type Options struct {
 	Directory Directory
 	// Retries and Backoff hold for members of whose definition nothing is known.
 	Retries mesh.RetryPolicy
+	// Handoffs are asked after each step of a pipeline, and about what a router or a
+	// swarm has come to. A model that leads the team asks them itself.
+	Handoffs *Handoffs
 	// Logger gets what the operator should know of each task. Default discards.
 	Logger *slog.Logger
 }
@@ -119,13 +122,35 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	case Pipeline:
 		return w.pipeline(ctx)
 	case Router:
-		return w.router(ctx)
+		return w.orHandOff(ctx, w.router)
 	case Swarm:
-		return w.swarm(ctx, w.task.Envelope.Payload)
+		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Envelope.Payload) })
 	case ModelLed:
 		return w.mind.Work(With(ctx, w), w.task.Envelope.Payload)
 	}
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
+}
+
+// orHandOff does a team's work, and hands the task on if a rule holds for what
+// came of it.
+func (w *work) orHandOff(ctx context.Context, do func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
+	output, err := do(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if payload, over, err := w.handOff(ctx, output); over {
+		return payload, err
+	}
+	return output, nil
+}
+
+// handOff asks the rules after a step, and reports whether one held: then what it
+// returns is the team's last word.
+func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMessage, bool, error) {
+	if w.opts.Handoffs == nil {
+		return nil, false, nil
+	}
+	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Envelope.Payload, output)})
 }
 
 // left is how much of the task's time is left.
@@ -147,7 +172,7 @@ func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked):
+	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), mesh.IsHandedOff(err):
 		return err
 	}
 	return nil

@@ -1,0 +1,109 @@
+package orchestrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// A team hands its task on after the step whose output a rule holds for: the
+// steps behind it are not done, and the receiver has what was said so far.
+func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
+	t.Parallel()
+	const members = `"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"},{"ref":"agent.expert","alias":"expert","when":{"lang":"never"}}],
+		"handoff":[{"condition":{"lang":"jmespath","expr":"output.hard"},"target_agent":"expert"}]`
+	for name, c := range map[string]struct {
+		block string
+		said  string // what the receiver reads
+	}{
+		"pipeline": {`{"role":"orchestrator","pipeline":["one","two"],` + members + `}`, `user: go|assistant: one: {"hard":true,"by":"agent.one"}`},
+		"router":   {`{"role":"router",` + strings.Replace(members, `"alias":"one"`, `"alias":"one","when":{"lang":"always"}`, 1) + `}`, `user: go|assistant: one: {"hard":true,"by":"agent.one"}`},
+	} {
+		for _, durable := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s durable=%v", name, durable), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				r.serve(durable, says(`{"hard":true,"by":"agent.one"}`), "agent.one")
+				r.serve(durable, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+					t.Error("agent.two was asked")
+					return json.RawMessage(`{}`), nil
+				}), "agent.two")
+				r.serve(durable, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+					c, err := task.HandedState(ctx)
+					if err != nil {
+						return nil, err
+					}
+					var said []string
+					for _, m := range c.Messages() {
+						said = append(said, string(m.Role)+": "+m.Content)
+					}
+					return json.Marshal(map[string]string{"said": strings.Join(said, "|"), "input": string(task.Envelope.Payload)})
+				}), "agent.expert")
+				p := plan(t, c.block, "")
+				team := orchestrate.New(p, orchestrate.Options{Handoffs: orchestrate.NewHandoffs(definitionOf(t, c.block), orchestrate.HandoffOptions{})})
+				r.serve(durable, mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+					res, err := team.Handle(ctx, task, nil)
+					return res.Payload, err
+				}), boss)
+				var got answer
+				if durable {
+					got = r.result(r.submit(`{"text":"go"}`, ""))
+				} else {
+					got = r.ask(`{"text":"go"}`, "")
+				}
+				want, err := json.Marshal(map[string]string{"said": c.said, "input": `{"text":"go"}`})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.err != nil || got.payload != string(want) {
+					t.Errorf("got %s, %v\nwant %s", got.payload, got.err, want)
+				}
+			})
+		}
+	}
+}
+
+func definitionOf(t *testing.T, orchestration string) *aaif.Definition {
+	t.Helper()
+	doc, err := aaif.Parse(fmt.Appendf(nil, `{"sc_standard":"SC-006","agent":{"name":"Boss","goal":"g","orchestration":%s}}`, orchestration), aaif.Options{Kind: aaif.KindAgent})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc.Definition()
+}
+
+func TestWhatIsPassedHasNoSystemPromptAndNoCallWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	calls := func(ids ...string) (out []model.ToolCall) {
+		for _, id := range ids {
+			out = append(out, model.ToolCall{ID: id, Name: "look", Arguments: json.RawMessage(`{}`)})
+		}
+		return out
+	}
+	turn := model.Assistant("both", calls("1", "2")...)
+	turn.Provider = json.RawMessage(`{"signature":"x"}`)
+	got := orchestrate.Passed([]model.Message{
+		model.System("secret"), model.User("hi"), turn, model.ToolResult(calls("1")[0], json.RawMessage(`1`)), model.Assistant("", calls("3")...), model.System("more"),
+	})
+	var out []string
+	for _, m := range got {
+		line := string(m.Role) + ":" + m.Content
+		for _, c := range m.ToolCalls {
+			line += "+" + c.ID
+		}
+		if m.Provider != nil {
+			line += " with what only its provider reads"
+		}
+		out = append(out, line)
+	}
+	if text := strings.Join(out, " "); text != "user:hi assistant:both+1 tool:1" {
+		t.Error(text)
+	}
+}
