@@ -21,6 +21,7 @@ import (
 // The times of a directory.
 const (
 	rosterFresh   = 3 * time.Second  // who runs
+	rosterMissed  = time.Second      // and where somebody is missing
 	rosterKept    = 30 * time.Second // and for how long it serves while it is asked anew
 	healthFresh   = time.Second
 	listFresh     = 2 * time.Second // the registry, where it is not watched

@@ -37,8 +37,8 @@
 //
 // # What is asked, and how often
 //
-// The whole mesh is asked who runs at most every three seconds, and only while
-// somebody needs to know; a verdict about health holds for one second. The
+// The whole mesh is asked who runs at most every three seconds, every second where
+// somebody is missing, and only while somebody needs to know; a verdict about health holds for one second. The
 // registry is watched while Run runs, and else listed at most every two seconds.
 // Files are read again after two seconds, URLs after a minute, failures after
 // five seconds. Nothing takes longer than ten seconds, or than its context.

@@ -81,7 +81,7 @@ func (d *Directory) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		select {
 		case <-d.stale:
-			d.survey(ctx)
+			d.survey(ctx, rosterFresh)
 		case <-ctx.Done():
 		}
 	}

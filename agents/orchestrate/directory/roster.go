@@ -65,23 +65,24 @@ func (d *Directory) knows(ctx context.Context) bool {
 		}
 		return true
 	}
-	d.survey(ctx)
+	d.survey(ctx, rosterFresh)
 	return true
 }
 
-// refresh asks the mesh, unless what is known is fresh already.
+// refresh asks the mesh where somebody is missing, unless it was just asked.
 func (d *Directory) refresh(ctx context.Context) bool {
 	d.mu.Lock()
-	old := d.mesh != nil && time.Since(d.roster.at) > rosterFresh
+	old := d.mesh != nil && time.Since(d.roster.at) > rosterMissed
 	d.mu.Unlock()
 	if old {
-		d.survey(ctx)
+		d.survey(ctx, rosterMissed)
 	}
 	return old
 }
 
-// survey asks the mesh who runs, unless somebody else has just done it.
-func (d *Directory) survey(ctx context.Context) {
+// survey asks the mesh who runs, unless that is known as of no longer ago than
+// fresh.
+func (d *Directory) survey(ctx context.Context, fresh time.Duration) {
 	select {
 	case d.asking <- struct{}{}:
 		defer func() { <-d.asking }()
@@ -89,7 +90,7 @@ func (d *Directory) survey(ctx context.Context) {
 		return
 	}
 	d.mu.Lock()
-	m, done := d.mesh, time.Since(d.roster.at) <= rosterFresh
+	m, done := d.mesh, time.Since(d.roster.at) <= fresh
 	d.mu.Unlock()
 	if done {
 		return
