@@ -42,6 +42,26 @@ type chosen struct {
 // every older one.
 const positionFormat = 1
 
+// Standing is what a run's checkpoint tells of its team: the member plan of
+// x-aeemesh, for whoever shows it.
+type Standing struct {
+	Pattern  Pattern
+	Routed   string    // of a router: the alias that was chosen
+	Outcomes []Outcome // in the order in which they were known, without their output
+}
+
+// StandingOf reads the member plan of a checkpoint. It is nil where there is none.
+func StandingOf(plan json.RawMessage) (*Standing, error) {
+	if plan == nil {
+		return nil, nil
+	}
+	var p position
+	if err := json.Unmarshal(plan, &p); err != nil {
+		return nil, fmt.Errorf("read the team's position: %w", err)
+	}
+	return &Standing{p.Pattern, p.Routed, p.Outcomes}, nil
+}
+
 // begin reads how far the run has come.
 func (w *work) begin() error {
 	w.pos = position{Format: positionFormat, Pattern: w.plan.Pattern, Scope: w.task.CallID("scope")}

@@ -121,6 +121,7 @@ type treeReader struct {
 	corr    string
 	root    string // the task to draw from; "" all of the corr
 	seen    int
+	bare    bool // no event tells of it
 }
 
 // tree is the tree as far as it is known.

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 	"github.com/aeemesh/aeemesh/state"
@@ -128,7 +131,7 @@ func (r *treeReader) add(runs *runStore, f treeRecord) {
 func (r *treeReader) addRun(runs *runStore, rec state.Record) {
 	c, err := runs.codec.Decode(rec.Data)
 	if err == nil {
-		r.builder.Checkpoint(c)
+		r.checkpoint(c)
 		return
 	}
 	if h, err := state.ReadHeader(rec.Data); err == nil {
@@ -136,9 +139,45 @@ func (r *treeReader) addRun(runs *runStore, rec state.Record) {
 	}
 }
 
+// checkpoint takes a checkpoint, and what it says of the members of a team that
+// have ended.
+func (r *treeReader) checkpoint(c *state.Checkpoint) {
+	if !r.builder.Checkpoint(c) {
+		return
+	}
+	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
+	if err != nil || standing == nil {
+		return
+	}
+	step := func(at time.Time, intent string, s intents.StepEvent) {
+		s.Task, s.Run, s.Pattern = c.Mesh.TaskID, c.Doc.RunID, string(standing.Pattern)
+		r.builder.Step(at, c.Mesh.Entity, intent, s)
+	}
+	if standing.Routed != "" {
+		step(c.Mesh.StartedAt, intents.RunRouted, intents.StepEvent{Alias: standing.Routed})
+	}
+	for _, o := range standing.Outcomes {
+		if o.TaskID == "" && !r.bare {
+			continue // nobody was sent it; the events have told that
+		}
+		s := intents.StepEvent{Alias: o.Alias, Slot: &o.Slot, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
+		step(o.Began, intents.RunStepStarted, s)
+		s.DurationMS = o.MS
+		if o.Usage != (orchestrate.Usage{}) {
+			s.Usage, _ = json.Marshal(o.Usage) // it is numbers
+		}
+		intent := intents.RunStepFinished
+		if s.Error = o.Err; s.Error != nil {
+			intent = intents.RunStepFailed
+		}
+		step(o.Began.Add(time.Duration(o.MS*float64(time.Millisecond))), intent, s)
+	}
+}
+
 // findRun finds the run that is meant, and those of the same corr, where no event
 // tells of them.
 func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetstream.Replies) error {
+	r.bare = true
 	rec, h, err := runs.find(ctx, r.wanted, "")
 	switch {
 	case err == nil:
@@ -169,7 +208,7 @@ func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetst
 		if r.builder == nil {
 			r.found(task.Corr, "")
 		}
-		r.builder.Checkpoint(c)
+		r.checkpoint(c)
 	}
 	if r.builder != nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -40,7 +41,35 @@ func (b *Builder) Checkpoint(c *state.Checkpoint) bool {
 	if reply, err := envelope.Parse(m.Reply); err == nil {
 		f.answered(reply)
 	}
+	b.below(m, at)
 	return true
+}
+
+// below takes what a checkpoint says of the tasks that the run has sent.
+func (b *Builder) below(m *state.Mesh, at time.Time) {
+	step := func(at time.Time, intent string, s intents.StepEvent) {
+		s.Task = m.TaskID
+		b.Step(at, m.Entity, intent, s)
+	}
+	for _, c := range m.Calls {
+		step(c.At, intents.RunStepStarted, intents.StepEvent{Step: c.Key, To: c.To, Child: c.ID, Durable: !c.Live})
+	}
+	for _, w := range m.Waits {
+		if w.Void {
+			continue
+		}
+		s := intents.StepEvent{Step: w.Key, To: w.Entity, Child: w.TaskID, Durable: true}
+		if !w.Until.IsZero() {
+			s.Until = w.Until.UTC().Format(envelope.TimeLayout)
+		}
+		step(w.Asked, intents.RunWaiting, s)
+	}
+	if h := m.Handed; h != nil {
+		step(at, intents.RunHandedOff, intents.StepEvent{To: h.To, Child: h.TaskID, Durable: true})
+		if f := b.facts[m.TaskID]; f != nil && f.own.state == Done {
+			f.own.state = HandedOff
+		}
+	}
 }
 
 // Header is Checkpoint for one whose document cannot be read: it is sealed.
