@@ -225,7 +225,7 @@ func (d *demo) review(ctx context.Context, s *session) error {
 	if err := d.showReview(reply); err != nil {
 		return err
 	}
-	return d.showRecovery(ctx, s, watch.victim)
+	return d.showRecovery(ctx, s, task.Corr, watch.victim)
 }
 
 // about is what the team has in common.

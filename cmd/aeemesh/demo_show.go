@@ -13,6 +13,7 @@ import (
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
 // demoThinks is for how long the worker lives that is killed: its script thinks
@@ -131,9 +132,15 @@ func (d *demo) showReview(reply *envelope.Envelope) error {
 	return nil
 }
 
-// showRecovery shows how often the killed task was begun.
-func (d *demo) showRecovery(ctx context.Context, s *session, victim string) error {
+// showRecovery shows the tree of tasks, and how often the killed one was begun.
+func (d *demo) showRecovery(ctx context.Context, s *session, corr, victim string) error {
 	t := d.app.term
+	if !t.json {
+		t.heading("6. Who did what: aeemesh tree %s", corr)
+		if err := d.app.tree(ctx, d.cmd, corr, &treeFlags{fold: tree.DefaultFold}); err != nil {
+			return err
+		}
+	}
 	if victim == "" {
 		return nil
 	}
