@@ -73,6 +73,20 @@ func (b Ballot) Count(outcomes []Outcome) Tally {
 	return t
 }
 
+// Decided reports whether the vote has a winner whatever out further members
+// vote for.
+func (b Ballot) Decided(outcomes []Outcome, out int) bool {
+	t := b.Count(outcomes)
+	if t.Winner < 0 || t.Tied {
+		return false
+	}
+	second := 0
+	if len(t.Votes) > 1 {
+		second = t.Votes[1].For
+	}
+	return t.Votes[0].For > second+out
+}
+
 // vote is what an outcome votes for.
 func (b Ballot) vote(o Outcome) (json.RawMessage, bool) {
 	part, ok := b.On.Find(o.Output)

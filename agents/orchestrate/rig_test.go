@@ -80,7 +80,7 @@ func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool) *mesh.Node {
 		js, m := jetstream.Gather(r.js(nc)), subject.Map{}
 		cfg.Durable = &mesh.Durable{
 			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Lease: lease, Create: true, Sweep: -1,
+			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Inbox: jetstream.NewInbox(js, m), Lease: lease, Create: true, Sweep: -1,
 		}
 	}
 	cfg.Heartbeat, cfg.Drain = -1, 100*time.Millisecond

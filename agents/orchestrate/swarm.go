@@ -208,6 +208,9 @@ func (s *swarm) members(ctx context.Context) error {
 		}
 		return nil
 	}
+	if s.strategy() == aaif.ConsensusMajorityVote {
+		f.decided = func(out int) bool { return s.ballot().Decided(s.given(), out) }
+	}
 	err := f.run(ctx)
 	if errors.Is(err, errEnough) || errors.Is(err, errTooFew) {
 		s.cast.Enough = true
@@ -246,7 +249,7 @@ func (s *swarm) refused(err error) error {
 
 // tooFew is the error of a swarm of which less than min_results have answered.
 func (s *swarm) tooFew(given []Outcome) *envelope.Error {
-	e := swarmError("%d of %d members answered, and min_results is %d", s.rec.Answered, s.rec.Members, max(1, s.plan.Extras.MinResults))
+	e := swarmError("%d of %d members have failed, and min_results is %d", s.rec.Failed, s.rec.Members, max(1, s.plan.Extras.MinResults))
 	for _, o := range given {
 		if o.Err != nil {
 			e.Message += fmt.Sprintf("; %s: %s", o.Alias, o.Err.Code)

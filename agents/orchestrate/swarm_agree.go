@@ -19,6 +19,11 @@ import (
 // returns that output; nil where all are to be merged.
 func (s *swarm) agree(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	s.rec.account(given, -1, nil)
+	for _, alias := range s.cast.Asked {
+		if !slices.ContainsFunc(given, func(o Outcome) bool { return o.Alias == alias }) {
+			s.rec.Cancelled = append(s.rec.Cancelled, alias)
+		}
+	}
 	if s.rec.Answered < max(1, s.plan.Extras.MinResults) {
 		return nil, s.tooFew(given)
 	}
@@ -66,8 +71,7 @@ func (s *swarm) won(given []Outcome, slot int, agreed []string) json.RawMessage 
 }
 
 func (s *swarm) vote(given []Outcome) (json.RawMessage, error) {
-	ballot := Ballot{On: Pointer(s.plan.Extras.VoteOn), MinVotes: votesNeeded(s.plan.Consensus), Tie: s.plan.Extras.Tie}
-	t := ballot.Count(given)
+	t := s.ballot().Count(given)
 	s.rec.Votes, s.rec.Abstained, s.rec.Tied = t.Votes, t.Abstained, t.Tied
 	if t.Err != nil {
 		s.voted(t.Err.Message)
@@ -83,11 +87,13 @@ func (s *swarm) vote(given []Outcome) (json.RawMessage, error) {
 	return output, nil
 }
 
-func votesNeeded(c *aaif.Consensus) int {
-	if !c.MinVotes.IsSet() {
-		return 1
+// ballot is how the document has votes counted.
+func (s *swarm) ballot() Ballot {
+	b := Ballot{On: Pointer(s.plan.Extras.VoteOn), Tie: s.plan.Extras.Tie}
+	if least := s.plan.Consensus.MinVotes; least.IsSet() {
+		b.MinVotes = int(min(least.Int64(), math.MaxInt32))
 	}
-	return int(min(max(1, c.MinVotes.Int64()), math.MaxInt32))
+	return b
 }
 
 // first is the output of whoever was first; of several whose outcomes came
@@ -102,11 +108,6 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 		}
 	}
 	s.mu.Unlock()
-	for _, alias := range s.cast.Asked {
-		if !slices.ContainsFunc(given, func(o Outcome) bool { return o.Alias == alias }) {
-			s.rec.Cancelled = append(s.rec.Cancelled, alias)
-		}
-	}
 	output := s.won(given, slot, nil)
 	s.voted(s.rec.Winner + " was first")
 	return output

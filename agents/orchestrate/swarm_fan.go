@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -32,7 +33,12 @@ type fan struct {
 	until time.Time              // who has not answered by then has failed
 	each  func(o *Outcome) error // told of each outcome, also of those that were there; an error ends the fan-out
 
+	// decided, if set, is asked when nobody is out but people, who may take days:
+	// true ends the fan-out without them.
+	decided func(out int) bool
+
 	running int
+	waits   []state.Wait  // of people who are out
 	fresh   int           // outcomes that are not committed
 	took    time.Duration // the last commit
 }
@@ -64,7 +70,8 @@ func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
 
 // run asks all who have no outcome yet. It returns what each returned, when
 // those that were under way have ended; they are cancelled then. An error that
-// ends the run here is returned as it is.
+// ends the run here is returned as it is, and a [stillOut] when nobody is out but
+// people.
 func (f *fan) run(ctx context.Context) error {
 	var todo []ask
 	for _, a := range f.asks {
@@ -109,7 +116,7 @@ func (f *fan) run(ctx context.Context) error {
 		select {
 		case d := <-done:
 			f.running--
-			if err := f.settle(ctx, d, end != nil); err != nil && end == nil {
+			if err := f.settle(d, end != nil); err != nil && end == nil {
 				end = err
 				cancel(err)
 			}
@@ -127,6 +134,26 @@ func (f *fan) run(ctx context.Context) error {
 			}
 		case due == nil:
 			due = time.After(max(patience, dutyCycle*f.took))
+		}
+	}
+	return f.people(ctx, end)
+}
+
+// people ends a fan-out for those who are still out: they are told if nobody
+// waits for them any more.
+func (f *fan) people(ctx context.Context, end error) error {
+	if len(f.waits) == 0 {
+		return end
+	}
+	if end == nil && f.decided != nil && f.decided(len(f.waits)) {
+		end = errEnough
+	}
+	switch {
+	case end == nil:
+		return &stillOut{f.waits}
+	case errors.Is(end, errEnough), errors.Is(end, errTooFew):
+		for _, w := range f.waits {
+			f.task.Withdraw(context.WithoutCancel(ctx), w.Key, end.Error())
 		}
 	}
 	return end
@@ -178,8 +205,12 @@ func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
 
 // settle takes in what came of one ask. What is cancelled because of another's
 // outcome has none.
-func (f *fan) settle(ctx context.Context, d settled, ending bool) error {
+func (f *fan) settle(d settled, ending bool) error {
+	var out *mesh.WaitsError
 	switch {
+	case errors.As(d.err, &out):
+		f.waits = append(f.waits, out.Wait)
+		return nil
 	case d.err != nil && (errors.Is(d.err, errEnough) || errors.Is(d.err, errTooFew)):
 		return nil
 	case d.err != nil:

@@ -42,7 +42,8 @@ type Record struct {
 	Results  []MemberResult `json:"results,omitempty"`
 	Dissent  []MemberResult `json:"dissent,omitempty"`
 	Failures []Failure      `json:"failures,omitempty"`
-	// Cancelled are who was not waited for, after the first success.
+	// Cancelled are who was not waited for, since what they would say could
+	// change nothing any more.
 	Cancelled []string `json:"cancelled,omitempty"`
 	// Truncated tells that some results or dissent are there without output,
 	// which together were too long.

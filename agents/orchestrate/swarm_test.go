@@ -122,12 +122,12 @@ func TestSwarm(t *testing.T) {
 		{
 			"all have failed", three("]"), "",
 			map[string]string{"a": "!E_MODEL", "b": "!E_TOOL", "c": "!E_MODEL"},
-			`!E_SWARM 0 of 3 members answered, and min_results is 1; a: E_MODEL`, "", "", "", "a E_MODEL,b E_TOOL,c E_MODEL", "",
+			`!E_SWARM 3 of 3 members have failed, and min_results is 1; a: E_MODEL`, "", "", "", "a E_MODEL,b E_TOOL,c E_MODEL", "",
 		},
 		{
 			"fewer than the document wants", three("]"), extras(`"min_results":2`),
 			map[string]string{"a": "!E_MODEL", "b": `{"v":1}`, "c": "!E_MODEL"},
-			`!E_SWARM 1 of 3 members answered, and min_results is 2; a: E_MODEL`, "", "", "", "a E_MODEL,c E_MODEL", "",
+			`!E_SWARM 2 of 3 members have failed, and min_results is 2; a: E_MODEL`, "", "", "", "a E_MODEL,c E_MODEL", "",
 		},
 		{
 			"one that must not fail", three("]"), extras(`"steps":{"c":{"on_error":"fail"}}`),

@@ -97,7 +97,7 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, 
 	}
 	payload, err := w.do(ctx)
 	if err != nil {
-		return Result{}, err
+		return Result{}, w.park(ctx, err)
 	}
 	return Result{payload, w.used(), w.account}, nil
 }
@@ -172,7 +172,7 @@ func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), mesh.IsHandedOff(err):
+	case errors.Is(err, mesh.ErrLost), errors.Is(err, mesh.ErrParked), errors.Is(err, mesh.ErrWaits), mesh.IsHandedOff(err):
 		return err
 	}
 	return nil

@@ -1,0 +1,131 @@
+package orchestrate_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// open is what a person was asked and has not answered.
+func (r *rig) open(person string) *mesh.Ask {
+	r.t.Helper()
+	var found *mesh.Ask
+	until(r.t, person+" is asked", func() bool {
+		asks, err := r.client.Asks(r.ctx(), person)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		i := slices.IndexFunc(asks, func(a *mesh.Ask) bool { return a.State == mesh.AskOpen })
+		if i >= 0 {
+			found = asks[i]
+		}
+		return i >= 0
+	})
+	return found
+}
+
+func (r *rig) says(person, payload string) {
+	r.t.Helper()
+	ask := r.open(person)
+	if err := r.client.AnswerAsk(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload))); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) waits(task *envelope.Envelope) {
+	r.t.Helper()
+	until(r.t, "the run waits for people", func() bool {
+		cp, err := r.client.Run(r.t.Context(), task.To, task.ID)
+		return err == nil && cp.Doc.Status == aaif.RunAwaitingApproval
+	})
+}
+
+const jury = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"human.eve","alias":"eve"}],"consensus":{"strategy":"majority_vote"}}`
+
+// People vote like anybody else. While they think, the run holds no place, and
+// another worker goes on when they have answered; nobody is asked twice.
+func TestPeopleVoteInASwarm(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	c := newTally()
+	r.serve(true, c, "agent.a")
+	p := plan(t, jury, "")
+	first := r.serve(true, team(p, nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	r.waits(task)
+	first.stop()
+	r.serve(true, team(p, nil), boss)
+	r.says("human.bob", `{"n":7}`)
+	r.says("human.eve", `{"n":7}`)
+	got := r.result(task)
+	if got.payload != `{"n":7}` || got.swarm.Winner != "bob" || aliases(got.swarm.Dissent) != "a" {
+		t.Errorf("%+v", got)
+	}
+	if n := c.all()["agent.a"]; n != 1 {
+		t.Errorf("the agent was asked %d times", n)
+	}
+	asks, err := r.client.Asks(r.ctx(), "")
+	if err != nil || len(asks) != 2 {
+		t.Errorf("%d tasks in the inboxes, %v", len(asks), err)
+	}
+}
+
+// A person whose vote can change nothing is not waited for, and told so.
+func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a")
+	r.serve(true, team(plan(t, jury, ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	r.open("human.eve")
+	r.says("human.bob", `{"n":0}`)
+	got := r.result(task)
+	if got.payload != `{"n":0}` || !slices.Equal(got.swarm.Cancelled, []string{"eve"}) || got.swarm.Answered != 2 {
+		t.Errorf("%+v", got)
+	}
+	until(t, "eve is told", func() bool {
+		asks, err := r.client.Asks(r.ctx(), "human.eve")
+		return err == nil && len(asks) == 1 && asks[0].State == mesh.AskWithdrawn
+	})
+}
+
+// A person may be the referee.
+func TestAPersonIsTheReferee(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a", "agent.b", "agent.c")
+	r.serve(true, team(plan(t, three(`],"consensus":{"strategy":"referee","referee_agent":"human.bob"}`), ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	ask := r.open("human.bob")
+	var sent struct {
+		Candidates []struct {
+			N      int
+			Output struct{ N int }
+		}
+	}
+	if err := json.Unmarshal(ask.Task.Payload, &sent); err != nil || len(sent.Candidates) != 3 {
+		t.Fatalf("the referee was sent %s, %v", ask.Task.Payload, err)
+	}
+	for _, cand := range sent.Candidates {
+		if cand.Output.N == 1 {
+			r.says("human.bob", string(mustJSON(t, map[string]any{"choice": cand.N, "reason": "I say so"})))
+		}
+	}
+	got := r.result(task)
+	if got.payload != `{"n":1}` || got.swarm.Winner != "b" || got.swarm.Choice == nil || got.swarm.Choice.Reason != "I say so" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func mustJSON(t testing.TB, v any) json.RawMessage {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
