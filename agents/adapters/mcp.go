@@ -94,5 +94,5 @@ func (s *Set) mcpClient(_ context.Context, endpoint string, auth *aaif.Auth, lis
 	if err != nil {
 		return nil, err
 	}
-	return policy.Client(outbound.Options{Endpoint: u, Auth: auth, Secrets: s.secrets, Timeout: -1, MaxResponse: -1})
+	return policy.Client(outbound.Options{Endpoint: u, Auth: auth, Secrets: s.secrets, Discover: mcp.Discover, Timeout: -1, MaxResponse: -1})
 }

@@ -303,7 +303,7 @@ func TestTokensAreRefreshedBeforeTheyExpire(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := &tokenServer{lifetime: tt.lifetime}
 			auth := &aaif.Auth{Type: aaif.AuthOAuth2, EnvVar: "T"}
-			rt := &clientCredentials{next: server, credential: credential{newSecrets("T", "a:b").set, auth}, url: "https://x.example/token",
+			rt := &clientCredentials{next: server, credential: credential{newSecrets("T", "a:b").set, auth}, grant: Grant{TokenURL: "https://x.example/token"},
 				client: &http.Client{Transport: server}, turn: make(chan struct{}, 1)}
 			for range 2 {
 				req, _ := http.NewRequestWithContext(t.Context(), "GET", "https://x.example/", nil)

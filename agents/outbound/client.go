@@ -38,6 +38,11 @@ type Options struct {
 	// refused what it gave; with mtls it is asked for each connection.
 	Secrets *secret.Set
 
+	// Discover finds out where a token of an Auth of type oauth2 is had that has no
+	// token_url, when the endpoint first answers 401 without one: refused is that
+	// answer, and client keeps the policy. Default: such an Auth is an error.
+	Discover func(ctx context.Context, refused *http.Response, client *http.Client) (Grant, error)
+
 	// KeyIn and KeyName say where an api_key goes, other than in the header that
 	// Auth names: "header", "query" or "cookie", and the name there. They are for
 	// descriptions that say so (OpenAPI's securitySchemes).

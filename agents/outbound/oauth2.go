@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -30,33 +31,68 @@ const (
 type clientCredentials struct {
 	next       http.RoundTripper
 	credential credential
-	url        string
-	scopes     []string
 	client     *http.Client // for the token's own endpoint
+	find       func(context.Context, *http.Response) (Grant, error)
 
-	turn  chan struct{} // holds one item; who has it may read and write the token
+	turn  chan struct{} // holds one item; who has it may read and write what follows
+	grant Grant         // without TokenURL until it is found
 	token *oauth2.Token
 	fresh time.Time // until when token is used
 }
 
+// Grant is where a token is had, and for what.
+type Grant struct {
+	// TokenURL is the token endpoint. The policy has to allow it.
+	TokenURL string
+	// Scopes are asked for where the auth block has none.
+	Scopes []string
+	// Resource is what the token is for (RFC 8707). Default: it is not said.
+	Resource string
+	// InBody sends the client's credentials in the body instead of by HTTP's basic
+	// authentication, for servers that say that they take no other. Where TokenURL is
+	// of the auth block, both are tried.
+	InBody bool
+}
+
 func (p *Policy) oauth2(next http.RoundTripper, o Options, c credential) (*clientCredentials, error) {
-	if o.Auth.TokenURL == "" {
+	t := &clientCredentials{next: next, credential: c, grant: Grant{Scopes: o.Auth.Scopes}, turn: make(chan struct{}, 1)}
+	switch {
+	case o.Auth.TokenURL != "":
+		u, err := p.Check(o.Auth.TokenURL)
+		if err != nil {
+			return nil, fmt.Errorf("auth oauth2: token_url: %w", err)
+		}
+		t.grant.TokenURL = u.String()
+	case o.Discover == nil:
 		return nil, errors.New("auth oauth2: token_url is missing")
-	}
-	u, err := p.Check(o.Auth.TokenURL)
-	if err != nil {
-		return nil, fmt.Errorf("auth oauth2: token_url: %w", err)
+	default:
+		client, err := p.Client(Options{})
+		if err != nil {
+			return nil, err
+		}
+		t.find = func(ctx context.Context, refused *http.Response) (Grant, error) {
+			g, err := o.Discover(ctx, refused, client)
+			if err != nil {
+				return g, fmt.Errorf("%w: where a token is had cannot be found out: %w", ErrCredential, Cause(err))
+			}
+			u, err := p.Check(g.TokenURL)
+			if err != nil {
+				return g, fmt.Errorf("%w: the token endpoint that was found: %w", ErrCredential, err)
+			}
+			if g.TokenURL = u.String(); len(o.Auth.Scopes) > 0 {
+				g.Scopes = o.Auth.Scopes
+			}
+			return g, nil
+		}
 	}
 	// A redirect would take the client's secret along.
-	client, err := p.Client(Options{NoRedirects: true})
-	if err != nil {
-		return nil, err
-	}
-	return &clientCredentials{next: next, credential: c, url: u.String(), scopes: o.Auth.Scopes, client: client, turn: make(chan struct{}, 1)}, nil
+	var err error
+	t.client, err = p.Client(Options{NoRedirects: true})
+	return t, err
 }
 
 func (t *clientCredentials) RoundTrip(req *http.Request) (*http.Response, error) {
-	token, err := t.get(req.Context(), nil)
+	token, err := t.get(req.Context(), nil, nil)
 	if err != nil {
 		if req.Body != nil {
 			req.Body.Close()
@@ -71,22 +107,31 @@ func (t *clientCredentials) RoundTrip(req *http.Request) (*http.Response, error)
 	if !ok {
 		return resp, nil
 	}
-	if token, err = t.get(req.Context(), token); err != nil {
-		return resp, nil
+	if token, err = t.get(req.Context(), token, resp); err != nil {
+		if t.find == nil || errors.Is(err, req.Context().Err()) {
+			return resp, nil
+		}
+		discard(resp)
+		return nil, err
 	}
 	discard(resp)
 	return t.with(again, token)
 }
 
 func (t *clientCredentials) with(req *http.Request, token *oauth2.Token) (*http.Response, error) {
+	if token == nil {
+		return t.next.RoundTrip(req)
+	}
 	copied := req.Clone(req.Context())
 	copied.Header.Set("Authorization", "Bearer "+token.AccessToken)
 	return t.next.RoundTrip(copied)
 }
 
 // get returns the token, a new one if it is at its end, or the one that was
-// refused. One caller at a time asks the server; the others wait for it.
-func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oauth2.Token, error) {
+// refused, as the answer says. One caller at a time asks the server; the others
+// wait for it. It is nil where it is not known yet where a token is had: the
+// endpoint's refusal says that.
+func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answer *http.Response) (*oauth2.Token, error) {
 	select {
 	case t.turn <- struct{}{}:
 		defer func() { <-t.turn }()
@@ -96,8 +141,17 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oa
 	if t.token != nil && t.token != refused && time.Now().Before(t.fresh) {
 		return t.token, nil
 	}
-	if refused != nil {
+	switch {
+	case refused != nil:
 		ctx = secret.Fresh(ctx) // the client's own secret may have changed
+	case t.grant.TokenURL == "" && answer == nil:
+		return nil, nil
+	case t.grant.TokenURL == "":
+		g, err := t.find(ctx, answer)
+		if err != nil {
+			return nil, err
+		}
+		t.grant = g
 	}
 	text, err := t.credential.text(ctx)
 	if err != nil {
@@ -108,7 +162,16 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token) (*oa
 		return nil, err
 	}
 	t.credential.know(password)
-	cfg := clientcredentials.Config{ClientID: id, ClientSecret: password, TokenURL: t.url, Scopes: t.scopes}
+	cfg := clientcredentials.Config{ClientID: id, ClientSecret: password, TokenURL: t.grant.TokenURL, Scopes: t.grant.Scopes}
+	if t.find != nil {
+		cfg.AuthStyle = oauth2.AuthStyleInHeader
+		if t.grant.InBody {
+			cfg.AuthStyle = oauth2.AuthStyleInParams
+		}
+	}
+	if t.grant.Resource != "" {
+		cfg.EndpointParams = url.Values{"resource": {t.grant.Resource}}
+	}
 	begun := time.Now()
 	token, err := cfg.Token(context.WithValue(ctx, oauth2.HTTPClient, t.client))
 	if err != nil {
