@@ -40,7 +40,7 @@ type Config struct {
 	Private []string `json:"private,omitempty"`
 
 	// Files lists the files, and the folders with all that is below them, that a
-	// document's tools may be described in (OpenAPI). A relative endpoint is looked
+	// document's tools (OpenAPI) and subagents may be described in. A relative endpoint is looked
 	// for in these folders.
 	Files []string `json:"files,omitempty"`
 

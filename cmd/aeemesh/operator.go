@@ -23,10 +23,10 @@ type operatorFlags struct {
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.file, "config", "", "`FILE` (YAML) of what agents may have here: endpoints, servers, secrets, models, budgets")
-	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
+	flags.StringArrayVar(&f.allow, "allow", nil, "`HOST` that documents' tools may reach, and definitions of subagents be fetched from: host, host:port, *.domain, or a URL to begin with; plain http only as http://…; repeatable")
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that they may connect to; repeatable")
 	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")
-	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools may be described in (OpenAPI); repeatable")
+	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools (OpenAPI) and subagents may be described in; repeatable")
 	flags.StringArrayVar(&f.env, "allow-env", nil, "`NAME` of a variable that their tools may take a credential from (env_var), or a pattern like BILLING_*; repeatable (default none)")
 }
 
