@@ -25,6 +25,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -157,7 +158,7 @@ func cmdWorker(ts *testscript.TestScript, _ bool, args []string) {
 	if as != "" {
 		entities = []string{as}
 	}
-	s.start(ts, name, entities, commandPath(ts, "aeemesh"), argv...)
+	s.start(ts, name, entities, s.discovered, commandPath(ts, "aeemesh"), argv...)
 }
 
 // program NAME ENTITY COMMAND ARG…: starts any program, and waits until the
@@ -166,7 +167,8 @@ func cmdProgram(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 3 {
 		ts.Fatalf("usage: program NAME ENTITY COMMAND ARG...")
 	}
-	onStage(ts).start(ts, args[0], []string{args[1]}, commandPath(ts, args[2]), args[3:]...)
+	s := onStage(ts)
+	s.start(ts, args[0], []string{args[1]}, s.pinged, commandPath(ts, args[2]), args[3:]...)
 }
 
 // commandPath is the path of a command of the script's.
@@ -182,7 +184,26 @@ func commandPath(ts *testscript.TestScript, name string) string {
 	return ""
 }
 
-func (s *stage) start(ts *testscript.TestScript, name string, entities []string, path string, argv ...string) {
+// discovered reports whether all workers of an entity are there, as NATS micro
+// services.
+func (s *stage) discovered(entity string) error {
+	found, err := s.node.Discover(context.Background(), entity, 200*time.Millisecond)
+	if err == nil && len(found) < s.serving[entity] {
+		err = fmt.Errorf("%d workers answer", len(found))
+	}
+	return err
+}
+
+// pinged reports whether an entity answers tasks, as any agent does.
+func (s *stage) pinged(entity string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_, err := s.node.Send(ctx, envelope.New(envelope.TypeTask, "human.ada", entity, intents.StatusPing, json.RawMessage(`{}`)), mesh.SendOptions{})
+	return err
+}
+
+// start runs a program, and waits until its agents are there.
+func (s *stage) start(ts *testscript.TestScript, name string, entities []string, there func(string) error, path string, argv ...string) {
 	if _, runs := s.workers[name]; runs {
 		ts.Fatalf("%s runs already", name)
 	}
@@ -206,11 +227,7 @@ func (s *stage) start(ts *testscript.TestScript, name string, entities []string,
 				ts.Fatalf("%s has ended:\n%s", name, p.tail())
 			default:
 			}
-			found, err := s.node.Discover(context.Background(), entity, 200*time.Millisecond)
-			if err == nil && len(found) < s.serving[entity] {
-				err = fmt.Errorf("%d workers answer", len(found))
-			}
-			return err
+			return there(entity)
 		})
 	}
 }
