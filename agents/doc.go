@@ -134,6 +134,15 @@
 // in whole turns; the system prompt and the task stay, and the document keeps
 // all of it.
 //
+// # Hand-overs
+//
+// The rules of orchestration.handoff are asked after every turn and the calls of a
+// turn (handoff.go); package orchestrate compiles them, and asks them for teams. An
+// agent that a task was handed on to begins with the conversation that came along,
+// under its own system prompt, with its own tools and turns; its first checkpoint
+// has it, so nothing is read twice. A turn after which a task is handed on is
+// committed with the end of the run.
+//
 // # Streams
 //
 // Whoever sets requires.stream gets the model's text as it comes, as

@@ -171,7 +171,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 		return out, false, nil
 	}
-	if err := l.mayMove(o); err != nil {
+	if err := l.mayMove(o, t.Envelope); err != nil {
 		out.refused = border(err)
 		return out, false, nil
 	}

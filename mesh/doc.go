@@ -39,6 +39,17 @@
 // (claim_late.go): until then two workers may have begun it, and one of them
 // goes on.
 //
+// # Hand-overs
+//
+// A handler may end its task by handing it on ([Task.HandOff]): the receiver
+// answers the sender in its place, and proves by a chain of signed links that it
+// may (handoff.go is how one begins, handoff_chain.go the chain and who believes
+// it, handoff_state.go what goes along, handoff_end.go how the task ends here and
+// how commands follow it). The reply takes the short way: whoever would wait in
+// the middle is one more that may die. A task is with one agent or with the next,
+// because the hand-over is the last checkpoint of the run, and the receiver's task
+// is queued from it.
+//
 // # Guarantees and limits
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its

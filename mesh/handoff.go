@@ -94,6 +94,11 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 			return nil, err
 		}
 	}
+	if t.Streaming() {
+		if err := t.Emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
+			return nil, err
+		}
+	}
 	return nil, o
 }
 

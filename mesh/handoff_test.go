@@ -91,11 +91,12 @@ func TestATaskIsHandedOnAlongAChain(t *testing.T) {
 						var p struct {
 							Seq  int
 							Text string
+							To   string `json:"handed_to"`
 						}
 						if err := json.Unmarshal(e.Payload, &p); err != nil {
 							return err
 						}
-						told = append(told, fmt.Sprintf("%d %s %s", p.Seq, e.From, p.Text))
+						told = append(told, strings.TrimSpace(fmt.Sprintf("%d %s %s %s", p.Seq, e.From, p.Text, p.To)))
 						return nil
 					}
 					var reply *envelope.Envelope
@@ -111,7 +112,7 @@ func TestATaskIsHandedOnAlongAChain(t *testing.T) {
 					}
 					equal(t, "reply", [5]string{reply.From, reply.To, reply.ReplyTo, reply.Corr, reply.Intent}, [5]string{"agent.c", ada, task.ID, task.Corr, "agent.a.run"})
 					equal(t, "result", canonical(t, reply.Payload), canonical(t, []byte(`{"input":{"text":"hi"},"by":"agent.c","from":"agent.b","caller":"human.ada","chain":["agent.a","agent.b"],"intent":"agent.c.run","priority":"high"}`)))
-					equal(t, "told", strings.Join(told, ", "), "1 agent.a from agent.a, 2 agent.b from agent.b, 3 agent.c from agent.c")
+					equal(t, "told", strings.Join(told, ", "), "1 agent.a from agent.a, 2 agent.a  agent.b, 3 agent.b from agent.b, 4 agent.b  agent.c, 5 agent.c from agent.c")
 					if !durable {
 						return
 					}
@@ -138,11 +139,11 @@ func TestAHandedOverStreamHasOneCount(t *testing.T) {
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
 	answers := r.send(requiring(newTask("agent.a", "x.y.z", `{}`), `{"stream":true}`))
-	for i := range 2 {
+	for i := range 3 {
 		equal(t, "seq", string(parse(t, within(t, "a chunk", answers).Data).Payload[:8]), `{"seq":`+strconv.Itoa(i+1))
 	}
 	last := within(t, "the result", answers)
-	equal(t, "count", last.Header.Get(mesh.HeaderStreamCount), "2")
+	equal(t, "count", last.Header.Get(mesh.HeaderStreamCount), "3")
 	equal(t, "chain", strings.Count(last.Header.Get(mesh.HeaderHandoff), " "), 0)
 	equal(t, "intent", parse(t, last.Data).Intent, "x.y.z")
 	equal(t, "end", len(within(t, "the end", answers).Data), 0)

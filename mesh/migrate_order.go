@@ -18,10 +18,14 @@ import (
 
 // mayMove reports whether somebody may send a run where the order says. Within
 // the mesh that is whoever may command it; out of the mesh, with all that is in
-// it, an operator or the agent itself.
-func (l *lane) mayMove(o *order) error {
+// it, an operator or the agent itself. A task that was handed on to this agent is
+// answered for another one, whose replies no other platform can write.
+func (l *lane) mayMove(o *order, task *envelope.Envelope) error {
 	if o.intent != intents.TaskMigrate || o.Abort || !remoteTo(o.To) && o.To != intents.MigrateFile {
 		return nil
+	}
+	if h, _, _ := readHanded(task); h != nil {
+		return envelope.Errorf(envelope.CodeDenied, "the task was handed on to this agent, which answers for another one: such a run moves within the mesh only")
 	}
 	if o.from == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.from) }) {
 		if remoteTo(o.To) {

@@ -87,7 +87,11 @@ func (a *app) runsListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if l := summarize(rec); wanted == nil || slices.Contains(wanted, l.Status) {
+				l := summarize(rec)
+				if l.Step == string(state.StepHandoff) && l.Task == "" {
+					continue // no run, but what went along with a task that was handed on
+				}
+				if wanted == nil || slices.Contains(wanted, l.Status) {
 					list = append(list, l)
 				}
 			}

@@ -118,6 +118,7 @@ type runView struct {
 	Effects  []state.Effect        `json:"effects,omitempty"`
 	Waits    []state.Wait          `json:"waits,omitempty"`
 	Reply    json.RawMessage       `json:"reply,omitempty"`
+	Handed   *state.Handed         `json:"handed,omitempty"` // who answers instead
 	Timeline []state.Moment        `json:"timeline"`
 }
 
@@ -126,7 +127,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	c, err := runs.codec.Decode(rec.Data)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
-		v.Effects, v.Reply = c.Mesh.Effects, c.Mesh.Reply
+		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed
 		if c.Doc.Status == aaif.RunAwaitingApproval {
 			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void })
 		}

@@ -32,6 +32,7 @@ type toolNote struct {
 		MS    float64 `json:"ms"`
 		Error string  `json:"error"`
 	} `json:"tool_result"`
+	HandedTo string `json:"handed_to"` // who answers from here on
 }
 
 func (v *streamView) show(e *envelope.Envelope) error {
@@ -51,7 +52,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 	}
 	v.end()
 	var note toolNote
-	if json.Unmarshal(e.Payload, &note) == nil && (note.Call != nil || note.Result != nil) {
+	if json.Unmarshal(e.Payload, &note) == nil && (note.Call != nil || note.Result != nil || note.HandedTo != "") {
 		v.tool(note)
 		return nil
 	}
@@ -60,6 +61,10 @@ func (v *streamView) show(e *envelope.Envelope) error {
 }
 
 func (v *streamView) tool(note toolNote) {
+	if note.HandedTo != "" {
+		v.term.note("   ⇒ handed on to %s", oneLine(note.HandedTo))
+		v.text.Reset() // what follows is another's answer
+	}
 	if c := note.Call; c != nil {
 		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip(string(c.Arguments))))
 	}
