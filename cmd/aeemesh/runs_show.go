@@ -145,7 +145,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 		a.term.warn("only its header can be read: %s", printable(v.Problem))
 	}
 	if u := v.Usage; u != (state.Usage{}) {
-		a.term.line("%d turns of the model, %d tool calls, %d tokens in, %d out", u.ModelCalls, u.ToolCalls, u.InputTokens, u.OutputTokens)
+		a.term.line("%s of the model, %s, %d tokens in, %d out", counted(int(u.ModelCalls), "turn", "turns"), counted(int(u.ToolCalls), "tool call", "tool calls"), u.InputTokens, u.OutputTokens)
 		if cost := costLine(u); cost != "" {
 			a.term.line("%s", cost)
 		}
@@ -163,7 +163,10 @@ func costLine(u state.Usage) string {
 		parts = append(parts, "$"+model.USD(u.CostNanoUSD).String())
 	}
 	if u.UnpricedCalls > 0 {
-		parts = append(parts, fmt.Sprintf("%d turns of a model without a known price", u.UnpricedCalls))
+		parts = append(parts, counted(int(u.UnpricedCalls), "turn", "turns")+" of a model without a known price")
+	}
+	if u.EstimatedTokens > 0 {
+		parts = append(parts, fmt.Sprintf("the provider did not count: about %d tokens, $%s", u.EstimatedTokens, model.USD(u.EstimatedNanoUSD)))
 	}
 	if u.TreeTokens > u.InputTokens+u.OutputTokens {
 		parts = append(parts, fmt.Sprintf("all runs of its corr: %d tokens, $%s", u.TreeTokens, model.USD(u.TreeCostNanoUSD)))
