@@ -230,7 +230,26 @@ func isUUID(s string) bool {
 
 // NeedsMind reports whether the team does something with the agent's own model.
 func (p *Plan) NeedsMind() bool {
-	return p.Pattern == ModelLed || p.Pattern == Router && p.ByModel || p.Pattern == Swarm && p.OwnModel
+	switch p.Pattern {
+	case ModelLed:
+		return true
+	case Router:
+		return p.ByModel
+	case Swarm:
+		return p.OwnModel && p.swarmNeedsMind()
+	}
+	return false
+}
+
+// swarmNeedsMind reports whether the agent's own model merges the results of a
+// swarm, or scores them, where nobody else does.
+func (p *Plan) swarmNeedsMind() bool {
+	merges := p.Synthesizer < 0
+	if p.Consensus == nil || p.Consensus.Strategy == "" {
+		return merges
+	}
+	scores := p.Consensus.Strategy == aaif.ConsensusBestOfN && len(p.Evaluators) == 0
+	return scores || merges && p.Extras.Tie == TieMerge
 }
 
 // Workers are the members of a swarm or a router that do its work: all but

@@ -74,13 +74,16 @@ func (r *rig) js(nc *nats.Conn) natsjs.JetStream {
 }
 
 // node is a node as a command would set it up, with a durable lane or without.
-func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool) *mesh.Node {
+func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool, change ...func(*mesh.Durable)) *mesh.Node {
 	r.t.Helper()
 	if durable {
 		js, m := jetstream.Gather(r.js(nc)), subject.Map{}
 		cfg.Durable = &mesh.Durable{
 			Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
 			States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Inbox: jetstream.NewInbox(js, m), Lease: lease, Create: true, Sweep: -1,
+		}
+		for _, f := range change {
+			f(cfg.Durable)
 		}
 	}
 	cfg.Heartbeat, cfg.Drain = -1, 100*time.Millisecond
@@ -93,22 +96,29 @@ func (r *rig) node(nc *nats.Conn, cfg mesh.Config, durable bool) *mesh.Node {
 
 // serving is an agent that is served on a connection of its own.
 type serving struct {
-	nc   *nats.Conn
-	stop func()
+	nc     *nats.Conn
+	cancel context.CancelFunc
+	stop   func() // waits until it has
 }
 
 // kill takes the worker away from the mesh at once: it can say nothing more.
 func (s *serving) kill() {
 	s.nc.Close()
-	s.stop()
+	s.cancel()
 }
 
 // serve serves agents with one handler until they are stopped, or the test
 // ends, and returns when they answer.
 func (r *rig) serve(durable bool, h mesh.Handler, entities ...string) *serving {
 	r.t.Helper()
+	return r.serveAs(durable, h, entities, func(*serving, *mesh.Durable) {})
+}
+
+// serveAs is serve with something else about the durable lane.
+func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change func(*serving, *mesh.Durable)) *serving {
+	r.t.Helper()
 	s := &serving{nc: natstest.Conn(r.t, r.srv)}
-	node := r.node(s.nc, mesh.Config{}, durable)
+	node := r.node(s.nc, mesh.Config{}, durable, func(d *mesh.Durable) { change(s, d) })
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var ready sync.WaitGroup
@@ -120,6 +130,7 @@ func (r *rig) serve(durable bool, h mesh.Handler, entities ...string) *serving {
 			}
 		})
 	}
+	s.cancel = cancel
 	s.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	r.t.Cleanup(s.stop)
 	ready.Wait()
@@ -216,8 +227,10 @@ func (r *rig) read(payload json.RawMessage, err error) answer {
 	return a
 }
 
-func newTask(payload, requires string) *envelope.Envelope {
-	task := envelope.New(envelope.TypeTask, "human.ada", boss, intents.RunIntent(boss), json.RawMessage(payload))
+func newTask(payload, requires string) *envelope.Envelope { return taskFor(boss, payload, requires) }
+
+func taskFor(entity, payload, requires string) *envelope.Envelope {
+	task := envelope.New(envelope.TypeTask, "human.ada", entity, intents.RunIntent(entity), json.RawMessage(payload))
 	if requires != "" {
 		task.Requires = json.RawMessage(requires)
 	}
@@ -243,7 +256,11 @@ func (r *rig) ask(payload, requires string) answer {
 // submit gives the team a task over the durable lane.
 func (r *rig) submit(payload, requires string) *envelope.Envelope {
 	r.t.Helper()
-	task := newTask(payload, requires)
+	return r.submitted(newTask(payload, requires))
+}
+
+func (r *rig) submitted(task *envelope.Envelope) *envelope.Envelope {
+	r.t.Helper()
 	if _, err := r.client.Submit(r.ctx(), task, mesh.SubmitOptions{}); err != nil {
 		r.t.Fatal(err)
 	}

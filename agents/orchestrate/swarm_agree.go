@@ -178,7 +178,7 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 			case o == nil:
 				j.Error = "it was not asked"
 			case !o.OK():
-				j.Error = string(o.Err.Code) + ": " + clip(o.Err.Message, maxReason)
+				j.Error = public(o.Err)
 			default:
 				score, reason, err := readScore(o.Output)
 				j.Reason = reason
@@ -219,13 +219,13 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 	case o.OK():
 		scores, err = readScores(o.Output, len(candidates))
 	case o.Err != nil:
-		err = o.Err
+		err = errors.New(public(o.Err))
 	}
 	for i := range candidates {
 		j := Judgement{By: OwnModel}
 		switch {
 		case err != nil:
-			j.Error = clip(err.Error(), maxReason)
+			j.Error = err.Error()
 		case math.IsNaN(scores[i]):
 			j.Error = "score is no number"
 		default:
@@ -235,6 +235,9 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 	}
 	return nil
 }
+
+// public is as much of an error as a peer may read.
+func public(e *envelope.Error) string { return clip(string(e.Code)+": "+e.Message, maxReason) }
 
 func scoresSchema(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)
