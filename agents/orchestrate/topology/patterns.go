@@ -112,7 +112,7 @@ func (t *team) swarm() {
 	}
 	switch strategy {
 	case "":
-		if !t.merges() && !t.hasModel() && len(workers) > 1 {
+		if !t.merges() && !t.unread && !t.hasModel() && len(workers) > 1 {
 			t.warn(at, RuleTeam, `give one subagent the alias synthesizer, name one in x-aeemesh, or choose a consensus`,
 				"nobody merges the answers: the result is the list of them")
 		}
@@ -132,7 +132,9 @@ func (t *team) swarm() {
 				judges++
 			}
 		}
-		if judges == 0 && !t.hasModel() {
+		if judges == 0 && !t.hasModel() && t.unread {
+			t.warn(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs somebody who scores the answers: the document of a subagent may say that it does")
+		} else if judges == 0 && !t.hasModel() {
 			t.fail(at+"/consensus", RuleTeam, "give one subagent the role evaluator, or the agent a model", "best_of_n needs somebody who scores the answers")
 		}
 	}
@@ -182,7 +184,7 @@ func (t *team) named() {
 
 // merges reports whether somebody is named who merges.
 func (t *team) merges() bool {
-	return t.synthesized || slices.ContainsFunc(t.members, func(m member) bool { return m.is(merging) })
+	return slices.ContainsFunc(t.members, func(m member) bool { return m.is(merging) })
 }
 
 // fallbacks is about the extension's on_error: fallback.

@@ -54,9 +54,9 @@ type team struct {
 
 	// unsure: a step names nobody, and may be meant for any of the members.
 	unsure bool
-	// synthesized: who merges is known to be among the members, from their own
-	// documents.
-	synthesized bool
+	// unread: there are members whose own documents, which nobody has given, may
+	// say that they merge or judge.
+	unread bool
 }
 
 func newTeam(doc *aaif.Document) *team {
@@ -149,7 +149,7 @@ func (t *team) refs() {
 		switch {
 		case m.ref == "":
 			t.fail(m.pointer+"/ref", aaif.RuleID, refForms, "the reference is empty")
-		case !orchestrate.IsRef(m.ref):
+		case !orchestrate.IsRef(m.ref) && !isPath(m.ref):
 			t.warn(m.pointer+"/ref", aaif.RuleID, refForms, "%s is found only if the mesh's registry has an agent of that name", quote(m.ref))
 		case t.isSelf(m.ref):
 			t.self(m)

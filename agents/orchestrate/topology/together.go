@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -45,7 +46,7 @@ func Together(sources []Source) [][]aaif.Problem {
 	g.index()
 	for i, t := range g.teams {
 		if t != nil {
-			g.synthesizers(i, t)
+			g.roles(i, t)
 			t.check()
 		}
 	}
@@ -93,7 +94,7 @@ func (g *group) index() {
 		note(g.sources[i].entity(), i)
 		note(g.sources[i].Path, i)
 		for _, skill := range t.def.Agent.Skills {
-			g.skills[skill] = append(g.skills[skill], i)
+			g.skills[registry.FoldSkill(skill)] = append(g.skills[registry.FoldSkill(skill)], i)
 		}
 	}
 }
@@ -104,27 +105,59 @@ const skillScheme = "skill:"
 // resolve is the places of the documents that a reference of one of them may
 // mean.
 func (g *group) resolve(from int, ref string) []int {
-	if skill, ok := strings.CutPrefix(ref, skillScheme); ok {
-		return g.skills[skill]
+	scheme, rest, uri := strings.Cut(ref, ":")
+	if orchestrate.IsEntity(ref) || !uri {
+		scheme = ""
 	}
-	key := ref
-	if u, err := url.Parse(ref); err == nil && u.Scheme == "file" {
-		key = u.Path
-		if u.Opaque != "" {
-			key = u.Opaque
+	keys := []string{ref, strings.ToLower(ref), "agent." + ref} // an agent_id, an entity, a name
+	switch strings.ToLower(scheme) {
+	case "skill":
+		return g.skills[registry.FoldSkill(rest)]
+	case "urn":
+		keys = []string{strings.ToLower(strings.TrimPrefix(strings.ToLower(rest), "uuid:"))}
+	case "nats":
+		name := strings.TrimPrefix(rest, "//registry/")
+		keys = []string{name, strings.ToLower(name), "agent." + name}
+	case "file":
+		keys = []string{g.path(from, rest)}
+	case "":
+		if isPath(ref) {
+			keys = []string{g.path(from, ref)}
 		}
-		if key = filepath.FromSlash(key); !filepath.IsAbs(key) {
-			key = filepath.Join(filepath.Dir(g.sources[from].Path), key)
+	}
+	for _, key := range keys {
+		if i, ok := g.by[key]; ok && key != "" {
+			return []int{i}
 		}
-		key = filepath.Clean(key)
-	}
-	if i, ok := g.by[key]; ok {
-		return []int{i}
-	}
-	if i, ok := g.by[strings.ToLower(key)]; ok {
-		return []int{i}
 	}
 	return nil
+}
+
+// path is the file that a document names, as an absolute path.
+func (g *group) path(from int, rest string) string {
+	if u, err := url.Parse(rest); err == nil && u.Host == "" {
+		rest = u.Path
+	}
+	name := filepath.FromSlash(rest)
+	if !filepath.IsAbs(name) {
+		if g.sources[from].Path == "" {
+			return ""
+		}
+		name = filepath.Join(filepath.Dir(g.sources[from].Path), name)
+	}
+	return filepath.Clean(name)
+}
+
+// isPath is true of a reference to a file without a scheme.
+func isPath(ref string) bool {
+	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
+		return true
+	}
+	switch strings.ToLower(filepath.Ext(ref)) {
+	case ".json", ".yaml", ".yml", ".cbor":
+		return true
+	}
+	return false
 }
 
 // one is the document that a reference means, -1 if it is not among them, or may
@@ -136,17 +169,32 @@ func (g *group) one(from int, ref string) int {
 	return -1
 }
 
-// synthesizers notes the members whose own documents say that they merge.
-func (g *group) synthesizers(i int, t *team) {
-	if t.extras.Synthesizer != "" {
+// roles notes the members whose own documents say that they merge or judge, in a
+// swarm that names nobody for it. The engine looks there only where a reference
+// leads to a document.
+func (g *group) roles(i int, t *team) {
+	if t.pattern != swarm && t.pattern != inTurn {
 		return
 	}
+	merges := t.extras.Synthesizer == "" && !slices.ContainsFunc(t.members, func(m member) bool { return m.alias == string(aaif.RoleSynthesizer) })
+	judges := !slices.ContainsFunc(t.members, func(m member) bool { return m.role == aaif.SubagentEvaluator })
 	for j := range t.members {
 		m := &t.members[j]
-		if k := g.one(i, m.ref); k >= 0 && k != i && g.teams[k].o != nil && g.teams[k].o.Role == aaif.RoleSynthesizer {
+		if m.role != "" || orchestrate.IsEntity(m.ref) {
+			continue
+		}
+		k := g.one(i, m.ref)
+		if k < 0 {
+			t.unread = true
+			continue
+		}
+		if o := g.teams[k].o; k == i || o == nil || len(o.Subagents) > 0 {
+			continue
+		} else if merges && o.Role == aaif.RoleSynthesizer {
 			m.use(merging)
-			t.synthesized = true
-			return
+			merges = false
+		} else if judges && o.Role == aaif.RoleEvaluator {
+			m.role = aaif.SubagentEvaluator
 		}
 	}
 }
