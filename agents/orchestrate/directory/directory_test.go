@@ -404,3 +404,32 @@ func TestCheck(t *testing.T) {
 		}
 	}
 }
+
+// References come from documents of strangers.
+func FuzzFind(f *testing.F) {
+	for _, ref := range []string{id, "agent.x", "skill:law", "nats://registry/x%20y", "file:x.yaml", "https://[::1]:1/x", "urn:uuid:" + id, "./..%2f..%2fetc/passwd", "a:b", "%"} {
+		f.Add(ref)
+	}
+	folder := f.TempDir()
+	policy, err := outbound.New(outbound.Config{Files: []string{folder}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	reg := &registry.Mem{}
+	register(f, reg, document(f, id, "Known", `,"skills":["law"]`), registry.Options{Aliases: []string{"x y"}}, 0)
+	w := &town{workers: []mesh.Instance{runs("agent.runs", other, "tax", 0)}, health: map[string]string{"agent.runs": "healthy"}}
+	dir := directory.New(directory.Config{Policy: policy})
+	dir.Use(w, reg)
+	v := dir.For(directory.Asker{Entity: "agent.team", Folder: folder})
+	f.Fuzz(func(t *testing.T, ref string) {
+		m, err := v.Find(t.Context(), ref)
+		switch {
+		case err == nil && !orchestrate.IsEntity(m.Entity):
+			t.Fatalf("%q means %+v", ref, m)
+		case err != nil && !errors.Is(err, orchestrate.ErrUnknown) && !errors.Is(err, orchestrate.ErrNobody):
+			t.Fatalf("%q: %v", ref, err)
+		case err != nil && len(err.Error()) > 2000:
+			t.Fatalf("%q: an error of %d bytes", ref, len(err.Error()))
+		}
+	})
+}
