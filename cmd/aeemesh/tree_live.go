@@ -19,6 +19,8 @@ const (
 	// treeQuiet is for how long nothing must come after the end: what is told
 	// last of a task can be heard after its answer.
 	treeQuiet = 400 * time.Millisecond
+	// treePatience is how long events are waited for before runs are looked at.
+	treePatience = time.Second
 )
 
 // errTreeFailed ends a follow whose task failed; the tree has said why.
@@ -38,7 +40,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	frame := time.NewTicker(treeFrame)
 	defer frame.Stop()
-	last := time.Now()
+	last, looked := time.Now(), false
 	for over := false; !over; {
 		select {
 		case h, more := <-events:
@@ -60,6 +62,12 @@ func (r *treeReader) follow(ctx context.Context) error {
 		}
 		if r.app.term.broken() {
 			return nil
+		}
+		if r.builder == nil && !looked && time.Since(last) > treePatience {
+			looked = true // there may be a run of which no event is kept
+			if err := r.records(limited); err != nil {
+				r.app.log.Debug("no records", "err", err)
+			}
 		}
 		t := r.tree(time.Now())
 		if t == nil {

@@ -139,6 +139,9 @@ func (t *Tree) sum(now time.Time) {
 		t.Ended = end
 	}
 	t.DurationMS = between(t.Began, end)
+	if len(t.Roots) == 1 && t.Roots[0].State.Ended() && t.Roots[0].State != HandedOff {
+		t.DurationMS = max(t.DurationMS, t.Roots[0].DurationMS) // with what it waited in a queue
+	}
 }
 
 // outcome is how a task stands, or the one that it was handed on to.
