@@ -92,6 +92,11 @@ func (s *Set) checkModels() error {
 	if m.BreakerFailures < 0 || m.BreakerOpenSeconds < 0 {
 		bad = append(bad, errors.New("/models: breaker_failures and breaker_open_seconds must not be negative"))
 	}
+	for i, pattern := range m.Quality {
+		if strings.Trim(pattern, " *") == "" {
+			bad = append(bad, fmt.Errorf("/models/quality/%d: %q names no model", i, pattern))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(m.Providers)) {
 		p := m.Providers[name]
 		where := "/models/providers/" + name

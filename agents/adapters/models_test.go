@@ -338,6 +338,11 @@ func TestModelsConfigIsChecked(t *testing.T) {
 		`models: {providers: {"": {base_url: "https://x"}}}`:      "/models/providers: a provider has no name",
 		`models: {providers: {lab: {base_url: "lab.example"}}}`:   "/models/providers/lab/base_url",
 		`models: {providers: {openai: {region: eu-west-1}}}`:      "/models/providers/openai/region: it is of the API bedrock, and openai speaks openai",
+		`models: {quality: ["gpt-5*", ""]}`:                       "/models/quality/1",
+		`models: {quality: ["*"]}`:                                "/models/quality/0",
+		`openapi_servers: {crm: "crm.example"}`:                   "/openapi_servers/crm",
+		`openapi_servers: {"": "https://crm.example"}`:            "/openapi_servers/",
+		`secrets: {env: ["BILLING_["]}`:                           "/secrets/env: BILLING_[",
 		`models: {providers: {lab: {betas: [x]}}}`:                "/models/providers/lab/betas",
 		`models: {providers: {google: {project: x}}}`:             "/models/providers/google/project",
 	} {

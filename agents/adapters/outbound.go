@@ -2,6 +2,9 @@ package adapters
 
 import (
 	"fmt"
+	"maps"
+	"net/url"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
@@ -16,6 +19,11 @@ func (s *Set) openOutbound() error {
 	policy, err := outbound.New(s.cfg.Outbound)
 	if err != nil {
 		return fmt.Errorf("configuration: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.cfg.OpenAPIServers)) {
+		if u, err := url.Parse(s.cfg.OpenAPIServers[name]); name == "" || err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
+			return fmt.Errorf("configuration: /openapi_servers/%s: it is not the name of a tool and an http or https URL", name)
+		}
 	}
 	s.policy = policy
 	s.closers = append(s.closers, func() error { policy.Close(); return nil })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"time"
 
@@ -70,6 +71,9 @@ func (s *Set) openSecrets() error {
 	for _, pattern := range s.cfg.Secrets.Env {
 		if pattern == "" {
 			bad = append(bad, errors.New("configuration: /secrets/env: a name is empty"))
+		}
+		if _, err := path.Match(pattern, ""); err != nil {
+			bad = append(bad, fmt.Errorf("configuration: /secrets/env: %s is no pattern", pattern))
 		}
 	}
 	read := secret.Operator(s.opts.Env)
