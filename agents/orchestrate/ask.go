@@ -130,6 +130,9 @@ func (w *work) call(ctx context.Context, p *Participant, member Member, a ask, p
 		answer, err := w.task.Call(ctx, c)
 		if answer != nil {
 			out.TaskID, out.Durable = answer.TaskID, answer.Durable
+			if answer.Began.Before(out.Began) { // asked before, perhaps by another worker
+				out.Began = answer.Began.UTC()
+			}
 		}
 		switch {
 		case err == nil:
