@@ -127,6 +127,9 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := h.node.solvent(ctx, t); err != nil {
+		return nil, callError(err)
+	}
 	durable := false
 	if t.run != nil && !c.Live {
 		if durable, err = h.node.hasLane(ctx, c.To); err != nil {

@@ -49,6 +49,18 @@ func (l *leaf) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	return nil, ctx.Err()
 }
 
+// hears waits until entities have their durable lane: a worker is there before that.
+func (r *durableRig) hears(entities ...string) {
+	r.t.Helper()
+	queue := jetstream.NewQueue(r.js(r.nc), r.m)
+	for _, entity := range entities {
+		eventually(r.t, entity+" has a durable lane", func() bool {
+			ok, err := queue.Served(ctxFor(r.t), entity)
+			return ok && err == nil
+		})
+	}
+}
+
 // openRuns are the runs of all entities that have not ended.
 func (r *durableRig) openRuns(entities ...string) (open []string) {
 	r.t.Helper()
@@ -77,6 +89,7 @@ func TestCancelReachesTheLeavesBehindAKilledWorker(t *testing.T) {
 	middle := mesh.Agent{Entity: "agent.middle", Handler: fanning(mesh.Call{To: "agent.durable", Key: "1"}, mesh.Call{To: "agent.live", Key: "2"})}
 	doomed := r.lane(mesh.Config{Drain: time.Millisecond})
 	r.serve(doomed, middle)
+	r.hears("agent.durable", "agent.middle")
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: "agent.middle", Key: "1"}, nil)})
 	client := r.client()
 	task := newTask(lead, "lead.work", `{}`)
@@ -113,6 +126,7 @@ func TestCancelReachesTheCallsOfAPausedRun(t *testing.T) {
 	r := newDurableRig(t)
 	end := newLeaf()
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: end})
+	r.hears(helper)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: fanning(mesh.Call{To: helper, Key: "1"})})
 	client := r.client()
 	task := newTask(lead, "lead.work", `{}`)
@@ -145,6 +159,7 @@ func TestCallIsInterruptedByAPauseAndFoundAgain(t *testing.T) {
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})
+	r.hears(helper)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: fanning(mesh.Call{To: helper, Key: "1"})})
 	client := r.client()
 	task := newTask(lead, "lead.work", `{}`)

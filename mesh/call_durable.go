@@ -22,7 +22,8 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	if t.run.restored {
 		was = t.sentBefore(ctx, task)
 	}
-	if err := t.begin(ctx, c, a); err != nil {
+	again := t.run.callSent(task.ID)
+	if err := t.begin(ctx, c, a, !again && len(t.run.openCalls(c.Key)) == 0); err != nil {
 		return err
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
@@ -33,7 +34,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 		defer stop()
 	}
 	wait, span := n.tel.startSend(wait, task)
-	opts := ResultOptions{OnStream: c.OnStream, again: t.run.callSent(task.ID) || t.run.restored}
+	opts := ResultOptions{OnStream: c.OnStream, again: again || t.run.restored}
 	var reply *envelope.Envelope
 	var err error
 	if was != nil {
@@ -50,8 +51,20 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	case err == nil, errors.Is(err, ErrInterrupted):
 		return err
 	}
+	err = sendError(task, err)
+	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {
+		err = envelope.Errorf(envelope.CodeTimeout, "%s had not begun the task when its time was over: no worker is there, or all places are taken, maybe by those that wait for this one", task.To).WithCause(err)
+	}
 	t.giveUp(state.Call{ID: task.ID, To: task.To})
-	return sendError(task, err)
+	return err
+}
+
+// callBegun reports whether somebody has begun a task, if that can be known.
+func (t *Task) callBegun(task *envelope.Envelope) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), grace/2)
+	defer cancel()
+	_, err := t.host.node.cfg.Durable.States.Get(ctx, state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	return !errors.Is(err, state.ErrNotFound)
 }
 
 // sentBefore is the task that an earlier owner of the run sent in this one's place,

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
@@ -52,12 +54,29 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 	return mustJSON(members)
 }
 
-// begin is what comes before a call is sent: the run's checkpoint tells of it.
-func (t *Task) begin(ctx context.Context, c *Call, a *Answer) error {
-	if t.run != nil {
-		if err := t.run.record(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()}); err != nil {
-			return err
+// begin is what comes before a call is sent: it is counted, if it is the first
+// time, and the run's checkpoint tells of it.
+func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error {
+	var err error
+	count := func() error {
+		if !first {
+			return nil
 		}
+		return t.host.node.countTask(ctx, t)
+	}
+	if t.run == nil {
+		err = count()
+	} else {
+		counted := make(chan error, 1)
+		go func() { counted <- count() }()
+		err = t.run.record(ctx, state.Call{Key: c.Key, ID: a.TaskID, To: c.To, Live: !a.Durable, At: t.run.lane.clock.now()})
+		if problem := <-counted; err == nil {
+			err = problem
+		}
+	}
+	if err != nil {
+		t.callOver(a.TaskID)
+		return err
 	}
 	if c.Begun != nil {
 		c.Begun(a.TaskID, a.Durable)
@@ -149,34 +168,50 @@ func (h *host) stopDurable(call state.Call) bool {
 	return err == nil
 }
 
+// orderStop tells the workers, and stores the order where none of them answers.
+// Then it tells them again: one that takes the run over meanwhile hears it sooner
+// than it looks into a queue that it has no place for.
 func (h *host) orderStop(call state.Call) error {
-	e, err := h.cancelOf(call)
-	if err != nil {
-		return err
-	}
-	to, err := h.node.subjects.Ctl(call.To)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
 	defer cancel()
+	stored := false
+	for range 3 {
+		e, err := h.cancelOf(call)
+		if err != nil {
+			return err
+		}
+		reply, err := h.tellWorkers(ctx, e)
+		switch {
+		case err == nil && reply.Type == envelope.TypeError && !isCode(envelope.ErrorOf(reply), envelope.CodeNotFound):
+			return envelope.ErrorOf(reply)
+		case err == nil, stored && errors.Is(err, nats.ErrNoResponders):
+			return nil
+		case stored:
+			continue
+		}
+		if _, err := h.node.Submit(ctx, e, SubmitOptions{}); err != nil {
+			return err
+		}
+		stored = true
+	}
+	return nil
+}
+
+// tellWorkers sends a command to all workers of an agent, and waits for the one
+// that has something to do.
+func (h *host) tellWorkers(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
+	to, err := h.node.subjects.Ctl(e.To)
+	if err != nil {
+		return nil, err
+	}
 	var body []byte
 	header, err := h.node.encode(ctx, e, false, &body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	first, cancelFirst := context.WithTimeout(ctx, ctlWait)
-	defer cancelFirst()
-	reply, err := h.node.exchange(first, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
-	if err == nil {
-		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError && problem.Code != envelope.CodeNotFound {
-			return problem
-		}
-		return nil
-	}
-	// Nobody hears it, or nobody who hears it has the run.
-	_, err = h.node.Submit(ctx, e, SubmitOptions{})
-	return err
+	ctx, cancel := context.WithTimeout(ctx, ctlWait)
+	defer cancel()
+	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
 }
 
 // cancelOf is the command to cancel a task of this agent's, signed.
@@ -194,5 +229,5 @@ func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
 
 func isCode(err error, code envelope.Code) bool {
 	var e *envelope.Error
-	return errors.As(err, &e) && e.Code == code
+	return errors.As(err, &e) && e != nil && e.Code == code
 }

@@ -36,7 +36,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		}
 		a.TaskID = one.ID
 		if begun != one.ID {
-			if err := t.begin(ctx, c, a); err != nil {
+			if err := t.begin(ctx, c, a, try == 0); err != nil {
 				return err
 			}
 			begun = one.ID

@@ -58,7 +58,7 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	hop := parse(t, within(t, "the hop", hops).Data)
 	equal(t, "inherited", []any{hop.From, hop.To, hop.Intent, hop.Corr, hop.ReplyTo, hop.Priority, string(hop.Trace)},
 		[]any{lead, helper, "agent.helper.run", task.Corr, task.ID, envelope.PriorityHigh, string(task.Trace)})
-	equal(t, "tree", canonical(t, json.RawMessage(member(t, hop.Requires, "tree"))), `{"depth":1,"max_depth":16,"root":"`+task.ID+`"}`)
+	equal(t, "tree", canonical(t, json.RawMessage(member(t, hop.Requires, "tree"))), `{"depth":1,"max_depth":16,"max_tasks":10000,"root":"`+task.ID+`"}`)
 	equal(t, "format", member(t, hop.Requires, "format"), `"json"`)
 	requires, err := hop.Requirements()
 	if err != nil || requires.Timeout <= 4*time.Second || requires.Timeout >= 5*time.Second {
@@ -75,6 +75,7 @@ func TestCallOverTheDurableLane(t *testing.T) {
 	answers := make(chan *mesh.Answer, 1)
 	var want string
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
+	r.hears(helper)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		want = task.CallID("one")
 		a, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: json.RawMessage(`{"n":1}`)})
@@ -110,6 +111,7 @@ func TestCallIsFoundAgainAfterACrash(t *testing.T) {
 	r := newDurableRig(t)
 	g := newGate(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})
+	r.hears(helper)
 	first := r.lane(mesh.Config{})
 	r.serve(first, mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, nil)})
 	client := r.client()
@@ -193,6 +195,7 @@ func TestCallIsCancelledWithItsTask(t *testing.T) {
 		r := newDurableRig(t)
 		g := willing{newGate(t)}
 		r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: g})
+		r.hears(helper)
 		done := make(chan error, 1)
 		r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one", Live: live}, func(_ *mesh.Answer, err error) { done <- err })})
 		failed := r.events()

@@ -2,40 +2,70 @@ package mesh
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
+	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Defaults of [TreeLimits].
-const DefaultMaxDepth = 16
+const (
+	DefaultMaxDepth = 16
+	DefaultMaxTasks = 10_000
+)
 
 // TreeLimits bound a tree of tasks: one that somebody sent, and all that came of
-// it because agents called one another. A sender may set lower ones for his own
+// it because agents called one another. A sender may set lower bounds for his own
 // tree (requires.tree), never higher ones.
 type TreeLimits struct {
 	// MaxDepth is how many hops a task may be away from the one that somebody
 	// sent. Default 16.
-	MaxDepth int
+	MaxDepth int `json:"max_depth"`
+	// MaxTasks is how many tasks agents may send one another under one corr.
+	// Workers that share [Config].Counters count together. Default 10,000.
+	MaxTasks int64 `json:"max_tasks"`
+
+	// Tokens and USD are what the models of a tree may use, written into the tasks
+	// that agents send on, so that it holds at every worker. Default no bound. A
+	// worker's own budget is for its agents to keep.
+	Tokens int64     `json:"-"`
+	USD    model.USD `json:"-"`
 }
 
 func (l TreeLimits) normal() (TreeLimits, error) {
+	if err := l.Validate(); err != nil {
+		return l, err
+	}
 	if l.MaxDepth == 0 {
 		l.MaxDepth = DefaultMaxDepth
 	}
-	if l.MaxDepth < 0 {
-		return l, errors.New("Tree.MaxDepth cannot be negative")
+	if l.MaxTasks == 0 {
+		l.MaxTasks = DefaultMaxTasks
 	}
 	return l, nil
 }
 
+// Validate reports what is wrong with the bounds.
+func (l TreeLimits) Validate() error {
+	if l.MaxDepth < 0 || l.MaxTasks < 0 || l.Tokens < 0 || l.USD < 0 {
+		return errors.New("tree: a bound cannot be negative")
+	}
+	return nil
+}
+
 // tree is what requires.tree says: where in its tree a task is, and how far the
-// tree may grow. A sender's own task has bounds only.
+// tree may grow. A sender's own task has bounds only; 0 is the operator's.
 type tree struct {
-	Root     string `json:"root,omitempty"`      // the id of the task that somebody sent
-	Depth    int    `json:"depth,omitempty"`     // hops from there
-	MaxDepth int    `json:"max_depth,omitempty"` // 0: the operator's
+	Root     string    `json:"root,omitempty"`      // the id of the task that somebody sent
+	Depth    int       `json:"depth,omitempty"`     // hops from there
+	MaxDepth int       `json:"max_depth,omitempty"` //
+	MaxTasks int64     `json:"max_tasks,omitempty"` // of the corr
+	Tokens   int64     `json:"tokens,omitempty"`    // of the corr
+	USD      model.USD `json:"usd,omitempty"`       // of the corr
+	Deadline time.Time `json:"deadline,omitzero"`   // by the server's clock
 }
 
 // treeOf reads requires.tree; nil where there is none.
@@ -47,29 +77,69 @@ func treeOf(e *envelope.Envelope) (*tree, error) {
 		Tree *tree `json:"tree"`
 	}
 	err := json.Unmarshal(e.Requires, &requires)
-	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || len(t.Root) > maxName) {
+	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
 	return requires.Tree, nil
 }
 
+// lower is what holds of two bounds of which 0 is none.
+func lower[N int | int64 | model.USD](a, b N) N {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// bounds are what holds for a tree here: what its tasks say can only lower what the
+// operator says. t may be nil.
+func (n *Node) bounds(t *tree) tree {
+	own := n.cfg.Tree
+	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, Tokens: own.Tokens, USD: own.USD}
+	if t != nil {
+		out.Root, out.Depth, out.Deadline = t.Root, t.Depth, t.Deadline
+		out.MaxDepth, out.MaxTasks = lower(t.MaxDepth, out.MaxDepth), lower(t.MaxTasks, out.MaxTasks)
+		out.Tokens, out.USD = lower(t.Tokens, out.Tokens), lower(t.USD, out.USD)
+	}
+	return out
+}
+
 // inTree reads what a task says of its tree, and refuses one that is beyond its
-// bounds. What came with it can only lower them.
+// bounds.
 func (n *Node) inTree(t *Task) (err error) {
 	if t.tree, err = treeOf(t.Envelope); err != nil || t.tree == nil {
 		return err
 	}
-	if most := n.maxDepth(t.tree); t.tree.Depth > most {
+	if most := n.bounds(t.tree).MaxDepth; t.tree.Depth > most {
 		return tooDeep(t.tree.Depth, most)
 	}
-	return nil
+	if t.tree.Deadline.IsZero() || t.run != nil && t.run.retryID() != "" { // a dead letter has a deadline of its own
+		return nil
+	}
+	return t.within(t.tree.Deadline)
 }
 
-func (n *Node) maxDepth(t *tree) int {
-	if t.MaxDepth > 0 {
-		return min(t.MaxDepth, n.cfg.Tree.MaxDepth)
+// within lets a task end by the deadline of its tree. A worker that does not know
+// the server's clock allows for as much as clocks may differ.
+func (t *Task) within(deadline time.Time) error {
+	n, l := t.host.node, t.host.durable
+	switch {
+	case t.run != nil:
+		t.run.deadline = earlier(t.run.deadline, deadline)
+		t.Deadline = earlier(t.Deadline, l.clock.local(deadline))
+		return nil // who claims the run looks at the clock
+	case l != nil:
+		deadline = l.clock.local(deadline)
+	case n.cfg.Skew > 0:
+		deadline = deadline.Add(n.cfg.Skew)
+	default:
+		return nil
 	}
-	return n.cfg.Tree.MaxDepth
+	if !deadline.After(t.queued) {
+		return envelope.Errorf(envelope.CodeTimeout, "the deadline of the tree that the task belongs to has passed")
+	}
+	t.Deadline = earlier(t.Deadline, deadline)
+	return nil
 }
 
 func tooDeep(depth, most int) *envelope.Error {
@@ -80,22 +150,50 @@ func tooDeep(depth, most int) *envelope.Error {
 // from it: human_approval, and its place in the tree, one hop further. It fails
 // where there is no room for that.
 func (t *Task) inherit(members map[string]json.RawMessage) error {
-	n := t.host.node
-	next := tree{Root: t.Envelope.ID}
-	if t.tree != nil {
-		next = *t.tree
-		if next.Root == "" {
-			next.Root = t.Envelope.ID
-		}
+	next := t.host.node.bounds(t.tree)
+	if next.Root == "" {
+		next.Root = t.Envelope.ID
 	}
 	next.Depth++
-	next.MaxDepth = n.maxDepth(&next)
 	if next.Depth > next.MaxDepth {
 		return tooDeep(next.Depth, next.MaxDepth)
+	}
+	if l := t.host.durable; next.Deadline.IsZero() && l != nil {
+		end := l.clock.at(t.Deadline)
+		if t.run != nil {
+			end = t.run.deadline
+		}
+		next.Deadline = end.UTC().Truncate(time.Millisecond)
 	}
 	members["tree"] = mustJSON(next)
 	if t.Requires.HumanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}
 	return nil
+}
+
+// TreeBudget is what the models of the task's tree may use, as far as its senders
+// and this node's operator say; 0: no bound. An agent that pays for models holds
+// the counters [CountTokens] and [CountUSD] of the task's corr against it.
+func (t *Task) TreeBudget() (tokens int64, usd model.USD) {
+	b := t.host.node.bounds(t.tree)
+	return b.Tokens, b.USD
+}
+
+// hop reports whether the task says that it belongs to a tree.
+func (t *Task) hop() bool { return t.Envelope.ReplyTo != "" || t.tree != nil }
+
+// admitHop is what an arriving task is held against that a look into it does not
+// tell. A hop without requires.tree was sent on by somebody who does not count, so
+// it is counted here. It asks the mesh's counters, but only about tasks of trees.
+func (h *host) admitHop(ctx context.Context, t *Task) error {
+	if t.Envelope.ReplyTo != "" && t.tree == nil {
+		if err := h.node.countTask(ctx, t); err != nil {
+			return err
+		}
+	}
+	if t.tree == nil {
+		return nil
+	}
+	return h.node.solvent(ctx, t)
 }

@@ -35,6 +35,8 @@ type order struct {
 	keyID  string // "" if nobody signed it
 	signed bool
 
+	problem *envelope.Error // with which a cancel ends the run; nil: as cancelled by from
+
 	ID       string          `json:"id,omitempty"`
 	Run      string          `json:"run,omitempty"`
 	Corr     string          `json:"corr,omitempty"`
@@ -161,7 +163,12 @@ func denied(o *order) *envelope.Error {
 // obey applies an order to a run of this worker's.
 func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err error) {
 	if o.intent == intents.TaskCancel {
-		r.lane.host.end(r.task, cancelled(o.from, o.Reason))
+		if !r.task.claim() {
+			return false, "", ErrLost // it ends or stops by itself: its record will tell
+		}
+		cause := cancelled(o.from, o.Reason)
+		r.task.stop(cause)
+		r.lane.host.failed(r.task, cause)
 		return true, string(aaif.RunFailed), nil
 	}
 	r.mu.Lock()

@@ -316,7 +316,11 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	defer r.mu.Unlock()
 	c.Mesh.Epoch++
 	c.Mesh.Owner = l.host.id
-	if err := r.conclude(c, nil, cancelled(o.from, o.Reason)); err != nil {
+	problem := o.problem
+	if problem == nil {
+		problem = cancelled(o.from, o.Reason)
+	}
+	if err := r.conclude(c, nil, problem); err != nil {
 		return out, false, err
 	}
 	// If this process dies between the record and the reply, it takes a message

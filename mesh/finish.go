@@ -37,6 +37,12 @@ func (l *lane) perform(t *Task) {
 	if !l.begin(r) {
 		return
 	}
+	if t.hop() && !r.restored {
+		if err := l.host.admitHop(taskContext{t}, t); err != nil {
+			l.host.fail(t, err)
+			return
+		}
+	}
 	l.performing.Add(1)
 	started := time.Now()
 	l.host.finish(t)
@@ -115,6 +121,9 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 		end := r.end
 		r.mu.Unlock()
 		l.part(r, end)
+		if errors.Is(end, ErrParked) && isCode(problem, envelope.CodeCancelled) {
+			l.cancelParked(r, problem)
+		}
 		return
 	}
 	if r.cp.Load() == nil { // it had not begun
@@ -149,9 +158,23 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 	r.finish(ErrLost)
 	r.mu.Unlock()
 	if lost {
+		if isCode(problem, envelope.CodeCancelled) {
+			l.cancelParked(r, problem) // by a write that nobody confirmed
+		}
 		return
 	}
 	l.settled(r, ended, err)
+}
+
+// cancelParked ends a run that stopped here for now at the moment at which it was
+// cancelled: who cancelled it was told so.
+func (l *lane) cancelParked(r *Run, problem *envelope.Error) {
+	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+	defer cancel()
+	o := &order{id: envelope.NewID(), intent: intents.TaskCancel, from: l.host.Entity, signed: true, Run: r.id.Run, problem: problem}
+	if out := l.stored(ctx, o, false); out.refused != nil {
+		l.host.log.Warn("parked run not cancelled", "run", r.id.Run, "err", out.refused)
+	}
 }
 
 // conclude makes c the run's last checkpoint: with the outcome, and the envelope

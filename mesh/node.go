@@ -115,8 +115,11 @@ type Config struct {
 	// TaskEvents says which task events go to the bus. Default all.
 	TaskEvents TaskEvents
 
-	// Tree bounds the trees of tasks that agents make when they call one another.
-	Tree TreeLimits
+	// Tree bounds the trees of tasks that agents make when they call one another,
+	// and Counters count for them; nil: this process counts for itself, and what
+	// models have used is not looked at when tasks come and go.
+	Tree     TreeLimits
+	Counters Counters
 
 	// Durable lets the node take and send tasks that are stored before they
 	// are worked on; nil: live tasks only.
@@ -155,6 +158,7 @@ type Node struct {
 	refuted  refutations
 	replies  replies
 	lanes    laneBook
+	heads    headcount
 
 	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
 	compacted       atomic.Int64    // when the store of runs was swept, in Unix nanoseconds
@@ -216,6 +220,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
 		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
 	}
+	n.heads.counters = cfg.Counters
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())

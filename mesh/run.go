@@ -145,6 +145,12 @@ func (h *host) run(t *Task) {
 		}
 		defer h.durable.slots.leave(t)
 	}
+	if t.hop() {
+		if err := h.admitHop(taskContext{t}, t); err != nil {
+			h.fail(t, err)
+			return
+		}
+	}
 	h.begins(t)
 	h.taskEvent(intents.TaskStarted, t, nil)
 	h.finish(t)
@@ -236,9 +242,13 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 
 // fail sends an error, unless the task has ended already.
 func (h *host) fail(t *Task, err error) {
-	if !t.claim() {
-		return
+	if t.claim() {
+		h.failed(t, err)
 	}
+}
+
+// failed is fail for who has the right to send the terminal envelope.
+func (h *host) failed(t *Task, err error) {
 	problem := border(err)
 	level := h.log.Debug
 	if problem.Code == envelope.CodeInternal && !errors.Is(err, ErrParked) && !errors.Is(err, ErrLost) {
@@ -257,9 +267,16 @@ func (h *host) fail(t *Task, err error) {
 // overdue ends the tasks whose deadline has passed. Their senders are answered
 // now, whether they wait or run, and whether or not a handler notices.
 func (h *host) overdue(now time.Time, late []*Task) {
-	h.queue.remove(func(t *Task) bool { return !t.Deadline.After(now) })
+	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
+	for _, t := range h.queue.remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
+		waiting[t] = true
+	}
 	for _, t := range late {
-		h.end(t, deadlineError(t))
+		err := deadlineError(t)
+		if waiting[t] && t.hop() {
+			err.Message += ": it was not begun, all places for tasks of " + h.Entity + " were taken, maybe by those that wait for this one"
+		}
+		h.end(t, err)
 	}
 }
 

@@ -1,0 +1,169 @@
+package mesh
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Kinds of counters, by corr: the tasks that agents have sent one another, and what
+// their models have used, in tokens and in billionths of a dollar.
+const (
+	CountTasks  = "tree.tasks"
+	CountTokens = "spend.tokens"
+	CountUSD    = "spend.usd"
+)
+
+// Counters count for all who share them: [jetstream.Counters] for a whole mesh.
+// Add adds n to the counter that a kind and ids name, and returns its total, n
+// included.
+type Counters interface {
+	Add(ctx context.Context, n int64, kind string, ids ...string) (total int64, err error)
+}
+
+// headcount counts the tasks of trees. Those of one corr that come while others of
+// it are being counted are counted together with the next.
+type headcount struct {
+	counters Counters // nil: this process counts for itself
+
+	mu    sync.Mutex
+	corrs map[string]*corrCount
+	local map[string]int64
+	down  time.Time // until then nobody is asked who counts for all
+}
+
+// corrCount is there while its corr is being counted.
+type corrCount struct{ next *countBatch }
+
+type countBatch struct {
+	n     int64
+	total int64
+	done  chan struct{}
+}
+
+// Where the mesh's counters do not answer, the process counts for itself for a
+// while before it asks again; maxHeads bounds the corrs that it then knows.
+const (
+	countPatience = 2 * time.Second
+	countPause    = 10 * time.Second
+	maxHeads      = 1 << 16
+)
+
+// one counts a task of a corr and returns how many there are now.
+func (c *headcount) one(ctx context.Context, corr string, warn func(error)) (int64, error) {
+	c.mu.Lock()
+	if c.counters == nil || time.Now().Before(c.down) {
+		defer c.mu.Unlock()
+		return c.here(corr, 1), nil
+	}
+	if c.corrs == nil {
+		c.corrs = map[string]*corrCount{}
+	}
+	cc := c.corrs[corr]
+	if cc == nil {
+		cc = &corrCount{}
+		c.corrs[corr] = cc
+		go c.count(corr, cc, warn)
+	}
+	if cc.next == nil {
+		cc.next = &countBatch{done: make(chan struct{})}
+	}
+	mine := cc.next
+	mine.n++
+	place := mine.n
+	c.mu.Unlock()
+	select {
+	case <-mine.done:
+		return mine.total - mine.n + place, nil
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+}
+
+// count asks for all who wait, until nobody does.
+func (c *headcount) count(corr string, cc *corrCount, warn func(error)) {
+	for {
+		c.mu.Lock()
+		batch := cc.next
+		cc.next = nil
+		if batch == nil {
+			delete(c.corrs, corr)
+		}
+		c.mu.Unlock()
+		if batch == nil {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+		total, err := c.counters.Add(ctx, batch.n, CountTasks, corr)
+		cancel()
+		if err != nil {
+			warn(err)
+			c.mu.Lock()
+			c.down = time.Now().Add(countPause)
+			total = c.here(corr, batch.n)
+			c.mu.Unlock()
+		}
+		batch.total = total
+		close(batch.done)
+	}
+}
+
+// here counts in this process. c.mu is held.
+func (c *headcount) here(corr string, n int64) int64 {
+	if c.local == nil || len(c.local) >= maxHeads {
+		c.local = map[string]int64{}
+	}
+	c.local[corr] += n
+	return c.local[corr]
+}
+
+// countTask counts a task that t's agent is about to send, or t itself, and refuses
+// it where its tree has too many.
+func (n *Node) countTask(ctx context.Context, t *Task) error {
+	most := n.bounds(t.tree).MaxTasks
+	total, err := n.heads.one(ctx, t.Envelope.Corr, func(err error) {
+		n.log.Warn("the tasks of a tree are counted by this process alone for now", "corr", t.Envelope.Corr, "err", err)
+	})
+	if err != nil {
+		return err
+	}
+	if total > most {
+		return envelope.Errorf(envelope.CodeTreeLimit, "agents have sent one another %d tasks under this corr, and %d are allowed", total-1, most)
+	}
+	return nil
+}
+
+// solvent refuses a task whose tree has used up what its senders allow it.
+func (n *Node) solvent(ctx context.Context, t *Task) error {
+	b := n.bounds(t.tree)
+	if n.cfg.Counters == nil || b.Tokens == 0 && b.USD == 0 {
+		return nil
+	}
+	used := func(kind string) (int64, error) {
+		ctx, cancel := context.WithTimeout(ctx, countPatience)
+		defer cancel()
+		total, err := n.cfg.Counters.Add(ctx, 0, kind, t.Envelope.Corr)
+		if err != nil {
+			return 0, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
+		}
+		return total, nil
+	}
+	if b.Tokens > 0 {
+		if spent, err := used(CountTokens); err != nil {
+			return err
+		} else if spent >= b.Tokens {
+			return envelope.Errorf(envelope.CodeBudget, "the runs of this corr have used %d tokens, and %d are allowed", spent, b.Tokens)
+		}
+	}
+	if b.USD > 0 {
+		if spent, err := used(CountUSD); err != nil {
+			return err
+		} else if model.USD(spent) >= b.USD {
+			return envelope.Errorf(envelope.CodeBudget, "the runs of this corr have cost $%s, and $%s are allowed", model.USD(spent), b.USD)
+		}
+	}
+	return nil
+}

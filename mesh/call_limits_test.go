@@ -1,0 +1,203 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// counting are the mesh's counters for a node.
+func (r *durableRig) counting() mesh.Counters { return jetstream.NewCounters(r.js(r.nc), r.m) }
+
+// wide calls the same agent n times at once and tells how often it was refused.
+func wide(n int, refused chan<- int) mesh.Handler {
+	return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		over := 0
+		for i := range n {
+			all.Go(func() {
+				_, err := task.Call(ctx, mesh.Call{To: helper, Key: fmt.Sprint("swarm/", i)})
+				mu.Lock()
+				defer mu.Unlock()
+				if codeOf(err) == envelope.CodeTreeLimit {
+					over++
+				} else if err != nil {
+					over += 1000
+				}
+			})
+		}
+		all.Wait()
+		refused <- over
+		return json.RawMessage(`{}`), nil
+	})
+}
+
+// The tasks of a corr are counted for the whole mesh, on both lanes; a sender may
+// set a lower bound, and no higher one.
+func TestTreeHasSoManyTasks(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	cfg := mesh.Config{Counters: r.counting(), Tree: mesh.TreeLimits{MaxTasks: 20}}
+	refused := make(chan int, 1)
+	r.serve(r.lane(cfg), mesh.Agent{Entity: helper, Handler: echo, Concurrency: 8})
+	r.serve(r.lane(cfg), mesh.Agent{Entity: lead, Handler: wide(30, refused)})
+	r.hears(helper)
+	client := r.client()
+	for _, c := range []struct {
+		requires string
+		live     bool
+		over     int
+	}{{`{}`, true, 10}, {`{}`, false, 10}, {`{"tree":{"max_tasks":5}}`, true, 25}, {`{"tree":{"max_tasks":500}}`, false, 10}} {
+		task := requiring(newTask(lead, "lead.work", `{}`), c.requires)
+		var err error
+		if c.live {
+			_, err = client.Send(ctxFor(t), task, mesh.SendOptions{})
+		} else {
+			_, _, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		equal(t, "refused of "+c.requires, within(t, "the calls", refused), c.over)
+	}
+}
+
+// Hops of somebody who writes no requires.tree are counted by whoever gets them.
+func TestTreeOfForeignersIsCountedOnArrival(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{Counters: r.counting(), Tree: mesh.TreeLimits{MaxTasks: 3}}), mesh.Agent{Entity: helper, Handler: echo})
+	client := r.client()
+	var codes []envelope.Code
+	for i := range 5 {
+		hop := newTask(helper, "helper.work", `{}`)
+		hop.Corr, hop.ReplyTo = "a-foreign-tree", "the-parents-id"
+		var err error
+		if i%2 == 0 {
+			_, err = client.Send(ctxFor(t), hop, mesh.SendOptions{})
+		} else {
+			_, _, err = client.Perform(ctxFor(t), hop, mesh.SubmitOptions{}, mesh.ResultOptions{})
+		}
+		codes = append(codes, codeOf(err))
+	}
+	equal(t, "codes", codes, []envelope.Code{"", "", "", envelope.CodeTreeLimit, envelope.CodeTreeLimit})
+	if _, err := client.Send(ctxFor(t), newTask(helper, "helper.work", `{}`), mesh.SendOptions{}); err != nil {
+		t.Errorf("a task of no tree: %v", err)
+	}
+}
+
+// What the models of a tree may use is in requires.tree, and held against the
+// counters of its corr where a task comes and where it is sent on.
+func TestTreeBudgetStopsHops(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	counters := r.counting()
+	cfg := mesh.Config{Counters: counters, Tree: mesh.TreeLimits{Tokens: 1000}}
+	spend := make(chan int64, 8)
+	r.serve(r.lane(cfg), mesh.Agent{Entity: helper, Handler: echo})
+	r.serve(r.lane(cfg), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if n := <-spend; n > 0 {
+			if _, err := counters.Add(ctx, n, mesh.CountTokens, task.Envelope.Corr); err != nil {
+				return nil, err
+			}
+		}
+		tokens, usd := task.TreeBudget()
+		a, err := task.Call(ctx, mesh.Call{To: helper, Key: "1", Live: true})
+		if err != nil {
+			return nil, err
+		}
+		return json.RawMessage(fmt.Sprintf(`{"tokens":%d,"usd":%s,"id":%q}`, tokens, usd, a.TaskID)), nil
+	})})
+	client := r.client()
+	hops := r.listen(helper)
+	for _, c := range []struct {
+		requires string
+		spent    int64
+		code     envelope.Code
+		tree     string
+	}{
+		{`{"tree":{"tokens":70,"usd":0.5}}`, 69, "", `"tokens":70,"usd":0.5`},
+		{`{"tree":{"tokens":70}}`, 70, envelope.CodeBudget, ""},
+		{`{"tree":{"tokens":5000}}`, 1000, envelope.CodeBudget, ""}, // the operator's
+		{`{}`, 999, "", `"tokens":1000`},
+	} {
+		spend <- c.spent
+		_, err := client.Send(ctxFor(t), requiring(newTask(lead, "lead.work", `{}`), c.requires), mesh.SendOptions{})
+		equal(t, "code of "+c.requires, codeOf(err), c.code)
+		if c.code == "" {
+			hop := parse(t, within(t, "the hop", hops).Data)
+			if tree := member(t, hop.Requires, "tree"); !strings.Contains(tree, c.tree) {
+				t.Errorf("the hop has %s, want %s in it", tree, c.tree)
+			}
+		}
+	}
+	empty(t, "no hop is sent without a budget", hops)
+	// Somebody who sends on nevertheless is refused by the receiver.
+	hop := requiring(newTask(helper, "helper.work", `{}`), `{"tree":{"depth":1,"tokens":5}}`)
+	if _, err := counters.Add(ctxFor(t), 5, mesh.CountTokens, hop.Corr); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.Send(ctxFor(t), hop, mesh.SendOptions{})
+	equal(t, "code on arrival", codeOf(err), envelope.CodeBudget)
+}
+
+// The deadline of a tree holds for a hop that claims more time.
+func TestTreeHasADeadline(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	deadlines := make(chan time.Time, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		deadlines <- task.Deadline
+		return json.RawMessage(`{}`), nil
+	})})
+	client := r.client()
+	at := func(d time.Duration) string { return state.Time(time.Now().Add(d)) }
+	for _, durable := range []bool{false, true} {
+		send := func(deadline string) error {
+			hop := requiring(newTask(helper, "helper.work", `{}`), `{"timeout_ms":600000,"tree":{"depth":1,"deadline":"`+deadline+`"}}`)
+			var err error
+			if durable {
+				_, _, err = client.Perform(ctxFor(t), hop, mesh.SubmitOptions{}, mesh.ResultOptions{})
+			} else {
+				_, err = client.Send(ctxFor(t), hop, mesh.SendOptions{})
+			}
+			return err
+		}
+		if err := send(at(time.Minute)); err != nil {
+			t.Errorf("durable %v: %v", durable, err)
+		} else if left := time.Until(within(t, "the hop", deadlines)); left > 70*time.Second || left < 30*time.Second {
+			t.Errorf("durable %v: the hop has %v of the minute", durable, left)
+		}
+		equal(t, "too late", codeOf(send(at(-time.Minute))), envelope.CodeTimeout)
+	}
+}
+
+// Who calls somebody that waits for him waits in vain, but not for ever.
+func TestCallOfABusyAncestorEnds(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: calling(mesh.Call{To: lead, Key: "back"}, nil)})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "there"}, nil)})
+	r.hears(helper, lead)
+	client := r.client()
+	task := requiring(newTask(lead, "lead.work", `{}`), `{"timeout_ms":1500}`)
+	_, err := client.Send(ctxFor(t), task, mesh.SendOptions{})
+	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), "all places for tasks of agent.lead were taken, maybe by those that wait for this one") {
+		t.Errorf("over the live lane: %v", err)
+	}
+	task = requiring(newTask(lead, "lead.work", `{}`), `{"timeout_ms":1500}`)
+	_, _, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), "agent.lead had not begun the task") {
+		t.Errorf("over the durable lane: %v", err)
+	}
+}
