@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,20 +48,11 @@ func handoffSpan(ctx context.Context, target orchestrate.Member, passContext boo
 }
 
 // afterTurn asks the rules after a turn of the model, before anything follows
-// from it: calls that it asks for are not made if the task is handed on.
-func (l *loop) afterTurn(ctx context.Context, task *mesh.Task, r *run) error {
+// from it, and reports whether the task is handed on: then calls that the turn asks
+// for are not made, and the turn is written down with the end of the run.
+func (l *loop) afterTurn(ctx context.Context, task *mesh.Task, r *run, step state.Step) (bool, error) {
 	last := r.messages[len(r.messages)-1]
-	return l.after(ctx, task, r, saidOutput(last.Content), nil)
-}
-
-// turnedOver asks the rules after a turn, and stages it where the task is handed
-// on: the turn is stored with the end of the run.
-func (l *loop) turnedOver(ctx context.Context, task *mesh.Task, r *run, step state.Step) (bool, error) {
-	err := l.afterTurn(ctx, task, r)
-	if !mesh.IsHandedOff(err) && r.phase != phaseDone {
-		return false, err
-	}
-	return true, cmp.Or(r.stage(step, (*progress).saveTurn), err)
+	return l.after(ctx, task, r, condition.Facts{Output: saidOutput(last.Content)}, func() error { return r.stage(step, (*progress).saveTurn) })
 }
 
 // afterCalls asks the rules after the calls of a turn, for each in its turn, once
@@ -76,30 +66,45 @@ func (l *loop) afterCalls(ctx context.Context, task *mesh.Task, r *run, calls []
 		if e := r.tools.entries[c.Name]; e != nil {
 			called.Protocol = string(e.EffectiveProtocol())
 		}
-		if err := l.after(ctx, task, r, saidOutput(c.receipt.Content), called); err != nil || r.phase == phaseDone {
+		facts := condition.Facts{Output: saidOutput(c.receipt.Content), Called: called}
+		over, err := l.after(ctx, task, r, facts, func() error { return r.stage(state.Step{Kind: state.StepReceipt, Name: c.Name}, (*progress).save) })
+		if over || err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// after asks the rules. If the task is handed on, the run ends here: with an
-// error that says so, or with the payload of a receiver that had to be called.
-func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, output json.RawMessage, called *condition.Tool) error {
+// after asks the rules. If the task is handed on, the run ends here: with an error
+// that says so, or with the payload of a receiver that had to be called. Stage
+// notes for whoever goes on that it was to be handed on, and by which rule.
+func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts condition.Facts, stage func() error) (bool, error) {
 	if l.handoffs == nil {
-		return nil
+		return false, nil
 	}
-	payload, over, err := l.handoffs.After(ctx, task, orchestrate.Moment{
-		Facts: condition.Facts{Output: output, Called: called, State: &condition.State{
+	at := l.moment(task, r)
+	facts.State = at.Facts.State
+	at.Facts = facts
+	at.Due = func(rule int) error {
+		r.phase, r.handoff = phaseHandoff, rule
+		return stage()
+	}
+	payload, over, err := l.handoffs.After(ctx, task, at)
+	if over && err == nil {
+		r.payload, r.phase = payload, phaseDone
+	}
+	return over, err
+}
+
+// moment is where a run stands, for its rules.
+func (l *loop) moment(task *mesh.Task, r *run) orchestrate.Moment {
+	return orchestrate.Moment{
+		Facts: condition.Facts{State: &condition.State{
 			Run: r.id, Status: string(aaif.RunRunning), Iteration: r.turns, InputTokens: r.usage.InputTokens, OutputTokens: r.usage.OutputTokens,
 			CostUSD: float64(r.usage.CostNanoUSD) / 1e9,
 		}},
 		Talk: func() ([]model.Message, []aaif.MemoryItem) { return r.messages, r.memory(task) },
-	})
-	if over && err == nil {
-		r.payload, r.phase = payload, phaseDone
 	}
-	return err
 }
 
 // memory is what the run's document holds of it.

@@ -305,3 +305,79 @@ func TestNobodyToHandOnToIsToldToTheCaller(t *testing.T) {
 		}
 	}
 }
+
+// A person takes over: the run waits without a place, the model is not asked
+// again, and the person's answer is the task's.
+func TestARuleHandsTheTaskToAPerson(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	text := strings.ReplaceAll(handoffs(saidBilling, ""), "agent.billing", "human.boss")
+	triage := l.hosted("agent.triage", text, agents.Options{}, says("This is for BILLING."))
+	task := l.task("agent.triage", `{"text":"I was charged twice."}`, "")
+	l.submit(task)
+	l.until(task, "it waits", func(cp *state.Checkpoint) bool { return cp.Doc.Status == aaif.RunAwaitingApproval })
+	asks, err := l.client.Asks(l.ctx(), "human.boss")
+	if err != nil || len(asks) != 1 {
+		t.Fatalf("%d asks, %v", len(asks), err)
+	}
+	var shown struct {
+		Text string
+		Over struct {
+			By           string
+			Conversation []struct{ Role, Content string }
+		} `json:"handed_over"`
+	}
+	if err := json.Unmarshal(asks[0].Task.Payload, &shown); err != nil || shown.Text != "I was charged twice." || shown.Over.By != "agent.triage" || len(shown.Over.Conversation) != 2 {
+		t.Errorf("shown %s, %v", asks[0].Task.Payload, err)
+	}
+	answer := asks[0].Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"I pay it back."}`))
+	if err := l.client.AnswerAsk(l.ctx(), asks[0], answer); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.result(task); got != `{"text":"I pay it back."}` {
+		t.Errorf("result %s", got)
+	}
+	if n := len(triage.Requests()); n != 1 {
+		t.Errorf("the model was asked %d times", n)
+	}
+}
+
+// Where the receiver has to be called, a worker that is lost meanwhile is
+// followed by one that waits for the same call: neither the model nor the
+// receiver is asked again.
+func TestACalledReceiverIsWaitedForByWhoeverGoesOn(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	entered, release := make(chan struct{}, 4), make(chan struct{})
+	l.serve(&agents.Agent{Agent: mesh.Agent{Entity: "agent.billing", Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		entered <- struct{}{}
+		<-release
+		return json.RawMessage(`{"text":"done"}`), nil
+	})}})
+	fake := modeltest.New(says("This is for BILLING."))
+	host := func() *worker {
+		return l.host(newAgent(t, doc(t, handoffs(saidBilling, "")), agents.Options{As: "agent.triage", Model: fake}), nil)
+	}
+	first := host()
+	task := l.task("agent.triage", `{"text":"I was charged twice."}`, `{"handoff":false}`)
+	l.submit(task)
+	within := func(c <-chan struct{}) {
+		t.Helper()
+		select {
+		case <-c:
+		case <-time.After(patience):
+			t.Fatal("never")
+		}
+	}
+	within(entered)
+	first.kill()
+	host()
+	l.until(task, "another has the run", func(cp *state.Checkpoint) bool { return cp.Mesh.Epoch == 2 })
+	close(release)
+	if got := l.result(task); got != `{"text":"done"}` {
+		t.Errorf("result %s", got)
+	}
+	if n := len(fake.Requests()); n != 1 || len(entered) != 0 {
+		t.Errorf("the model was asked %d times, the receiver %d times more", n, len(entered))
+	}
+}

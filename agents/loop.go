@@ -177,6 +177,12 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 		return l.modelTurn(ctx, task, r)
 	case phaseTools:
 		return l.toolCalls(ctx, task, r)
+	case phaseHandoff:
+		payload, err := l.handoffs.Again(ctx, task, r.handoff, l.moment(task, r))
+		if err == nil {
+			r.payload, r.phase = payload, phaseDone
+		}
+		return err
 	case phaseAnswer:
 		return l.answer(ctx, task, r)
 	case phaseAccount:

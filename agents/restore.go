@@ -47,7 +47,7 @@ func (r *run) load(cp *state.Checkpoint) error {
 	}
 	r.phase, r.cut, r.repaired, r.toolsUsed = own.Phase, own.Cut, own.Repaired, own.ToolsUsed
 	r.learned, r.taskFirst, r.payload = own.Window, own.TaskFirst, own.Payload
-	r.trace = own.Trace
+	r.trace, r.handoff = own.Trace, own.Handoff
 	return nil
 }
 

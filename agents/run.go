@@ -19,6 +19,7 @@ const (
 	phaseModel   phase = "model"   // ask the model for a turn
 	phaseTools   phase = "tools"   // call the tools that it asked for
 	phaseAnswer  phase = "answer"  // make its last turn the result's payload
+	phaseHandoff phase = "handoff" // hand the task on, by the rule that holds
 	phaseAccount phase = "account" // have it account for the answer
 	phaseDone    phase = "done"    // Payload is the result
 )
@@ -51,6 +52,7 @@ type progress struct {
 	cut       bool     // the last turn was cut at its token limit
 	repaired  bool     // the one repair turn has been asked for
 	toolsUsed []string // by name
+	handoff   int      // the rule, from 1, in phaseHandoff
 	learned   int      // how many tokens of conversation fit the model; 0: nobody knows
 	taskFirst bool     // the first message of a user is the task
 
@@ -69,6 +71,7 @@ type saved struct {
 	Repaired  bool            `json:"repaired,omitempty"`
 	ToolsUsed []string        `json:"tools_used,omitempty"`
 	Window    int             `json:"window,omitempty"`
+	Handoff   int             `json:"handoff,omitempty"`
 	TaskFirst bool            `json:"task_first,omitempty"`
 	Payload   json.RawMessage `json:"payload,omitempty"`
 	Trace     string          `json:"trace,omitempty"`
@@ -113,7 +116,7 @@ func (r *run) save(cp *state.Checkpoint) error {
 func (r *progress) save(cp *state.Checkpoint) error {
 	own := saved{
 		Format: loopFormat, Phase: r.phase, Cut: r.cut, Repaired: r.repaired, ToolsUsed: r.toolsUsed,
-		Window: r.learned, TaskFirst: r.taskFirst, Payload: r.payload, Trace: r.trace,
+		Window: r.learned, Handoff: r.handoff, TaskFirst: r.taskFirst, Payload: r.payload, Trace: r.trace,
 	}
 	raw, err := json.Marshal(own)
 	if err != nil {

@@ -36,8 +36,8 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	r.messages = append(r.messages, res.Message)
 	r.cut = res.Finish == model.FinishLength
 	step := state.Step{Kind: state.StepModel, Name: res.Model, Detail: string(res.Finish) + instead(res.Tried), MS: time.Since(begun).Milliseconds()}
-	if l.handoffs != nil && res.Finish != model.FinishContentFilter {
-		if over, err := l.turnedOver(ctx, task, r, step); over || err != nil {
+	if res.Finish != model.FinishContentFilter {
+		if over, err := l.afterTurn(ctx, task, r, step); over || err != nil {
 			return err
 		}
 	}

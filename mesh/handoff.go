@@ -69,10 +69,11 @@ func IsHandedOff(err error) bool { return errors.Is(err, errHandedOff) }
 // receiver's task is queued from the record, so that a crash repeats and loses
 // nothing. The receiver has what is left of the time.
 //
-// A receiver that cannot answer for others (an agent in another language) is
-// called instead, and what it says is returned, to be this agent's own answer;
-// so it is with tasks that came as plain text, and those whose sender forbids it
-// (requires.handoff: false).
+// A receiver that cannot answer for others (an agent in another language, a
+// person) is called instead, and what it says is returned, to be this agent's own
+// answer; so it is with tasks that came as plain text, and those whose sender
+// forbids it (requires.handoff: false). A durable run that waits for a person is
+// parked meanwhile: its handler begins anew, and hands the task on again.
 //
 // A task that comes back to an agent that had it before, or was handed on
 // Config.MaxHandoffs times, is refused with E_TREE_LIMIT; the handler may still
@@ -107,8 +108,8 @@ func (t *Task) mayHandOff(o *handover) error {
 	if err := subject.ValidateEntity(o.To); err != nil {
 		return envelope.Errorf(envelope.CodeInternal, "hand-over: %w", err)
 	}
-	if PublishesTo(o.To) {
-		return envelope.Errorf(envelope.CodeInternal, "hand-over to %s: a %s has no worker", o.To, subject.EntityType(o.To))
+	if subject.EntityType(o.To) == subject.TypeBus {
+		return envelope.Errorf(envelope.CodeInternal, "hand-over to %s: nobody answers there", o.To)
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
@@ -151,7 +152,7 @@ func (t *Task) Caller() string {
 // handsDirectly reports whether the receiver can answer the task's sender, on
 // the lane that the task came by.
 func (t *Task) handsDirectly(ctx context.Context, o *handover) (bool, error) {
-	if t.ask || t.ownWord {
+	if t.ask || t.ownWord || PublishesTo(o.To) {
 		return false, nil
 	}
 	there, speaks, err := t.host.speaksHandoff(ctx, o.To)
@@ -207,17 +208,71 @@ func (h *host) sign(e *envelope.Envelope) error {
 	return h.Signer.Sign(e)
 }
 
-// relay calls the receiver, and returns its answer as this agent's own.
+// relay calls the receiver, and returns its answer as this agent's own. A durable
+// run that waits for a person is parked meanwhile, and begins anew with the answer.
 func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) {
+	if subject.EntityType(o.To) == subject.TypeHuman {
+		o.intent, o.Payload = o.Intent, o.forPerson()
+	}
 	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
 	if t.Streaming() {
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
 	}
-	answer, err := t.Call(ctx, call)
-	if err != nil {
+	for {
+		if t.run != nil { // with what the handler has staged: whoever goes on waits for the same call
+			if err := t.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip(o.Reason)}, nil); err != nil {
+				return nil, err
+			}
+		}
+		answer, err := t.Call(ctx, call)
+		if errors.Is(err, ErrInterrupted) {
+			continue // the commit parks, or the wish was taken back
+		}
+		return t.relayedAnswer(ctx, answer, err)
+	}
+}
+
+func (t *Task) relayedAnswer(ctx context.Context, answer *Answer, err error) (json.RawMessage, error) {
+	var waits *WaitsError
+	switch {
+	case errors.As(err, &waits) && t.run != nil:
+		return nil, t.run.ParkUntil(ctx, Wake{On: []state.Wait{waits.Wait}}, nil)
+	case err != nil:
 		return nil, err
 	}
 	return answer.Envelope.Payload, nil
+}
+
+// What a person is shown at most of a conversation that is handed over.
+const (
+	personMessages = 20
+	personText     = 2 << 10 // bytes of each
+)
+
+// forPerson is the payload with what a person should know besides, who has no
+// Agent State to load: member handed_over.
+func (o *handover) forPerson() json.RawMessage {
+	type said struct {
+		Role    string `json:"role"`
+		Content string `json:"content"`
+	}
+	over := struct {
+		By           string `json:"by"`
+		Reason       string `json:"reason,omitempty"`
+		Conversation []said `json:"conversation,omitempty"`
+	}{By: o.task.host.Entity, Reason: clip(o.Reason)}
+	if o.State != nil {
+		talk := o.State.Doc.Conversation
+		for _, m := range talk[max(0, len(talk)-personMessages):] {
+			over.Conversation = append(over.Conversation, said{string(m.Role), clipTo(m.Content, personText)})
+		}
+	}
+	members := map[string]json.RawMessage{}
+	if json.Unmarshal(o.Payload, &members) != nil {
+		return o.Payload
+	}
+	members["handed_over"] = mustJSON(over)
+	return mustJSON(members)
 }
 
 // relayed are the sender's constraints that hold for whoever answers in its

@@ -2,19 +2,23 @@ package mesh_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/nats-io/nats.go"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -415,4 +419,101 @@ func chainOf(t *testing.T, links ...*envelope.Envelope) string {
 		out = append(out, base64.RawURLEncoding.EncodeToString(encode(t, l)))
 	}
 	return strings.Join(out, " ")
+}
+
+// foreign is an agent in another language: plain NATS, results under its own
+// name, and no word of hand-overs.
+func (r *rig) foreign(entity string) {
+	r.t.Helper()
+	_, err := r.nc.QueueSubscribe(entity, mesh.QueueGroup, func(msg *nats.Msg) {
+		task := parse(r.t, msg.Data)
+		reply := task.ReplyError(envelope.Errorf(envelope.CodeIntentUnknown, "what?"))
+		if !intents.Reserved(task.Intent) {
+			reply = task.Reply(envelope.TypeResult, task.Payload)
+		}
+		if err := msg.Respond(encode(r.t, reply)); err != nil {
+			r.t.Error(err)
+		}
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	settle(r.t, r.nc)
+}
+
+func TestAReceiverThatCannotTakeOverIsCalled(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.foreign("agent.node")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.node")})
+	client := r.client()
+	reply, err := client.Send(ctxFor(t), newTask("agent.a", "x.y.z", `{"n":1}`), mesh.SendOptions{})
+	if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("live: %v, %v", reply, err)
+	}
+	task := newTask("agent.a", "x.y.z", `{"n":2}`)
+	_, reply, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
+	if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"n":2}` {
+		t.Errorf("durable: %v, %v", reply, err)
+	}
+	if text, err := client.Ask(ctxFor(t), "agent.a", "plain words"); err != nil || text != "plain words" {
+		t.Errorf("ask: %q, %v", text, err)
+	}
+}
+
+// What came along is believed only as its reference says.
+func TestAStateThatIsNotWhatItsReferenceSaysIsRefused(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	node := r.lane(mesh.Config{})
+	r.serve(node, mesh.Agent{Entity: "agent.b", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if _, err := task.HandedState(ctx); err != nil {
+			return nil, err
+		}
+		return json.RawMessage(`{}`), nil
+	})})
+	// A run of agent.a that is nobody's to read, and what agent.a really passed on.
+	states := jetstream.NewStates(r.js(r.nc), r.m)
+	put := func(entity string, kind state.StepKind) (ref map[string]string) {
+		c := state.New(entity, envelope.NewID(), "")
+		c.Doc.Status, c.Mesh.Step = aaif.RunCompleted, state.Step{Kind: kind}
+		data, err := state.Codec{}.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := states.Put(ctxFor(t), c.ID(), 0, data); err != nil {
+			t.Fatal(err)
+		}
+		return map[string]string{"entity": entity, "run": c.Doc.RunID, "state_id": c.Doc.StateID, "hash": fmt.Sprintf("sha256:%x", sha256.Sum256(data))}
+	}
+	good := put("agent.a", state.StepHandoff)
+	change := func(name, value string) map[string]string {
+		m := maps.Clone(good)
+		m[name] = value
+		return m
+	}
+	for name, c := range map[string]struct {
+		ref  map[string]string
+		want envelope.Code
+	}{
+		"good": {good, ""}, "another hash": {change("hash", "sha256:00"), envelope.CodeHashMismatch}, "not there": {change("run", "x"), envelope.CodeNotFound},
+		"a stranger's": {put("agent.x", state.StepHandoff), envelope.CodeDenied}, "a run, not what was passed on": {put("agent.a", state.StepTerminal), envelope.CodeDenied},
+		"a document that is not the one that is named": {change("document", "{}"), envelope.CodeHashMismatch},
+	} {
+		task := envelope.New(envelope.TypeTask, "agent.a", "agent.b", "x.y.z", nil)
+		original := newTask("agent.a", "x.y.z", `{}`)
+		link := envelope.New(envelope.TypeEvent, "agent.a", "agent.b", intents.TaskHanded, json.RawMessage(fmt.Sprintf(`{"task":%q,"caller":%q}`, original.ID, ada)))
+		link.Corr, link.ReplyTo, task.Corr = original.Corr, original.ID, original.Corr
+		requires, err := json.Marshal(map[string]any{"handoff": map[string]any{"task": original.ID, "caller": ada, "intent": "x.y.z", "chain": []string{chainOf(t, link)}, "state": c.ref}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Requires = requires
+		got := r.request(task)
+		if c.want == "" {
+			equal(t, name, [2]string{string(got.Type), got.To}, [2]string{"result", ada})
+			continue
+		}
+		equal(t, name, errorOf(t, got).Code, c.want)
+	}
 }

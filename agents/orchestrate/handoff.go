@@ -93,6 +93,9 @@ type Moment struct {
 	// tool or a member, and Called the call that gave it, if one did. Input and Task
 	// are the task's where they are not set.
 	Facts condition.Facts
+	// Due, if set, is told the number of the rule that holds, from 1, before the
+	// task is handed on. An error from it ends the run instead.
+	Due func(rule int) error
 	// Talk returns the conversation and the memory that there is to pass on, and
 	// is called if the task is handed on. Default: the task, and its team's
 	// outputs as this agent's words.
@@ -110,8 +113,26 @@ func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (paylo
 	if err != nil || r == nil {
 		return nil, err != nil, err
 	}
+	if at.Due != nil {
+		if err := at.Due(r.n); err != nil {
+			return nil, true, err
+		}
+	}
 	payload, err = h.hand(ctx, task, r, &at)
 	return payload, true, err
+}
+
+// Again hands a task on by a rule that held when the run was written down: after a
+// crash, or when what it waited for has come.
+func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Moment) (json.RawMessage, error) {
+	if h != nil {
+		for i := range h.rules {
+			if h.rules[i].n == rule {
+				return h.hand(ctx, task, &h.rules[i], &at)
+			}
+		}
+	}
+	return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was about to be handed on by rule %d, which is not there any more", rule)
 }
 
 // due is the first rule that holds.
