@@ -109,7 +109,7 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 	}
 	s.mu.Unlock()
 	output := s.won(given, slot, nil)
-	s.voted(s.rec.Winner + " was first")
+	s.voted("")
 	return output
 }
 
@@ -147,7 +147,8 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 		return nil, nil
 	}
 	output := s.won(given, slot, nil)
-	s.voted(fmt.Sprintf("%s is best, with a score of %g", s.rec.Winner, *scores[0].Score))
+	s.rec.Tied = len(scores) > 1 && scores[1].Score != nil && *scores[1].Score == *scores[0].Score
+	s.voted(fmt.Sprintf("score %g", *scores[0].Score))
 	return output, nil
 }
 
@@ -272,12 +273,12 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	s.rec.Choice = &Choice{By: alias, Reason: r.reason}
 	if r.choice == 0 {
 		s.won(given, -1, nil)
-		s.voted(alias + " decides with an output of its own")
+		s.voted("an output of " + alias + "'s own")
 		return r.output, nil
 	}
 	c := candidates[r.choice-1]
 	s.rec.Choice.Alias = c.By[0]
 	output := s.won(given, c.slot, c.By)
-	s.voted(alias + " has chosen " + c.By[0])
+	s.voted("by " + alias)
 	return output, nil
 }
