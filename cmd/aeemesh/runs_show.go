@@ -205,7 +205,11 @@ func joinEvents(m state.Moment) string {
 // showWaiting says what ended the run, or what somebody has to do.
 func (a *app) showWaiting(v runView) {
 	if v.Error != nil {
-		a.term.line("\nfailed: %s: %s", oneLine(v.Error.Code), oneLine(v.Error.Message))
+		what := "failed"
+		if !state.Terminal(aaif.RunStatus(v.Status)) {
+			what = "its last try failed"
+		}
+		a.term.line("\n%s: %s: %s", what, oneLine(v.Error.Code), oneLine(v.Error.Message))
 	}
 	if v.Status == string(aaif.RunCompleted) {
 		a.term.say("\nits result: aeemesh result %s %s", v.Task, v.Entity)
