@@ -25,7 +25,7 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	if err := l.refuseCalls(task, r); err != nil {
 		return err
 	}
-	for open := r.open(); len(open) > 0; open = r.open() {
+	for open := r.callable(); len(open) > 0; open = r.callable() {
 		if err := l.callTools(ctx, task, r, open); err != nil {
 			return err
 		}
@@ -37,6 +37,9 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 			}
 		}
 	}
+	if waiting := r.open(); len(waiting) > 0 {
+		return parkCalls(ctx, task, r, waiting)
+	}
 	if err := r.commitCalls(ctx, nil); err != nil {
 		return err
 	}
@@ -46,6 +49,15 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	calls := r.calls
 	r.calls, r.phase = nil, phaseModel
 	return l.afterCalls(ctx, task, r, calls)
+}
+
+// parkCalls parks a run whose calls wait for people until one of them answers.
+func parkCalls(ctx context.Context, task *mesh.Task, r *run, waiting []*toolCall) error {
+	var wake mesh.Wake
+	for _, c := range waiting {
+		wake.On = append(wake.On, *c.wait)
+	}
+	return task.Run().ParkUntil(ctx, wake, r.save)
 }
 
 // refuseCalls answers the calls that cannot be made.
@@ -141,7 +153,11 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	begun := time.Now()
 	result, err := callTool(tool.WithKey(ctx, c.effect.Key), l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
 	var failure *tool.Error
+	var waits *mesh.WaitsError
 	switch {
+	case errors.As(err, &waits):
+		r.suspend(c, waits.Wait)
+		return nil
 	case err == nil:
 		r.settle(c, state.EffectDone, model.ToolResult(c.ToolCall, result))
 	case errors.As(err, &failure):

@@ -24,6 +24,7 @@ type toolCall struct {
 	effect  state.Effect
 	receipt *model.Message // nil while the outcome is not known
 	written bool           // the journal knows the line as it is
+	wait    *state.Wait    // what the call waits for, which may take days: it is made again when the run is woken
 }
 
 // newCalls are the calls of a turn that has just been generated.
@@ -51,6 +52,19 @@ func (r *run) open() []*toolCall {
 		}
 	}
 	return open
+}
+
+// callable are the open calls that need not wait for anybody.
+func (r *run) callable() []*toolCall {
+	return slices.DeleteFunc(r.open(), func(c *toolCall) bool { return c.wait != nil })
+}
+
+// suspend notes that a call waits for somebody. It has not happened: whoever goes
+// on with the run makes it again, under the same key.
+func (r *run) suspend(c *toolCall, w state.Wait) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.effect.Status, c.written, c.wait = state.EffectPending, false, &w
 }
 
 // begin marks calls as begun, which must be committed before they are.

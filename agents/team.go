@@ -206,7 +206,7 @@ func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, e
 
 // teamEntry is the entry of a toolset for the members of a team.
 func teamEntry(t *orchestrate.Team, redactor *secret.Redactor) *toolEntry {
-	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor}
+	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, team: true}
 }
 
 // teamFunction is a function that the document declares and its team is, if it

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // callTool makes one call of a tool, under a span (AAIF, Telemetry:
@@ -52,7 +53,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 	begun := time.Now()
 	result, err := t.Call(ctx, c.Arguments)
 	attrs := []attribute.KeyValue{attribute.String("gen_ai.tool.name", c.Name), attribute.String("tool.protocol", protocol), attribute.String("gen_ai.agent.name", r.agent)}
-	if err != nil {
+	if err != nil && !errors.Is(err, mesh.ErrWaits) {
 		kind := toolError(ctx, err)
 		attrs = append(attrs, attribute.String("error.type", kind))
 		fail(span, kind)

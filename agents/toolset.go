@@ -49,6 +49,7 @@ type toolEntry struct {
 	source  tool.Source
 	limiter tool.Limiter // nil: none
 	secrets *secret.Redactor
+	team    bool // it is the members of a team
 
 	mu     sync.Mutex
 	listed []listedTool // the last time
@@ -134,7 +135,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 func (e *toolEntry) function(registry *tool.Registry, team *orchestrate.Team) error {
 	function, err := registry.Lookup(e.Name)
 	if own, ok := teamFunction(team, e.Tool); err != nil && ok {
-		function, err = own, nil
+		function, err, e.team = own, nil, true
 	}
 	if err != nil {
 		there := "none is registered"
@@ -163,9 +164,18 @@ func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error)
 	}
 	return tool.Guard(t, tool.Options{
 		Definition: d,
-		Timeout:    e.TimeoutSeconds.Seconds(), // 0: the guard's default
+		Timeout:    e.timeout(),
 		Compile:    compileStrangers,
 	})
+}
+
+// timeout bounds a call; 0: by the guard's default. Members of a team have the
+// time that the task has.
+func (e *toolEntry) timeout() time.Duration {
+	if d := e.TimeoutSeconds.Seconds(); d > 0 || !e.team {
+		return d
+	}
+	return -1
 }
 
 // compileStrangers compiles a schema that may come from anybody's document.
