@@ -27,6 +27,7 @@ type ask struct {
 	plain   bool            // the payload is sent as it is: the document's mapping is not for this call
 	final   bool            // the answer is the result of the whole task
 	whole   bool            // it is waited for, though the run is to stop
+	schema  json.RawMessage // what a person's answer must fit, where the document says nothing; nil: nothing
 }
 
 // ask has a member do its part, again where that may help, and returns what came
@@ -54,10 +55,11 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		}
 		return end(nobody(p, err))
 	}
-	out.Entity = member.Entity
+	at := post{who: *p, member: member, key: a.key}
 	for {
+		out.Entity = at.member.Entity
 		out.Tries++
-		err := w.call(ctx, p, member, a, payload, &out)
+		err := w.call(ctx, &at, a, payload, &out)
 		if err == nil {
 			out.MS = millis(time.Since(out.Began))
 			w.told(intents.RunStepFinished, &out, a, "")
@@ -67,19 +69,29 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 			return out, err
 		}
 		problem := envelope.AsError(err)
-		again, pause := w.again(p, member, &out, problem)
+		again, pause := w.again(&at.who, at.member, &out, problem)
 		if !again || pause >= w.left() {
-			return end(problem)
+			ok, err := w.escalate(ctx, &at, problem)
+			switch {
+			case ok:
+				out.Tries = 0
+				continue
+			case err == nil:
+				return end(problem)
+			}
+			if err := fatal(ctx, err); err != nil {
+				return out, err
+			}
+			return end(nobody(&at.who, err))
 		}
 		failed := out
 		failed.Err, failed.MS = problem, millis(time.Since(out.Began))
 		w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
-		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", member.Entity, "try", out.Tries, "code", string(problem.Code))
+		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", out.Entity, "try", out.Tries, "code", string(problem.Code))
 		if err := sleep(ctx, pause); err != nil {
 			return out, err
 		}
-		member = w.another(ctx, a.key, p, member, &out, problem)
-		out.Entity = member.Entity
+		at.member = w.another(ctx, at.key, &at.who, at.member, &out, problem)
 	}
 }
 
@@ -107,13 +119,14 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 }
 
 // call sends the member its task and waits for what comes of it.
-func (w *work) call(ctx context.Context, p *Participant, member Member, a ask, payload json.RawMessage, out *Outcome) error {
-	c := mesh.Call{To: member.Entity, Intent: p.Extras.Intent, Payload: payload, Key: a.key, Timeout: a.timeout}
-	if own := p.Extras.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
+func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
+	x := at.who.Extras
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout}
+	if own := x.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
 		c.Timeout = own
 	}
 	if out.Tries > 1 {
-		c.Key = fmt.Sprintf("%s/try/%d", a.key, out.Tries)
+		c.Key = fmt.Sprintf("%s/try/%d", at.key, out.Tries)
 	}
 	if a.final {
 		c.Requires = w.demands()
@@ -121,17 +134,21 @@ func (w *work) call(ctx context.Context, p *Participant, member Member, a ask, p
 			c.OnStream = func(e *envelope.Envelope) error { return w.task.Emit(e.Payload) }
 		}
 	}
+	c.Requires = w.ofPerson(at, a, c.Requires)
 	c.Whole = a.whole
 	c.Begun = func(taskID string, durable bool) {
 		out.TaskID, out.Durable = taskID, durable
+		if len(at.before) > 0 && out.Tries == 1 {
+			w.escalated(at, out, a, taskID)
+		}
 		w.told(intents.RunStepStarted, out, a, "")
 	}
 	for {
 		answer, err := w.task.Call(ctx, c)
 		if answer != nil {
 			out.TaskID, out.Durable = answer.TaskID, answer.Durable
-			if answer.Began.Before(out.Began) { // asked before, perhaps by another worker
-				out.Began = answer.Began.UTC()
+			if !answer.Began.IsZero() && answer.Began.Before(out.Began) {
+				out.Began = answer.Began.UTC() // asked before, perhaps by another worker
 			}
 		}
 		switch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // Extension is the root extension of a document that says what AAIF has no words
@@ -75,9 +76,12 @@ type StepExtras struct {
 	RetryBackoff string `json:"retry_backoff,omitempty"`
 	// OnError says what becomes of the step when it has failed for good.
 	OnError OnError `json:"on_error,omitempty"`
-	// EscalateTo gets the task when a person did not answer in time: an alias or
-	// an entity.
+	// EscalateTo gets the task when it was not done in time, by a person above
+	// all: an alias or an entity.
 	EscalateTo string `json:"escalate_to,omitempty"`
+	// ResultSchema is a JSON Schema that a person's answer must fit, who is told
+	// so. Default: none, and for judges what they must answer.
+	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 }
 
 // Timeout is TimeoutSeconds as a duration, 0: none.
@@ -139,6 +143,11 @@ func (x *Extras) check() error {
 		case "", "fixed", "linear", "exponential":
 		default:
 			return fmt.Errorf("%sretry_backoff: %q is none of fixed, linear, exponential", at, s.RetryBackoff)
+		}
+		if s.ResultSchema != nil {
+			if _, err := intents.Compile(s.ResultSchema); err != nil {
+				return fmt.Errorf("%sresult_schema: %w", at, err)
+			}
 		}
 		if s.TimeoutSeconds < 0 || s.MaxRetries != nil && *s.MaxRetries < 0 {
 			return fmt.Errorf("%stimeout_seconds, max_retries: neither can be negative", at)

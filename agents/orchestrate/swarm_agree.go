@@ -163,7 +163,7 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 			return err
 		}
 		for _, c := range candidates {
-			f.add(ask{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true})
+			f.add(ask{key: fmt.Sprintf("swarm/score/%d/%d", who[e], c.slot), slot: s.scoreSlot(e, c.slot), who: who[e], payload: scorePayload(s.input, c), plain: true, schema: scoreSchema})
 		}
 	}
 	if err := f.run(ctx); err != nil {
@@ -250,7 +250,7 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	alias := s.plan.Members[s.plan.Referee].Alias
 	candidates := Candidates(given, s.task.Envelope.ID)
 	f := s.fan(s.judgesUntil())
-	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: refereePayload(s.input, candidates), plain: true})
+	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: refereePayload(s.input, candidates), plain: true, schema: refereeSchema})
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // extension is the pointer of a member of x-aeemesh's orchestration.
@@ -162,7 +163,7 @@ func (t *team) steps() {
 			}
 		}
 		if r := t.def.Agent.Runtime; r != nil && r.TimeoutSeconds.IsSet() {
-			if limit := r.TimeoutSeconds.Float64(); limit > 0 && s.TimeoutSeconds > limit {
+			if limit := r.TimeoutSeconds.Float64(); limit > 0 && s.TimeoutSeconds > limit && !t.person(name) {
 				t.warn(extension("steps", name, "timeout_seconds"), aaif.RuleIgnoredField, "raise runtime.timeout_seconds", "the agent itself has %v seconds for the whole task", limit)
 			}
 		}
@@ -172,6 +173,13 @@ func (t *team) steps() {
 			}
 		}
 	}
+}
+
+// person reports whether a member is a person: the agent does not run while it
+// waits for one.
+func (t *team) person(name string) bool {
+	i, ok := t.byName[name]
+	return ok && strings.HasPrefix(t.members[i].ref, subject.TypeHuman+".")
 }
 
 // uses is about members of the extension that the pattern has no use for.

@@ -134,7 +134,7 @@ func momentOf(c *aaif.Condition) moment {
 // refs is about the subagents by themselves.
 func (t *team) refs() {
 	seen := make(map[string]int)
-	for i := range t.members {
+	for i := range t.members[:t.listed] {
 		m := &t.members[i]
 		if first, twice := seen[m.alias]; twice {
 			t.unsure = true
