@@ -44,7 +44,7 @@ func viewDefinition(e *registry.Entry) definitionView {
 	v := definitionView{Key: e.Key, Entity: r.Entity, AgentID: r.AgentID, Aliases: r.Aliases, Name: r.Name, Version: r.Version, Role: r.Role,
 		Skills: r.Skills, Format: string(r.Format), SHA256: r.SHA256, Revision: e.Revision, At: e.Time, By: r.By, Removed: e.Removed}
 	if e.Err != nil {
-		v.Problem = e.Err.Error()
+		v.Problem = strings.ReplaceAll(e.Err.Error(), "\n", "; ")
 	}
 	return v
 }

@@ -91,8 +91,8 @@ func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register b
 		if h.view == nil {
 			continue
 		}
-		for _, p := range h.view.Never(looking, h.doc.Definition()) {
-			bad = append(bad, fmt.Errorf("%s: %s: %s", h.name, p.Pointer, p.Message))
+		for _, p := range h.doc.Locate(h.view.Never(looking, h.doc.Definition())) {
+			bad = append(bad, fmt.Errorf("%s: %s", h.name, p))
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
@@ -174,8 +174,8 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 			if h.view == nil {
 				continue
 			}
-			for _, p := range h.view.Check(looking, h.doc.Definition()) {
-				if ctx.Err() == nil {
+			for _, p := range h.doc.Locate(h.view.Check(looking, h.doc.Definition())) {
+				if p.Severity = ""; ctx.Err() == nil { // the word is there already
 					a.term.warn("%s: %s", agent.Entity, printable(p.String()))
 				}
 			}

@@ -112,6 +112,8 @@ func (d *Directory) watch(ctx context.Context, r registry.Registry) {
 	defer d.mu.Unlock()
 	if d.watched {
 		d.watched, d.until = false, time.Time{}
+	}
+	if err != nil && !reading {
 		d.log.Warn("registry of agents not watched any more", "err", err)
 	}
 }
