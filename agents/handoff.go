@@ -149,6 +149,9 @@ func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system str
 		return false, nil
 	}
 	chain := task.Chain()
+	if len(chain) == 0 {
+		chain = []string{task.Envelope.From}
+	}
 	r.messages = []model.Message{model.System(system + "\n\n" + fmt.Sprintf(handedPrompt, strings.Join(chain, ", then by ")))}
 	r.messages = append(r.messages, readable(talk, len(r.tools.defs) > 0)...)
 	if last := r.messages[len(r.messages)-1]; last.Role == model.RoleAssistant {

@@ -83,17 +83,17 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 	if err := t.mayHandOff(o); err != nil {
 		return nil, err
 	}
-	direct, err := t.handsDirectly(ctx, o)
+	direct, knows, err := t.handsDirectly(ctx, o)
 	if err != nil {
 		return nil, err
 	}
-	if !direct {
-		return t.relay(ctx, o)
-	}
-	if h.State != nil {
+	if knows && h.State != nil {
 		if o.state, err = t.host.storeHanded(ctx, t, h.State); err != nil {
 			return nil, err
 		}
+	}
+	if !direct {
+		return t.relay(ctx, o)
 	}
 	if t.Streaming() {
 		if err := t.Emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
@@ -150,19 +150,22 @@ func (t *Task) Caller() string {
 }
 
 // handsDirectly reports whether the receiver can answer the task's sender, on
-// the lane that the task came by.
-func (t *Task) handsDirectly(ctx context.Context, o *handover) (bool, error) {
-	if t.ask || t.ownWord || PublishesTo(o.To) {
-		return false, nil
+// the lane that the task came by, and whether it knows what to do with a state that
+// comes along.
+func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bool, err error) {
+	if PublishesTo(o.To) {
+		return false, false, nil
 	}
 	there, speaks, err := t.host.speaksHandoff(ctx, o.To)
 	switch {
 	case err != nil:
-		return false, err
+		return false, false, err
+	case t.ask || t.ownWord:
+		return false, speaks, nil
 	case t.run == nil && !there:
-		return false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
+		return false, false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
 	case t.run == nil || !speaks && there:
-		return speaks, nil
+		return speaks, speaks, nil
 	}
 	// Who serves the durable lane must be able to take a task over, so that one
 	// may be handed on while none of its workers is there.
@@ -170,7 +173,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (bool, error) {
 	if err == nil && !durable && !there {
 		err = envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
 	}
-	return durable, err
+	return durable, durable || speaks, err
 }
 
 // askPatience is how long a receiver may take to say what it is able to do.
@@ -215,6 +218,12 @@ func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) 
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}
 	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
+	if o.state != nil {
+		if call.Requires == nil {
+			call.Requires = map[string]json.RawMessage{}
+		}
+		call.Requires[requireContext] = mustJSON(o.state)
+	}
 	if t.Streaming() {
 		call.OnStream = func(e *envelope.Envelope) error { return t.Emit(e.Payload) }
 	}
@@ -282,7 +291,7 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
 		return nil
 	}
-	for _, name := range []string{requireHandoff, "timeout_ms", "not_before", "stream", "tree"} {
+	for _, name := range []string{requireHandoff, requireContext, "timeout_ms", "not_before", "stream", "tree"} {
 		delete(members, name)
 	}
 	return members
@@ -313,6 +322,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 		}
 	}
 	delete(members, "not_before")
+	delete(members, requireContext)
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {

@@ -1,10 +1,12 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -84,17 +86,39 @@ func hashOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// requireContext is the member of requires by which a task that is no hand-over
+// has a state that came along: the agent that sent it could not hand its own task
+// on, and asks instead.
+const requireContext = "context"
+
+// stateRef is what came along, and who may have stored it; nil: nothing did.
+func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
+	if t.handed != nil {
+		return t.handed.State, t.handed.entities(), nil
+	}
+	if !bytes.Contains(t.Envelope.Requires, []byte(`"`+requireContext+`"`)) {
+		return nil, nil, nil
+	}
+	var requires struct {
+		Context *StateRef `json:"context"`
+	}
+	if err := json.Unmarshal(t.Envelope.Requires, &requires); err != nil {
+		return nil, nil, envelope.Errorf(envelope.CodeRequires, "requires.context must be a reference to an Agent State document")
+	}
+	return requires.Context, []string{t.Envelope.From}, nil
+}
+
 // HandedState is the Agent State document that came along with a task that was
 // handed on, nil where none did. It is read from the mesh's store, and refused
 // unless it is the very document that the agent which handed the task on has
 // stored: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED (its seal, or whose it is) or
 // E_UNAVAILABLE.
 func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
-	if t.handed == nil || t.handed.State == nil {
-		return nil, nil
+	ref, from, err := t.stateRef()
+	if err != nil || ref == nil {
+		return nil, err
 	}
-	ref := t.handed.State
-	if !slices.Contains(t.handed.entities(), ref.Entity) {
+	if !slices.Contains(from, ref.Entity) {
 		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: the state that came along is of %s, which has not had the task", clip(ref.Entity))
 	}
 	data, err := t.handedBytes(ctx, ref)

@@ -517,3 +517,36 @@ func TestAStateThatIsNotWhatItsReferenceSaysIsRefused(t *testing.T) {
 		equal(t, name, errorOf(t, got).Code, c.want)
 	}
 }
+
+// A receiver that is called although it could take over has what goes along, too.
+func TestAStateGoesAlongWithACall(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		c := state.New("agent.a", task.Envelope.ID, "")
+		c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: "remember me"}}
+		return task.HandOff(ctx, mesh.HandOff{To: "agent.b", State: c})
+	})})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", LiveOnly: true, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		c, err := task.HandedState(ctx)
+		if err != nil || c == nil {
+			return nil, fmt.Errorf("state: %v, %w", c, err)
+		}
+		return json.Marshal(map[string]any{"text": c.Doc.Conversation[0].Content, "chain": task.Chain()})
+	})})
+	client := r.client()
+	for name, ask := range map[string]func() (*envelope.Envelope, error){
+		"a durable task, and a receiver on the live lane": func() (*envelope.Envelope, error) {
+			_, reply, err := client.Perform(ctxFor(t), newTask("agent.a", "x.y.z", `{}`), mesh.SubmitOptions{}, mesh.ResultOptions{})
+			return reply, err
+		},
+		"forbidden by the sender": func() (*envelope.Envelope, error) {
+			return client.Send(ctxFor(t), requiring(newTask("agent.a", "x.y.z", `{}`), `{"handoff":false}`), mesh.SendOptions{})
+		},
+	} {
+		reply, err := ask()
+		if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"chain":null,"text":"remember me"}` {
+			t.Errorf("%s: %v, %v", name, reply, err)
+		}
+	}
+}
