@@ -155,7 +155,7 @@ func (r *treeReader) once(ctx context.Context) error {
 		return hinted(fmt.Errorf("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
 	case t == nil:
 		return hinted(fmt.Errorf("nothing is known of %s", printable(r.wanted)),
-			"Events are kept for a week, and workers must tell them (--task-events all). \"aeemesh runs list\" shows durable tasks; --follow waits for the first event.")
+			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {
 		return err

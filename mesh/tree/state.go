@@ -78,16 +78,20 @@ func (f *facts) stand(n *Node) {
 		n.Status = w.status
 	}
 	if n.State.Ended() {
-		n.Ended, n.DurationMS = w.at, w.ms
+		n.Ended, n.DurationMS = w.at, w.long()
 		if other := f.caller; other.state == w.state && other.at.Before(n.Ended) {
 			n.Ended = other.at // the task's own word can be heard after its answer
 		}
-		if f.own.state == w.state && f.own.ms > 0 {
-			n.DurationMS = f.own.ms
+		if ms := f.own.long(); f.own.state == w.state && ms > 0 {
+			n.DurationMS = ms
 		}
 	}
 	n.Usage, n.Total = f.own.usage, f.caller.usage
 }
+
+// long is how long it took from when it was heard of first. What is told leaves
+// out how long a run waited, and what its owners before did.
+func (w *word) long() float64 { return max(w.ms, between(w.first, w.at)) }
 
 // settle says what became of tasks whose end nobody told, and how long all of
 // them took.
@@ -226,9 +230,11 @@ func (t *Tree) say(b *Builder) {
 	}
 }
 
-func tasks(n int) string {
+func tasks(n int) string { return plural(int64(n), "task") }
+
+func plural(n int64, what string) string {
 	if n == 1 {
-		return "1 task"
+		return "1 " + what
 	}
-	return group(int64(n)) + " tasks"
+	return group(n) + " " + what + "s"
 }

@@ -129,7 +129,7 @@ func (t *Tree) header() [][]span {
 			parts = append(parts, cost)
 		}
 		if n := u.UnpricedCalls; n > 0 {
-			parts = append(parts, group(n)+" model calls without a known price")
+			parts = append(parts, plural(n, "model call")+" without a known price")
 		}
 	}
 	state := strings.ReplaceAll(string(t.State), "_", " ")

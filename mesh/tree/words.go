@@ -98,7 +98,7 @@ func (n *Node) notes() []string {
 		add("attempt %d", n.Attempt)
 	}
 	if n.Epoch > 1 && int(n.Epoch) > n.Attempt {
-		add("owner %d", n.Epoch)
+		add("%d owners", n.Epoch)
 	}
 	switch n.Then {
 	case intents.ThenSkip:
