@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -50,25 +51,33 @@ func (b Budget) InDollars() bool { return b.RunUSD > 0 || b.TreeUSD > 0 }
 // longest nobody knows, and which the document does not bound.
 const DefaultAnswerTokens = 4096
 
-const (
-	countSpentTokens = "spend.tokens" // kinds of counters, by corr
-	countSpentUSD    = "spend.usd"
-)
-
 // treasury keeps the books of one agent's runs.
 type treasury struct {
 	budget   Budget
 	counters Counters // of trees, for all workers; nil: nobody counts them
-	local    localCounters
+	local    *localCounters
 	log      *slog.Logger
 }
 
 func newTreasury(opts Options) *treasury {
-	t := &treasury{budget: opts.Budget, counters: opts.Counters, log: opts.Logger}
-	if t.counters == nil && (t.budget.TreeTokens > 0 || t.budget.TreeUSD > 0) {
-		t.counters = &t.local
+	t := &treasury{budget: opts.Budget, counters: opts.Counters, local: &localCounters{}, log: opts.Logger}
+	return t.within(0, 0)
+}
+
+// within is t for runs of a tree that may use no more than so many tokens and
+// dollars, and no more than the operator allows; 0: that.
+func (t *treasury) within(tokens int64, usd model.USD) *treasury {
+	own := *t
+	if b := &own.budget; tokens > 0 && (b.TreeTokens == 0 || tokens < b.TreeTokens) {
+		b.TreeTokens = tokens
 	}
-	return t
+	if b := &own.budget; usd > 0 && (b.TreeUSD == 0 || usd < b.TreeUSD) {
+		b.TreeUSD = usd
+	}
+	if own.counters == nil && (own.budget.TreeTokens > 0 || own.budget.TreeUSD > 0) {
+		own.counters = own.local
+	}
+	return &own
 }
 
 // purchase is one turn of a model that is about to be asked for.
@@ -165,11 +174,11 @@ func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error)
 func (t *treasury) add(ctx context.Context, corr string, tokens int64, cost model.USD) (total totals, err error) {
 	var errs [2]error
 	if tokens != 0 {
-		total.tokens, errs[0] = t.addOne(ctx, tokens, countSpentTokens, corr)
+		total.tokens, errs[0] = t.addOne(ctx, tokens, mesh.CountTokens, corr)
 	}
 	if cost != 0 {
 		var n int64
-		n, errs[1] = t.addOne(ctx, int64(cost), countSpentUSD, corr)
+		n, errs[1] = t.addOne(ctx, int64(cost), mesh.CountUSD, corr)
 		total.cost = model.USD(n)
 	}
 	return total, errors.Join(errs[:]...)

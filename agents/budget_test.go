@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -108,11 +109,11 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	total, err := shared.Add(t.Context(), 0, countSpentTokens, "corr")
+	total, err := shared.Add(t.Context(), 0, mesh.CountTokens, "corr")
 	if err != nil || total > 50_000 || total < 36_000 {
 		t.Errorf("spent %d of 50000, %v", total, err)
 	}
-	if other, _ := shared.Add(t.Context(), 0, countSpentTokens, "another"); other != 0 {
+	if other, _ := shared.Add(t.Context(), 0, mesh.CountTokens, "another"); other != 0 {
 		t.Errorf("another corr has spent %d", other)
 	}
 }
@@ -257,5 +258,17 @@ func TestABudgetThatCannotBeCounted(t *testing.T) {
 	cancel()
 	if err := b.buy(ctx, "corr", &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
+	}
+}
+
+// What a task's tree allows lowers what the operator allows, and never raises it.
+func TestBudgetOfATreeIsTheLowest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ own, tree, want int64 }{{0, 0, 0}, {0, 5, 5}, {9, 0, 9}, {9, 5, 5}, {5, 9, 5}} {
+		b := books(Budget{TreeTokens: c.own, TreeUSD: model.USD(c.own)}, nil)
+		got := b.within(c.tree, model.USD(c.tree))
+		if got.budget.TreeTokens != c.want || int64(got.budget.TreeUSD) != c.want || b.budget.TreeTokens != c.own || (got.counters == nil) != (c.want == 0) {
+			t.Errorf("own %d, tree %d: %+v", c.own, c.tree, got.budget)
+		}
 	}
 }

@@ -119,7 +119,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	told := r.journal.Told()
 	for breaks, tries := 0, 0; ; {
 		t := l.teller(task, told)
-		p := l.books.buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(&req), &req)
+		p := l.books.within(task.TreeBudget()).buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(&req), &req)
 		req.Admit = p.admit
 		res, err := l.speak(ctx, &req, told, t)
 		if err != nil {
@@ -186,7 +186,7 @@ func (l *loop) noteDropped(res *model.Response) {
 func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.Request) (*model.Response, error) {
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
-	p := l.books.buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(req), req)
+	p := l.books.within(task.TreeBudget()).buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(req), req)
 	req.Admit = p.admit
 	res, err := l.model.Generate(ctx, req, nil)
 	if err != nil {

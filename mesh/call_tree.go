@@ -176,6 +176,9 @@ func (t *Task) inherit(members map[string]json.RawMessage) error {
 // and this node's operator say; 0: no bound. An agent that pays for models holds
 // the counters [CountTokens] and [CountUSD] of the task's corr against it.
 func (t *Task) TreeBudget() (tokens int64, usd model.USD) {
+	if t.host == nil {
+		return 0, 0 // no worker has taken it in
+	}
 	b := t.host.node.bounds(t.tree)
 	return b.Tokens, b.USD
 }

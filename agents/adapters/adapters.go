@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Options are what a Set takes from its process.
@@ -54,7 +55,7 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := cfg.Telemetry.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := cfg.Budget.Validate(); err != nil {
+	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate()); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
@@ -71,6 +72,14 @@ func New(cfg Config, opts Options) (*Set, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// Tree is what bounds the trees of tasks here: section tree of the configuration,
+// with what section budget allows the models of a tree.
+func (s *Set) Tree() mesh.TreeLimits {
+	t := s.cfg.Tree
+	t.Tokens, t.USD = s.cfg.Budget.TreeTokens, s.cfg.Budget.TreeUSD
+	return t
 }
 
 // Use has an agent use the set.

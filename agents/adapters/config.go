@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // Config is what an operator allows and provides. Every section is optional;
@@ -21,6 +22,8 @@ type Config struct {
 	Models Models `json:"models,omitzero"`
 	// Budget is what runs may spend on models.
 	Budget agents.Budget `json:"budget,omitzero"`
+	// Tree bounds the trees of tasks that agents make when they call one another.
+	Tree mesh.TreeLimits `json:"tree,omitzero"`
 	// Telemetry is what agents may report beyond the process' own settings.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
 	// Outbound is what the tools of documents may reach.

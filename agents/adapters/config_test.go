@@ -8,17 +8,20 @@ import (
 func TestConfigIsStrict(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"":                         "",
-		"{}":                       "",
-		"nobody_knows: 1":          "/nobody_knows is not known",
-		`{"nobody_knows": 1}`:      "/nobody_knows is not known",
-		"a: 1\na: 2":               "",
-		"- 1":                      "does not fit",
-		"budget: {run_usd: 0.25}":  "",
-		"budget: {run_usd: x}":     "/budget/run_usd",
-		"budget: {runs: 1}":        "/budget/runs is not known",
-		"x: &a 1\ny: *a":           "alias",
-		strings.Repeat("x", 2<<20): "larger",
+		"":                                     "",
+		"{}":                                   "",
+		"nobody_knows: 1":                      "/nobody_knows is not known",
+		`{"nobody_knows": 1}`:                  "/nobody_knows is not known",
+		"a: 1\na: 2":                           "",
+		"- 1":                                  "does not fit",
+		"budget: {run_usd: 0.25}":              "",
+		"budget: {run_usd: x}":                 "/budget/run_usd",
+		"budget: {runs: 1}":                    "/budget/runs is not known",
+		"tree: {max_depth: 8, max_tasks: 100}": "",
+		"tree: {depth: 8}":                     "/tree/depth is not known",
+		"tree: {tokens: 8}":                    "/tree/tokens is not known",
+		"x: &a 1\ny: *a":                       "alias",
+		strings.Repeat("x", 2<<20):             "larger",
 	} {
 		_, err := Read([]byte(text))
 		switch {

@@ -38,6 +38,7 @@ type workerFlags struct {
 	operator                                           operatorFlags
 	counters                                           meshCounters
 	teams                                              teams
+	tree                                               mesh.TreeLimits
 }
 
 func (a *app) workerCommand() *cobra.Command {
@@ -121,6 +122,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	defer a.stopTelemetry(tel)
 	f.teams = newTeams(directory.Config{Policy: set.Policy(), RegisteredSkills: set.RegisteredSkills(), Logger: a.log})
+	f.tree = set.Tree()
 	served, err := a.readAgents(cmd, f, set, tel, args)
 	if err != nil {
 		a.tellRefusal(ctx, cmd, tel, err)
@@ -212,6 +214,7 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		oneOf(cmd, "cap", f.cap, "low", "normal", "high", "urgent"), oneOf(cmd, "unknown-cap", f.unknownCap, "low", "normal", "high", "urgent")); err != nil {
 		return err
 	}
+	cfg.Tree = f.tree
 	cfg.Drain, cfg.MaxTimeout, cfg.Heartbeat = f.drain, f.maxTimeout, f.heartbeat
 	if f.heartbeat == 0 {
 		cfg.Heartbeat = -1
@@ -247,7 +250,9 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		return err
 	}
 	if cfg.Durable != nil {
-		f.counters.use(jetstream.NewCounters(js, m))
+		counters := jetstream.NewCounters(js, m)
+		f.counters.use(counters)
+		cfg.Counters = counters
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
