@@ -95,7 +95,7 @@ var Codes = [...]CodeInfo{
 	{CodeBudget, "the next call would break the budget of the run, or of all runs of its corr", false, "operator"},
 	{CodeSwarm, "too few of a swarm's members answered, or they do not agree as its document demands; the error's member swarm has what they said", false, "agent"},
 	{CodeTreeLimit, "the task is too deep in its tree, or the tree has too many tasks, or the task was handed on in a circle or too often; the message names the bound", false, "operator"},
-	{CodeNoRoute, "no subagent of the router takes the task: no condition holds, and there is no fallback", false, "sender"},
+	{CodeNoRoute, "no subagent takes the task: no condition holds, and there is no fallback", false, "sender"},
 	{CodeDeclined, "the person who was asked will not do it; the message is theirs", false, "nobody"},
 	{CodeAgent, "the agent reports a failure without a code of its own", false, "agent"},
 }

@@ -134,6 +134,15 @@ func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change fu
 	s.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
 	r.t.Cleanup(s.stop)
 	ready.Wait()
+	if durable { // its lane is there only a little later
+		queue := jetstream.NewQueue(r.js(s.nc), subject.Map{})
+		for _, e := range entities {
+			until(r.t, e+" has a durable lane", func() bool {
+				ok, err := queue.Served(r.t.Context(), e)
+				return ok && err == nil
+			})
+		}
+	}
 	return s
 }
 
@@ -170,7 +179,11 @@ func extras(members string) string {
 
 // team is a handler that is a team: its result has the account of the swarm.
 func team(p *orchestrate.Plan, mind orchestrate.Mind) mesh.HandlerFunc {
-	t := orchestrate.New(p, orchestrate.Options{})
+	return teamWith(p, mind, orchestrate.Options{})
+}
+
+func teamWith(p *orchestrate.Plan, mind orchestrate.Mind, opts orchestrate.Options) mesh.HandlerFunc {
+	t := orchestrate.New(p, opts)
 	return func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		res, err := t.Handle(ctx, task, mind)
 		if err != nil || res.Swarm == nil {

@@ -97,7 +97,10 @@ func (s *swarm) casting(ctx context.Context) error {
 		}
 	}
 	if len(s.cast.Asked) == 0 {
-		return envelope.Errorf(envelope.CodeNoRoute, "no subagent takes this task: no condition holds")
+		if s.plan.Fallback < 0 {
+			return envelope.Errorf(envelope.CodeNoRoute, "no subagent takes this task: no condition holds, and there is no fallback")
+		}
+		s.cast.Asked = []string{s.plan.Members[s.plan.Fallback].Alias}
 	}
 	if s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0 && s.mind == nil {
 		return envelope.Errorf(envelope.CodeInternal, "the strategy best_of_n has nobody who scores: no subagent has the role evaluator, and the agent has no model")

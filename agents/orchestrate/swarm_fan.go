@@ -37,6 +37,7 @@ type fan struct {
 	// true ends the fan-out without them.
 	decided func(out int) bool
 
+	room    int64 // for further outputs, in bytes
 	running int
 	waits   []state.Wait  // of people who are out
 	fresh   int           // outcomes that are not committed
@@ -73,6 +74,7 @@ func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
 // ends the run here is returned as it is, and a [stillOut] when nobody is out but
 // people.
 func (f *fan) run(ctx context.Context) error {
+	f.room = f.opts.MaxOutputs - f.held()
 	var todo []ask
 	for _, a := range f.asks {
 		o := f.ended(a.slot)
@@ -218,6 +220,10 @@ func (f *fan) settle(d settled, ending bool) error {
 	case ending:
 		return nil // it came too late to count
 	}
+	if f.room -= int64(len(d.out.Output)); f.room < 0 {
+		d.out.Output = nil
+		d.out.Err = envelope.Errorf(envelope.CodeTooLarge, "the outputs of the swarm are more than %d bytes together", f.opts.MaxOutputs)
+	}
 	f.record(d.out)
 	f.fresh++
 	return f.each(&d.out)
@@ -241,6 +247,16 @@ func (f *fan) write(ctx context.Context, kind state.StepKind) error {
 	}
 	f.took, f.fresh = time.Since(begun), 0
 	return nil
+}
+
+// held is what the outputs that are there take, in bytes.
+func (f *fan) held() (n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.pos.Outcomes {
+		n += int64(len(f.pos.Outcomes[i].Output))
+	}
+	return n
 }
 
 func isClosed(c <-chan struct{}) bool {

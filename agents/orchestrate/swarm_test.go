@@ -190,6 +190,39 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
+// Members cannot fill the orchestrator's memory.
+func TestOutputsOfASwarmAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"text":"0123456789"}`), "agent.a", "agent.b", "agent.c")
+	r.serve(false, teamWith(plan(t, three("]"), extras(`"width":1`)), nil, orchestrate.Options{MaxOutputs: 50}), boss)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+	if got.swarm.Answered != 2 || !strings.Contains(got.payload, "E_TOO_LARGE") || !strings.Contains(got.payload, "more than 50 bytes together") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A swarm of which nobody's condition holds is its fallback's.
+func TestTheFallbackOfASwarm(t *testing.T) {
+	t.Parallel()
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a","when":{"lang":"never"}}%s],"consensus":{"strategy":"first_success"}}`
+	for more, want := range map[string]string{
+		"": "!E_NO_ROUTE no subagent takes this task: no condition holds, and there is no fallback",
+		`,{"ref":"agent.f","alias":"f","role":"fallback"}`: `{"v":7}`,
+	} {
+		r := newRig(t)
+		r.serve(false, says(`{"v":7}`), "agent.f")
+		r.serve(false, team(plan(t, fmt.Sprintf(block, more), ""), nil), boss)
+		got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+		if got.err != nil {
+			got.payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)
+		}
+		if got.payload != want {
+			t.Errorf("%s, want %s", got.payload, want)
+		}
+	}
+}
+
 // judge is a handler that says the same always, or, for "score" and "choose",
 // judges by member n of outputs: the higher the better.
 func judge(what string) mesh.HandlerFunc {

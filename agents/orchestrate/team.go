@@ -47,6 +47,10 @@ type Options struct {
 	// Handoffs are asked after each step of a pipeline, and about what a router or a
 	// swarm has come to. A model that leads the team asks them itself.
 	Handoffs *Handoffs
+	// MaxOutputs bounds, in bytes, what the outputs of all members of a swarm take
+	// together: they are in memory, and in the run's checkpoint. A member beyond it
+	// has failed (E_TOO_LARGE). Default 64 MiB.
+	MaxOutputs int64
 	// Logger gets what the operator should know of each task. Default discards.
 	Logger *slog.Logger
 }
@@ -69,6 +73,9 @@ func New(plan *Plan, opts Options) *Team {
 	t := &Team{plan: plan, dir: opts.Directory, opts: opts, log: opts.Logger}
 	if t.dir == nil {
 		t.dir = Entities{}
+	}
+	if t.opts.MaxOutputs <= 0 {
+		t.opts.MaxOutputs = 64 << 20
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
