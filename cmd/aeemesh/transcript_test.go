@@ -142,7 +142,7 @@ func cmdWorker(ts *testscript.TestScript, _ bool, args []string) {
 			files = found
 		}
 		for _, f := range files {
-			if strings.HasSuffix(f, ".yaml") {
+			if strings.HasSuffix(f, ".yaml") || strings.HasSuffix(f, ".json") {
 				doc, err := aaif.Parse([]byte(ts.ReadFile(f)), aaif.Options{Name: f, Kind: aaif.KindAgent})
 				ts.Check(err)
 				entity, err := aaif.EntityName(doc.Definition().Agent.Name)

@@ -160,3 +160,41 @@ func TestManySubagents(t *testing.T) {
 		t.Errorf("%d problems", len(problems[0]))
 	}
 }
+
+// The valid documents of the published corpus, which stands next to the module
+// on the machines that have it, are hosted as they are.
+func TestDocumentsOfThePublishedCorpusCanWork(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "conformance", "aaif", "tests", "conformance", "valid", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(paths) == 0 {
+		t.Skip("the published AAIF corpus is not on this machine")
+	}
+	teams := 0
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := aaif.Parse(data, aaif.Options{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range Check(doc) {
+			if p.Severity == aaif.SeverityError {
+				t.Errorf("%s: %s", filepath.Base(path), p)
+			}
+		}
+		if def := doc.Definition(); def != nil && def.Agent.Orchestration != nil {
+			teams++
+			if _, err := orchestrate.Compile(def, orchestrate.HasModel(def)); err != nil {
+				t.Errorf("%s: %v", filepath.Base(path), err)
+			}
+		}
+	}
+	if teams == 0 {
+		t.Error("none of the documents has a team")
+	}
+}
