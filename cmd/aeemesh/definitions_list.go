@@ -271,7 +271,10 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 					entries[i] = all[at]
 				}
 				for _, e := range entries {
-					if err := reg.Remove(ctx, e.Key, e.Revision); err != nil {
+					removing, cancel := context.WithTimeout(ctx, a.conn.wait())
+					err := reg.Remove(removing, e.Key, e.Revision)
+					cancel()
+					if err != nil {
 						return changedMeanwhile(err)
 					}
 					if a.term.json {

@@ -34,6 +34,7 @@ const (
 	healthTime    = time.Second
 	fetchTime     = 10 * time.Second
 	watchPause    = 5 * time.Second
+	watchLongest  = time.Minute
 	maxRef        = 2048 // bytes
 	maxCells      = 256  // definitions that are kept
 	maxCandidates = 64   // agents with a skill that are asked how they are, for one choice

@@ -70,10 +70,10 @@ func (d *Directory) Run(ctx context.Context) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ctx.Err() == nil && r != nil {
+		for pause := watchPause; ctx.Err() == nil && r != nil; pause = min(2*pause, watchLongest) {
 			d.watch(ctx, r)
 			select {
-			case <-time.After(watchPause): // there may be a bucket by then
+			case <-time.After(pause): // there may be a bucket by then, or a permission
 			case <-ctx.Done():
 			}
 		}
