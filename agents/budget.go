@@ -248,9 +248,9 @@ func toldUsage(u state.Usage) json.RawMessage {
 	return raw
 }
 
-// asking is a model whose every call is admitted first, at a price. Who chooses
-// among models asks by himself, for each.
-func asking(price model.Price, m model.Model) model.Model {
+// Asking is a model whose every call is admitted first, at a price; see
+// [model.Request].Admit. Who chooses among models asks by himself, for each.
+func Asking(price model.Price, m model.Model) model.Model {
 	a := asked{m, price}
 	if c, ok := m.(model.Continuer); ok {
 		return askedContinuer{a, c}

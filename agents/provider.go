@@ -17,7 +17,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 		if opts.Budget.InDollars() {
 			return nil, nil, errors.New("there is a budget in dollars, and the price of Options.Model is not known: bound its tokens, or use Options.Models with a catalogue")
 		}
-		return asking(model.Price{}, Reported(modelProvider(def, opts), opts.Model)), nil, nil
+		return Asking(model.Price{}, Reported(modelProvider(def, opts), opts.Model)), nil, nil
 	}
 	m := def.Agent.Model
 	if opts.Models != nil {
@@ -38,7 +38,7 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 		notices = append(notices, aaif.Problem{Pointer: "/agent/model/fallbacks", Rule: aaif.RuleNotHonoured, Severity: aaif.SeverityWarning,
 			Message: "there are no other models here than the offline model"})
 	}
-	return asking(model.Price{Known: true}, Reported(modelProvider(def, opts), builtin.New())), notices, nil
+	return Asking(model.Price{Known: true}, Reported(modelProvider(def, opts), builtin.New())), notices, nil
 }
 
 // CheckBuiltin says what keeps the offline model from playing a document: its

@@ -28,7 +28,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	}
 	m := def.Agent.Model
 	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a script that fails is no provider in trouble
-		return agents.Reported(builtin.ProviderID, plan[0].M), notices, nil
+		return agents.Asking(model.Price{Known: true}, agents.Reported(builtin.ProviderID, plan[0].M)), notices, nil
 	}
 	var routes []route.Route
 	var bad []error

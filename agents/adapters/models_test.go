@@ -461,6 +461,31 @@ func TestTurnsHaveTheirCost(t *testing.T) {
 	}
 }
 
+// The offline model costs nothing, which is known, and is asked for like any other.
+func TestTheOfflineModelIsFreeAndAdmitted(t *testing.T) {
+	t.Parallel()
+	m, _, err := newSet(t, `{"budget": {"run_usd": 1}}`, nil).Model(definition(t, `"provider": "custom", "provider_id": "builtin", "preferred": "echo"`), agents.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	req := hello()
+	req.Model = "echo"
+	req.Admit = func(p model.Price) error {
+		if !p.Known || p.Input != 0 || p.Output != 0 {
+			t.Errorf("price %+v", p)
+		}
+		return refused
+	}
+	if _, err := m.Generate(t.Context(), req, nil); !errors.Is(err, refused) {
+		t.Errorf("not admitted: %v", err)
+	}
+	req.Admit = nil
+	if res, err := m.Generate(t.Context(), req, nil); err != nil || !res.Priced || res.Cost != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
 // The offline model alone is no route: a script that fails says nothing about
 // the next task.
 func TestScriptsThatFailAreNotLeftAlone(t *testing.T) {

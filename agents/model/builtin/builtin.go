@@ -110,6 +110,7 @@ func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDe
 		Usage:    count(req, a),
 		Model:    req.Model,
 		Provider: ProviderID,
+		Priced:   true, // nothing
 	}
 	if len(a.calls) > 0 {
 		res.Finish = model.FinishToolCalls
