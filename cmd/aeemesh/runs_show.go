@@ -117,6 +117,8 @@ type runView struct {
 	Approval *aaif.ApprovalRequest `json:"approval_request,omitempty"`
 	Effects  []state.Effect        `json:"effects,omitempty"`
 	Waits    []state.Wait          `json:"waits,omitempty"`
+	Calls    []state.Call          `json:"calls,omitempty"` // tasks that it has sent, and that go on
+	Team     *teamView             `json:"team,omitempty"`
 	Reply    json.RawMessage       `json:"reply,omitempty"`
 	Handed   *state.Handed         `json:"handed,omitempty"` // who answers instead
 	Timeline []state.Moment        `json:"timeline"`
@@ -128,6 +130,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed
+		v.Calls, v.Team = c.Mesh.Calls, teamOf(c)
 		if c.Doc.Status == aaif.RunAwaitingApproval {
 			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void })
 		}
@@ -150,6 +153,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 			a.term.line("%s", cost)
 		}
 	}
+	a.showTeam(v)
 	a.term.line("")
 	a.printTimeline(timeline)
 	a.showWaiting(v)

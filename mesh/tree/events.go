@@ -62,6 +62,9 @@ func (b *Builder) taskEvent(at time.Time, entity, intent string, t taskEvent) bo
 	if t.Epoch < f.epoch {
 		return false // of a worker that had lost the run
 	}
+	if intent == intents.TaskStarted && f.own.state == Running && f.epoch > 0 && t.Epoch > f.epoch {
+		f.takenOver++
+	}
 	f.under(t.Parent, true)
 	set(&f.intent, t.Intent)
 	set(&f.sender, t.Sender)

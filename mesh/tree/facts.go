@@ -48,6 +48,7 @@ type facts struct {
 	run, instance   string
 	epoch           uint64
 	attempt         int
+	takenOver       int
 	pattern         string // of what it does with its own steps
 	position        *Position
 	choices         []Choice

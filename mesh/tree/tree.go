@@ -46,6 +46,9 @@ type Node struct {
 	Instance string `json:"instance,omitempty"` // the worker
 	Epoch    uint64 `json:"epoch,omitempty"`    // how many owners the run has had
 	Attempt  int    `json:"attempt,omitempty"`
+	// TakenOver is how often another worker went on with it in the middle of its
+	// work, by events: the one before had died, or was stopped.
+	TakenOver int `json:"taken_over,omitempty"`
 
 	State   State  `json:"state"`
 	Status  string `json:"status,omitempty"` // of a run that waits: paused, awaiting_approval, migrating
@@ -188,7 +191,7 @@ func (b *Builder) link(t *Tree) {
 func (f *facts) node() Node {
 	n := Node{
 		ID: f.id, Entity: f.entity, Alias: f.alias, Step: f.step, Slot: f.slot, Try: f.try, Intent: f.intent, Sender: f.sender, Run: f.run,
-		Instance: f.instance, Epoch: f.epoch, Attempt: f.attempt, Pattern: f.pattern, Position: f.position, Choices: f.choices, HandedTo: f.handedTo,
+		Instance: f.instance, Epoch: f.epoch, Attempt: f.attempt, TakenOver: f.takenOver, Pattern: f.pattern, Position: f.position, Choices: f.choices, HandedTo: f.handedTo,
 		Sent: f.caller.first, Began: f.own.first,
 	}
 	if f.handoff {

@@ -97,8 +97,11 @@ func (n *Node) notes() []string {
 	if n.Attempt > 1 {
 		add("attempt %d", n.Attempt)
 	}
-	if n.Epoch > 1 && int(n.Epoch) > n.Attempt {
-		add("%d owners", n.Epoch)
+	switch {
+	case n.TakenOver == 1:
+		add("taken over")
+	case n.TakenOver > 1:
+		add("taken over %d times", n.TakenOver)
 	}
 	switch n.Then {
 	case intents.ThenSkip:

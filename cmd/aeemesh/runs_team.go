@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// teamView is how far a team's run has come.
+type teamView struct {
+	Pattern  orchestrate.Pattern    `json:"pattern"`
+	Position *aaif.PipelinePosition `json:"position,omitempty"`
+	Members  []orchestrate.Outcome  `json:"members,omitempty"` // who has ended, without output
+}
+
+// teamOf is the team of a run, nil where it has none.
+func teamOf(c *state.Checkpoint) *teamView {
+	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
+	if err != nil || standing == nil {
+		return nil
+	}
+	return &teamView{standing.Pattern, c.Doc.PipelinePosition, standing.Outcomes}
+}
+
+// showTeam says who of a team has ended, who is at work, and who is to come.
+func (a *app) showTeam(v runView) {
+	if v.Team != nil {
+		a.term.line("%s", oneLine(v.Team.words()))
+	}
+	if state.Terminal(aaif.RunStatus(v.Status)) {
+		return
+	}
+	for i, c := range v.Calls {
+		if i == maxShownCalls {
+			a.term.line("and %d more", len(v.Calls)-i)
+			break
+		}
+		a.term.line("waits for %s, task %s, for %s", oneLine(c.To), oneLine(c.ID), span(time.Since(c.At)))
+	}
+}
+
+// maxShownCalls is how many calls that go on are shown.
+const maxShownCalls = 12
+
+func (t *teamView) words() string {
+	failed := 0
+	for i := range t.Members {
+		if t.Members[i].Err != nil {
+			failed++
+		}
+	}
+	words := fmt.Sprintf("%s: %s ended", strings.ReplaceAll(string(t.Pattern), "_", " "), counted(len(t.Members), "member has", "members have"))
+	if failed > 0 {
+		words += fmt.Sprintf(", %d of them failed", failed)
+	}
+	p := t.Position
+	if p == nil || t.Pattern != orchestrate.Pipeline {
+		return words
+	}
+	if len(p.CompletedSteps) > 0 {
+		words += "; done: " + strings.Join(p.CompletedSteps, ", ")
+	}
+	if len(p.RemainingSteps) > 0 {
+		words += "; to come: " + strings.Join(p.RemainingSteps, ", ")
+	}
+	return words
+}
