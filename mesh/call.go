@@ -104,7 +104,8 @@ func (t *Task) callScope() string {
 //
 // A person is asked over the inbox, and may take days: then the call of a durable
 // task fails with [ErrWaits], and so does each under its key until there is an
-// answer. See [Run.ParkUntil].
+// answer. See [Run.ParkUntil]. So does the call of an agent that is found to wait
+// for somebody itself, unless its stream is listened to, or it is Whole.
 //
 // When ctx ends, or t does, the other is asked to stop, unless t's run only goes
 // on elsewhere. An error has an [*envelope.Error] in its chain, but for
@@ -178,7 +179,7 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 func callError(err error) error {
 	var told *envelope.Error
 	switch {
-	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
+	case err == nil, errors.Is(err, ErrInterrupted), errors.Is(err, ErrWaits), errors.Is(err, ErrLost), errors.Is(err, ErrParked), errors.As(err, &told):
 		return err
 	}
 	return border(err)

@@ -16,6 +16,12 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	a.TaskID = task.ID
 	timeout, until := t.callTimes(ctx, c, a.Began)
 	if err := t.ready(task, timeout); err != nil {
+		if t.run.restored { // it may have answered while the run waited
+			if answer, lookErr := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); lookErr == nil && answer != nil {
+				t.callOver(task.ID)
+				return a.take(answer.Envelope)
+			}
+		}
 		return err
 	}
 	var was *envelope.Envelope
@@ -32,6 +38,10 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 		var stop func()
 		wait, stop = t.interruptible(wait)
 		defer stop()
+		if c.OnStream == nil { // whoever streams listens
+			wait, stop = t.unlessItWaits(wait, task)
+			defer stop()
+		}
 	}
 	wait, span := n.tel.startSend(wait, task)
 	opts := ResultOptions{OnStream: c.OnStream, again: again || t.run.restored}
@@ -50,6 +60,8 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 		return err
 	case err == nil, errors.Is(err, ErrInterrupted):
 		return err
+	case errors.Is(err, errCalleeWaits):
+		return t.waitsForCallee(c, task, a, until)
 	}
 	err = sendError(task, err)
 	if isCode(err, envelope.CodeTimeout) && !t.callBegun(task) {

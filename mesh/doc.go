@@ -50,6 +50,16 @@
 // because the hand-over is the last checkpoint of the run, and the receiver's task
 // is queued from it.
 //
+// # People, and runs that wait
+//
+// A task for human.<name> goes into an inbox (people.go, ask_person.go), and the
+// answer is stored like any durable reply; [Node.Asks] and [Node.AnswerAsk] are
+// the person's side (inbox.go). A durable run that has nothing to do but wait is
+// parked with what it waits for in its checkpoint ([Run.ParkUntil], wake.go).
+// Every worker of the entity that knows of it listens on the reply subjects and
+// keeps the time (waits.go), and the swap lets one of them wake it. Who waits for
+// a run that waits is parked too (call_waits.go).
+//
 // # Guarantees and limits
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its

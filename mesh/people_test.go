@@ -429,6 +429,41 @@ func TestALiveTaskWaitsForAPerson(t *testing.T) {
 	}
 }
 
+// Whoever waits for an agent that waits for a person holds no place either, and a
+// cancel reaches the person through both.
+func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	const inner = "agent.inner"
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: inner, Handler: asking{people: []string{bob}}})
+	stop := r.serving(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{inner}}})
+	client := r.client()
+	task, other := newTask(reviewer, "code.review", `{"n":1}`), newTask(reviewer, "code.review", `{"n":2}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	c := r.waits(task)
+	if len(c.Mesh.Waits) != 1 || c.Mesh.Waits[0].Entity != inner || c.Mesh.Waits[0].TaskID != ask.Task.ReplyTo {
+		t.Errorf("waits %+v", c.Mesh.Waits)
+	}
+	r.drainedQueue()
+	stop()
+	r.answer(client, ask, `{"ok":true}`)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{inner}}})
+	reply, err := r.result(client, task)
+	if err != nil || !strings.Contains(string(reply.Payload), `ok`) {
+		t.Fatalf("result %v, %v", reply, err)
+	}
+
+	r.submit(client, other)
+	r.waits(other)
+	r.command(client, intents.CancelTask{ID: other.ID, Reason: "never mind"})
+	r.cancelled(client, other)
+	eventually(t, "bob is told", func() bool {
+		asks, err := client.Asks(ctxFor(t), bob)
+		return err == nil && len(asks) == 2 && asks[1].State == mesh.AskWithdrawn
+	})
+}
+
 // What nobody wrote who may speak for the asker changes nothing.
 func TestAStrangerTakesNothingBack(t *testing.T) {
 	t.Parallel()
