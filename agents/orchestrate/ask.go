@@ -25,6 +25,7 @@ type ask struct {
 	payload json.RawMessage // what the member is sent, unless the document maps it
 	timeout time.Duration   // of each try, at most; 0: what is left
 	plain   bool            // the payload is sent as it is: the document's mapping is not for this call
+	apart   bool            // the document's mapping does not see what others have answered so far
 	final   bool            // the answer is the result of the whole task
 	whole   bool            // it is waited for, though the run is to stop
 	schema  json.RawMessage // what a person's answer must fit, where the document says nothing; nil: nothing
@@ -269,6 +270,9 @@ func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessag
 		return a.payload, nil
 	}
 	facts := w.facts(a.payload, nil)
+	if a.apart {
+		facts.Output, facts.Outputs = nil, nil
+	}
 	v, err := facts.Value()
 	if err != nil {
 		return nil, err

@@ -190,7 +190,9 @@ func (s *swarm) members(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		f.add(ask{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input})
+		// Who has answered already is chance, and chance must not be in what a
+		// member is sent: after a crash it is sent the same.
+		f.add(ask{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
 	answered, lost := 0, 0

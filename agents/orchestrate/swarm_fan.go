@@ -98,6 +98,9 @@ func (f *fan) run(ctx context.Context) error {
 		stopAsking = f.work.run.Asked()
 	}
 	batch := max(1, len(todo)/sharers)
+	if !f.plan.Parallel {
+		batch = 1 // the next may be sent what this one says
+	}
 	var due <-chan time.Time
 	overdue := false
 	var end error

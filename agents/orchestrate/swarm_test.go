@@ -190,6 +190,26 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
+// What a member of a swarm is sent may be mapped, but not of what others happen
+// to have answered already, unless they work one after the other.
+func TestInputsOfASwarm(t *testing.T) {
+	t.Parallel()
+	echo := mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) { return task.Envelope.Payload, nil })
+	const members = `"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}]`
+	for block, want := range map[string]string{
+		`{` + members + `}`:                           `{"asked":"go","first":"go"}`,
+		`{"parallel_execution":true,` + members + `}`: `{"asked":"go","first":null}`,
+	} {
+		r := newRig(t)
+		r.serve(false, echo, "agent.a", "agent.b")
+		r.serve(false, team(plan(t, block, extras(`"width":1,"steps":{"b":{"input":{"lang":"jmespath","expr":"{asked: task_input.text, first: outputs.a.text}"}}}`)), nil), boss)
+		got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+		if !strings.Contains(got.payload, `{"alias":"b","entity":"agent.b","output":`+want+`}`) {
+			t.Errorf("%s: %s, %v", block, got.payload, got.err)
+		}
+	}
+}
+
 // Members cannot fill the orchestrator's memory.
 func TestOutputsOfASwarmAreBounded(t *testing.T) {
 	t.Parallel()
