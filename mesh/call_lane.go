@@ -2,8 +2,11 @@ package mesh
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 // For how long it is taken for known that an entity has a durable lane, or has
@@ -43,12 +46,14 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	durable, err := d.Queue.Served(ctx, entity)
-	if err != nil {
-		return news.durable, err
-	}
-	news = laneNews{durable, now.Add(laneMissing)}
-	if durable {
+	now = time.Now()
+	switch news.until = now.Add(laneMissing); {
+	case errors.Is(err, jetstream.ErrDenied):
 		news.until = now.Add(laneKnown)
+	case err == nil && durable:
+		news = laneNews{true, now.Add(laneKnown)}
+	case err == nil:
+		news.durable = false
 	}
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()
@@ -56,5 +61,5 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 		n.lanes.known = map[string]laneNews{}
 	}
 	n.lanes.known[entity] = news
-	return durable, nil
+	return news.durable, err
 }

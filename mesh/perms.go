@@ -142,7 +142,8 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create 
 
 // DurableClientPermissions are what somebody needs who submits durable tasks to
 // the given entities, follows their replies and commands them, besides
-// [ClientPermissions].
+// [ClientPermissions]. The worker of an agent that calls others needs both for
+// these.
 func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, error) {
 	var p Permissions
 	for _, entity := range entities {
@@ -158,7 +159,11 @@ func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, e
 		if err != nil {
 			return Permissions{}, err
 		}
-		p.Publish = append(p.Publish, work, later)
+		c, err := jetstream.WorkConsumer(m, "normal", entity, 0) // whether it takes durable tasks
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, work, later, jsAPI+"CONSUMER.INFO."+c.StreamName(m)+"."+c.Config.Durable)
 		p.Subscribe = append(p.Subscribe, replies)
 	}
 	reply := jetstream.StreamReply + m.Suffix()
