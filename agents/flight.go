@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // flight is a task that the program works on.
@@ -23,6 +24,13 @@ type flight struct {
 type outcome struct {
 	payload json.RawMessage
 	err     error
+}
+
+// handsOn is the outcome of a task that the program hands on.
+type handsOn struct{ mesh.HandOff }
+
+func (h *handsOn) Error() string {
+	return "the agent's program hands the task on to " + clip(h.To, 128)
 }
 
 // errNotBegun says that the process has seen nothing of the task.

@@ -381,3 +381,51 @@ func TestACalledReceiverIsWaitedForByWhoeverGoesOn(t *testing.T) {
 		t.Errorf("the model was asked %d times, the receiver %d times more", n, len(entered))
 	}
 }
+
+// Plain text has an answer in plain text, so the receiver is called; it has the
+// conversation all the same.
+func TestARuleHandsTheConversationOnForPlainText(t *testing.T) {
+	t.Parallel()
+	for _, streams := range []bool{false, true} { // with JetStream: by reference
+		var node *mesh.Node
+		var host func(*agents.Agent)
+		if streams {
+			l := newLane(t)
+			node, host = l.client, l.serve
+		} else {
+			w := newWorld(t)
+			node, host = w.node, func(a *agents.Agent) { w.host(a) }
+		}
+		billing := modeltest.New(always("You will get an invoice.")...)
+		host(newAgent(t, doc(t, handoffs(saidBilling, "")), agents.Options{As: "agent.triage", Model: modeltest.New(says("This is for BILLING."))}))
+		host(newAgent(t, doc(t, ""), agents.Options{As: "agent.billing", Model: billing}))
+		if text, err := node.Ask(t.Context(), "agent.triage", "I was charged twice."); err != nil || text != "You will get an invoice." {
+			t.Fatalf("ask: %q, %v", text, err)
+		}
+		if got, want := spoken(billing.Requests()[0]), "user: I was charged twice.\nassistant: This is for BILLING.\nuser: The conversation is yours from here on. Go on with it."; got != want {
+			t.Errorf("conversation:\n%s\nwant\n%s", got, want)
+		}
+	}
+}
+
+func TestAProgramHandsItsTaskOn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.program", Program: program(t, "run", nil)}))
+	w.host(newAgent(t, doc(t, echoModel), agents.Options{As: "agent.billing"}))
+	do := func(payload string) sent {
+		raw, err := json.Marshal(map[string]string{"do": "handoff", "text": payload})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.send("agent.program", string(raw), sending{})
+	}
+	if got := do(`{"to":"agent.billing","payload":{"text":"yours"}}`); !strings.HasPrefix(got.payload, `{"text":"yours"`) {
+		t.Errorf("got %+v", got)
+	}
+	for _, bad := range []string{`{}`, `{"to":"agent.billing","payload":1}`, `{"to":1}`} {
+		if got := do(bad); got.err == nil || got.err.Code != envelope.CodeAgent {
+			t.Errorf("%s: got %+v", bad, got)
+		}
+	}
+}

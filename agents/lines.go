@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // answer is a line of the program's.
@@ -23,12 +24,16 @@ type answer struct {
 	Payload jsontext.Value `json:"payload"`
 }
 
+// typeHandoff is what a program says that hands its task on. It is no type of an
+// envelope.
+const typeHandoff envelope.Type = "handoff"
+
 // kind is the type, and whether a program may say it.
 func (a *answer) kind() (typ envelope.Type, legal bool) {
 	if a.Type.Kind() != '"' || json.Unmarshal(a.Type, &typ) != nil {
 		return "", false
 	}
-	return typ, typ == envelope.TypeStream || typ == envelope.TypeResult || typ == envelope.TypeError
+	return typ, typ == envelope.TypeStream || typ == envelope.TypeResult || typ == envelope.TypeError || typ == typeHandoff
 }
 
 // lineCounts are the lines that changed nothing.
@@ -79,7 +84,7 @@ func (x *process) take(line []byte) {
 	}
 	typ, legal := a.kind()
 	if !legal {
-		x.malformed("its type is none of stream, result and error")
+		x.malformed("its type is none of stream, result, error and handoff")
 	}
 	isObject := a.Payload.Kind() == '{'
 	if typ == envelope.TypeStream && !isObject {
@@ -111,6 +116,8 @@ func (x *process) take(line []byte) {
 	case !isObject:
 		x.malformed("its payload is no object")
 		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}
+	case typ == typeHandoff:
+		f.done <- outcome{err: programHandsOn(stdjson.RawMessage(a.Payload))}
 	case typ == envelope.TypeResult:
 		f.done <- outcome{payload: stdjson.RawMessage(a.Payload)}
 	default:
@@ -130,6 +137,21 @@ func (x *process) stream(f *flight, payload stdjson.RawMessage) {
 	default:
 		x.p.notes.warn("stream envelope of program not sent", "err", err)
 	}
+}
+
+// programHandsOn is to whom a program hands its task on, or what is wrong with
+// that.
+func programHandsOn(payload stdjson.RawMessage) error {
+	var said struct {
+		To      string         `json:"to"`
+		Reason  string         `json:"reason"`
+		Intent  string         `json:"intent"`
+		Payload jsontext.Value `json:"payload"`
+	}
+	if err := json.Unmarshal(payload, &said); err != nil || said.To == "" || said.Payload != nil && said.Payload.Kind() != '{' {
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program handed the task on without saying to whom, or with a payload that is no object")
+	}
+	return &handsOn{mesh.HandOff{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}
 }
 
 // programError is the program's own error: its code and all else travel as

@@ -27,9 +27,12 @@ import (
 //	{"type":"stream","reply_to":"01J…","payload":{"text":"reading"}}
 //	{"type":"result","reply_to":"01J…","payload":{"findings":[]}}
 //	{"type":"error","reply_to":"01J…","payload":{"code":"E_NO_REPO","message":"…","retryable":false}}
+//	{"type":"handoff","reply_to":"01J…","payload":{"to":"agent.billing","reason":"it is about money"}}
 //
-// Streams may come any number of times, then one result or one error; an error's
-// code travels as it is and is E_AGENT where there is none. The mesh fills in
+// Streams may come any number of times, then one result, one error, or one
+// handoff, by which another agent answers the task ([mesh.Task.HandOff]; payload
+// and intent may be given, too). An error's code travels as it is and is E_AGENT
+// where there is none. The mesh fills in
 // the rest of the envelope and signs it. Other members of a line are ignored.
 //
 // A task of the durable lane has one member more, for it may come again after a
@@ -185,7 +188,10 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		}
 		payload, err := proc.do(ctx, task.Envelope.ID, task.Emit, line)
 		var full *noPlace
+		var on *handsOn
 		switch {
+		case errors.As(err, &on):
+			return task.HandOff(ctx, on.HandOff)
 		case errors.Is(err, errNotBegun):
 		case !errors.As(err, &full):
 			return payload, err

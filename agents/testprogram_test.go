@@ -93,6 +93,8 @@ func runTestProgram(mode string) int {
 			say("result", map[string]string{"text": "twice"})
 		case "type": // answers with a type of the sender's choice
 			fmt.Println(`{"type":` + c.Text + `,"reply_to":"` + task.ID + `","payload":{}}`)
+		case "handoff":
+			say("handoff", json.RawMessage(c.Text))
 		case "nonobject":
 			say("result", "just text")
 		case "hold": // answered by the next release
