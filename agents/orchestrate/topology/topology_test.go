@@ -3,6 +3,7 @@ package topology
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -196,5 +197,82 @@ func TestDocumentsOfThePublishedCorpusCanWork(t *testing.T) {
 	}
 	if teams == 0 {
 		t.Error("none of the documents has a team")
+	}
+}
+
+// Teams put together at random: none is too odd to be read, and what Check lets
+// pass the engine compiles.
+func TestTeamsAtRandom(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(1, 2))
+	pick := func(words ...string) string { return words[r.IntN(len(words))] }
+	name := func() string {
+		return pick(`"a"`, `"b"`, `"c"`, `"agent.a"`, `"agent.b"`, `"human.boss"`, `"agent.t"`, `"synthesizer"`, `"nobody"`, `""`, `"skill:x"`)
+	}
+	when := func() string {
+		return pick(`{"lang":"always"}`, `{"lang":"never"}`, `{"lang":"cel","expr":"input.x"}`, `{"lang":"jmespath","expr":"x"}`, `"in words"`, `{"lang":"jsonlogic","expr":true}`)
+	}
+	list := func(n int, item func() string) string {
+		var items []string
+		for range r.IntN(n) {
+			items = append(items, item())
+		}
+		return "[" + strings.Join(items, ",") + "]"
+	}
+	object := func(members ...func() string) string {
+		var out []string
+		for _, m := range members {
+			if r.IntN(2) == 0 {
+				out = append(out, m())
+			}
+		}
+		return "{" + strings.Join(out, ",") + "}"
+	}
+	member := func(name string, value func() string) func() string {
+		return func() string { return `"` + name + `":` + value() }
+	}
+	subagent := func() string {
+		rest := object(member("alias", name), member("when", when), member("role", func() string { return pick(`"worker"`, `"evaluator"`, `"fallback"`, `"specialist"`) }))
+		return strings.Replace(strings.Replace(rest, "{", `{"ref":`+pick(`"agent.a"`, `"agent.b"`, `"agent.t"`, `"human.boss"`, `"x"`, `"./x.yaml"`)+",", 1), ",}", "}", 1)
+	}
+	refused, teams := 0, 0
+	for range 3000 {
+		text := `{"sc_standard":"SC-006","agent":{"name":"T","goal":"G",` + pick(``, `"model":{"provider":"openai"},`) + `"orchestration":` + object(
+			member("role", func() string { return pick(`"router"`, `"orchestrator"`, `"worker"`) }),
+			member("subagents", func() string { return list(5, subagent) }),
+			member("pipeline", func() string { return list(4, name) }),
+			member("parallel_execution", func() string { return pick("true", "false") }),
+			member("handoff", func() string {
+				return list(3, func() string { return `{"condition":` + when() + `,"target_agent":` + name() + `}` })
+			}),
+			member("consensus", func() string {
+				return object(member("strategy", func() string { return pick(`"majority_vote"`, `"best_of_n"`, `"referee"`, `"first_success"`) }),
+					member("min_votes", func() string { return pick("1", "3") }), member("referee_agent", name))
+			}),
+		) + `},"x-aeemesh":` + pick(`{}`, `{"orchestration":`+object(
+			member("steps", func() string {
+				return `{` + name() + `:` + object(member("escalate_to", name), member("on_error", func() string { return pick(`"fallback"`, `"skip"`, `"fial"`) }),
+					member("input", when), member("timeout_seconds", func() string { return pick("5", "-1") })) + `}`
+			}),
+			member("synthesizer", name), member("min_results", func() string { return pick("2", "9") }), member("vote_on", func() string { return pick(`"/x"`, `"x"`) }), member("tie", func() string { return pick(`"fail"`, `"toss"`) }),
+		)+`}`) + `}`
+		doc, err := aaif.Parse([]byte(text), aaif.Options{Kind: aaif.KindAgent})
+		if err != nil {
+			continue // an empty name, say
+		}
+		problems := append(condition.Check(doc), Check(doc)...)
+		bad := slices.ContainsFunc(problems, func(p aaif.Problem) bool { return p.Severity == aaif.SeverityError })
+		plan, err := orchestrate.Compile(doc.Definition(), orchestrate.HasModel(doc.Definition()))
+		if err != nil && !bad {
+			t.Errorf("%s\nthe engine refuses it: %v\n%s", text, err, lines(problems))
+		}
+		if bad {
+			refused++
+		} else if plan != nil {
+			teams++
+		}
+	}
+	if refused < 100 || teams < 100 {
+		t.Errorf("%d were refused, %d were teams", refused, teams)
 	}
 }
