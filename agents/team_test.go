@@ -154,6 +154,61 @@ func TestARouterTakesTheFirstThatHolds(t *testing.T) {
 	}
 }
 
+// Where no subagent has a condition, the agent's model chooses; what it names that
+// is no subagent is asked for once more.
+func TestARoutersModelChooses(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, name := range []string{"billing", "law"} {
+		w.host((&member{name: name}).agent())
+	}
+	for i, tt := range []struct{ script, want string }{
+		{`[{"json":{"agent":"law"}}]`, "hello law"},
+		{`[{"json":{"agent":"nobody"}},{"json":{"agent":"law","reason":"it is about a court"}}]`, "hello law"},
+		{`[{"say":"law"},{"say":"law"}]`, "E_MODEL"},
+	} {
+		d := definition(t, fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Chooser %d","goal":"Lead."`+builtinScript+`,
+			"orchestration":{"role":"router","subagents":[{"ref":"agent.billing","alias":"billing"},{"ref":"agent.law","alias":"law"}]}}}`, i, tt.script))
+		w.host(newAgent(t, d, agents.Options{}))
+		got := w.send(fmt.Sprintf("agent.chooser_%d", i), `{"text":"hello"}`, sending{})
+		text := got.payload
+		if got.err != nil {
+			text = string(got.err.Code)
+		}
+		if !strings.Contains(text, tt.want) {
+			t.Errorf("%s: %s %v, want %s", tt.script, text, got.err, tt.want)
+		}
+	}
+}
+
+// A tree eight deep, over the durable lane, all in one corr: each is told by the
+// one above, and the result comes up through all of them.
+func TestATreeOfDepthEight(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	leaf := &member{name: "leaf"}
+	l.host(leaf.agent(), nil)
+	below := "agent.leaf"
+	for i := 7; i >= 1; i-- {
+		d := definition(t, fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Level %d","goal":"Lead.","orchestration":{"pipeline":[%q]}}}`, i, below))
+		l.host(newAgent(t, d, agents.Options{}), nil)
+		below = fmt.Sprintf("agent.level_%d", i)
+	}
+	task := l.task(below, `{"text":"deep"}`, "")
+	l.submit(task)
+	if got := l.result(task); !strings.Contains(got, `"text":"deep leaf"`) {
+		t.Fatal(got)
+	}
+	if n := leaf.calls.Load(); n != 1 {
+		t.Errorf("the leaf was called %d times", n)
+	}
+	at := leaf.tasks[0]
+	var requires struct{ Tree struct{ Depth int } }
+	if err := json.Unmarshal(at.Requires, &requires); err != nil || requires.Tree.Depth != 7 || at.Corr != task.Corr {
+		t.Errorf("the leaf's task: %s, corr %s, want depth 7 and corr %s", at.Requires, at.Corr, task.Corr)
+	}
+}
+
 func TestAModelLeadsItsSubagents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
