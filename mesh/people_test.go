@@ -33,7 +33,11 @@ func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 	said := map[string]string{}
 	var wake mesh.Wake
 	ask := func(who string) error {
-		got, err := task.Call(ctx, mesh.Call{To: who, Key: "ask/" + who, Payload: task.Envelope.Payload, Timeout: a.timeout, Requires: a.more})
+		c := mesh.Call{To: who, Key: "ask/" + who, Payload: task.Envelope.Payload, Requires: a.more}
+		if who != a.then {
+			c.Timeout = a.timeout
+		}
+		got, err := task.Call(ctx, c)
 		var waits *mesh.WaitsError
 		var problem *envelope.Error
 		switch {
@@ -311,17 +315,35 @@ func TestAnAnswerIsTooLateAndSomebodyElseIsAsked(t *testing.T) {
 	}
 }
 
-// The task's own deadline ends a run that waits, and its sender is told.
-func TestARunThatWaitsEndsAtItsDeadline(t *testing.T) {
+// A run may wait for a time: it goes on then, or ends when the task's own time is
+// over, by itself.
+func TestARunWaitsForItsTime(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		run := task.Run()
+		if run.View().Mesh.Plan != nil {
+			return json.RawMessage(`{"woken":true}`), nil
+		}
+		pause := time.Hour
+		if string(task.Envelope.Payload) == `{"soon":true}` {
+			pause = 200 * time.Millisecond
+		}
+		return nil, run.ParkUntil(ctx, mesh.Wake{At: time.Now().Add(pause)}, func(c *state.Checkpoint) error {
+			c.Mesh.Plan = json.RawMessage(`{}`)
+			return nil
+		})
+	})})
 	client := r.client()
-	task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":1000}`)
-	r.submit(client, task)
-	r.waits(task)
-	if _, err := r.result(client, task); !isCode(err, envelope.CodeTimeout) {
-		t.Fatalf("result %v", err)
+	late := requiring(newTask(reviewer, "code.review", `{"soon":false}`), `{"timeout_ms":1500}`)
+	r.submit(client, late)
+	soon := newTask(reviewer, "code.review", `{"soon":true}`)
+	r.submit(client, soon)
+	if reply, err := r.result(client, soon); err != nil || string(reply.Payload) != `{"woken":true}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if _, err := r.result(client, late); !isCode(err, envelope.CodeTimeout) {
+		t.Errorf("result %v", err)
 	}
 	r.drainedQueue()
 }
