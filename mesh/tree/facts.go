@@ -20,13 +20,14 @@ type Builder struct {
 	facts   map[string]*facts
 	order   []*facts
 	steps   map[string]*facts // the latest task of each step, by task and step
+	waiting map[string]*facts // the person who has a part, by task and alias
 	dropped int
 	records bool
 }
 
 // New makes a builder for the tasks of a corr.
 func New(corr string) *Builder {
-	return &Builder{corr: corr, facts: map[string]*facts{}, steps: map[string]*facts{}}
+	return &Builder{corr: corr, facts: map[string]*facts{}, steps: map[string]*facts{}, waiting: map[string]*facts{}}
 }
 
 // Len is how many tasks are known.
@@ -226,8 +227,12 @@ func (b *Builder) child(above *facts, at time.Time, intent string, s intents.Ste
 		f.sent(at)
 		if f.caller.state == Sent {
 			f.caller.state, f.waitsFor, f.until = Waiting, s.To, s.Until
+			b.waiting[above.id+"/"+f.alias] = f
 		}
 	case intents.RunEscalated:
+		if late := b.waiting[above.id+"/"+f.alias]; late != nil && late != f && late.caller.state == Waiting {
+			late.caller.is(Failed, at, 0, envelope.Errorf(envelope.CodeTimeout, "%s", s.Detail), nil)
+		}
 		f.sent(at)
 		above.choose(at, intent, s)
 	}

@@ -98,7 +98,7 @@ func (w *word) long() float64 { return max(w.ms, between(w.first, w.at)) }
 func (t *Tree) settle(now time.Time) {
 	for _, n := range t.Nodes { // those above come first
 		above := t.index[n.Parent]
-		if n.Parent != "" && above.State.Ended() && above.State != HandedOff && !n.State.Ended() && n.State != Waiting {
+		if n.Parent != "" && above.State.Ended() && above.State != HandedOff && !n.State.Ended() && (n.State != Waiting || n.WaitsFor != "") {
 			n.State = Unknown
 		}
 		switch {

@@ -23,6 +23,7 @@ func TestStateIsOfBothSides(t *testing.T) {
 		wrong    = `8 agent.a mesh.task.failed {"task":"a","parent":"t","duration_ms":6,"error":{"code":"E_X","message":"m"}}`
 		waits    = `3 agent.t mesh.run.waiting {"task":"t","step":"s","child":"a","to":"human.ada","until":"later"}`
 		retrying = `3 agent.a mesh.task.retrying {"task":"a","parent":"t","error":{"code":"E_X","message":"m","retryable":true}}`
+		more     = `5 agent.t mesh.run.escalated {"task":"t","step":"s/to/1","child":"b","to":"human.boss","detail":"ada did not answer in time"}`
 		over     = `10 agent.t mesh.task.finished {"task":"t","duration_ms":10}`
 	)
 	for _, c := range []struct {
@@ -47,7 +48,8 @@ func TestStateIsOfBothSides(t *testing.T) {
 		{"a person answered", []string{root, started, waits, finished}, tree.Done, "", 8},
 		{"only an end", []string{root, finished}, tree.Done, "", 8},
 		{"nobody told", []string{root, started, begun, over}, tree.Unknown, "", 0},
-		{"still waits when all is over", []string{root, started, waits, over}, tree.Waiting, "", 9},
+		{"a person whom nobody waits for any more", []string{root, started, waits, over}, tree.Unknown, "", 0},
+		{"a person who did not answer in time", []string{root, started, waits, more}, tree.Failed, "E_TIMEOUT", 4},
 	} {
 		s := readScript(t, "corr corr\n"+strings.Join(c.events, "\n")+"\n")
 		s.last = at(10)
