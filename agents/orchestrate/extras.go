@@ -129,8 +129,8 @@ func (x *Extras) check() error {
 	if x.Width < 0 || x.MinResults < 0 {
 		return fmt.Errorf("%swidth, min_results: neither can be negative", at)
 	}
-	if x.VoteOn != "" && x.VoteOn[0] != '/' {
-		return fmt.Errorf("%svote_on: %q is no JSON Pointer: it begins with /", at, x.VoteOn)
+	if _, err := ParsePointer(x.VoteOn); err != nil {
+		return fmt.Errorf("%svote_on: %w", at, err)
 	}
 	for alias, s := range x.Steps {
 		at := at + "steps/" + alias + "/"

@@ -104,7 +104,8 @@ func (w *work) begin() error {
 // asked again, who has failed is.
 func (w *work) anew(scope string) {
 	w.pos.Scope = scope
-	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Err != nil })
+	heard := w.pos.heard()
+	w.pos.Outcomes = slices.DeleteFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Err != nil && !slices.Contains(heard, o.Alias) })
 	w.pos.Chosen = slices.DeleteFunc(w.pos.Chosen, func(c chosen) bool {
 		return !slices.ContainsFunc(w.pos.Outcomes, func(o Outcome) bool { return o.Entity == c.Entity })
 	})

@@ -40,6 +40,8 @@ type rig struct {
 	srv    *natsd.Server
 	client *mesh.Node
 	events chan *envelope.Envelope // of bus.mesh.run
+
+	retries int // of durable tasks, by who is served from now on
 }
 
 func newRig(t testing.TB) *rig {
@@ -125,7 +127,7 @@ func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change fu
 	for _, e := range entities {
 		ready.Add(1)
 		wg.Go(func() {
-			if err := node.Serve(ctx, mesh.Agent{Entity: e, Handler: h, Concurrency: 8, Ready: sync.OnceFunc(ready.Done)}); err != nil && ctx.Err() == nil {
+			if err := node.Serve(ctx, mesh.Agent{Entity: e, Handler: h, Concurrency: 8, Retry: mesh.RetryPolicy{Max: r.retries, Base: time.Millisecond}, Ready: sync.OnceFunc(ready.Done)}); err != nil && ctx.Err() == nil {
 				r.t.Errorf("serve %s: %v", e, err)
 			}
 		})

@@ -38,8 +38,9 @@ type cast struct {
 	Asked       []string `json:"asked"` // in document order
 	Evaluators  []string `json:"evaluators,omitempty"`
 	Synthesizer string   `json:"synthesizer,omitempty"`
-	// Enough: nobody more is asked, though some have no outcome.
-	Enough bool `json:"enough,omitempty"`
+	// Closed: the members have been heard. Nobody more is asked, not even when the
+	// mesh tries the whole task again: what was agreed on stays so.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // swarm has all members whose condition holds do the task at once, lets them
@@ -107,6 +108,15 @@ func (s *swarm) casting(ctx context.Context) error {
 	}
 	s.keepCast()
 	return nil
+}
+
+// heard are the aliases of a swarm's members, once all of them have been heard.
+func (p *position) heard() []string {
+	var c cast
+	if p.Swarm == nil || json.Unmarshal(p.Swarm, &c) != nil || !c.Closed {
+		return nil
+	}
+	return c.Asked
 }
 
 // roles takes those out of the workers whose own definition says that they judge
@@ -178,7 +188,7 @@ func reserve(left time.Duration, others bool) time.Duration {
 
 // members asks all who have no outcome yet.
 func (s *swarm) members(ctx context.Context) error {
-	if s.cast.Enough {
+	if s.cast.Closed {
 		return nil
 	}
 	judged := s.strategy() == aaif.ConsensusBestOfN || s.strategy() == aaif.ConsensusReferee
@@ -214,16 +224,15 @@ func (s *swarm) members(ctx context.Context) error {
 		return nil
 	}
 	if s.strategy() == aaif.ConsensusMajorityVote {
-		f.decided = func(out int) bool { return s.ballot().Decided(s.given(), out) }
+		f.decided = func(out int) bool { return answered >= least && s.ballot().Decided(s.given(), out) }
 	}
 	err := f.run(ctx)
-	if errors.Is(err, errEnough) || errors.Is(err, errTooFew) {
-		s.cast.Enough = true
-		s.keepCast()
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errEnough) && !errors.Is(err, errTooFew) {
 		return err
+	}
+	if answered >= least || errors.Is(err, errEnough) {
+		s.cast.Closed = true
+		s.keepCast()
 	}
 	return s.commit(ctx, stepTeam("swarm", fmt.Sprintf("%d of %d answered", answered, len(s.cast.Asked)), 0))
 }

@@ -204,6 +204,51 @@ func TestASwarmIsPaused(t *testing.T) {
 	}
 }
 
+// once answers as it is told to the first time that each entity is asked, and
+// then as its tally.
+func once(c *tally, first map[string]string) mesh.HandlerFunc {
+	return func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		payload, err := c.Handle(ctx, task)
+		if says := first[task.Envelope.To]; says != "" && c.all()[task.Envelope.To] == 1 {
+			return nil, envelope.Errorf(envelope.Code(says), "the first time it fails")
+		}
+		return payload, err
+	}
+}
+
+// A swarm that is tried again as a whole asks those again that have failed, but
+// only while its members are not all heard: what they agreed on stays.
+func TestASwarmThatIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	const never = `"max_retries":0`
+	for _, tt := range []struct {
+		name  string
+		fails map[string]string
+		root  string
+		want  string
+		asked map[string]int
+	}{
+		{"too few have answered", map[string]string{"agent.a": "E_TOOL", "agent.c": "E_UNAVAILABLE"}, extras(`"min_results":3,"width":1,"steps":{"a":{` + never + `},"c":{` + never + `}},"tie":"first"`), "0 ", map[string]int{"agent.a": 2, "agent.b": 1, "agent.c": 2, "agent.s": 1}},
+		{"the synthesizer has failed", map[string]string{"agent.a": "E_TOOL", "agent.s": "E_UNAVAILABLE"}, extras(`"steps":{"s":{` + never + `}},"synthesizer":"s","tie":"first"`), "1 a E_TOOL", map[string]int{"agent.a": 1, "agent.b": 1, "agent.c": 1, "agent.s": 2}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c := newTally()
+			r.serve(false, once(c, tt.fails), "agent.a", "agent.b", "agent.c", "agent.s")
+			r.retries = 1
+			r.serve(true, team(plan(t, three(`,{"ref":"agent.s","alias":"s"}],"consensus":{"strategy":"majority_vote"}`), tt.root), nil), boss)
+			got := r.result(r.submit(`{"text":"go"}`, ""))
+			if have := fmt.Sprintf("%d %s", got.swarm.Failed, failures(got.swarm.Failures)); have != tt.want {
+				t.Errorf("failed %s, want %s: %+v", have, tt.want, got)
+			}
+			if !maps.Equal(c.all(), tt.asked) {
+				t.Errorf("asked %v, want %v", c.all(), tt.asked)
+			}
+		})
+	}
+}
+
 // A member may be a swarm itself.
 func TestSwarmsNest(t *testing.T) {
 	t.Parallel()
