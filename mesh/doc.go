@@ -60,6 +60,13 @@
 // keeps the time (waits.go), and the swap lets one of them wake it. Who waits for
 // a run that waits is parked too (call_waits.go).
 //
+// # Trees
+//
+// A handler sends tasks of its own with [Task.Call] (call*.go): in its agent's name,
+// over the durable lane where both have one, else live, within bounds that every
+// worker holds ([TreeLimits]). What a durable run has others do is in its checkpoint,
+// so that whoever ends the run stops it.
+//
 // # Guarantees and limits
 //
 // The live lane is core NATS: at most once. A task is run by one worker of its
