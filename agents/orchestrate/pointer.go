@@ -13,7 +13,7 @@ type Pointer string
 // ParsePointer checks the form of a pointer.
 func ParsePointer(s string) (Pointer, error) {
 	if s != "" && s[0] != '/' {
-		return "", fmt.Errorf("%q is no JSON Pointer: it begins with /", s)
+		return "", fmt.Errorf("%q is no JSON Pointer: it must be empty or begin with /", s)
 	}
 	for rest := s; ; {
 		i := strings.IndexByte(rest, '~')
