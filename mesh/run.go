@@ -167,10 +167,12 @@ func (h *host) begins(t *Task) {
 func (h *host) finish(t *Task) {
 	ctx := taskContext{t}
 	payload, err := h.handle(ctx, t)
-	var o *handover
-	if errors.As(err, &o) && o.task == t {
-		h.handOn(t, o)
-		return
+	if err != nil {
+		var o *handover
+		if errors.As(err, &o) && o.task == t {
+			h.handOn(t, o)
+			return
+		}
 	}
 	if err == nil {
 		err = h.validateResult(t, payload)
