@@ -146,7 +146,7 @@ func TestCancelOfAQueuedTask(t *testing.T) {
 func TestTwoCancelsEndATaskOnce(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	points := newPoints()
+	points := newPoints(t)
 	r.serve(r.lane(mesh.Config{}, observing(points)), mesh.Agent{Handler: echo})
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)

@@ -249,7 +249,7 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 			t.Run(fmt.Sprintf("%s,late=%t", point, late), func(t *testing.T) {
 				t.Parallel()
 				r := newDurableRig(t)
-				p := newPoints()
+				p := newPoints(t)
 				at := p.hold(point)
 				handler := func(who string) mesh.Handler {
 					return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {

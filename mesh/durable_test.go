@@ -17,7 +17,7 @@ import (
 func TestADurableTaskIsDoneOnceAndAnsweredOnce(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	p := newPoints()
+	p := newPoints(t)
 	var calls atomic.Int64
 	r.serve(r.lane(mesh.Config{}, observing(p)), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 		calls.Add(1)

@@ -25,7 +25,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s", who, point), func(t *testing.T) {
 				t.Parallel()
 				r := newDurableRig(t)
-				p := newPoints()
+				p := newPoints(t)
 				at := p.hold(point)
 				// step is one step of a run, done by whoever comes to it first.
 				step := func(ctx context.Context, task *mesh.Task, by string) (json.RawMessage, error) {

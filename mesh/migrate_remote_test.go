@@ -90,7 +90,7 @@ func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	t.Helper()
 	v := &voyage{
 		t: t, berlin: newDurableRig(t), paris: newDurableRig(t), source: newAuthor("source"), target: newAuthor("target"),
-		sourceAt: newPoints(), berlinKeys: new(sign.Ring), parisKeys: new(sign.Ring),
+		sourceAt: newPoints(t), berlinKeys: new(sign.Ring), parisKeys: new(sign.Ring),
 	}
 	v.signer = newKey(t, "berlin-1", v.berlinKeys, v.parisKeys)
 	for _, f := range change {
@@ -457,7 +457,7 @@ func TestSourceDiesOnTheWayToAnotherPlatform(t *testing.T) {
 			v.move()
 			release := within(t, "the point", held)
 			second := newAuthor("second")
-			v.serveBerlin(second, newPoints())
+			v.serveBerlin(second, newPoints(t))
 			v.sourceNC.Close()
 			close(release)
 			second.speak(100)
@@ -504,7 +504,7 @@ func TestRepliesOfARunThatIsElsewhereGetThrough(t *testing.T) {
 	v.gate.down.Store(false)
 	say(1)
 	second := newAuthor("second")
-	v.serveBerlin(second, newPoints())
+	v.serveBerlin(second, newPoints(t))
 	v.sourceNC.Close()
 	say(3)
 	v.finish("target")

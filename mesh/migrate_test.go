@@ -207,7 +207,7 @@ func (r *durableRig) instance(nc *nats.Conn, node *mesh.Node, known ...string) s
 func newMovement(t *testing.T, change ...func(*movement)) *movement {
 	t.Helper()
 	r := newDurableRig(t)
-	m := &movement{durableRig: r, source: newAuthor("source"), target: newAuthor("target"), sourceAt: newPoints(), targetAt: newPoints()}
+	m := &movement{durableRig: r, source: newAuthor("source"), target: newAuthor("target"), sourceAt: newPoints(t), targetAt: newPoints(t)}
 	for _, f := range change {
 		f(m)
 	}
