@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -134,6 +135,29 @@ func failed() *state.Checkpoint {
 	return c
 }
 
+// midTeam is a pipeline of three between its steps: format 2, as teams write it.
+func midTeam() *state.Checkpoint {
+	c := begun()
+	c.Doc.PipelinePosition = &aaif.PipelinePosition{CurrentStep: "write", CompletedSteps: []string{"find"}, RemainingSteps: []string{"write", "human.ann"}, CurrentSubagent: "write"}
+	c.Doc.SubagentStates = []aaif.SubagentState{{Alias: "find", AgentID: state.AgentID("agent.finder"), Status: aaif.SubagentCompleted, Output: []byte(`{"text":"tides"}`)}}
+	c.Mesh.Plan = []byte(`{"format":1,"pattern":"pipeline","steps":["find","write","human.ann"],"outcomes":[{"slot":0,"alias":"find","entity":"agent.finder","task_id":"01JDC0FFEE1111111111111111","durable":true,"began":"2026-11-20T10:00:00Z","ms":12.5,"tries":1,"usage":{"input_tokens":3,"output_tokens":2}}],"scope":"01JDC0FFEE2222222222222222"}`)
+	c.Mesh.Calls = []state.Call{{Key: "step/1", ID: "01JDC0FFEE3333333333333333", To: "agent.writer", At: start}}
+	c.Mesh.Claims = 0
+	c.Mesh.Step = state.Step{Kind: state.StepTeam, Name: "find", Detail: "agent.finder", MS: 12}
+	return c
+}
+
+// waitingTeam is the same team while a person has the last step.
+func waitingTeam() *state.Checkpoint {
+	c := midTeam()
+	c.Doc.Status = aaif.RunAwaitingApproval
+	c.Doc.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "The run waits for human.ann.", RequestedAt: state.Time(start)}
+	c.Mesh.Calls = nil
+	c.Mesh.Waits = []state.Wait{{Entity: "human.ann", TaskID: "01JDC0FFEE4444444444444444", Key: "step/2", Asked: start, Until: start.Add(time.Hour)}}
+	c.Mesh.Step = state.Step{Kind: state.StepPause, Detail: "for human.ann"}
+	return c
+}
+
 func everything() *state.Checkpoint {
 	c := full()
 	c.Doc.StateID, c.Doc.CheckpointAt = "3f1d2c5e-7a90-4b1c-8d21-0c5b6f7e8a90", state.Time(start)
@@ -154,6 +178,8 @@ var compatible = map[string]fixture{
 	"everything.json":      {everything, aaif.RunAwaitingApproval, state.StepReceipt, 3, "suat", []state.EffectStatus{"done"}, []string{"call_2"}, true},
 	"sealed.json":          {midTools, aaif.RunRunning, state.StepReceipt, 1, "suat", []state.EffectStatus{"done", "in_flight", "pending"}, []string{"call_2", "call_3"}, true},
 	"sealed.cbor":          {midTools, aaif.RunRunning, state.StepReceipt, 1, "suat", []state.EffectStatus{"done", "in_flight", "pending"}, []string{"call_2", "call_3"}, true},
+	"team.json":            {midTeam, aaif.RunRunning, state.StepTeam, 1, "", nil, nil, true},
+	"team-waiting.json":    {waitingTeam, aaif.RunAwaitingApproval, state.StepPause, 1, "", nil, nil, true},
 	"foreign.json":         {nil, aaif.RunPaused, "", 0, "suat", nil, []string{"toolu_2"}, true},
 	"foreign.cbor":         {nil, aaif.RunPaused, "", 0, "suat", nil, []string{"toolu_2"}, true},
 }
