@@ -307,10 +307,16 @@ func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *env
 // answered as the one that its caller sent.
 func (t *Task) answer(kind envelope.Type, payload json.RawMessage) *envelope.Envelope {
 	e := t.Envelope.Reply(kind, payload)
+	t.addressCaller(e)
+	return e
+}
+
+// addressCaller is the second half of answer: where both are called in a row,
+// the reply need not escape.
+func (t *Task) addressCaller(e *envelope.Envelope) {
 	if h := t.handed; h != nil {
 		e.To, e.ReplyTo, e.Intent = h.Caller, h.Task, h.Intent
 	}
-	return e
 }
 
 // answered is the entity and the id of the task that the caller sent.

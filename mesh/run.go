@@ -233,7 +233,9 @@ func (h *host) succeed(t *Task, payload json.RawMessage) {
 		h.durable.end(t, payload, nil)
 		return
 	}
-	if err := h.sendReply(t, t.answer(envelope.TypeResult, payload), nil); err != nil {
+	reply := t.Envelope.Reply(envelope.TypeResult, payload)
+	t.addressCaller(reply)
+	if err := h.sendReply(t, reply, nil); err != nil {
 		// The result cannot be sent as it is; the sender must hear of it.
 		h.conclude(t, border(err))
 		h.answer(t, border(err))
