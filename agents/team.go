@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -167,7 +168,7 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 		if err != nil {
 			return nil, err
 		}
-		answer := json.RawMessage(unfenced(res.Message.Content))
+		answer := bareAnswer(unfenced(res.Message.Content), q.Bare)
 		if !json.Valid(answer) {
 			err = errors.New("it is no JSON")
 		} else {
@@ -177,10 +178,20 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 			return answer, nil
 		}
 		if repaired {
-			return nil, envelope.Errorf(envelope.CodeModel, "the model's answer to a question of its team cannot be used: %v", err)
+			return nil, envelope.Errorf(envelope.CodeModel, "%w: %v", orchestrate.ErrAnswer, err)
 		}
 		req.Messages = append(req.Messages, res.Message, model.User("This answer cannot be used: "+err.Error()+"\nAnswer again, with nothing but the JSON object."))
 	}
+}
+
+// bareAnswer is an answer as JSON: a text that is no object is the member of that
+// name.
+func bareAnswer(text, member string) json.RawMessage {
+	if member == "" || strings.HasPrefix(text, "{") {
+		return json.RawMessage(text)
+	}
+	name := strings.Trim(text, " \t\n.\"'")
+	return append(envelope.AppendString(fmt.Appendf(nil, "{%q:", member), name), '}')
 }
 
 // turn takes one turn of the model, which counts as one of the agent's.

@@ -130,6 +130,23 @@ func TestAStepThatFails(t *testing.T) {
 	}
 }
 
+// A step that the fallback did has an output under its own name too.
+func TestAFallbacksOutputIsTheSteps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, m := range []*member{{name: "one"}, {name: "spare"}, {name: "bad", work: func(*mesh.Task, string) (string, error) {
+		return "", envelope.Errorf(envelope.CodeTool, "the saw is blunt")
+	}}} {
+		w.host(m.agent())
+	}
+	w.host(lead(t, `{"pipeline":["b","agent.one"],"subagents":[{"ref":"agent.bad","alias":"b"},{"ref":"agent.spare","role":"fallback"}]}`,
+		`,"x-aeemesh":{"orchestration":{"steps":{"b":{"on_error":"fallback"},"agent.one":{"input":{"lang":"jmespath","expr":"{text: outputs.b.text}"}}}}}`))
+	got := w.send("agent.lead", `{"text":"zero"}`, sending{})
+	if !strings.Contains(got.payload, `"zero spare one"`) {
+		t.Errorf("%s %v", got.payload, got.err)
+	}
+}
+
 func TestARouterTakesTheFirstThatHolds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,13 +179,16 @@ func TestARoutersModelChooses(t *testing.T) {
 	for _, name := range []string{"billing", "law"} {
 		w.host((&member{name: name}).agent())
 	}
-	for i, tt := range []struct{ script, want string }{
-		{`[{"json":{"agent":"law"}}]`, "hello law"},
-		{`[{"json":{"agent":"nobody"}},{"json":{"agent":"law","reason":"it is about a court"}}]`, "hello law"},
-		{`[{"say":"law"},{"say":"law"}]`, "E_MODEL"},
+	for i, tt := range []struct{ script, fallback, want string }{
+		{`[{"json":{"agent":"law"}}]`, "", "hello law"},
+		{`[{"say":"law"}]`, "", "hello law"},
+		{`[{"say":"\"law\""}]`, "", "hello law"},
+		{`[{"json":{"agent":"nobody"}},{"json":{"agent":"law","reason":"it is about a court"}}]`, "", "hello law"},
+		{`[{"say":"neither of them"},{"json":{"agent":"nobody"}}]`, "", "E_NO_ROUTE"},
+		{`[{"say":"neither of them"},{"json":{"agent":"nobody"}}]`, `,{"ref":"agent.billing","alias":"rest","role":"fallback"}`, "hello billing"},
 	} {
 		d := definition(t, fmt.Sprintf(`{"sc_standard":"SC-006","agent":{"name":"Chooser %d","goal":"Lead."`+builtinScript+`,
-			"orchestration":{"role":"router","subagents":[{"ref":"agent.billing","alias":"billing"},{"ref":"agent.law","alias":"law"}]}}}`, i, tt.script))
+			"orchestration":{"role":"router","subagents":[{"ref":"agent.billing","alias":"billing"},{"ref":"agent.law","alias":"law"}%s]}}}`, i, tt.script, tt.fallback))
 		w.host(newAgent(t, d, agents.Options{}))
 		got := w.send(fmt.Sprintf("agent.chooser_%d", i), `{"text":"hello"}`, sending{})
 		text := got.payload

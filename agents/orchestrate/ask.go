@@ -327,6 +327,9 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	for i := range w.pos.Outcomes {
 		if o := &w.pos.Outcomes[i]; o.OK() {
 			f.Outputs[o.Alias] = o.Output
+			if o.Instead != "" { // the step has an output, whoever gave it
+				f.Outputs[o.Instead] = o.Output
+			}
 			f.Output = o.Output
 		}
 	}

@@ -3,6 +3,7 @@ package orchestrate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,13 +98,14 @@ func (w *work) routeByModel(ctx context.Context, input json.RawMessage) (int, st
 	answer, err := w.mind.Ask(ctx, Question{
 		Asked:  "Choose which of your agents is to do the task below. They are:" + about.String() + "\nAnswer with the name of one of them.",
 		Input:  input,
+		Bare:   "agent",
 		Schema: fmt.Appendf(nil, `{"type":"object","properties":{"agent":{"type":"string","enum":%s},"reason":{"type":"string"}},"required":["agent"],"additionalProperties":false}`, quoted),
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrAnswer) {
 		return 0, "", err
 	}
 	var choice struct{ Agent string }
-	if err := json.Unmarshal(answer, &choice); err == nil {
+	if err == nil && json.Unmarshal(answer, &choice) == nil {
 		for i, p := range w.plan.Members {
 			if p.Alias == choice.Agent && slices.Contains(names, p.Alias) {
 				return i, intents.ByModel, nil

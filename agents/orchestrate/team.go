@@ -31,11 +31,16 @@ type Mind interface {
 	Save(cp *state.Checkpoint)
 }
 
+// ErrAnswer is behind the error of a [Mind] whose model answered, and not as it
+// was asked to.
+var ErrAnswer = errors.New("the model's answer to a question of its team cannot be used")
+
 // Question is one that a [Mind] answers in one turn.
 type Question struct {
 	Asked  string          // what is asked
 	Input  json.RawMessage // about what
 	Schema json.RawMessage // of the answer, a JSON Schema of an object
+	Bare   string          // the member that an answer stands for which is a text and no object; "": none
 }
 
 // Options are what a team has besides its plan.
