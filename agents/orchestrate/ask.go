@@ -36,6 +36,7 @@ type ask struct {
 func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 	p := &w.plan.Members[a.who]
 	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC()}
+	out.asked = out.Began
 	end := func(problem *envelope.Error) (Outcome, error) {
 		out.Err, out.Output = problem, nil
 		out.MS = millis(time.Since(out.Began))
@@ -60,6 +61,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 	for {
 		out.Entity = at.member.Entity
 		out.Tries++
+		out.asked = time.Now()
 		err := w.call(ctx, &at, a, payload, &out)
 		if err == nil {
 			out.MS = millis(time.Since(out.Began))
@@ -86,7 +88,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 			return end(nobody(&at.who, err))
 		}
 		failed := out
-		failed.Err, failed.MS = problem, millis(time.Since(out.Began))
+		failed.Err = problem
 		w.told(intents.RunStepFailed, &failed, a, intents.ThenRetry)
 		w.log.Info("a member is asked again", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "to", out.Entity, "try", out.Tries, "code", string(problem.Code))
 		if err := sleep(ctx, pause); err != nil {
@@ -148,8 +150,9 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		answer, err := w.task.Call(ctx, c)
 		if answer != nil {
 			out.TaskID, out.Durable = answer.TaskID, answer.Durable
-			if !answer.Began.IsZero() && answer.Began.Before(out.Began) {
-				out.Began = answer.Began.UTC() // asked before, perhaps by another worker
+			if began := answer.Began; !began.IsZero() { // asked before, perhaps by another worker
+				out.asked = earlier(out.asked, began)
+				out.Began = earlier(out.Began, began.UTC())
 			}
 		}
 		switch {
@@ -350,18 +353,26 @@ func (w *work) then(p *Participant, a ask) string {
 	return intents.ThenFail
 }
 
-// told tells the bus what became of a member's part.
+// told tells the bus what became of a member's part. How long it took is since
+// the one who has it now was asked: others had it before, and that was told.
 func (w *work) told(intent string, o *Outcome, a ask, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then
 	if intent != intents.RunStepStarted {
-		e.DurationMS = o.MS
+		e.DurationMS = millis(time.Since(o.asked))
 	}
 	if o.Usage != (Usage{}) {
 		e.Usage, _ = json.Marshal(o.Usage) // it is numbers
 	}
 	e.Error = o.Err
 	w.task.TellRun(intent, e)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

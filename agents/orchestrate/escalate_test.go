@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -41,6 +42,16 @@ func (r *rig) withdrawn(ask *mesh.Ask) *mesh.Ask {
 	return ask
 }
 
+// stamped is when an envelope was made.
+func stamped(t testing.TB, e *envelope.Envelope) time.Time {
+	t.Helper()
+	at, err := time.Parse(envelope.TimeLayout, e.TS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
 // A step of a pipeline is a person who does not answer, then another one who does
 // not either, then an agent. Workers come and go meanwhile.
 func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
@@ -71,8 +82,16 @@ func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 	if _, step := r.told(intents.RunEscalated); step.To != "agent.notary" {
 		t.Errorf("told %+v", step)
 	}
+	escalated := stamped(t, r.last)
 	if got := r.result(task); got.payload != `{"text":"signed by a machine"}` {
 		t.Errorf("%+v", got)
+	}
+	// Its time is its own, not that of all who were asked before: between the two
+	// events of each of them there are 600 ms.
+	_, step := r.told(intents.RunStepFinished)
+	since := stamped(t, r.last).Sub(escalated).Milliseconds()
+	if step.To != "agent.notary" || step.DurationMS > float64(since+600) {
+		t.Errorf("%d ms after it was asked: %+v", since, step)
 	}
 	r.withdrawn(eve)
 	asks, err := r.client.Asks(r.ctx(), "")

@@ -30,6 +30,8 @@ type Outcome struct {
 	Skipped bool   `json:"skipped,omitempty"` // nobody was asked: its condition did not hold
 	Instead string `json:"instead,omitempty"` // the alias whose part the fallback did
 	Usage   Usage  `json:"usage,omitzero"`    // as far as its answer says
+
+	asked time.Time // when whoever has it now was, in this try; Began is when the first was
 }
 
 // OK reports whether there is an output.

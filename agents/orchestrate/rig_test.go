@@ -40,6 +40,7 @@ type rig struct {
 	srv    *natsd.Server
 	client *mesh.Node
 	events chan *envelope.Envelope // of bus.mesh.run
+	last   *envelope.Envelope      // of those, the one that told returned
 
 	retries int // of durable tasks, by who is served from now on
 }
@@ -315,7 +316,7 @@ func (r *rig) told(until string) (steps []string, last intents.StepEvent) {
 				r.t.Fatal(err)
 			}
 			steps = append(steps, strings.TrimPrefix(e.Intent, "mesh.run.")+" "+s.Alias)
-			if e.Intent == until {
+			if r.last = e; e.Intent == until {
 				return steps, s
 			}
 		case <-timeout:
