@@ -33,6 +33,9 @@ func (t *Task) askPerson(ctx context.Context, c *Call) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := askable(task); err != nil {
+		return nil, err
+	}
 	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: true, Began: time.Now()}
 	if t.run == nil {
 		err = t.askLive(ctx, c, task, a)
@@ -55,7 +58,7 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	w, asked := r.wait(task.ID)
 	if !asked {
 		// It may have been sent by a worker that could not note it any more.
-		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key}
+		w = state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task))}
 	}
 	a.Began = w.Asked
 	if w.Void {
@@ -92,7 +95,7 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 			timeout = min(timeout, c.Timeout)
 		}
 	}
-	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Until: now.Add(timeout).Round(time.Millisecond)}
+	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
 	task.Requires = withMember(task.Requires, "answer_by", mustJSON(state.Time(w.Until)))
 	if err := t.ready(task, timeout); err != nil { // signs
 		return w, err
@@ -160,6 +163,9 @@ func (t *Task) askLive(ctx context.Context, c *Call, task *envelope.Envelope, a 
 		reply, err := h.node.readDurableReply(c.To, task.ID, task.Corr, "", &nats.Msg{Data: msg.Data, Header: msg.Header}, nil)
 		if err != nil || !reply.Type.Terminal() {
 			continue // somebody else's word
+		}
+		if !h.node.counts(w.Schema, reply) {
+			continue
 		}
 		return a.take(reply)
 	}

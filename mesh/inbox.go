@@ -36,9 +36,10 @@ type Ask struct {
 	State  AskState
 
 	// Answer is the first one that counts, nil where there is none, and Late the
-	// first that came when none counted any more.
-	Answer, Late *envelope.Envelope
-	AnsweredAt   time.Time
+	// first that came when none counted any more. Misfit is the last result before
+	// the one that counts that does not, since it does not fit Schema.
+	Answer, Late, Misfit *envelope.Envelope
+	AnsweredAt           time.Time
 	// Reason is why it was withdrawn.
 	Reason string
 	// Schema is the JSON Schema that the answer must fit (requires.result_schema),
@@ -56,6 +57,8 @@ var (
 	ErrAnswered = errors.New("it was answered already")
 	// ErrTooLate: no answer counts any more.
 	ErrTooLate = errors.New("no answer counts any more")
+	// ErrMisfit: the result does not fit the schema that was asked for.
+	ErrMisfit = errors.New("the answer does not fit requires.result_schema")
 )
 
 // inbox is the inboxes, where there are any.
@@ -246,7 +249,7 @@ func (a *Ask) read(stored time.Time) {
 
 // judgeAsk looks whether there is an answer.
 func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
-	a.Answer, a.Late, a.last = nil, nil, 0
+	a.Answer, a.Late, a.Misfit, a.last = nil, nil, nil, 0
 	for {
 		msg, err := n.cfg.Durable.Replies.Next(ctx, a.Task.To, a.Task.ID, a.last)
 		if errors.Is(err, jetstream.ErrNotFound) {
@@ -263,6 +266,8 @@ func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 		switch late := !a.Until.IsZero() && msg.Time.After(a.Until); {
 		case late && a.Late == nil:
 			a.Late = reply
+		case !late && a.Answer == nil && fits(a.Schema, reply) != nil:
+			a.Misfit = reply
 		case !late && a.Answer == nil:
 			a.Answer, a.AnsweredAt = reply, msg.Time
 		}
@@ -281,11 +286,14 @@ func (n *Node) judgeAsk(ctx context.Context, a *Ask, now time.Time) error {
 
 // AnswerAsk stores an answer to what a person was asked, a result or an error
 // envelope from that person ([envelope.Envelope.Reply]), signed if the node has a
-// signer. Of several who answer at once one succeeds. It fails with [ErrAnswered]
-// or [ErrTooLate] where the answer would not count.
+// signer. Of several who answer at once one succeeds. It fails with [ErrAnswered],
+// [ErrTooLate] or [ErrMisfit] where the answer would not count.
 func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) error {
 	if !reply.Type.Terminal() || reply.From != a.Task.To || reply.ReplyTo != a.Task.ID || reply.Corr != a.Task.Corr {
 		return errors.New("answer: the envelope is no answer to the task")
+	}
+	if err := fits(a.Schema, reply); err != nil {
+		return fmt.Errorf("%w: %w", ErrMisfit, err)
 	}
 	d := n.cfg.Durable
 	for range 20 {

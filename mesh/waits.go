@@ -245,7 +245,8 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 }
 
 // answerTo returns the first answer to a task that counts: a terminal envelope of
-// who has it, as a reply must be, and stored in time. It is nil where there is
+// who has it, as a reply must be, fitting the schema that was asked for, and
+// stored in time. It is nil where there is
 // none; what is none is passed over. Corr may be "".
 func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored, error) {
 	for after := uint64(0); ; {
@@ -264,7 +265,7 @@ func (n *Node) answerTo(ctx context.Context, w state.Wait, corr string) (*stored
 			n.log.Debug("what came is no answer", "task", w.TaskID, "from", w.Entity, "err", err)
 			continue
 		}
-		if reply.Type.Terminal() {
+		if reply.Type.Terminal() && n.counts(w.Schema, reply) {
 			return &stored{reply, msg.Seq, msg.Time}, nil
 		}
 	}

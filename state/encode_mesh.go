@@ -253,6 +253,7 @@ func (w *writer) waits(all []Wait) {
 		w.optTime("asked", a.Asked)
 		w.text("entity", a.Entity)
 		w.opt("key", a.Key)
+		w.opt("result_schema", a.Schema)
 		w.text("task_id", a.TaskID)
 		w.optTime("until", a.Until)
 		w.optTrue("void", a.Void)

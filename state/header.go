@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -141,7 +142,7 @@ func readHeader(data []byte) (Header, error) {
 	}
 	h.Iteration, h.At = iteration.Int64(), readTime(at)
 	h.Format, h.Entity, h.TaskID, h.Epoch, h.Owner = mesh.Format, mesh.Entity, mesh.TaskID, mesh.Epoch, mesh.Owner
-	h.Step, h.Work, h.Object, h.Waits = mesh.Step.Kind, mesh.Work, mesh.Object, mesh.Waits
+	h.Step, h.Work, h.Object, h.Waits = mesh.Step.Kind, mesh.Work, mesh.Object, short(mesh.Waits)
 	if mesh.Sealed != nil {
 		h.Sealed = mesh.Sealed.Key
 	}
@@ -202,6 +203,15 @@ func (h Header) sealedOnly() func(*writer) {
 	}
 }
 
+// short are waits without what makes them long.
+func short(waits []Wait) []Wait {
+	waits = slices.Clone(waits)
+	for i := range waits {
+		waits[i].Schema = ""
+	}
+	return waits
+}
+
 // append writes a document that has the header, and the members object and
 // sealed in our extension.
 func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, error) {
@@ -230,7 +240,7 @@ func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, 
 	}
 	w.step(Step{Kind: h.Step})
 	w.opt("task_id", h.TaskID)
-	w.waits(h.Waits)
+	w.waits(short(h.Waits))
 	w.optUint("work", h.Work)
 	w.end()
 	w.end()

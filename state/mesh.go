@@ -203,6 +203,10 @@ type Wait struct {
 	Asked  time.Time `json:"asked,omitzero"` // when the server stored it
 	Until  time.Time `json:"until,omitzero"` // an answer that is stored later does not count; zero: none is too late
 	Void   bool      `json:"void,omitempty"` // the run has no use for an answer any more
+
+	// Schema is the JSON Schema, as text, that a result must fit to count; "": any
+	// does. A [Header] leaves it out.
+	Schema string `json:"result_schema,omitempty"`
 }
 
 // Noted is a command for a task that nobody had begun when it came. Whoever

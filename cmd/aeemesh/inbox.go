@@ -172,12 +172,16 @@ type askView struct {
 	AnsweredAt time.Time       `json:"answered_at,omitzero"`
 	Answer     json.RawMessage `json:"answer,omitempty"` // its payload
 	Declined   bool            `json:"declined,omitempty"`
+	Misfit     json.RawMessage `json:"misfit,omitempty"` // payload of a result that does not count
 }
 
 func viewAsk(k *mesh.Ask) askView {
 	e := k.Task
 	v := askView{Task: e.ID, Person: e.To, State: k.State, From: e.From, Intent: e.Intent, Corr: e.Corr, For: e.ReplyTo, Asked: k.Stored, Until: k.Until,
 		EscalateTo: k.EscalateTo, Schema: k.Schema, Payload: e.Payload, Reason: k.Reason, AnsweredAt: k.AnsweredAt}
+	if k.Misfit != nil {
+		v.Misfit = k.Misfit.Payload
+	}
 	if k.Answer != nil {
 		v.Answer, v.Declined = k.Answer.Payload, k.Answer.Type == envelope.TypeError
 	}
@@ -318,6 +322,9 @@ func (a *app) showAsk(k *mesh.Ask) error {
 	}
 	if k.Answer != nil {
 		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), t.safe(indented(k.Answer.Payload)))
+	}
+	if k.Misfit != nil {
+		t.line("\nDid not fit, and does not count:\n%s", t.safe(indented(k.Misfit.Payload)))
 	}
 	if k.Late != nil {
 		t.line("\nCame too late:\n%s", t.safe(indented(k.Late.Payload)))

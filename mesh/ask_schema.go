@@ -1,0 +1,54 @@
+package mesh
+
+import (
+	"encoding/json"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// resultSchema is the JSON Schema that the answer to a task for a person must fit
+// (requires.result_schema; docs/nats-binding.md, "People"), nil where any does.
+func resultSchema(task *envelope.Envelope) json.RawMessage {
+	var requires struct {
+		Schema json.RawMessage `json:"result_schema"`
+	}
+	if task.Requires == nil || json.Unmarshal(task.Requires, &requires) != nil || string(requires.Schema) == "null" {
+		return nil
+	}
+	return requires.Schema
+}
+
+// askable refuses a task whose schema is none: no answer could be held to it.
+func askable(task *envelope.Envelope) error {
+	raw := resultSchema(task)
+	if raw == nil {
+		return nil
+	}
+	if _, err := intents.Compile(raw); err != nil {
+		return envelope.Errorf(envelope.CodeRequires, "requires.result_schema: %w", err)
+	}
+	return nil
+}
+
+// fits says why an answer does not fit a schema. An error needs to fit none, and
+// so does what is held to a schema that is none: that is its asker's mistake.
+func fits(schema json.RawMessage, reply *envelope.Envelope) error {
+	if len(schema) == 0 || reply.Type != envelope.TypeResult {
+		return nil
+	}
+	s, err := intents.Compile(schema)
+	if err != nil {
+		return nil
+	}
+	return s.Validate(reply.Payload)
+}
+
+// counts reports whether an answer fits, and tells the log of one that does not.
+func (n *Node) counts(schema string, reply *envelope.Envelope) bool {
+	err := fits(json.RawMessage(schema), reply)
+	if err != nil {
+		n.log.Info("answer does not fit requires.result_schema and does not count", "id", reply.ID, "task", reply.ReplyTo, "corr", reply.Corr, "from", reply.From, "err", err)
+	}
+	return err == nil
+}

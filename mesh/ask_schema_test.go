@@ -1,0 +1,98 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+var wantsOK = map[string]json.RawMessage{"result_schema": json.RawMessage(`{"type":"object","required":["ok"]}`)}
+
+// An answer by plain NATS that does not fit the schema that was asked for does
+// not count; the next that does, does.
+func TestAnAnswerThatDoesNotFitDoesNotCount(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, timeout: time.Hour, more: wantsOK}})
+	client := r.client()
+	for _, live := range []bool{false, true} {
+		task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":20000}`)
+		done := make(chan string, 1)
+		if live {
+			go func() {
+				reply, err := client.Send(ctxFor(t), task, mesh.SendOptions{})
+				if err != nil {
+					done <- err.Error()
+					return
+				}
+				done <- string(reply.Payload)
+			}()
+		} else {
+			r.submit(client, task)
+		}
+		var ask *mesh.Ask
+		eventually(t, "bob is asked", func() bool {
+			asks, _ := client.Asks(ctxFor(t), bob)
+			for _, a := range asks {
+				if a.Task.Corr == task.Corr {
+					ask = a
+				}
+			}
+			return ask != nil
+		})
+		parked := uint64(0)
+		if !live {
+			parked = r.waits(task).Mesh.Epoch
+		}
+		say := func(payload string) {
+			t.Helper()
+			if err := r.nc.Publish("aee.reply."+bob+"."+ask.Task.ID, encode(t, ask.Task.Reply(envelope.TypeResult, json.RawMessage(payload)))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		say(`{"nope":1}`)
+		var seen *mesh.Ask
+		eventually(t, "the misfit is stored", func() (ok bool) {
+			seen, _ = client.FindAsk(ctxFor(t), bob, ask.Task.ID)
+			return seen != nil && seen.Misfit != nil
+		})
+		if seen.State != mesh.AskOpen || seen.Answer != nil || string(seen.Misfit.Payload) != `{"nope":1}` {
+			t.Errorf("the ask is %+v", seen)
+		}
+		if err := client.AnswerAsk(ctxFor(t), seen, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"no":1}`))); !errors.Is(err, mesh.ErrMisfit) {
+			t.Errorf("a misfit through the node: %v", err)
+		}
+		say(`{"ok":true}`)
+		if !live {
+			reply, err := r.result(client, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			done <- string(reply.Payload)
+			if epochs := r.record(task).Mesh.Epoch - parked; epochs != 2 { // of who woke it, and of who took it
+				t.Errorf("the run was woken for what does not count: %d epochs", epochs)
+			}
+		}
+		equal(t, "result", within(t, "the result", done), `{"human.bob":"{\"ok\":true}"}`)
+	}
+}
+
+// Nobody is asked for what no schema says.
+func TestAPersonIsNotAskedForWhatIsNoSchema(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}, more: map[string]json.RawMessage{"result_schema": json.RawMessage(`{"type":"objekt"}`)}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeRequires {
+		t.Errorf("%v", err)
+	}
+	if asks, err := client.Asks(ctxFor(t), bob); err != nil || len(asks) != 0 {
+		t.Errorf("bob was asked: %v, %v", asks, err)
+	}
+}
