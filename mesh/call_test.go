@@ -182,6 +182,8 @@ func TestCallStopsAtTheHopLimit(t *testing.T) {
 		code envelope.Code
 	}{
 		{`{"max_depth":100,"depth":4}`, envelope.CodeTreeLimit}, {`{"max_depth":2,"depth":3}`, envelope.CodeTreeLimit},
+		{`{"max_depth":0}`, envelope.CodeRequires}, {`{"max_tasks":0}`, envelope.CodeRequires}, {`{"tokens":0}`, envelope.CodeRequires},
+		{`{"usd":0.0}`, envelope.CodeRequires}, {`{"usd":1e-12}`, envelope.CodeRequires},
 		{`{"depth":-1}`, envelope.CodeRequires}, {`"deep"`, envelope.CodeRequires}, {`{"max_depth":1}`, envelope.CodeTreeLimit},
 	} {
 		e := errorOf(t, r.request(requiring(newTask(lead, "lead.work", `{}`), `{"tree":`+c.tree+`}`)))

@@ -68,7 +68,8 @@ type tree struct {
 	Deadline time.Time `json:"deadline,omitzero"`   // by the server's clock
 }
 
-// treeOf reads requires.tree; nil where there is none.
+// treeOf reads requires.tree; nil where there is none. A bound that is written is
+// positive: in a [tree], 0 is one that is absent.
 func treeOf(e *envelope.Envelope) (*tree, error) {
 	if !bytes.Contains(e.Requires, []byte(`"tree"`)) {
 		return nil, nil
@@ -76,12 +77,26 @@ func treeOf(e *envelope.Envelope) (*tree, error) {
 	var requires struct {
 		Tree *tree `json:"tree"`
 	}
-	err := json.Unmarshal(e.Requires, &requires)
+	var written struct {
+		Tree struct {
+			MaxDepth *int       `json:"max_depth"`
+			MaxTasks *int64     `json:"max_tasks"`
+			Tokens   *int64     `json:"tokens"`
+			USD      *model.USD `json:"usd"`
+		} `json:"tree"`
+	}
+	err := errors.Join(json.Unmarshal(e.Requires, &requires), json.Unmarshal(e.Requires, &written))
+	w := &written.Tree
+	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.Tokens) || isZero(w.USD) {
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
+	}
 	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
 	return requires.Tree, nil
 }
+
+func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
 
 // lower is what holds of two bounds of which 0 is none.
 func lower[N int | int64 | model.USD](a, b N) N {
