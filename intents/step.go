@@ -19,12 +19,13 @@ const (
 	RunHandedOff    = "mesh.run.handed_off"    // the task goes on with somebody else, who answers: To, Child
 	RunWaiting      = "mesh.run.waiting"       // for a person: To, Until
 	RunEscalated    = "mesh.run.escalated"     // somebody else is asked, as a person did not answer in time: To
+	RunWithdrawn    = "mesh.run.withdrawn"     // a person's answer is not waited for any more: To, Child
 )
 
 // RunEvent reports whether an intent is one of those on bus.mesh.run.
 func RunEvent(intent string) bool {
 	switch intent {
-	case RunStepStarted, RunStepFinished, RunStepFailed, RunVoted, RunRouted, RunMerged, RunHandedOff, RunWaiting, RunEscalated:
+	case RunStepStarted, RunStepFinished, RunStepFailed, RunVoted, RunRouted, RunMerged, RunHandedOff, RunWaiting, RunEscalated, RunWithdrawn:
 		return true
 	}
 	return false

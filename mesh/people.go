@@ -90,5 +90,8 @@ func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 	if w, ok := t.run.wait(id); ok && !w.Void {
 		t.run.void(id)
 		t.host.withdraw(ctx, t.Envelope, w, reason)
+		if isPerson(w.Entity) {
+			t.TellRun(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -83,6 +84,9 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 	task := r.submit(`{"text":"go"}`, "")
 	r.open("human.eve")
 	r.says("human.bob", `{"n":0}`)
+	if _, step := r.told(intents.RunWithdrawn); step.To != "human.eve" || step.Step != "swarm/2" || step.Child == "" || step.Detail == "" {
+		t.Errorf("told %+v", step)
+	}
 	got := r.result(task)
 	if got.payload != `{"n":0}` || !slices.Equal(got.swarm.Cancelled, []string{"eve"}) || got.swarm.Answered != 2 {
 		t.Errorf("%+v", got)

@@ -189,7 +189,7 @@ func (s *stream) paintState(state tree.State, words string) string {
 		return s.paint(styleError, words)
 	case tree.Waiting, tree.Retrying, tree.Unknown:
 		return s.paint(styleWarn, words)
-	case "", tree.HandedOff:
+	case "", tree.HandedOff, tree.Withdrawn:
 		return s.paint(styleFaint, words)
 	}
 	return words

@@ -60,7 +60,7 @@ func (r *treeReader) records(ctx context.Context) error {
 // open are the durable tasks to ask about, each once.
 func (r *treeReader) open(asked map[string]bool) (out []*tree.Node) {
 	for _, n := range r.builder.Tree(time.Now()).Nodes {
-		if asked[n.ID] || n.Entity == "" || len(asked) >= maxTreeRuns || n.State.Ended() && n.State != tree.Unknown {
+		if asked[n.ID] || n.Entity == "" || len(asked) >= maxTreeRuns || n.State.Ended() && n.State != tree.Unknown && n.State != tree.Withdrawn {
 			continue
 		}
 		if n.Lane != "durable" && n.State != tree.Unknown {

@@ -25,7 +25,7 @@ var far = time.Unix(1<<40, 0)
 
 func (n *Node) end() time.Time {
 	switch {
-	case n.State == Unknown:
+	case n.State == Unknown, n.State == Withdrawn:
 		return time.Time{}
 	case n.State.Ended():
 		return n.Ended

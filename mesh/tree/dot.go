@@ -31,7 +31,7 @@ type dotWriter struct {
 func (d *dotWriter) line(format string, args ...any) { fmt.Fprintf(&d.b, format+"\n", args...) }
 
 // fills are the colours of the states.
-var fills = map[State]string{Done: "palegreen", Failed: "lightcoral", Running: "lightblue", Retrying: "khaki", Waiting: "khaki", Sent: "white", HandedOff: "thistle", Unknown: "lightgrey"}
+var fills = map[State]string{Done: "palegreen", Failed: "lightcoral", Running: "lightblue", Retrying: "khaki", Waiting: "khaki", Sent: "white", HandedOff: "thistle", Withdrawn: "lightgrey", Unknown: "lightgrey"}
 
 // draw writes a node and what is below it, and returns its name.
 func (d *dotWriter) draw(n *Node) string {

@@ -146,7 +146,7 @@ func (b *Builder) Step(at time.Time, entity, intent string, s intents.StepEvent)
 		above.own.is(Running, at, 0, nil, nil)
 	}
 	switch intent {
-	case intents.RunStepStarted, intents.RunStepFinished, intents.RunStepFailed, intents.RunWaiting, intents.RunEscalated:
+	case intents.RunStepStarted, intents.RunStepFinished, intents.RunStepFailed, intents.RunWaiting, intents.RunEscalated, intents.RunWithdrawn:
 		return b.child(above, at, intent, s)
 	case intents.RunHandedOff:
 		above.handedTo = s.To
@@ -229,6 +229,10 @@ func (b *Builder) child(above *facts, at time.Time, intent string, s intents.Ste
 			f.caller.state, f.waitsFor, f.until = Waiting, s.To, s.Until
 			b.waiting[above.id+"/"+f.alias] = f
 		}
+	case intents.RunWithdrawn:
+		f.sent(at)
+		f.giveUp(Withdrawn, at, nil)
+		set(&f.caller.message, s.Detail)
 	case intents.RunEscalated:
 		if late := b.waiting[above.id+"/"+f.alias]; late != nil && late != f && late.caller.state == Waiting {
 			late.caller.is(Failed, at, 0, envelope.Errorf(envelope.CodeTimeout, "%s", s.Detail), nil)
@@ -237,6 +241,14 @@ func (b *Builder) child(above *facts, at time.Time, intent string, s intents.Ste
 		above.choose(at, intent, s)
 	}
 	return true
+}
+
+// giveUp says that its caller does not wait for it any more, unless it was known
+// before what became of it.
+func (f *facts) giveUp(s State, at time.Time, why *envelope.Error) {
+	if f.caller.state == Sent || f.caller.state == Waiting {
+		f.caller.is(s, at, 0, why, nil)
+	}
 }
 
 // choose keeps what was decided while a task was worked on.

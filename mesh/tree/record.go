@@ -6,6 +6,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -55,10 +56,11 @@ func (b *Builder) below(m *state.Mesh, at time.Time) {
 		step(c.At, intents.RunStepStarted, intents.StepEvent{Step: c.Key, To: c.To, Child: c.ID, Durable: !c.Live})
 	}
 	for _, w := range m.Waits {
+		s := intents.StepEvent{Step: w.Key, To: w.Entity, Child: w.TaskID, Durable: true}
 		if w.Void {
+			b.void(m, w, s, at)
 			continue
 		}
-		s := intents.StepEvent{Step: w.Key, To: w.Entity, Child: w.TaskID, Durable: true}
 		if !w.Until.IsZero() {
 			s.Until = w.Until.UTC().Format(envelope.TimeLayout)
 		}
@@ -69,6 +71,21 @@ func (b *Builder) below(m *state.Mesh, at time.Time) {
 		if f := b.facts[m.TaskID]; f != nil && f.own.state == Done {
 			f.own.state = HandedOff
 		}
+	}
+}
+
+// void takes a wait of which no answer is wanted any more: it came to nothing in
+// its time, or the run went on without it.
+func (b *Builder) void(m *state.Mesh, w state.Wait, s intents.StepEvent, at time.Time) {
+	s.Task = m.TaskID
+	b.Step(w.Asked, m.Entity, intents.RunStepStarted, s)
+	f := b.facts[w.TaskID]
+	switch {
+	case f == nil:
+	case !w.Until.IsZero() && !at.Before(w.Until):
+		f.giveUp(Failed, w.Until, envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", w.Entity))
+	case subject.EntityType(w.Entity) == subject.TypeHuman:
+		f.giveUp(Withdrawn, at, nil)
 	}
 }
 

@@ -55,7 +55,8 @@ func TestCheckpointsTellWhatEventsDoNot(t *testing.T) {
 	b.Checkpoint(checkpoint(t, aaif.RunAwaitingApproval, func(m *state.Mesh) {
 		m.Usage = state.Usage{InputTokens: 5, CostNanoUSD: 7}
 		m.Calls = []state.Call{{Key: "step/a", ID: "a", To: "agent.a", At: at(10)}, {Key: "step/b", ID: "b", To: "agent.b", Live: true, At: at(20)}}
-		m.Waits = []state.Wait{{Entity: "human.ada", TaskID: "h", Key: "step/h", Asked: at(30), Until: at(9000)}, {Entity: "human.bob", TaskID: "v", Void: true}}
+		m.Waits = []state.Wait{{Entity: "human.ada", TaskID: "h", Key: "step/h", Asked: at(30), Until: at(9000)}, {Entity: "human.bob", TaskID: "v", Key: "step/v", Asked: at(40), Void: true},
+			{Entity: "human.eve", TaskID: "l", Key: "step/l", Asked: at(40), Until: at(50), Void: true}, {Entity: "agent.x", TaskID: "x", Key: "step/x", Asked: at(40), Void: true}}
 	}))
 	tr := b.Tree(at(1000))
 	root, person := find(t, tr, "task-t-0001"), find(t, tr, "h")
@@ -68,7 +69,10 @@ func TestCheckpointsTellWhatEventsDoNot(t *testing.T) {
 	if a, bb := find(t, tr, "a"), find(t, tr, "b"); a.Lane != "durable" || bb.Lane != "live" || a.State != tree.Sent || !a.Sent.Equal(at(10)) {
 		t.Errorf("calls: %+v %+v", a, bb)
 	}
-	if tr.Tasks.Total != 4 || tr.State != tree.Waiting {
+	if void, late, other := find(t, tr, "v"), find(t, tr, "l"), find(t, tr, "x"); void.State != tree.Withdrawn || late.State != tree.Failed || late.Code != "E_TIMEOUT" || late.DurationMS != 10 || other.State != tree.Sent {
+		t.Errorf("void: %+v %+v %+v", void, late, other)
+	}
+	if tr.Tasks.Total != 7 || tr.State != tree.Waiting {
 		t.Errorf("%+v", tr.Tasks)
 	}
 }

@@ -3,6 +3,8 @@ package tree
 import (
 	"fmt"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // State is how a task stands.
@@ -17,12 +19,13 @@ const (
 	Done      State = "done"       // it gave a result
 	Failed    State = "failed"     // it gave an error, or its caller gave it up
 	HandedOff State = "handed_off" // another task goes on with it, and answers
+	Withdrawn State = "withdrawn"  // of a person: the answer is not waited for any more
 	Unknown   State = "unknown"    // it was begun, and nobody told its end
 )
 
 // Ended reports whether nothing more is to come of a task.
 func (s State) Ended() bool {
-	return s == Done || s == Failed || s == HandedOff || s == Unknown
+	return s == Done || s == Failed || s == HandedOff || s == Withdrawn || s == Unknown
 }
 
 // Count is how many tasks are in which state.
@@ -35,13 +38,14 @@ type Count struct {
 	Done      int `json:"done,omitempty"`
 	Failed    int `json:"failed,omitempty"`
 	HandedOff int `json:"handed_off,omitempty"`
+	Withdrawn int `json:"withdrawn,omitempty"`
 	Unknown   int `json:"unknown,omitempty"`
 }
 
 func (c *Count) add(s State) {
 	c.Total++
 	*map[State]*int{Sent: &c.Sent, Running: &c.Running, Retrying: &c.Retrying, Waiting: &c.Waiting, Done: &c.Done, Failed: &c.Failed,
-		HandedOff: &c.HandedOff, Unknown: &c.Unknown}[s]++
+		HandedOff: &c.HandedOff, Withdrawn: &c.Withdrawn, Unknown: &c.Unknown}[s]++
 }
 
 // Open is how many have not ended.
@@ -64,6 +68,8 @@ func (f *facts) stand(n *Node) {
 		if w.state != Done {
 			w = f.caller
 		}
+	case f.caller.state == Withdrawn && !w.state.Ended():
+		w = f.caller
 	case f.caller.state == Waiting && !w.state.Ended():
 		w = f.caller
 		n.WaitsFor, n.Until, n.Status = f.waitsFor, f.until, f.own.status
@@ -100,6 +106,9 @@ func (t *Tree) settle(now time.Time) {
 		above := t.index[n.Parent]
 		if n.Parent != "" && above.State.Ended() && above.State != HandedOff && !n.State.Ended() && (n.State != Waiting || n.WaitsFor != "") {
 			n.State = Unknown
+			if n.person() && (above.State == Done || above.State == Failed) {
+				n.State, n.Ended, n.WaitsFor, n.Until = Withdrawn, above.Ended, "", ""
+			}
 		}
 		switch {
 		case n.State == Unknown || n.DurationMS > 0:
@@ -110,6 +119,9 @@ func (t *Tree) settle(now time.Time) {
 		}
 	}
 }
+
+// person reports whether a person is asked.
+func (n *Node) person() bool { return subject.EntityType(n.Entity) == subject.TypeHuman }
 
 // sum counts, and says how the whole stands.
 func (t *Tree) sum(now time.Time) {
@@ -162,7 +174,7 @@ func (n *Node) outcome() State {
 
 // worse is the state of two trees: what has not ended, then what failed.
 func worse(a, b State) State {
-	for _, s := range []State{Running, Retrying, Sent, Waiting, Failed, Unknown, HandedOff} {
+	for _, s := range []State{Running, Retrying, Sent, Waiting, Failed, Unknown, Withdrawn, HandedOff} {
 		if a == s || b == s {
 			return s
 		}

@@ -48,7 +48,7 @@ func TestStateIsOfBothSides(t *testing.T) {
 		{"a person answered", []string{root, started, waits, finished}, tree.Done, "", 8},
 		{"only an end", []string{root, finished}, tree.Done, "", 8},
 		{"nobody told", []string{root, started, begun, over}, tree.Unknown, "", 0},
-		{"a person whom nobody waits for any more", []string{root, started, waits, over}, tree.Unknown, "", 0},
+		{"a person whom nobody waits for any more", []string{root, started, waits, over}, tree.Withdrawn, "", 9},
 		{"a person who did not answer in time", []string{root, started, waits, more}, tree.Failed, "E_TIMEOUT", 4},
 	} {
 		s := readScript(t, "corr corr\n"+strings.Join(c.events, "\n")+"\n")

@@ -215,7 +215,7 @@ func (c Count) words() string {
 	for _, p := range []struct {
 		n    int
 		what string
-	}{{c.Done, "done"}, {c.HandedOff, "handed off"}, {c.Failed, "failed"}, {c.Running, "running"}, {c.Retrying, "retrying"}, {c.Waiting, "waiting"}, {c.Sent, "not begun"}, {c.Unknown, "unknown"}} {
+	}{{c.Done, "done"}, {c.HandedOff, "handed off"}, {c.Failed, "failed"}, {c.Running, "running"}, {c.Retrying, "retrying"}, {c.Waiting, "waiting"}, {c.Sent, "not begun"}, {c.Withdrawn, "withdrawn"}, {c.Unknown, "unknown"}} {
 		if p.n > 0 {
 			parts = append(parts, group(int64(p.n))+" "+p.what)
 		}
