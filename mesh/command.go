@@ -12,7 +12,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -84,8 +83,7 @@ func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
 	if t.KeyID != "" && !signed {
 		return false
 	}
-	return from == t.Envelope.From || from == l.host.Entity ||
-		slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, from) })
+	return from == t.Envelope.From || from == l.host.Entity || l.host.operator(from)
 }
 
 // outcome is what became of an order: nothing, until somebody has done it.

@@ -3,11 +3,13 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -133,7 +135,8 @@ func (h *host) freshControl(env *envelope.Envelope, now time.Time) *envelope.Err
 }
 
 // cancelTasks ends the tasks that the payload names, if their own sender, or
-// this agent itself, asks for it. What came signed ends by a signed word only:
+// this agent itself, asks for it; hops of a tree also if an operator does, because
+// the worker that would stop them may be gone. What came signed ends by a signed word only:
 // ids are told on the bus, and an unsigned from is no more than a claim.
 func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	var what intents.CancelTask
@@ -143,7 +146,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	mine := func(t *Task) bool {
 		e := t.Envelope
 		return t.run == nil && (what.ID != "" && e.ID == what.ID || what.Corr != "" && e.Corr == what.Corr) &&
-			(e.From == env.From || env.From == h.Entity) && (signed || t.KeyID == "")
+			(e.From == env.From || env.From == h.Entity || e.ReplyTo != "" && h.operator(env.From)) && (signed || t.KeyID == "")
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
@@ -160,4 +163,17 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 		found = true
 	}
 	return found
+}
+
+// defaultOperators are those of [Durable.Operators], and of agents that have no
+// durable lane.
+var defaultOperators = []string{"human.>"}
+
+// operator reports whether somebody may command the tasks of others.
+func (h *host) operator(from string) bool {
+	patterns := defaultOperators
+	if h.durable != nil {
+		patterns = h.durable.cfg.Operators
+	}
+	return slices.ContainsFunc(patterns, func(p string) bool { return sign.MatchFrom(p, from) })
 }

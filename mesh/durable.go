@@ -149,7 +149,7 @@ func (d Durable) normal() (*Durable, error) {
 		d.MaxClaims = DefaultMaxClaims
 	}
 	if d.Operators == nil {
-		d.Operators = []string{"human.>"}
+		d.Operators = defaultOperators
 	}
 	if d.Lease < 0 || d.MaxTimeout < 0 || d.DefaultTimeout < 0 || d.MaxClaims < 0 {
 		bad = append(bad, errors.New("durable lane: Lease, MaxTimeout, DefaultTimeout and MaxClaims cannot be negative"))

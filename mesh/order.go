@@ -62,6 +62,21 @@ func durably(cmd intents.Command) intents.Command {
 }
 
 func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
+	reply, err := n.tryCommand(ctx, entity, e)
+	if !unheard(err) || ctx.Err() != nil {
+		return reply, err
+	}
+	// The same envelope over the queue. Who did hear it knows its id.
+	_, reply, err = n.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("command to %s: %w", entity, err)
+	}
+	return reply, nil
+}
+
+// tryCommand tells all workers of an entity, and waits a little for the one that
+// has something to do.
+func (n *Node) tryCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
 	to, err := n.subjects.Ctl(entity)
 	if err != nil {
 		return nil, err
@@ -77,20 +92,15 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)
-	case err == nil:
-		return reply, nil
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
-	case !errors.Is(err, nats.ErrNoResponders) && !errors.Is(err, context.DeadlineExceeded):
-		return nil, err
 	}
-	// Nobody hears it, or nobody who hears it has the run: the same envelope
-	// over the queue. Who did hear it knows its id.
-	_, reply, err = n.Perform(ctx, e, SubmitOptions{}, ResultOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("command to %s: %w", entity, err)
-	}
-	return reply, nil
+	return reply, err
+}
+
+// unheard reports whether nobody heard a command, or nobody who has the run.
+func unheard(err error) bool {
+	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Run reads the last checkpoint of the run of an entity's task. Id is the

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -47,7 +48,9 @@ of a model's turn. It stays paused, across restarts, until it is resumed.`,
 			}},
 		{use: "cancel", short: "End a run; its sender gets E_CANCELLED", done: "cancelled",
 			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets an
-error envelope, E_CANCELLED. Tools that are being called are told to stop.`,
+error envelope, E_CANCELLED. Tools that are being called are told to stop, and
+what the run has other agents do ends too: as an operator you cancel all that the
+records of the tree name. What could not be reached is told.`,
 			example: `  aeemesh runs cancel 0f4c --reason "wrong branch"
   aeemesh runs cancel 01JD3YZ8M4... -e agent.writer      # a task that has not begun`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
@@ -138,12 +141,20 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		return err
 	}
 	a.term.progress("asking the workers of %s", entity)
-	got, err := s.node.Command(ctx, entity, command)
+	var got intents.CommandResult
+	var below *mesh.Below
+	if c, ok := command.(intents.CancelTask); ok {
+		below = &mesh.Below{}
+		got, *below, err = s.node.CancelTree(ctx, entity, c)
+		defer a.toldBelow(below)
+	} else {
+		got, err = s.node.Command(ctx, entity, command)
+	}
 	if err != nil {
 		return commandFailed(err, entity)
 	}
 	if a.term.json {
-		if err := a.term.object(got); err != nil {
+		if err := a.term.object(commandOutput{got, below}); err != nil {
 			return err
 		}
 	}

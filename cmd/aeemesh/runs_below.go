@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// commandOutput is what a command prints as JSON.
+type commandOutput struct {
+	intents.CommandResult
+	Below *mesh.Below `json:"below,omitempty"` // of a cancel
+}
+
+// toldBelow says what a cancel could not end of what came of the run.
+func (a *app) toldBelow(b *mesh.Below) {
+	if a.term.json {
+		return
+	}
+	for _, line := range belowWords(b) {
+		a.term.warn("%s", line)
+	}
+}
+
+func belowWords(b *mesh.Below) (out []string) {
+	say := func(tasks []mesh.TreeTask, one, many, format string) {
+		if len(tasks) == 0 {
+			return
+		}
+		count := "1 " + one
+		if len(tasks) > 1 {
+			count = fmt.Sprintf("%d %s", len(tasks), many)
+		}
+		out = append(out, count+" "+fmt.Sprintf(format, withWhom(tasks)))
+	}
+	say(b.Waiting, "task below waits", "tasks below wait", "for a worker of %s, which has not answered: the cancel is queued, and the deadline holds in any case.")
+	if b.Asked > 0 {
+		out = append(out, fmt.Sprintf("What is asked of people there stays open until then: %d in all.", b.Asked))
+	}
+	say(b.Silent, "live task below", "live tasks below", "of %s: nobody answered the cancel. It has ended, or ends at its deadline.")
+	say(b.Refused, "task below", "tasks below", "of %s: you are no operator there. The cancel goes down worker by worker.")
+	say(b.Unread, "record", "records", "of %s cannot be read here: the cancel goes down from there worker by worker.")
+	if b.More {
+		out = append(out, "The tree goes on beyond what was looked at: from there the cancel goes down worker by worker.")
+	}
+	return out
+}
+
+// withWhom names the agents of tasks, the first few of them.
+func withWhom(tasks []mesh.TreeTask) string {
+	var names []string
+	for _, t := range tasks {
+		if !slices.Contains(names, t.Entity) {
+			names = append(names, t.Entity)
+		}
+	}
+	slices.Sort(names)
+	const most = 5
+	if n := len(names); n > most {
+		names = append(names[:most], fmt.Sprintf("%d more", n-most))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,142 @@
+package mesh_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// cutTree is a tree of three over both lanes, the middle of which has lost its
+// worker: lead calls agent.middle, which calls agent.durable and agent.live.
+type cutTree struct {
+	*durableRig
+	durable, live *leaf
+	middle        mesh.Agent
+	task          *envelope.Envelope
+	began         []string
+}
+
+func newCutTree(t *testing.T, operators ...string) *cutTree {
+	r := &cutTree{durableRig: newDurableRig(t), durable: newLeaf(), live: newLeaf()}
+	obeying := func(d *mesh.Durable) {
+		if len(operators) > 0 {
+			d.Operators = operators
+		}
+	}
+	r.serve(r.lane(mesh.Config{}, obeying), mesh.Agent{Entity: "agent.durable", Handler: r.durable})
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.live", Handler: r.live})
+	r.middle = mesh.Agent{Entity: "agent.middle", Handler: fanning(mesh.Call{To: "agent.durable", Key: "1"}, mesh.Call{To: "agent.live", Key: "2"})}
+	doomed := r.lane(mesh.Config{Drain: time.Millisecond})
+	r.serve(doomed, r.middle)
+	r.hears("agent.durable", "agent.middle")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: "agent.middle", Key: "1"}, nil)})
+	r.task = newTask(lead, "lead.work", `{}`)
+	r.submit(r.client(), r.task)
+	r.began = []string{within(t, "the durable leaf", r.durable.began), within(t, "the live leaf", r.live.began)}
+	doomed.Conn().Close()
+	return r
+}
+
+// An operator's cancel reaches the leaves of both lanes although nobody is there
+// for the agent between, and says that one task waits for a worker of that.
+func TestCancelTreeReachesTheLeavesBelowAnAgentThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	r := newCutTree(t)
+	got, below, err := r.client().CancelTree(ctxFor(t), lead, intents.CancelTask{ID: r.task.ID, Reason: "wrong branch"})
+	if err != nil || !got.Cancelled {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	stopped := []string{within(t, "the durable leaf to stop", r.durable.stopped), within(t, "the live leaf to stop", r.live.stopped)}
+	equal(t, "stopped", stopped, r.began)
+	if len(below.Waiting) != 1 || below.Waiting[0].Entity != "agent.middle" {
+		t.Errorf("waiting %+v, want agent.middle's task", below.Waiting)
+	}
+	below.Waiting = nil
+	equal(t, "below", below, mesh.Below{Ended: 2})
+	eventually(t, "only the middle is open", func() bool { return len(r.openRuns(lead, "agent.durable")) == 0 })
+
+	r.serve(r.lane(mesh.Config{}), r.middle)
+	r.drainedQueue()
+	eventually(t, "no run is open", func() bool { return len(r.openRuns(lead, "agent.middle", "agent.durable")) == 0 })
+}
+
+// Whoever is no operator of the leaf's agent is told that it does not obey, and it
+// goes on until a worker of the middle stops it.
+func TestCancelTreeObeysOperatorsOnly(t *testing.T) {
+	t.Parallel()
+	r := newCutTree(t, "human.chief")
+	_, below, err := r.client().CancelTree(ctxFor(t), lead, intents.CancelTask{ID: r.task.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(below.Refused) != 1 || below.Refused[0] != (mesh.TreeTask{Entity: "agent.durable", TaskID: r.began[0]}) {
+		t.Errorf("refused %+v, want the durable leaf", below.Refused)
+	}
+	if n := len(r.durable.stopped); n > 0 {
+		t.Error("the durable leaf was stopped")
+	}
+	r.serve(r.lane(mesh.Config{}), r.middle)
+	equal(t, "stopped", within(t, "the durable leaf to stop", r.durable.stopped), r.began[0])
+}
+
+// The root's own worker is gone: what is below it ends all the same, while its own
+// cancel waits for a worker.
+func TestCancelTreeBelowARootThatNobodyServes(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	end := newLeaf()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: end})
+	r.hears(helper)
+	doomed := r.lane(mesh.Config{Drain: time.Millisecond})
+	root := mesh.Agent{Entity: lead, Handler: fanning(mesh.Call{To: helper, Key: "1"})}
+	r.serve(doomed, root)
+	client := r.client()
+	task := newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	hop := within(t, "the hop", end.began)
+	doomed.Conn().Close()
+	type outcome struct {
+		got intents.CommandResult
+		err error
+	}
+	over := make(chan outcome, 1)
+	go func() {
+		got, _, err := client.CancelTree(ctxFor(t), lead, intents.CancelTask{ID: task.ID})
+		over <- outcome{got, err}
+	}()
+	equal(t, "stopped", within(t, "the hop to stop", end.stopped), hop)
+	r.serve(r.lane(mesh.Config{}), root)
+	if o := within(t, "the cancel's answer", over); o.err != nil || !o.got.Cancelled {
+		t.Errorf("%+v", o)
+	}
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeCancelled {
+		t.Errorf("the root ended with %v", err)
+	}
+}
+
+// A live task that somebody sent himself is no operator's to end: only hops are.
+func TestLiveTaskOfAnotherIsNoOperatorsToEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	end := newLeaf()
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: end})
+	plain, hop := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	hop.ReplyTo = plain.ID
+	for i, task := range []*envelope.Envelope{plain, hop} {
+		answer := r.send(task)
+		within(t, "the task", end.began)
+		cancel := cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID))
+		cancel.From = "human.eve"
+		r.control(cancel)
+		r.ping(reviewer)
+		if i == 0 {
+			empty(t, "a task of ada's", answer)
+			r.control(cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID)))
+		}
+		within(t, "its end", answer)
+	}
+}
