@@ -84,6 +84,12 @@ type StepExtras struct {
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 }
 
+// What a step may ask for at most.
+const (
+	MaxTimeoutSeconds = 10 * 366 * 24 * 60 * 60 // ten years
+	MaxStepRetries    = 1000
+)
+
 // Timeout is TimeoutSeconds as a duration, 0: none.
 func (s StepExtras) Timeout() time.Duration {
 	return time.Duration(s.TimeoutSeconds * float64(time.Second))
@@ -148,6 +154,17 @@ func (x *Extras) check() error {
 			if _, err := intents.Compile(s.ResultSchema); err != nil {
 				return fmt.Errorf("%sresult_schema: %w", at, err)
 			}
+		}
+		if s.Intent != "" {
+			if err := intents.CheckName(s.Intent); err != nil {
+				return fmt.Errorf("%sintent: %w", at, err)
+			}
+		}
+		if s.TimeoutSeconds > MaxTimeoutSeconds {
+			return fmt.Errorf("%stimeout_seconds: it is more than %d, ten years", at, MaxTimeoutSeconds)
+		}
+		if s.MaxRetries != nil && *s.MaxRetries > MaxStepRetries {
+			return fmt.Errorf("%smax_retries: it is more than %d", at, MaxStepRetries)
 		}
 		if s.TimeoutSeconds < 0 || s.MaxRetries != nil && *s.MaxRetries < 0 {
 			return fmt.Errorf("%stimeout_seconds, max_retries: neither can be negative", at)

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -49,9 +50,9 @@ func (t *team) extension() {
 	if !ok {
 		return
 	}
-	before := len(t.problems)
+	before := t.errors()
 	t.shape(extension(), block, reflect.TypeFor[orchestrate.Extras]())
-	if len(t.problems) == before {
+	if t.errors() == before {
 		if _, err := orchestrate.ExtrasOf(t.def); err != nil { // a rule that shape does not know
 			pointer, message, ok := strings.Cut(err.Error(), ": ")
 			if !ok || !strings.HasPrefix(pointer, extension()) {
@@ -115,14 +116,21 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 			wrong("text")
 			return
 		}
-		words := vocabularies[pointer[strings.LastIndexByte(pointer, '/')+1:]]
+		words := vocabularies[lastName(pointer)]
 		if words != nil && s != "" && !slices.Contains(words, s) {
 			t.fail(pointer, RuleExtension, instead(s, words, ""), "%s is none of %s", quote(s), strings.Join(words, ", "))
+		}
+		if lastName(pointer) == "intent" && s != "" {
+			if err := intents.CheckName(s); err != nil {
+				t.fail(pointer, RuleExtension, "as in code.review", "%s", err)
+			}
 		}
 	default:
 		if json.Unmarshal(raw, reflect.New(want).Interface()) != nil || string(raw) == "null" {
 			wrong("a " + map[bool]string{true: "number", false: "whole number"}[want.Kind() == reflect.Float64])
+			return
 		}
+		t.bounds(pointer, raw)
 	}
 }
 
@@ -167,12 +175,13 @@ func (t *team) steps() {
 				t.warn(extension("steps", name, "timeout_seconds"), aaif.RuleIgnoredField, "raise runtime.timeout_seconds", "the agent itself has %v seconds for the whole task", limit)
 			}
 		}
-		if s.EscalateTo != "" {
+		if s.EscalateTo != "" { // in which circle, escalations tells
 			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
 				m.use(answering)
 			}
 		}
 	}
+	t.escalations()
 }
 
 // person reports whether a member is a person: the agent does not run while it

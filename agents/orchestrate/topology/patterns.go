@@ -64,7 +64,7 @@ func (t *team) router() {
 	case fallback != nil && sure != nil && !byModel && !t.fallsBack(sure.alias):
 		t.warn(fallback.pointer, RuleUnreachable, "give "+quote(sure.alias)+" a condition, or delete the fallback", "the fallback is never chosen: %s takes every task", quote(sure.alias))
 	case fallback != nil:
-	case taken == 0 && len(workers) > 0 && t.anyStructured(workers):
+	case taken == 0 && len(workers) > 0:
 		t.fail(at+"/subagents", RuleTeam, "mend the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE")
 	case len(workers) == 0:
 		t.fail(at+"/subagents", RuleTeam, "give one of them another role", "there is nobody whom the router could choose")

@@ -1,0 +1,106 @@
+package topology
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+)
+
+// errors counts what has been found that is more than a warning.
+func (t *team) errors() (n int) {
+	for i := range t.problems {
+		if t.problems[i].Severity == aaif.SeverityError {
+			n++
+		}
+	}
+	return n
+}
+
+// lastName is the member that a pointer ends with.
+func lastName(pointer string) string { return pointer[strings.LastIndexByte(pointer, '/')+1:] }
+
+// most is how large a number of the extension may be, and in words.
+var most = map[string]struct {
+	value float64
+	words string
+}{
+	"timeout_seconds": {orchestrate.MaxTimeoutSeconds, "ten years"},
+	"max_retries":     {orchestrate.MaxStepRetries, "1000"},
+}
+
+// bounds is about numbers that make no sense where they stand. A 0 is as good as
+// none, which is not what whoever writes it means.
+func (t *team) bounds(pointer string, raw json.RawMessage) {
+	var n float64
+	if json.Unmarshal(raw, &n) != nil {
+		return
+	}
+	name := lastName(pointer)
+	limit, limited := most[name]
+	switch {
+	case n < 0:
+		t.fail(pointer, RuleExtension, "", "it cannot be negative")
+	case limited && n > limit.value:
+		t.fail(pointer, RuleExtension, "write a smaller number", "it is more than %s", limit.words)
+	case n == 0 && name != "max_retries":
+		t.warn(pointer, aaif.RuleIgnoredField, "write a number above 0, or delete it", "0 has no effect: the default holds")
+	}
+}
+
+// escalations finds tasks that come back to somebody who had them before: it is
+// as if nobody were named then.
+func (t *team) escalations() {
+	told := make(map[string]bool)
+	for _, start := range sortedSteps(t.extras.Steps) {
+		first := t.lookup(start)
+		if first == nil {
+			continue
+		}
+		names, whom := []string{first.alias}, []string{first.whom()}
+		for m := t.next(first); m != nil; m = t.next(m) {
+			names = append(names, m.alias)
+			if m.whom() == first.whom() {
+				slices.Sort(whom)
+				if round := strings.Join(whom, "\n"); !told[round] {
+					told[round] = true
+					t.fail(extension("steps", start, "escalate_to"), RuleLoop, "name somebody else", "the task comes back to who did not do it in time: %s", strings.Join(names, " → "))
+				}
+				break
+			}
+			if slices.Contains(whom, m.whom()) {
+				break // a circle that this one only leads to
+			}
+			whom = append(whom, m.whom())
+		}
+	}
+}
+
+// next is to whom a member's task is escalated, nil where that is nobody who is
+// known.
+func (t *team) next(m *member) *member {
+	to := t.extras.Steps[m.alias].EscalateTo
+	if to == "" {
+		return nil
+	}
+	return t.lookup(to)
+}
+
+// whom tells members apart by who answers for them.
+func (m *member) whom() string {
+	if orchestrate.IsEntity(m.ref) {
+		return m.ref
+	}
+	return "\n" + m.alias
+}
+
+func sortedSteps(steps map[string]orchestrate.StepExtras) []string {
+	var names []string
+	for name := range steps {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
