@@ -198,6 +198,15 @@ func (t *Task) TreeBudget() (tokens int64, usd model.USD) {
 	return b.Tokens, b.USD
 }
 
+// MaxMessage is how many bytes a message takes here, headers included: the server's
+// max_payload. 0: it is not known.
+func (t *Task) MaxMessage() int {
+	if t.host == nil {
+		return 0
+	}
+	return int(t.host.node.conn.MaxPayload())
+}
+
 // hop reports whether the task says that it belongs to a tree.
 func (t *Task) hop() bool { return t.Envelope.ReplyTo != "" || t.tree != nil }
 

@@ -256,6 +256,7 @@ func (s *swarm) refused(err error) error {
 	if !errors.As(err, &e) || e.Code != envelope.CodeSwarm {
 		return err
 	}
+	s.rec.trim(s.room())
 	c := *e
 	c.Details = append(slices.Clip(c.Details), envelope.Member{Name: SwarmMember, Value: s.rec.JSON()})
 	return &c

@@ -1,10 +1,14 @@
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -18,8 +22,9 @@ func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage
 	}
 	s.rec.MergedBy = by
 	if by == mergedByDefault { // it has them itself
-		s.rec.Results, s.rec.Failures = nil, nil
+		s.rec.Results, s.rec.Failures, s.rec.Truncated = nil, nil, len(s.rec.LeftOut) > 0
 	}
+	s.rec.trim(s.room() - len(payload))
 	if by != "" {
 		e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", By: by, Strategy: string(s.rec.Strategy), Detail: fmt.Sprintf("%d results", s.rec.Answered)}
 		if o := s.ended(s.mergeSlot()); o != nil && o.OK() {
@@ -49,7 +54,23 @@ func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage)
 		payload, err := s.mind.Work(ctx, mergePayload(s.input, given, consensus))
 		return payload, OwnModel, err
 	}
-	return DefaultMerge(given), mergedByDefault, nil
+	return s.unmerged(given), mergedByDefault, nil
+}
+
+// unmerged is the default merge, as far as it fits.
+func (s *swarm) unmerged(given []Outcome) (payload json.RawMessage) {
+	payload, s.rec.LeftOut = mergeWithin(given, s.room())
+	return payload
+}
+
+// room is how many bytes of a result, and of what is told beside it, one message
+// takes for sure.
+func (s *swarm) room() int {
+	most := s.task.MaxMessage()
+	if most <= 0 {
+		most = 1 << 20
+	}
+	return most - most/4
 }
 
 // synthesize asks the synthesizer. Where it fails, the swarm does, unless the
@@ -61,7 +82,8 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 		return nil, "", err
 	}
 	f := s.fan(s.task.Deadline.Add(-reserve(s.left(), false)))
-	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: mergePayload(s.input, given, consensus), final: true})
+	payload := mergePayload(s.input, given, consensus)
+	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, final: true})
 	if err := f.run(ctx); err != nil {
 		return nil, "", err
 	}
@@ -73,10 +95,25 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 		return o.Output, alias, nil
 	}
 	if s.plan.Members[i].Extras.OnError != OnErrorSkip {
+		if o.Err.Code == envelope.CodeTooLarge && len(payload) > s.room() {
+			return nil, "", s.refused(tooMuch(alias, given, len(payload)))
+		}
 		return nil, "", failed(o)
 	}
 	if won != nil {
 		return won, "", nil
 	}
-	return DefaultMerge(given), mergedByDefault, nil
+	return s.unmerged(given), mergedByDefault, nil
+}
+
+// tooMuch says whose outputs keep a synthesizer from getting its task.
+func tooMuch(alias string, given []Outcome, size int) *envelope.Error {
+	const named = 3
+	large := slices.DeleteFunc(slices.Clone(given), func(o Outcome) bool { return !o.OK() })
+	slices.SortStableFunc(large, func(a, b Outcome) int { return cmp.Compare(len(b.Output), len(a.Output)) })
+	var who []string
+	for _, o := range large[:min(named, len(large))] {
+		who = append(who, fmt.Sprintf("%s (%d bytes)", o.Alias, len(o.Output)))
+	}
+	return swarmError("what %s would have to merge has %d bytes and does not fit one message; the largest outputs are of %s", alias, size, strings.Join(who, ", "))
 }

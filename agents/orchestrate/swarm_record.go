@@ -46,8 +46,11 @@ type Record struct {
 	// change nothing any more.
 	Cancelled []string `json:"cancelled,omitempty"`
 	// Truncated tells that some results or dissent are there without output,
-	// which together were too long.
+	// which were too long.
 	Truncated bool `json:"truncated,omitempty"`
+	// LeftOut are whose outputs the default merge lacks, since with them the
+	// result would not fit one message.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // account fills in what outcomes there were. agreed are the slots of those that
@@ -63,19 +66,29 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 			s.Winner, won = o.Alias, o.Output
 		}
 	}
-	room := maxKept
 	for _, o := range inOrder(outcomes) {
 		if !o.OK() || won != nil && (o.Slot == winner || sameOutput(o.Output, won)) {
 			continue
 		}
 		r := MemberResult{o.Alias, o.Entity, o.Output}
-		if room -= len(r.Output); room < 0 {
-			r.Output, s.Truncated = nil, true
-		}
 		if s.Strategy == "" || won == nil && s.Choice == nil || slices.Contains(agreed, o.Alias) {
 			s.Results = append(s.Results, r)
 		} else {
 			s.Dissent = append(s.Dissent, r)
+		}
+	}
+	s.trim(maxKept)
+}
+
+// trim takes those outputs out that do not fit so many bytes.
+func (s *Record) trim(room int) {
+	for _, list := range [][]MemberResult{s.Results, s.Dissent} {
+		for i := range list {
+			if r := &list[i]; len(r.Output) > room {
+				r.Output, s.Truncated = nil, true
+			} else {
+				room -= len(r.Output)
+			}
 		}
 	}
 }

@@ -1,0 +1,55 @@
+package orchestrate_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// One member's output that fills a message does not take the others' along, and
+// the result says whose is not there.
+func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
+	t.Parallel()
+	huge := `{"text":"` + strings.Repeat("x", 1_040_000) + `"}`
+	for _, tt := range []struct {
+		name, b string
+		more    string
+		root    string
+		leftOut []string
+		want    string // a part of the payload
+	}{
+		{"default", huge, "]", "", []string{"b"}, `"results":[{"alias":"a","entity":"agent.a","output":{"text":"one"}},{"alias":"b","entity":"agent.b"},{"alias":"c","entity":"agent.c","output":{"v":3}}]`},
+		{"no room for the text", `{"text":"` + strings.Repeat("y", 500_000) + `"}`, "]", "", nil, `"output":{"text":"yyyy`},
+		{"a synthesizer is sent too much", huge, `,{"ref":"agent.s","alias":"sum"}]`, extras(`"synthesizer":"sum"`), nil, "the largest outputs are of b (1040011 bytes), c (20011 bytes), a (14 bytes)"},
+		{"synthesizer that may be skipped", huge, `,{"ref":"agent.s","alias":"sum"}]`, extras(`"synthesizer":"sum","steps":{"sum":{"on_error":"skip"}}`), []string{"b"}, `{"alias":"b","entity":"agent.b"}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			for _, durable := range []bool{false, true} {
+				r := newRig(t)
+				r.serve(durable, says(`{"text":"one"}`), "agent.a")
+				r.serve(durable, says(tt.b), "agent.b")
+				c := `{"v":3}`
+				if strings.Contains(tt.name, "synthesizer") {
+					c = `{"text":"` + strings.Repeat("z", 20_000) + `"}`
+				}
+				r.serve(durable, says(c), "agent.c")
+				r.serve(durable, says(`{"v":9}`), "agent.s")
+				r.serve(durable, team(plan(t, three(tt.more), tt.root), nil), boss)
+				var got answer
+				if durable {
+					got = r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":20000}`))
+				} else {
+					got = r.ask(`{"text":"go"}`, `{"timeout_ms":20000}`)
+				}
+				said, failed := got.payload, got.err != nil
+				if failed {
+					said = string(got.err.Code) + " " + got.err.Message
+				}
+				if !strings.Contains(said, tt.want) || got.swarm.Answered != 3 || !slices.Equal(got.swarm.LeftOut, tt.leftOut) || got.swarm.Truncated != (failed || tt.leftOut != nil) {
+					t.Errorf("durable %v: left out %v, truncated %v, %.400s", durable, got.swarm.LeftOut, got.swarm.Truncated, said)
+				}
+			}
+		})
+	}
+}
