@@ -449,6 +449,10 @@ func TestReplicasAndPlacement(t *testing.T) {
 	js := connect(t, natstest.Cluster(t, 3)[0])
 	opts := jetstream.Options{Only: []string{jetstream.StreamReply, jetstream.BucketSlots}}
 	apply(t, js, opts)
+	waitFor(t, "the leader to know that all three servers are there", func() bool { // on a busy machine it takes one for gone
+		_, err := js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{Name: "THREE", Subjects: []string{"three"}, Replicas: 3, Storage: natsjs.MemoryStorage})
+		return err == nil
+	})
 	opts.Replicas = 3
 	if got := words(apply(t, js, opts)); !slices.Equal(got, []string{"update AEE_REPLY: num_replicas 1, should be 3", "update aee_slots: num_replicas 1, should be 3"}) {
 		t.Errorf("got %q", got)
