@@ -25,6 +25,12 @@ const ExtDecisionEvidence = "aee.ext.decision_evidence"
 // (docs/nats-binding.md, "Handed-over tasks").
 const ExtHandoff = "mesh.ext.handoff"
 
+// ExtDurable, in the extensions of an [SpecQueryResult], says that the agent
+// takes tasks over the durable lane as well (docs/nats-binding.md, "Handed-over
+// tasks"). A worker says so from its first moment on, when it may still be
+// making its consumers.
+const ExtDurable = "mesh.ext.durable"
+
 // AgentAsk is the intent of a task that was made from plain text, where nobody
 // named an intent. It belongs to applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"

@@ -132,12 +132,14 @@ func (t *Task) mayHandOff(o *handover) error {
 }
 
 // Chain are the entities that have handed the task on, the first one at first;
-// empty where the task came from its sender.
+// empty where the task came from its sender. Those that called the next one,
+// because it could not answer for them, are among them.
 func (t *Task) Chain() []string {
-	if t.handed == nil {
-		return nil
+	chain := handedBy(t.Envelope)
+	if t.handed != nil {
+		chain = append(chain, t.handed.entities()...)
 	}
-	return t.handed.entities()
+	return chain
 }
 
 // Caller is who gets the answer: the task's from, or who sent the task to the
@@ -156,7 +158,8 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 	if PublishesTo(o.To) {
 		return false, false, nil
 	}
-	there, speaks, err := t.host.speaksHandoff(ctx, o.To)
+	there, says, err := t.host.extensionsOf(ctx, o.To)
+	speaks := slices.Contains(says, intents.ExtHandoff)
 	switch {
 	case err != nil:
 		return false, false, err
@@ -164,7 +167,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 		return false, speaks, nil
 	case t.run == nil && !there:
 		return false, false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
-	case t.run == nil || !speaks && there:
+	case t.run == nil || there && !speaks || slices.Contains(says, intents.ExtDurable):
 		return speaks, speaks, nil
 	}
 	// Who serves the durable lane must be able to take a task over, so that one
@@ -179,29 +182,30 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 // askPatience is how long a receiver may take to say what it is able to do.
 const askPatience = 2 * time.Second
 
-// speaksHandoff asks a worker of an entity whether it can answer for others
+// extensionsOf asks a worker of an entity which extensions it speaks
 // (aee.spec.query), and so whether there is one.
-func (h *host) speaksHandoff(ctx context.Context, entity string) (there, speaks bool, err error) {
+func (h *host) extensionsOf(ctx context.Context, entity string) (there bool, names []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
 	if err := h.sign(ask); err != nil {
-		return false, false, err
+		return false, nil, err
 	}
 	reply, err := h.node.Send(asking, ask, SendOptions{NoCancel: true})
 	var problem *envelope.Error
 	switch {
 	case err == nil:
 		var says intents.SpecQueryResult
-		return true, json.Unmarshal(reply.Payload, &says) == nil && slices.Contains(says.Extensions, intents.ExtHandoff), nil
+		_ = json.Unmarshal(reply.Payload, &says) // what cannot be read names none
+		return true, says.Extensions, nil
 	case ctx.Err() != nil:
-		return false, false, context.Cause(ctx)
+		return false, nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
-		return false, false, nil
+		return false, nil, nil
 	case errors.As(err, &problem) && (problem.FromPeer() || problem.Code == envelope.CodeTimeout):
-		return true, false, nil // it is there, and does not know the question
+		return true, nil, nil // it is there, and does not know the question
 	}
-	return false, false, err
+	return false, nil, err
 }
 
 func (h *host) sign(e *envelope.Envelope) error {
@@ -218,10 +222,8 @@ func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) 
 		o.intent, o.Payload = o.Intent, o.forPerson()
 	}
 	call := Call{To: o.To, Intent: o.intent, Payload: o.Payload, Key: "handoff", Requires: relayed(t.Envelope.Requires)}
+	call.Requires[requireHandedBy] = mustJSON(append(t.Chain(), t.host.Entity))
 	if o.state != nil {
-		if call.Requires == nil {
-			call.Requires = map[string]json.RawMessage{}
-		}
 		call.Requires[requireContext] = mustJSON(o.state)
 	}
 	if t.Streaming() {
@@ -289,7 +291,7 @@ func (o *handover) forPerson() json.RawMessage {
 func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	members := map[string]json.RawMessage{}
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
-		return nil
+		return map[string]json.RawMessage{}
 	}
 	for _, name := range []string{requireHandoff, requireContext, "timeout_ms", "not_before", "stream", "tree"} {
 		delete(members, name)

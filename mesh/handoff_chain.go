@@ -34,6 +34,25 @@ const HeaderHandoff = "Aee-Handoff"
 // requireHandoff is the member of requires.
 const requireHandoff = "handoff"
 
+// requireHandedBy is the member of requires by which an agent that was called,
+// because it could not answer for those that handed the task on, knows them all
+// the same: a list of entities. It proves nothing, and only keeps a task from
+// going in a circle.
+const requireHandedBy = "handed_by"
+
+func handedBy(e *envelope.Envelope) []string {
+	if !bytes.Contains(e.Requires, []byte(`"`+requireHandedBy+`"`)) {
+		return nil
+	}
+	var requires struct {
+		HandedBy []string `json:"handed_by"`
+	}
+	if json.Unmarshal(e.Requires, &requires) != nil || len(requires.HandedBy) > maxLinks {
+		return nil
+	}
+	return requires.HandedBy
+}
+
 // Bounds of a chain that comes from outside.
 const (
 	maxLinks = 64

@@ -153,12 +153,13 @@ func TestAHandedOverStreamHasOneCount(t *testing.T) {
 
 func TestPingPongIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, lane := range []string{"live", "durable"} {
+	// relayed: the second one takes no durable tasks over, so the first one calls it.
+	for _, lane := range []string{"live", "durable", "relayed"} {
 		t.Run(lane, func(t *testing.T) {
 			t.Parallel()
 			r := newDurableRig(t)
 			for _, pair := range [][2]string{{"agent.a", "agent.b"}, {"agent.b", "agent.a"}} {
-				r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: pair[0], Handler: handsTo(pair[1])})
+				r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: pair[0], Handler: handsTo(pair[1]), LiveOnly: lane == "relayed" && pair[0] == "agent.b"})
 			}
 			client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
 			var err error

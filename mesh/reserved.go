@@ -94,7 +94,11 @@ func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, erro
 }
 
 func (h *host) extensions() []string {
-	return []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
+	speaks := []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
+	if h.durable != nil {
+		speaks = append(speaks, intents.ExtDurable)
+	}
+	return speaks
 }
 
 // fetch looks for an envelope that this agent sent or received. Ids go over
