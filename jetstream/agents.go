@@ -4,30 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/mesh/subject"
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Agents are the definitions of agents of a mesh, in [BucketAgents]: a
 // [registry.Registry].
 type Agents struct {
-	js     natsjs.JetStream
-	bucket string
-
-	mu sync.Mutex
-	kv natsjs.KeyValue // a handle, fetched with the first use
+	kvBucket
 }
 
 var _ registry.Registry = (*Agents)(nil)
 
 // NewAgents returns the definitions of m's mesh. It does no I/O.
 func NewAgents(js natsjs.JetStream, m subject.Map) *Agents {
-	return &Agents{js: js, bucket: BucketAgents + m.Suffix()}
+	return &Agents{kvBucket{js: js, name: BucketAgents + m.Suffix()}}
 }
 
 // Put implements [registry.Registry].
@@ -49,7 +42,7 @@ func (a *Agents) Put(ctx context.Context, rec registry.Record, after uint64) (ui
 	} else {
 		revision, err = kv.Update(ctx, at, data, after)
 	}
-	return revision, a.wrote(err, "register %q in %s", key, a.bucket)
+	return revision, a.wrote(err, "register %q in %s", key, a.name)
 }
 
 // Remove implements [registry.Registry].
@@ -59,11 +52,11 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 		return err
 	}
 	if revision == 0 {
-		return fmt.Errorf("remove %q from %s: %w", key, a.bucket, registry.ErrChanged)
+		return fmt.Errorf("remove %q from %s: %w", key, a.name, registry.ErrChanged)
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return a.wrote(kv.Delete(ctx, at, natsjs.LastRevision(revision)), "remove %q from %s", key, a.bucket)
+	return a.wrote(kv.Delete(ctx, at, natsjs.LastRevision(revision)), "remove %q from %s", key, a.name)
 }
 
 // wrote says what a failed write means.
@@ -71,7 +64,7 @@ func (a *Agents) wrote(err error, format string, args ...any) error {
 	if errors.Is(err, natsjs.ErrKeyExists) || isWrongSequence(err) {
 		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
 	}
-	return uncertain(explain(a.js.Conn(), err, format, args...))
+	return uncertain(a.explain(err, format, args...))
 }
 
 // Get implements [registry.Registry].
@@ -84,7 +77,7 @@ func (a *Agents) Get(ctx context.Context, key string) (registry.Entry, error) {
 	defer cancel()
 	e, err := kv.Get(ctx, at)
 	if err != nil {
-		return registry.Entry{}, a.missed(err, "get %q from %s", key, a.bucket)
+		return registry.Entry{}, a.missed(err, "get %q from %s", key, a.name)
 	}
 	return entryOf(key, e), nil
 }
@@ -99,7 +92,7 @@ func (a *Agents) At(ctx context.Context, key string, revision uint64) (registry.
 	defer cancel()
 	e, err := kv.GetRevision(ctx, at, revision)
 	if err != nil {
-		return registry.Entry{}, a.missed(err, "get %q at revision %d from %s", key, revision, a.bucket)
+		return registry.Entry{}, a.missed(err, "get %q at revision %d from %s", key, revision, a.name)
 	}
 	return entryOf(key, e), nil
 }
@@ -114,7 +107,7 @@ func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, err
 	defer cancel()
 	all, err := kv.History(ctx, at)
 	if err != nil {
-		return nil, a.missed(err, "history of %q in %s", key, a.bucket)
+		return nil, a.missed(err, "history of %q in %s", key, a.name)
 	}
 	out := make([]registry.Entry, len(all))
 	for i, e := range all {
@@ -128,134 +121,28 @@ func (a *Agents) missed(err error, format string, args ...any) error {
 	if errors.Is(err, natsjs.ErrKeyNotFound) {
 		return fmt.Errorf(format+": %w: %w", append(args, registry.ErrNotFound, ErrNotFound)...)
 	}
-	return explain(a.js.Conn(), err, format, args...)
+	return a.explain(err, format, args...)
 }
 
 // List implements [registry.Registry].
 func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
-	kv, err := a.handle(ctx)
+	var all []registry.Entry
+	err := a.list(ctx, func(key string, e natsjs.KeyValueEntry) { all = append(all, entryOf(key, e)) })
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	w, err := kv.WatchAll(ctx, natsjs.IgnoreDeletes())
-	if err != nil {
-		return nil, explain(a.js.Conn(), err, "list %s", a.bucket)
-	}
-	defer endWatcher(cancel, w)
-	var all []registry.Entry
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, explain(a.js.Conn(), ctx.Err(), "list %s", a.bucket)
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil, fmt.Errorf("list %s: the server ended it", a.bucket)
-			}
-			if e == nil {
-				return all, nil
-			}
-			if key, err := subject.Unescape(e.Key()); err == nil {
-				all = append(all, entryOf(key, e))
-			}
-		}
-	}
+	return all, nil
 }
 
 // Watch implements [registry.Registry]. It survives what [Records.Watch] does.
 func (a *Agents) Watch(ctx context.Context, changed func(registry.Entry), ready func()) error {
-	w := &agentsWatch{a: a, changed: changed, ready: ready, known: map[string]bool{}}
-	return rewatch(ctx, a.js.Conn(), "watch "+a.bucket, func(status <-chan nats.Status) (bool, error) {
-		err := w.once(ctx, status)
-		return w.synced, err
-	})
-}
-
-type agentsWatch struct {
-	a       *Agents
-	changed func(registry.Entry)
-	ready   func()
-	known   map[string]bool // keys that are believed to be registered
-	synced  bool
-}
-
-// once reads the bucket from its beginning and follows it. It returns nil when
-// the connection came back and it should be read anew.
-func (w *agentsWatch) once(ctx context.Context, status <-chan nats.Status) error {
-	opening, stop := bounded(ctx)
-	defer stop()
-	kv, err := w.a.handle(opening)
-	if err != nil {
-		return err
-	}
-	watching, cancel := context.WithCancelCause(ctx) // as long as the watcher, see [watch.once]
-	defer cancel(nil)
-	bound := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	watcher, err := kv.WatchAll(watching)
-	if !bound.Stop() {
-		err = context.Cause(watching)
-	}
-	if err != nil {
-		return explain(w.a.js.Conn(), err, "watch %s", w.a.bucket)
-	}
-	defer endWatcher(func() { cancel(nil) }, watcher)
-	fresh := map[string]bool{}
-	for reading := true; ctx.Err() == nil; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-status:
-			return nil
-		case e, ok := <-watcher.Updates():
-			switch {
-			case !ok:
-				return fmt.Errorf("watch %s: the server ended it", w.a.bucket)
-			case e == nil:
-				reading = false
-				w.forget(fresh)
-			default:
-				w.entry(e, fresh, reading)
-			}
-		}
-	}
-	return nil
-}
-
-func (w *agentsWatch) entry(e natsjs.KeyValueEntry, fresh map[string]bool, reading bool) {
-	key, err := subject.Unescape(e.Key())
-	if err != nil {
-		return // not written by us
-	}
-	entry := entryOf(key, e)
-	if entry.Removed {
-		delete(fresh, key)
-		if !w.known[key] {
+	return a.watch(ctx, func(key string, e natsjs.KeyValueEntry) {
+		if e == nil {
+			changed(registry.Entry{Key: key, Removed: true})
 			return
 		}
-		delete(w.known, key)
-	} else {
-		w.known[key] = true
-		if reading {
-			fresh[key] = true
-		}
-	}
-	w.changed(entry)
-}
-
-// forget tells of what is not there any more after reading anew, and that all
-// was read.
-func (w *agentsWatch) forget(fresh map[string]bool) {
-	for key := range w.known {
-		if !fresh[key] {
-			delete(w.known, key)
-			w.changed(registry.Entry{Key: key, Removed: true})
-		}
-	}
-	if !w.synced && w.ready != nil {
-		w.ready()
-	}
-	w.synced = true
+		changed(entryOf(key, e))
+	}, ready)
 }
 
 // entryOf reads one revision of a key.
@@ -278,23 +165,8 @@ func entryOf(key string, e natsjs.KeyValueEntry) registry.Entry {
 
 func (a *Agents) open(ctx context.Context, key string) (natsjs.KeyValue, string, error) {
 	if err := registry.ValidKey(key); err != nil {
-		return nil, "", fmt.Errorf("key of %s: %w", a.bucket, err)
+		return nil, "", fmt.Errorf("key of %s: %w", a.name, err)
 	}
 	kv, err := a.handle(ctx)
 	return kv, subject.Escape(key), err
-}
-
-func (a *Agents) handle(ctx context.Context) (natsjs.KeyValue, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.kv == nil {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		kv, err := a.js.KeyValue(ctx, a.bucket)
-		if err != nil {
-			return nil, explain(a.js.Conn(), err, "open %s", a.bucket)
-		}
-		a.kv = kv
-	}
-	return a.kv, nil
 }

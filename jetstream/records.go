@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -18,11 +17,7 @@ import (
 // Revisions grow with every change of the bucket. Two writers that both read a
 // record and both [Records.Update] it do not overwrite one another.
 type Records struct {
-	js     natsjs.JetStream
-	bucket string
-
-	mu sync.Mutex
-	kv natsjs.KeyValue // a handle, fetched with the first use
+	kvBucket
 }
 
 // A Record is one record at one revision.
@@ -36,13 +31,13 @@ type Record struct {
 // NewKeys returns the public key records of m's mesh, by key id. It does no
 // I/O.
 func NewKeys(js natsjs.JetStream, m subject.Map) *Records {
-	return &Records{js: js, bucket: BucketKeys + m.Suffix()}
+	return &Records{kvBucket{js: js, name: BucketKeys + m.Suffix()}}
 }
 
 // NewRefuted returns the refutations of m's mesh, by envelope id. It does no
 // I/O.
 func NewRefuted(js natsjs.JetStream, m subject.Map) *Records {
-	return &Records{js: js, bucket: BucketRefuted + m.Suffix()}
+	return &Records{kvBucket{js: js, name: BucketRefuted + m.Suffix()}}
 }
 
 // Get returns a record, or [ErrNotFound].
@@ -53,9 +48,9 @@ func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	}
 	e, err := kv.Get(ctx, key)
 	if err != nil {
-		return Record{}, explain(r.js.Conn(), err, "get %q from %s", id, r.bucket)
+		return Record{}, r.explain(err, "get %q from %s", id, r.name)
 	}
-	return Record{ID: id, Value: e.Value(), Revision: e.Revision(), Time: e.Created()}, nil
+	return recordOf(id, e), nil
 }
 
 // Put stores a record, whatever was there, and returns its revision.
@@ -65,7 +60,7 @@ func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, err
 		return 0, err
 	}
 	rev, err := kv.Put(ctx, key, value)
-	return rev, uncertain(explain(r.js.Conn(), err, "put %q into %s", id, r.bucket))
+	return rev, uncertain(r.explain(err, "put %q into %s", id, r.name))
 }
 
 // Create stores a record that must not be there yet, or fails with
@@ -77,9 +72,9 @@ func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, 
 	}
 	rev, err := kv.Create(ctx, key, value)
 	if errors.Is(err, natsjs.ErrKeyExists) {
-		return 0, fmt.Errorf("create %q in %s: %w", id, r.bucket, ErrExists)
+		return 0, fmt.Errorf("create %q in %s: %w", id, r.name, ErrExists)
 	}
-	return rev, uncertain(explain(r.js.Conn(), err, "create %q in %s", id, r.bucket))
+	return rev, uncertain(r.explain(err, "create %q in %s", id, r.name))
 }
 
 // Update stores a record in place of the one at a revision, or fails with
@@ -91,9 +86,9 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 	}
 	rev, err := kv.Update(ctx, key, value, revision)
 	if isWrongSequence(err) {
-		return 0, fmt.Errorf("update %q in %s: %w", id, r.bucket, ErrChanged)
+		return 0, fmt.Errorf("update %q in %s: %w", id, r.name, ErrChanged)
 	}
-	return rev, uncertain(explain(r.js.Conn(), err, "update %q in %s", id, r.bucket))
+	return rev, uncertain(r.explain(err, "update %q in %s", id, r.name))
 }
 
 // Delete takes a record away; it is no error if there is none. The bucket's
@@ -103,70 +98,50 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return uncertain(explain(r.js.Conn(), kv.Delete(ctx, key), "delete %q from %s", id, r.bucket))
+	return uncertain(r.explain(kv.Delete(ctx, key), "delete %q from %s", id, r.name))
 }
 
 // List returns all records, in the order in which they were last written.
 func (r *Records) List(ctx context.Context) ([]Record, error) {
-	kv, err := r.handle(ctx)
+	var all []Record
+	err := r.list(ctx, func(id string, e natsjs.KeyValueEntry) { all = append(all, recordOf(id, e)) })
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	w, err := kv.WatchAll(ctx, natsjs.IgnoreDeletes())
-	if err != nil {
-		return nil, explain(r.js.Conn(), err, "list %s", r.bucket)
-	}
-	defer endWatcher(cancel, w)
-	var all []Record
-	for {
-		select {
-		case <-ctx.Done():
-			return nil, explain(r.js.Conn(), ctx.Err(), "list %s", r.bucket)
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil, fmt.Errorf("list %s: the server ended it", r.bucket)
-			}
-			if e == nil {
-				return all, nil
-			}
-			if id, err := subject.Unescape(e.Key()); err == nil {
-				all = append(all, Record{ID: id, Value: e.Value(), Revision: e.Revision(), Time: e.Created()})
-			}
-		}
-	}
+	return all, nil
 }
 
-// requestTimeout bounds a request whose context has no deadline, as nats.go
-// does.
-const requestTimeout = 5 * time.Second
+// Watch calls fn with every record that there is, and from then on with every
+// change, until ctx ends; then it returns nil. Calls come one at a time, from
+// the goroutine that called Watch.
+//
+// It survives reconnects, restarts of the server, and the loss and return of
+// the bucket: it then reads the bucket anew, so that fn sees what changed
+// meanwhile, deletions too, and may see records again that it has seen. A
+// record is deleted for fn when it has neither value nor revision any more:
+// fn(id, nil, true).
+//
+// Watch fails at once if the bucket is not there or may not be read, and
+// later only when the connection is closed for good.
+func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
+	return r.watch(ctx, func(id string, e natsjs.KeyValueEntry) {
+		if e == nil || e.Operation() != natsjs.KeyValuePut {
+			fn(id, nil, true)
+			return
+		}
+		fn(id, e.Value(), false)
+	}, nil)
+}
 
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, ok := ctx.Deadline(); ok {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, requestTimeout)
+func recordOf(id string, e natsjs.KeyValueEntry) Record {
+	return Record{ID: id, Value: e.Value(), Revision: e.Revision(), Time: e.Created()}
 }
 
 func (r *Records) open(ctx context.Context, id string) (natsjs.KeyValue, string, error) {
 	key := subject.Escape(id)
 	if id == "" || len(key) > subject.MaxID {
-		return nil, "", fmt.Errorf("record id of %s: it has %d bytes when escaped, must have 1 to %d", r.bucket, len(key), subject.MaxID)
+		return nil, "", fmt.Errorf("record id of %s: it has %d bytes when escaped, must have 1 to %d", r.name, len(key), subject.MaxID)
 	}
 	kv, err := r.handle(ctx)
 	return kv, key, err
-}
-
-func (r *Records) handle(ctx context.Context) (natsjs.KeyValue, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.kv == nil {
-		kv, err := r.js.KeyValue(ctx, r.bucket)
-		if err != nil {
-			return nil, explain(r.js.Conn(), err, "open %s", r.bucket)
-		}
-		r.kv = kv
-	}
-	return r.kv, nil
 }

@@ -128,14 +128,7 @@ func (w *writer) runError(e *aaif.RunError) {
 }
 
 func (w *writer) pending(calls []aaif.PendingToolCall, t *texts) {
-	if len(calls) == 0 {
-		return
-	}
-	w.name("pending_tool_calls")
-	w.b = append(w.b, '[')
-	for _, p := range calls {
-		w.comma()
-		w.begin()
+	writeEach(w, "pending_tool_calls", calls, func(p *aaif.PendingToolCall) {
 		w.name("arguments")
 		if jsontext.Value(p.Arguments).Kind() != '{' {
 			w.fail("pending_tool_calls arguments", errNotObject)
@@ -146,9 +139,7 @@ func (w *writer) pending(calls []aaif.PendingToolCall, t *texts) {
 		w.opt("status", string(p.Status))
 		w.opt("submitted_at", p.SubmittedAt)
 		w.text("tool_name", p.ToolName)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) position(p *aaif.PipelinePosition) {
@@ -203,22 +194,13 @@ func (h hole) sum(text []byte) string {
 }
 
 func (w *writer) subagents(subs []aaif.SubagentState) {
-	if len(subs) == 0 {
-		return
-	}
-	w.name("subagent_states")
-	w.b = append(w.b, '[')
-	for _, s := range subs {
-		w.comma()
-		w.begin()
+	writeEach(w, "subagent_states", subs, func(s *aaif.SubagentState) {
 		w.text("agent_id", s.AgentID)
 		w.text("alias", s.Alias)
 		w.value("output", s.Output)
 		w.opt("state_id", s.StateID)
 		w.opt("status", string(s.Status))
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 var (

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/agents/model"
 )
 
 // mesh writes our extension member, and its parts below it. The names of each
@@ -99,15 +101,7 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 }
 
 func (w *writer) effects(effects []Effect, t *texts) {
-	if len(effects) == 0 {
-		return
-	}
-	w.name("effects")
-	w.b = append(w.b, '[')
-	for i := range effects {
-		e := &effects[i]
-		w.comma()
-		w.begin()
+	writeEach(w, "effects", effects, func(e *Effect) {
 		w.text("args_hash", e.ArgsHash)
 		w.optTime("at", e.At)
 		w.optTime("done_at", e.DoneAt)
@@ -120,58 +114,30 @@ func (w *writer) effects(effects []Effect, t *texts) {
 		w.text("status", string(e.Status))
 		w.text("tool", e.Tool)
 		w.optInt("tries", int64(e.Tries))
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) calls(calls []Call) {
-	if len(calls) == 0 {
-		return
-	}
-	w.name("calls")
-	w.b = append(w.b, '[')
-	for _, c := range calls {
-		w.comma()
-		w.begin()
+	writeEach(w, "calls", calls, func(c *Call) {
 		w.optTime("at", c.At)
 		w.text("id", c.ID)
 		w.text("key", c.Key)
 		w.optTrue("live", c.Live)
 		w.text("to", c.To)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) notes(notes []Note, t *texts) {
-	if len(notes) == 0 {
-		return
-	}
-	w.name("notes")
-	w.b = append(w.b, '[')
-	for _, n := range notes {
-		w.comma()
-		w.begin()
-		if len(n.Calls) > 0 {
-			w.name("calls")
-			w.b = append(w.b, '[')
-			for _, call := range n.Calls {
-				w.comma()
-				w.begin()
-				w.quoted("arguments", "call "+call.ID, call.Arguments, t)
-				w.text("id", call.ID)
-				w.text("name", call.Name)
-				w.end()
-			}
-			w.b = append(w.b, ']')
-		}
+	writeEach(w, "notes", notes, func(n *Note) {
+		writeEach(w, "calls", n.Calls, func(c *model.ToolCall) {
+			w.quoted("arguments", "call "+c.ID, c.Arguments, t)
+			w.text("id", c.ID)
+			w.text("name", c.Name)
+		})
 		w.optTrue("is_error", n.IsError)
 		w.int("message", int64(n.Message))
 		w.quoted("provider", "note "+strconv.Itoa(n.Message), n.Provider, t)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) migration(m *Migration) {
@@ -224,32 +190,16 @@ func (w *writer) parent(p *Parent) {
 }
 
 func (w *writer) steering(all []Steer) {
-	if len(all) == 0 {
-		return
-	}
-	w.name("steering")
-	w.b = append(w.b, '[')
-	for _, s := range all {
-		w.comma()
-		w.begin()
+	writeEach(w, "steering", all, func(s *Steer) {
 		w.optTime("at", s.At)
 		w.opt("from", s.From)
 		w.text("id", s.ID)
 		w.text("text", s.Text)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) waits(all []Wait) {
-	if len(all) == 0 {
-		return
-	}
-	w.name("waits")
-	w.b = append(w.b, '[')
-	for _, a := range all {
-		w.comma()
-		w.begin()
+	writeEach(w, "waits", all, func(a *Wait) {
 		w.optTime("asked", a.Asked)
 		w.text("entity", a.Entity)
 		w.opt("key", a.Key)
@@ -257,20 +207,11 @@ func (w *writer) waits(all []Wait) {
 		w.text("task_id", a.TaskID)
 		w.optTime("until", a.Until)
 		w.optTrue("void", a.Void)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) noted(all []Noted) {
-	if len(all) == 0 {
-		return
-	}
-	w.name("noted")
-	w.b = append(w.b, '[')
-	for _, n := range all {
-		w.comma()
-		w.begin()
+	writeEach(w, "noted", all, func(n *Noted) {
 		w.optTime("at", n.At)
 		w.text("from", n.From)
 		w.text("id", n.ID)
@@ -278,9 +219,7 @@ func (w *writer) noted(all []Noted) {
 		w.opt("key_id", n.KeyID)
 		w.opt("reason", n.Reason)
 		w.opt("text", n.Text)
-		w.end()
-	}
-	w.b = append(w.b, ']')
+	})
 }
 
 func (w *writer) step(s Step) {

@@ -143,6 +143,23 @@ func (w *writer) optTime(name string, t time.Time) {
 	w.b = append(w.b, '"')
 }
 
+// writeEach writes a list of objects, whose members each writes, in order; an empty
+// one is left out.
+func writeEach[T any](w *writer, name string, all []T, each func(*T)) {
+	if len(all) == 0 {
+		return
+	}
+	w.name(name)
+	w.b = append(w.b, '[')
+	for i := range all {
+		w.comma()
+		w.begin()
+		each(&all[i])
+		w.end()
+	}
+	w.b = append(w.b, ']')
+}
+
 func (w *writer) texts(name string, list []string) {
 	if len(list) == 0 {
 		return

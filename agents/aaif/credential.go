@@ -187,12 +187,15 @@ func placeholder(s string) bool {
 	return false
 }
 
+// IsUUID reports whether s has the form of a UUID (RFC 9562).
+func IsUUID(s string) bool { return uuidForm.MatchString(s) }
+
 var uuidForm = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
 
 // looksRandom is true of a text without spaces that was probably drawn by a machine: long, of many different
 // characters, with digits among the letters, and not made of words. UUIDs and placeholders are not.
 func looksRandom(s string) bool {
-	if len(s) < 16 || uuidForm.MatchString(s) || placeholder(s) {
+	if len(s) < 16 || IsUUID(s) || placeholder(s) {
 		return false
 	}
 	nDigits := 0

@@ -46,7 +46,7 @@ func (l *linter) warn(pointer string, rule Rule, hint, format string, args ...an
 
 // id warns of an id that is no UUID.
 func (l *linter) id(pointer, id string) {
-	if id != "" && !uuidForm.MatchString(id) {
+	if id != "" && !IsUUID(id) {
 		l.warn(pointer, RuleID, "write 8-4-4-4-12 hex digits", "%s is no UUID", show(id))
 	}
 }

@@ -118,7 +118,7 @@ func (s *secretScan) text(text, pointer string, class nameClass) {
 
 // looksLikePassword is true of one word with a digit or a sign in it, as people make passwords.
 func looksLikePassword(s string) bool {
-	return len(s) >= 6 && len(s) <= 64 && !placeholder(s) && !uuidForm.MatchString(s) &&
+	return len(s) >= 6 && len(s) <= 64 && !placeholder(s) && !IsUUID(s) &&
 		!strings.ContainsAny(s, " \t\n/:") && strings.ContainsFunc(s, isLetter) && strings.ContainsAny(s, digits+"!@#%^&+=")
 }
 

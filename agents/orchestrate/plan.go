@@ -211,21 +211,7 @@ func (p *Plan) find(name string) (int, error) {
 // IsRef reports whether a text has a form that a [Directory] may know: an AAIF
 // agent_id (a UUID), a URI, or an entity id.
 func IsRef(s string) bool {
-	return IsEntity(s) || isUUID(s) || strings.Contains(s, ":") && !strings.HasPrefix(s, ":")
-}
-
-func isUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i, c := range []byte(s) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		hex := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-		if dash != (c == '-') || !dash && !hex {
-			return false
-		}
-	}
-	return true
+	return IsEntity(s) || aaif.IsUUID(s) || strings.Contains(s, ":") && !strings.HasPrefix(s, ":")
 }
 
 // NeedsMind reports whether the team does something with the agent's own model.

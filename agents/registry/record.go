@@ -94,25 +94,10 @@ func KeyOf(agentID, entity string) string {
 	switch {
 	case agentID == "":
 		return entity
-	case IsUUID(agentID):
+	case aaif.IsUUID(agentID):
 		return strings.ToLower(agentID)
 	}
 	return agentID
-}
-
-// IsUUID reports whether s has the form of a UUID (RFC 9562).
-func IsUUID(s string) bool {
-	if len(s) != 36 {
-		return false
-	}
-	for i, c := range []byte(s) {
-		dash := i == 8 || i == 13 || i == 18 || i == 23
-		hex := c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
-		if dash != (c == '-') || !dash && !hex {
-			return false
-		}
-	}
-	return true
 }
 
 // isEntity is true of what reads like an entity, whoever has that name.
@@ -148,7 +133,7 @@ func (r *Record) Validate() error {
 		switch err := validName(a); {
 		case err != nil:
 			note("alias: %w", err)
-		case isEntity(a) || IsUUID(a) || strings.ContainsAny(a, ":/"):
+		case isEntity(a) || aaif.IsUUID(a) || strings.ContainsAny(a, ":/"):
 			note("alias %q: it must be a plain name, no entity, UUID or URI", a)
 		case slices.Contains(r.Aliases[:i], a):
 			note("alias %q is there twice", a)

@@ -142,7 +142,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 	if orchestrate.IsEntity(ref) {
 		return v.dir.entity(ctx, ref), nil
 	}
-	if registry.IsUUID(ref) {
+	if aaif.IsUUID(ref) {
 		return v.dir.byID(ctx, ref)
 	}
 	if subject.EntityType(ref) == subject.TypeBus {
@@ -165,7 +165,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 	case "nats":
 		return v.dir.registered(ctx, ref, rest)
 	case "urn":
-		if kind, id, _ := strings.Cut(rest, ":"); strings.EqualFold(kind, "uuid") && registry.IsUUID(id) {
+		if kind, id, _ := strings.Cut(rest, ":"); strings.EqualFold(kind, "uuid") && aaif.IsUUID(id) {
 			return v.dir.byID(ctx, id)
 		}
 	}
