@@ -133,8 +133,8 @@ func (l *lane) settle(r *Run, payload json.RawMessage, failure error) {
 		l.settled(r, v, err)
 		return
 	}
-	if l.retries(r, problem) {
-		pause, err := r.retry(problem)
+	if pause, again := l.retries(r, problem); again {
+		err := r.retry(problem)
 		r.finish(ErrLost)
 		r.mu.Unlock()
 		l.retried(r, problem, pause, err)
@@ -437,59 +437,8 @@ func (l *lane) part(r *Run, why error) {
 	})
 }
 
-// retries reports whether a failure is worth another attempt.
-func (l *lane) retries(r *Run, problem *envelope.Error) bool {
-	return problem != nil && r.mayPass(problem) && r.cp.Load().Mesh.Attempt < l.host.Retry.Max && !l.ending()
-}
-
 // ending reports that nothing will be written any more.
 func (l *lane) ending() bool { return l.ctx.Err() != nil }
-
-// mayPass reports whether an error may be gone the next time. The task's own
-// deadline stays where it is.
-func (r *Run) mayPass(problem *envelope.Error) bool {
-	return problem.Retryable && !errors.Is(problem, errOverdue)
-}
-
-// exhausted reports whether a task ends only because it was tried often enough.
-func (r *Run) exhausted(problem *envelope.Error) bool {
-	return r.cp.Load() != nil && r.mayPass(problem)
-}
-
-// retry commits a failure that is not the last one. r.mu is held.
-func (r *Run) retry(problem *envelope.Error) (time.Duration, error) {
-	policy := r.lane.host.Retry
-	var pause time.Duration
-	err := r.write(r.lane.ctx, func(c *state.Checkpoint) error {
-		if err := r.stagedOn(c); err != nil {
-			return err
-		}
-		m := &c.Mesh
-		m.Attempt++
-		m.Claims, m.Owner = 0, ""
-		m.Step = state.Step{Kind: state.StepRetry, Detail: string(problem.Code)}
-		c.Doc.Error = r.runError(problem, policy.Max-m.Attempt)
-		pause = policy.Pause(m.Attempt, problem.Backoff())
-		return nil
-	})
-	return pause, err
-}
-
-// retried gives a task back that is to be tried again.
-func (l *lane) retried(r *Run, problem *envelope.Error, pause time.Duration, err error) {
-	if errors.Is(err, ErrLost) {
-		return
-	}
-	if err != nil {
-		l.stuck(r, err)
-		return
-	}
-	l.forget(r)
-	l.tel.retried(l.host)
-	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
-	l.nak(r.hold, pause)
-	l.stopCalls(r.cp.Load()) // the next attempt asks anew
-}
 
 // errOverdue is behind the error of a task whose own deadline has passed.
 var errOverdue = fmt.Errorf("the task's deadline has passed: %w", context.DeadlineExceeded)
