@@ -389,8 +389,8 @@ func TestAStateGoesAlongWithACall(t *testing.T) {
 		},
 	} {
 		reply, err := ask()
-		if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"chain":null,"text":"remember me"}` {
-			t.Errorf("%s: %v, %v", name, reply, err)
+		if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"chain":["agent.a"],"text":"remember me"}` {
+			t.Errorf("%s: %v, %v", name, show(reply), err)
 		}
 	}
 }
