@@ -106,18 +106,23 @@ type ruling struct {
 	reason string
 }
 
+// errNoDecision is what is wrong with a referee's answer that decides nothing.
+var errNoDecision = errors.New("its answer names no candidate, and has no output of its own")
+
 // readRuling reads a referee's answer about n candidates: {"choice": k} with k
-// from 1 to n, or {"output": object}; an answer with neither is itself the
-// output. A choice that is there must be one.
+// from 1 to n, or a text that is k and nothing else; or {"output": object}. Words
+// alone decide nothing: who meant them as the result says so, with output.
 func readRuling(payload json.RawMessage, n int) (ruling, error) {
 	m := answerMembers(payload, "choice", "output")
 	switch {
 	case m == nil:
-		own := Bare(payload)
-		if kindOf(own) != '{' || len(objectOf(own)) == 0 {
-			return ruling{}, errors.New("the answer is empty")
+		var text string
+		if jsonv2.Unmarshal(objectOf(payload)["text"], &text) == nil {
+			if k, err := strconv.Atoi(unfenced(text)); err == nil {
+				return choose(float64(k), n, "")
+			}
 		}
-		return ruling{output: own}, nil
+		return ruling{}, errNoDecision
 	case m["choice"] != nil && m["output"] != nil:
 		return ruling{}, errors.New("the answer has a choice and an output")
 	case m["output"] != nil:
@@ -131,10 +136,25 @@ func readRuling(payload json.RawMessage, n int) (ruling, error) {
 	if m["choice"].Kind() != '0' || err != nil || k != math.Trunc(k) {
 		return ruling{}, errors.New("choice is no integer")
 	}
+	return choose(k, n, reasonOf(m))
+}
+
+func choose(k float64, n int, reason string) (ruling, error) {
 	if k < 1 || k > float64(n) {
 		return ruling{}, fmt.Errorf("choice is not one of 1 to %d", n)
 	}
-	return ruling{choice: int(k), reason: reasonOf(m)}, nil
+	return ruling{choice: int(k), reason: reason}, nil
+}
+
+// said is what a judge said, in words where it used words, as much of it as is
+// kept.
+func said(payload json.RawMessage) string {
+	own := Bare(payload)
+	var text string
+	if m := objectOf(own); len(m) == 1 && jsonv2.Unmarshal(m["text"], &text) == nil {
+		return clip(text, maxReason)
+	}
+	return clip(string(own), maxReason)
 }
 
 // reasonOf is what an answer gives as its reason, as much of it as is kept.

@@ -140,4 +140,5 @@ type Choice struct {
 	By     string `json:"by"`              // the referee's alias
 	Alias  string `json:"alias,omitempty"` // whose output it chose; absent where it gave one of its own
 	Reason string `json:"reason,omitempty"`
+	Said   string `json:"said,omitempty"` // what it said instead of a decision
 }

@@ -3,6 +3,7 @@ package orchestrate
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -51,6 +52,14 @@ func scoresPayload(input json.RawMessage, cs []Candidate) json.RawMessage {
 // refereePayload asks a referee for its decision.
 func refereePayload(input json.RawMessage, cs []Candidate) json.RawMessage {
 	return mustJSON(choiceTask{refereeText, orNull(input), number(cs)})
+}
+
+// refereeForm is what a person's decision about n candidates must fit: one that
+// decides nothing does not count, so whoever gave it may answer again.
+func refereeForm(n int) json.RawMessage {
+	return fmt.Appendf(nil, `{"type":"object","properties":{"choice":{"type":"integer","minimum":1,"maximum":%d,"description":"the number of a candidate"},`+
+		`"output":{"type":"object","description":"the right answer, if none of the candidates is"},"reason":{"type":"string"}},`+
+		`"oneOf":[{"required":["choice"]},{"required":["output"]}]}`, n)
 }
 
 func number(cs []Candidate) []numbered {

@@ -211,8 +211,10 @@ func TestReadRuling(t *testing.T) {
 		`{"text":"{\"choice\": 1}"}`:               "1  ",
 		`{"output":{"v":1},"reason":"none holds"}`: `0 {"v":1} none holds`,
 		`{"output":{"v":1,"usage":{}}}`:            `0 {"v":1} `,
-		`{"text":"The second is right."}`:          `0 {"text":"The second is right."} `,
-		`{"verdict":"guilty","usage":{}}`:          `0 {"verdict":"guilty"} `,
+		`{"text":" 2\n"}`:                          "2  ",
+		`{"text":"4"}`:                             "choice is not one of 1 to 3",
+		`{"text":"The second is right."}`:          errNoDecision.Error(),
+		`{"verdict":"guilty","usage":{}}`:          errNoDecision.Error(),
 		`{"choice":0}`:                             "choice is not one of 1 to 3",
 		`{"choice":4}`:                             "choice is not one of 1 to 3",
 		`{"choice":-1}`:                            "choice is not one of 1 to 3",
@@ -222,9 +224,9 @@ func TestReadRuling(t *testing.T) {
 		`{"choice":1e999}`:                         "choice is no integer",
 		`{"choice":1,"output":{}}`:                 "the answer has a choice and an output",
 		`{"output":"x"}`:                           "output is no object",
-		`{"usage":{"input_tokens":1}}`:             "the answer is empty",
-		`{}`:                                       "the answer is empty",
-		`[1]`:                                      "the answer is empty",
+		`{"usage":{"input_tokens":1}}`:             errNoDecision.Error(),
+		`{}`:                                       errNoDecision.Error(),
+		`[1]`:                                      errNoDecision.Error(),
 	} {
 		r, err := readRuling(json.RawMessage(in), 3)
 		got := fmt.Sprintf("%d %s %s", r.choice, r.output, r.reason)

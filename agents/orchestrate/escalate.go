@@ -12,13 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// What people are told who judge.
-var (
-	//go:embed schema/score.result.schema.json
-	scoreSchema json.RawMessage
-	//go:embed schema/referee.result.schema.json
-	refereeSchema json.RawMessage
-)
+// scoreSchema is what a person's score must fit.
+//
+//go:embed schema/score.result.schema.json
+var scoreSchema json.RawMessage
 
 // post is who has a member's part now: the member itself, or to whom it was
 // escalated.

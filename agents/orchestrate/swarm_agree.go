@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -178,6 +179,8 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 			switch o := s.ended(s.scoreSlot(e, c.slot)); {
 			case o == nil:
 				j.Error = "it was not asked"
+			case o.Err != nil && o.Err.Code == envelope.CodeTooLarge:
+				j.Error = fmt.Sprintf("the output of %s has %d bytes and does not fit one message: %s", strings.Join(c.By, ", "), len(c.Output), public(o.Err))
 			case !o.OK():
 				j.Error = public(o.Err)
 			default:
@@ -244,31 +247,37 @@ func scoresSchema(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)
 }
 
-// referee has the referee decide. A referee that fails, or says nothing that can
-// be read, fails the swarm: nobody else may decide.
+// referee has the referee decide. A referee that fails, or decides nothing, fails
+// the swarm: nobody else may decide.
 func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	alias := s.plan.Members[s.plan.Referee].Alias
 	candidates := Candidates(given, s.task.Envelope.ID)
+	payload := refereePayload(s.input, candidates)
 	f := s.fan(s.judgesUntil())
-	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: refereePayload(s.input, candidates), plain: true, schema: refereeSchema})
+	f.add(ask{key: "swarm/referee", slot: s.plan.Referee, who: s.plan.Referee, payload: payload, plain: true, schema: refereeForm(len(candidates))})
 	if err := f.run(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.commit(ctx, stepTeam(alias, "the referee has decided", 0)); err != nil {
 		return nil, err
 	}
-	o := s.ended(s.plan.Referee)
-	if !o.OK() {
-		e := swarmError("the referee %s gave no decision: %s: %s", alias, o.Err.Code, o.Err.Message)
-		e.Retryable = o.Err.Retryable
+	undecided := func(e *envelope.Error) (json.RawMessage, error) {
 		s.voted(e.Message)
 		return nil, e
 	}
-	r, err := readRuling(o.Output, len(candidates))
+	o := s.ended(s.plan.Referee)
+	if !o.OK() {
+		if o.Err.Code == envelope.CodeTooLarge && len(payload) > s.room() {
+			return undecided(tooMuch(alias, "decide on", given, len(payload)))
+		}
+		e := swarmError("the referee %s gave no decision: %s: %s", alias, o.Err.Code, o.Err.Message)
+		e.Retryable = o.Err.Retryable
+		return undecided(e)
+	}
+	r, err := decision(o.Output, candidates)
 	if err != nil {
-		e := swarmError("the referee %s gave no decision: %v", alias, err)
-		s.voted(e.Message)
-		return nil, e
+		s.rec.Choice = &Choice{By: alias, Said: said(o.Output)}
+		return undecided(swarmError("the referee %s gave no decision: %v", alias, err))
 	}
 	s.rec.Choice = &Choice{By: alias, Reason: r.reason}
 	if r.choice == 0 {
@@ -281,4 +290,18 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	output := s.won(given, c.slot, c.By)
 	s.voted("by " + alias)
 	return output, nil
+}
+
+// decision is a referee's ruling. Who answers with what a candidate says has
+// chosen that one.
+func decision(answer json.RawMessage, candidates []Candidate) (ruling, error) {
+	r, err := readRuling(answer, len(candidates))
+	if !errors.Is(err, errNoDecision) {
+		return r, err
+	}
+	own := Bare(answer)
+	if i := slices.IndexFunc(candidates, func(c Candidate) bool { return sameOutput(c.Output, own) }); i >= 0 {
+		return ruling{choice: i + 1}, nil
+	}
+	return r, err
 }

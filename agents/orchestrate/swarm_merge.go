@@ -96,7 +96,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	}
 	if s.plan.Members[i].Extras.OnError != OnErrorSkip {
 		if o.Err.Code == envelope.CodeTooLarge && len(payload) > s.room() {
-			return nil, "", s.refused(tooMuch(alias, given, len(payload)))
+			return nil, "", s.refused(tooMuch(alias, "merge", given, len(payload)))
 		}
 		return nil, "", failed(o)
 	}
@@ -106,8 +106,8 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	return s.unmerged(given), mergedByDefault, nil
 }
 
-// tooMuch says whose outputs keep a synthesizer from getting its task.
-func tooMuch(alias string, given []Outcome, size int) *envelope.Error {
+// tooMuch says whose outputs keep a judge or a synthesizer from getting its task.
+func tooMuch(alias, todo string, given []Outcome, size int) *envelope.Error {
 	const named = 3
 	large := slices.DeleteFunc(slices.Clone(given), func(o Outcome) bool { return !o.OK() })
 	slices.SortStableFunc(large, func(a, b Outcome) int { return cmp.Compare(len(b.Output), len(a.Output)) })
@@ -115,5 +115,5 @@ func tooMuch(alias string, given []Outcome, size int) *envelope.Error {
 	for _, o := range large[:min(named, len(large))] {
 		who = append(who, fmt.Sprintf("%s (%d bytes)", o.Alias, len(o.Output)))
 	}
-	return swarmError("what %s would have to merge has %d bytes and does not fit one message; the largest outputs are of %s", alias, size, strings.Join(who, ", "))
+	return swarmError("what %s would have to %s has %d bytes and does not fit one message; the largest outputs are of %s", alias, todo, size, strings.Join(who, ", "))
 }

@@ -5,10 +5,13 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // open is what a person was asked and has not answered.
@@ -121,6 +124,30 @@ func TestAPersonIsTheReferee(t *testing.T) {
 	}
 	got := r.result(task)
 	if got.payload != `{"n":1}` || got.swarm.Winner != "b" || got.swarm.Choice == nil || got.swarm.Choice.Reason != "I say so" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Words name no winner: they do not count, and the person may answer again.
+func TestAPersonsWordsAreNoDecision(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a", "agent.b", "agent.c")
+	r.serve(true, team(plan(t, three(`],"consensus":{"strategy":"referee","referee_agent":"human.bob"}`), ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, "")
+	ask := r.open("human.bob")
+	for _, words := range []string{`{"text":"I like b"}`, `{"verdict":1}`, `{"choice":4}`, `{"choice":1,"output":{}}`} {
+		if err := r.client.AnswerAsk(r.ctx(), ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(words))); err == nil {
+			t.Errorf("%s is taken for a decision", words)
+		}
+	}
+	// Nothing holds back a program that publishes by itself.
+	js := r.js(natstest.Conn(t, r.srv))
+	if _, err := js.PublishMsg(r.ctx(), &nats.Msg{Subject: "aee.reply.human.bob." + ask.Task.ID, Data: mustJSON(t, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"I like b"}`)))}); err != nil {
+		t.Fatal(err)
+	}
+	r.says("human.bob", `{"output":{"n":9},"reason":"none holds"}`)
+	if got := r.result(task); got.payload != `{"n":9}` || got.swarm.Choice == nil || got.swarm.Choice.Reason != "none holds" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -21,6 +21,7 @@ func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 		{"default", huge, "]", "", []string{"b"}, `"results":[{"alias":"a","entity":"agent.a","output":{"text":"one"}},{"alias":"b","entity":"agent.b"},{"alias":"c","entity":"agent.c","output":{"v":3}}]`},
 		{"no room for the text", `{"text":"` + strings.Repeat("y", 500_000) + `"}`, "]", "", nil, `"output":{"text":"yyyy`},
 		{"a synthesizer is sent too much", huge, `,{"ref":"agent.s","alias":"sum"}]`, extras(`"synthesizer":"sum"`), nil, "the largest outputs are of b (1040011 bytes), c (20011 bytes), a (14 bytes)"},
+		{"a referee is sent too much", huge, `],"consensus":{"strategy":"referee","referee_agent":"agent.s"}`, "", nil, "does not fit one message; the largest outputs are of b (1040011 bytes), c (20011 bytes), a (14 bytes)"},
 		{"synthesizer that may be skipped", huge, `,{"ref":"agent.s","alias":"sum"}]`, extras(`"synthesizer":"sum","steps":{"sum":{"on_error":"skip"}}`), []string{"b"}, `{"alias":"b","entity":"agent.b"}`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -30,7 +31,7 @@ func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 				r.serve(durable, says(`{"text":"one"}`), "agent.a")
 				r.serve(durable, says(tt.b), "agent.b")
 				c := `{"v":3}`
-				if strings.Contains(tt.name, "synthesizer") {
+				if strings.Contains(tt.name, "synthesizer") || strings.Contains(tt.name, "referee") {
 					c = `{"text":"` + strings.Repeat("z", 20_000) + `"}`
 				}
 				r.serve(durable, says(c), "agent.c")
@@ -51,5 +52,25 @@ func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// An output that does not fit an evaluator's task has no score, and it is said
+// whose it is; the others have theirs.
+func TestAnOutputTooLargeToBeScoredIsNamed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"v":1}`), "agent.a")
+	r.serve(false, says(`{"text":"`+strings.Repeat("x", 1_040_000)+`"}`), "agent.b")
+	r.serve(false, says(`{"v":3}`), "agent.c")
+	r.serve(false, says(`{"score":1}`), "agent.s")
+	r.serve(false, team(plan(t, three(`,{"ref":"agent.s","alias":"judge","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`), extras(`"tie":"first"`)), nil), boss)
+	got := r.ask(`{"text":"`+strings.Repeat("y", 20_000)+`"}`, `{"timeout_ms":20000}`)
+	if got.payload != `{"v":1}` || len(got.swarm.Scores) != 3 {
+		t.Fatalf("%+v", got)
+	}
+	last := got.swarm.Scores[2]
+	if last.Score != nil || len(last.Judgements) != 1 || !strings.HasPrefix(last.Judgements[0].Error, "the output of b has 1040011 bytes and does not fit one message") {
+		t.Errorf("of b: %+v", last)
 	}
 }

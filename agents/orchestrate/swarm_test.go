@@ -120,6 +120,16 @@ func TestSwarm(t *testing.T) {
 			`!E_SWARM the referee judge gave no decision: choice is not one of 1 to 2`, "", "", "", "", "voted ",
 		},
 		{
+			"the referee chats", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1}`, "b": `{"n":5}`, "c": `{"n":1}`, "r": `{"text":"I like the first"}`},
+			`!E_SWARM the referee judge gave no decision: its answer names no candidate, and has no output of its own`, "", "", "", "", "voted ",
+		},
+		{
+			"the referee says what one of them says", three(`,{"ref":"agent.r","alias":"judge"` + "}" + referee), "",
+			map[string]string{"a": `{"n":1,"m":2}`, "b": `{"n":5}`, "c": `{"n":5}`, "r": `{"m":2,"n":1}`},
+			`{"m":2,"n":1}`, "a", "", "b,c", "", "voted ",
+		},
+		{
 			"all have failed", three("]"), "",
 			map[string]string{"a": "!E_MODEL", "b": "!E_TOOL", "c": "!E_MODEL"},
 			`!E_SWARM 3 of 3 members have failed, and min_results is 1; a: E_MODEL`, "", "", "", "a E_MODEL,b E_TOOL,c E_MODEL", "",

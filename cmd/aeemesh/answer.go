@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +27,7 @@ have a key. TASK is its id, or the beginning of it. PAYLOAD is a JSON object,
 or text, which becomes {"text": …}; "-" reads it from standard input, @FILE
 from a file. Where the asker wants an answer of a certain form
 (requires.result_schema) it is held to that, and a text may stand for an object
-with one required member.
+with one required member, or for a choice between such objects.
 
 The first answer counts. One that comes when its time is over, or when nobody
 wants it any more, is refused. --decline says that you will not do it: the
@@ -144,25 +146,14 @@ func fitAnswer(schema, payload json.RawMessage) (json.RawMessage, error) {
 	if bad == nil {
 		return payload, nil
 	}
-	var form struct {
-		Required   []string                   `json:"required"`
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	text, isText := textOf(payload)
-	if isText && json.Unmarshal(schema, &form) == nil {
-		names := form.Required
-		if len(names) == 0 {
-			for name := range form.Properties {
-				names = append(names, name)
-			}
+	if text, isText := textOf(payload); isText {
+		values := []json.RawMessage{envelope.AppendString(nil, text)}
+		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
+			values = append(values, literal)
 		}
-		if len(names) == 1 {
-			values := []json.RawMessage{envelope.AppendString(nil, text)}
-			if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
-				values = append(values, literal)
-			}
+		for _, name := range singles(schema) {
 			for _, value := range values {
-				one := append(append(append(envelope.AppendString([]byte{'{'}, names[0]), ':'), value...), '}')
+				one := append(append(append(envelope.AppendString([]byte{'{'}, name), ':'), value...), '}')
 				if s.Validate(one) == nil {
 					return one, nil
 				}
@@ -170,4 +161,32 @@ func fitAnswer(schema, payload json.RawMessage) (json.RawMessage, error) {
 		}
 	}
 	return nil, fmt.Errorf("the answer does not fit what is asked for: %w", bad)
+}
+
+// singles are the members that one text may stand for: the only one that a form
+// requires, or has; or the only one that an alternative of the form requires.
+func singles(schema json.RawMessage) []string {
+	var form struct {
+		Required   []string                   `json:"required"`
+		Properties map[string]json.RawMessage `json:"properties"`
+		OneOf      []struct {
+			Required []string `json:"required"`
+		} `json:"oneOf"`
+	}
+	if json.Unmarshal(schema, &form) != nil {
+		return nil
+	}
+	if len(form.Required) == 1 {
+		return form.Required
+	}
+	if len(form.Required) == 0 && len(form.Properties) == 1 {
+		return slices.Collect(maps.Keys(form.Properties))
+	}
+	var names []string
+	for _, alternative := range form.OneOf {
+		if len(alternative.Required) == 1 {
+			names = append(names, alternative.Required[0])
+		}
+	}
+	return names
 }
