@@ -42,6 +42,9 @@ var (
 	ObjectOf    = objectOf
 )
 
+// ReadAck is the decoder of acknowledgements.
+var ReadAck = readAck
+
 // PurgeRun takes a run away as a sweep does that saw it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
 	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id}})

@@ -196,11 +196,13 @@ func (g *gathered) take(reply string) chan<- published {
 	return done
 }
 
-// readAck reads a stream's acknowledgement. Nearly all look the same.
+// readAck reads a stream's acknowledgement. Nearly all look the same:
+// {"stream":"KV_aee_state","seq":7}; older servers write a space before "seq".
 func readAck(data []byte) (*natsjs.PubAck, error) {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`)); ok {
-		name, rest, _ := bytes.Cut(rest, []byte(`", "seq":`))
-		if n := len(rest) - 1; n > 0 && rest[n] == '}' && bytes.IndexByte(name, '"') < 0 && bytes.IndexByte(name, '\\') < 0 {
+		name, rest, _ := bytes.Cut(rest, []byte(`",`))
+		rest, ok = bytes.CutPrefix(bytes.TrimPrefix(rest, []byte{' '}), []byte(`"seq":`))
+		if n := len(rest) - 1; ok && n > 0 && rest[n] == '}' && len(name) > 0 && !bytes.ContainsAny(name, `"\`) {
 			if seq, err := strconv.ParseUint(string(rest[:n]), 10, 64); err == nil {
 				return &natsjs.PubAck{Stream: string(name), Sequence: seq}, nil
 			}

@@ -78,6 +78,47 @@ func TestGatherIsTheSame(t *testing.T) {
 }
 
 // Everybody gets the acknowledgement of his own message.
+// Every publish waits for one: what a server of today writes is not read by
+// reflection.
+func TestTheUsualAcknowledgementIsReadInPassing(t *testing.T) {
+	js := start(t)
+	if _, err := js.CreateStream(testContext(t), natsjs.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := js.Conn().Request("s", []byte("x"), patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, data := range []string{string(answer.Data), `{"stream":"S", "seq":1}`} {
+		ack, err := jetstream.ReadAck([]byte(data))
+		if want := (natsjs.PubAck{Stream: "S", Sequence: 1}); err != nil || *ack != want {
+			t.Fatalf("%s: %v, %v", data, ack, err)
+		}
+		if n := testing.AllocsPerRun(100, func() { _, _ = jetstream.ReadAck([]byte(data)) }); n > 4 {
+			t.Errorf("%s: %v allocations", data, n)
+		}
+	}
+	for data, want := range map[string]natsjs.PubAck{
+		`{"stream":"S","seq":7,"duplicate": true}`:  {Stream: "S", Sequence: 7, Duplicate: true},
+		`{"stream":"S","domain":"hub","seq":7}`:     {Stream: "S", Sequence: 7, Domain: "hub"},
+		`{"stream":"S","seq":7,"val":"3"}`:          {Stream: "S", Sequence: 7, Value: "3"},
+		`{"seq":7,"stream":"S"}`:                    {Stream: "S", Sequence: 7},
+		`{ "stream" : "S" , "seq" : 7 }`:            {Stream: "S", Sequence: 7},
+		`{"stream":"S\u0031","seq":7}`:              {Stream: "S1", Sequence: 7},
+		`{"stream":"S","seq":18446744073709551615}`: {Stream: "S", Sequence: 1<<64 - 1},
+		`{"stream":"S\\\",\"seq\":3","seq":7}`:      {Stream: `S\","seq":3`, Sequence: 7},
+	} {
+		if ack, err := jetstream.ReadAck([]byte(data)); err != nil || *ack != want {
+			t.Errorf("%s: %+v, %v", data, ack, err)
+		}
+	}
+	for _, data := range []string{``, `{}`, `{"stream":"S"`, `{"stream":"S","seq":}`, `{"stream":"S","seq":-1}`, `{"stream":"","seq":7}`, `{"stream":"S""seq":7}`, `{"stream":"S","seq":+7}`} {
+		if ack, err := jetstream.ReadAck([]byte(data)); err == nil {
+			t.Errorf("%s: %+v", data, ack)
+		}
+	}
+}
+
 func TestGatherKeepsSendersApart(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
