@@ -26,6 +26,7 @@ const (
 	benchStream     benchMode = "raw JetStream" // publish with ack, pull, ack, core reply
 	benchTask       benchMode = "durable task"  // submit, run with its checkpoints, reply
 	benchKV         benchMode = "raw KV put"    //
+	benchSwap       benchMode = "raw KV update" // the same by compare-and-swap
 	benchCheckpoint benchMode = "checkpoint"    // encode, and write by compare-and-swap
 )
 
@@ -34,11 +35,15 @@ type durableRow struct {
 	Sync  string `json:"sync_interval"`
 	Bytes int    `json:"bytes,omitempty"` // of a checkpoint
 	benchRow
+	Server float64 `json:"server_cpu_us_per_op,omitempty"`
+	Worker float64 `json:"worker_cpu_us_per_op,omitempty"`
+	Client float64 `json:"client_cpu_us_per_op,omitempty"`
 }
 
 func newBenchDurableCommand(stdout, stderr io.Writer) *cobra.Command {
 	var o benchOptions
 	var syncs []string
+	var only string
 	cmd := &cobra.Command{
 		Use:   "durable",
 		Short: "Measure the durable lane against raw JetStream in the same run",
@@ -51,11 +56,12 @@ by a consumer of a work queue, answered over core NATS, and acknowledged. Ours i
 a task that is submitted, claimed, run by a Go handler in one step, committed,
 answered on the reply stream, and acknowledged. A checkpoint is encoded and
 written by compare-and-swap; the raw put writes as many bytes to a bucket of the
-same kind.
+same kind. A raw update, by compare-and-swap of bytes that are there already, shows
+what of the difference is the server's.
 
 A server, a worker and a client run as separate processes over TCP on this
 machine. Each of ours runs between two runs of raw, and its ratio is to the mean
-of those two. CPU per operation is that of all three processes (Linux only).`,
+of those two. CPU per operation is that of server, worker and client (Linux only).`,
 		Example: `  aeemesh bench durable
   aeemesh bench durable --sync 2m --inflight 64 --rounds 5
   aeemesh bench durable --json > bench.jsonl`,
@@ -69,13 +75,19 @@ of those two. CPU per operation is that of all three processes (Linux only).`,
 					return err
 				}
 			}
-			return runBenchDurable(cmd.Context(), o, syncs, stdout, stderr)
+			if only != "" {
+				if err := oneOf(cmd, "only", only, "task", "checkpoint"); err != nil {
+					return err
+				}
+			}
+			return runBenchDurable(cmd.Context(), o, syncs, only, stdout, stderr)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntSliceVar(&o.inflight, "inflight", []int{1, 16, 64}, "tasks that are under way at once")
 	f.StringSliceVar(&syncs, "sync", []string{"2m", "always"}, "sync_intervals of the server: 2m (the default) and always")
+	f.StringVar(&only, "only", "", "measure this alone: task or checkpoint")
 	f.DurationVar(&o.duration, "duration", 2*time.Second, "how long one measurement takes")
 	f.IntVar(&o.rounds, "rounds", 3, "measurements of each kind; the median counts")
 	f.IntVar(&o.payload, "payload", 128, "characters of text in each payload")
@@ -84,13 +96,13 @@ of those two. CPU per operation is that of all three processes (Linux only).`,
 	return cmd
 }
 
-func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, stdout, stderr io.Writer) error {
+func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, only string, stdout, stderr io.Writer) error {
 	if !o.json {
 		fmt.Fprintf(stderr, "%d cores, %s; %v a measurement, median of %d; %d characters of payload; one replica\n", runtime.NumCPU(), runtime.Version(), o.duration, o.rounds, o.payload)
-		fmt.Fprintf(stdout, "%-7s %-14s %8s %8s %10s %9s %9s %9s %7s\n", "sync", "", "bytes", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "ratio")
+		fmt.Fprintf(stdout, "%-7s %-14s %8s %8s %10s %9s %9s %9s %7s %7s %7s %7s\n", "sync", "", "bytes", "inflight", "ops/s", "p50 µs", "p99 µs", "CPU µs", "server", "worker", "client", "ratio")
 	}
 	for _, sync := range syncs {
-		if err := benchDurable(ctx, o, sync, stdout); err != nil {
+		if err := benchDurable(ctx, o, sync, only, stdout); err != nil {
 			return fmt.Errorf("bench durable, sync_interval %s: %w", sync, err)
 		}
 	}
@@ -98,7 +110,7 @@ func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, stdout
 }
 
 // benchDurable measures everything against one server.
-func benchDurable(ctx context.Context, o benchOptions, sync string, stdout io.Writer) (err error) {
+func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "aeemesh-bench-")
 	if err != nil {
 		return err
@@ -122,30 +134,29 @@ func benchDurable(ctx context.Context, o benchOptions, sync string, stdout io.Wr
 		return err
 	}
 	b := &bench{benchOptions: o, url: url, server: server, js: js}
-	print := func(bytes int, rows []benchRow) error {
+	compare := func(inflight, bytes int, raw benchMode, ours ...benchMode) error {
+		rows, err := b.compare(ctx, inflight, bytes, raw, ours...)
 		for _, row := range rows {
-			if err := printDurable(stdout, o.json, durableRow{Sync: sync, Bytes: bytes, benchRow: row}); err != nil {
+			row.Sync = sync
+			if err := printDurable(stdout, o.json, row); err != nil {
 				return err
 			}
 		}
-		return nil
+		return err
 	}
-	for _, inflight := range o.inflight {
-		rows, err := b.pair(ctx, inflight, 0, benchStream, benchTask)
-		if err != nil {
-			return err
+	if only != "checkpoint" {
+		for _, inflight := range o.inflight {
+			if err := compare(inflight, 0, benchStream, benchTask); err != nil {
+				return err
+			}
 		}
-		if err := print(0, rows); err != nil {
-			return err
-		}
+	}
+	if only == "task" {
+		return nil
 	}
 	for _, size := range []int{4 << 10, 64 << 10} {
 		for _, inflight := range []int{1, 16} {
-			rows, err := b.pair(ctx, inflight, size, benchKV, benchCheckpoint)
-			if err != nil {
-				return err
-			}
-			if err := print(size, rows); err != nil {
+			if err := compare(inflight, size, benchKV, benchSwap, benchCheckpoint); err != nil {
 				return err
 			}
 		}
@@ -198,85 +209,111 @@ func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
 	if row.Bytes != 0 {
 		bytes = strconv.Itoa(row.Bytes)
 	}
-	_, err := fmt.Fprintf(stdout, "%-7s %-14s %8s %8d %10.0f %9.0f %9.0f %9.1f %7s\n", row.Sync, row.Mode, bytes, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, ratio)
+	_, err := fmt.Fprintf(stdout, "%-7s %-14s %8s %8d %10.0f %9.0f %9.0f %9.1f %7.1f %7.1f %7.1f %7s\n",
+		row.Sync, row.Mode, bytes, row.Inflight, row.PerSecond, row.P50Micros, row.P99Micros, row.CPUMicros, row.Server, row.Worker, row.Client, ratio)
 	return err
 }
 
-// pair makes the rounds of one comparison: raw, ours, raw. The ratio is of
-// operations per second, each to the mean of the raw runs around it.
-func (b *bench) pair(ctx context.Context, inflight, bytes int, raw, ours benchMode) ([]benchRow, error) {
-	runs := map[benchMode][]benchRun{}
-	var ratios []float64
-	for range b.rounds {
-		var round [3]benchRun
-		for i, mode := range []benchMode{raw, ours, raw} {
-			run, err := b.durable(ctx, mode, inflight, bytes)
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w", mode, err)
-			}
-			round[i] = run
-			runs[mode] = append(runs[mode], run)
+// compare makes the rounds of one comparison: raw, ours, raw, each. The ratio is
+// of operations per second, each to the mean of the raw runs around it.
+func (b *bench) compare(ctx context.Context, inflight, bytes int, raw benchMode, ours ...benchMode) ([]durableRow, error) {
+	runs := map[benchMode][]durableRun{}
+	ratios := map[benchMode][]float64{}
+	measure := func(mode benchMode) (durableRun, error) {
+		run, err := b.durable(ctx, mode, inflight, bytes)
+		if err != nil {
+			return run, fmt.Errorf("%s: %w", mode, err)
 		}
-		ratios = append(ratios, 2*round[1].PerSecond/(round[0].PerSecond+round[2].PerSecond))
+		runs[mode] = append(runs[mode], run)
+		return run, nil
 	}
-	rows := []benchRow{benchMedians(raw, inflight, runs[raw]), benchMedians(ours, inflight, runs[ours])}
-	rows[1].RatioToRaw = median(ratios)
+	for range b.rounds {
+		before, err := measure(raw)
+		if err != nil {
+			return nil, err
+		}
+		for _, mode := range ours {
+			run, err := measure(mode)
+			if err != nil {
+				return nil, err
+			}
+			after, err := measure(raw)
+			if err != nil {
+				return nil, err
+			}
+			ratios[mode] = append(ratios[mode], 2*run.PerSecond/(before.PerSecond+after.PerSecond))
+			before = after
+		}
+	}
+	var rows []durableRow
+	for _, mode := range append([]benchMode{raw}, ours...) {
+		pick := func(f func(durableRun) float64) float64 {
+			var all []float64
+			for _, run := range runs[mode] {
+				all = append(all, f(run))
+			}
+			return median(all)
+		}
+		rows = append(rows, durableRow{
+			Bytes: bytes,
+			benchRow: benchRow{
+				Mode: mode, Inflight: inflight, RatioToRaw: median(ratios[mode]),
+				PerSecond: pick(func(r durableRun) float64 { return r.PerSecond }),
+				P50Micros: pick(func(r durableRun) float64 { return r.P50Micros }),
+				P99Micros: pick(func(r durableRun) float64 { return r.P99Micros }),
+				CPUMicros: pick(func(r durableRun) float64 { return r.CPUMicros }),
+			},
+			Server: pick(func(r durableRun) float64 { return r.server }),
+			Worker: pick(func(r durableRun) float64 { return r.worker }),
+			Client: pick(func(r durableRun) float64 { return r.client }),
+		})
+	}
 	return rows, nil
 }
 
-// benchMedians is a row of the medians of some runs.
-func benchMedians(mode benchMode, inflight int, runs []benchRun) benchRow {
-	pick := func(f func(benchRun) float64) float64 {
-		var all []float64
-		for _, run := range runs {
-			all = append(all, f(run))
-		}
-		return median(all)
-	}
-	return benchRow{
-		Mode: mode, Inflight: inflight,
-		PerSecond: pick(func(r benchRun) float64 { return r.PerSecond }),
-		P50Micros: pick(func(r benchRun) float64 { return r.P50Micros }),
-		P99Micros: pick(func(r benchRun) float64 { return r.P99Micros }),
-		CPUMicros: pick(func(r benchRun) float64 { return r.CPUMicros }),
-	}
+// durableRun is one measurement, with the processor time of each process in
+// microseconds for one operation.
+type durableRun struct {
+	benchRun
+	server, worker, client float64
 }
 
 // durable makes one measurement, with a client of its own, and a worker where
 // there is work.
-func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (benchRun, error) {
+func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (durableRun, error) {
+	var run durableRun
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight), "--payload", strconv.Itoa(b.payload), "--bytes", strconv.Itoa(bytes)}
 	if err := benchPurge(ctx, b.js); err != nil {
-		return benchRun{}, err
+		return run, err
 	}
-	pids := []int{b.server.pid()}
+	var workers []int
 	if mode == benchStream || mode == benchTask {
 		worker, _, err := startRole(ctx, "durable", append([]string{"work"}, args...)...)
 		if err != nil {
-			return benchRun{}, err
+			return run, err
 		}
 		defer worker.stop()
-		pids = append(pids, worker.pid())
+		workers = append(workers, worker.pid())
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return benchRun{}, err
+		return run, err
 	}
-	before := cpuOf(pids...)
+	server, worker := cpuOf(b.server.pid()), cpuOf(workers...)
 	client := exec.CommandContext(ctx, self, append([]string{"bench", "durable", "submit", "--duration", b.duration.String()}, args...)...)
 	client.Stderr = os.Stderr
 	out, err := client.Output()
 	if err != nil {
-		return benchRun{}, fmt.Errorf("client: %w", err)
+		return run, fmt.Errorf("client: %w", err)
 	}
-	after := cpuOf(pids...)
-	var run benchRun
-	if err := json.Unmarshal(out, &run); err != nil {
-		return benchRun{}, fmt.Errorf("client: %w", err)
+	serverEnd, workerEnd := cpuOf(b.server.pid()), cpuOf(workers...)
+	if err := json.Unmarshal(out, &run.benchRun); err != nil {
+		return run, fmt.Errorf("client: %w", err)
 	}
-	if before >= 0 && after >= 0 {
-		total := after - before + client.ProcessState.UserTime() + client.ProcessState.SystemTime()
-		run.CPUMicros = float64(total.Microseconds()) / float64(run.Total)
+	if server >= 0 && serverEnd >= 0 {
+		each := func(d time.Duration) float64 { return float64(d.Microseconds()) / float64(run.Total) }
+		run.server, run.worker, run.client = each(serverEnd-server), each(workerEnd-worker), each(client.ProcessState.UserTime()+client.ProcessState.SystemTime())
+		run.CPUMicros = run.server + run.worker + run.client
 	}
 	return run, nil
 }

@@ -108,6 +108,8 @@ func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 			call, err = r.durableTask(conn, js)
 		case benchKV:
 			call, err = r.rawPut(cmd.Context(), js)
+		case benchSwap:
+			call, err = r.rawUpdate(cmd.Context(), js)
 		case benchCheckpoint:
 			call, err = r.checkpoint(js)
 		default:
@@ -180,6 +182,33 @@ func (r *roleFlags) rawPut(ctx context.Context, js natsjs.JetStream) (func(conte
 	keys := int64(r.inflight * benchKeys)
 	return func(ctx context.Context) error {
 		_, err := kv.Put(ctx, "bench."+strconv.FormatInt(n.Add(1)%keys, 10), body)
+		return err
+	}, nil
+}
+
+// rawUpdate is rawPut by compare-and-swap. The keys are dealt out, so that none is
+// refused.
+func (r *roleFlags) rawUpdate(ctx context.Context, js natsjs.JetStream) (func(context.Context) error, error) {
+	kv, err := js.KeyValue(ctx, benchRawBucket)
+	if err != nil {
+		return nil, err
+	}
+	type place struct {
+		key string
+		rev uint64
+	}
+	body := []byte(strings.Repeat("x", r.bytes))
+	places := make(chan place, r.inflight*benchKeys)
+	for i := range cap(places) {
+		places <- place{key: "bench." + strconv.Itoa(i)}
+	}
+	return func(ctx context.Context) error {
+		p := <-places
+		rev, err := kv.Update(ctx, p.key, body, p.rev)
+		if err == nil {
+			p.rev = rev
+		}
+		places <- p
 		return err
 	}, nil
 }
