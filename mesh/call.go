@@ -39,6 +39,9 @@ type Call struct {
 	OnStream func(*envelope.Envelope) error
 	// Live never sends over the durable lane.
 	Live bool
+	// Impatient is for a call that somebody else may do as well: where nobody
+	// serves To, a durable task waits no longer for a worker than a live one.
+	Impatient bool
 	// Whole waits for the answer although the run was asked to stop: Call does
 	// not fail with [ErrInterrupted].
 	Whole bool
@@ -100,7 +103,8 @@ func (t *Task) callScope() string {
 // it is done once, whatever crashes, and calling again under the same key returns
 // the answer of the first. Over the live lane it is done at most once each time
 // that it is called. When nobody answers there, or is busy, it waits a little for
-// somebody.
+// somebody; and that of a durable task as long as its time lasts where nobody
+// serves the other at all, on whichever lane its first worker then has.
 //
 // A person is asked over the inbox, and may take days: then the call of a durable
 // task fails with [ErrWaits], and so does each under its key until there is an
@@ -131,17 +135,15 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	if err := h.node.solvent(ctx, t); err != nil {
 		return nil, callError(err)
 	}
-	durable := false
-	if t.run != nil && !c.Live {
-		if durable, err = h.node.hasLane(ctx, c.To); err != nil {
-			h.log.Warn("lane not known, the live one is taken", "to", c.To, "err", err)
-		}
-	}
-	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: durable, Began: time.Now()}
-	if durable {
-		err = t.callDurable(ctx, &c, task, a)
-	} else {
+	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: t.hasLane(ctx, &c), Began: time.Now()}
+	durable := a.Durable
+	if !durable {
 		err = t.callLive(ctx, &c, task, a)
+		durable = errors.Is(err, errLane)
+	}
+	if durable {
+		a.Durable = true
+		err = t.callDurable(ctx, &c, task, a)
 	}
 	a.Ended = time.Now()
 	a.read()

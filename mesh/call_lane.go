@@ -30,6 +30,18 @@ type laneNews struct {
 // maxLanes bounds what is remembered.
 const maxLanes = 4096
 
+// hasLane reports whether a call goes over the durable lane.
+func (t *Task) hasLane(ctx context.Context, c *Call) bool {
+	if t.run == nil || c.Live {
+		return false
+	}
+	durable, err := t.host.node.hasLane(ctx, c.To)
+	if err != nil {
+		t.host.log.Warn("lane not known, the live one is taken", "to", c.To, "err", err)
+	}
+	return durable
+}
+
 // hasLane reports whether an entity takes tasks over the durable lane.
 func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	d := n.cfg.Durable

@@ -3,6 +3,7 @@ package mesh
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -12,6 +13,10 @@ import (
 // callPatience is how long a live call waits for somebody to take it, where
 // nobody is there or all are busy.
 const callPatience = 5 * time.Second
+
+// errLane ends a live call that waited for a worker and found that the other has
+// a durable lane now.
+var errLane = errors.New("the other one takes tasks over the durable lane")
 
 // callLive sends a call over the live lane, again where nothing was done.
 func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a *Answer) error {
@@ -54,7 +59,17 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		}
 		t.callOver(one.ID)
 		problem, pause := worthRetrying(err, try)
-		if problem == nil || time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil {
+		switch {
+		case problem == nil:
+			return err
+		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.Impatient:
+			switch stop := t.awaitWorker(ctx, c, pause); {
+			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
+				return stop
+			case stop != nil:
+				return err // it tells more than that ctx has ended
+			}
+		case time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil:
 			return err
 		}
 		if problem.Code != envelope.CodeNoResponders {
@@ -62,6 +77,23 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		}
 		task.TS, last = envelope.Now(), err
 	}
+}
+
+// awaitWorker is a pause in the waiting of a durable task for an entity that nobody
+// serves. An error ends the waiting.
+func (t *Task) awaitWorker(ctx context.Context, c *Call, pause time.Duration) error {
+	if !c.Whole {
+		var stop func()
+		ctx, stop = t.interruptible(ctx)
+		defer stop()
+	}
+	if err := sleep(ctx, pause); err != nil {
+		return err
+	}
+	if t.hasLane(ctx, c) {
+		return errLane
+	}
+	return nil
 }
 
 // stopEarlier stops what an earlier owner of the run sent over the live lane under

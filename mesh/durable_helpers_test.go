@@ -117,7 +117,20 @@ func (r *durableRig) replies(task *envelope.Envelope) (out []*envelope.Envelope)
 // record is the newest checkpoint of a task's run.
 func (r *durableRig) record(task *envelope.Envelope) *state.Checkpoint {
 	r.t.Helper()
+	c := r.begun(task)
+	if c == nil {
+		r.t.Fatalf("task %s has no run", task.ID)
+	}
+	return c
+}
+
+// begun is the checkpoint of a task's run; nil: none is written yet.
+func (r *durableRig) begun(task *envelope.Envelope) *state.Checkpoint {
+	r.t.Helper()
 	rec, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
+	if errors.Is(err, state.ErrNotFound) {
+		return nil
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}

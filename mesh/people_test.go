@@ -14,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -107,17 +106,8 @@ func (r *durableRig) asked(n *mesh.Node, person string) *mesh.Ask {
 func (r *durableRig) waits(task *envelope.Envelope) (c *state.Checkpoint) {
 	r.t.Helper()
 	eventually(r.t, "the run waits", func() bool {
-		rec, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(r.t), state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)})
-		if errors.Is(err, state.ErrNotFound) {
-			return false // its claim is not written yet
-		}
-		if err == nil {
-			c, err = state.Codec{}.Decode(rec.Data)
-		}
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		return c.Doc.Status == aaif.RunAwaitingApproval
+		c = r.begun(task)
+		return c != nil && c.Doc.Status == aaif.RunAwaitingApproval
 	})
 	return c
 }

@@ -1,0 +1,70 @@
+package mesh_test
+
+import (
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// inVain waits until a durable task has called somebody who is not there.
+func (r *durableRig) inVain(task *envelope.Envelope) {
+	r.t.Helper()
+	eventually(r.t, "somebody is called", func() bool {
+		c := r.begun(task)
+		return c != nil && len(c.Mesh.Calls) == 1 && c.Mesh.Calls[0].Live
+	})
+}
+
+// A durable task waits for a worker of whom it calls, though there never was one,
+// on whichever lane that has then.
+func TestADurableCallWaitsForTheFirstWorker(t *testing.T) {
+	t.Parallel()
+	for lane, liveOnly := range map[string]bool{"live": true, "durable": false} {
+		t.Run(lane, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			answers := make(chan *mesh.Answer, 1)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, func(a *mesh.Answer, _ error) { answers <- a })})
+			client, task := r.client(), newTask(lead, "lead.work", `{"n":1}`)
+			r.submit(client, task)
+			r.inVain(task)
+			r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo, LiveOnly: liveOnly})
+			reply, err := r.result(client, task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "result", canonical(t, reply.Payload), `{"n":1}`)
+			if a := within(t, "the answer", answers); liveOnly && a.Durable {
+				t.Errorf("answer %+v of one without a durable lane", a)
+			}
+		})
+	}
+}
+
+// Whoever waits for a first worker heeds a wish meanwhile.
+func TestADurableCallThatWaitsForAWorkerIsInterrupted(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	ended := make(chan error, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one"}, func(_ *mesh.Answer, err error) { ended <- err })})
+	client, task := r.client(), newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	r.inVain(task)
+	if _, err := client.Command(ctxFor(t), lead, intents.PauseTask{Target: target(task)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, "the end of the call", ended); !isErr(err, mesh.ErrInterrupted) {
+		t.Errorf("the call ended with %v", err)
+	}
+}
+
+func TestAnImpatientCallOfADurableTaskDoesNotWait(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	ended := make(chan error, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "one", Impatient: true}, func(_ *mesh.Answer, err error) { ended <- err })})
+	r.submit(r.client(), newTask(lead, "lead.work", `{}`))
+	equal(t, "code", codeOf(within(t, "the end of the call", ended)), envelope.CodeNoResponders)
+}
