@@ -3,6 +3,7 @@ package topology
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -32,7 +33,7 @@ func (t *team) pipeline() {
 		}
 	}
 	if taken == 0 {
-		t.fail(at+"/pipeline", RuleTeam, "mend the conditions of the steps", "no step is ever done: the conditions never hold")
+		t.fail(at+"/pipeline", RuleTeam, "mend the conditions of the steps", "no step is ever done: the conditions never hold%s", t.wordy())
 	}
 	t.fallbacks()
 }
@@ -65,7 +66,7 @@ func (t *team) router() {
 		t.warn(fallback.pointer, RuleUnreachable, "give "+quote(sure.alias)+" a condition, or delete the fallback", "the fallback is never chosen: %s takes every task", quote(sure.alias))
 	case fallback != nil:
 	case taken == 0 && len(workers) > 0:
-		t.fail(at+"/subagents", RuleTeam, "mend the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE")
+		t.fail(at+"/subagents", RuleTeam, "mend the conditions, or give one subagent the role fallback", "no condition ever holds: every task is refused with E_NO_ROUTE%s", t.wordy())
 	case len(workers) == 0:
 		t.fail(at+"/subagents", RuleTeam, "give one of them another role", "there is nobody whom the router could choose")
 	case sure == nil && !byModel:
@@ -77,14 +78,25 @@ func (t *team) router() {
 	t.fallbacks()
 }
 
-// anyStructured reports whether a condition that never holds is meant for
-// machines. Words alone are common in documents of other runtimes, whose hosts
-// may ask a model: that they are never satisfied here has been said.
-func (t *team) anyStructured(workers []int) bool {
-	return slices.ContainsFunc(workers, func(i int) bool {
-		c := t.o.Subagents[i].When
-		return c == nil || !c.IsString()
-	})
+// wordy says whose conditions are words, which nobody evaluates, where no
+// condition of a team ever holds; "" if none is.
+func (t *team) wordy() string {
+	const named = 5
+	var who []string
+	for i := range t.members[:t.listed] {
+		if c := t.o.Subagents[i].When; c != nil && c.IsString() {
+			who = append(who, quote(t.members[i].alias))
+		}
+	}
+	switch n := len(who); {
+	case n == 0:
+		return ""
+	case n > named:
+		return fmt.Sprintf("; those of %s and %d others are words, which nobody evaluates", strings.Join(who[:named], ", "), n-named)
+	case n == 1:
+		return fmt.Sprintf("; that of %s is words, which nobody evaluates", who[0])
+	}
+	return fmt.Sprintf("; those of %s are words, which nobody evaluates", strings.Join(who, ", "))
 }
 
 func (t *team) swarm() {
@@ -97,13 +109,21 @@ func (t *team) swarm() {
 			taken++
 		}
 	}
+	if fallback := t.fallback(); fallback != nil && !slices.ContainsFunc(workers, func(i int) bool { return t.members[i].when == always }) {
+		fallback.use(standingIn) // where nobody's condition holds
+	}
+	idle := "" // what is said of those who can never take part
+	if n := len(workers) - taken; n > 0 {
+		idle = fmt.Sprintf(": the conditions of %d more never hold", n)
+	}
 	switch {
 	case len(workers) == 0:
 		t.fail(at+"/subagents", RuleTeam, "name one that is neither evaluator, fallback, referee nor synthesizer", "the swarm has nobody who does the work")
-	case taken == 0 && t.anyStructured(workers):
-		t.fail(at+"/subagents", RuleTeam, "mend the conditions", "nobody ever takes part: no condition ever holds")
-	case t.extras.MinResults > len(workers):
-		t.fail(extension("min_results"), RuleTeam, fmt.Sprintf("write at most %d", len(workers)), "%d results can never come of %d subagents", t.extras.MinResults, len(workers))
+	case taken == 0 && t.fallback() == nil:
+		t.fail(at+"/subagents", RuleTeam, "mend the conditions", "nobody ever takes part: no condition ever holds%s", t.wordy())
+	case taken == 0: // the fallback is the whole swarm
+	case t.extras.MinResults > taken:
+		t.fail(extension("min_results"), RuleTeam, fmt.Sprintf("write at most %d", taken), "%d results can never come of %d subagents%s", t.extras.MinResults, taken, idle)
 	}
 	c := t.o.Consensus
 	strategy := aaif.ConsensusStrategy("")
@@ -119,8 +139,8 @@ func (t *team) swarm() {
 	case aaif.ConsensusMajorityVote:
 		votes := c.MinVotes.Int64()
 		switch {
-		case len(workers) > 0 && votes > int64(len(workers)):
-			t.fail(at+"/consensus/min_votes", RuleTeam, fmt.Sprintf("write at most %d", len(workers)), "%d votes can never agree: %d subagents vote", votes, len(workers))
+		case taken > 0 && votes > int64(taken):
+			t.fail(at+"/consensus/min_votes", RuleTeam, fmt.Sprintf("write at most %d", taken), "%d votes can never agree: %d subagents vote%s", votes, taken, strings.Replace(idle, ":", ",", 1))
 		case len(workers) == 1:
 			t.warn(at+"/consensus", RuleTeam, "name more subagents", "one subagent alone has no majority to find")
 		}
