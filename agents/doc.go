@@ -97,7 +97,8 @@
 //
 // A run has orchestration.max_iterations turns of the model, 10 by default, the
 // repair and the account included; then it is E_MAX_ITERATIONS. When the last
-// turn asks for tools they are not called any more.
+// turn asks for tools they are not called any more. The mesh is told of each turn
+// before it is taken, and may have none left for the tree ([mesh.Task.Turn]).
 //
 // A tool that fails is no failure of the run: the model is told, and may mend
 // its call. Arguments are held to the tool's schema before the tool sees them.

@@ -110,6 +110,9 @@ const maxBreaks = 3
 // told. A turn of which a part was told, also because the model broke off, is
 // continued where the model can, or generated again and matched with it.
 func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Response, error) {
+	if err := task.Turn(ctx, r.turns+1); err != nil {
+		return nil, err
+	}
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
 	req := l.request(r)
@@ -184,6 +187,9 @@ func (l *loop) noteDropped(res *model.Response) {
 
 // quietly asks the model for a turn that nobody is told of.
 func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.Request) (*model.Response, error) {
+	if err := task.Turn(ctx, r.turns+1); err != nil {
+		return nil, err
+	}
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
 	p := l.books.within(task.TreeBudget()).buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(req), req)

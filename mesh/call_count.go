@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -9,10 +10,12 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Kinds of counters, by corr: the tasks that agents have sent one another, and what
-// their models have used, in tokens and in billionths of a dollar.
+// Kinds of counters, by corr: the tasks that agents have sent one another, the turns
+// that they have taken for them, and what their models have used, in tokens and in
+// billionths of a dollar.
 const (
 	CountTasks  = "tree.tasks"
+	CountTurns  = "tree.turns" // by corr and a team's task: of that team alone
 	CountTokens = "spend.tokens"
 	CountUSD    = "spend.usd"
 )
@@ -24,19 +27,23 @@ type Counters interface {
 	Add(ctx context.Context, n int64, kind string, ids ...string) (total int64, err error)
 }
 
-// headcount counts the tasks of trees. Those of one corr that come while others of
-// it are being counted are counted together with the next.
+// headcount counts the tasks of trees, and their turns. Those of one counter that
+// come while others of it are being counted are counted together with the next.
 type headcount struct {
 	counters Counters // nil: this process counts for itself
 
 	mu    sync.Mutex
-	corrs map[string]*corrCount
+	busy  map[string]*counting
 	local map[string]int64
 	down  time.Time // until then nobody is asked who counts for all
 }
 
-// corrCount is there while its corr is being counted.
-type corrCount struct{ next *countBatch }
+// counting is there while its counter is asked.
+type counting struct {
+	kind string
+	ids  []string
+	next *countBatch
+}
 
 type countBatch struct {
 	n     int64
@@ -45,34 +52,35 @@ type countBatch struct {
 }
 
 // Where the mesh's counters do not answer, the process counts for itself for a
-// while before it asks again; maxHeads bounds the corrs that it then knows.
+// while before it asks again; maxHeads bounds the counters that it then knows.
 const (
 	countPatience = 2 * time.Second
 	countPause    = 10 * time.Second
 	maxHeads      = 1 << 16
 )
 
-// one counts a task of a corr and returns how many there are now.
-func (c *headcount) one(ctx context.Context, corr string, warn func(error)) (int64, error) {
+// add adds n to a counter, and returns how many there are with these.
+func (c *headcount) add(ctx context.Context, n int64, warn func(error), kind string, ids ...string) (int64, error) {
+	key := kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
 	if c.counters == nil || time.Now().Before(c.down) {
 		defer c.mu.Unlock()
-		return c.here(corr, 1), nil
+		return c.here(key, n), nil
 	}
-	if c.corrs == nil {
-		c.corrs = map[string]*corrCount{}
+	if c.busy == nil {
+		c.busy = map[string]*counting{}
 	}
-	cc := c.corrs[corr]
+	cc := c.busy[key]
 	if cc == nil {
-		cc = &corrCount{}
-		c.corrs[corr] = cc
-		go c.count(corr, cc, warn)
+		cc = &counting{kind: kind, ids: ids}
+		c.busy[key] = cc
+		go c.count(key, cc, warn)
 	}
 	if cc.next == nil {
 		cc.next = &countBatch{done: make(chan struct{})}
 	}
 	mine := cc.next
-	mine.n++
+	mine.n += n
 	place := mine.n
 	c.mu.Unlock()
 	select {
@@ -84,26 +92,26 @@ func (c *headcount) one(ctx context.Context, corr string, warn func(error)) (int
 }
 
 // count asks for all who wait, until nobody does.
-func (c *headcount) count(corr string, cc *corrCount, warn func(error)) {
+func (c *headcount) count(key string, cc *counting, warn func(error)) {
 	for {
 		c.mu.Lock()
 		batch := cc.next
 		cc.next = nil
 		if batch == nil {
-			delete(c.corrs, corr)
+			delete(c.busy, key)
 		}
 		c.mu.Unlock()
 		if batch == nil {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
-		total, err := c.counters.Add(ctx, batch.n, CountTasks, corr)
+		total, err := c.counters.Add(ctx, batch.n, cc.kind, cc.ids...)
 		cancel()
 		if err != nil {
 			warn(err)
 			c.mu.Lock()
 			c.down = time.Now().Add(countPause)
-			total = c.here(corr, batch.n)
+			total = c.here(key, batch.n)
 			c.mu.Unlock()
 		}
 		batch.total = total
@@ -112,21 +120,26 @@ func (c *headcount) count(corr string, cc *corrCount, warn func(error)) {
 }
 
 // here counts in this process. c.mu is held.
-func (c *headcount) here(corr string, n int64) int64 {
+func (c *headcount) here(key string, n int64) int64 {
 	if c.local == nil || len(c.local) >= maxHeads {
 		c.local = map[string]int64{}
 	}
-	c.local[corr] += n
-	return c.local[corr]
+	c.local[key] += n
+	return c.local[key]
+}
+
+// count adds n to a counter of t's tree.
+func (n *Node) count(ctx context.Context, t *Task, more int64, kind string, ids ...string) (int64, error) {
+	return n.heads.add(ctx, more, func(err error) {
+		n.log.Warn("a tree is counted by this process alone for now", "corr", t.Envelope.Corr, "err", err)
+	}, kind, ids...)
 }
 
 // countTask counts a task that t's agent is about to send, or t itself, and refuses
 // it where its tree has too many.
 func (n *Node) countTask(ctx context.Context, t *Task) error {
 	most := n.bounds(t.tree).MaxTasks
-	total, err := n.heads.one(ctx, t.Envelope.Corr, func(err error) {
-		n.log.Warn("the tasks of a tree are counted by this process alone for now", "corr", t.Envelope.Corr, "err", err)
-	})
+	total, err := n.count(ctx, t, 1, CountTasks, t.Envelope.Corr)
 	if err != nil {
 		return err
 	}

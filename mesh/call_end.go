@@ -59,10 +59,12 @@ func withMember(object json.RawMessage, name string, value json.RawMessage) json
 func (t *Task) begin(ctx context.Context, c *Call, a *Answer, first bool) error {
 	var err error
 	count := func() error {
-		if !first {
-			return nil
+		if first {
+			if err := t.host.node.countTask(ctx, t); err != nil {
+				return err
+			}
 		}
-		return t.host.node.countTask(ctx, t)
+		return t.grows(ctx)
 	}
 	if t.run == nil {
 		err = count()

@@ -58,7 +58,7 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	hop := parse(t, within(t, "the hop", hops).Data)
 	equal(t, "inherited", []any{hop.From, hop.To, hop.Intent, hop.Corr, hop.ReplyTo, hop.Priority, string(hop.Trace)},
 		[]any{lead, helper, "agent.helper.run", task.Corr, task.ID, envelope.PriorityHigh, string(task.Trace)})
-	equal(t, "tree", canonical(t, json.RawMessage(member(t, hop.Requires, "tree"))), `{"depth":1,"max_depth":16,"max_tasks":10000,"root":"`+task.ID+`"}`)
+	equal(t, "tree", canonical(t, json.RawMessage(member(t, hop.Requires, "tree"))), `{"depth":1,"max_depth":16,"max_iterations":10000,"max_tasks":10000,"root":"`+task.ID+`"}`)
 	equal(t, "format", member(t, hop.Requires, "format"), `"json"`)
 	requires, err := hop.Requirements()
 	if err != nil || requires.Timeout <= 4*time.Second || requires.Timeout >= 5*time.Second {
@@ -182,7 +182,7 @@ func TestCallStopsAtTheHopLimit(t *testing.T) {
 		code envelope.Code
 	}{
 		{`{"max_depth":100,"depth":4}`, envelope.CodeTreeLimit}, {`{"max_depth":2,"depth":3}`, envelope.CodeTreeLimit},
-		{`{"max_depth":0}`, envelope.CodeRequires}, {`{"max_tasks":0}`, envelope.CodeRequires}, {`{"tokens":0}`, envelope.CodeRequires},
+		{`{"max_depth":0}`, envelope.CodeRequires}, {`{"max_iterations":0}`, envelope.CodeRequires}, {`{"teams":[{"task":"t","max_iterations":0}]}`, envelope.CodeRequires}, {`{"teams":[{"max_iterations":1}]}`, envelope.CodeRequires}, {`{"max_tasks":0}`, envelope.CodeRequires}, {`{"tokens":0}`, envelope.CodeRequires},
 		{`{"usd":0.0}`, envelope.CodeRequires}, {`{"usd":1e-12}`, envelope.CodeRequires},
 		{`{"depth":-1}`, envelope.CodeRequires}, {`"deep"`, envelope.CodeRequires}, {`{"max_depth":1}`, envelope.CodeTreeLimit},
 	} {

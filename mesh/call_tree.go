@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
@@ -15,6 +16,8 @@ import (
 const (
 	DefaultMaxDepth = 16
 	DefaultMaxTasks = 10_000
+	// DefaultMaxIterations is as many turns as 1,000 agents take that all take 10.
+	DefaultMaxIterations = 10_000
 )
 
 // TreeLimits bound a tree of tasks: one that somebody sent, and all that came of
@@ -27,6 +30,9 @@ type TreeLimits struct {
 	// MaxTasks is how many tasks agents may send one another under one corr.
 	// Workers that share [Config].Counters count together. Default 10,000.
 	MaxTasks int64 `json:"max_tasks"`
+	// MaxIterations is how many turns all agents together may take for the tasks
+	// of one corr; see [Task.Turn]. Default 10,000.
+	MaxIterations int64 `json:"max_iterations"`
 
 	// Tokens and USD are what the models of a tree may use, written into the tasks
 	// that agents send on, so that it holds at every worker. Default no bound. A
@@ -45,12 +51,15 @@ func (l TreeLimits) normal() (TreeLimits, error) {
 	if l.MaxTasks == 0 {
 		l.MaxTasks = DefaultMaxTasks
 	}
+	if l.MaxIterations == 0 {
+		l.MaxIterations = DefaultMaxIterations
+	}
 	return l, nil
 }
 
 // Validate reports what is wrong with the bounds.
 func (l TreeLimits) Validate() error {
-	if l.MaxDepth < 0 || l.MaxTasks < 0 || l.Tokens < 0 || l.USD < 0 {
+	if l.MaxDepth < 0 || l.MaxTasks < 0 || l.MaxIterations < 0 || l.Tokens < 0 || l.USD < 0 {
 		return errors.New("tree: a bound cannot be negative")
 	}
 	return nil
@@ -59,13 +68,15 @@ func (l TreeLimits) Validate() error {
 // tree is what requires.tree says: where in its tree a task is, and how far the
 // tree may grow. A sender's own task has bounds only; 0 is the operator's.
 type tree struct {
-	Root     string    `json:"root,omitempty"`      // the id of the task that somebody sent
-	Depth    int       `json:"depth,omitempty"`     // hops from there
-	MaxDepth int       `json:"max_depth,omitempty"` //
-	MaxTasks int64     `json:"max_tasks,omitempty"` // of the corr
-	Tokens   int64     `json:"tokens,omitempty"`    // of the corr
-	USD      model.USD `json:"usd,omitempty"`       // of the corr
-	Deadline time.Time `json:"deadline,omitzero"`   // by the server's clock
+	Root          string    `json:"root,omitempty"`           // the id of the task that somebody sent
+	Depth         int       `json:"depth,omitempty"`          // hops from there
+	MaxDepth      int       `json:"max_depth,omitempty"`      //
+	MaxTasks      int64     `json:"max_tasks,omitempty"`      // of the corr
+	MaxIterations int64     `json:"max_iterations,omitempty"` // of the corr
+	Teams         []team    `json:"teams,omitempty"`          // whose document bounds its part of the tree, the outermost first
+	Tokens        int64     `json:"tokens,omitempty"`         // of the corr
+	USD           model.USD `json:"usd,omitempty"`            // of the corr
+	Deadline      time.Time `json:"deadline,omitzero"`        // by the server's clock
 }
 
 // treeOf reads requires.tree; nil where there is none. A bound that is written is
@@ -79,21 +90,26 @@ func treeOf(e *envelope.Envelope) (*tree, error) {
 	}
 	var written struct {
 		Tree struct {
-			MaxDepth *int       `json:"max_depth"`
-			MaxTasks *int64     `json:"max_tasks"`
-			Tokens   *int64     `json:"tokens"`
-			USD      *model.USD `json:"usd"`
+			MaxDepth      *int       `json:"max_depth"`
+			MaxTasks      *int64     `json:"max_tasks"`
+			MaxIterations *int64     `json:"max_iterations"`
+			Tokens        *int64     `json:"tokens"`
+			USD           *model.USD `json:"usd"`
 		} `json:"tree"`
 	}
 	err := errors.Join(json.Unmarshal(e.Requires, &requires), json.Unmarshal(e.Requires, &written))
 	w := &written.Tree
-	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.Tokens) || isZero(w.USD) {
+	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
 	}
-	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName) {
+	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || badTeams(t.Teams)) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
 	return requires.Tree, nil
+}
+
+func badTeams(teams []team) bool {
+	return len(teams) > maxTeams || slices.ContainsFunc(teams, func(b team) bool { return b.Task == "" || len(b.Task) > maxName || b.MaxIterations <= 0 })
 }
 
 func isZero[N int | int64 | model.USD](n *N) bool { return n != nil && *n == 0 }
@@ -110,10 +126,11 @@ func lower[N int | int64 | model.USD](a, b N) N {
 // operator says. t may be nil.
 func (n *Node) bounds(t *tree) tree {
 	own := n.cfg.Tree
-	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, Tokens: own.Tokens, USD: own.USD}
+	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, MaxIterations: own.MaxIterations, Tokens: own.Tokens, USD: own.USD}
 	if t != nil {
 		out.Root, out.Depth, out.Deadline = t.Root, t.Depth, t.Deadline
 		out.MaxDepth, out.MaxTasks = lower(t.MaxDepth, out.MaxDepth), lower(t.MaxTasks, out.MaxTasks)
+		out.MaxIterations = lower(t.MaxIterations, out.MaxIterations)
 		out.Tokens, out.USD = lower(t.Tokens, out.Tokens), lower(t.USD, out.USD)
 	}
 	return out
@@ -169,6 +186,9 @@ func (t *Task) inherit(members map[string]json.RawMessage) error {
 	if next.Root == "" {
 		next.Root = t.Envelope.ID
 	}
+	if next.Teams = t.teams(); len(next.Teams) > maxTeams {
+		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d teams within one another bound their turns", maxTeams)
+	}
 	next.Depth++
 	if next.Depth > next.MaxDepth {
 		return tooDeep(next.Depth, next.MaxDepth)
@@ -218,9 +238,6 @@ func (h *host) admitHop(ctx context.Context, t *Task) error {
 		if err := h.node.countTask(ctx, t); err != nil {
 			return err
 		}
-	}
-	if t.tree == nil {
-		return nil
 	}
 	return h.node.solvent(ctx, t)
 }

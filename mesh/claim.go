@@ -319,6 +319,7 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 	m := &c.Mesh
 	r.restored = progressed(c)
 	r.ran, r.begun = m.Ran, time.Now()
+	r.task.turns.restore(c)
 	m.Epoch++
 	m.Claims++
 	m.Owner, m.Work = r.lane.host.id, r.hold.Seq

@@ -335,6 +335,7 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 			return err
 		}
 		r.calls.takeOut(next)
+		r.task.turns.keep(next)
 		next.Mesh.Ran = r.ran + time.Since(r.begun)
 		rev, rec, err := r.lane.put(ctx, r.id, r.rev, next)
 		if err == nil {

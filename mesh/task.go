@@ -109,6 +109,9 @@ type Task struct {
 
 	usage atomic.Pointer[json.RawMessage] // see Use
 
+	turns turns
+	bound *team // of a task whose agent leads a team with a bound of its own; under turns.mu
+
 	listed     bool // in the list of running tasks, which owns the three
 	prev, next *Task
 

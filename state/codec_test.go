@@ -63,6 +63,7 @@ func full() *state.Checkpoint {
 		Commands: []string{"c1", "c2"}, Steering: []state.Steer{{ID: "c3", From: "human.ann", Text: "hurry", At: start}},
 		Noted: []state.Noted{{ID: "c4", Intent: "mesh.task.steer", From: "human.ann", KeyID: "k2", Reason: "r", Text: "now", At: start}},
 		Want:  "paused", Dead: "exhausted", CBOR: true, Priority: "high", Deadline: start.Add(time.Hour),
+		Turns: 11,
 		Usage: state.Usage{InputTokens: 1, OutputTokens: 2, ModelCalls: 3, ToolCalls: 4, CostNanoUSD: 5, UnpricedCalls: 6, EstimatedTokens: 9, EstimatedNanoUSD: 10, TreeTokens: 7, TreeCostNanoUSD: 8},
 		Loop:  []byte(`{"phase":"tools"}`), Reply: []byte(`{"v":"1"}`),
 		Plan:   []byte(`{"pattern":"pipeline"}`),

@@ -77,6 +77,7 @@ type Mesh struct {
 	Want     string   `json:"want,omitempty"`     // the status that was asked for and comes with the next step
 	Steering []Steer  `json:"steering,omitempty"` // messages that wait for the next turn
 	Usage    Usage    `json:"usage,omitzero"`
+	Turns    int      `json:"turns,omitempty"` // of the model, as far as the run's tree has counted them
 
 	Calls []Call `json:"calls,omitempty"` // tasks for others that were sent, or are about to be, and have not ended
 

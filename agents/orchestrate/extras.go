@@ -36,6 +36,15 @@ type Extras struct {
 	Width int `json:"width,omitempty"`
 	// MinResults is how many members must succeed for a swarm to go on. Default 1.
 	MinResults int `json:"min_results,omitempty"`
+	// Tree bounds all that comes of a task of the team.
+	Tree TreeExtras `json:"tree,omitzero"`
+}
+
+// TreeExtras are what a document says of the tree of tasks below its team.
+type TreeExtras struct {
+	// MaxIterations is how many turns all agents may take together for one task of
+	// the team, its own model included. Default: as many as the mesh allows the tree.
+	MaxIterations int64 `json:"max_iterations,omitempty"`
 }
 
 // Tie is what becomes of a vote without a winner.
@@ -131,6 +140,9 @@ func (x *Extras) check() error {
 	case "", TieFail, TieFirst, TieMerge:
 	default:
 		return fmt.Errorf("%stie: %q is none of fail, first, merge", at, x.Tie)
+	}
+	if x.Tree.MaxIterations < 0 {
+		return fmt.Errorf("%stree/max_iterations: it cannot be negative", at)
 	}
 	if x.Width < 0 || x.MinResults < 0 {
 		return fmt.Errorf("%swidth, min_results: neither can be negative", at)

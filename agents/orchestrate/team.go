@@ -103,6 +103,9 @@ type Result struct {
 // Handle does a task with the team, from where its run stands. mind may be nil.
 // Errors that end the run here are returned as they are.
 func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, error) {
+	if most := t.plan.Extras.Tree.MaxIterations; most > 0 {
+		task.BoundTurns(most)
+	}
 	w := &work{Team: t, task: task, mind: mind, run: task.Run(), began: time.Now()}
 	if err := w.begin(); err != nil {
 		return Result{}, err
