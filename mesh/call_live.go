@@ -14,6 +14,10 @@ import (
 // nobody is there or all are busy.
 const callPatience = 5 * time.Second
 
+// warnWaiting is which vain try of a call is told the operator: after some five
+// seconds.
+const warnWaiting = 6
+
 // errLane ends a live call that waited for a worker and found that the other has
 // a durable lane now.
 var errLane = errors.New("the other one takes tasks over the durable lane")
@@ -63,6 +67,9 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 		case problem == nil:
 			return err
 		case problem.Code == envelope.CodeNoResponders && t.run != nil && !c.Impatient:
+			if try == warnWaiting {
+				t.host.log.Warn("a durable task waits: nobody serves whom it calls", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", c.To)
+			}
 			switch stop := t.awaitWorker(ctx, c, pause); {
 			case errors.Is(stop, errLane), errors.Is(stop, ErrInterrupted):
 				return stop

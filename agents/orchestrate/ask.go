@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -102,7 +101,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 // names only a skill, and who was chosen is not there any more, somebody else who
 // has it. A durable call stays with whom it was stored for.
 func (w *work) another(ctx context.Context, key string, p *Participant, member Member, out *Outcome, problem *envelope.Error) Member {
-	if out.Durable || !strings.HasPrefix(p.Ref, "skill:") {
+	if out.Durable || !p.anybody() {
 		return member
 	}
 	switch problem.Code {
@@ -124,7 +123,7 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 // call sends the member its task and waits for what comes of it.
 func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
-	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout}
+	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, Impatient: at.who.anybody()}
 	if own := x.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
 		c.Timeout = own
 	}
@@ -215,8 +214,8 @@ func (w *work) again(p *Participant, member Member, out *Outcome, problem *envel
 	return true, policy.Pause(out.Tries, problem.Backoff())
 }
 
-// findPatience is how long a step waits for somebody who answers for its
-// reference.
+// findPatience is how long a step of a live task waits for somebody who answers
+// for its reference. One of a durable task waits as long as it has time.
 const findPatience = 10 * time.Second
 
 // who is the member that a call goes to: who was chosen before, or whom the
@@ -230,8 +229,15 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 		}
 	}
 	w.mu.Unlock()
-	until := time.Now().Add(min(findPatience, w.left()))
-	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+	long := time.Now().Add(findPatience)
+	until := earlier(long, time.Now().Add(w.left()))
+	if w.run != nil {
+		until = time.Now().Add(w.left())
+		if own := p.Extras.Timeout(); own > 0 {
+			until = earlier(until, time.Now().Add(own))
+		}
+	}
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
 		m, err := w.dir.Find(ctx, p.Ref)
 		switch {
 		case err == nil:
@@ -241,6 +247,15 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			return m, context.Cause(ctx)
 		case !errors.Is(err, ErrNobody) || time.Now().Add(pause).After(until):
 			return m, err
+		}
+		if time.Now().After(long) {
+			w.log.Warn("a step waits: nobody answers for whom it is for", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
+			long = until
+		}
+		if w.run != nil && isClosed(w.run.Asked()) { // to pause, or to move
+			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
+				return m, err
+			}
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return m, err

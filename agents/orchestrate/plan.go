@@ -63,6 +63,10 @@ type Participant struct {
 	Extras         StepExtras
 }
 
+// anybody reports whether the document says only what is to be done, and not by
+// whom.
+func (p *Participant) anybody() bool { return strings.HasPrefix(p.Ref, "skill:") }
+
 // Compile makes a plan of a definition. It returns nil where the definition has
 // no team: no orchestration block, or one without subagents and pipeline. model
 // says that the agent has a model of its own, see [HasModel]. The errors are what

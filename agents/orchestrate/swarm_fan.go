@@ -164,17 +164,29 @@ func (f *fan) people(ctx context.Context, end error) error {
 	return end
 }
 
+// untimed is how much time a task has for which nobody gave it one: the durable
+// lane's default is thirty days.
+const untimed = 24 * time.Hour
+
 // one asks one member. A member that is late, or was not reached before the time
 // was over, has failed.
 func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
+	p := &f.plan.Members[a.who]
 	late := func() Outcome {
-		p := &f.plan.Members[a.who]
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
 	}
 	a.timeout = time.Until(f.until)
 	if a.timeout <= 0 {
 		done <- settled{out: late()}
 		return
+	}
+	if a.timeout > untimed && p.Extras.TimeoutSeconds == 0 {
+		// No deadline, which its task would have, too: it may wait for a person, and is
+		// not waited for meanwhile.
+		patient, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer time.AfterFunc(f.opts.MemberTime, func() { cancel(errLate) }).Stop()
+		ctx = patient
 	}
 	out, err := f.askOrInstead(ctx, a)
 	switch {

@@ -56,6 +56,11 @@ type Options struct {
 	// together: they are in memory, and in the run's checkpoint. A member beyond it
 	// has failed (E_TOO_LARGE). Default 64 MiB.
 	MaxOutputs int64
+	// MemberTime is how long a member of a swarm has where the document gives it no
+	// time and the task has more than a day: whoever is never heard of must not hang
+	// a swarm. It does not count while a member waits for a person. Default 10
+	// minutes.
+	MemberTime time.Duration
 	// Logger gets what the operator should know of each task. Default discards.
 	Logger *slog.Logger
 }
@@ -81,6 +86,9 @@ func New(plan *Plan, opts Options) *Team {
 	}
 	if t.opts.MaxOutputs <= 0 {
 		t.opts.MaxOutputs = 64 << 20
+	}
+	if t.opts.MemberTime <= 0 {
+		t.opts.MemberTime = 10 * time.Minute
 	}
 	if t.log == nil {
 		t.log = slog.New(slog.DiscardHandler)
