@@ -375,9 +375,9 @@ func TestScheduledTasks(t *testing.T) {
 func TestATaskThatIsToBeginLater(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	r.serve(r.lane(mesh.Config{Skew: 100 * time.Millisecond}), mesh.Agent{Handler: echo})
+	r.serve(r.lane(mesh.Config{Skew: 2 * time.Second}), mesh.Agent{Handler: echo})
 	client := r.client()
-	at := time.Now().Add(700 * time.Millisecond)
+	at := time.Now().Add(2500 * time.Millisecond)
 	task := requiring(newTask(reviewer, "code.review", `{}`), fmt.Sprintf(`{"not_before":%q}`, at.UTC().Format(time.RFC3339Nano)))
 	r.submit(client, task)
 	if _, err := r.result(client, task); err != nil {
