@@ -29,131 +29,320 @@ func both(t *testing.T, a mesh.Permissions, errA error, b mesh.Permissions, errB
 	return a
 }
 
-// laneWorks exercises the durable lane between a worker and a client that have
-// permissions of their own, and says what failed first.
-func laneWorks(t *testing.T, worker, client mesh.Permissions, m subject.Map) error {
+// permitted is a mesh whose workers and clients may do what is printed for them
+// and nothing else, with a wire that hears what they do. Whatever is refused
+// fails the test.
+type permitted struct {
+	*durableRig
+	worker, client, caller *wire
+}
+
+func newPermitted(t *testing.T, worker, client, caller mesh.Permissions, m subject.Map) *permitted {
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "worker", Password: "w", Permissions: serverPermissions(worker)},
 		{Name: "client", Password: "c", Permissions: serverPermissions(client)},
+		{Name: "lead", Password: "l", Permissions: serverPermissions(caller)},
 		{Name: "admin", Password: "a"},
 	}})
 	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("admin", "a"))}, m: m}
 	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: m}); err != nil {
 		t.Fatal(err)
 	}
-	violations := make(chan error, 100)
-	user := func(name, inbox string) *nats.Conn {
-		return natstest.Conn(t, srv, nats.UserInfo(name, name[:1]), nats.CustomInboxPrefix(inbox), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			select {
-			case violations <- fmt.Errorf("%s: %w", name, err):
-			default:
-			}
-		}))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	serving, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	ready := make(chan struct{})
-	s := newStepper(t, 1)
-	node := r.laneOn(user("worker", "_INBOX_worker"), mesh.Config{Prefix: m.Prefix(), Drain: time.Second}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond })
-	go func() {
-		done <- node.Serve(serving, mesh.Agent{Entity: reviewer, Concurrency: 2, MeshConcurrency: 2, Ready: func() { close(ready) },
-			Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond},
-			Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
-				switch string(task.Envelope.Payload) {
-				case `{"do":"fail"}`:
-					return nil, envelope.Errorf(envelope.CodeUnavailable, "no luck")
-				case `{"do":"step"}`:
-					return s.Handle(ctx, task)
-				case `{"do":"large"}`:
-					if err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
-						c.Mesh.Loop = json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`)
-						return nil
-					}); err != nil {
-						return nil, err
-					}
-				}
-				return streamFive(ctx, task)
-			})})
-	}()
-	n := r.laneOn(user("client", "_INBOX_client"), mesh.Config{Prefix: m.Prefix(), Entity: ada})
-	perform := func(do string) (*envelope.Envelope, error) {
-		task := requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"do":%q}`, do)), `{"stream":true}`)
-		_, reply, err := n.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{})
-		if err != nil {
-			return reply, err
-		}
-		return n.Result(ctx, task.To, task.ID, mesh.ResultOptions{})
-	}
-	work := func() error {
-		select {
-		case <-ready:
-		case err := <-done:
-			done <- err
-			return fmt.Errorf("Serve: %w", err)
-		}
-		if _, err := perform("echo"); err != nil {
-			return fmt.Errorf("a task with a stream: %w", err)
-		}
-		if _, err := perform("large"); err != nil {
-			return fmt.Errorf("a large checkpoint: %w", err)
-		}
-		if _, err := perform("fail"); codeOf(err) != envelope.CodeUnavailable {
-			return fmt.Errorf("a task that fails: %w", err)
-		}
-		task := newTask(reviewer, "code.review", `{"do":"step"}`)
-		if _, err := n.Submit(ctx, task, mesh.SubmitOptions{After: time.Second}); err != nil {
-			return fmt.Errorf("schedule: %w", err)
-		}
-		select {
-		case <-s.entered:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		for _, cmd := range []intents.Command{intents.PauseTask{Target: target(task)}, intents.ResumeTask{Target: target(task)}} {
-			if _, err := n.Command(ctx, reviewer, cmd); err != nil {
-				return fmt.Errorf("%T: %w", cmd, err)
-			}
-			if _, pause := cmd.(intents.PauseTask); pause {
-				s.next <- struct{}{}
-				<-s.outcome
-				for r.queued2(jetstream.StreamWork+m.Suffix()) != 0 && ctx.Err() == nil {
-				}
-			}
-		}
-		_, err := n.Result(ctx, reviewer, task.ID, mesh.ResultOptions{Follow: true})
-		return err
-	}
-	result := make(chan error, 1)
-	go func() { result <- work() }()
-	var err error
-	select {
-	case err = <-result:
-	case err = <-violations:
-		cancel()
-		<-result
-	}
-	stop()
-	within(t, "Serve", done)
-	if err == nil {
-		select {
-		case err = <-violations:
-		default:
-		}
-	}
-	return err
+	return &permitted{r, newWire(), newWire(), newWire()}
 }
 
-func (r *durableRig) queued2(stream string) uint64 {
-	s, err := r.js(r.nc).Stream(r.t.Context(), stream)
+func (p *permitted) user(name string, w *wire) *nats.Conn {
+	return natstest.Conn(p.t, p.srv, nats.UserInfo(name, name[:1]), nats.CustomInboxPrefix("_INBOX_"+name), w.option(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { p.t.Errorf("%s: %v", name, err) }))
+}
+
+// pause holds the consumers of the reviewer's tasks, or lets them go on.
+func (p *permitted) pause(until time.Time) {
+	p.t.Helper()
+	specs, err := jetstream.Consumers(p.m, reviewer, 0)
 	if err != nil {
-		return 0
+		p.t.Fatal(err)
 	}
-	return s.CachedInfo().State.Msgs
+	js := p.js(p.nc)
+	for _, spec := range specs {
+		if _, err := js.PauseConsumer(ctxFor(p.t), spec.StreamName(p.m), spec.Config.Durable, until); err != nil {
+			p.t.Fatal(err)
+		}
+	}
 }
 
-func TestPermissionsForTheDurableLaneSuffice(t *testing.T) {
+// handler does what a task's payload names.
+func (p *permitted) handler(held chan<- *mesh.Task, goOn <-chan struct{}, s *stepper) mesh.Handler {
+	return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var order struct{ Do string }
+		if err := json.Unmarshal(task.Envelope.Payload, &order); err != nil {
+			return nil, err
+		}
+		switch order.Do {
+		case "fail":
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "no luck")
+		case "step":
+			return s.Handle(ctx, task)
+		case "ask":
+			return asking{people: []string{bob}}.Handle(ctx, task)
+		case "hold", "crash":
+			if order.Do == "crash" && task.Run().View().Mesh.Loop != nil {
+				break // this is the worker after
+			}
+			if err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, func(c *state.Checkpoint) error {
+				c.Mesh.Loop = json.RawMessage(`"` + strings.Repeat("x", 300<<10) + `"`) // an object
+				return nil
+			}); err != nil {
+				return nil, err
+			}
+			held <- task
+			if order.Do == "crash" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			<-goOn
+		}
+		return streamFive(ctx, task)
+	})
+}
+
+// works has everything done once that needs a permission of the durable lane.
+func (p *permitted) works() {
+	t, r, ctx := p.t, p.durableRig, ctxFor(p.t)
+	admin := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
+	held, goOn, s := make(chan *mesh.Task, 1), make(chan struct{}), newStepper(t, 1)
+	work := func(nc *nats.Conn) *worker {
+		return r.serve(r.laneOn(nc, mesh.Config{Prefix: r.m.Prefix(), Drain: time.Millisecond}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }),
+			mesh.Agent{Concurrency: 2, MeshConcurrency: 1, Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: p.handler(held, goOn, s)})
+	}
+	client := r.laneOn(p.user("client", p.client), mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
+	task := func(do string) *envelope.Envelope {
+		return requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"do":%q}`, do)), `{"stream":true}`)
+	}
+	first := p.user("worker", p.worker)
+	work(first)
+	for _, priority := range []envelope.Priority{envelope.PriorityUrgent, envelope.PriorityHigh, envelope.PriorityNormal, envelope.PriorityLow} {
+		echo := task("echo")
+		echo.Priority = priority
+		if _, _, err := client.Perform(ctx, echo, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+			t.Fatalf("a task with a stream: %v", err)
+		}
+	}
+	if _, _, err := client.Perform(ctx, task("fail"), mesh.SubmitOptions{}, mesh.ResultOptions{}); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatalf("a task that fails: %v", err)
+	}
+	stepped, dropped := task("step"), task("echo")
+	for _, later := range []struct {
+		task  *envelope.Envelope
+		after time.Duration
+	}{{stepped, time.Second}, {dropped, time.Hour}} {
+		if _, err := client.Submit(ctx, later.task, mesh.SubmitOptions{After: later.after}); err != nil {
+			t.Fatalf("a delayed task: %v", err)
+		}
+	}
+	if out, err := client.Command(ctx, reviewer, intents.CancelTask{ID: dropped.ID}); err != nil {
+		t.Fatalf("cancel a delayed task: %+v, %v", out, err)
+	}
+	// What comes before its time is put off by the worker.
+	early := requiring(task("echo"), fmt.Sprintf(`{"not_before":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	r.submit(client, early)
+	eventually(t, "the early task is put off", func() bool { return p.worker.did("acme.aee.schedule." + reviewer + "." + early.ID) })
+	within(t, "the delayed task", s.entered)
+	for _, cmd := range []intents.Command{intents.PauseTask{Target: target(stepped)}, intents.ResumeTask{Target: target(stepped)}} {
+		if _, err := client.Command(ctx, reviewer, cmd); err != nil {
+			t.Fatalf("%T: %v", cmd, err)
+		}
+		if _, pause := cmd.(intents.PauseTask); pause {
+			s.next <- struct{}{}
+			<-s.outcome
+			p.drained()
+		}
+	}
+	if _, err := client.Result(ctx, reviewer, stepped.ID, mesh.ResultOptions{Follow: true}); err != nil {
+		t.Fatalf("paused and resumed: %v", err)
+	}
+	asked := task("ask")
+	r.submit(client, asked)
+	ask := r.asked(r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}), bob)
+	if err := admin.AnswerAsk(ctx, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.result(client, asked); err != nil {
+		t.Fatalf("a task that asks a person: %v", err)
+	}
+
+	// The only slot is taken, so that another worker waits for one with the live
+	// tasks that it gets, and says so. Some of them may come to the first one.
+	hold := task("hold")
+	r.submit(client, hold)
+	within(t, "the task that is held", held)
+	second := p.user("worker", p.worker)
+	work(second)
+	const most = 64
+	got, sent := make(chan error, most), 0
+	eventually(t, "a worker says that it wants a slot", func() bool {
+		if sent < most {
+			sent++
+			go func() {
+				_, err := client.Send(ctx, task("echo"), mesh.SendOptions{OnStream: func(*envelope.Envelope) error { return nil }})
+				got <- err
+			}()
+		}
+		return p.worker.did("acme.aee.ctl." + reviewer)
+	})
+	// Whoever watches the slots of an agent answers to what comes in bulk.
+	eventually(t, "what comes in bulk is answered", func() bool {
+		if err := r.nc.Publish("$KV.aee_slots_acme."+subject.Escape(reviewer)+".x", make([]byte, 256<<10)); err != nil {
+			t.Fatal(err)
+		}
+		return p.worker.didBelow("$JS.FC.KV_aee_slots_acme.")
+	})
+	close(goOn)
+	for range sent {
+		if err := within(t, "a live task", got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := r.result(client, hold); err != nil {
+		t.Fatal(err)
+	}
+	// Another agent calls this one over its durable lane.
+	calls := p.user("lead", p.caller)
+	r.serve(r.laneOn(calls, mesh.Config{Prefix: r.m.Prefix(), Counters: jetstream.NewCounters(r.js(calls), r.m)}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: reviewer, Key: "k"}, nil)})
+	led := newTask(lead, "code.review", `{"do":"echo"}`)
+	if _, _, err := admin.Perform(ctx, led, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+		t.Fatalf("a task that calls: %v", err)
+	}
+
+	// The workers die, one in the middle of a task, and its message is gone. A new
+	// one comes, finds tasks that wait, and finds the run too.
+	acks := r.listen("$JS.ACK.AEE_WORK_acme.normal-" + subject.Escape(reviewer) + ".>")
+	crash := task("crash")
+	r.submit(client, crash)
+	within(t, "the task to crash in", held)
+	drained(acks) // of the tasks before
+	ack := within(t, "a sign of life", acks).Subject
+	first.Close()
+	second.Close()
+	if _, err := r.nc.Request(ack, []byte("+ACK"), patience); err != nil {
+		t.Fatal(err)
+	}
+	p.pause(time.Now().Add(time.Hour))
+	waiting, due := task("echo"), task("echo")
+	r.submit(client, waiting)
+	if _, err := client.Submit(ctx, due, mesh.SubmitOptions{After: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a task is due", func() bool { return p.pending("due-") > 0 })
+	third := p.user("worker", p.worker)
+	work(third)
+	eventually(t, "the worker learns how long tasks have waited", func() bool { return p.worker.did("$JS.API.DIRECT.GET.AEE_SCHEDULE_acme") })
+	p.pause(time.Time{})
+	for _, task := range []*envelope.Envelope{waiting, due, crash} {
+		if _, err := r.result(client, task); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.drained()
+
+	// What every worker does every few seconds, here at once.
+	states := jetstream.NewStates(r.js(third), r.m)
+	swept, err := states.Sweep(ctx, jetstream.SweepOptions{From: 1e-9, To: 1e-9, Keep: time.Nanosecond, Orphans: time.Nanosecond})
+	if err != nil || swept.Runs == 0 {
+		t.Fatalf("swept %+v, %v", swept, err)
+	}
+
+	// What happens now and then: a slot goes while it is held, and a consumer while
+	// runs are read by it.
+	if err := r.nc.Publish("$KV.aee_slots_acme."+subject.Escape(reviewer)+".0", []byte(`{}`)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the slot's holder looks for it", func() bool { return p.worker.did("$JS.API.STREAM.MSG.GET.KV_aee_slots_acme") })
+	watching, stop := context.WithCancel(ctx)
+	read, done := make(chan struct{}, 100), make(chan error, 1)
+	go func() {
+		done <- states.Watch(watching, state.ID{Entity: reviewer}, func(state.Record) { read <- struct{}{} })
+	}()
+	if _, err := client.Submit(ctx, task("echo"), mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "a run", read)
+	p.deleteConsumers("KV_aee_state_acme")
+	eventually(t, "a reader is taken away", func() bool { return p.worker.didBelow("$JS.API.CONSUMER.DELETE.KV_aee_state_acme.") })
+	stop()
+	if err := within(t, "the watch", done); err != nil {
+		t.Error(err)
+	}
+}
+
+// pending is how many messages a consumer of the reviewer has to hand out.
+func (p *permitted) pending(prefix string) (n uint64) {
+	p.t.Helper()
+	specs, err := jetstream.Consumers(p.m, reviewer, 0)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, spec := range specs {
+		if strings.HasPrefix(spec.Config.Durable, prefix) {
+			c, err := p.js(p.nc).Consumer(ctxFor(p.t), spec.StreamName(p.m), spec.Config.Durable)
+			if err != nil {
+				p.t.Fatal(err)
+			}
+			n += c.CachedInfo().NumPending
+		}
+	}
+	return n
+}
+
+// deleteConsumers takes all consumers of a stream away.
+func (p *permitted) deleteConsumers(stream string) {
+	p.t.Helper()
+	s, err := p.js(p.nc).Stream(ctxFor(p.t), stream)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for name := range s.ConsumerNames(ctxFor(p.t)).Name() {
+		if err := s.DeleteConsumer(ctxFor(p.t), name); err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// drained waits until no message of a task is left.
+func (p *permitted) drained() {
+	p.t.Helper()
+	eventually(p.t, "the work queue is empty", func() bool {
+		s, err := p.js(p.nc).Stream(ctxFor(p.t), jetstream.StreamWork+p.m.Suffix())
+		return err == nil && s.CachedInfo().State.Msgs == 0
+	})
+}
+
+// did is what a user was allowed, and what it then did.
+type did struct {
+	all  mesh.Permissions
+	wire *wire
+}
+
+type needy struct {
+	name  string
+	lines mesh.Permissions // each of them is to be needed by one of the users
+	users []did
+}
+
+func (n needy) of(f func(did) string) string {
+	for _, d := range n.users {
+		if what := f(d); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// What is printed for the durable lane suffices: nothing that a worker, its
+// clients and its callers do is refused. And no line of it is too many: each
+// allows something that was done and that no other line allows, which the
+// server would have refused without it.
+func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
 	m, err := subject.New("acme")
 	if err != nil {
@@ -165,7 +354,31 @@ func TestPermissionsForTheDurableLaneSuffice(t *testing.T) {
 	sender, errA := mesh.ClientPermissions(m, "_INBOX_client", reviewer)
 	submitter, errB := mesh.DurableClientPermissions(m, reviewer)
 	client := both(t, sender, errA, submitter, errB)
-	if err := laneWorks(t, worker, client, m); err != nil {
-		t.Fatal(err)
+	own, errA := mesh.WorkerPermissions(m, lead, time.Hour)
+	ownLane, errB := mesh.DurableWorkerPermissions(m, lead, "_INBOX_lead", true)
+	caller := both(t, own, errA, ownLane, errB)
+	caller = both(t, caller, nil, sender, nil)
+	caller = both(t, caller, nil, submitter, nil)
+	p := newPermitted(t, worker, client, caller, m)
+	p.works()
+	if t.Failed() {
+		return
+	}
+	for _, user := range []needy{
+		{"worker", lane, []did{{worker, p.worker}, {caller, p.caller}}},
+		{"client", submitter, []did{{client, p.client}, {caller, p.caller}}},
+	} {
+		for _, line := range user.lines.Publish {
+			if what := user.of(func(d did) string { publish, _ := d.wire.needs(d.all); return publish[line] }); what == "" {
+				t.Errorf("%s: nothing needs to publish to %s", user.name, line)
+			} else {
+				t.Logf("%s: without %s it may not publish to %s", user.name, line, what)
+			}
+		}
+		for _, line := range user.lines.Subscribe {
+			if what := user.of(func(d did) string { _, subscribe := d.wire.needs(d.all); return subscribe[line] }); what == "" {
+				t.Errorf("%s: nothing needs to subscribe to %s", user.name, line)
+			}
+		}
 	}
 }

@@ -111,32 +111,42 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create 
 		p.Publish = append(p.Publish, s)
 	}
 	subj(m.WorkOf(entity))
-	subj(m.ScheduleOf(entity))
+	subj(m.ScheduleOf(entity)) // to put off what came too early
 	subj(m.RepliesTo(entity))
 	subj(m.DeadOf(entity))
 	subj(m.Ctl(entity)) // to move a run to another worker
 	p.Publish = append(p.Publish, m.AllCounts())
 	runs, slots := jetstream.BucketState+m.Suffix(), jetstream.BucketSlots+m.Suffix()
 	p.Publish = append(p.Publish, "$KV."+runs+"."+entity+".>", "$KV."+slots+"."+subject.Escape(entity)+".>")
-	objects := "OBJ_" + jetstream.ObjectsState + m.Suffix()
-	p.Publish = append(p.Publish, "$O."+jetstream.ObjectsState+m.Suffix()+".>")
-	for _, stream := range []string{
-		jetstream.StreamWork + m.Suffix(), jetstream.StreamReply + m.Suffix(), jetstream.StreamDead + m.Suffix(),
-		jetstream.StreamSchedule + m.Suffix(), "KV_" + runs, "KV_" + slots, objects,
+	objects := jetstream.ObjectsState + m.Suffix()
+	p.Publish = append(p.Publish, "$O."+objects+".>")
+	for _, s := range []struct {
+		stream string
+		verbs  []string
+	}{
+		{jetstream.StreamWork + m.Suffix(), []string{"STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET"}},
+		{jetstream.StreamReply + m.Suffix(), []string{"STREAM.MSG.GET", "DIRECT.GET"}},
+		{jetstream.StreamDead + m.Suffix(), []string{"STREAM.MSG.GET"}},
+		{jetstream.StreamSchedule + m.Suffix(), []string{"STREAM.INFO", "DIRECT.GET", "STREAM.PURGE"}}, // the last to cancel what waits
+		{jetstream.StreamHuman + m.Suffix(), []string{"STREAM.MSG.GET"}},                               // whether a task is in a person's inbox
+		// Listing runs, watching slots, and making room.
+		{"KV_" + runs, []string{"STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET", "STREAM.PURGE", "CONSUMER.CREATE", "CONSUMER.MSG.NEXT", "CONSUMER.DELETE"}},
+		{"KV_" + slots, []string{"STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET", "CONSUMER.CREATE", "CONSUMER.DELETE"}},
+		{"OBJ_" + objects, []string{"STREAM.INFO", "DIRECT.GET", "STREAM.PURGE"}},
 	} {
-		p.Publish = append(p.Publish, jsAPI+"STREAM.INFO."+stream, jsAPI+"STREAM.MSG.GET."+stream, jsAPI+"DIRECT.GET."+stream)
+		for _, verb := range s.verbs {
+			line := jsAPI + verb + "." + s.stream
+			if strings.HasPrefix(verb, "CONSUMER.") {
+				line += ".>"
+			}
+			p.Publish = append(p.Publish, line)
+		}
 	}
-	for _, stream := range []string{"KV_" + runs, "KV_" + slots, objects} {
-		// Listing, watching, and making room.
-		p.Publish = append(p.Publish, jsAPI+"CONSUMER.CREATE."+stream+".>", jsAPI+"CONSUMER.MSG.NEXT."+stream+".>", jsAPI+"CONSUMER.DELETE."+stream+".>",
-			jsAPI+"STREAM.PURGE."+stream, jsAPI+"DIRECT.GET."+stream+".>")
-	}
-	// Asking people: whether a task is in the inbox, and when an answer comes.
-	p.Publish = append(p.Publish, jsAPI+"STREAM.MSG.GET."+jetstream.StreamHuman+m.Suffix())
+	// People's answers.
 	answers, err := m.RepliesTo(subject.TypeHuman + ".x")
 	errs = append(errs, err)
 	p.Subscribe = append(p.Subscribe, strings.TrimSuffix(answers, "x.*")+">")
-	p.Publish = append(p.Publish, "$JS.FC.>", "$SRV.PING."+subject.ServiceName(entity)+".*")
+	p.Publish = append(p.Publish, "$JS.FC.KV_"+slots+".>", "$SRV.PING."+subject.ServiceName(entity)+".*")
 	return p, errors.Join(errs...)
 }
 
@@ -167,7 +177,7 @@ func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, e
 		p.Subscribe = append(p.Subscribe, replies)
 	}
 	reply := jetstream.StreamReply + m.Suffix()
-	p.Publish = append(p.Publish, jsAPI+"DIRECT.GET."+reply, jsAPI+"STREAM.INFO."+jetstream.StreamWork+m.Suffix(), jsAPI+"STREAM.INFO."+jetstream.StreamSchedule+m.Suffix(), jsAPI+"STREAM.MSG.GET."+reply)
+	p.Publish = append(p.Publish, jsAPI+"DIRECT.GET."+reply, jsAPI+"STREAM.INFO."+jetstream.StreamWork+m.Suffix(), jsAPI+"STREAM.INFO."+jetstream.StreamSchedule+m.Suffix())
 	return p, nil
 }
 
