@@ -159,6 +159,7 @@ type reader struct {
 }
 
 func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsjs.OrderedConsumerConfig) (*reader, error) {
+	cfg.InactiveThreshold = readerIdle
 	cons, err := js.OrderedConsumer(ctx, name, cfg)
 	if err != nil {
 		return nil, explain(js.Conn(), err, "read %s", name)
@@ -179,6 +180,10 @@ func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsj
 // readHeartbeat is how often a server says that it is there while there is
 // nothing to read. The wait for a message must be longer than twice that.
 const readHeartbeat = 500 * time.Millisecond
+
+// readerIdle is how long a server keeps the consumer of a reader that is gone, or
+// has no use for more. Should the reader want more after that, it makes another.
+const readerIdle = 30 * time.Second
 
 func (r *reader) run(ctx context.Context, follow bool, live chan<- item) {
 	stored, out := r.history, (chan<- item)(r.history)

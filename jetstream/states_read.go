@@ -247,7 +247,7 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 	if err != nil {
 		return nil, err
 	}
-	defer r.iter.Stop()
+	defer s.done(r)
 	newest := map[state.ID]stateMessage{}
 	for !edge.reached {
 		m, err := s.next(ctx, r, true)
@@ -281,6 +281,20 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*re
 		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly, MaxResetAttempts: -1,
 	})
 	return r, e, err
+}
+
+// done ends a reader and deletes its consumer, which the server would keep for a
+// while. It bounds how many a stream has (nats-server: 1000), and every worker
+// reads the runs of its agents again and again.
+func (s *States) done(r *reader) {
+	r.iter.Stop()
+	info := r.cons.CachedInfo()
+	if info == nil || !s.js.Conn().IsConnected() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = s.js.DeleteConsumer(ctx, s.stream, info.Name) // else it goes after readerIdle
 }
 
 // read is a message as a reader has it.

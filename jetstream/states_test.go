@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -425,51 +424,4 @@ func objectCount(t *testing.T, js natsjs.JetStream) int {
 		t.Fatal(err)
 	}
 	return len(all)
-}
-
-// A server may lose the reader's consumer in the middle.
-func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
-	t.Parallel()
-	ctx := testContext(t)
-	js, s := openStates(t)
-	const many = 1500
-	revisions := make([]uint64, many)
-	for round := range 2 {
-		var wg sync.WaitGroup
-		for w := range 16 {
-			wg.Go(func() {
-				for i := w; i < many; i += 16 {
-					revisions[i] = putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint(i)}, revisions[i], fmt.Append(nil, round), jetstream.Note{})
-				}
-			})
-		}
-		wg.Wait()
-	}
-	stream, err := js.Stream(ctx, "KV_aee_state")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lost, got := 0, map[string]string{}
-	for r, err := range s.List(ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, twice := got[r.ID.Run]; twice {
-			t.Errorf("%s twice", r.ID.Run)
-		}
-		if got[r.ID.Run] = string(r.Data); string(r.Data) != "1" {
-			t.Errorf("%s is %s", r.ID.Run, r.Data)
-		}
-		if len(got) == 1 {
-			for name := range stream.ConsumerNames(ctx).Name() {
-				lost++
-				if err := stream.DeleteConsumer(ctx, name); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-	if len(got) != many || lost != 1 {
-		t.Errorf("%d runs, %d consumers lost", len(got), lost)
-	}
 }

@@ -49,7 +49,7 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
 	}
-	defer r.iter.Stop()
+	defer w.s.done(r)
 	if edge.newest < w.last { // another bucket than the one before: its revisions begin anew
 		for id := range w.known {
 			w.known[id] = 0

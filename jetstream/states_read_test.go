@@ -1,0 +1,109 @@
+package jetstream_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
+)
+
+// A server may lose the reader's consumer in the middle.
+func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	const many = 1500
+	revisions := make([]uint64, many)
+	for round := range 2 {
+		var wg sync.WaitGroup
+		for w := range 16 {
+			wg.Go(func() {
+				for i := w; i < many; i += 16 {
+					revisions[i] = putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprint(i)}, revisions[i], fmt.Append(nil, round), jetstream.Note{})
+				}
+			})
+		}
+		wg.Wait()
+	}
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := make(chan *nats.Msg, 64)
+	sub, err := js.Conn().ChanSubscribe("$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_aee_state.>", made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	for lost := false; !lost; { // it may have read all before its consumer is lost
+		ended := make(chan struct{})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			select {
+			case msg := <-made:
+				lost = stream.DeleteConsumer(ctx, msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]) == nil
+			case <-ended:
+			}
+		})
+		got := map[string]string{}
+		for r, err := range s.List(ctx, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, twice := got[r.ID.Run]; twice {
+				t.Errorf("%s twice", r.ID.Run)
+			}
+			if got[r.ID.Run] = string(r.Data); string(r.Data) != "1" {
+				t.Errorf("%s is %s", r.ID.Run, r.Data)
+			}
+		}
+		close(ended)
+		wg.Wait()
+		if len(got) != many {
+			t.Errorf("%d runs", len(got))
+		}
+	}
+}
+
+// A server has a bound of 1000 consumers of a stream, and every worker lists the
+// runs of its agents now and then.
+func TestReadingRunsLeavesNoConsumer(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	putRun(t, s, state.ID{Entity: "agent.x", Run: "1"}, 0, []byte("1"), jetstream.Note{})
+	left := func() (n int) {
+		stream, err := js.Stream(ctx, "KV_aee_state")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range stream.ConsumerNames(ctx).Name() {
+			n++
+		}
+		return n
+	}
+	for range 3 {
+		for _, err := range s.Open(ctx, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if n := left(); n != 0 {
+		t.Errorf("%d consumers are left behind by lists", n)
+	}
+	watched, stop := context.WithCancel(ctx)
+	seen := false
+	if err := s.Watch(watched, state.ID{}, func(state.Record) { seen = true; stop() }); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if n := left(); n != 0 || !seen {
+		t.Errorf("%d consumers are left behind by a watch; a run was seen: %t", n, seen)
+	}
+}
