@@ -19,7 +19,7 @@ var teamFields = []string{
 	"/agent/orchestration/max_iterations", "/agent/orchestration/role", "/agent/orchestration/pipeline",
 	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus", "/agent/orchestration/handoff",
 	"/agent/orchestration/subagents/*/ref", "/agent/orchestration/subagents/*/alias",
-	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when",
+	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when", "/agent/orchestration/subagents/*/pass_memory_keys",
 }
 
 // Offers is what a runtime with these options has for agents (AAIF, Capability

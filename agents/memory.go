@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -31,14 +32,7 @@ func (l *loop) loadMemory(ctx context.Context, task *mesh.Task, r *run, cp *stat
 		return nil
 	}
 	e := task.Envelope
-	is := state.Whose{User: task.Caller(), Session: e.Corr, Run: cp.Doc.RunID}
-	was := is
-	if p := cp.Mesh.Parent; cp.Mesh.Step.Kind == state.StepHandoff { // of a run of this very task
-		was, is.Run = state.Whose{User: is.User, Session: is.Session}, r.id
-	} else if p != nil && p.Run != is.Run { // nobody says whose the other run was
-		was = state.Whose{Run: p.Run}
-	}
-	kept := cp.Memories(was, is)
+	kept, is := orchestrate.Memories(task, cp, r.id)
 	if dropped := len(all) - len(kept); dropped > 0 {
 		r.memories = &kept
 		l.log.Warn("memories of a restored run were dropped: they are another user's or session's, or have expired",

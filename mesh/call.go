@@ -34,6 +34,11 @@ type Call struct {
 	// mesh writes itself (timeout_ms, stream, human_approval, tree) are not taken
 	// from here.
 	Requires map[string]json.RawMessage
+	// State goes along as an Agent State document, by reference: what of its
+	// memories the caller passes on ([Task.HandedState]). It is stored once for the
+	// key. Who does not know what that is sees a member of requires that it does not
+	// know, and a person sees nothing of it. nil: nothing goes along.
+	State *state.Checkpoint
 	// OnStream gets the stream envelopes in order; it makes the call ask for
 	// them. An error from it gives the call up.
 	OnStream func(*envelope.Envelope) error
@@ -134,6 +139,13 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	}
 	if err := h.node.solvent(ctx, t); err != nil {
 		return nil, callError(err)
+	}
+	if c.State != nil {
+		ref, err := h.storeCalled(ctx, t, c.Key, c.State)
+		if err != nil {
+			return nil, callError(err)
+		}
+		task.Requires = withMember(task.Requires, requireContext, mustJSON(ref))
 	}
 	a := &Answer{TaskID: task.ID, Entity: c.To, Durable: t.hasLane(ctx, &c), Began: time.Now()}
 	durable := a.Durable

@@ -91,6 +91,9 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 		if o.state, err = t.host.storeHanded(ctx, t, h.State); err != nil {
 			return nil, err
 		}
+		if !direct {
+			o.state.User = t.User()
+		}
 	}
 	if !direct {
 		return t.relay(ctx, o)

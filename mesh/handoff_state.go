@@ -16,8 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// What goes along with a task that is handed on is an Agent State document in
-// the mesh's store of runs, and the task has a reference to it: by whom, which,
+// What goes along with a task that is handed on, or with a call, is an Agent State
+// document in the mesh's store of runs, and the task has a reference to it: by whom, which,
 // and the SHA-256 of its bytes (AEE, referencing: by id and hash, never nested).
 // Each has a record of its own, which never changes. A mesh without JetStream has
 // no such store: there the document itself goes along, up to a limit.
@@ -28,6 +28,9 @@ type StateRef struct {
 	Run     string `json:"run"` // the document's run_id
 	StateID string `json:"state_id"`
 	Hash    string `json:"hash"` // "sha256:" and hex, of the bytes as they are stored
+	// User is whose its memories of scope user are, as the task's from says, where
+	// that is not the task's caller.
+	User string `json:"user,omitempty"`
 	// Document is the document itself, on a mesh that has no store for it.
 	Document string `json:"document,omitempty"`
 }
@@ -49,8 +52,28 @@ func (h *host) stateCodec() state.Codec {
 
 // storeHanded stores what goes along with a task that is handed on.
 func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*StateRef, error) {
+	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "handoff "+envelope.NewID()))
+	if ref != nil && t.User() != t.Caller() {
+		ref.User = t.User()
+	}
+	return ref, err
+}
+
+// storeCalled stores what goes along with a call. It is stored once for each key:
+// whoever makes the call again, after a crash, sends along what is there.
+func (h *host) storeCalled(ctx context.Context, t *Task, key string, c *state.Checkpoint) (*StateRef, error) {
+	ref, err := h.storeAlong(ctx, t, c, state.RunID(h.Entity, "call "+t.CallID(key)))
+	if ref != nil {
+		ref.User = t.User()
+	}
+	return ref, err
+}
+
+// storeAlong stores a document under a run of its own, or finds the one that is
+// stored there.
+func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run string) (*StateRef, error) {
 	c = c.Clone()
-	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, state.RunID(h.Entity, "handoff "+envelope.NewID())
+	c.Doc.Status, c.Doc.RunID = aaif.RunCompleted, run
 	if c.Doc.AgentID == "" {
 		c.Doc.AgentID = firstOf(h.AgentID, state.AgentID(h.Entity))
 	}
@@ -60,22 +83,31 @@ func (h *host) storeHanded(ctx context.Context, t *Task, c *state.Checkpoint) (*
 	}
 	c.Mesh = state.Mesh{
 		Format: state.Format, Entity: h.Entity, Notes: c.Mesh.Notes, Parent: &from,
-		Step: state.Step{Kind: state.StepHandoff, Detail: "goes along with a task that is handed on"},
+		Step: state.Step{Kind: state.StepHandoff, Detail: "goes along with a task"},
 	}
 	codec := h.stateCodec()
 	data, err := codec.Encode(c)
 	if err != nil {
-		return nil, fmt.Errorf("hand-over: %w", err)
+		return nil, fmt.Errorf("what goes along with a task: %w", err)
 	}
 	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
 	if d := h.node.cfg.Durable; d != nil {
-		if _, err := d.States.Put(ctx, c.ID(), 0, data); err != nil {
-			return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: what goes along cannot be stored for now: %w", err)
+		_, err := d.States.Put(ctx, c.ID(), 0, data)
+		if errors.Is(err, state.ErrChanged) {
+			var was state.Record
+			if was, err = d.States.Get(ctx, c.ID()); err == nil {
+				if c, err = codec.Decode(was.Data); err == nil {
+					ref.StateID, ref.Hash = c.Doc.StateID, hashOf(was.Data)
+				}
+			}
+		}
+		if err != nil {
+			return nil, envelope.Errorf(envelope.CodeUnavailable, "what goes along with a task cannot be stored for now: %w", err)
 		}
 		return ref, nil
 	}
 	if limit := int(h.node.conn.MaxPayload()) / inlineShare; len(data) > limit || codec.Encoding == aaif.CBOR {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "hand-over: what goes along has %d bytes; without JetStream it may have %d", len(data), limit)
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "what goes along with a task has %d bytes; without JetStream it may have %d", len(data), limit)
 	}
 	ref.Document = string(data)
 	return ref, nil
@@ -88,13 +120,13 @@ func hashOf(data []byte) string {
 
 // requireContext is the member of requires by which a task that is no hand-over
 // has a state that came along: the agent that sent it could not hand its own task
-// on, and asks instead.
+// on, and asks instead, or it leads a team and has its members know something.
 const requireContext = "context"
 
 // stateRef is what came along, and who may have stored it; nil: nothing did.
 func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if t.handed != nil {
-		return t.handed.State, t.handed.entities(), nil
+		return checkRef(t.handed.State, t.handed.entities())
 	}
 	if !bytes.Contains(t.Envelope.Requires, []byte(`"`+requireContext+`"`)) {
 		return nil, nil, nil
@@ -105,13 +137,30 @@ func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if err := json.Unmarshal(t.Envelope.Requires, &requires); err != nil {
 		return nil, nil, envelope.Errorf(envelope.CodeRequires, "requires.context must be a reference to an Agent State document")
 	}
-	return requires.Context, []string{t.Envelope.From}, nil
+	return checkRef(requires.Context, []string{t.Envelope.From})
+}
+
+func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
+	if ref != nil && len(ref.User) > maxName {
+		return nil, nil, envelope.Errorf(envelope.CodeRequires, "the state that came along is of a user whose name has more than %d bytes", maxName)
+	}
+	return ref, from, nil
+}
+
+// User is whose memories of scope user the task may have: its Caller's. Where
+// another agent has sent memories along in a call it is the user that it names, as
+// far as that agent says so: nobody can pass for somebody else's user.
+func (t *Task) User() string {
+	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
+		return ref.User + " of " + t.Envelope.From
+	}
+	return t.Caller()
 }
 
 // HandedState is the Agent State document that came along with a task that was
-// handed on, nil where none did. It is read from the mesh's store, and refused
-// unless it is the very document that the agent which handed the task on has
-// stored: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED (its seal, or whose it is) or
+// handed on, or with a call, nil where none did. It is read from the mesh's store,
+// and refused unless it is the very document that the agent which handed the task
+// on, or called, has stored: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED (its seal, or whose it is) or
 // E_UNAVAILABLE.
 func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 	ref, from, err := t.stateRef()
@@ -119,24 +168,24 @@ func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 		return nil, err
 	}
 	if !slices.Contains(from, ref.Entity) {
-		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: the state that came along is of %s, which has not had the task", clip(ref.Entity))
+		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is of %s, which has not had the task", clip(ref.Entity))
 	}
 	data, err := t.handedBytes(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	if got := hashOf(data); subtle.ConstantTimeCompare([]byte(got), []byte(ref.Hash)) != 1 {
-		return nil, envelope.Errorf(envelope.CodeHashMismatch, "hand-over: the state that came along has another hash")
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "the state that came along has another hash")
 	}
 	c, err := t.host.stateCodec().Decode(data)
 	switch {
 	case errors.Is(err, state.ErrSealed), errors.Is(err, state.ErrForged):
-		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: %s cannot read the state that came along: it is sealed with a key that this worker does not have: %w", t.host.Entity, err)
+		return nil, envelope.Errorf(envelope.CodeDenied, "%s cannot read the state that came along: it is sealed with a key that this worker does not have: %w", t.host.Entity, err)
 	case err != nil:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along cannot be read: %w", err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along cannot be read: %w", err)
 	}
 	if c.Mesh.Entity != ref.Entity || c.Doc.RunID != ref.Run || c.Mesh.Step.Kind != state.StepHandoff {
-		return nil, envelope.Errorf(envelope.CodeDenied, "hand-over: the state that came along is not what its reference says")
+		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is not what its reference says")
 	}
 	return c, nil
 }
@@ -147,7 +196,7 @@ func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	}
 	d := t.host.node.cfg.Durable
 	if d == nil {
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along is in the store of runs, which this worker of %s does not have", t.host.Entity)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along is in the store of runs, which this worker of %s does not have", t.host.Entity)
 	}
 	id := state.ID{Entity: ref.Entity, Run: ref.Run}
 	if err := id.Validate(); err != nil {
@@ -158,9 +207,9 @@ func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	rec, err := d.States.Get(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return nil, envelope.Errorf(envelope.CodeNotFound, "hand-over: the state that came along is not in the store any more")
+		return nil, envelope.Errorf(envelope.CodeNotFound, "the state that came along is not in the store any more")
 	case err != nil:
-		return nil, envelope.Errorf(envelope.CodeUnavailable, "hand-over: the state that came along cannot be read for now: %w", err)
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along cannot be read for now: %w", err)
 	}
 	return rec.Data, nil
 }

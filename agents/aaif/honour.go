@@ -177,7 +177,6 @@ var insteads = []struct{ path, text string }{
 	{"/agent/context", "context sources are not honoured yet: nothing of them reaches the model"},
 	{"/agent/events", "triggers are not honoured yet: the agent runs when it is sent a task"},
 	{"/agent/evaluation", "evaluation is not honoured yet: no judge, no test case and no gate is run"},
-	{"/agent/orchestration/subagents/*/pass_memory_keys", "memories go along when the run is handed over, and not with a task: a subagent knows what its task says"},
 	{"/agent/orchestration", "this part of a team is not honoured yet"},
 	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: nobody can approve tool calls"},
 	{"/agent/compliance/audit_log", "the audit log is not honoured yet: none is kept"},

@@ -136,6 +136,10 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 			c.OnStream = func(e *envelope.Envelope) error { return w.task.Emit(e.Payload) }
 		}
 	}
+	var err error
+	if c.State, err = w.along(ctx, &at.who); err != nil {
+		return err
+	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
 	c.Whole = a.whole
 	c.Begun = func(taskID string, durable bool) {

@@ -14,8 +14,9 @@
 // A plan (plan.go) is what a block means, together with what the document says
 // beyond AAIF (extras.go). A directory (directory.go) finds who a reference
 // means. To have a member do its part is one function (ask.go), whatever the
-// pattern: it finds the member, makes its input, sends the task as a
-// [mesh.Call], tries again where that may help, and tells bus.mesh.run. The
+// pattern: it finds the member, makes its input, takes the memories along that it
+// is to know (memories.go), sends the task as a [mesh.Call], tries again where that
+// may help, and tells bus.mesh.run. The
 // patterns say who is asked when: pipeline.go, router.go, swarm.go with
 // consensus*.go and merge.go, and led.go, where the agent's own model asks.
 //

@@ -230,13 +230,10 @@ func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
 }
 
 // memories are the items that go along: those of long_term where the rule passes
-// memory, those that the subagent's keys name, and of both only what may leave
-// this run (AAIF, Memory Configuration).
+// memory, and those that the subagent's keys name.
 func (r *handoffRule) memories(task *mesh.Task, all []aaif.MemoryItem) []aaif.MemoryItem {
-	from := state.Checkpoint{Doc: aaif.State{MemorySnapshot: all}}
-	who := state.Whose{User: task.Caller(), Session: task.Envelope.Corr}
-	return slices.DeleteFunc(from.Memories(who, who), func(m aaif.MemoryItem) bool {
-		return !(r.passMemory && m.Scope == aaif.ScopeLongTerm) && !slices.Contains(r.keys, m.Key)
+	return passing(task, all, func(m aaif.MemoryItem) bool {
+		return r.passMemory && m.Scope == aaif.ScopeLongTerm || slices.Contains(r.keys, m.Key)
 	})
 }
 

@@ -138,6 +138,9 @@ type work struct {
 	fresh    int // changes of pos since the last commit began
 	account  json.RawMessage
 	commitMu sync.Mutex // one commit at a time
+
+	handedMu sync.Mutex
+	handed   *state.Checkpoint // what came along with the task; nil: nobody has looked
 }
 
 func (w *work) do(ctx context.Context) (json.RawMessage, error) {
