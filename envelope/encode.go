@@ -65,7 +65,7 @@ func appendRaw(dst, raw []byte) []byte {
 
 // AppendString appends s as a JSON string in the form of RFC 8785: only what
 // must be escaped is, in the shortest way. s must be valid UTF-8.
-func AppendString(dst []byte, s string) []byte {
+func AppendString[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')
 	from := 0

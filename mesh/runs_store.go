@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -18,9 +19,14 @@ import (
 // ErrChanged comes the record that is there instead; nil if there is none.
 func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
 	started := time.Now()
-	data, err := l.codec.Encode(c)
+	buf := documents.Get().(*[]byte)
+	defer documents.Put(buf)
+	data, err := l.codec.EncodeIn(*buf, c)
 	if err != nil {
 		return 0, nil, err
+	}
+	if cap(data) > cap(*buf) && cap(data) <= maxDocument {
+		*buf = data[:0]
 	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		rev, err := l.store(ctx, id, prev, data, c)
@@ -56,6 +62,13 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 		}
 	}
 }
+
+// documents are the memory of encoded checkpoints: a store keeps nothing of what
+// it was given (see [state.Store]).
+var documents = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxDocument is the largest memory that is kept for the next one.
+const maxDocument = 256 << 10
 
 // landed is the revision at which a checkpoint was stored, 0 if it was not. It is
 // known by its bytes: each has an id of its own.

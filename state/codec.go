@@ -78,14 +78,19 @@ func (k Codec) maxBytes() int {
 // Encode captures a checkpoint: it gives c a state_id of its own, the time of
 // now as checkpoint_at and its checksum, and writes the document. On error c
 // is what it was.
-func (k Codec) Encode(c *Checkpoint) ([]byte, error) {
+func (k Codec) Encode(c *Checkpoint) ([]byte, error) { return k.EncodeIn(nil, c) }
+
+// EncodeIn is [Codec.Encode] in the memory of buf, as far as that is large
+// enough: what it returns may lie there. Who writes many checkpoints, and each is stored before the next one is made,
+// spares the collector their garbage.
+func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	now := time.Now
 	if k.Now != nil {
 		now = k.Now
 	}
 	id, at := c.Doc.StateID, c.Doc.CheckpointAt
 	c.Doc.StateID, c.Doc.CheckpointAt = newStateID(), Time(now())
-	data, err := k.Marshal(c)
+	data, err := k.marshalIn(buf, c)
 	if err != nil {
 		c.Doc.StateID, c.Doc.CheckpointAt = id, at
 	}
@@ -96,23 +101,29 @@ func (k Codec) Encode(c *Checkpoint) ([]byte, error) {
 // its state_id and checkpoint_at as they are, and its checksum anew: to export
 // it, or to write it in another encoding or under another key. Two results for
 // the same checkpoint are the same bytes, unless they are sealed.
-func (k Codec) Marshal(c *Checkpoint) ([]byte, error) {
-	data, err := k.marshal(c)
+func (k Codec) Marshal(c *Checkpoint) ([]byte, error) { return k.marshalIn(nil, c) }
+
+func (k Codec) marshalIn(buf []byte, c *Checkpoint) ([]byte, error) {
+	data, err := k.marshal(buf, c)
 	if err != nil {
 		return nil, fmt.Errorf("encode checkpoint of run %s: %w", clip(c.Doc.RunID), err)
 	}
 	return data, nil
 }
 
-func (k Codec) marshal(c *Checkpoint) ([]byte, error) {
+func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	size := 2048
 	if c.texts != nil {
-		size = c.texts.size() + c.texts.size()/16 // as long as the last one, and a little
+		size = c.texts.size()
+		size += size / 16 // as long as the last one, and a little
 	}
-	text, checksum, err := c.appendDocument(make([]byte, 0, size))
+	if cap(buf) < size {
+		buf = make([]byte, 0, size)
+	}
+	text, checksum, err := c.appendDocument(buf[:0])
 	if err != nil {
 		return nil, err
 	}

@@ -410,3 +410,39 @@ func TestFormatIsTheOldestThatSaysAll(t *testing.T) {
 		}
 	}
 }
+
+func TestEncodeInUsesTheMemoryThatItIsGiven(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: make([]byte, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, codec := range map[string]state.Codec{"json": {}, "sealed": {Seal: ring}, "cbor": {Encoding: aaif.CBOR}} {
+		var c *state.Checkpoint
+		buf := bytes.Repeat([]byte("?"), 16<<10)
+		for _, size := range []int{8 << 10, 1 << 10, 12 << 10} {
+			c = grown(t, size)
+			data, err := codec.EncodeIn(buf, c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "json" && &data[0] != &buf[0] {
+				t.Errorf("%d bytes are in memory of their own", len(data))
+			}
+			got, err := codec.Decode(data)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			want, err := state.Codec{}.Marshal(c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again, err := (state.Codec{}).Marshal(got); err != nil || !bytes.Equal(again, want) {
+				t.Errorf("%s: another document came out: %v", name, err)
+			}
+		}
+		if data, err := codec.EncodeIn(make([]byte, 10), c); err != nil || len(data) < 1<<10 {
+			t.Errorf("%s, in too little memory: %d bytes, %v", name, len(data), err)
+		}
+	}
+}

@@ -257,5 +257,5 @@ func (w *writer) quote(member string, v jsontext.Value) {
 	if !v.IsValid() {
 		w.fail(member, errors.New("is not valid JSON"))
 	}
-	w.b = envelope.AppendString(w.b, string(v))
+	w.b = envelope.AppendString(w.b, []byte(v))
 }

@@ -217,6 +217,7 @@ func (r *roleFlags) rawUpdate(ctx context.Context, js natsjs.JetStream) (func(co
 type benchRecord struct {
 	cp  *state.Checkpoint
 	rev uint64
+	buf []byte
 }
 
 // checkpoint encodes and stores a checkpoint of about r.bytes, as a worker does
@@ -238,10 +239,11 @@ func (r *roleFlags) checkpoint(js natsjs.JetStream) (func(context.Context) error
 		next := rec.cp.Clone()
 		m := &next.Doc.Conversation[len(next.Doc.Conversation)-1]
 		m.Content = strconv.FormatUint(rec.rev%10, 10) + m.Content[1:]
-		data, err := state.Codec{}.Encode(next)
+		data, err := state.Codec{}.EncodeIn(rec.buf, next)
 		if err != nil {
 			return err
 		}
+		rec.buf = data
 		rev, err := states.PutNoted(ctx, next.ID(), rec.rev, data, jetstream.Note{Status: next.Doc.Status})
 		if err == nil {
 			rec.cp, rec.rev = next, rev
