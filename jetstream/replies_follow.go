@@ -28,6 +28,7 @@ type Follower struct {
 	sub     *nats.Subscription
 	status  chan nats.Status
 	close   func()
+	silent  bool // closed, and nothing comes any more
 
 	after      uint64 // stored up to here all has been yielded
 	number     int    // HeaderSeq of the last one that was yielded; 0: none had one
@@ -52,16 +53,33 @@ func (r *Replies) Open(entity, taskID string) (*Follower, error) {
 		return nil, fmt.Errorf("follow replies: %w", err)
 	}
 	nc := r.js.Conn()
-	f := &Follower{r: r, subject: subj, in: make(chan *nats.Msg, followBuffer), reconnects: nc.Stats().Reconnects}
+	f := &Follower{r: r, subject: subj, in: followBuffers.Get().(chan *nats.Msg), reconnects: nc.Stats().Reconnects}
 	if f.sub, err = nc.ChanSubscribe(subj, f.in); err != nil {
 		return nil, fmt.Errorf("follow replies on %s: %w", subj, err)
 	}
 	f.status = nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	f.close = sync.OnceFunc(func() {
 		nc.RemoveStatusListener(f.status)
-		_ = f.sub.Unsubscribe()
+		f.silent = f.sub.Unsubscribe() == nil
 	})
 	return f, nil
+}
+
+// followBuffers are those of followers that have ended: each is larger than all
+// else that a follower needs.
+var followBuffers = sync.Pool{New: func() any { return make(chan *nats.Msg, followBuffer) }}
+
+// end closes the follower for the one who reads from it.
+func (f *Follower) end() {
+	f.close()
+	if !f.silent {
+		return // something may still be put into it
+	}
+	for len(f.in) > 0 {
+		<-f.in
+	}
+	followBuffers.Put(f.in)
+	f.in = nil
 }
 
 // Close ends the follower. Calling it again does nothing.
@@ -90,7 +108,7 @@ const (
 // does not pass, or if the connection is closed.
 func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		defer f.Close()
+		defer f.end()
 		f.after, f.middle = opts.After, opts.After > 0
 		quiet, look := followQuiet, !opts.Fresh
 		timer := time.NewTimer(quiet)

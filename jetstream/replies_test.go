@@ -210,6 +210,36 @@ func TestFollowFreshAsksNothing(t *testing.T) {
 
 // A reply that was lost on its way is missed by its number, and read from the
 // stream before the next one is yielded.
+// Followers use one another's memory; what was left in it is nobody's.
+func TestFollowersKeepWhatTheyHearToThemselves(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{Only: []string{jetstream.StreamReply}})
+	r := jetstream.NewReplies(js, subject.Map{})
+	of := func(task, n int) jetstream.Reply {
+		one := reply(n)
+		one.TaskID, one.Data = strconv.Itoa(task), fmt.Append(nil, task)
+		one.MsgID = fmt.Sprint(task, ".", n)
+		return one
+	}
+	for task := range 10 {
+		f, err := r.Open("agent.x", strconv.Itoa(task))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer(t, r, of(task, 1), of(task, 2), of(task, 3))
+		if err := js.Conn().Flush(); err != nil { // all three have come
+			t.Fatal(err)
+		}
+		for msg, err := range f.Messages(testContext(t), jetstream.FollowOptions{Fresh: true}) {
+			if err != nil || string(msg.Data) != strconv.Itoa(task) {
+				t.Fatalf("task %d hears %q, %v", task, msg.Data, err)
+			}
+			break // and leaves two
+		}
+	}
+}
+
 func TestFollowMissesAReply(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

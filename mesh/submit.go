@@ -66,7 +66,7 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 			return Receipt{}, err
 		}
 	}
-	var body []byte
+	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
 	header, err := n.encode(ctx, task, opts.CBOR, &body)
 	if err != nil {
 		return Receipt{}, err
@@ -270,11 +270,13 @@ func taskDigest(task *envelope.Envelope) string {
 		hop.TS, hop.Requires = "", nil
 		task = &hop
 	}
-	bytes, err := sign.AppendSigned(nil, task)
-	if err != nil {
+	buf := getBuffer()
+	defer putBuffer(buf)
+	var err error
+	if *buf, err = sign.AppendSigned((*buf)[:0], task); err != nil {
 		return ""
 	}
-	sum := sha256.Sum256(bytes)
+	sum := sha256.Sum256(*buf)
 	return hex.EncodeToString(sum[:16])
 }
 
