@@ -128,15 +128,19 @@ func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-func (r *roleFlags) task() *envelope.Envelope {
+// tasks makes the function that makes tasks. Their payload is made once: it is the
+// application's, and raw has its bytes from the beginning.
+func (r *roleFlags) tasks() func() *envelope.Envelope {
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.Repeat("x", r.payload)), '}')
-	return envelope.New(envelope.TypeTask, benchClient, benchAgent, "bench.echo", payload)
+	return func() *envelope.Envelope {
+		return envelope.New(envelope.TypeTask, benchClient, benchAgent, "bench.echo", payload)
+	}
 }
 
 // rawTask publishes, and waits for the server's acknowledgement and for the
 // worker's answer. One subscription takes the answers of all callers.
 func (r *roleFlags) rawTask(conn *nats.Conn, js natsjs.JetStream) (func(context.Context) error, error) {
-	body, err := r.task().AppendJSON(nil)
+	body, err := r.tasks()().AppendJSON(nil)
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +284,9 @@ func (r *roleFlags) durableTask(conn *nats.Conn, js natsjs.JetStream) (func(cont
 	if err != nil {
 		return nil, err
 	}
+	task := r.tasks()
 	return func(ctx context.Context) error {
-		_, _, err := node.Perform(ctx, r.task(), mesh.SubmitOptions{}, mesh.ResultOptions{Follow: true})
+		_, _, err := node.Perform(ctx, task(), mesh.SubmitOptions{}, mesh.ResultOptions{Follow: true})
 		return err
 	}, nil
 }

@@ -176,7 +176,7 @@ func newBenchRequestCommand(stdout io.Writer) *cobra.Command {
 // caller makes the function that sends one request and waits for its reply.
 func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error) {
 	if benchMode(r.mode) == benchRaw {
-		body, err := r.task().AppendJSON(nil)
+		body, err := r.tasks()().AppendJSON(nil)
 		if err != nil {
 			return nil, err
 		}
@@ -189,8 +189,9 @@ func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error)
 	if err != nil {
 		return nil, err
 	}
+	task := r.tasks()
 	return func(ctx context.Context) error {
-		_, err := node.Send(ctx, r.task(), mesh.SendOptions{})
+		_, err := node.Send(ctx, task(), mesh.SendOptions{})
 		return err
 	}, nil
 }
