@@ -59,6 +59,9 @@ func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts S
 	attempted := *task // the caller's stays as it is
 	for attempt := 0; ; attempt++ {
 		reply, err := n.sendOnce(ctx, &attempted, opts)
+		if err == nil {
+			return reply, nil
+		}
 		problem, wait := worthRetrying(err, attempt)
 		if problem == nil || attempt >= opts.Retries {
 			return reply, err
