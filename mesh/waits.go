@@ -30,8 +30,20 @@ type waits struct {
 type dormant struct {
 	rev   uint64 // of its record
 	subs  []*nats.Subscription
-	timer *time.Timer // nil: there is no time at which it wakes
+	timer *time.Timer   // nil: there is no time at which it wakes
+	again *time.Timer   // for another look
+	pause time.Duration // that again is set to
 }
+
+// What is heard comes straight from its publisher, and the stream may have it only
+// some time later: then a look finds nothing. Looks are repeated after lookSoon, and
+// after four times as long each time, up to lookLast; what was published just before
+// the run was listened for is looked for once, after lookOnce.
+const (
+	lookSoon = 20 * time.Millisecond
+	lookLast = 6 * time.Second
+	lookOnce = 2 * time.Second
+)
 
 // knownWaits bounds the runs whose answers a worker listens for. Those beyond are
 // looked at with each sweep.
@@ -157,21 +169,51 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		if err != nil {
 			continue
 		}
-		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.call(run) })
+		sub, err := w.l.host.node.conn.Subscribe(to, func(*nats.Msg) { w.heard(run) })
 		if err != nil {
 			w.l.host.log.Debug("answers are not listened for", "run", run, "err", err)
 			continue // the sweep looks
 		}
 		s.subs = append(s.subs, sub)
 	}
+	if len(s.subs) > 0 {
+		s.pause = lookOnce
+		s.again = time.AfterFunc(s.pause, func() { w.lookAgain(run, s) })
+	}
 	if at := earliest(c, c.Mesh.WakeAt); !at.IsZero() {
 		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.call(run) })
+	}
+}
+
+// heard has a run looked at, now and for some time.
+func (w *waits) heard(run string) {
+	w.mu.Lock()
+	if s := w.runs[run]; s != nil && s.again != nil {
+		s.pause = lookSoon
+		s.again.Reset(s.pause)
+	}
+	w.mu.Unlock()
+	w.call(run)
+}
+
+func (w *waits) lookAgain(run string, s *dormant) {
+	w.mu.Lock()
+	known := w.runs[run] == s
+	if s.pause *= 4; known && s.pause <= lookLast {
+		s.again.Reset(s.pause)
+	}
+	w.mu.Unlock()
+	if known {
+		w.call(run)
 	}
 }
 
 func (s *dormant) end() {
 	if s == nil {
 		return
+	}
+	if s.again != nil {
+		s.again.Stop()
 	}
 	for _, sub := range s.subs {
 		_ = sub.Unsubscribe() // the connection may be gone

@@ -1,0 +1,69 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+)
+
+// A worker hears an answer from its publisher, or was not listening yet; the
+// stream has it only later, and nobody says so.
+func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
+	t.Parallel()
+	for _, heard := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heard %t", heard), func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			s, err := r.js(r.nc).Stream(ctxFor(t), jetstream.StreamReply)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// What comes to late.x is stored as if it had come to aee.reply.x.
+			cfg := s.CachedInfo().Config
+			cfg.Subjects = append(cfg.Subjects, "late.>")
+			cfg.SubjectTransform = &natsjs.SubjectTransformConfig{Source: "late.>", Destination: "aee.reply.>"}
+			if _, err := r.js(r.nc).UpdateStream(ctxFor(t), cfg); err != nil {
+				t.Fatal(err)
+			}
+			requests := r.listen("$JS.API.STREAM.MSG.GET." + jetstream.StreamReply)
+			looked := func(when string) {
+				t.Helper()
+				for !strings.HasPrefix(within(t, "a look "+when, requests).Reply, "_INBOX_worker.") {
+				}
+			}
+			worker := natstest.Conn(t, r.srv, nats.CustomInboxPrefix("_INBOX_worker"))
+			r.serve(r.laneOn(worker, mesh.Config{}), mesh.Agent{Handler: asking{people: []string{bob}}})
+			client := r.client()
+			task := newTask(reviewer, "code.review", `{}`)
+			r.submit(client, task)
+			ask := r.asked(client, bob).Task
+			looked("before bob is asked")
+			looked("when the run is parked")
+			r.waits(task)
+			answer := &nats.Msg{Subject: "aee.reply." + bob + "." + ask.ID, Data: encode(t, ask.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`)))}
+			if heard {
+				answer.Header = nats.Header{natsjs.ExpectedLastSeqHeader: {"1000"}} // so that it is not stored
+				if err := r.nc.PublishMsg(answer); err != nil {
+					t.Fatal(err)
+				}
+				looked("when the answer is heard")
+			}
+			answer.Subject, answer.Header = "late."+bob+"."+ask.ID, nil
+			if err := r.nc.PublishMsg(answer); err != nil {
+				t.Fatal(err)
+			}
+			if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
+				t.Errorf("result %v, %v", show(reply), err)
+			}
+		})
+	}
+}
