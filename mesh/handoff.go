@@ -161,7 +161,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 	if PublishesTo(o.To) {
 		return false, false, nil
 	}
-	there, says, err := t.host.extensionsOf(ctx, o.To)
+	there, silent, says, err := t.host.extensionsOf(ctx, o.To)
 	speaks := slices.Contains(says, intents.ExtHandoff)
 	switch {
 	case err != nil:
@@ -170,7 +170,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 		return false, speaks, nil
 	case t.run == nil && !there:
 		return false, false, envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
-	case t.run == nil || there && !speaks || slices.Contains(says, intents.ExtDurable):
+	case t.run == nil || there && !silent && !speaks || slices.Contains(says, intents.ExtDurable):
 		return speaks, speaks, nil
 	}
 	// Who serves the durable lane must be able to take a task over, so that one
@@ -186,13 +186,13 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 const askPatience = 2 * time.Second
 
 // extensionsOf asks a worker of an entity which extensions it speaks
-// (aee.spec.query), and so whether there is one.
-func (h *host) extensionsOf(ctx context.Context, entity string) (there bool, names []string, err error) {
+// (aee.spec.query), and so whether there is one. One that is silent may be busy.
+func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent bool, names []string, err error) {
 	asking, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
 	ask := envelope.New(envelope.TypeTask, h.Entity, entity, intents.SpecQuery, nil)
 	if err := h.sign(ask); err != nil {
-		return false, nil, err
+		return false, false, nil, err
 	}
 	reply, err := h.node.Send(asking, ask, SendOptions{NoCancel: true})
 	var problem *envelope.Error
@@ -200,15 +200,17 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there bool, nam
 	case err == nil:
 		var says intents.SpecQueryResult
 		_ = json.Unmarshal(reply.Payload, &says) // what cannot be read names none
-		return true, says.Extensions, nil
+		return true, false, says.Extensions, nil
 	case ctx.Err() != nil:
-		return false, nil, context.Cause(ctx)
+		return false, false, nil, context.Cause(ctx)
 	case errors.Is(err, nats.ErrNoResponders):
-		return false, nil, nil
-	case errors.As(err, &problem) && (problem.FromPeer() || problem.Code == envelope.CodeTimeout):
-		return true, nil, nil // it is there, and does not know the question
+		return false, false, nil, nil
+	case errors.As(err, &problem) && problem.FromPeer():
+		return true, false, nil, nil // it is there, and does not know the question
+	case errors.As(err, &problem) && problem.Code == envelope.CodeTimeout:
+		return true, true, nil, nil
 	}
-	return false, nil, err
+	return false, false, nil, err
 }
 
 func (h *host) sign(e *envelope.Envelope) error {

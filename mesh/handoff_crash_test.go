@@ -111,7 +111,9 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 func TestADurableHandOverWaitsForItsReceiver(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	if err := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor}).end(); err != nil { // its lane is there now
+	w := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
+	r.hears("agent.b") // its lane stays
+	if err := w.end(); err != nil {
 		t.Fatal(err)
 	}
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
@@ -142,4 +144,28 @@ func TestADurableHandOverWaitsForItsReceiver(t *testing.T) {
 	}
 	within(t, "the cancel", done)
 	r.drainedQueue()
+}
+
+// Somebody listens where the receiver's tasks come in, and does not answer: it may
+// be busy, or stand still. Its queue takes the task all the same, and who hands it
+// on keeps no place for it.
+func TestADurableTaskIsHandedToOneThatIsSilent(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	w := r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
+	r.hears("agent.b") // its lane stays
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	r.listen("agent.b")
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
+	client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
+	events := r.events()
+	r.submit(client, task)
+	ended := r.event(events, intents.TaskFinished)
+	equal(t, "handed to", member(t, ended.Payload, "handed_to"), `"agent.b"`)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.b", Handler: answersFor})
+	if reply, err := r.result(client, task); err != nil || reply.From != "agent.b" {
+		t.Errorf("result: %v, %v", show(reply), err)
+	}
 }
