@@ -116,11 +116,11 @@ func TestATaskIsHandedOnAlongAChain(t *testing.T) {
 					if !durable {
 						return
 					}
+					r.drainedQueue() // the reply was heard, and is stored now
 					again, err := client.Result(ctxFor(t), "agent.a", task.ID, mesh.ResultOptions{})
 					if err != nil || again.ID != reply.ID {
 						t.Errorf("result again: %v, %v", again, err)
 					}
-					r.drainedQueue()
 					c := r.record(task)
 					equal(t, "status", c.Doc.Status, aaif.RunCompleted)
 					if c.Mesh.Handed == nil || c.Mesh.Reply != nil || c.Mesh.Step.Kind != state.StepHandoff {
