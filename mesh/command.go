@@ -288,11 +288,13 @@ func (l *lane) listen() {
 	}
 }
 
-// urgent reports whether urgent messages wait.
+// urgent reports whether urgent messages wait, also those that were drawn and
+// given back, by a worker without a free place or by none that lives: to the server
+// they are unacknowledged, as are those that are being worked on.
 func (l *lane) urgent() bool {
 	for _, p := range l.queue.Health().Parts {
 		if p.Priority == string(envelope.PriorityUrgent) {
-			return p.Pending > 0
+			return p.Pending+p.Unacked > 0
 		}
 	}
 	return false

@@ -393,3 +393,25 @@ func TestWhoMayCommand(t *testing.T) {
 		t.Errorf("result: %v", err)
 	}
 }
+
+// Nobody hears the control subject, and the only place is taken: the server hands
+// the command to the worker all the same, which gives it back, and reads it.
+func TestABusyWorkerHearsACommandThatItGaveBack(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: willing{g}, Concurrency: 1})
+	r.hears(reviewer)
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	r.ping(reviewer)
+	acks := r.listen("$JS.ACK." + jetstream.StreamWork + ".urgent-agent=2Ereviewer.>")
+	cancel := newTask(reviewer, intents.TaskCancel, `{"id":"`+task.ID+`","durable":true}`)
+	cancel.Priority = envelope.PriorityUrgent
+	r.submit(client, cancel)
+	equal(t, "the worker", string(within(t, "an answer to the server", acks).Data), "-NAK")
+	_, err := r.result(client, task)
+	equal(t, "code", codeOf(err), envelope.CodeCancelled)
+}
