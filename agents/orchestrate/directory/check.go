@@ -108,6 +108,18 @@ func (d *Directory) answers(ctx context.Context, entity string) bool {
 	return w != nil || d.ask(ctx, entity) != ""
 }
 
+// References are whom a definition names, by its subagents, steps, referee and
+// hand-overs: the references as they stand there, each once, no aliases.
+func References(def *aaif.Definition) []string {
+	var out []string
+	for _, r := range references(def) {
+		if !slices.Contains(out, r.ref) {
+			out = append(out, r.ref)
+		}
+	}
+	return out
+}
+
 // reference is a place of a definition that names somebody.
 type reference struct{ pointer, ref string }
 

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// permsNamed is whom the arguments of "auth perms" mean, and what their documents
+// say of others.
+type permsNamed struct {
+	entities  []string
+	calls     []string // whom they give tasks to
+	takesOver []string // whose tasks are handed over to them
+	team      bool     // somebody has to be found in the mesh
+}
+
+// permsDocument is an agent's document.
+type permsDocument struct {
+	name   string
+	entity string
+	def    *aaif.Definition
+}
+
+// permsFor reads the arguments of "auth perms": entities, and files of documents.
+func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
+	var out permsNamed
+	var docs []permsDocument
+	for _, arg := range args {
+		if !isDocument(arg) {
+			out.entities = append(out.entities, arg)
+			continue
+		}
+		d, err := a.permsDocument(arg)
+		if err != nil {
+			return out, err
+		}
+		docs, out.entities = append(docs, d), append(out.entities, d.entity)
+	}
+	for _, d := range docs {
+		refs := append(directory.References(d.def), escalations(d.def)...)
+		out.team = out.team || len(refs) > 0
+		for _, ref := range refs {
+			who := whoIs(ref, d, docs)
+			switch {
+			case who == "":
+				a.term.warn("%s names %q, who may be anybody: --calls says whom it needs to reach", d.name, ref)
+			case who != d.entity && !slices.Contains(out.calls, who):
+				out.calls = append(out.calls, who)
+			}
+		}
+		if o := d.def.Agent.Orchestration; o != nil {
+			for _, h := range o.Handoff {
+				to := whoIs(aliased(o, h.TargetAgent), d, docs)
+				if slices.Contains(out.entities, to) && !slices.Contains(out.takesOver, d.entity) {
+					out.takesOver = append(out.takesOver, d.entity)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// isDocument is true of an argument that names a file, and no entity of a type
+// that is known.
+func isDocument(arg string) bool {
+	switch subject.EntityType(arg) {
+	case subject.TypeAgent, subject.TypeService, subject.TypeHuman, subject.TypeBus:
+		return false // ./agent.yaml is the file
+	}
+	_, err := os.Stat(arg)
+	return err == nil
+}
+
+func (a *app) permsDocument(name string) (permsDocument, error) {
+	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return permsDocument{}, err
+	}
+	doc, err := aaif.Parse(data, aaif.Options{Name: name})
+	if err != nil {
+		return permsDocument{}, err
+	}
+	def := doc.Definition()
+	if def == nil {
+		return permsDocument{}, hinted(fmt.Errorf("%s is no agent definition", name), "\"aeemesh validate %s\" says what it is.", name)
+	}
+	entity, err := aaif.EntityName(def.Agent.Name)
+	return permsDocument{name, entity, def}, err
+}
+
+// whoIs is the entity that a reference of a document means: as it stands, or by
+// the other documents; "" where neither tells.
+func whoIs(ref string, from permsDocument, docs []permsDocument) string {
+	if orchestrate.IsEntity(ref) {
+		return ref
+	}
+	id := strings.TrimPrefix(strings.ToLower(ref), "urn:uuid:")
+	path := strings.TrimPrefix(ref, "file:")
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(from.name), path)
+	}
+	for _, d := range docs {
+		if strings.ToLower(d.def.AgentID) == id && id != "" || filepath.Clean(d.name) == path || d.entity == "agent."+ref {
+			return d.entity
+		}
+	}
+	return ""
+}
+
+// aliased is the reference that a name stands for.
+func aliased(o *aaif.Orchestration, name string) string {
+	for _, s := range o.Subagents {
+		if s.Alias == name {
+			return s.Ref
+		}
+	}
+	return name
+}
+
+// escalations are whom the document's steps are given to where nobody did them in
+// time, but for aliases.
+func escalations(def *aaif.Definition) []string {
+	extras, err := orchestrate.ExtrasOf(def)
+	if err != nil {
+		return nil
+	}
+	var out []string
+	for _, step := range extras.Steps {
+		if to := step.EscalateTo; orchestrate.IsEntity(to) {
+			out = append(out, to)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}

@@ -1,0 +1,60 @@
+package mesh
+
+import (
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// CallPermissions are the least that a worker needs to give tasks to the given
+// entities, as a team does and whoever hands tasks over, besides
+// [WorkerPermissions]: to send them live, and to cancel them. With durable also
+// what it takes over the durable lane, besides [DurableWorkerPermissions]: to
+// queue tasks for them, to see whether they have the lane, and to hear what they
+// answer. People need nothing more than every worker has.
+func CallPermissions(m subject.Map, durable bool, entities ...string) (Permissions, error) {
+	var p Permissions
+	for _, entity := range entities {
+		live, _, ctl, err := lanes(m, entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		if isPerson(entity) {
+			continue
+		}
+		p.Publish = append(p.Publish, live, ctl)
+		if !durable {
+			continue
+		}
+		work, err := m.WorkOf(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		replies, err := m.RepliesTo(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		c, err := jetstream.WorkConsumer(m, "normal", entity, 0)
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, work, jsAPI+"CONSUMER.INFO."+c.StreamName(m)+"."+c.Config.Durable)
+		p.Subscribe = append(p.Subscribe, replies)
+	}
+	return p, nil
+}
+
+// TakeoverPermissions are what a worker needs to answer durable tasks that were
+// sent to the given entities and handed over from there, besides
+// [DurableWorkerPermissions]: the answer goes where the task's sender waits for
+// it, also after further hand-overs. Over the live lane it needs nothing.
+func TakeoverPermissions(m subject.Map, from ...string) (Permissions, error) {
+	var p Permissions
+	for _, entity := range from {
+		replies, err := m.RepliesTo(entity)
+		if err != nil {
+			return Permissions{}, err
+		}
+		p.Publish = append(p.Publish, replies)
+	}
+	return p, nil
+}

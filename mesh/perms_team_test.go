@@ -1,0 +1,155 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// teamWorks has one worker call another over both lanes, cancel what it called,
+// and hand a task over, each with permissions of its own. It says what the server
+// refused.
+func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
+	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
+		{Name: "caller", Password: "c", Permissions: serverPermissions(caller)},
+		{Name: "helper", Password: "h", Permissions: serverPermissions(callee)},
+		{Name: "admin", Password: "a"},
+	}})
+	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("admin", "a"))}}
+	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: r.m}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	refused := func(name string) nats.Option {
+		return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cancel(fmt.Errorf("%s: %w", name, err)) })
+	}
+	serve := func(name, entity string, handler mesh.HandlerFunc) func() {
+		nc := natstest.Conn(t, srv, nats.UserInfo(name, name[:1]), nats.CustomInboxPrefix("_INBOX_"+name), refused(name))
+		node := r.laneOn(nc, mesh.Config{Drain: time.Second})
+		serving, stop := context.WithCancel(context.Background())
+		var wait sync.WaitGroup
+		wait.Go(func() {
+			_ = node.Serve(serving, mesh.Agent{Entity: entity, Concurrency: 8, Handler: handler})
+		})
+		return func() { stop(); wait.Wait() }
+	}
+	defer serve("helper", helper, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if string(task.Envelope.Payload) == `{"wait":true}` {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return task.Envelope.Payload, nil
+	})()
+	defer serve("caller", lead, func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if string(task.Envelope.Payload) == `{"hand":true}` {
+			return task.HandOff(ctx, mesh.HandOff{To: helper})
+		}
+		for _, live := range []bool{true, false} {
+			if _, err := task.Call(ctx, mesh.Call{To: helper, Key: fmt.Sprint("one/", live), Live: live}); err != nil {
+				return nil, err
+			}
+			within, stop := context.WithCancel(ctx)
+			_, err := task.Call(within, mesh.Call{To: helper, Key: fmt.Sprint("two/", live), Live: live, Payload: json.RawMessage(`{"wait":true}`), Begun: func(string, bool) { stop() }})
+			stop()
+			if err == nil {
+				return nil, envelope.Errorf(envelope.CodeInternal, "what was broken off has ended")
+			}
+		}
+		return task.Envelope.Payload, nil
+	})()
+	hears := func() error {
+		queue := jetstream.NewQueue(r.js(r.nc), r.m)
+		for ctx.Err() == nil {
+			if ok, err := queue.Served(ctx, helper); ok && err == nil {
+				return nil
+			}
+		}
+		return context.Cause(ctx)
+	}
+	client := r.laneOn(natstest.Conn(t, srv, nats.UserInfo("admin", "a")), mesh.Config{Entity: ada})
+	work := func() error {
+		if err := hears(); err != nil {
+			return err
+		}
+		for _, do := range []string{`{"call":true}`, `{"hand":true}`} {
+			task := requiring(newTask(lead, "lead.work", do), `{"timeout_ms":10000}`)
+			if _, _, err := client.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
+				return fmt.Errorf("durable %s: %w", do, err)
+			}
+		}
+		for _, do := range []string{`{"hand":true}`} {
+			if _, err := client.Send(ctx, requiring(newTask(lead, "lead.work", do), `{"timeout_ms":10000}`), mesh.SendOptions{}); err != nil {
+				return fmt.Errorf("live %s: %w", do, err)
+			}
+		}
+		return nil
+	}
+	err := work()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// What a caller, and who takes over, is said to need suffices over both lanes,
+// and each part of it is needed.
+func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
+	t.Parallel()
+	worker := func(entity, inbox string) mesh.Permissions {
+		live, errA := mesh.WorkerPermissions(subject.Map{}, entity, time.Hour)
+		lane, errB := mesh.DurableWorkerPermissions(subject.Map{}, entity, inbox, true)
+		return both(t, live, errA, lane, errB)
+	}
+	calls, err := mesh.CallPermissions(subject.Map{}, true, helper, ada)
+	if err != nil {
+		t.Fatal(err)
+	}
+	takes, err := mesh.TakeoverPermissions(subject.Map{}, lead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "to call", calls, mesh.Permissions{
+		Publish:   []string{helper, "aee.ctl." + helper, "aee.work.*." + helper, "$JS.API.CONSUMER.INFO.AEE_WORK.normal-" + subject.Escape(helper)},
+		Subscribe: []string{"aee.reply." + helper + ".*"},
+	})
+	equal(t, "to take over", takes, mesh.Permissions{Publish: []string{"aee.reply." + lead + ".*"}})
+	caller, callee := worker(lead, "_INBOX_caller"), worker(helper, "_INBOX_helper")
+	caller.Publish, caller.Subscribe = slices.Clip(caller.Publish), slices.Clip(caller.Subscribe)
+	callee.Publish, callee.Subscribe = slices.Clip(callee.Publish), slices.Clip(callee.Subscribe)
+	try := func(name string, calls, takes mesh.Permissions, enough bool) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := teamWorks(t, both(t, caller, nil, calls, nil), both(t, callee, nil, takes, nil))
+			switch {
+			case enough && err != nil:
+				t.Error(err)
+			case !enough && !isErr(err, nats.ErrPermissionViolation):
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	try("all", calls, takes, true)
+	try("without the reply subject of who was asked", calls, mesh.Permissions{}, false)
+	for i, s := range calls.Publish {
+		less := calls
+		less.Publish = slices.Delete(slices.Clone(calls.Publish), i, i+1)
+		try("without publish "+s, less, takes, false)
+	}
+	less := calls
+	less.Subscribe = nil
+	try("without subscribe", less, takes, false)
+}
