@@ -33,6 +33,10 @@ type LaneOptions struct {
 	// changes. Calls come one at a time, in order, from a goroutine of Run; it
 	// should return soon.
 	Changed func(LaneHealth)
+
+	// Dropped, if not nil, is told of each message that came as a delayed task
+	// and was none, and that was taken away: where it was, and why.
+	Dropped func(subject string, why error)
 }
 
 // A Lane draws the durable tasks of one entity for one worker.

@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -39,6 +40,9 @@ func (r *laneRun) move(ctx context.Context) {
 				_ = d.Ack()
 			case errors.Is(err, errNotDue):
 				_ = d.Term(err.Error())
+				if r.opts.Dropped != nil {
+					r.opts.Dropped(d.Subject, err)
+				}
 			case ctx.Err() != nil:
 				_ = d.Nak(0)
 			default:
@@ -65,6 +69,13 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	if err != nil {
 		return errNotDue
 	}
+	if next := d.Header.Get(headerScheduleNext); next != "" && next != scheduleOnce {
+		// It would come again for ever, as a task of the same id.
+		if err := q.endSchedule(ctx, d.Header.Get(headerScheduler)); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: its schedule repeats, and was taken away", errNotDue)
+	}
 	// The schedule's subject has the id. What was published to the due subject
 	// directly has only its place in the stream.
 	id := "due/" + strconv.FormatUint(d.Seq, 10)
@@ -76,4 +87,17 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
 	_, err = q.js.PublishMsg(ctx, msg)
 	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
+}
+
+// endSchedule takes a schedule away, by its subject.
+func (q *Queue) endSchedule(ctx context.Context, subj string) error {
+	at, err := q.m.Parse(subj)
+	if err != nil || at.Kind != subject.Schedule {
+		return errNotDue // where the stream has subjects that are not the mesh's
+	}
+	err = q.Unschedule(ctx, at.Entity, at.ID)
+	if errors.Is(err, ErrNotFound) {
+		return nil
+	}
+	return err
 }

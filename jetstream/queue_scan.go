@@ -118,8 +118,14 @@ var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_d
 
 // noDirect says why nobody answers a direct get.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
 	var info natsjs.StreamInfo
-	if err := request(ctx, js, "STREAM.INFO."+stream, nil, &info); err != nil {
+	err := request(ctx, js, "STREAM.INFO."+stream, nil, &info)
+	if errors.Is(err, context.DeadlineExceeded) { // who reads may not look at the stream itself
+		return nats.ErrNoResponders
+	}
+	if err != nil {
 		return err
 	}
 	if !info.Config.AllowDirect {

@@ -20,6 +20,8 @@ const (
 	headerSchedule       = "Nats-Schedule"
 	headerScheduleTarget = "Nats-Schedule-Target"
 	headerScheduler      = "Nats-Scheduler"
+	headerScheduleNext   = "Nats-Schedule-Next" // when it fires again, or scheduleOnce
+	scheduleOnce         = "purge"
 )
 
 // A Scheduled is a task that waits for its time.

@@ -85,7 +85,7 @@ func (h *host) newLane() (*lane, error) {
 		return nil, err
 	}
 	l.subject = subject
-	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.changed})
+	queue, err := cfg.Queue.Lane(h.Entity, jetstream.LaneOptions{Create: cfg.Create, Lease: cfg.Lease, Changed: l.changed, Dropped: l.dropped})
 	if err != nil {
 		return nil, err
 	}
@@ -439,6 +439,15 @@ func (l *lane) changed(health jetstream.LaneHealth) {
 	default:
 		l.host.log.Warn("durable lane", "state", string(health.State), "reason", health.Reason)
 	}
+}
+
+// dropped tells of what came as a delayed task and was none.
+func (l *lane) dropped(subject string, why error) {
+	h := l.host
+	h.counts.refused.Add(1)
+	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip(subject), why)
+	h.node.tel.refused(h, string(problem.Code))
+	h.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
 }
 
 // storeFailed notes that the store of runs does not answer. One line a second
