@@ -154,8 +154,11 @@ func hintForCode(e *envelope.Error) string {
 	case envelope.CodeInputSchema:
 		return "\"aeemesh agents describe ENTITY\" lists its intents; the agent's author knows their schemas."
 	}
-	if e.Retryable {
-		return "Trying again may help: --retries N does it for you."
+	switch {
+	case !e.Retryable:
+		return ""
+	case e.Code == envelope.CodeBusy, e.Code == envelope.CodeRateLimited, e.Code == envelope.CodeDraining:
+		return "Trying again may help: --retries N does it for you." // nothing was done
 	}
-	return ""
+	return "Sending it again may help."
 }

@@ -214,6 +214,24 @@ func (g *group) twins() {
 	}
 }
 
+// nearest is the entity that another was most likely meant to be. What they all
+// begin with makes none of them like another, and one short name is much like
+// the next.
+func nearest(ref string, entities []string) string {
+	kind, name, _ := strings.Cut(ref, ".")
+	var names []string
+	for _, e := range entities {
+		if k, n, _ := strings.Cut(e, "."); k == kind {
+			names = append(names, n)
+		}
+	}
+	near := aaif.Nearest(name, names)
+	if near == "" || len(near) < len(name)-2 || len(name) < 4 {
+		return ""
+	}
+	return kind + "." + near
+}
+
 // absent is about members that are not among the documents, of teams that have
 // others there.
 func (g *group) absent(i int, t *team) {
@@ -250,9 +268,7 @@ func (g *group) absent(i int, t *team) {
 			case subject.TypeHuman, subject.TypeService:
 				continue // nobody has a document of these
 			}
-			if near = aaif.Nearest(m.ref, entities); len(near) < len(m.ref)-2 || len(m.ref) < len("agent.abcd") {
-				near = "" // one short name is much like another
-			}
+			near = nearest(m.ref, entities)
 		}
 		switch {
 		case near != "":
