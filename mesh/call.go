@@ -181,7 +181,7 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	if c.OnStream != nil {
 		members["stream"] = json.RawMessage("true")
 	}
-	if err := t.inherit(members); err != nil {
+	if err := t.inherit(members, true); err != nil {
 		return nil, err
 	}
 	e.Requires = mustJSON(members)

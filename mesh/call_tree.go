@@ -68,15 +68,16 @@ func (l TreeLimits) Validate() error {
 // tree is what requires.tree says: where in its tree a task is, and how far the
 // tree may grow. A sender's own task has bounds only; 0 is the operator's.
 type tree struct {
-	Root          string    `json:"root,omitempty"`           // the id of the task that somebody sent
-	Depth         int       `json:"depth,omitempty"`          // hops from there
-	MaxDepth      int       `json:"max_depth,omitempty"`      //
-	MaxTasks      int64     `json:"max_tasks,omitempty"`      // of the corr
-	MaxIterations int64     `json:"max_iterations,omitempty"` // of the corr
-	Teams         []team    `json:"teams,omitempty"`          // whose document bounds its part of the tree, the outermost first
-	Tokens        int64     `json:"tokens,omitempty"`         // of the corr
-	USD           model.USD `json:"usd,omitempty"`            // of the corr
-	Deadline      time.Time `json:"deadline,omitzero"`        // by the server's clock
+	Root          string        `json:"root,omitempty"`           // the id of the task that somebody sent
+	Depth         int           `json:"depth,omitempty"`          // hops from there
+	MaxDepth      int           `json:"max_depth,omitempty"`      //
+	MaxTasks      int64         `json:"max_tasks,omitempty"`      // of the corr
+	MaxIterations int64         `json:"max_iterations,omitempty"` // of the corr
+	Teams         []team        `json:"teams,omitempty"`          // whose document bounds its part of the tree, the outermost first
+	Tokens        int64         `json:"tokens,omitempty"`         // of the corr
+	USD           model.USD     `json:"usd,omitempty"`            // of the corr
+	Deadline      time.Time     `json:"deadline,omitzero"`        // by the server's clock
+	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks above that wait for this one, the outermost first
 }
 
 // treeOf reads requires.tree; nil where there is none. A bound that is written is
@@ -102,7 +103,7 @@ func treeOf(e *envelope.Envelope) (*tree, error) {
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
 	}
-	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || badTeams(t.Teams)) {
+	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || badTeams(t.Teams) || badWaiting(t.Waiting)) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
 	return requires.Tree, nil
@@ -128,7 +129,7 @@ func (n *Node) bounds(t *tree) tree {
 	own := n.cfg.Tree
 	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, MaxIterations: own.MaxIterations, Tokens: own.Tokens, USD: own.USD}
 	if t != nil {
-		out.Root, out.Depth, out.Deadline = t.Root, t.Depth, t.Deadline
+		out.Root, out.Depth, out.Deadline, out.Waiting = t.Root, t.Depth, t.Deadline, t.Waiting
 		out.MaxDepth, out.MaxTasks = lower(t.MaxDepth, out.MaxDepth), lower(t.MaxTasks, out.MaxTasks)
 		out.MaxIterations = lower(t.MaxIterations, out.MaxIterations)
 		out.Tokens, out.USD = lower(t.Tokens, out.Tokens), lower(t.USD, out.USD)
@@ -179,12 +180,15 @@ func tooDeep(depth, most int) *envelope.Error {
 }
 
 // inherit writes into the members of requires what a task that t sends on has
-// from it: human_approval, and its place in the tree, one hop further. It fails
-// where there is no room for that.
-func (t *Task) inherit(members map[string]json.RawMessage) error {
+// from it: human_approval, and its place in the tree, one hop further, below t if
+// that waits for it. It fails where there is no room for that.
+func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	next := t.host.node.bounds(t.tree)
 	if next.Root == "" {
 		next.Root = t.Envelope.ID
+	}
+	if waits {
+		next.Waiting = t.waitedFor()
 	}
 	if next.Teams = t.teams(); len(next.Teams) > maxTeams {
 		return envelope.Errorf(envelope.CodeTreeLimit, "more than %d teams within one another bound their turns", maxTeams)

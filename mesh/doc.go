@@ -64,8 +64,10 @@
 //
 // A handler sends tasks of its own with [Task.Call] (call*.go): in its agent's name,
 // over the durable lane where both have one, else live, within bounds that every
-// worker holds ([TreeLimits]). What a durable run has others do is in its checkpoint,
-// so that whoever ends the run stops it.
+// worker holds ([TreeLimits]). Turns of models are counted for all of a tree, as
+// agents tell of them ([Task.Turn], call_turns.go), and a live task that would wait
+// for itself is refused (call_circle.go). What a durable run has others do is in its
+// checkpoint, so that whoever ends the run stops it.
 //
 // # Guarantees and limits
 //

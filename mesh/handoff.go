@@ -344,7 +344,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 		return nil, deadlineError(t)
 	}
 	members["timeout_ms"] = mustJSON(max(1, left.Milliseconds()))
-	if err := t.inherit(members); err != nil {
+	if err := t.inherit(members, false); err != nil {
 		return nil, err
 	}
 	e.Requires = mustJSON(members)

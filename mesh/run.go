@@ -41,6 +41,11 @@ func (h *host) accept(t *Task, header nats.Header) {
 		}
 		return
 	}
+	if err := h.circle(t); err != nil {
+		h.counts.busy.Add(1)
+		h.fail(t, err)
+		return
+	}
 	h.running.add(t)
 	if !h.queue.put(t) {
 		h.running.remove(t)
@@ -54,8 +59,11 @@ func (h *host) accept(t *Task, header nats.Header) {
 }
 
 func busy(entity string) *envelope.Error {
-	return envelope.Errorf(envelope.CodeBusy, "the queue of this worker of %s is full", entity).WithBackoff(250 * time.Millisecond)
+	return envelope.Errorf(envelope.CodeBusy, "the queue of this worker of %s is full", entity).WithBackoff(busyPause)
 }
+
+// busyPause is how long a sender should wait before it asks a busy agent again.
+const busyPause = 250 * time.Millisecond
 
 // prepare reads the constraints and validates the payload.
 func (h *host) prepare(t *Task) error {
@@ -133,6 +141,7 @@ func (h *host) run(t *Task) {
 	if t.done.Load() {
 		return // cancelled, or overdue, before it began
 	}
+	t.placed.Store(true)
 	if t.run != nil {
 		h.begins(t)
 		h.durable.perform(t)

@@ -101,7 +101,8 @@ type Task struct {
 	queued  time.Time
 	started time.Time // zero where no metrics are kept
 
-	done atomic.Bool // the terminal envelope has been sent
+	done   atomic.Bool // the terminal envelope has been sent
+	placed atomic.Bool // it has one of the agent's places
 
 	handed  *handed   // by whom the task was handed on; nil: by nobody
 	ownWord bool      // the sender takes no answer but from the entity that it asked
