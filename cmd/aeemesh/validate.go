@@ -32,8 +32,8 @@ type verdict struct {
 }
 
 func (a *app) validateCommand() *cobra.Command {
-	var levels, strict bool
-	c := &cobra.Command{
+	var levels, strict, inMesh bool
+	c := connects(&cobra.Command{
 		Use:   "validate FILE...",
 		Short: "Check AAIF documents",
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
@@ -45,16 +45,26 @@ program does not honour. "-" reads standard input.
 Several documents are also held against one another: whom each names is looked
 for among the others, and agents that call one another without end are found, as
 is what one gives and the next one does not take. Platform manifests among them
-say which condition languages and patterns their workers know.`,
+say which condition languages and patterns their workers know.
+
+With --mesh the mesh that runs is asked as well, by the usual flags of a
+connection: whom a document names, by entity, agent_id, name or skill, and nobody
+there knows or serves.`,
 		Example: `  aeemesh validate reviewer.yaml
   aeemesh validate team.yaml writer.yaml critic.yaml
+  aeemesh validate team.yaml --mesh --nats nats://mesh:4222
   aeemesh validate agents/*.json --json | jq 'select(.valid | not)'
   cat agent.json | aeemesh validate -`,
 		Args: arguments("FILE..."),
-		RunE: a.do(func(_ context.Context, _ *cobra.Command, args []string) error {
-			verdicts, err := a.judge(args)
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			verdicts, docs, err := a.judge(args)
 			if err != nil {
 				return err
+			}
+			if inMesh {
+				if err := a.judgeInMesh(ctx, cmd, args, verdicts, docs); err != nil {
+					return err
+				}
 			}
 			bad := 0
 			for _, v := range verdicts {
@@ -77,7 +87,8 @@ say which condition languages and patterns their workers know.`,
 			}
 			return nil
 		}),
-	}
+	})
+	c.Flags().BoolVar(&inMesh, "mesh", false, "ask the mesh that runs, too: who of those that are named is there")
 	c.Flags().BoolVar(&levels, "levels", false, "tell what the next conformance level asks for")
 	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
 	return c
@@ -85,17 +96,16 @@ say which condition languages and patterns their workers know.`,
 
 // judge checks documents, by themselves and against one another. The error is
 // for what cannot be read.
-func (a *app) judge(names []string) ([]verdict, error) {
+func (a *app) judge(names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
 		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		read[i] = source{name, data}
 	}
-	verdicts, _, err := judgeSources(read)
-	return verdicts, err
+	return judgeSources(read)
 }
 
 // source is a document before it is read: a file, standard input or a URL.
@@ -126,14 +136,18 @@ func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
 		sources, of = append(sources, source), append(of, i)
 	}
 	for i, problems := range topology.Together(sources) {
-		v := &verdicts[of[i]]
-		v.Problems = append(v.Problems, problems...)
-		slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
-		for _, p := range problems {
-			v.Valid = v.Valid && p.Severity != aaif.SeverityError
-		}
+		verdicts[of[i]].add(problems)
 	}
 	return verdicts, docs, nil
+}
+
+// add adds what else there is to say.
+func (v *verdict) add(problems []aaif.Problem) {
+	v.Problems = append(v.Problems, problems...)
+	slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
+	for _, p := range problems {
+		v.Valid = v.Valid && p.Severity != aaif.SeverityError
+	}
 }
 
 // judgeOne checks a document by itself, and returns it if it is one.

@@ -21,9 +21,22 @@ const maxNotices = 16
 // never can, a warning for those that nobody answers for now. It takes as long as
 // ctx lets it, and says what it did not get to.
 func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
+	return v.checkThose(ctx, references(def))
+}
+
+// Present is Check of the references that the mesh itself answers for: not of
+// files and URLs, which only those may read whom an operator allows it.
+func (v *View) Present(ctx context.Context, def *aaif.Definition) []aaif.Problem {
+	return v.checkThose(ctx, slices.DeleteFunc(references(def), func(r reference) bool {
+		scheme, _, ok := schemeOf(r.ref)
+		return !ok && isPath(r.ref) || ok && scheme != "skill" && scheme != "nats" && scheme != "urn"
+	}))
+}
+
+func (v *View) checkThose(ctx context.Context, all []reference) []aaif.Problem {
 	var out []aaif.Problem
 	silent := 0
-	for _, r := range references(def) {
+	for _, r := range all {
 		if ctx.Err() != nil {
 			return append(out, warn("/agent/orchestration", "not all subagents could be looked for in time", ""))
 		}

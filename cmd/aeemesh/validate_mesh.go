@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+)
+
+// judgeInMesh adds to the verdicts who of those that the documents name is not
+// known in the mesh that runs, or not served there.
+func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
+	if err != nil {
+		return hinted(err, "Without --mesh no server is asked.")
+	}
+	defer s.close()
+	reg, err := s.definitions()
+	if err != nil {
+		return err
+	}
+	t := newTeams(directory.Config{})
+	t.dir.Use(s.node, reg)
+	looking, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	for i, doc := range docs {
+		if doc == nil || doc.Definition() == nil || doc.Definition().Agent.Orchestration == nil {
+			continue
+		}
+		verdicts[i].add(doc.Locate(t.view(names[i], "", doc).Present(looking, doc.Definition())))
+	}
+	return ctx.Err()
+}
