@@ -93,12 +93,14 @@ func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.P
 func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error) {
 	done := make(chan published, 1)
 	out := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	first, err := g.enqueue(out, done)
+	first, company, err := g.enqueue(out, done)
 	if err != nil {
 		return nil, err
 	}
 	if first {
-		runtime.Gosched()
+		if company {
+			runtime.Gosched()
+		}
 		g.flush()
 	}
 	select {
@@ -125,14 +127,20 @@ func (g *gathered) leave(m *nats.Msg) {
 	}
 }
 
-// enqueue reports whether the message is the first of those that wait.
-func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first bool, err error) {
+// gatherFrom is how many messages must be under way before a sender looks for
+// company: with fewer there is nobody to wait for, and a sender that is alone goes
+// through the scheduler, and asks the network what is new, for nothing.
+const gatherFrom = 4
+
+// enqueue reports whether the message is the first of those that wait, and
+// whether others are likely to join it.
+func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.inbox == "" {
 		inbox := g.Conn().NewInbox() + "."
 		if _, err := g.Conn().Subscribe(inbox+"*", g.answered); err != nil {
-			return false, err
+			return false, false, err
 		}
 		g.inbox = inbox
 		go g.watch(g.Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED))
@@ -141,7 +149,7 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first bool, err 
 	m.Reply = g.inbox + strconv.FormatUint(g.last, 36)
 	g.waiting[m.Reply] = done
 	g.queue = append(g.queue, m)
-	return len(g.queue) == 1, nil
+	return len(g.queue) == 1, len(g.waiting) >= gatherFrom, nil
 }
 
 // flush publishes what is in the queue.
