@@ -4,6 +4,12 @@ package envelope
 // draft's order, nulls written out, then the extra members. Object-valued
 // fields are copied as they stand. On error dst is returned as it was.
 func (e *Envelope) AppendJSON(dst []byte) ([]byte, error) {
+	return e.AppendJSONSealed(dst, nil)
+}
+
+// AppendJSONSealed is [Envelope.AppendJSON] with what seal appends as the value of
+// field sig, in place of e.Sig: e has been found valid by then. Nil writes e.Sig.
+func (e *Envelope) AppendJSONSealed(dst []byte, seal func(dst []byte) ([]byte, error)) ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return dst, err
 	}
@@ -32,7 +38,14 @@ func (e *Envelope) AppendJSON(dst []byte) ([]byte, error) {
 	b = append(b, `,"payload":`...)
 	b = append(b, e.Payload...)
 	b = append(b, `,"sig":`...)
-	b = appendRaw(b, e.Sig)
+	if seal == nil {
+		b = appendRaw(b, e.Sig)
+	} else {
+		var err error
+		if b, err = seal(b); err != nil {
+			return dst, err
+		}
+	}
 	for _, m := range e.Extra {
 		b = append(b, ',')
 		b = AppendString(b, m.Name)

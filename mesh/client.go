@@ -201,20 +201,17 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 		injectSpan(sc, task)
 		header = nats.Header{traceHeader(ctx): {traceparentOf(ctx)}}
 	}
-	if n.cfg.Signer != nil && task.Sig == nil {
-		if err := n.cfg.Signer.Sign(task); err != nil {
-			return nil, err
-		}
+	signer := n.cfg.Signer
+	if task.Sig != nil {
+		signer = nil
 	}
 	if cbor {
 		if header == nil {
 			header = nats.Header{}
 		}
 		header[headerContentType] = []string{envelope.ContentCBOR}
-		*buf, err = task.AppendCBOR((*buf)[:0])
-	} else {
-		*buf, err = task.AppendJSON((*buf)[:0])
 	}
+	*buf, err = appendSigned((*buf)[:0], task, signer, cbor)
 	return header, err
 }
 

@@ -1,6 +1,7 @@
 package mesh
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -9,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -54,20 +56,13 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 	if t.ask {
 		return h.sendText(t, e, problem)
 	}
-	if h.Signer != nil {
-		if err := h.Signer.Sign(e); err != nil {
-			return err
-		}
-	}
 	buf := getBuffer()
 	defer putBuffer(buf)
 	var err error
-	if t.cbor {
-		*buf, err = e.AppendCBOR((*buf)[:0])
-	} else {
-		*buf, err = e.AppendJSON((*buf)[:0])
-	}
-	if err != nil {
+	if *buf, err = appendSigned((*buf)[:0], e, h.Signer, t.cbor); err != nil {
+		if errors.Is(err, envelope.ErrNumber) {
+			return err // no signature can cover it
+		}
 		return fmt.Errorf("encode reply: %w", outputError(err))
 	}
 	if err := h.node.publish(to, *buf, t.replyHeader(e, problem)); err != nil {
@@ -80,6 +75,22 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 		}
 	}
 	return nil
+}
+
+// appendSigned appends e in one of the two encodings, signed unless s is nil.
+func appendSigned(dst []byte, e *envelope.Envelope, s *sign.Signer, cbor bool) ([]byte, error) {
+	switch {
+	case s != nil && !cbor:
+		return s.AppendJSON(dst, e)
+	case s != nil:
+		if err := s.Sign(e); err != nil {
+			return dst, err
+		}
+	}
+	if cbor {
+		return e.AppendCBOR(dst)
+	}
+	return e.AppendJSON(dst)
 }
 
 // outputError says that the agent, not the sender, made an invalid envelope.

@@ -301,6 +301,52 @@ func TestUnsignableNumbers(t *testing.T) {
 	}
 }
 
+// AppendJSON writes what Sign and AppendJSON of the envelope write, and changes
+// neither the envelope nor, where it fails, what it was to append to.
+func TestAppendJSONSignsOnTheWay(t *testing.T) {
+	t.Parallel()
+	for _, alg := range []Alg{Ed25519, HS256} {
+		s, k := newTestKey(t, "key", alg, 1, ">")
+		e := sampleTask(t)
+		e.Sig = json.RawMessage(`"another"`)
+		got, err := s.AppendJSON([]byte("before"), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(e.Sig) != `"another"` {
+			t.Errorf("%s: the envelope has sig %s now", alg, e.Sig)
+		}
+		if err := s.Sign(e); err != nil {
+			t.Fatal(err)
+		}
+		want, err := e.AppendJSON([]byte("before"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(got) != string(want) {
+			t.Errorf("%s:\n got %s\nwant %s", alg, got, want)
+		}
+		sent, err := envelope.Parse(got[len("before"):])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if who, err := newTestRing(t, k).Verify(sent, noon); err != nil || !who.Signed {
+			t.Errorf("%s: %+v, %v", alg, who, err)
+		}
+		for name, spoil := range map[string]func(*envelope.Envelope){
+			"number":  func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{"n":9007199254740993}`) },
+			"text":    func(e *envelope.Envelope) { e.Corr = "\xff-not-utf-8" },
+			"payload": func(e *envelope.Envelope) { e.Payload = json.RawMessage(`{"n":`) },
+		} {
+			bad := *e
+			spoil(&bad)
+			if out, err := s.AppendJSON([]byte("before"), &bad); err == nil || string(out) != "before" {
+				t.Errorf("%s, %s: %q, %v", alg, name, out, err)
+			}
+		}
+	}
+}
+
 func TestInvalidUTF8IsNotSigned(t *testing.T) {
 	t.Parallel()
 	s, _ := newTestKey(t, "k", Ed25519, 1, ">")

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	jsonv2 "github.com/go-json-experiment/json"
@@ -117,6 +118,7 @@ func anyLayout(raw []byte) (alg, kid, value []byte, ok bool) {
 
 // appendSig writes field sig. The result of it needs no escapes.
 func appendSig(dst []byte, alg Alg, kid string, value []byte) []byte {
+	dst = slices.Grow(dst, len(`{"alg":"","kid":"","value":""}`)+len(alg)+len(kid)+encoding.EncodedLen(len(value)))
 	dst = append(dst, `{"alg":"`...)
 	dst = append(dst, alg...)
 	dst = append(dst, `","kid":"`...)

@@ -90,32 +90,48 @@ func (s *Signer) Sign(e *envelope.Envelope) error {
 	if !validText(e) {
 		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.kid)
 	}
-	p := buffers.Get().(*[]byte)
-	b, err := AppendSigned((*p)[:0], e)
-	if err == nil {
-		e.Sig, err = s.appendSig(b)
-	}
-	putBuffer(p, b)
+	sig, err := s.appendSig(nil, e)
 	if err != nil {
-		return fmt.Errorf("sign envelope with key %q: %w", s.kid, err)
+		return err
 	}
+	e.Sig = sig
 	return nil
 }
 
-// appendSig makes the value of field sig over the canonical bytes.
-func (s *Signer) appendSig(message []byte) ([]byte, error) {
-	size := len(`{"alg":"","kid":"","value":""}`) + len(s.alg) + len(s.kid)
+// AppendJSON appends the JSON of e as [Signer.Sign] would sign it, and leaves e
+// alone: who only sends an envelope needs no field sig of its own memory, nor
+// has what it just made validated. On error dst is returned as it was.
+func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
+	return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return s.appendSig(dst, e) })
+}
+
+// appendSig appends the value of field sig for e, whose texts are UTF-8.
+func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
+	p := buffers.Get().(*[]byte)
+	message, err := AppendSigned((*p)[:0], e)
+	if err == nil {
+		dst, err = s.appendSigOver(dst, message)
+	}
+	putBuffer(p, message)
+	if err != nil {
+		return dst, fmt.Errorf("sign envelope with key %q: %w", s.kid, err)
+	}
+	return dst, nil
+}
+
+// appendSigOver appends the value of field sig over the canonical bytes.
+func (s *Signer) appendSigOver(dst, message []byte) ([]byte, error) {
 	switch s.alg {
 	case Ed25519:
 		var sig [ed25519.SignatureSize]byte
 		if err := s.ed.sign(&sig, message); err != nil {
-			return nil, err
+			return dst, err
 		}
-		return appendSig(make([]byte, 0, size+encoding.EncodedLen(len(sig))), s.alg, s.kid, sig[:]), nil
+		return appendSig(dst, s.alg, s.kid, sig[:]), nil
 	case HS256:
 		var mac [sha256.Size]byte
 		s.mac.sign(&mac, message)
-		return appendSig(make([]byte, 0, size+encoding.EncodedLen(len(mac))), s.alg, s.kid, mac[:]), nil
+		return appendSig(dst, s.alg, s.kid, mac[:]), nil
 	}
-	return nil, errors.New("the signer has no key")
+	return dst, errors.New("the signer has no key")
 }
