@@ -218,9 +218,13 @@ func (w *work) again(p *Participant, member Member, out *Outcome, problem *envel
 	return true, policy.Pause(out.Tries, problem.Backoff())
 }
 
-// findPatience is how long a step of a live task waits for somebody who answers
-// for its reference. One of a durable task waits as long as it has time.
-const findPatience = 10 * time.Second
+// How long a step waits for somebody who answers for its reference, of a live task
+// and of a durable one. The latter keeps its place meanwhile, and may be tried
+// again later as the team's document says.
+const (
+	findPatience        = 10 * time.Second
+	findPatienceDurable = 10 * time.Minute
+)
 
 // who is the member that a call goes to: who was chosen before, or whom the
 // directory finds.
@@ -236,7 +240,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 	long := time.Now().Add(findPatience)
 	until := earlier(long, time.Now().Add(w.left()))
 	if w.run != nil {
-		until = time.Now().Add(w.left())
+		until = time.Now().Add(min(findPatienceDurable, w.left()))
 		if own := p.Extras.Timeout(); own > 0 {
 			until = earlier(until, time.Now().Add(own))
 		}

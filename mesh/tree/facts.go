@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -178,6 +179,7 @@ func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 		return nil
 	case s.Child != "":
 		f = b.task(s.Child)
+		b.vain(b.steps[key], f, s)
 	case b.steps[key] != nil:
 		f = b.steps[key]
 	case name == "":
@@ -201,6 +203,16 @@ func (b *Builder) childOf(above *facts, s intents.StepEvent) *facts {
 	f.try = max(f.try, s.Try)
 	f.durable = f.durable || s.Durable
 	return f
+}
+
+// vain forgets the live task of a step, before, that nobody was there for: the same
+// try then went over the durable lane, under another id.
+func (b *Builder) vain(before, f *facts, s intents.StepEvent) {
+	if f == nil || before == nil || before == f || before.try != s.Try || before.durable || !s.Durable || before.own.state != "" || before.caller.state != Sent {
+		return
+	}
+	delete(b.facts, before.id)
+	b.order = slices.DeleteFunc(b.order, func(f *facts) bool { return f == before })
 }
 
 // sent says that its caller sent it.

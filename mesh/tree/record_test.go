@@ -142,3 +142,19 @@ func TestAnswersStandInForEvents(t *testing.T) {
 		t.Error("a foreign answer, or none, is taken")
 	}
 }
+
+// A call that waited for a first worker and then took the durable lane is one task.
+func TestACallThatWaitedForAWorkerIsOneTask(t *testing.T) {
+	t.Parallel()
+	b := tree.New("corr-0001")
+	for i, child := range []string{"task-live-0001", "task-durable-0001"} {
+		b.Step(at(i), "agent.team", intents.RunStepStarted, intents.StepEvent{Task: "top", To: "agent.two", Step: "step/0", Child: child, Try: 1, Durable: i == 1})
+	}
+	if tr := b.Tree(at(100)); len(tr.Nodes) != 2 || find(t, tr, "task-durable-0001").State != tree.Sent {
+		t.Errorf("%+v", tr.Nodes)
+	}
+	b.Step(at(2), "agent.team", intents.RunStepStarted, intents.StepEvent{Task: "top", To: "agent.two", Step: "step/0", Child: "task-durable-0002", Try: 2, Durable: true})
+	if tr := b.Tree(at(100)); len(tr.Nodes) != 3 {
+		t.Errorf("another try is another task: %+v", tr.Nodes)
+	}
+}
