@@ -36,7 +36,8 @@ type dormant struct {
 }
 
 // What is heard comes straight from its publisher, and the stream may have it only
-// some time later: then a look finds nothing. Looks are repeated after lookSoon, and
+// some time later; and a timer may go off early, by a clock that is better known by
+// then. A look finds nothing then. Looks are repeated after lookSoon, and
 // after four times as long each time, up to lookLast; what was published just before
 // the run was listened for is looked for once, after lookOnce.
 const (
@@ -176,19 +177,18 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		}
 		s.subs = append(s.subs, sub)
 	}
-	if len(s.subs) > 0 {
-		s.pause = lookOnce
-		s.again = time.AfterFunc(s.pause, func() { w.lookAgain(run, s) })
-	}
+	s.pause = lookOnce
+	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(run, s) })
 	if at := earliest(c, c.Mesh.WakeAt); !at.IsZero() {
-		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.call(run) })
+		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.heard(run) })
 	}
 }
 
-// heard has a run looked at, now and for some time.
+// heard has a run looked at, now and for some time: something has come on the subject
+// of an answer, or its time.
 func (w *waits) heard(run string) {
 	w.mu.Lock()
-	if s := w.runs[run]; s != nil && s.again != nil {
+	if s := w.runs[run]; s != nil {
 		s.pause = lookSoon
 		s.again.Reset(s.pause)
 	}
@@ -212,9 +212,7 @@ func (s *dormant) end() {
 	if s == nil {
 		return
 	}
-	if s.again != nil {
-		s.again.Stop()
-	}
+	s.again.Stop()
 	for _, sub := range s.subs {
 		_ = sub.Unsubscribe() // the connection may be gone
 	}

@@ -1,0 +1,87 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// The server's clock is known the better the longer a worker runs. Where it turns
+// out to be behind what the worker thought, its timer goes off too early.
+func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
+	t.Parallel()
+	nc := natstest.Conn(t, natstest.Run(t, natsd.Config{JetStream: true}))
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	m := subject.Map{}
+	node, err := New(nc, Config{Entity: "human.ada", Heartbeat: -1, Durable: &Durable{
+		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Create: true, Sweep: -1,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lanes := make(chan *lane, 1)
+	handler := HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
+		run := task.Run()
+		if run.View().Mesh.Plan != nil {
+			return json.RawMessage(`{"woken":true}`), nil
+		}
+		lanes <- run.lane
+		return nil, run.ParkUntil(ctx, Wake{At: run.lane.clock.now().Add(time.Second)}, func(c *state.Checkpoint) error {
+			c.Mesh.Plan = json.RawMessage(`{}`)
+			return nil
+		})
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	served := make(chan error, 1)
+	serving, stop := context.WithCancel(ctx)
+	go func() { served <- node.Serve(serving, Agent{Entity: "agent.sleeper", Handler: handler}) }()
+	defer func() {
+		stop()
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+		cancel()
+	}()
+	task := envelope.New(envelope.TypeTask, "human.ada", "agent.sleeper", "x.y.z", json.RawMessage(`{}`))
+	if _, err := node.Submit(ctx, task, SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var l *lane
+	select {
+	case l = <-lanes:
+	case <-ctx.Done():
+		t.Fatal("the task did not begin")
+	}
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for known := false; !known; <-tick.C {
+		l.waits.mu.Lock()
+		known = len(l.waits.runs) == 1
+		l.waits.mu.Unlock()
+		if ctx.Err() != nil {
+			t.Fatal("the run is not known to wait")
+		}
+	}
+	l.clock.last.Store(&reading{l.clock.now().Add(-300 * time.Millisecond), time.Now(), 0})
+	reply, err := node.Result(ctx, task.To, task.ID, ResultOptions{Follow: true})
+	if err != nil || string(reply.Payload) != `{"woken":true}` {
+		t.Errorf("%+v, %v", reply, err)
+	}
+}
