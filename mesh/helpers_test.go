@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // patience is how long a test waits for what must come. Reaching it is a
 // failure, so it costs nothing where all is well.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 const (
 	ada      = "human.ada"

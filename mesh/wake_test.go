@@ -140,7 +140,7 @@ func TestLongTasksRunAtOnceAfterBriefOnes(t *testing.T) {
 	}()
 	<-ready
 	send := func(intent string) error {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := node.Send(ctx, envelope.New(envelope.TypeTask, "human.ada", "agent.meeting", intent, nil), SendOptions{})
 		return err

@@ -27,7 +27,7 @@ import (
 
 const (
 	// longest is how long a test waits for what must happen.
-	longest = 20 * time.Second
+	longest = time.Minute
 	// lease is short, so that a test need not wait long for one to end.
 	lease = 600 * time.Millisecond
 	// boss is the entity of the teams in tests.

@@ -22,7 +22,7 @@ func applyTopology(srv *natsd.Server) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	_, err = jetstream.Apply(ctx, js, jetstream.Options{})
 	return err

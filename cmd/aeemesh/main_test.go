@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
-		Deadline:            time.Now().Add(2 * time.Minute),
+		Deadline:            time.Now().Add(5 * time.Minute),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
@@ -70,7 +70,7 @@ func scriptSetup(env *testscript.Env) error {
 }
 
 // patience is how long the scripts wait for anything.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // poll tries until f returns nil.
 func poll(ts *testscript.TestScript, what string, f func() error) {

@@ -38,7 +38,7 @@ import (
 func TestTranscripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/team",
-		Deadline:            time.Now().Add(3 * time.Minute),
+		Deadline:            time.Now().Add(5 * time.Minute),
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
@@ -327,7 +327,7 @@ func cmdSend(ts *testscript.TestScript, _ bool, args []string) {
 	task := envelope.New(envelope.TypeTask, "human.ada", args[0], intent, json.RawMessage(args[1]))
 	s.task, s.answered = task, make(chan struct{})
 	done := s.answered
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	ts.Defer(cancel)
 	if !live {
 		_, err := s.node.Submit(ctx, task, mesh.SubmitOptions{})
@@ -351,7 +351,7 @@ func cmdExpect(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	select {
 	case <-s.answered:
-	case <-time.After(45 * time.Second):
+	case <-time.After(patience):
 		s.giveUp(ts, "no answer")
 	}
 	reply := s.reply

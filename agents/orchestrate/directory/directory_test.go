@@ -29,7 +29,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	id       = "5e0c0000-0000-4000-8000-00000000000a"
 	other    = "5e0c0000-0000-4000-8000-00000000000b"
 )
