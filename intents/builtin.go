@@ -34,3 +34,32 @@ var builtin = sync.OnceValue(func() snapshot {
 	s.names = sorted(s.intents)
 	return s
 })
+
+// The schemas of the mesh's events, by the topic of the bus that they go to:
+// <topic>.event.schema.json.
+//
+//go:embed *.event.schema.json
+var eventFiles embed.FS
+
+// EventFiles are the embedded schemas of the mesh's events, for whoever wants to
+// publish or print them.
+func EventFiles() fs.FS { return eventFiles }
+
+var eventSchemas = sync.OnceValue(func() map[string]*Schema {
+	out := map[string]*Schema{}
+	for _, topic := range []string{"mesh.agent", "mesh.task", "mesh.run", "mesh.alert"} {
+		raw, err := eventFiles.ReadFile(topic + ".event.schema.json")
+		if err == nil {
+			out[topic], err = Compile(raw)
+		}
+		if err != nil {
+			panic(fmt.Sprintf("intents: embedded schemas: %v", err))
+		}
+	}
+	return out
+})
+
+// EventSchema is what the payloads of the mesh's events on a topic of the bus fit,
+// such as mesh.task; nil for topics that are not the mesh's. The mesh does not hold
+// events to it: it is for those who read them.
+func EventSchema(topic string) *Schema { return eventSchemas()[topic] }

@@ -22,7 +22,8 @@
 // [Registry.AnswerValidatePayload]; the payloads of all reserved intents are Go
 // types here ([PingResult], [FetchTask], …). [CheckEvidence] holds a result
 // against the level of decision evidence that its task required. [StepEvent] is
-// what agents tell of their steps on bus.mesh.run.
+// what agents tell of their steps on bus.mesh.run; [EventSchema] has the schema of
+// each of the mesh's topics.
 //
 // # Schemas from strangers
 //
