@@ -3,12 +3,14 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -302,7 +304,7 @@ func (p *permitted) deleteConsumers(stream string) {
 		p.t.Fatal(err)
 	}
 	for name := range s.ConsumerNames(ctxFor(p.t)).Name() {
-		if err := s.DeleteConsumer(ctxFor(p.t), name); err != nil {
+		if err := s.DeleteConsumer(ctxFor(p.t), name); err != nil && !errors.Is(err, natsjs.ErrConsumerNotFound) { // its owner may have done so
 			p.t.Fatal(err)
 		}
 	}
