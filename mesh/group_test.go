@@ -32,21 +32,26 @@ func TestAGroupWaitsForAllThatIsBegun(t *testing.T) {
 func TestAGroupUsesItsGoroutinesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g group
+		waiting := func() int {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			return len(g.waiting)
+		}
 		stay := make(chan struct{})
 		g.Go(func() { <-stay })
 		g.Go(func() {})
 		synctest.Wait()
-		if len(g.waiting) != 1 {
-			t.Fatalf("%d goroutines wait for a function, want 1", len(g.waiting))
+		if n := waiting(); n != 1 {
+			t.Fatalf("%d goroutines wait for a function, want 1", n)
 		}
 		var ran atomic.Bool
-		g.Go(func() { ran.Store(true) })
-		if len(g.waiting) != 0 {
-			t.Error("a new goroutine was begun while one waited")
-		}
+		g.Go(func() {
+			ran.Store(true)
+			<-stay
+		})
 		synctest.Wait()
-		if !ran.Load() {
-			t.Error("the second function did not run")
+		if n := waiting(); n != 0 || !ran.Load() {
+			t.Errorf("%d goroutines wait still; the next function ran: %t", n, ran.Load())
 		}
 		for range 3 * maxWaiting {
 			g.Go(func() { <-stay })
