@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -46,6 +48,10 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 	if err != nil {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
+		}
+		var what notObject
+		if errors.As(err, &what) {
+			return end(envelope.Errorf(envelope.CodeInternal, "the document maps %s to the input of %s, which must be an object", string(what), p.Alias))
 		}
 		return end(envelope.Errorf(envelope.CodeInternal, "what the document maps to the input of %s cannot be made: %w", p.Alias, err))
 	}
@@ -290,6 +296,11 @@ func nobody(p *Participant, err error) *envelope.Error {
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
 }
 
+// notObject is what a mapping made that makes no input.
+type notObject string
+
+func (n notObject) Error() string { return "it makes " + string(n) }
+
 // input is what a member is sent.
 func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessage, error) {
 	if p.Input == nil || a.plain {
@@ -307,10 +318,18 @@ func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessag
 	if err != nil {
 		return nil, err
 	}
-	if len(made) == 0 || made[0] != '{' {
-		return nil, errors.New("it is no JSON object")
+	switch kind := jsontext.Value(made).Kind(); kind {
+	case '{':
+		return made, nil
+	case '0':
+		return nil, notObject("a number")
+	case '"':
+		return nil, notObject("a string")
+	case '[':
+		return nil, notObject("a list")
+	default:
+		return nil, notObject(string(made))
 	}
-	return made, nil
 }
 
 // holds reports whether a member's condition is satisfied (AAIF, Condition

@@ -133,7 +133,7 @@ func hintForCode(e *envelope.Error) string {
 	case envelope.CodeNoResponders:
 		return "Is its worker running? \"aeemesh agents list\" shows who answers."
 	case envelope.CodeTimeout:
-		return "Give it longer with --timeout, or look at what it does with \"aeemesh watch\"."
+		return "Give it longer with --timeout, or in the document where a step's or the run's timeout_seconds is over, or look at what it does with \"aeemesh watch\"."
 	case envelope.CodeSigRequired:
 		return "Sign with --sign KID; \"aeemesh keys new KID\" makes a key."
 	case envelope.CodeKeyUnknown:

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
@@ -174,6 +176,7 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 			v.Valid = false
 			v.Problems = append(bad, v.Problems...)
 		}
+		v.Problems = append(v.Problems, unplayable(d)...)
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		if v.Ignored, err = notHonoured(doc); err != nil {
@@ -181,6 +184,20 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 		}
 	}
 	return v, doc, nil
+}
+
+// unplayable says what keeps the offline model from playing a document that names it.
+func unplayable(d *aaif.Definition) []aaif.Problem {
+	m := d.Agent.Model
+	if m == nil || m.Provider != aaif.ProviderCustom || m.ProviderID != builtin.ProviderID {
+		return nil
+	}
+	err := agents.CheckBuiltin(m.Preferred, m.Params)
+	if err == nil {
+		return nil
+	}
+	pointer, what, _ := strings.Cut(err.Error(), ": ")
+	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "mend it, or give the worker a program (--exec)"}}
 }
 
 func (a *app) printVerdict(v verdict, levels bool) {
