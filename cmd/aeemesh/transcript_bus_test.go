@@ -21,6 +21,7 @@ type busLog struct {
 	mu     sync.Mutex
 	events []busEvent
 	lines  []string
+	odd    []string // events that do not fit their schemas
 }
 
 // busEvent is an event of bus.mesh.task or bus.mesh.run.
@@ -44,6 +45,9 @@ func (l *busLog) note(msg *nats.Msg) {
 	defer l.mu.Unlock()
 	l.events = append(l.events, event)
 	l.lines = append(l.lines, e.From+" "+e.Intent+" "+string(e.Payload))
+	if s := intents.EventSchema(strings.TrimPrefix(msg.Subject, "bus.")); s == nil || s.Validate(e.Payload) != nil {
+		l.odd = append(l.odd, "does not fit the schema of "+msg.Subject+": "+e.Intent+" "+string(e.Payload)+"\n")
+	}
 }
 
 // raw is what was heard, as it was heard.
@@ -62,6 +66,7 @@ func (l *busLog) tree(task *envelope.Envelope) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var b strings.Builder
+	b.WriteString(strings.Join(l.odd, ""))
 	l.task(&b, task.ID, task.To, "", make(map[string]bool))
 	return b.String()
 }
