@@ -37,13 +37,19 @@ func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
 	refused := func(name string) nats.Option {
 		return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cancel(fmt.Errorf("%s: %w", name, err)) })
 	}
+	var handlers sync.WaitGroup // a cancel that the server refuses outlives the draining
+	defer handlers.Wait()
 	serve := func(name, entity string, handler mesh.HandlerFunc) func() {
 		nc := natstest.Conn(t, srv, nats.UserInfo(name, name[:1]), nats.CustomInboxPrefix("_INBOX_"+name), refused(name))
 		node := r.laneOn(nc, mesh.Config{Drain: time.Second})
 		serving, stop := context.WithCancel(context.Background())
 		var wait sync.WaitGroup
 		wait.Go(func() {
-			_ = node.Serve(serving, mesh.Agent{Entity: entity, Concurrency: 8, Handler: handler})
+			_ = node.Serve(serving, mesh.Agent{Entity: entity, Concurrency: 8, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+				handlers.Add(1)
+				defer handlers.Done()
+				return handler(ctx, task)
+			})})
 		})
 		return func() { stop(); wait.Wait() }
 	}
