@@ -122,6 +122,11 @@ func (p *permitted) works() {
 		return requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"do":%q}`, do)), `{"stream":true}`)
 	}
 	first := p.user("worker", p.worker)
+	// "aeemesh worker" looks first whether the streams are there.
+	stores := []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
+	if _, err := jetstream.Plan(ctx, r.js(first), jetstream.Options{Map: r.m, Only: stores}); err != nil {
+		t.Fatalf("a worker that begins: %v", err)
+	}
 	work(first)
 	for _, priority := range []envelope.Priority{envelope.PriorityUrgent, envelope.PriorityHigh, envelope.PriorityNormal, envelope.PriorityLow} {
 		echo := task("echo")

@@ -125,8 +125,9 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string, create 
 		verbs  []string
 	}{
 		{jetstream.StreamWork + m.Suffix(), []string{"STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET"}},
-		{jetstream.StreamReply + m.Suffix(), []string{"STREAM.MSG.GET", "DIRECT.GET"}},
-		{jetstream.StreamDead + m.Suffix(), []string{"STREAM.MSG.GET"}},
+		// The command looks whether all of them are there before it serves the lane.
+		{jetstream.StreamReply + m.Suffix(), []string{"STREAM.INFO", "STREAM.MSG.GET", "DIRECT.GET"}},
+		{jetstream.StreamDead + m.Suffix(), []string{"STREAM.INFO", "STREAM.MSG.GET"}},
 		{jetstream.StreamSchedule + m.Suffix(), []string{"STREAM.INFO", "DIRECT.GET", "STREAM.PURGE"}}, // the last to cancel what waits
 		{jetstream.StreamHuman + m.Suffix(), []string{"STREAM.MSG.GET"}},                               // whether a task is in a person's inbox
 		// Listing runs, watching slots, and making room.
