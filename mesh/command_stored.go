@@ -301,7 +301,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	hold := &hold{Delivery: &jetstream.Delivery{Seq: c.Mesh.Work, Stored: c.Mesh.StoredAt}}
 	r := newRun(l, t, hold)
 	r.id.Run = rec.ID.Run
-	t.queued = l.clock.local(c.Mesh.StoredAt)
+	t.queued = l.clock.past(c.Mesh.StoredAt)
 	t.handed, _, _ = l.host.node.checkHanded(t.Envelope)
 	if t.Requires, err = t.Envelope.Requirements(); err != nil {
 		return out, false, err

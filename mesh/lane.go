@@ -411,6 +411,10 @@ func (c *serverClock) at(local time.Time) time.Time { return c.now().Add(-time.S
 // local is when the server's clock shows t, by this machine's clock.
 func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub(c.now())) }
 
+// past is local for what the server has done: however little its clock is known,
+// that was not later than now.
+func (c *serverClock) past(t time.Time) time.Time { return earlier(c.local(t), time.Now()) }
+
 // pace remembers how long tasks take of late.
 type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
 

@@ -85,7 +85,7 @@ func (l *lane) runOf(c *state.Checkpoint, rev uint64, hold *hold) (*Run, error) 
 	t := &Task{Envelope: capped(env, envelope.Priority(m.Priority)), KeyID: m.KeyID, host: l.host, cbor: m.CBOR}
 	r := newRun(l, t, hold)
 	r.id.Run, r.stored = c.Doc.RunID, c
-	t.queued = l.clock.local(m.StoredAt)
+	t.queued = l.clock.past(m.StoredAt)
 	r.refusal = l.prepare(t)
 	r.ran, r.begun, r.restored = m.Ran, time.Now(), progressed(c)
 	r.told.seq, r.told.text = m.Stream, m.Told

@@ -67,7 +67,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	h := l.host
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	r := newRun(l, t, hold)
-	t.queued = l.clock.local(hold.Stored)
+	t.queued = l.clock.past(hold.Stored)
 
 	if err := l.resumed(r); err != nil {
 		h.log.Warn("run not read", "run", r.id.Run, "err", err)

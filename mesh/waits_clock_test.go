@@ -85,3 +85,17 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 		t.Errorf("%+v, %v", reply, err)
 	}
 }
+
+// Otherwise a task that was stored just now took less than no time.
+func TestWhatTheServerHasStoredIsPast(t *testing.T) {
+	t.Parallel()
+	var c serverClock
+	now := time.Now()
+	c.last.Store(&reading{now.Add(-time.Second), now, 0}) // it seems to be a second behind
+	if got := c.past(now); got.After(time.Now()) {
+		t.Errorf("what is stored now is due in %v", time.Until(got))
+	}
+	if got, want := c.past(now.Add(-time.Hour)), now.Add(time.Second-time.Hour); got.Sub(want).Abs() > time.Minute {
+		t.Errorf("what was stored an hour ago is of %v, want %v", got, want)
+	}
+}
