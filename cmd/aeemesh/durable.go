@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -71,7 +72,11 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		if f.durable == "on" {
 			return hinted(fmt.Errorf("--durable on: %w", err), "\"aeemesh apply\" makes the streams and buckets.")
 		}
-		a.log.Info("no durable lane", "err", err)
+		level := slog.LevelWarn
+		if errors.Is(err, errNoLane) || errors.Is(err, jetstream.ErrUnavailable) {
+			level = slog.LevelInfo // nobody meant there to be one
+		}
+		a.log.Log(ctx, level, "no durable lane: the worker takes live tasks only (--durable off means that, --durable on insists on both)", "err", err)
 		return nil
 	}
 	js = jetstream.Gather(js)
@@ -92,8 +97,15 @@ func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	}
 }
 
+// errNoLane is said of a server that has nothing of the durable lane, or nothing
+// that this NATS user may see.
+var errNoLane = errors.New("there is no durable lane at all")
+
 // haveLane says what the durable lane lacks on the server.
 func haveLane(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
+	if _, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores[:1]}); errors.Is(err, jetstream.ErrDenied) {
+		return fmt.Errorf("%w: %w", err, errNoLane)
+	}
 	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores})
 	if err != nil {
 		return err
@@ -104,10 +116,14 @@ func haveLane(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
 			missing = append(missing, c.Name)
 		}
 	}
-	if len(missing) > 0 {
-		return fmt.Errorf("the server has no %s", strings.Join(missing, ", "))
+	switch names := strings.Join(missing, ", "); len(missing) {
+	case 0:
+		return nil
+	case len(laneStores):
+		return fmt.Errorf("the server has no %s: %w", names, errNoLane)
+	default:
+		return fmt.Errorf("the server has no %s", names)
 	}
-	return nil
 }
 
 // laneClient gives the node of a command the durable lane to talk to.
