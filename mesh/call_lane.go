@@ -9,11 +9,12 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// For how long it is taken for known that an entity has a durable lane, or has
-// none. The second may change at any time, when its first worker starts.
+// For how long it is taken for known that an entity has a durable lane, or that
+// this cannot be seen, and for how long nobody asks a server that did not answer.
+// That an entity has none is not remembered: its first worker may start at any time.
 const (
 	laneKnown   = time.Minute
-	laneMissing = 2 * time.Second
+	laneUnknown = 2 * time.Second
 )
 
 // laneBook remembers which entities have a durable lane.
@@ -59,13 +60,15 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	defer cancel()
 	durable, err := d.Queue.Served(ctx, entity)
 	now = time.Now()
-	switch news.until = now.Add(laneMissing); {
+	switch {
 	case errors.Is(err, jetstream.ErrDenied):
 		news.until = now.Add(laneKnown)
-	case err == nil && durable:
+	case err != nil:
+		news.until = now.Add(laneUnknown)
+	case durable:
 		news = laneNews{true, now.Add(laneKnown)}
-	case err == nil:
-		news.durable = false
+	default:
+		return false, nil
 	}
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()

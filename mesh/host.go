@@ -265,6 +265,11 @@ func (h *host) start() (err error) {
 	for range lookers {
 		h.controls.Go(func() { h.controlLoop(h.lookups) })
 	}
+	if h.durable != nil {
+		// Before anybody can find the worker: a durable task whose member can be
+		// reached, but has no durable lane yet, would go over the live one.
+		h.durable.hear()
+	}
 	var subs []*nats.Subscription
 	subscribe := func(subject, group string, handle nats.MsgHandler) {
 		if err != nil {

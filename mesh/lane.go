@@ -98,6 +98,19 @@ func (h *host) newLane() (*lane, error) {
 	return l, nil
 }
 
+// openPatience is how long a worker that starts waits for its consumers.
+const openPatience = 3 * time.Second
+
+// hear makes the consumers. What keeps it from that now, the lane sees again, and
+// reports, when it runs.
+func (l *lane) hear() {
+	ctx, cancel := context.WithTimeout(l.ctx, openPatience)
+	defer cancel()
+	if err := l.queue.Open(ctx); err != nil {
+		l.host.log.Info("the durable lane is not there yet", "err", err)
+	}
+}
+
 // start begins to draw.
 func (l *lane) start() {
 	ctx, cancel := context.WithCancel(l.ctx)
