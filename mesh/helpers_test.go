@@ -25,7 +25,11 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// nats.go's first asynchronous publish, over a connection that is just being
+	// closed, leaves a goroutine that waits for the connection's end.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+}
 
 // patience is how long a test waits for what must come. Reaching it is a
 // failure, so it costs nothing where all is well.
