@@ -118,7 +118,8 @@ func TestMemoriesOfACallAreStoredOnce(t *testing.T) {
 		begun <- task.Envelope
 		<-finish
 		c, err := task.HandedState(t.Context())
-		if err != nil || len(c.Doc.MemorySnapshot) != 2 {
+		// Nobody waits for the call that the crash has cut off: it may outlast the test.
+		if t.Context().Err() == nil && (err != nil || len(c.Doc.MemorySnapshot) != 2) {
 			t.Errorf("came along: %v, %v", c, err)
 		}
 		return text, err
