@@ -1,0 +1,165 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// cancelled sends a task, cancels it as soon as the program has it, and returns
+// what the sender was told, after the agent has ended the task.
+func (w *world) cancelled(what string) *envelope.Error {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	task := envelope.New(envelope.TypeTask, "human.ada", entity, "test.run", json.RawMessage(do(what, "")))
+	events, err := w.node.Conn().SubscribeSync("bus.mesh.task")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer events.Unsubscribe()
+	_, err = w.node.Send(ctx, task, mesh.SendOptions{OnStream: func(*envelope.Envelope) error { cancel(); return nil }})
+	for {
+		msg, waitErr := events.NextMsg(patience)
+		if waitErr != nil {
+			w.t.Fatalf("the task never ended: %v", waitErr)
+		}
+		if e, parseErr := envelope.Parse(msg.Data); parseErr == nil && e.Intent == intents.TaskFailed && e.Corr == task.Corr {
+			return envelope.AsError(err)
+		}
+	}
+}
+
+// wantBusy sends a task that finds every place taken, one of them by a task
+// that lingers.
+func (w *world) wantBusy(linger time.Duration) {
+	w.t.Helper()
+	got := w.send(entity, do("echo", "behind"), sending{})
+	if got.err == nil || got.err.Code != envelope.CodeBusy || !got.err.Retryable ||
+		got.err.BackoffMS <= 0 || got.err.BackoffMS > linger.Milliseconds() {
+		w.t.Errorf("got %+v, want E_BUSY, retryable within %v", got, linger)
+	}
+}
+
+// echoOnceFree sends tasks until one finds a place.
+func (w *world) echoOnceFree() {
+	w.t.Helper()
+	until(w.t, "a place is free", func() bool {
+		got := w.send(entity, do("echo", "free"), sending{})
+		if got.err != nil && got.err.Code != envelope.CodeBusy {
+			w.t.Fatalf("got %+v", got)
+		}
+		return got.payload == `{"text":"free"}`
+	})
+}
+
+// A task that was cancelled keeps its place until the program has answered it,
+// so that the program never has more tasks than the agent's concurrency.
+func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", nil)
+	w.hostProgram(p, 1)
+	var pid struct{ PID int }
+	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cancelled("until_signal"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	w.wantBusy(agents.DefaultLinger)
+	if n := p.Health().Details["in_flight"]; n != 1 {
+		t.Errorf("%v in flight, want 1", n)
+	}
+	syscall.Kill(pid.PID, syscall.SIGUSR1)
+	w.echoOnceFree()
+	if d := p.Health().Details; d["lines_late"] != int64(1) || d["tasks_unanswered"] != nil {
+		t.Errorf("health %v", d)
+	}
+}
+
+func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = 50 * time.Millisecond })
+	w.hostProgram(p, 1)
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	w.echoOnceFree()
+	if got := w.send(entity, do("release", ""), sending{}); got.payload != `{"text":"released"}` {
+		t.Errorf("got %+v", got)
+	}
+	until(t, "the late answer is counted", func() bool {
+		d := p.Health().Details
+		return d["lines_late"] == int64(1) && d["tasks_unanswered"] == int64(1)
+	})
+}
+
+func TestProgramTasksBehindOneThatTimedOutAreBusyAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 1)
+	// On a slow machine it may time out before the program has it.
+	until(t, "a task that the program has times out", func() bool {
+		if got := w.send(entity, do("hold", ""), sending{requires: `{"timeout_ms":100}`}); got.err == nil || got.err.Code != envelope.CodeTimeout {
+			t.Fatalf("got %+v", got)
+		}
+		return p.Health().Details["in_flight"] == 1
+	})
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() { w.wantBusy(time.Hour) })
+	}
+	wg.Wait()
+}
+
+// A place that nobody lingers on is used as ever.
+func TestProgramServesOnThePlacesThatAreFree(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 2)
+	var wg sync.WaitGroup
+	wg.Go(func() { w.send(entity, do("hold", ""), sending{}) })
+	until(t, "the program holds it", func() bool { return p.Health().Details["in_flight"] == 1 })
+	w.send(entity, do("release", ""), sending{}) // beside it: there are two places
+	wg.Wait()
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	if got := w.send(entity, do("echo", "second place"), sending{}); got.payload != `{"text":"second place"}` {
+		t.Errorf("got %+v", got)
+	}
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	w.wantBusy(time.Hour)
+}
+
+// The place of a task that lingers is free when the program that owes the
+// answer is gone.
+func TestProgramThatDiedLeavesNoPlaceTaken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	w.hostProgram(p, 1)
+	var pid struct{ PID int }
+	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
+		t.Fatalf("got %v", err)
+	}
+	syscall.Kill(pid.PID, syscall.SIGKILL)
+	w.echoOnceFree()
+}

@@ -1,0 +1,212 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func (r *durableRig) dead() *jetstream.Dead { return jetstream.NewDead(r.js(r.nc), r.m) }
+
+func (r *durableRig) letters() (out []jetstream.DeadLetter) {
+	r.t.Helper()
+	for l, err := range r.dead().List(ctxFor(r.t), reviewer) {
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	events := r.events()
+	var well atomic.Bool
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{
+		Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond},
+		Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			if !well.Load() {
+				return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+			}
+			return task.Envelope.Payload, nil
+		}),
+	})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	run := r.submit(client, task).Run
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatalf("result %v", err)
+	}
+	r.drainedQueue()
+	c := r.record(task)
+	equal(t, "status", c.Doc.Status, aaif.RunFailed)
+	equal(t, "retries left", c.Doc.Error.RetriesRemaining, aaif.Int(0))
+	letters := r.letters()
+	if len(letters) != 1 {
+		t.Fatalf("dead letters %+v", letters)
+	}
+	l := letters[0]
+	if l.TaskID != task.ID || l.Run != run || l.Attempts != 2 || l.Code != string(envelope.CodeUnavailable) || l.Cause != "failed 2 times, at last: the model is away" || string(l.Data) != string(encode(t, task)) {
+		t.Errorf("dead letter %+v", l)
+	}
+	alert := r.event(events, intents.AlertRaised)
+	equal(t, "alert", member(t, alert.Payload, "dead_letter"), "true")
+
+	well.Store(true)
+	if _, err := r.dead().Retry(ctxFor(t), l.Seq); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second answer", func() bool { return len(r.replies(task)) == 2 })
+	reply, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{})
+	if err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	r.drainedQueue()
+	equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
+	equal(t, "dead letters", len(r.letters()), 0)
+}
+
+// A task that kills its worker each time must not do so for ever.
+func TestAPoisonousTaskStopsKillingWorkers(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	claims := func(d *mesh.Durable) { d.MaxClaims = 2 }
+	for range 2 {
+		g := newGate(t)
+		nc := natstest.Conn(t, r.srv)
+		r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}, claims), mesh.Agent{Handler: g})
+		within(t, "the task", g.entered)
+		nc.Close()
+	}
+	r.serve(r.lane(mesh.Config{}, claims), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		t.Error("the task was begun a third time")
+		return json.RawMessage(`{}`), nil
+	})})
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeInternal {
+		t.Errorf("result %v", err)
+	}
+	r.drainedQueue()
+	letters := r.letters()
+	if len(letters) != 1 || letters[0].Cause != "claimed 2 times without completing a step" {
+		t.Errorf("dead letters %+v", letters)
+	}
+}
+
+func TestWhatCannotBeTakenIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	k := newKeys(t)
+	r.serve(r.lane(mesh.Config{Verifier: k.verifier()}), mesh.Agent{Handler: echo})
+	other := newTask("agent.other", "code.review", `{}`)
+	forged := newTask(reviewer, "code.review", `{}`)
+	forged.Sig = json.RawMessage(`{"alg":"ed25519","kid":"nobody","value":"AAAA"}`)
+	event := newTask(reviewer, "code.review", `{}`)
+	event.Type = envelope.TypeEvent
+	old := newTask(reviewer, "code.review", `{}`)
+	old.TS = "2020-01-01T00:00:00.000Z"
+	for _, c := range []struct {
+		name string
+		data []byte
+		id   string // "": nobody can be answered
+		code envelope.Code
+	}{
+		{"no envelope", []byte("hello"), "", envelope.CodeInvalidEnvelope},
+		{"no payload", []byte(`{"v":"1","id":"01JFB2R1JZKQ9V3K8W8Y9W1F2A","ts":"2026-11-20T10:00:00Z","type":"task","from":"human.ada","to":"agent.reviewer","intent":"code.review","corr":"workflow-1","priority":"normal"}`), "01JFB2R1JZKQ9V3K8W8Y9W1F2A", envelope.CodeInvalidEnvelope},
+		{"another's", encode(t, other), other.ID, envelope.CodeWrongRecipient},
+		{"forged", encode(t, forged), forged.ID, envelope.CodeSigInvalid},
+		{"an event", encode(t, event), event.ID, envelope.CodeUnexpectedType},
+	} {
+		before := len(r.letters())
+		if err := r.nc.Publish("aee.work.high."+reviewer, c.data); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, c.name+" is a dead letter", func() bool { return len(r.letters()) == before+1 })
+		r.drainedQueue()
+		l := r.letters()[before]
+		if l.Code != string(c.code) || string(l.Data) != string(c.data) || l.Subject != "aee.work.high."+reviewer {
+			t.Errorf("%s: dead letter %+v", c.name, l)
+		}
+		if c.id == "" {
+			continue
+		}
+		if _, err := r.client().Result(ctxFor(t), reviewer, c.id, mesh.ResultOptions{Follow: true}); codeOf(err) != c.code {
+			t.Errorf("%s: result %v", c.name, err)
+		}
+	}
+	// There is no run of it, and yet it has ended: a cancel says so.
+	if out := r.command(r.client(), intents.CancelTask{ID: forged.ID, Durable: true}); out.Cancelled || out.Status != "failed" {
+		t.Errorf("a cancel of a task that was refused: %+v", out)
+	}
+	if _, err := jetstream.NewStates(r.js(r.nc), r.m).Get(ctxFor(t), state.ID{Entity: reviewer, Run: state.RunID(reviewer, forged.ID)}); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("the cancel was noted: %v", err)
+	}
+
+	// A task that is stale has a sender who is proven, and so a run.
+	if err := r.nc.Publish("aee.work.high."+reviewer, encode(t, old)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.result(r.client(), old); codeOf(err) != envelope.CodeStale {
+		t.Errorf("stale: %v", err)
+	}
+}
+
+func TestAnIdThatIsUsedAgainForAnotherTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	other := newTask(reviewer, "code.review", `{"n":2}`)
+	other.ID = task.ID
+	if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, other)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second is a dead letter", func() bool { return len(r.letters()) == 1 })
+	r.drainedQueue()
+	equal(t, "code", r.letters()[0].Code, string(envelope.CodeReplay))
+	equal(t, "replies", len(r.replies(task)), 1)
+
+	// Whoever waits for the second is told so, and not the first one's result:
+	// while the server still knows the id, and later.
+	var replayed *envelope.Error
+	for range 2 {
+		_, _, err := client.Perform(ctxFor(t), other.Clone(), mesh.SubmitOptions{}, mesh.ResultOptions{})
+		if !errors.As(err, &replayed) || replayed.Code != envelope.CodeReplay {
+			t.Errorf("an id used twice: %v", err)
+		}
+	}
+	if _, reply, err := client.Perform(ctxFor(t), task.Clone(), mesh.SubmitOptions{CBOR: true}, mesh.ResultOptions{}); err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("the same task again: %v, %v", reply, err)
+	}
+
+	// The same task with another priority and trace is the same task.
+	again := task.Clone()
+	again.Priority, again.Trace = envelope.PriorityHigh, json.RawMessage(`{"trace_id":"t","span_id":"s"}`)
+	if err := r.nc.Publish("aee.work.high."+reviewer, encode(t, again)); err != nil {
+		t.Fatal(err)
+	}
+	settle(t, r.nc)
+	r.drainedQueue()
+	equal(t, "dead letters", len(r.letters()), 1)
+}

@@ -1,0 +1,158 @@
+package mesh_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+func TestADeafLaneShows(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Create = false })
+	w := begin(t, node, mesh.Agent{Entity: reviewer, Handler: echo})
+	_ = w
+	eventually(t, "the agent is degraded", func() bool {
+		msg, err := r.nc.RequestMsg(&nats.Msg{Subject: reviewer, Data: encode(t, newTask(reviewer, intents.StatusHealth, `{}`))}, time.Second)
+		if err != nil {
+			return false
+		}
+		p := parse(t, msg.Data).Payload
+		return member(t, p, "status") == `"degraded"` && strings.Contains(member(t, p, "details"), `"state":"deaf"`)
+	})
+	msg, err := r.nc.Request("$SRV.STATS.agent-reviewer", nil, patience)
+	if err != nil || !strings.Contains(string(msg.Data), `"name":"work"`) || !strings.Contains(string(msg.Data), `"state":"deaf"`) {
+		t.Errorf("stats %s, %v", msg.Data, err)
+	}
+}
+
+// A run that is sealed with a key that this worker lacks waits for another
+// worker, and the worker's health says so.
+func TestARunThatCannotBeReadShows(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{}`)
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := state.New(reviewer, task.ID, "")
+	c.Mesh.Task = encode(t, task)
+	data, err := state.Codec{Seal: ring}.Encode(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := jetstream.NewStates(r.js(r.nc), r.m).Put(ctxFor(t), state.ID{Entity: reviewer, Run: c.Doc.RunID}, 0, data); err != nil {
+		t.Fatal(err)
+	}
+	r.submit(r.client(), task)
+	eventually(t, "the agent is degraded", func() bool {
+		p := r.request(newTask(reviewer, intents.StatusHealth, `{}`)).Payload
+		return member(t, p, "status") == `"degraded"` && strings.Contains(member(t, p, "details"), "cannot read: run "+c.Doc.RunID)
+	})
+}
+
+// A message that claims to be about a run, and is about another task, is that
+// task.
+func TestAForgedRunHeaderIsNotBelieved(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client := r.client()
+	done := newTask(reviewer, "code.review", `{"n":1}`)
+	run := r.submit(client, done).Run
+	if _, err := r.result(client, done); err != nil {
+		t.Fatal(err)
+	}
+	task := newTask(reviewer, "code.review", `{"n":2}`)
+	if err := r.nc.PublishMsg(&nats.Msg{Subject: "aee.work.normal." + reviewer, Header: nats.Header{mesh.HeaderRun: {run}}, Data: encode(t, task)}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":2}` {
+		t.Errorf("%v, %v", reply, err)
+	}
+}
+
+func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	reader, spans := sdkmetric.NewManualReader(), tracetest.NewInMemoryExporter()
+	tp := sdktrace.NewTracerProvider(sdktrace.WithSyncer(spans))
+	g := newGate(t)
+	nc := natstest.Conn(t, r.srv)
+	r.serve(r.laneOn(nc, mesh.Config{Drain: time.Millisecond}), mesh.Agent{Handler: g})
+	client := r.lane(mesh.Config{Entity: ada, TracerProvider: tp})
+	ctx, root := tp.Tracer("test").Start(ctxFor(t), "root")
+	task := newTask(reviewer, "code.review", `{}`)
+	if _, err := client.Submit(ctx, task, mesh.SubmitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	root.End()
+	within(t, "the task", g.entered)
+	nc.Close()
+	node := r.lane(mesh.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), TracerProvider: tp})
+	r.serve(node, mesh.Agent{Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: failing(envelope.Errorf(envelope.CodeUnavailable, "no luck"))})
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	got := map[string]float64{}
+	var data metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &data); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range data.ScopeMetrics[0].Metrics {
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Value)
+			}
+		case metricdata.Histogram[int64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Count)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				got[m.Name] += float64(p.Count)
+			}
+		case metricdata.Gauge[int64]:
+			for range d.DataPoints {
+				got[m.Name]++
+			}
+		case metricdata.Gauge[float64]:
+			for range d.DataPoints {
+				got[m.Name]++
+			}
+		}
+	}
+	for name, least := range map[string]float64{
+		"aee.run.recoveries": 1, "aee.task.redeliveries": 2, "aee.task.retries": 1, "aee.dead_letters": 1,
+		"aee.checkpoint.duration": 4, "aee.checkpoint.size": 4, // claim, retry, claim, end
+		"aee.queue.backlog": 4, "aee.queue.leased": 4, "aee.queue.oldest.age": 4, // one for each priority
+		"aee.task.duration": 1,
+	} {
+		if got[name] < least {
+			t.Errorf("%s: %v, want at least %v", name, got[name], least)
+		}
+	}
+	eventually(t, "all spans end", func() bool { return len(spans.GetSpans()) == 3 })
+	for _, s := range spans.GetSpans() {
+		equal(t, s.Name+": trace", s.SpanContext.TraceID(), root.SpanContext().TraceID())
+	}
+	g.open()
+}

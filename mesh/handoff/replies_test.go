@@ -1,0 +1,52 @@
+package handoff_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+)
+
+func TestHandoffReplies(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	x := p.pack()
+	if _, err := p.send(x); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.commit(x.id); err != nil {
+		t.Fatal(err)
+	}
+	reply := func(n uint64, last bool) handoff.Reply {
+		return handoff.Reply{Seq: n, Header: map[string][]string{"Nats-Msg-Id": {fmt.Sprint(n)}}, Data: []byte(fmt.Sprintf(`{"n":%d}`, n)), Last: last}
+	}
+	for n := uint64(5); n < 10; n++ {
+		p.replies.add(x.taskID, reply(n, false))
+	}
+	var got []string
+	ctx := context.Background()
+	enough := errors.New("enough")
+	// The connection is lost in the middle, and taken up again.
+	err := p.client.Replies(ctx, x.id, p.request(x.id, handoff.ActionReplies), 7, func(r handoff.Reply) error {
+		got = append(got, string(r.Data))
+		return enough
+	})
+	if !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	err = p.client.Replies(ctx, x.id, p.request(x.id, handoff.ActionReplies), 8, func(r handoff.Reply) error {
+		got = append(got, string(r.Data)+r.Header["Nats-Msg-Id"][0])
+		if r.Seq == 9 {
+			p.replies.add(x.taskID, reply(10, true))
+			p.replies.add(x.taskID, reply(11, false)) // never
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	equal(t, "replies", strings.Join(got, " "), `{"n":8} {"n":9}9 {"n":10}10`)
+}
