@@ -1,0 +1,52 @@
+package mesh
+
+// Health is an agent's own opinion of itself.
+type Health struct {
+	Status  string         // "healthy", "degraded" or "unhealthy" (AEE, aee.status.health)
+	Details map[string]any // shown with it
+}
+
+// health is the agent's own opinion, made worse by what the mesh sees.
+func (h *host) health() Health {
+	out := Health{Status: "healthy"}
+	if h.Health != nil {
+		out = h.ownHealth()
+	}
+	details := map[string]any{
+		"running": h.active.Load(), "queued": h.queue.len(),
+		"concurrency": h.Concurrency, "queue": max(0, h.Queue),
+	}
+	for k, v := range out.Details {
+		details[k] = v
+	}
+	out.Details = details
+	switch {
+	case out.Status == "healthy" && h.stopping.Load():
+		out.Status = "degraded"
+		details["reason"] = "shutting down"
+	case out.Status == "healthy" && h.Queue > 0 && h.queue.len() >= h.Queue:
+		out.Status = "degraded"
+		details["reason"] = "the queue is full"
+	}
+	if h.durable != nil {
+		lane := h.durable.status()
+		details["durable"] = lane
+		if status, reason := h.durable.judge(lane); status == "unhealthy" || status != "" && out.Status == "healthy" {
+			out.Status = status
+			details["reason"] = reason
+		}
+	}
+	return out
+}
+
+// ownHealth asks the agent. One that panics when asked is not well.
+func (h *host) ownHealth() (out Health) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.counts.panics.Add(1)
+			h.log.Error("health check panicked", "panic", p)
+			out = Health{Status: "unhealthy", Details: map[string]any{"reason": "the health check panicked"}}
+		}
+	}()
+	return h.Health()
+}
