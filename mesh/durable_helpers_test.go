@@ -97,9 +97,18 @@ func (r *durableRig) submit(n *mesh.Node, task *envelope.Envelope) mesh.Receipt 
 	return receipt
 }
 
-// result waits for a task's terminal envelope.
+// result waits for a task's terminal envelope, and until it is stored: who
+// follows hears it at the moment that it is published, a little earlier.
 func (r *durableRig) result(n *mesh.Node, task *envelope.Envelope) (*envelope.Envelope, error) {
-	return n.Result(ctxFor(r.t), task.To, task.ID, mesh.ResultOptions{Follow: true})
+	r.t.Helper()
+	reply, err := n.Result(ctxFor(r.t), task.To, task.ID, mesh.ResultOptions{Follow: true})
+	if reply != nil {
+		eventually(r.t, "the reply is stored", func() bool {
+			_, err := jetstream.NewReplies(r.js(r.nc), r.m).Last(ctxFor(r.t), task.To, task.ID)
+			return err == nil
+		})
+	}
+	return reply, err
 }
 
 // replies are all messages on a task's reply subject.
