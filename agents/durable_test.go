@@ -117,10 +117,17 @@ func (l *lane) submit(task *envelope.Envelope) {
 	}
 }
 
-// result is what a task ends with: a payload, or an error's code.
+// result is what a task ends with: a payload, or an error's code. It waits until
+// that is stored: who follows hears it a little earlier.
 func (l *lane) result(task *envelope.Envelope) string {
 	l.t.Helper()
 	reply, err := l.client.Result(l.ctx(), task.To, task.ID, mesh.ResultOptions{Follow: true})
+	if reply != nil {
+		until(l.t, "the reply is stored", func() bool {
+			_, err := jetstream.NewReplies(l.js(l.conn), subject.Map{}).Last(l.ctx(), task.To, task.ID)
+			return err == nil
+		})
+	}
 	var failed *envelope.Error
 	switch {
 	case errors.As(err, &failed):
