@@ -289,7 +289,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		}
 		a.Handler, a.tools = l, l.tools
 		if refuses(a.Negotiation.Safety) {
-			return errors.Join(a.refusals(notices)...)
+			return a.refusal(a.Negotiation, a.refusals(notices))
 		}
 	}
 	return nil
@@ -307,7 +307,7 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 		a.tools = t.loop.tools
 	}
 	if refuses(a.Negotiation.Safety) {
-		return errors.Join(a.refusals(notices)...)
+		return a.refusal(a.Negotiation, a.refusals(notices))
 	}
 	return nil
 }
@@ -324,6 +324,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	}
 	a.Concurrency = max(1, opts.Concurrency)
 	a.Retry.Max = DefaultMaxRetries
+	a.Async = def.Agent.IO != nil && def.Agent.IO.Mode == aaif.ModeAsync // says the same as async_execution
 	r := def.Agent.Runtime
 	if r == nil {
 		return nil
@@ -332,7 +333,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 		a.Retry.Max = int(min(r.MaxRetries.Int64(), 1<<20))
 	}
 	a.Retry.Backoff = mesh.Backoff(r.RetryBackoff)
-	a.Async = r.AsyncExecution != nil && *r.AsyncExecution
+	a.Async = a.Async || r.AsyncExecution != nil && *r.AsyncExecution
 	if r.Queue != "" && len(opts.WorkQueues) > 0 && !slices.Contains(opts.WorkQueues, r.Queue) {
 		a.Leave = true
 		a.Notices = append(a.Notices, aaif.Problem{

@@ -16,6 +16,27 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
+// answerFormat is the form that a document wants answers in: what it tells the
+// model in response_format, and where it says nothing there, io.format, whose
+// structured is JSON by io.output_schema.
+func answerFormat(a *aaif.Agent) aaif.ResponseFormat {
+	if m := a.Model; m != nil && m.ResponseFormat != "" {
+		return m.ResponseFormat
+	}
+	if a.IO == nil {
+		return ""
+	}
+	switch a.IO.Format {
+	case aaif.IOJSON:
+		return aaif.ResponseJSON
+	case aaif.IOMarkdown:
+		return aaif.ResponseMarkdown
+	case aaif.IOStructured:
+		return aaif.ResponseJSONSchema
+	}
+	return aaif.ResponseText
+}
+
 // wantsJSON says whether the model has to answer a task with a JSON object:
 // where the document asks for it, and where {"text": …} could not be a result.
 func (l *loop) wantsJSON(task *mesh.Task) bool {

@@ -146,6 +146,22 @@ func TestARegulatedRefusalIsToldToTheMesh(t *testing.T) {
 	}
 }
 
+// Whatever an agent is refused for at level regulated is audit-logged: a tool
+// that the operator does not allow, too.
+func TestARegulatedRefusalForAToolIsAudited(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	_, err := agents.New(doc(t, echoModel+`, "compliance": {"safety_level": "regulated"}, "tools": [{"name": "far", "description": "d", "protocol": "http", "endpoint": "https://x.example/a", "parameters_schema": {}}]`),
+		agents.Options{
+			Logger: slog.New(slog.NewJSONHandler(&log, nil)), Offer: aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolHTTP)},
+			Open: func(*aaif.Tool) (tool.Source, error) { return nil, errors.New("the host is not allowed") },
+		})
+	var refused *agents.Refusal
+	if !errors.As(err, &refused) || !refused.MustAudit() || !strings.Contains(log.String(), `"audit":true`) || !strings.Contains(log.String(), "the host is not allowed") {
+		t.Errorf("%v, log %s", err, &log)
+	}
+}
+
 // What the draft says a runtime MUST NOT exceed cannot be counted over workers
 // without JetStream: such an agent is hosted with a warning, or not at all.
 func TestConcurrencyAcrossWorkersNeedsTheDurableLane(t *testing.T) {

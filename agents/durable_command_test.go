@@ -239,6 +239,9 @@ func TestTheDocumentOnTheDurableLane(t *testing.T) {
 	if want := (mesh.RetryPolicy{Max: 4, Backoff: mesh.BackoffLinear}); a.Retry != want || a.MeshConcurrency != 3 || !a.Async || len(a.Notices) != 0 {
 		t.Errorf("retry %+v, concurrency %d, async %v, notices %v", a.Retry, a.MeshConcurrency, a.Async, a.Notices)
 	}
+	if a := newAgent(t, doc(t, echoModel+`, "io": {"mode": "async"}`), agents.Options{}); !a.Async || len(a.Notices) != 0 {
+		t.Errorf("io.mode async: async %v, notices %v", a.Async, a.Notices)
+	}
 	if a := newAgent(t, doc(t, echoModel), agents.Options{}); a.Retry.Max != agents.DefaultMaxRetries || a.MeshConcurrency != 0 || a.Async {
 		t.Errorf("by default: retry %+v, concurrency %d, async %v", a.Retry, a.MeshConcurrency, a.Async)
 	}

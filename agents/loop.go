@@ -61,8 +61,9 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
 	}
+	l.format = answerFormat(&def.Agent)
 	if m := def.Agent.Model; m != nil {
-		l.base.Model, l.format = m.Preferred, m.ResponseFormat
+		l.base.Model = m.Preferred
 		l.base.Params = params(m)
 		l.echoes = m.Provider == aaif.ProviderCustom && m.ProviderID == builtin.ProviderID && m.Preferred == builtin.Echo
 	}

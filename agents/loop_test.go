@@ -389,6 +389,35 @@ func TestJSONSchemaFormatIsAskedOfTheProvider(t *testing.T) {
 	}
 }
 
+// What io.format says of answers holds where the model's response_format says
+// nothing.
+func TestFormatOfAnswersMayStandInIO(t *testing.T) {
+	t.Parallel()
+	for io, want := range map[string]model.FormatType{
+		`"format": "json"`: model.FormatJSON,
+		`"format": "structured", "output_schema": {"type": "object", "required": ["a"]}`: model.FormatJSONSchema,
+	} {
+		w, entity, fake := hostFake(t, `"model": {"provider": "openai", "preferred": "m"}, "io": {`+io+`}`, agents.Options{}, says("```json\n{\"a\": 1}\n```"))
+		if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"a":1}` {
+			t.Errorf("%s: got %+v", io, got)
+		}
+		if f := fake.Requests()[0].Format; f.Type != want {
+			t.Errorf("%s: asked for %v", io, f.Type)
+		}
+	}
+	w, entity, fake := hostFake(t, `"model": {"provider": "openai", "preferred": "m"}, "io": {"format": "markdown"}`, agents.Options{}, says("# A"))
+	if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"text":"# A"}` {
+		t.Errorf("markdown: got %+v", got)
+	}
+	if system := fake.Requests()[0].Messages[0].Content; !strings.Contains(system, "Markdown") {
+		t.Errorf("markdown: the model was told %q", system)
+	}
+	w, entity, fake = hostFake(t, `"model": {"provider": "openai", "preferred": "m", "response_format": "text"}, "io": {"format": "json"}`, agents.Options{}, says("plain"))
+	if got := w.send(entity, `{"text":"go"}`, sending{}); got.payload != `{"text":"plain"}` || fake.Requests()[0].Format.Type == model.FormatJSON {
+		t.Errorf("response_format wins: got %+v", got)
+	}
+}
+
 func TestModelFailures(t *testing.T) {
 	t.Parallel()
 	fail := func(kind model.Kind, after time.Duration) modeltest.Turn {

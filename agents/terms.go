@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
@@ -54,13 +55,15 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 	def := doc.Definition()
 	supported := Honours(opts.Offer)
 	byModel := opts.Handler == nil && opts.Program == nil
+	var elsewhere []aaif.Problem
 	if !byModel {
 		for _, d := range delegated {
 			supported = supported.With(d.pointer)
 			if d.used(&def.Agent) {
-				a.Notices = append(a.Notices, aaif.Problem{Pointer: d.pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: d.message})
+				elsewhere = append(elsewhere, aaif.Problem{Pointer: d.pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: d.message})
 			}
 		}
+		a.Notices = append(a.Notices, elsewhere...)
 	}
 	var bad []error
 	if def.Status == aaif.StatusDeprecated { // AAIF, Root and Identity Fields: a runtime MAY refuse it
@@ -70,11 +73,7 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 		}
 	}
 	lacking := slices.Concat(aaif.NotHonoured(doc, supported), a.encryption(def, opts), condition.Check(doc))
-	for _, p := range doc.Lint() {
-		if p.Rule == aaif.RuleStringCondition { // SHOULD be warned of (Condition Expressions)
-			a.Notices = append(a.Notices, p)
-		}
-	}
+	a.Notices = append(a.Notices, withoutEffect(doc, slices.Concat(elsewhere, lacking))...)
 	a.Notices = append(a.Notices, lacking...)
 	if byModel {
 		for _, p := range topology.Check(doc) { // a team that cannot work is not hosted
@@ -104,6 +103,29 @@ func (a *Agent) terms(doc *aaif.Document, opts Options) error {
 		bad = append(bad, errors.New("/agent/compliance/human_in_the_loop: nobody can approve tool calls here yet, so an agent that wants it cannot have tools"))
 	}
 	return a.refusal(a.Negotiation, bad)
+}
+
+// withoutEffect are the warnings about a document that say what of it has no
+// effect: conditions in words, of which a runtime SHOULD warn (AAIF, Condition
+// Expressions), fields that others overrule or need, and a later version of AAIF.
+// What lies within a part of which more is said already is left out.
+func withoutEffect(doc *aaif.Document, said []aaif.Problem) []aaif.Problem {
+	var out []aaif.Problem
+	for _, p := range doc.Lint() {
+		switch p.Rule {
+		case aaif.RuleStringCondition:
+		case aaif.RuleIgnoredField, aaif.RuleIncomplete, aaif.RuleVersion:
+			if slices.ContainsFunc(said, func(s aaif.Problem) bool {
+				return p.Pointer == s.Pointer || strings.HasPrefix(p.Pointer, s.Pointer+"/")
+			}) {
+				continue
+			}
+		default:
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
 }
 
 // refuses is true of the safety levels at which nothing may be left out.

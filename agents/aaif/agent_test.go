@@ -200,7 +200,9 @@ func TestNotHonoured(t *testing.T) {
 			"warning /agent/tools/0, warning /agent/tools/2"},
 		{"a tool's limits", "tools: [{name: t, description: d, timeout_seconds: 5, auth: {type: none}}]", "warning /agent/tools/0/auth, warning /agent/tools/0/timeout_seconds"},
 		{"modes and retries", "io: {mode: batch, format: structured}\nruntime: {max_retries: 3, retry_backoff: fixed, async_execution: true, queue: q}",
-			"warning /agent/io/format, warning /agent/io/mode"},
+			"warning /agent/io/mode"},
+		{"a job id", "io: {mode: async, format: markdown}", ""},
+		{"a function's endpoint", "tools: [{name: t, description: d, endpoint: 'https://h', auth: {type: none}}]", "warning /agent/tools/0/auth, warning /agent/tools/0/endpoint"},
 		{"no retries", "runtime: {max_retries: 0, async_execution: false}", ""},
 		{"gates", "compliance: {safety_level: strict, audit_log: true, data_residency: EU, pii_handling: reject, human_in_the_loop: {enabled: true, timeout_seconds: 5}}",
 			"error /agent/compliance/audit_log, error /agent/compliance/data_residency, error /agent/compliance/human_in_the_loop, error /agent/compliance/pii_handling"},
@@ -229,6 +231,31 @@ func TestNotHonoured(t *testing.T) {
 	}
 	if problems := NotHonoured(doc, WorkerSupports().With("/provenance")); len(problems) != 0 {
 		t.Errorf("%v", problems)
+	}
+}
+
+// Where an entry stands for tools that have schemas of their own, its schemas do not count, and that is said.
+func TestSchemasThatDoNotCountAreReported(t *testing.T) {
+	const both, parameters = "/agent/tools/0/output_schema /agent/tools/0/parameters_schema", "/agent/tools/0/parameters_schema"
+	speaks := WorkerSupports()
+	speaks.Protocols = SetOf(Protocols()...)
+	for entry, want := range map[string]string{
+		"protocol: openapi, endpoint: 'https://h/openapi.json'":   parameters,
+		"protocol: openapi, endpoint: 'https://h/openapi.json#a'": parameters,
+		"protocol: http, endpoint: 'https://h/'":                  "",
+		"protocol: mcp, endpoint: 'mcp://a/b'":                    "",
+		"protocol: mcp, endpoint: 'https://h/mcp#b'":              "",
+		"protocol: mcp, endpoint: 'mcp://a'":                      both,
+		"protocol: mcp, endpoint: 'mcp://a/'":                     both,
+		"protocol: mcp, endpoint: 'mcp://a/b_*'":                  both,
+		"protocol: mcp, endpoint: 'https://h/mcp'":                both,
+		"protocol: mcp, endpoint: 'stdio:server --x#*'":           both,
+	} {
+		var got []string
+		for _, p := range NotHonoured(definitionDoc(t, "tools: [{name: t, description: d, parameters_schema: {}, output_schema: {}, "+entry+"}]"), speaks) {
+			got = append(got, p.Pointer)
+		}
+		diff(t, entry, strings.Join(got, " "), want)
 	}
 }
 

@@ -35,7 +35,7 @@ func WorkerSupports() Supported {
 			"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/protocol",
 			"/agent/tools/*/parameters_schema", "/agent/tools/*/output_schema",
 			"/agent/tools/*/cache_ttl_seconds", "/agent/tools/*/rate_limit",
-			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming",
+			"/agent/io/input_schema", "/agent/io/output_schema", "/agent/io/streaming", "/agent/io/format",
 			"/agent/runtime/timeout_seconds", "/agent/runtime/concurrency", "/agent/runtime/streaming", "/agent/runtime/environment",
 			"/agent/runtime/max_retries", "/agent/runtime/retry_backoff", "/agent/runtime/async_execution", "/agent/runtime/queue",
 			"/agent/compliance/safety_level", "/agent/telemetry",
@@ -43,8 +43,7 @@ func WorkerSupports() Supported {
 			"/provenance/license", "/provenance/sc_refs",
 		},
 		Values: map[string][]string{
-			"/agent/io/mode":                   {"sync"},
-			"/agent/io/format":                 {"text", "json"},
+			"/agent/io/mode":                   {"sync", "async"},
 			"/agent/compliance/audit_log":      {"false"},
 			"/agent/compliance/data_residency": {"global"},
 			"/agent/compliance/pii_handling":   {"none", "encrypt"},
@@ -133,6 +132,10 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 			if pattern == "/agent/tools/*" && v["protocol"] != nil && v["protocol"] != string(ProtocolFunction) && (name == "endpoint" || name == "auth") {
 				continue
 			}
+			if pattern == "/agent/tools/*" && shadowed(v, name) {
+				h.report(member, child(pointer, name), child(pattern, name), "the schemas of the tools that this entry stands for count instead")
+				continue
+			}
 			h.value(member, child(pointer, name), child(pattern, name))
 		}
 	case []any:
@@ -140,6 +143,29 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 			h.value(item, child(pointer, i), pattern+"/*")
 		}
 	}
+}
+
+// shadowed is true of the schemas of an entry that stands for tools which have their own: the operations of an
+// OpenAPI description, and several tools of an MCP server.
+func shadowed(tool map[string]any, name string) bool {
+	endpoint, _ := tool["endpoint"].(string)
+	switch tool["protocol"] {
+	case string(ProtocolOpenAPI):
+		return name == "parameters_schema"
+	case string(ProtocolMCP):
+		return (name == "parameters_schema" || name == "output_schema") && endpoint != "" && severalOf(endpoint)
+	}
+	return false
+}
+
+// severalOf is true of an endpoint that selects all tools of an MCP server, or those with a prefix: the capability
+// of mcp://server/capability, and the fragment of other addresses.
+func severalOf(endpoint string) bool {
+	_, capability, _ := strings.Cut(endpoint, "#")
+	if rest, ok := strings.CutPrefix(endpoint, "mcp://"); ok {
+		_, capability, _ = strings.Cut(rest, "/")
+	}
+	return capability == "" || strings.HasSuffix(capability, "*")
 }
 
 func (h *honourCheck) speaks(tool map[string]any) bool {
@@ -183,6 +209,9 @@ var insteads = []struct{ path, text string }{
 	{"/agent/compliance/data_residency", "data residency is not honoured yet: models are not chosen by region"},
 	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: nothing is looked for in what passes"},
 	{"/agent/compliance", "this control is not honoured yet"},
+	{"/agent/io/mode", "a list of inputs is not taken apart: each task is one input"},
+	{"/agent/tools/*/endpoint", "a function has no endpoint: what the operator names is called"},
+	{"/agent/tools/*/auth", "a function is sent no credential: it has its own"},
 	{"/provenance/signature", "signatures of documents are not honoured yet: nobody checks it"},
 }
 

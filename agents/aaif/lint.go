@@ -120,9 +120,6 @@ func (l *linter) definition(d *Definition) {
 		l.subschema("/agent/io/output_schema", a.IO.OutputSchema)
 	}
 	l.events(a.Events)
-	if r := a.Runtime; r != nil && r.Queue != "" && (r.AsyncExecution == nil || !*r.AsyncExecution) {
-		l.warn("/agent/runtime/queue", RuleIgnoredField, "set async_execution to true, or delete queue", "queue has no effect without async_execution")
-	}
 	l.evaluation(a.Evaluation)
 	if c := a.Compliance; c != nil && c.HumanInTheLoop != nil {
 		h := c.HumanInTheLoop

@@ -54,9 +54,21 @@ func (l *linter) model(a *Agent) {
 		}
 		l.warn(child("/agent/model/fallbacks", i)+"/provider", RuleRegistry, hint, "provider %s is not in the registry", show(f.Provider))
 	}
+	if f := m.ResponseFormat; f != "" && a.IO != nil && a.IO.Format != "" && !agree(f, a.IO.Format) {
+		l.warn("/agent/io/format", RuleIgnoredField, "delete one of them, or make them agree", "response_format %q wins over io.format %q", f, a.IO.Format)
+	}
 	if m.ResponseFormat == ResponseJSONSchema && (a.IO == nil || a.IO.OutputSchema == nil) {
 		l.warn("/agent/model/response_format", RuleIncomplete, "give io.output_schema", "json_schema needs a schema to enforce")
 	}
+}
+
+// agree says whether two words about the form of answers mean the same.
+func agree(f ResponseFormat, io IOFormat) bool {
+	switch io {
+	case IOStructured, IOJSON:
+		return f == ResponseJSON || f == ResponseJSONSchema
+	}
+	return string(f) == string(io)
 }
 
 func (l *linter) context(at string, c *Context) {
@@ -106,8 +118,8 @@ func (l *linter) auth(at string, a *Auth) {
 	if a.EnvVar != "" && !envVarName.MatchString(a.EnvVar) {
 		l.warn(at+"/env_var", RuleFormat, "write the name alone, as in BILLING_API_TOKEN", "env_var is the name of a variable, not a reference to it")
 	}
-	if a.Header != "" && a.Type != AuthAPIKey {
-		l.warn(at+"/header", RuleIgnoredField, `set type to "api_key", or delete it`, "header is for the auth type api_key")
+	if a.Header != "" && a.Type != AuthAPIKey && a.Type != AuthBearer && a.Type != AuthBasic {
+		l.warn(at+"/header", RuleIgnoredField, `set type to "api_key", or delete it`, "header is for the auth types api_key, bearer and basic")
 	}
 	if a.TokenURL != "" && a.Type != AuthOAuth2 {
 		l.warn(at+"/token_url", RuleIgnoredField, `set type to "oauth2", or delete it`, "token_url is for the auth type oauth2")
