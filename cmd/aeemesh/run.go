@@ -133,7 +133,12 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.began = true
-		return f(cmd.Context(), cmd, args)
+		err := f(cmd.Context(), cmd, args)
+		var usage *usageError
+		if errors.As(err, &usage) && usage.cmd == nil {
+			usage.cmd = cmd // whose help tells more
+		}
+		return err
 	}
 }
 

@@ -187,11 +187,8 @@ func (a *app) verifier() (sign.Verifier, error) {
 }
 
 // replayConfig sets what a worker refuses as replayed or stale.
-func (a *app) replayConfig(cfg *mesh.Config) error {
+func (a *app) replayConfig(cfg *mesh.Config) {
 	f := &a.sign
-	if f.window < 0 || f.skew < 0 {
-		return usagef(nil, "--replay-window and --skew cannot be negative")
-	}
 	off := func(d time.Duration) time.Duration {
 		if d == 0 {
 			return -1
@@ -203,7 +200,6 @@ func (a *app) replayConfig(cfg *mesh.Config) error {
 	if f.windowFlag.Changed {
 		cfg.ReplayWindow = off(f.window)
 	}
-	return oneOf(nil, "replay-scope", f.replayScope, "process", "mesh")
 }
 
 // keepKeys reads the key directory again from time to time, so that a new key

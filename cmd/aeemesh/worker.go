@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -107,6 +108,9 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
+	if err := a.checkWorker(cmd, f, args); err != nil {
+		return err
+	}
 	set, err := a.adapters(cmd, &f.operator)
 	if err != nil {
 		return err
@@ -202,18 +206,7 @@ func (a *app) workerStatus(d *daemon) func(mesh.Status) {
 }
 
 func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, f *workerFlags, cfg *mesh.Config) error {
-	if err := a.replayConfig(cfg); err != nil {
-		return err
-	}
-	for flag, d := range map[string]time.Duration{"drain": f.drain, "max-timeout": f.maxTimeout} {
-		if d <= 0 {
-			return usagef(cmd, "--%s %v: it must be above 0", flag, d)
-		}
-	}
-	if err := errors.Join(oneOf(cmd, "task-events", f.taskEvents, "all", "failures"), oneOf(cmd, "journal", f.journal, "memory", "jetstream", "auto"),
-		oneOf(cmd, "cap", f.cap, "low", "normal", "high", "urgent"), oneOf(cmd, "unknown-cap", f.unknownCap, "low", "normal", "high", "urgent")); err != nil {
-		return err
-	}
+	a.replayConfig(cfg)
 	cfg.Tree = f.tree
 	cfg.Drain, cfg.MaxTimeout, cfg.Heartbeat = f.drain, f.maxTimeout, f.heartbeat
 	if f.heartbeat == 0 {
@@ -238,9 +231,6 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		return err
 	}
 	if a.sign.replayScope == "mesh" {
-		if cfg.ReplayWindow < 0 {
-			return usagef(cmd, "--replay-scope mesh needs a --replay-window above 0")
-		}
 		if err := a.haveBucket(ctx, js, m, jetstream.BucketSeen); err != nil {
 			return fmt.Errorf("--replay-scope mesh: %w", err)
 		}
@@ -293,14 +283,6 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 
 // readAgents makes agents of the documents.
 func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, tel *telemetry, files []string) ([]*agents.Agent, error) {
-	switch {
-	case len(files) == 0 && (f.command == "" || f.as == ""):
-		return nil, usagef(cmd, "a FILE is missing; without one, both --as and --exec are needed")
-	case len(files) > 1 && (f.as != "" || f.command != ""):
-		return nil, usagef(cmd, "--as and --exec are for one document, and there are %d", len(files))
-	case f.concurrency < 0 || f.queue < 0:
-		return nil, usagef(cmd, "--concurrency and --queue cannot be negative")
-	}
 	opts := agents.Options{As: f.as, Concurrency: f.concurrency, Queue: f.queue, IntentsDir: f.intents, RefuseUnknown: f.refuseUnknown,
 		KeyName: f.keyName, Logger: a.log, Deprecated: f.deprecated, WorkQueues: f.workQueues}
 	opts.Telemetry = a.agentTelemetry(cmd, tel, set.Telemetry(), f.content)
@@ -308,9 +290,6 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	opts.Counters = &f.counters
 	if f.queue == 0 {
 		opts.Queue = -1
-	}
-	if f.contextTokens < 0 {
-		return nil, usagef(cmd, "--context-tokens cannot be negative")
 	}
 	opts.ContextTokens = f.contextTokens
 	ring, err := a.keyring(cmd)
@@ -340,9 +319,11 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 	}
 	if len(files) == 0 {
-		concurrency := max(f.concurrency, mesh.DefaultConcurrency)
-		return []*agents.Agent{{Program: opts.Program, Agent: mesh.Agent{Entity: f.as, Handler: opts.Program, Health: opts.Program.Health,
-			Concurrency: concurrency, Queue: opts.Queue}}}, nil
+		agent, err := undocumented(f, opts)
+		if err != nil {
+			return nil, err
+		}
+		return []*agents.Agent{agent}, nil
 	}
 	var out []*agents.Agent
 	from := map[string]string{}
@@ -369,6 +350,24 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		out = append(out, agent)
 	}
 	return out, nil
+}
+
+// undocumented is the agent of a program alone. Its intents are those of the
+// operator's folder; plain text gets through where others are refused.
+func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
+	known := intents.NewRegistry()
+	if f.intents != "" {
+		if _, err := known.LoadDir(f.intents); err != nil {
+			return nil, fmt.Errorf("--intents: %w", err)
+		}
+	}
+	if f.refuseUnknown && !known.Has(intents.AgentAsk) {
+		if err := known.Register(intents.FromIO(intents.AgentAsk, nil, nil)); err != nil {
+			return nil, err
+		}
+	}
+	return &agents.Agent{Program: opts.Program, Agent: mesh.Agent{Entity: f.as, Handler: opts.Program, Health: opts.Program.Health,
+		Concurrency: max(f.concurrency, mesh.DefaultConcurrency), Queue: opts.Queue, Intents: known, RefuseUnknown: f.refuseUnknown}}, nil
 }
 
 // program is what --exec runs.

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// checkWorker says all that is wrong with the values of a worker's flags, before
+// anything is opened, started or connected.
+func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) error {
+	var bad []error
+	note := func(ok bool, format string, args ...any) {
+		if !ok {
+			bad = append(bad, fmt.Errorf(format, args...))
+		}
+	}
+	switch {
+	case len(files) == 0 && (f.command == "" || f.as == ""):
+		note(false, "a FILE is missing; without one, both --as and --exec are needed")
+	case len(files) == 0:
+		dead := ofDocuments(cmd)
+		note(len(dead) == 0, "%s: only a FILE has a use for this", strings.Join(dead, ", "))
+	case len(files) > 1:
+		note(f.as == "" && f.command == "", "--as and --exec are for one document, and there are %d", len(files))
+	}
+	if f.as != "" {
+		if err := subject.ValidateEntity(f.as); err != nil {
+			bad = append(bad, fmt.Errorf("--as: %w", err))
+		}
+	}
+	priorities := []string{string(envelope.PriorityLow), string(envelope.PriorityNormal), string(envelope.PriorityHigh), string(envelope.PriorityUrgent)}
+	for _, w := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"cap", f.cap, priorities}, {"unknown-cap", f.unknownCap, priorities},
+		{"task-events", f.taskEvents, []string{"all", "failures"}},
+		{"journal", f.journal, []string{"memory", "jetstream", "auto"}},
+		{"replay-scope", a.sign.replayScope, []string{"process", "mesh"}},
+		{"durable", f.lane.durable, []string{"auto", "on", "off"}},
+	} {
+		if err := oneOf(cmd, w.flag, w.value, w.allowed...); err != nil {
+			bad = append(bad, err)
+		}
+	}
+	for _, d := range []struct {
+		flag  string
+		value time.Duration
+	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}, {"lease", f.lane.lease}, {"max-durable-timeout", f.lane.timeout}} {
+		note(d.value > 0, "--%s %v: it must be above 0", d.flag, d.value)
+	}
+	for _, n := range []struct {
+		flag     string
+		negative bool
+	}{
+		{"concurrency", f.concurrency < 0}, {"queue", f.queue < 0}, {"context-tokens", f.contextTokens < 0}, {"heartbeat", f.heartbeat < 0},
+		{"rate", f.quotas.Rate < 0}, {"burst", f.quotas.Burst < 0}, {"unknown-rate", f.quotas.UnknownRate < 0},
+		{"unknown-burst", f.quotas.UnknownBurst < 0}, {"urgent-rate", f.quotas.UrgentRate < 0},
+		{"replay-window", a.sign.window < 0}, {"skew", a.sign.skew < 0},
+	} {
+		note(!n.negative, "--%s %s: it cannot be negative", n.flag, cmd.Flags().Lookup(n.flag).Value)
+	}
+	note(a.sign.replayScope != "mesh" || !a.sign.windowFlag.Changed || a.sign.window != 0, "--replay-scope mesh needs a --replay-window above 0")
+	if _, err := sign.ParseMode(a.sign.mode); err != nil {
+		bad = append(bad, fmt.Errorf("--signatures: %w", err))
+	}
+	if len(bad) == 0 {
+		return nil
+	}
+	return &usageError{err: errors.Join(bad...), cmd: cmd}
+}
+
+// documentFlags are about what documents name, and do nothing without one.
+var documentFlags = []string{"tool", "lost-call", "context-tokens", "review-root", "api-key-env", "work-queue", "allow-deprecated", "register"}
+
+// ofDocuments are those of documentFlags that the command line gives.
+func ofDocuments(cmd *cobra.Command) (out []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if f.Changed && slices.Contains(documentFlags, f.Name) {
+			out = append(out, "--"+f.Name)
+		}
+	})
+	return out
+}
