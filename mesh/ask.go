@@ -104,7 +104,7 @@ func plainText(payload json.RawMessage) []byte {
 	}
 	for name := range members {
 		switch name {
-		case "text", "usage", "cost", "decision_evidence", "references", "job_id": // reserved: docs/nats-binding.md
+		case "text", "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm": // reserved: docs/nats-binding.md, "Payloads"
 		default:
 			return payload
 		}

@@ -13,10 +13,11 @@ func TestAskAnswersWithTheTextBesideReservedMembers(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]string{
 		`{"text":"hi"}`: "hi",
-		`{"text":"hi","usage":{"input_tokens":1},"references":[]}`: "hi",
-		`{"text":"hi","lang":"en"}`:                                `{"text":"hi","lang":"en"}`,
-		`{"text":null}`:                                            `{"text":null}`,
-		`{"usage":{}}`:                                             `{"usage":{}}`,
+		`{"text":"hi","usage":{"input_tokens":1},"references":[]}`:    "hi",
+		`{"text":"hi","swarm":{"winner":"a"},"decision_evidence":{}}`: "hi",
+		`{"text":"hi","lang":"en"}`:                                   `{"text":"hi","lang":"en"}`,
+		`{"text":null}`:                                               `{"text":null}`,
+		`{"usage":{}}`:                                                `{"usage":{}}`,
 	} {
 		t.Run(payload, func(t *testing.T) {
 			t.Parallel()
