@@ -2,6 +2,7 @@ package envelope
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -84,7 +85,7 @@ func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	}
 	var tree any
 	if err := mode.Unmarshal(data, &tree); err != nil {
-		return nil, invalid(Problem{Rule: RuleCBOR, Message: "is not CBOR that has a JSON equivalent: " + err.Error()})
+		return nil, invalid(Problem{Rule: RuleCBOR, Message: "the message is no CBOR that has a JSON equivalent: " + cborProblem(err)})
 	}
 	text, err := appendTree(make([]byte, 0, 2*len(data)), tree)
 	if err != nil {
@@ -93,6 +94,15 @@ func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	// The text of numbers and names is longer than their bytes: the limit
 	// has been kept already.
 	return ParseLimits(text, Limits{MaxBytes: max(limits.MaxBytes, len(text)), MaxDepth: limits.MaxDepth})
+}
+
+// cborProblem says what the decoder found, without the names of Go types.
+func cborProblem(err error) string {
+	var wrong *cbor.UnmarshalTypeError
+	if errors.As(err, &wrong) { // names are all that we ask to be of a type
+		return "a name is of type " + wrong.CBORType + ", and must be text"
+	}
+	return strings.TrimPrefix(err.Error(), "cbor: ")
 }
 
 // AppendCBOR validates e and appends its deterministic CBOR to dst. Names stay
@@ -227,9 +237,9 @@ func appendTree(dst []byte, v any) (_ []byte, err error) {
 		}
 		return append(dst, '}'), nil
 	case []byte:
-		return dst, fmt.Errorf("has a byte string, which JSON has no equivalent for")
+		return dst, errors.New("the message has a byte string, which JSON has no equivalent for")
 	}
-	return dst, fmt.Errorf("has a CBOR value that JSON has no equivalent for (%T)", v)
+	return dst, errors.New("the message has a simple value that JSON has no equivalent for")
 }
 
 // appendTreeFloat writes a float so that it reads as a float again: 1 as 1.0.

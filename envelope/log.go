@@ -19,7 +19,7 @@ type LogRecord struct {
 	Others []Member
 }
 
-const mve5Message = "is an MVE-5 log envelope (v, id, type, from, intent only); a full envelope is due here, and needs at least ts, to, corr, priority and payload too"
+const mve5Message = "this is an MVE-5 log envelope (v, id, type, from, intent only); a full envelope is due here, and needs at least ts, to, corr, priority and payload too"
 
 // logEnvelope reports whether the message has the five fields of MVE-5 and
 // none of the other required ones: a log record that was sent to an agent.

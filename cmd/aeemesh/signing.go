@@ -228,7 +228,7 @@ func (a *app) keepKeys(ctx context.Context, ring *sign.Ring) {
 }
 
 // keyReload is how often a worker reads its key directory.
-const keyReload = 10 * time.Second
+const keyReload = 5 * time.Second
 
 // watchSharedKeys puts the keys of the mesh's bucket into the ring, and then
 // every change of them, until the returned function is called.

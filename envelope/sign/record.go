@@ -36,12 +36,38 @@ func ParseRecord(data []byte) (Record, error) {
 	}
 	var r Record
 	if err := jsonv2.Unmarshal(data, &r, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return Record{}, fmt.Errorf("trust record: %w", err)
+		return Record{}, fmt.Errorf("trust record: %w", misread(err))
 	}
 	if err := r.check(); err != nil {
 		return Record{}, fmt.Errorf("trust record: %w", err)
 	}
 	return r, nil
+}
+
+// misread says which member a record cannot be read for, without the names of Go
+// types.
+func misread(err error) error {
+	var wrong *jsonv2.SemanticError
+	if !errors.As(err, &wrong) {
+		return err // no JSON
+	}
+	where, kind := string(wrong.JSONPointer), wrong.JSONKind.String()
+	if where == "" {
+		where = "it"
+	}
+	switch wrong.JSONKind {
+	case '{':
+		kind = "object"
+	case '[':
+		kind = "array"
+	}
+	switch {
+	case errors.Is(wrong.Err, jsonv2.ErrUnknownName):
+		return fmt.Errorf("unknown member %s", where)
+	case wrong.Err != nil:
+		return fmt.Errorf("%s cannot be this JSON %s", where, kind)
+	}
+	return fmt.Errorf("%s cannot be a JSON %s", where, kind)
 }
 
 // check is [Key.Check] without what only the key file knows.
