@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // critical marks the tasks that the roots had to wait for: from the end of each
@@ -27,6 +30,8 @@ func (n *Node) end() time.Time {
 	switch {
 	case n.State == Unknown, n.State == Withdrawn:
 		return time.Time{}
+	case n.State == Failed && n.Code == string(envelope.CodeCancelled) && n.Then == intents.ThenSkip:
+		return time.Time{} // whoever asked was done without it
 	case n.State.Ended():
 		return n.Ended
 	}

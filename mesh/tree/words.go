@@ -50,6 +50,14 @@ func took(ms float64) string {
 	}
 }
 
+// clock is a time to the second; what is none stays as it is.
+func clock(s string) string {
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		return t.UTC().Format(time.DateTime + " MST")
+	}
+	return plain(s)
+}
+
 // group writes a number with commas: 12,345.
 func group(n int64) string {
 	s := strconv.FormatInt(n, 10)
@@ -112,7 +120,7 @@ func (n *Node) notes() []string {
 		add("somebody else did it")
 	}
 	if n.Until != "" && n.State == Waiting {
-		add("until %s", plain(n.Until))
+		add("until %s", clock(n.Until))
 	}
 	if p := n.Position; p != nil && p.Current != "" && !n.State.Ended() {
 		add("at %s, %d of %d steps done", plain(p.Current), len(p.Completed), len(p.Completed)+max(1, len(p.Remaining)))
