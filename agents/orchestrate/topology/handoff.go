@@ -10,7 +10,7 @@ import (
 // block does not name is a warning alone: whoever hosts the agent may know it,
 // and documents of others count on it.
 func (t *team) handoffs() {
-	sure := -1 // the first that hands over always
+	sure := 0 // the first that hands over always, counted from 1 as the runs that it ends tell of it
 	for i := range t.o.Handoff {
 		h := &t.o.Handoff[i]
 		pointer := fmt.Sprintf("%s/handoff/%d", at, i)
@@ -25,13 +25,13 @@ func (t *team) handoffs() {
 			t.warn(pointer+"/condition", RuleUnreachable, `write {"lang": …, "expr": …}; the words can stay as "nl"`, "words are never satisfied here: nothing is handed over to %s", quote(h.TargetAgent))
 		case when == never:
 			t.warn(pointer+"/condition", RuleUnreachable, "delete the rule, or mend its condition", "the condition never holds: nothing is handed over to %s", quote(h.TargetAgent))
-		case sure >= 0:
+		case sure > 0:
 			t.warn(pointer, RuleUnreachable, fmt.Sprintf("put it before rule %d, or give that one a condition", sure), "the rule is never used: rule %d before it hands over every run", sure)
 		case self && when == always:
 			t.fail(pointer+"/target_agent", RuleLoop, "name another agent", "the agent hands every run over to itself: it would never end")
 		}
-		if when == always && sure < 0 {
-			sure = i
+		if when == always && sure == 0 {
+			sure = i + 1
 		}
 	}
 }
