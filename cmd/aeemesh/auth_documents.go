@@ -47,7 +47,7 @@ func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
 		docs, out.entities = append(docs, d), append(out.entities, d.entity)
 	}
 	for _, d := range docs {
-		refs := append(directory.References(d.def), escalations(d.def)...)
+		refs := directory.References(d.def)
 		out.team = out.team || len(refs) > 0
 		for _, ref := range refs {
 			who := whoIs(ref, d, docs)
@@ -125,21 +125,4 @@ func aliased(o *aaif.Orchestration, name string) string {
 		}
 	}
 	return name
-}
-
-// escalations are whom the document's steps are given to where nobody did them in
-// time, but for aliases.
-func escalations(def *aaif.Definition) []string {
-	extras, err := orchestrate.ExtrasOf(def)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, step := range extras.Steps {
-		if to := step.EscalateTo; orchestrate.IsEntity(to) {
-			out = append(out, to)
-		}
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }

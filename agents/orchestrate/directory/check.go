@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -29,7 +31,7 @@ func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 func (v *View) Present(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, slices.DeleteFunc(references(def), func(r reference) bool {
 		scheme, _, ok := schemeOf(r.ref)
-		return !ok && isPath(r.ref) || ok && scheme != "skill" && scheme != "nats" && scheme != "urn"
+		return !ok && isPath(r.ref) || ok && (scheme == "file" || scheme == "https" || scheme == "http")
 	}))
 }
 
@@ -121,8 +123,9 @@ func (d *Directory) answers(ctx context.Context, entity string) bool {
 	return w != nil || d.ask(ctx, entity) != ""
 }
 
-// References are whom a definition names, by its subagents, steps, referee and
-// hand-overs: the references as they stand there, each once, no aliases.
+// References are whom a definition names, by its subagents, steps, referee,
+// hand-overs, synthesizer and escalations: the references as they stand there,
+// each once, no aliases.
 func References(def *aaif.Definition) []string {
 	var out []string
 	for _, r := range references(def) {
@@ -167,5 +170,17 @@ func references(def *aaif.Definition) []reference {
 	for i, h := range o.Handoff {
 		add(fmt.Sprintf("%s/handoff/%d/target_agent", at, i), h.TargetAgent)
 	}
+	extras, err := orchestrate.ExtrasOf(def)
+	if err != nil {
+		return out // who reads the extension says so
+	}
+	const ours = "/" + orchestrate.Extension + "/orchestration"
+	add(ours+"/synthesizer", extras.Synthesizer)
+	for _, alias := range slices.Sorted(maps.Keys(extras.Steps)) {
+		add(fmt.Sprintf("%s/steps/%s/escalate_to", ours, pointerEscape.Replace(alias)), extras.Steps[alias].EscalateTo)
+	}
 	return out
 }
+
+// pointerEscape writes a name as a token of a JSON Pointer (RFC 6901, section 3).
+var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

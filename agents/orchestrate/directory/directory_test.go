@@ -382,7 +382,8 @@ func TestCheck(t *testing.T) {
 		{"ref":"agent.here","alias":"a"},{"ref":"agent.away","alias":"b"},{"ref":"human.ada"},{"ref":"skill:law"},{"ref":"skill:tax"},
 		{"ref":"agent.foreign"},{"ref":"file:///etc/passwd"},{"ref":"agent.team"}],
 		"pipeline":["a","b","agent.later"],"consensus":{"strategy":"referee","referee_agent":"`+id+`"},
-		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"}]}`).Definition()
+		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"}]}},
+		"x-aeemesh":{"orchestration":{"synthesizer":"agent.editor","steps":{"a":{"escalate_to":"b"},"b":{"escalate_to":"ftp://elsewhere"},"agent.later":{"escalate_to":"agent.boss"}}}`).Definition()
 	var got []string
 	for _, p := range dir.For(directory.Asker{Entity: "agent.team"}).Check(t.Context(), def) {
 		got = append(got, fmt.Sprintf("%s %s %.50s", p.Severity, p.Pointer, p.Message))
@@ -394,6 +395,9 @@ func TestCheck(t *testing.T) {
 		`warning /agent/orchestration/pipeline/2 nobody answers now for agent.later`,
 		`warning /agent/orchestration/consensus/referee_agent "5e0c0000-0000-4000-8000-00000000000a": no agent `,
 		`warning /agent/orchestration/handoff/0/target_agent "billing_specialist": no agent is registered under`,
+		`warning /x-aeemesh/orchestration/synthesizer nobody answers now for agent.editor`,
+		`warning /x-aeemesh/orchestration/steps/agent.later/escalate_to nobody answers now for agent.boss`,
+		`error /x-aeemesh/orchestration/steps/b/escalate_to "ftp://elsewhere": references of this kind mean no`,
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%q", got)
