@@ -102,9 +102,12 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			return 0, fmt.Errorf("claim run %s: %w", r.id.Run, err)
 		}
 		r.keep(next, rev)
-		if v == ended {
+		switch v {
+		case ended:
 			r.wrote = true
 			r.observe(PointAfterTerminal)
+		case parked:
+			r.parked = next.Doc.Status
 		}
 		return v, nil
 	}

@@ -183,11 +183,11 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 		}
 		switch o.intent {
 		case intents.TaskPause:
-			m.Want, status = string(aaif.RunPaused), "pausing"
+			wishPause(c)
+			status = "pausing"
 			m.Step = state.Step{Kind: state.StepPause, Detail: "asked by " + clip(o.from)}
 		case intents.TaskResume:
-			done = m.Want != ""
-			m.Want = ""
+			done = unwishPause(c)
 			m.Step = state.Step{Kind: state.StepResume, Detail: "asked by " + clip(o.from)}
 		case intents.TaskSteer:
 			m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: r.lane.clock.now()})

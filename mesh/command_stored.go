@@ -189,30 +189,27 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	case intents.TaskCancel:
 		return l.cancelStored(ctx, rec, c, t, o)
 	case intents.TaskPause:
-		if waiting(c) { // it is to stay where it is when it is woken
-			m.Want, out.status = string(aaif.RunPaused), "pausing"
-			m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
-			break
-		}
-		if state.Parked(c.Doc.Status) {
+		switch {
+		case c.Doc.Status == aaif.RunPaused:
 			out.did(rec.ID.Run, string(c.Doc.Status))
 			return out, false, nil
-		}
-		m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
-		if out.status = "pausing"; owned || midCall(c) {
-			m.Want = string(aaif.RunPaused)
-		} else {
+		case c.Doc.Status == aaif.RunMigrating:
+			return out, false, nil // whoever gets it may be asked
+		case c.Doc.Status == aaif.RunAwaitingApproval, owned, midCall(c):
+			wishPause(c) // it is to stay where it is when it goes on
+			out.status = "pausing"
+		default:
 			c.Doc.Status, out.status = aaif.RunPaused, string(aaif.RunPaused)
 		}
+		m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
 	case intents.TaskSteer:
 		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
 		m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
 	case intents.TaskResume:
 		if c.Doc.Status != aaif.RunPaused {
-			if m.Want == "" || c.Doc.Status != aaif.RunRunning && !waiting(c) {
+			if c.Doc.Status == aaif.RunMigrating || !unwishPause(c) {
 				return out, false, nil
 			}
-			m.Want = ""
 		} else {
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			m.Epoch++
@@ -236,6 +233,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			c.Doc.ApprovalRequest = nil
 			m.Epoch++
+			resumeMoves(c)
 		}
 		out.status = string(c.Doc.Status)
 	}

@@ -274,7 +274,7 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		l.ack(r.hold)
 		r.observe(PointAcked)
 	case parked:
-		if r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedKick {
+		if r.parked == "" && r.stored != nil && l.clock.now().Sub(r.hold.Stored) < parkedKick {
 			// It is to go on, and waits: the record is about to be changed.
 			l.nak(r.hold, time.Second)
 			return

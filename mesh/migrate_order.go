@@ -44,19 +44,19 @@ func (l *lane) mayMove(o *order, task *envelope.Envelope) error {
 func (r *Run) obeyMove(c *state.Checkpoint, o *order) (done bool, status string) {
 	m := &c.Mesh
 	switch {
-	case o.Abort && m.Want != string(aaif.RunMigrating):
+	case o.Abort && !moveAsked(c):
 		return false, string(c.Doc.Status)
 	case o.Abort:
-		m.Want = ""
+		unwishMove(c)
 		m.Migration.Phase, m.Migration.Since = state.PhaseAborted, r.lane.clock.now()
 		m.Migration.Detail = "by " + clip(o.from)
 		m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + clip(o.from)}
 		return true, string(c.Doc.Status)
 	}
+	paused := pauseWished(c)
 	r.lane.askMove(c, o)
-	m.Want = string(aaif.RunMigrating)
 	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", by " + clip(o.from)}
-	return true, "moving"
+	return true, wishMove(c, paused)
 }
 
 // captureAfter captures the run as it stands when its handler has not stopped
@@ -107,14 +107,14 @@ func (l *lane) moveStored(c *state.Checkpoint, o *order) (status string, kick bo
 	if who := asked(c); who != "" && (remoteTo(o.To) || o.To == intents.MigrateFile) {
 		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip(who))
 	}
+	paused := pauseWished(c)
 	l.askMove(c, o)
 	m.Migration.Status = was
 	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", by " + clip(o.from)}
 	switch {
 	case !state.Parked(was):
 		// It waits in the queue: whoever draws it moves it.
-		m.Want = string(aaif.RunMigrating)
-		return "moving", false, nil
+		return wishMove(c, paused), false, nil
 	case remoteTo(o.To):
 		c.Doc.Status, m.Owner, m.Work = aaif.RunMigrating, "", 0
 		m.Epoch++
@@ -143,19 +143,10 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		m.Epoch++
 		m.Owner, m.Work = "", 0
 	}
-	m.Want = ""
+	unwishMove(c)
 	m.Migration.Phase, m.Migration.Since, m.Migration.Detail = state.PhaseAborted, l.clock.now(), "by "+clip(o.from)
 	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + clip(o.from)}
 	return string(c.Doc.Status), kick, nil
-}
-
-// resumeMoves sees to it that a resumed run goes where it was asked to go while
-// it waited.
-func resumeMoves(c *state.Checkpoint) {
-	if m := c.Mesh.Migration; m != nil && m.Phase == state.PhaseAsked && m.To != intents.MigrateFile && !remoteTo(m.To) {
-		m.Status = aaif.RunRunning
-		c.Mesh.Want = string(aaif.RunMigrating)
-	}
 }
 
 // judgeMoving decides what a message means for a run that stands still to be

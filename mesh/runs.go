@@ -233,7 +233,7 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 		}
 		if status != "" {
 			c.Doc.Status, stop = status, true
-			if !waiting(c) || status != park {
+			if status != park || park != aaif.RunAwaitingApproval {
 				m.Want = ""
 			}
 		}

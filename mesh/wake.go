@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -97,10 +96,10 @@ func (r *Run) ParkUntil(ctx context.Context, wake Wake, change func(*state.Check
 // that come to this one.
 func (l *lane) stays(c *state.Checkpoint) {
 	m := &c.Mesh
-	if m.Want != string(aaif.RunMigrating) || m.Migration == nil || !remoteTo(m.Migration.To) && m.Migration.To != intents.MigrateFile {
+	if !leaves(c) {
 		return
 	}
-	m.Want = ""
+	unwishMove(c)
 	m.Migration.Phase, m.Migration.Since, m.Migration.Detail = state.PhaseAborted, l.clock.now(), "the run waits for others"
 }
 
