@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -60,6 +61,24 @@ func TestALiveTurnIsRetriedAsTheDocumentSays(t *testing.T) {
 					t.Error("the deadline was waited for")
 				}
 			})
+		})
+	}
+}
+
+// A question of its team's is a turn of the model's like any other.
+func TestAQuestionOfATeamIsRetriedAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	question := orchestrate.Question{Asked: "Who?", Schema: []byte(`{"type": "object", "required": ["to"]}`), Bare: "to"}
+	for retries, asks := range map[int]int{0: 1, 1: 2, 2: 3} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorkbench(t, Options{})
+			asked := 0
+			w.loop.model = failing(&asked, model.Errorf(model.ErrUnavailable, "down"), model.Errorf(model.ErrUnavailable, "down"))
+			w.loop.retries = mesh.RetryPolicy{Max: retries}
+			answer, err := newMind(w.loop, w.task).Ask(t.Context(), question)
+			if asked != asks || (err == nil) != (retries == 2) || err == nil && string(answer) != `{"to":"done"}` {
+				t.Errorf("max_retries %d: asked %d times: %s, %v", retries, asked, answer, err)
+			}
 		})
 	}
 }

@@ -194,9 +194,10 @@ func bareAnswer(text, member string) json.RawMessage {
 	return append(envelope.AppendString(fmt.Appendf(nil, "{%q:", member), name), '}')
 }
 
-// turn takes one turn of the model, which counts as one of the agent's.
+// turn takes one turn of the model, which counts as one of the agent's. On the
+// live lane one that fails is asked for again as the document's max_retries says.
 func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, error) {
-	for {
+	for tries := 0; ; {
 		if m.r.turns >= m.l.maxTurns {
 			return nil, m.l.exhausted()
 		}
@@ -209,6 +210,9 @@ func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, e
 			if err := m.r.pause(ctx); err != nil {
 				return nil, err
 			}
+		case m.l.again(ctx, m.task, m.r, &tries, err):
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		default:
 			return nil, m.l.modelFailure(ctx, m.task, m.r, err)
 		}

@@ -203,6 +203,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 		return nil, err
 	}
 	p.pay(res)
+	l.noteDropped(res)
 	return res, nil
 }
 

@@ -256,6 +256,7 @@ The order of strategies latency and round_robin is that before anything was
 measured.`,
 		Example: `  aeemesh models routes reviewer.yaml
   aeemesh models routes reviewer.yaml --config operator.yaml --context-tokens 32768
+  aeemesh models routes reviewer.yaml --allow http://127.0.0.1:8080
   aeemesh models routes reviewer.yaml --json | jq -r 'select(.skipped) | .skipped'`,
 		Args: arguments("FILE"),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
@@ -271,6 +272,7 @@ measured.`,
 		}),
 	}
 	c.Flags().StringVar(&operator.file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
+	c.Flags().StringArrayVar(&operator.allow, "allow", nil, "`HOST` that a document's base_url may be, as in worker --allow; repeatable")
 	c.Flags().IntVar(&contextTokens, "context-tokens", 0, "size of the models' context window (default what is known of each)")
 	c.Flags().StringVar(&keyName, "api-key-env", "", "`NAME` of the variable that holds the first model's API key")
 	return c
