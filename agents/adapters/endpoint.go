@@ -61,7 +61,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 			return e, notices, fmt.Errorf("%s: %w", at, err)
 		}
 	case name == string(aaif.ProviderAzureOpenAI):
-		e.base, _ = secretOf(opts, "AZURE_OPENAI_ENDPOINT")
+		e.base, _ = firstSet(opts, "AZURE_OPENAI_ENDPOINT")
 	default:
 		e.base = ownEndpoint(name)
 	}
@@ -223,13 +223,16 @@ func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 	return nil, fmt.Errorf("there is no adapter for the API %s", e.api)
 }
 
+// googleCredentials names a file with Google Cloud's credentials.
+const googleCredentials = "GOOGLE_APPLICATION_CREDENTIALS"
+
 // credentialsFile is the operator's file of Google Cloud's credentials, "" for
 // where Google's own tools leave them.
 func (e *endpoint) credentialsFile(opts agents.Options) string {
 	if e.CredentialsFile != "" {
 		return e.CredentialsFile
 	}
-	name, _ := firstSet(opts, "GOOGLE_APPLICATION_CREDENTIALS")
+	name, _ := firstSet(opts, googleCredentials)
 	return name
 }
 

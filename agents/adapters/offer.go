@@ -1,6 +1,11 @@
 package adapters
 
-import "github.com/aeemesh/aeemesh/agents/aaif"
+import (
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
 
 // Offer is what the set has for agents beside what package agents has by itself:
 // the protocols that it speaks, how it authenticates there, routes to models, and
@@ -21,27 +26,35 @@ func (s *Set) Offer() aaif.Offer {
 	return o
 }
 
-// Providers are the model providers that this configuration reaches: those whose
-// key is set, those that the configuration describes, those that need no key, and
-// custom ones, which documents describe.
+// Providers are the model providers that this configuration reaches: those to
+// which a route can be made here, with a key where they need one, and custom
+// ones, which documents describe. None is asked.
 func (s *Set) Providers() []aaif.Provider {
-	var out []aaif.Provider
-	for _, p := range aaif.Providers() {
-		_, reached := s.cfg.Models.Providers[string(p)]
-		for _, name := range providers[p].keys {
-			if _, set := s.opts.Env(name); set {
-				reached = true
-			}
-		}
-		switch p {
-		case aaif.ProviderOllama, aaif.ProviderCustom:
-			reached = true
-		case aaif.ProviderAzureOpenAI: // everybody has an endpoint of his own
-			reached = s.cfg.Models.Providers[string(p)].BaseURL != ""
-		}
-		if reached {
-			out = append(out, p)
-		}
+	return slices.DeleteFunc(aaif.Providers(), func(p aaif.Provider) bool { return !s.reaches(p) })
+}
+
+// cloudCredentials are variables of which one is set where a cloud's own
+// credentials are given to a process. Those that are found without any, on the
+// cloud's machines, show when they are needed.
+var cloudCredentials = map[aaif.Provider][]string{
+	aaif.ProviderBedrock: {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
+		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"},
+	aaif.ProviderVertexAI: {googleCredentials, "GOOGLE_CLOUD_PROJECT"},
+}
+
+func (s *Set) reaches(p aaif.Provider) bool {
+	if p == aaif.ProviderCustom {
+		return true
 	}
-	return out
+	opts := agents.Options{Secret: s.opts.Env}
+	e, _, err := s.endpoint("", string(p), false, &aaif.Model{}, opts)
+	if err != nil {
+		return false
+	}
+	if variables := cloudCredentials[p]; variables != nil && e.key == nil {
+		_, configured := s.cfg.Models.Providers[string(p)]
+		_, given := firstSet(opts, variables...)
+		return configured || given
+	}
+	return true
 }

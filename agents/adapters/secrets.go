@@ -216,10 +216,13 @@ func (s *Set) know(key secret.Secret) {
 	}
 }
 
-// env looks up a variable for the runtime itself, which takes API keys from it.
+// env looks up a variable for the runtime itself, which takes API keys from it,
+// and words that are no secret: a region, a project, the path of a file.
 func (s *Set) env(name string) (string, bool) {
 	value, ok := s.opts.Env(name)
-	s.know(secret.New(value))
+	if credentialName.MatchString(name) && name != googleCredentials {
+		s.know(secret.New(value))
+	}
 	return value, ok
 }
 

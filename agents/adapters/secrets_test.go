@@ -163,3 +163,28 @@ func TestDocumentsAndTheOperatorReadVaults(t *testing.T) {
 		t.Error("a word that stands for a model's key is taken out of texts")
 	}
 }
+
+// Words of the environment that are no credentials are left in what passes.
+func TestARegionIsNoSecret(t *testing.T) {
+	t.Parallel()
+	set := map[string]string{"AWS_REGION": "eu-central-1", "AWS_BEARER_TOKEN_BEDROCK": "bedrock-api-key-of-ours", "GOOGLE_CLOUD_PROJECT": "our-project",
+		"GOOGLE_CLOUD_LOCATION": "europe-west4", "GOOGLE_APPLICATION_CREDENTIALS": "/etc/google.json"}
+	s, err := New(Config{}, Options{Env: func(name string) (string, bool) { v, ok := set[name]; return v, ok }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	def := &aaif.Definition{Agent: aaif.Agent{Model: &aaif.Model{Provider: aaif.ProviderBedrock, Preferred: "m", Fallbacks: []aaif.Fallback{{Provider: "vertex_ai", Model: "m"}}}}}
+	var opts agents.Options
+	s.Use(&opts)
+	if _, _, err := s.Model(def, opts); err != nil {
+		t.Fatal(err)
+	}
+	const said = "a bucket in eu-central-1 of our-project, europe-west4, by /etc/google.json"
+	if got := s.Redactor().Scrub(said); got != said {
+		t.Errorf("redacted: %s", got)
+	}
+	if got := s.Redactor().Scrub("bedrock-api-key-of-ours"); strings.Contains(got, "ours") {
+		t.Errorf("a key is left in: %s", got)
+	}
+}

@@ -102,7 +102,7 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 		case strings.HasPrefix(arg, "store="):
 			store = strings.TrimPrefix(arg, "store=")
 		case strings.HasSuffix(arg, ".conf"):
-			cfg.ConfigFile = ts.MkAbs(arg)
+			cfg.ConfigFile, cfg.StoreDir = ts.MkAbs(arg), ts.MkAbs(strings.TrimSuffix(arg, ".conf")) // never in the package's folder
 		default:
 			ts.Fatalf("server: unknown argument %q", arg)
 		}
