@@ -175,8 +175,11 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
 	l.log.Debug("tool call failed", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
 	var missing *secret.Error
-	if errors.As(failure.Err, &missing) { // an operator mends it, not the model
+	switch { // an operator mends it, not the model
+	case errors.As(failure.Err, &missing):
 		l.log.Warn("a tool's credential could not be had", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", missing)
+	case failure.Kind == tool.ErrRefused:
+		l.log.Warn("a tool's call was refused", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure.Err)
 	}
 	status := state.EffectFailed
 	if failure.Kind == tool.ErrTimeout {
