@@ -376,7 +376,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	for _, i := range found {
 		entities[i.Entity] = true
 	}
-	d.tell("agents", "ok", "", "%d entities, %d workers", len(entities), len(found))
+	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
 	n := 0
 	for entity := range entities {
 		if n++; n > maxPinged {

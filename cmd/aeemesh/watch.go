@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -133,6 +134,9 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	for !w.finished() {
 		select {
 		case msg := <-live:
+			if handedOut(msg) {
+				continue
+			}
 			w.message(time.Now(), msg.Subject, msg.Header, msg.Data, false)
 		case <-gone:
 			return errors.New("the connection is closed")
@@ -275,6 +279,12 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 	}
 	w.shown++
 	w.app.term.sighting(s, w.flags.payload)
+}
+
+// handedOut reports that JetStream gives somebody what it has stored: it was
+// seen when it was sent.
+func handedOut(msg *nats.Msg) bool {
+	return strings.HasPrefix(msg.Reply, "$JS.ACK.") || msg.Header.Get(natsjs.StreamHeader) != ""
 }
 
 // asked makes an envelope of plain text, to be shown like any other.
