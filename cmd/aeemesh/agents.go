@@ -65,7 +65,7 @@ together, their status, and what they have done since they started.`,
 				return err
 			}
 			defer s.close()
-			found, err := s.node.Discover(ctx, "", wait)
+			found, err := discover(ctx, s.node, wait)
 			if err != nil {
 				return err
 			}
@@ -99,6 +99,20 @@ together, their status, and what they have done since they started.`,
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
 	a.addSignFlags(c.Flags(), signAll)
 	return c
+}
+
+// discover lists the agents that answer. Where the server lets the user not ask,
+// or not listen, it says so: nobody would be heard.
+func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.Instance, error) {
+	before := node.Conn().LastError()
+	found, err := node.Discover(ctx, "", wait)
+	if err != nil || len(found) > 0 {
+		return found, err
+	}
+	if refused := node.Conn().LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
+		return nil, hinted(fmt.Errorf("agents cannot be looked for: %w", refused), "That takes leave to publish to $SRV.INFO and $SRV.STATS, and an inbox to hear the answers (--inbox-prefix).")
+	}
+	return found, nil
 }
 
 // summaries puts the workers of each entity together and asks each entity how

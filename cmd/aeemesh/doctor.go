@@ -367,9 +367,9 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		d.tell("agents", "fail", "", "%s", errorText(err))
 		return nil, false
 	}
-	found, err = node.Discover(ctx, "", time.Second)
+	found, err = discover(ctx, node, time.Second)
 	if err != nil {
-		d.tell("agents", "warn", "", "cannot be discovered: %s", errorText(err))
+		d.tell("agents", "warn", hintFor(err), "%s", errorText(err))
 		return nil, false
 	}
 	entities := map[string]bool{}

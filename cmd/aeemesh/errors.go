@@ -114,7 +114,7 @@ func hintFor(err error) string {
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Check --creds, --nkey, --user and --password, --token, or the context."
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
-		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs."
+		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --client PREFIX what a sender does, with --durable also for durable tasks."
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
