@@ -292,6 +292,7 @@ func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg, known *vouched)
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
+		consumed(n.log, reply)
 		return reply, cbor, nil
 	}
 	return nil, false, unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)

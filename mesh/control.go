@@ -55,6 +55,7 @@ func (h *host) checkControl(a arrival) {
 		h.alert(a.env, border(err))
 		return
 	}
+	consumed(h.log, a.env)
 	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.durable != nil {
 		t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
 		select {

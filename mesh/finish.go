@@ -80,6 +80,7 @@ func (l *lane) begin(r *Run) bool {
 	if r.recovered {
 		l.tel.recovered(l.host)
 	}
+	consumed(l.host.log, t.Envelope)
 	if c.Mesh.Epoch == 1 {
 		l.host.node.rememberReceived(l.host.Entity, t.Envelope, c.Mesh.Task, false)
 	}

@@ -218,6 +218,7 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if env.Type == envelope.TypeEvent {
+		consumed(h.log, env)
 		h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 		h.unexpected(a)
 		return
@@ -227,6 +228,7 @@ func (h *host) check(a arrival) {
 		h.refuse(a, handBack(h.Entity))
 		return
 	}
+	consumed(h.log, env)
 	h.node.rememberReceived(h.Entity, env, a.msg.Data, a.cbor)
 	h.accept(t, a.msg.Header)
 }

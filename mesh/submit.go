@@ -318,6 +318,7 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
+		consumed(n.log, reply)
 		return reply, nil
 	}
 	return nil, unusable("reply of %s: an envelope of type %s is no answer", entity, reply.Type)

@@ -1,0 +1,81 @@
+package mesh_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// received are the envelopes that a log tells of, by type and intent.
+func received(t *testing.T, log *syncBuffer) map[string]map[string]any {
+	t.Helper()
+	out := map[string]map[string]any{}
+	for lines := bufio.NewScanner(strings.NewReader(log.String())); lines.Scan(); {
+		var line map[string]any
+		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+			t.Fatal(err)
+		}
+		if line["msg"] == "envelope received" {
+			out[line["type"].(string)+" "+line["intent"].(string)] = line
+		}
+	}
+	return out
+}
+
+// AEE validity rule 8: consumers log id, corr, intent, from, to, type and
+// priority, of what comes on every lane. What was said is not among them.
+func TestConsumersLogTheFieldsOfRule8(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	served, sent := &syncBuffer{}, &syncBuffer{}
+	logger := func(b *syncBuffer) *slog.Logger {
+		return slog.New(slog.NewJSONHandler(b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	r.serve(r.lane(mesh.Config{Logger: logger(served)}), mesh.Agent{Handler: mesh.HandlerFunc(streamFive)})
+	client := r.lane(mesh.Config{Entity: "human.ada", Logger: logger(sent)})
+	secret := json.RawMessage(`{"text":"top-secret"}`)
+	live := envelope.New(envelope.TypeTask, "human.ada", reviewer, "test.live", secret)
+	live.Priority = envelope.PriorityLow
+	if _, err := client.Send(t.Context(), live, mesh.SendOptions{OnStream: func(*envelope.Envelope) error { return nil }}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Ask(t.Context(), reviewer, "top-secret"); err != nil {
+		t.Fatal(err)
+	}
+	told := envelope.New(envelope.TypeEvent, "human.ada", reviewer, "test.event", secret)
+	if err := client.Post(t.Context(), told); err != nil {
+		t.Fatal(err)
+	}
+	stored := envelope.New(envelope.TypeTask, "human.ada", reviewer, "test.durable", secret)
+	r.submit(client, stored)
+	if _, err := r.result(client, stored); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the event is told", func() bool { return received(t, served)["event test.event"] != nil })
+
+	at, back := received(t, served), received(t, sent)
+	for name, want := range map[string]*envelope.Envelope{"task test.live": live, "task test.durable": stored, "event test.event": told} {
+		for key, value := range map[string]string{"id": want.ID, "corr": want.Corr, "intent": want.Intent, "from": want.From, "to": want.To,
+			"type": string(want.Type), "priority": string(want.Priority)} {
+			if got := at[name][key]; got != value {
+				t.Errorf("%s: the worker logs %s=%v, want %s", name, key, got, value)
+			}
+		}
+	}
+	if at["task agent.ask"] == nil {
+		t.Error("plain text is not logged")
+	}
+	for _, name := range []string{"stream test.live", "result test.live", "result test.durable"} {
+		if back[name] == nil {
+			t.Errorf("the sender does not log %s", name)
+		}
+	}
+	if strings.Contains(served.String()+sent.String(), "top-secret") {
+		t.Error("a payload is in the log")
+	}
+}
