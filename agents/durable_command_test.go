@@ -218,6 +218,15 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	task := l.task("agent.test_agent", string(payload), "")
+	// A task that is new, as its consumer tells, may begin before its claim is written.
+	work, err := jetstream.WorkConsumer(subject.Map{}, string(task.Priority), task.To, lease)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the consumer is older than the task", func() bool {
+		cons, err := l.js(l.conn).Consumer(l.ctx(), jetstream.StreamWork, work.Config.Durable)
+		return err == nil && time.Since(cons.CachedInfo().Created) > 100*time.Millisecond
+	})
 	l.submit(task)
 	run := state.RunID(task.To, task.ID)
 	seen := func(n string) bool {

@@ -173,6 +173,11 @@ func (p *Program) set(change func()) {
 // waits for a place, too.
 func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	durable := task.Run() != nil
+	if durable { // what the program does is in no ledger: it must know of every attempt
+		if err := task.Run().Claim(ctx); err != nil {
+			return nil, err
+		}
+	}
 	line, err := taskLine(task.Envelope, attemptOf(task))
 	if err != nil {
 		return nil, err

@@ -52,15 +52,27 @@ func (r *Run) writeClaim(ctx context.Context) {
 		return
 	}
 	defer r.checking.Store(false)
+	err := r.Claim(ctx)
+	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(err, ErrParked) {
+		r.lane.host.log.Warn("claim not written", "run", r.id.Run, "err", err)
+	}
+}
+
+// Claim makes sure that the claim of the run is written. A new task may begin
+// before it is, for all that a handler does by way of the mesh waits for it. A
+// handler that acts on the world by itself, and tells attempts apart by Epoch or
+// Restored, calls it first: otherwise an owner that died at once is not counted.
+// It fails with [ErrLost] where another worker owns the run.
+func (r *Run) Claim(ctx context.Context) error {
+	if !r.unwritten.Load() {
+		return nil
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.end != nil || r.rev > 0 {
-		return
+		return r.end
 	}
-	err := r.write(ctx, func(*state.Checkpoint) error { return nil })
-	if err != nil && !errors.Is(err, ErrLost) {
-		r.lane.host.log.Warn("claim not written", "run", r.id.Run, "err", err)
-	}
+	return r.write(ctx, func(*state.Checkpoint) error { return nil })
 }
 
 // changed hears that the record is not what this worker wrote last. nil: the run

@@ -104,6 +104,7 @@ func TestTheLaneIsMeasuredAndTraced(t *testing.T) {
 	}
 	root.End()
 	within(t, "the task", g.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
 	nc.Close()
 	node := r.lane(mesh.Config{MeterProvider: sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader)), TracerProvider: tp})
 	r.serve(node, mesh.Agent{Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: failing(envelope.Errorf(envelope.CodeUnavailable, "no luck"))})

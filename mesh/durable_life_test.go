@@ -137,6 +137,7 @@ func TestDrainGivesUpWhatDoesNotEnd(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	within(t, "the task", g.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
 	if err := first.end(); err == nil || !strings.Contains(err.Error(), "1 task") {
 		t.Errorf("the drain: %v", err)
 	}

@@ -83,7 +83,7 @@ func (t *Task) Run() *Run { return t.run }
 // ID is the run's id, which follows from the entity and the task's id.
 func (r *Run) ID() string { return r.id.Run }
 
-// Epoch counts the owners of the run, this one included.
+// Epoch counts the owners of the run, this one included; see [Run.Claim].
 func (r *Run) Epoch() uint64 { return r.cp.Load().Mesh.Epoch }
 
 // Restored reports whether another owner, or an earlier attempt, has worked on
