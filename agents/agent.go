@@ -402,7 +402,7 @@ func metadata(def *aaif.Definition, opts Options) map[string]string {
 			m["environment"] = string(r.Environment)
 		}
 		if r.Queue != "" {
-			m["queue"] = r.Queue
+			m["work_queue"] = r.Queue // "queue" is how many tasks may wait
 		}
 	}
 	maps.Copy(m, opts.Metadata)

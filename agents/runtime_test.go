@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
@@ -84,6 +85,9 @@ func TestDurableTasksAreDoneByTheWorkersOfTheirQueue(t *testing.T) {
 	}
 	l.host(front, nil)
 	until(t, "the agent answers", func() bool { _, err := l.client.Ping(l.ctx(), front.Entity); return err == nil })
+	if found, err := l.client.Discover(l.ctx(), front.Entity, 5*time.Second); err != nil || len(found) != 1 || found[0].Info.Metadata["work_queue"] != "heavy" {
+		t.Errorf("its queue is not told: %v, %v", found, err)
+	}
 	var tasks []*envelope.Envelope
 	for i := range 8 {
 		task := l.task(front.Entity, fmt.Sprintf(`{"text":"%d"}`, i), "")
