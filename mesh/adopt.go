@@ -6,12 +6,15 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
 
 // Fork begins a new run that goes on from a checkpoint of another; see
 // [state.Checkpoint.Fork]. Of names the new run's task, or leaves that to Fork,
 // and who asks is this node's entity. The run waits for a worker, as any other.
+// A checkpoint of another platform, which was no task of a mesh, becomes a run of
+// the agent with its agent_id, which must be served here (state.ErrUnknownAgent).
 //
 // The checkpoint is stored before the run is queued: where the second fails the
 // run is there, and a worker's sweep queues it.
@@ -25,6 +28,16 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 	}
 	if of.From == "" {
 		of.From = n.cfg.Entity
+	}
+	if c.Mesh.Entity == "" {
+		entity, err := (&served{node: n}).entity(ctx, c.Doc.AgentID)
+		if err != nil {
+			return Receipt{}, fmt.Errorf("agent_id %q: %w", clip(c.Doc.AgentID), err)
+		}
+		c = c.Clone()
+		if err := handoff.Adopt(c, entity, of.From); err != nil {
+			return Receipt{}, err
+		}
 	}
 	fork, err := c.Fork(of, time.Now())
 	if err != nil {

@@ -35,6 +35,9 @@ var (
 	ErrNotMoving = errors.New("the run is not on its way to another platform as a file")
 	// ErrMoving: the run is being moved elsewhere already.
 	ErrMoving = errors.New("the run is being moved elsewhere already")
+	// ErrStopping: the run is asked to stop, and its step has not ended. It will
+	// stand still then, until it is exported or the move is taken back.
+	ErrStopping = errors.New("the run has not stopped yet")
 )
 
 // Export writes a run down for another platform, as a document with a migration
@@ -122,10 +125,13 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 	})
 	cause := context.Cause(watching)
 	switch {
-	case err != nil:
+	case err != nil && ctx.Err() == nil:
 		return nil, 0, err
 	case errors.Is(cause, context.Canceled) && ctx.Err() == nil: // stop(nil)
 		return c, rev, nil
+	}
+	if ctx.Err() != nil {
+		cause = fmt.Errorf("%w: %w", ErrStopping, ctx.Err())
 	}
 	return nil, 0, cause
 }

@@ -262,6 +262,28 @@ func TestExportRefuses(t *testing.T) {
 	}
 }
 
+// Who does not wait until the run's step has ended hears of that, and has the file
+// later.
+func TestAnImpatientExport(t *testing.T) {
+	t.Parallel()
+	p := newParcel(t)
+	p.write(2 * wordsInTurn)
+	call := within(t, "the tool call", p.source.tools)
+	for patience := 50 * time.Millisecond; ; patience *= 2 {
+		ctx, cancel := context.WithTimeout(ctxFor(t), patience)
+		_, err := p.office.Export(ctx, p.id(), mesh.ExportOptions{Platform: "paris", Signer: p.signer})
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("error %v", err)
+		}
+		if errors.Is(err, mesh.ErrStopping) {
+			break // else its command was not answered in time
+		}
+	}
+	close(call)
+	p.mustExport()
+}
+
 // A sealed file is read with the key that both platforms have, and by nobody else.
 func TestASealedFile(t *testing.T) {
 	t.Parallel()

@@ -127,7 +127,10 @@ func (c *Checkpoint) whyNot(call string) error {
 			return fmt.Errorf("call %s %w: it is %s", clip(call), ErrSettle, strings.ReplaceAll(string(e.Status), "_", " "))
 		}
 	}
-	if len(unknown) == 0 {
+	switch {
+	case len(unknown) == 0 && call == "":
+		return fmt.Errorf("the run %w: none of its calls has an unknown outcome", ErrSettle)
+	case len(unknown) == 0:
 		return fmt.Errorf("call %s %w: no call of the run has an unknown outcome", clip(call), ErrSettle)
 	}
 	return fmt.Errorf("call %s %w: the run has no such call; unknown is what became of %s", clip(call), ErrSettle, clip(strings.Join(unknown, ", ")))

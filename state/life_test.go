@@ -267,6 +267,16 @@ func TestSettle(t *testing.T) {
 			t.Errorf("%s: the last one: %d left, %v, request %v", name, left, err, c.Doc.ApprovalRequest)
 		}
 	}
+	none := two()
+	none.Mesh.Effects = nil
+	for call, want := range map[string]string{
+		"":  "the run cannot be settled: none of its calls has an unknown outcome",
+		"a": "call a cannot be settled: no call of the run has an unknown outcome",
+	} {
+		if _, err := none.Settle(call, "done", nil, "", "human.ann", start); !errors.Is(err, state.ErrSettle) || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 	for _, tt := range []struct {
 		call, outcome, result, want string
 	}{

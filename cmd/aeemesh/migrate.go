@@ -131,7 +131,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 	err = m.follow(ctx)
 	switch {
 	case errors.Is(err, errStandsStill):
-		a.term.good("run %s is paused; it goes to %s when it is resumed", shortRun(id.Run), to)
+		a.term.good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return hinted(errors.New("stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))

@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
-	"strings"
 	"time"
 
-	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -95,6 +91,11 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 		return err
 	}
 	defer s.close()
+	out, err := a.openOut(ctx, s, f.out)
+	if err != nil {
+		return err
+	}
+	defer out.discard()
 	runs, err := a.runs(cmd, s)
 	if err != nil {
 		return err
@@ -115,7 +116,10 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	} else if file, err = a.handOver(ctx, cmd, s, f, codec, h); err != nil {
 		return err
 	}
-	if err := a.writeOut(ctx, s, f.out, file); err != nil {
+	if err := out.write(ctx, file); err != nil {
+		if f.platform != "" {
+			err = hinted(err, "Run %s stands still, and nobody has the file: the same \"aeemesh runs export\" writes it again, \"aeemesh runs recall %s --sure\" takes the run back.", shortRun(h.Run), shortRun(h.Run))
+		}
 		return err
 	}
 	if f.platform == "" {
@@ -140,10 +144,14 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 		return nil, err
 	}
 	a.term.progress("stopping run %s", shortRun(h.Run))
+	ctx, cancel := a.limited(ctx)
+	defer cancel()
 	file, err := s.node.Export(ctx, h.ID(), mesh.ExportOptions{Platform: f.platform, Signer: signer, Issuer: issuer, Codec: codec, Life: f.life})
 	switch {
 	case errors.Is(err, mesh.ErrEnded):
 		return nil, hinted(err, "\"aeemesh result %s %s\" has its result.", h.TaskID, h.Entity)
+	case errors.Is(err, mesh.ErrStopping):
+		return nil, hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
 	case err != nil:
 		return nil, commandFailed(err, h.Entity)
 	}
@@ -173,70 +181,4 @@ func (a *app) movingClient(cmd *cobra.Command) func(*session, *mesh.Config) erro
 		cfg.Durable.Platform = a.platform
 		return nil
 	}
-}
-
-// maxRunFile bounds what is read as a run or a receipt.
-const maxRunFile = 64 << 20
-
-// object is the bucket and the name in object:BUCKET/NAME.
-func object(name string) (bucket, key string, ok bool) {
-	rest, ok := strings.CutPrefix(name, "object:")
-	bucket, key, found := strings.Cut(rest, "/")
-	return bucket, key, ok && found && bucket != "" && key != ""
-}
-
-func where(name string) string {
-	if name == "-" {
-		return "standard output"
-	}
-	return name
-}
-
-// writeOut writes a file that only its owner may read, an object, or standard
-// output.
-func (a *app) writeOut(ctx context.Context, s *session, name string, data []byte) error {
-	bucket, key, isObject := object(name)
-	switch {
-	case name == "-":
-		_, err := a.term.data.Write(append(data[:len(data):len(data)], '\n'))
-		return err
-	case !isObject:
-		return os.WriteFile(name, data, 0o600)
-	}
-	store, err := a.objects(ctx, s, bucket)
-	if err != nil {
-		return err
-	}
-	_, err = store.PutBytes(ctx, key, data)
-	return err
-}
-
-// readIn reads a file, an object, or standard input.
-func (a *app) readIn(ctx context.Context, s *session, name string) ([]byte, error) {
-	bucket, key, isObject := object(name)
-	if !isObject {
-		return a.readFile(name, maxRunFile)
-	}
-	store, err := a.objects(ctx, s, bucket)
-	if err != nil {
-		return nil, err
-	}
-	r, err := store.Get(ctx, key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	defer r.Close()
-	return io.ReadAll(io.LimitReader(r, maxRunFile))
-}
-
-func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
-	js, err := a.jetStream(s.conn)
-	if err != nil {
-		return nil, err
-	}
-	store, err := js.ObjectStore(ctx, bucket)
-	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		return nil, hinted(fmt.Errorf("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
-	}
-	return store, err
 }

@@ -24,7 +24,8 @@ be signed with a key that is trusted here, for this platform, unexpired and
 unused, and the agent must be served here. Then the run goes on, and the
 receipt tells its source.
 
-A file without a token is a copy: it begins a run of its own.`,
+A file without a token is a copy: it begins a run of its own. The document may
+be another platform's, of an agent that is served here.`,
 		Example: `  aeemesh runs import run.json --receipt receipt.json
   aeemesh runs import run.json --refuse "no room" --receipt receipt.json
   aeemesh runs import copy.json`,
@@ -74,6 +75,13 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	if err != nil {
 		return err
 	}
+	var to *outFile
+	if receipt != "" {
+		if to, err = a.openOut(ctx, s, receipt); err != nil {
+			return err
+		}
+		defer to.discard()
+	}
 	var status handoff.Status
 	if refuse {
 		status, err = r.Decline(ctx, file, reason)
@@ -85,9 +93,10 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	if err != nil {
 		return importFailed(err)
 	}
-	if receipt != "" {
-		if err := a.writeReceipt(ctx, s, r, status.Handoff, receipt); err != nil {
-			return err
+	if to != nil {
+		if err := a.writeReceipt(ctx, r, status.Handoff, receipt, to); err != nil {
+			return hinted(fmt.Errorf("run %s was taken in, or refused, but there is no receipt: %w", shortRun(status.Run), err),
+				"Its source waits for one: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run))
 		}
 	}
 	if a.term.json {
@@ -116,7 +125,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	}
 	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})
 	if err != nil {
-		return laneError(err)
+		return importFailed(err)
 	}
 	if a.term.json {
 		return a.term.object(receipt)

@@ -36,7 +36,12 @@ id, or the handoff's ("aeemesh handoff list").`,
 			if err != nil {
 				return err
 			}
-			return a.writeReceipt(ctx, s, r, id, out)
+			to, err := a.openOut(ctx, s, out)
+			if err != nil {
+				return err
+			}
+			defer to.discard()
+			return a.writeReceipt(ctx, r, id, out, to)
 		}),
 	})
 	c.Flags().StringVarP(&out, "out", "o", "-", "`file` to write, or - for standard output")
@@ -63,7 +68,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 }
 
 // writeReceipt signs this platform's word.
-func (a *app) writeReceipt(ctx context.Context, s *session, r *handoff.Receiver, id, out string) error {
+func (a *app) writeReceipt(ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
 	status, err := r.Get(ctx, id)
 	if err != nil {
 		return err
@@ -80,7 +85,7 @@ func (a *app) writeReceipt(ctx context.Context, s *session, r *handoff.Receiver,
 	if err != nil {
 		return err
 	}
-	if err := a.writeOut(ctx, s, out, append(data, '\n')); err != nil {
+	if err := to.write(ctx, append(data, '\n')); err != nil {
 		return err
 	}
 	if out != "-" {

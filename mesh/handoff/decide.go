@@ -3,7 +3,6 @@ package handoff
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -28,7 +27,7 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
 	entity, grant := h.c.Mesh.Entity, *h.migration()
 	if c.Mesh.Entity == "" {
-		if err := adopt(c, entity, grant.Source); err != nil {
+		if err := Adopt(c, entity, holder); err != nil {
 			return err
 		}
 	}
@@ -60,29 +59,6 @@ func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint)
 	m.Owner, m.Work, m.Claims, m.Want, m.Reply = "", 0, 0, "", nil
 	m.Migration = &grant
 	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
-	return nil
-}
-
-// adopt gives a document of another platform what this mesh needs besides: it
-// was not a task, so it becomes one.
-func adopt(c *state.Checkpoint, entity, source string) error {
-	text := ""
-	for _, m := range c.Doc.Conversation {
-		if m.Role == aaif.MessageUser {
-			text = m.Content
-		}
-	}
-	payload, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		return err
-	}
-	task := envelope.New(envelope.TypeTask, holder, entity, "agent.ask", payload)
-	task.Corr = cmp.Or(c.Doc.RunID, task.Corr)
-	raw, err := task.AppendJSON(nil)
-	if err != nil {
-		return err
-	}
-	c.Mesh = state.Mesh{Format: state.Format, Entity: entity, TaskID: task.ID, Task: raw, Priority: string(envelope.PriorityNormal), Loop: c.Mesh.Loop, More: c.Mesh.More}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -50,34 +51,8 @@ func TestImportOfAFile(t *testing.T) {
 func TestImportFromAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	p := newPlatform(t)
-	doc := &aaif.State{
-		Standard: "SC-006", StateID: newID(t), AgentID: agentID, RunID: newID(t), CheckpointAt: state.Time(p.now), Status: aaif.RunPaused,
-		Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "and now?"}},
-		Provenance:   &aaif.StateProvenance{SourcePlatform: there},
-	}
-	plain, err := aaif.New(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := plain.MarshalJSON()
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := state.Grant{
-		ID: newID(t), Issuer: entity, Source: there, Target: here, AgentID: agentID, RunID: doc.RunID, StateID: doc.StateID, Issued: p.now,
-	}
-	if g.Checksum, err = state.ContentChecksum(text); err != nil {
-		t.Fatal(err)
-	}
-	token, err := g.Sign(p.signer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file, err := state.PutToken(text, token)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.receiver.Import(context.Background(), file); err != nil {
+	doc := p.foreign()
+	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); err != nil {
 		t.Fatal(err)
 	}
 	c := p.run(doc.RunID)
@@ -89,4 +64,61 @@ func TestImportFromAnotherPlatform(t *testing.T) {
 	equal(t, "task id", task.ID, c.Mesh.TaskID)
 	equal(t, "status", c.Doc.Status, aaif.RunRunning)
 	equal(t, "conversation", c.Doc.Conversation[0].Content, "and now?")
+}
+
+// Nobody here can give the approval that a run of another platform waits for.
+func TestImportOfARunThatWaitsForApproval(t *testing.T) {
+	t.Parallel()
+	for what, change := range map[string]func(*aaif.State){
+		"status":  func(d *aaif.State) { d.Status = aaif.RunAwaitingApproval },
+		"request": func(d *aaif.State) { d.ApprovalRequest = &aaif.ApprovalRequest{TriggerDescription: "47 recipients"} },
+	} {
+		p := newPlatform(t)
+		doc := p.foreign()
+		change(doc)
+		doc.PendingToolCalls = []aaif.PendingToolCall{{ID: "1", ToolName: "send_email", Arguments: []byte(`{}`), Status: aaif.ToolCallPending}}
+		if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "approval") {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := p.states.Get(context.Background(), state.ID{Entity: entity, Run: doc.RunID}); !errors.Is(err, state.ErrNotFound) {
+			t.Errorf("%s: a run was made: %v", what, err)
+		}
+	}
+}
+
+// foreign is a document of a platform that is no mesh.
+func (p *platform) foreign() *aaif.State {
+	return &aaif.State{
+		Standard: "SC-006", StateID: newID(p.t), AgentID: agentID, RunID: newID(p.t), CheckpointAt: state.Time(p.now), Status: aaif.RunPaused,
+		Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "and now?"}},
+		Provenance:   &aaif.StateProvenance{SourcePlatform: there},
+	}
+}
+
+// packForeign makes a file of one, with a token.
+func (p *platform) packForeign(doc *aaif.State) []byte {
+	p.t.Helper()
+	plain, err := aaif.New(doc)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	text, err := plain.MarshalJSON()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	g := state.Grant{
+		ID: newID(p.t), Issuer: entity, Source: there, Target: here, AgentID: agentID, RunID: doc.RunID, StateID: doc.StateID, Issued: p.now,
+	}
+	if g.Checksum, err = state.ContentChecksum(text); err != nil {
+		p.t.Fatal(err)
+	}
+	token, err := g.Sign(p.signer)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	file, err := state.PutToken(text, token)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return file
 }

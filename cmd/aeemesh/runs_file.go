@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// maxRunFile bounds what is read as a run or a receipt.
+const maxRunFile = 64 << 20
+
+// object is the bucket and the name in object:BUCKET/NAME.
+func object(name string) (bucket, key string, ok bool) {
+	rest, ok := strings.CutPrefix(name, "object:")
+	bucket, key, found := strings.Cut(rest, "/")
+	return bucket, key, ok && found && bucket != "" && key != ""
+}
+
+func where(name string) string {
+	if name == "-" {
+		return "standard output"
+	}
+	return name
+}
+
+// An outFile is where a run or a receipt is written to. It is opened before a run
+// is stopped or taken in, which a name that cannot be written to must not do.
+type outFile struct {
+	a     *app
+	store natsjs.ObjectStore // of an object
+	name  string             // its name, or the file's
+	temp  *os.File           // beside the file, until all is in it
+	whole bool               // it is
+}
+
+// openOut opens a file that only its owner may read, an object, or standard
+// output. Where there is such a file already, it stays until the new one is whole.
+func (a *app) openOut(ctx context.Context, s *session, name string) (*outFile, error) {
+	bucket, key, isObject := object(name)
+	switch {
+	case name == "-":
+		return &outFile{a: a}, nil
+	case isObject:
+		store, err := a.objects(ctx, s, bucket)
+		return &outFile{a: a, store: store, name: key}, err
+	}
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() { // a pipe, a terminal
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		return &outFile{a: a, temp: f}, err
+	}
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be written: %w", name, err)
+	}
+	return &outFile{a: a, name: name, temp: f}, nil
+}
+
+// write writes all of it.
+func (o *outFile) write(ctx context.Context, data []byte) error {
+	switch {
+	case o.store != nil:
+		_, err := o.store.PutBytes(ctx, o.name, data)
+		return err
+	case o.temp == nil:
+		_, err := o.a.term.data.Write(append(data[:len(data):len(data)], '\n'))
+		return err
+	}
+	_, err := o.temp.Write(data)
+	if err = errors.Join(err, o.temp.Close()); err == nil && o.name != "" {
+		err = os.Rename(o.temp.Name(), o.name)
+	}
+	o.whole = err == nil
+	return err
+}
+
+// discard leaves nothing of what was not written.
+func (o *outFile) discard() {
+	if o.temp == nil || o.whole {
+		return
+	}
+	o.temp.Close()
+	if o.name != "" {
+		os.Remove(o.temp.Name())
+	}
+}
+
+// readIn reads a file, an object, or standard input.
+func (a *app) readIn(ctx context.Context, s *session, name string) ([]byte, error) {
+	bucket, key, isObject := object(name)
+	if !isObject {
+		return a.readFile(name, maxRunFile)
+	}
+	store, err := a.objects(ctx, s, bucket)
+	if err != nil {
+		return nil, err
+	}
+	r, err := store.Get(ctx, key)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	defer r.Close()
+	return io.ReadAll(io.LimitReader(r, maxRunFile))
+}
+
+func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.ObjectStore, error) {
+	js, err := a.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	store, err := js.ObjectStore(ctx, bucket)
+	if errors.Is(err, natsjs.ErrBucketNotFound) {
+		return nil, hinted(fmt.Errorf("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
+	}
+	return store, err
+}
