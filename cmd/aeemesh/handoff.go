@@ -105,7 +105,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if _, err := r.List(ctx); err != nil { // the bucket must be there
 		return laneError(err)
 	}
-	go a.keepKeys(ctx, s.verifier.Ring)
+	go a.keepKeys(ctx, s.verifier.Ring, nil)
 	listener, err := net.Listen("tcp", f.listen)
 	if err != nil {
 		return err

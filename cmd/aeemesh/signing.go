@@ -203,27 +203,47 @@ func (a *app) replayConfig(cfg *mesh.Config) {
 }
 
 // keepKeys reads the key directory again from time to time, so that a new key
-// or a revocation counts without a restart.
-func (a *app) keepKeys(ctx context.Context, ring *sign.Ring) {
+// or a revocation counts without a restart. With which keys this process signs,
+// own, was settled when it started: when one of them ends, it says so.
+func (a *app) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
 	tick := time.NewTicker(keyReload)
 	defer tick.Stop()
+	told := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			dir := a.keyDir() // it may have been made meanwhile
-			if dir == "" {
-				continue
-			}
-			keys, err := sign.LoadDir(dir)
-			if err == nil {
-				err = ring.Replace(sign.Local, keys.Trusted)
-			}
-			if err != nil {
-				a.log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
-			}
+			a.reloadKeys(ring)
+			a.tellSpent(ring, own, told, time.Now())
 		}
+	}
+}
+
+func (a *app) reloadKeys(ring *sign.Ring) {
+	dir := a.keyDir() // it may have been made meanwhile
+	if dir == "" {
+		return
+	}
+	keys, err := sign.LoadDir(dir)
+	if err == nil {
+		err = ring.Replace(sign.Local, keys.Trusted)
+	}
+	if err != nil {
+		a.log.Warn("key directory not read again; the keys stay as they were", "dir", dir, "err", err)
+	}
+}
+
+// tellSpent warns once of each key of our own that is not valid any more: what is
+// signed with it, others refuse.
+func (a *app) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
+	for _, kid := range own {
+		key, known := ring.Lookup(kid)
+		spent := known && !key.Valid(now)
+		if spent && !told[kid] {
+			a.log.Warn("the key that this process signs with is revoked or has expired: start it again with another", "kid", kid)
+		}
+		told[kid] = spent
 	}
 }
 

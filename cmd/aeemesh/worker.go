@@ -162,7 +162,13 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	defer end()
 	keys, stop := context.WithCancel(ctx)
 	defer stop()
-	go a.keepKeys(keys, s.verifier.Ring)
+	var own []string
+	for _, agent := range served {
+		if agent.Signer != nil {
+			own = append(own, agent.Signer.KID())
+		}
+	}
+	go a.keepKeys(keys, s.verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
 		a.term.say("draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
