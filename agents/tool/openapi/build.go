@@ -54,6 +54,9 @@ func (b *builder) build(f found, single bool) (*Operation, error) {
 	if err != nil {
 		return nil, err
 	}
+	if content == nil && f.op.RequestBody != nil {
+		b.source.log.Warn("a body is left out: it is neither JSON, a form nor plain text", "operation", f.String())
+	}
 	if content != nil {
 		if err := c.count(content.schema); err != nil {
 			return nil, err

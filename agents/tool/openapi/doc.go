@@ -27,8 +27,8 @@
 // by its name (of two with one name, the second is name_header, and so on), and is
 // written as its style and explode say (OpenAPI, Style Values). The body is the
 // argument body: JSON, a form, or a plain text. Operations that take their body in
-// no other way than these are left out, and the log says so. Parameters that are this
-// side's own to set, such as Authorization and Idempotency-Key, are no arguments.
+// no other way than these are left out, or have no body where they can do without, and
+// the log says so. Parameters that are this side's own to set, such as Authorization and Idempotency-Key, are no arguments.
 //
 // Schemas become JSON Schema 2020-12: nullable and boolean exclusive bounds of 3.0
 // are rewritten, readOnly properties left out of arguments, and what is referred to

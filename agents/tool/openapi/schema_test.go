@@ -1,6 +1,9 @@
 package openapi
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -50,5 +53,23 @@ func TestSchemasOfVersion31(t *testing.T) {
 		`"propertyNames":{"maxLength":9},"then":{"required":["t"]},"type":["object","null"],"unevaluatedProperties":false}},"type":"object"}`
 	if got := string(tools["api"].Definition().Parameters); got != want {
 		t.Errorf("%s, want\n%s", got, want)
+	}
+}
+
+// A body that cannot be written is missing where it may be, and the operator is
+// told.
+func TestABodyThatCannotBeWrittenIsSaid(t *testing.T) {
+	t.Parallel()
+	a := newAPI(t, strings.Replace(petstore, "requestBody: {required: true, content: {multipart", "requestBody: {content: {multipart", 1))
+	var log bytes.Buffer
+	tools, err := a.tools(t, aaif.Tool{}, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tools["upload"] == nil || strings.Contains(string(tools["upload"].Definition().Parameters), "body") {
+		t.Errorf("upload: %+v", tools["upload"])
+	}
+	if strings.Count(log.String(), "a body is left out") != 1 || !strings.Contains(log.String(), "upload") && !strings.Contains(log.String(), "/photo") {
+		t.Errorf("log %s", &log)
 	}
 }
