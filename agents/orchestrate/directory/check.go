@@ -89,7 +89,11 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	if who != r.ref {
 		who = fmt.Sprintf("%s, who is %q", who, clip(r.ref))
 	}
-	return warn(r.pointer, "nobody answers now for "+who, "live tasks for it fail until a worker serves it; durable ones wait"), true
+	hint := "live tasks for it fail until a worker serves it; durable ones wait"
+	if r.receives {
+		hint = "tasks that are handed over to it fail until a worker serves it; durable ones wait where it had a durable lane before"
+	}
+	return warn(r.pointer, "nobody answers now for "+who, hint), true
 }
 
 // problem is what keeps a reference from meaning somebody.
@@ -137,7 +141,10 @@ func References(def *aaif.Definition) []string {
 }
 
 // reference is a place of a definition that names somebody.
-type reference struct{ pointer, ref string }
+type reference struct {
+	pointer, ref string
+	receives     bool // tasks are handed over to it, and it is not called
+}
 
 // references are all of a definition that are not aliases.
 func references(def *aaif.Definition) []reference {
@@ -151,14 +158,14 @@ func references(def *aaif.Definition) []reference {
 	for i, s := range o.Subagents {
 		known[s.Alias] = s.Alias != ""
 		if !slices.ContainsFunc(out, func(r reference) bool { return r.ref == s.Ref }) {
-			out = append(out, reference{fmt.Sprintf("%s/subagents/%d/ref", at, i), s.Ref})
+			out = append(out, reference{pointer: fmt.Sprintf("%s/subagents/%d/ref", at, i), ref: s.Ref})
 		}
 		known[s.Ref] = true
 	}
 	add := func(pointer, name string) {
 		if name != "" && !known[name] {
 			known[name] = true
-			out = append(out, reference{pointer, name})
+			out = append(out, reference{pointer: pointer, ref: name})
 		}
 	}
 	for i, name := range o.Pipeline {
@@ -167,8 +174,12 @@ func references(def *aaif.Definition) []reference {
 	if o.Consensus != nil {
 		add(at+"/consensus/referee_agent", o.Consensus.RefereeAgent)
 	}
+	called := len(out)
 	for i, h := range o.Handoff {
 		add(fmt.Sprintf("%s/handoff/%d/target_agent", at, i), h.TargetAgent)
+	}
+	for i := range out[called:] {
+		out[called+i].receives = true
 	}
 	extras, err := orchestrate.ExtrasOf(def)
 	if err != nil {

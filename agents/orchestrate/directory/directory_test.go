@@ -382,19 +382,20 @@ func TestCheck(t *testing.T) {
 		{"ref":"agent.here","alias":"a"},{"ref":"agent.away","alias":"b"},{"ref":"human.ada"},{"ref":"skill:law"},{"ref":"skill:tax"},
 		{"ref":"agent.foreign"},{"ref":"file:///etc/passwd"},{"ref":"agent.team"}],
 		"pipeline":["a","b","agent.later"],"consensus":{"strategy":"referee","referee_agent":"`+id+`"},
-		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"}]}},
+		"handoff":[{"condition":{"lang":"always"},"target_agent":"billing_specialist"},{"condition":{"lang":"always"},"target_agent":"a"},{"condition":{"lang":"always"},"target_agent":"agent.desk"}]}},
 		"x-aeemesh":{"orchestration":{"synthesizer":"agent.editor","steps":{"a":{"escalate_to":"b"},"b":{"escalate_to":"ftp://elsewhere"},"agent.later":{"escalate_to":"agent.boss"}}}`).Definition()
 	var got []string
 	for _, p := range dir.For(directory.Asker{Entity: "agent.team"}).Check(t.Context(), def) {
-		got = append(got, fmt.Sprintf("%s %s %.50s", p.Severity, p.Pointer, p.Message))
+		got = append(got, fmt.Sprintf("%s %s %.50s (%s)", p.Severity, p.Pointer, p.Message, p.Hint))
 	}
 	want := []string{
-		`warning /agent/orchestration/subagents/1/ref nobody answers now for agent.away`,
+		`warning /agent/orchestration/subagents/1/ref nobody answers now for agent.away (live tasks for it fail`,
 		`warning /agent/orchestration/subagents/4/ref "skill:tax": no agent that runs has this skill`,
 		`error /agent/orchestration/subagents/6/ref "file:///etc/passwd": its definition cannot be had`,
 		`warning /agent/orchestration/pipeline/2 nobody answers now for agent.later`,
 		`warning /agent/orchestration/consensus/referee_agent "5e0c0000-0000-4000-8000-00000000000a": no agent `,
 		`warning /agent/orchestration/handoff/0/target_agent "billing_specialist": no agent is registered under`,
+		`warning /agent/orchestration/handoff/2/target_agent nobody answers now for agent.desk (tasks that are handed over to it fail`,
 		`warning /x-aeemesh/orchestration/synthesizer nobody answers now for agent.editor`,
 		`warning /x-aeemesh/orchestration/steps/agent.later/escalate_to nobody answers now for agent.boss`,
 		`error /x-aeemesh/orchestration/steps/b/escalate_to "ftp://elsewhere": references of this kind mean no`,
