@@ -2,6 +2,7 @@ package tree_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -74,6 +75,23 @@ func TestCheckpointsTellWhatEventsDoNot(t *testing.T) {
 	}
 	if tr.Tasks.Total != 7 || tr.State != tree.Waiting {
 		t.Errorf("%+v", tr.Tasks)
+	}
+}
+
+func TestWhereARunStandsIsSaidAsFarAsItIsKnown(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]*aaif.PipelinePosition{
+		"at b, 1 of 3 steps done":       {CurrentStep: "b", CompletedSteps: []string{"a"}, RemainingSteps: []string{"b", "c"}},
+		"at model led, 2 steps done":    {CurrentStep: "model_led", CompletedSteps: []string{"a", "b"}},
+		"waiting (awaiting approval)\n": {},
+	} {
+		b := tree.New("corr-0001")
+		c := checkpoint(t, aaif.RunAwaitingApproval, func(*state.Mesh) {})
+		c.Doc.PipelinePosition = p
+		b.Checkpoint(c)
+		if got := b.Tree(at(0)).Text(tree.TextOptions{}); !strings.Contains(got, want) {
+			t.Errorf("want %q:\n%s", want, got)
+		}
 	}
 }
 

@@ -123,7 +123,11 @@ func (n *Node) notes() []string {
 		add("until %s", clock(n.Until))
 	}
 	if p := n.Position; p != nil && p.Current != "" && !n.State.Ended() {
-		add("at %s, %d of %d steps done", plain(p.Current), len(p.Completed), len(p.Completed)+max(1, len(p.Remaining)))
+		done := strconv.Itoa(len(p.Completed))
+		if n := len(p.Remaining); n > 0 { // of a pipeline: how many others have is not written down
+			done += " of " + strconv.Itoa(len(p.Completed)+n)
+		}
+		add("at %s, %s steps done", strings.ReplaceAll(plain(p.Current), "_", " "), done)
 	}
 	return out
 }
