@@ -30,7 +30,8 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		of.From = n.cfg.Entity
 	}
 	if c.Mesh.Entity == "" {
-		entity, err := (&served{node: n}).entity(ctx, c.Doc.AgentID)
+		served := &served{node: n, codec: func(string) state.Codec { return d.Codec }}
+		entity, err := served.entity(ctx, c.Doc.AgentID)
 		if err != nil {
 			return Receipt{}, fmt.Errorf("agent_id %q: %w", clip(c.Doc.AgentID), err)
 		}

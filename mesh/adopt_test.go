@@ -1,9 +1,11 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,5 +54,36 @@ func TestACopyOfAnotherPlatformsRun(t *testing.T) {
 	reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
 	if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
 		t.Errorf("result %v, %v", reply, err)
+	}
+}
+
+// Where an agent's runs are encrypted, one that comes from elsewhere is not stored
+// in the clear: neither a copy nor one that is handed over.
+func TestARunIsNotTakenInInTheClear(t *testing.T) {
+	t.Parallel()
+	ring, err := state.NewKeyring(state.Key{Secret: bytes.Repeat([]byte{7}, state.KeySize)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newParcel(t)
+	p.write(2)
+	p.paris.serve(p.paris.lane(mesh.Config{}), mesh.Agent{Handler: lastWord{}, Seal: ring})
+	office := p.paris.client()
+	eventually(t, "it is found", func() bool {
+		found, err := office.Discover(ctxFor(t), reviewer, time.Second)
+		return err == nil && slices.ContainsFunc(found, func(i mesh.Instance) bool { return i.Info.Metadata[mesh.MetaSealed] == "1" })
+	})
+	if _, err := p.receiver.Import(ctxFor(t), p.mustExport()); !errors.Is(err, state.ErrSealed) || !errors.Is(err, state.ErrUnknownAgent) {
+		t.Errorf("handed over: %v", err)
+	}
+	copied := &state.Checkpoint{Doc: aaif.State{
+		Standard: "SC-006", StateID: uuid.NewString(), AgentID: state.AgentID(reviewer), RunID: uuid.NewString(), CheckpointAt: state.Time(time.Now()),
+		Status: aaif.RunPaused, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "and now?"}},
+	}}
+	if _, err := office.Fork(ctxFor(t), copied, state.ForkOf{}); !errors.Is(err, state.ErrSealed) {
+		t.Errorf("a copy: %v", err)
+	}
+	for rec, err := range durableOver(p.paris.js(p.paris.nc), p.paris.m).States.List(ctxFor(t), reviewer) {
+		t.Errorf("stored: %v, %v", rec.ID, err)
 	}
 }

@@ -62,7 +62,7 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	if keys == nil {
 		keys = new(sign.Ring)
 	}
-	served := &served{node: n, known: opts.Agents}
+	served := &served{node: n, known: opts.Agents, codec: opts.Codec}
 	return handoff.NewReceiver(handoff.ReceiverConfig{
 		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
@@ -82,16 +82,21 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 type served struct {
 	node  *Node
 	known map[string]string
+	codec func(entity string) state.Codec
 
-	mu   sync.Mutex
-	seen map[string]string
-	at   time.Time
+	mu     sync.Mutex
+	seen   map[string]string
+	sealed map[string]bool // entities
+	at     time.Time
 }
 
 // servedFor is for how long a look at the mesh counts. An agent that is not found
 // is looked for at once.
 const servedFor = 10 * time.Second
 
+// entity finds the entity of an agent. One whose workers encrypt what they store is
+// not found by who could not: a run of it would lie about in the clear until its
+// worker writes (AAIF, Security Considerations).
 func (s *served) entity(ctx context.Context, agentID string) (string, error) {
 	if entity := s.known[agentID]; entity != "" {
 		return entity, nil
@@ -99,15 +104,16 @@ func (s *served) entity(ctx context.Context, agentID string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if entity := s.seen[agentID]; entity != "" && time.Since(s.at) < servedFor {
-		return entity, nil
+		return entity, s.maySee(entity)
 	}
 	found, err := s.node.Discover(ctx, "", 2*time.Second)
 	if err != nil {
 		return "", fmt.Errorf("look for the agent: %w", err)
 	}
-	s.seen, s.at = map[string]string{}, time.Now()
+	s.seen, s.sealed, s.at = map[string]string{}, map[string]bool{}, time.Now()
 	for _, i := range found {
 		s.seen[state.AgentID(i.Entity)] = i.Entity
+		s.sealed[i.Entity] = s.sealed[i.Entity] || i.Info.Metadata[MetaSealed] != ""
 	}
 	for _, i := range found {
 		if id := i.Info.Metadata[MetaAgentID]; id != "" {
@@ -115,9 +121,16 @@ func (s *served) entity(ctx context.Context, agentID string) (string, error) {
 		}
 	}
 	if entity := s.seen[agentID]; entity != "" {
-		return entity, nil
+		return entity, s.maySee(entity)
 	}
 	return "", fmt.Errorf("%w: no worker serves it", state.ErrUnknownAgent)
+}
+
+func (s *served) maySee(entity string) error {
+	if s.sealed[entity] && s.codec(entity).Seal == nil {
+		return fmt.Errorf("%w: the runs of %s are stored %w here, and the key is not at hand", state.ErrUnknownAgent, entity, state.ErrSealed)
+	}
+	return nil
 }
 
 // followed reads replies for a receiver.

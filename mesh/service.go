@@ -97,6 +97,9 @@ func (h *host) identity() micro.ServiceIdentity {
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
 	meta[MetaHandoff] = "1"
+	if h.durable != nil && h.durable.codec.Seal != nil {
+		meta[MetaSealed] = "1"
+	}
 	if h.AgentID != "" {
 		meta[MetaAgentID] = h.AgentID
 	}
@@ -119,6 +122,7 @@ const (
 	MetaIntents = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix  = "prefix"
 	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
+	MetaSealed  = "sealed"  // "1": the checkpoints of its runs are encrypted where they are stored
 )
 
 func joinIntents(names []string) string {

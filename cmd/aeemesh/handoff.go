@@ -187,6 +187,9 @@ func (a *app) knownAgents(files []string) (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		if k := def.Agent.Compliance; k != nil && k.PIIHandling == aaif.PIIEncrypt && len(a.stateKeys) == 0 {
+			return nil, hinted(fmt.Errorf("%s: compliance.pii_handling encrypt: its runs would be stored in the clear", name), "Give the key with --state-key env:NAME or file:PATH.")
+		}
 		known[state.New(entity, "", def.AgentID).Doc.AgentID] = entity
 	}
 	return known, nil

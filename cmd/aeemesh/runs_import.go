@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -123,6 +124,17 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	if err != nil {
 		return importFailed(err)
 	}
+	if ring == nil && c.Mesh.Entity != "" {
+		found, err := s.node.Discover(ctx, c.Mesh.Entity, time.Second)
+		if err != nil {
+			return err
+		}
+		for _, i := range found {
+			if i.Info.Metadata[mesh.MetaSealed] != "" {
+				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and the key is not at hand", c.Mesh.Entity, state.ErrSealed))
+			}
+		}
+	}
 	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})
 	if err != nil {
 		return importFailed(err)
@@ -146,8 +158,8 @@ func importFailed(err error) error {
 		{state.ErrTokenKey, "Trust the source's key: \"aeemesh keys trust FILE\"; it must speak for the run's agent, or for an --issuer."},
 		{state.ErrTokenUsed, "The run was taken in, or refused, before: \"aeemesh handoff list\"."},
 		{state.ErrRunExists, "\"aeemesh runs list\" shows it."},
-		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
+		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
 		{state.ErrChecksum, "The file was changed on its way."},
 	} {
 		if errors.Is(err, known.err) {
