@@ -89,7 +89,12 @@ func explain(err error) error {
 	case semantic.Err != nil:
 		return fmt.Errorf("%s: %w", at, semantic.Err)
 	}
-	return fmt.Errorf("%s: a %s does not fit", at, semantic.JSONKind)
+	return fmt.Errorf("%s: %s does not fit", at, kinds[semantic.JSONKind])
+}
+
+// kinds are JSON's, in words.
+var kinds = map[jsontext.Kind]string{
+	'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null",
 }
 
 func pointer(p jsontext.Pointer) string {
