@@ -90,7 +90,7 @@ func unfit(r *route.Route, minContext int, budget agents.Budget) string {
 func (p *Planned) notice(minContext int) aaif.Problem {
 	n := aaif.Problem{Pointer: p.Pointer, Rule: RuleModelRoute, Severity: aaif.SeverityWarning,
 		Message: fmt.Sprintf("the route %s is not taken: %s", p.Name(), p.Why)}
-	if minContext > 0 && p.Facts.ContextTokens == 0 {
+	if minContext > 0 && p.Facts.ContextTokens == 0 && p.Why == route.Unfit(&p.Route, minContext) { // and for no other reason
 		n.Severity = aaif.SeverityError
 		n.Hint = "say how large its context window is, in a catalogue (models.catalog) or with --context-tokens"
 	}
