@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -143,13 +144,25 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 // (TTLs of single messages, and messages that wait for their time).
 const oldestServer = "2.12.0"
 
+// local reports whether an address is on this machine; so is none.
+func local(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr == ""
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
 func (d *doctor) connection() {
 	c := d.conn
-	how := "no TLS"
-	if c.TLSRequired() {
-		how = "TLS"
+	how, outcome, hint := "TLS", "ok", ""
+	if _, err := c.TLSConnectionState(); err != nil {
+		if how = "no TLS"; !local(c.ConnectedAddr()) {
+			outcome, hint = "warn", "What agents say and store goes over the network as it is: give the server a certificate (tls { … })."
+		}
 	}
-	d.tell("connection", "ok", "", "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
+	d.tell("connection", outcome, hint, "%s, server %s, %s", c.ConnectedUrlRedacted(), c.ConnectedServerName(), how)
 	if rtt, err := c.RTT(); err != nil {
 		d.tell("round trip", "fail", "", "%s", errorText(err))
 	} else {
