@@ -267,7 +267,8 @@ func TestRequirements(t *testing.T) {
 		{`{"timeout_ms":"30s"}`, envelope.Requirements{}, "requires.timeout_ms"},
 		{`{"timeout_ms":1e400}`, envelope.Requirements{}, "requires.timeout_ms"},
 		{`{"evidence":1}`, envelope.Requirements{}, "requires.evidence"},
-		{`{"evidence":true,"human_approval":"yes"}`, envelope.Requirements{}, "requires.human_approval"},
+		{`{"evidence":true,"human_approval":"yes"}`, envelope.Requirements{Evidence: true}, "requires.human_approval"},
+		{`{"timeout_ms":-5,"min_confidence":3,"stream":true}`, envelope.Requirements{Stream: true}, "requires.timeout_ms"},
 		{`{"stream":"true"}`, envelope.Requirements{}, "requires.stream"},
 		{`{"format":["json"]}`, envelope.Requirements{}, "requires.format"},
 		{`{"min_confidence":1.01}`, envelope.Requirements{}, "requires.min_confidence"},
@@ -285,7 +286,7 @@ func TestRequirements(t *testing.T) {
 			continue
 		}
 		var coded *envelope.Error
-		if !errors.As(err, &coded) || coded.Code != envelope.CodeRequires || !strings.Contains(coded.Message, tt.fault) || got != (envelope.Requirements{}) {
+		if !errors.As(err, &coded) || coded.Code != envelope.CodeRequires || !strings.Contains(coded.Message, tt.fault) || got != tt.want {
 			t.Errorf("%s: got %+v, %v; want E_REQUIRES for %s", tt.requires, got, err, tt.fault)
 		}
 	}

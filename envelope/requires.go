@@ -37,58 +37,72 @@ const maxTimeout = math.MaxInt64 / int64(time.Millisecond)
 
 // Requirements reads field requires. A known key with a value of the wrong
 // kind is an *[Error] with code E_REQUIRES: a constraint that cannot be
-// understood must not be ignored.
+// understood must not be ignored. The others are returned with it, for its
+// answer: whether a stream is wanted, say.
 func (e *Envelope) Requirements() (r Requirements, err error) {
 	if e.Requires == nil {
 		return r, nil
 	}
+	var bad error
 	err = eachMember(e.Requires, func(name, value []byte) error {
 		if string(value) == "null" {
 			return nil
 		}
-		ok := true
-		switch string(name) {
-		case "timeout_ms":
-			var ms float64
-			if ms, ok = numberValue(value); ok {
-				ok = ms > 0
-				r.Timeout = time.Duration(math.Min(math.Ceil(ms), float64(maxTimeout))) * time.Millisecond
-			}
-			if !ok {
-				return badRequirement(name, "a number of milliseconds above 0")
-			}
-		case "human_approval":
-			r.HumanApproval, ok = boolValue(value)
-		case "evidence":
-			r.Evidence, ok = boolValue(value)
-		case "stream":
-			r.Stream, ok = boolValue(value)
-		case "format":
-			if r.Format, ok = stringValue(value); !ok {
-				return badRequirement(name, "a string")
-			}
-		case "min_confidence":
-			r.MinConfidence, r.HasMinConfidence = numberValue(value)
-			if !r.HasMinConfidence || r.MinConfidence < 0 || r.MinConfidence > 1 {
-				return badRequirement(name, "a number from 0 to 1")
-			}
-		case "decision_evidence":
-			level, _ := stringValue(value)
-			switch r.DecisionEvidence = DecisionEvidence(level); r.DecisionEvidence {
-			case EvidenceNone, EvidenceMinimal, EvidenceStandard, EvidenceFull:
-			default:
-				return badRequirement(name, "none, minimal, standard or full")
-			}
-		}
-		if !ok {
-			return badRequirement(name, "true or false")
+		if want := r.read(name, value); want != "" && bad == nil {
+			bad = badRequirement(name, want)
 		}
 		return nil
 	})
-	if err != nil {
-		return Requirements{}, err
+	if err == nil {
+		err = bad
 	}
-	return r, nil
+	return r, err
+}
+
+// read takes one key in, or says what its value must be.
+func (r *Requirements) read(name, value []byte) (want string) {
+	var ok bool
+	switch string(name) {
+	case "timeout_ms":
+		ms, ok := numberValue(value)
+		if !ok || ms <= 0 {
+			return "a number of milliseconds above 0"
+		}
+		r.Timeout = time.Duration(math.Min(math.Ceil(ms), float64(maxTimeout))) * time.Millisecond
+		return ""
+	case "min_confidence":
+		c, ok := numberValue(value)
+		if !ok || c < 0 || c > 1 {
+			return "a number from 0 to 1"
+		}
+		r.MinConfidence, r.HasMinConfidence = c, true
+		return ""
+	case "format":
+		if r.Format, ok = stringValue(value); !ok {
+			return "a string"
+		}
+		return ""
+	case "decision_evidence":
+		text, _ := stringValue(value)
+		switch level := DecisionEvidence(text); level {
+		case EvidenceNone, EvidenceMinimal, EvidenceStandard, EvidenceFull:
+			r.DecisionEvidence = level
+			return ""
+		}
+		return "none, minimal, standard or full"
+	case "human_approval":
+		r.HumanApproval, ok = boolValue(value)
+	case "evidence":
+		r.Evidence, ok = boolValue(value)
+	case "stream":
+		r.Stream, ok = boolValue(value)
+	default:
+		return ""
+	}
+	if !ok {
+		return "true or false"
+	}
+	return ""
 }
 
 func badRequirement(name []byte, want string) error {

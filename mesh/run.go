@@ -68,6 +68,7 @@ const busyPause = 250 * time.Millisecond
 // prepare reads the constraints and validates the payload.
 func (h *host) prepare(t *Task) error {
 	requires, err := t.Envelope.Requirements()
+	t.Requires = requires // a refusal is sent as its sender wants it, too
 	if err == nil {
 		err = t.takeOver()
 	}
@@ -76,6 +77,11 @@ func (h *host) prepare(t *Task) error {
 	}
 	if requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
+	}
+	if at, err := readNotBefore(t.Envelope); err != nil {
+		return err
+	} else if at.After(t.queued) && !h.later(t) {
+		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task begins at once; the durable lane keeps tasks until their time")
 	}
 	timeout := requires.Timeout
 	if timeout == 0 {

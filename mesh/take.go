@@ -136,16 +136,21 @@ func (l *lane) early(r *Run) bool {
 // notBefore is when a task is to begin at the earliest, by the server's clock
 // (requires.not_before); zero where it does not say so, or not legibly.
 func notBefore(e *envelope.Envelope) time.Time {
+	at, _ := readNotBefore(e)
+	return at
+}
+
+func readNotBefore(e *envelope.Envelope) (time.Time, *envelope.Error) {
 	if !bytes.Contains(e.Requires, []byte(`"not_before"`)) {
-		return time.Time{}
+		return time.Time{}, nil
 	}
 	var requires struct {
 		NotBefore time.Time `json:"not_before"`
 	}
-	if json.Unmarshal(e.Requires, &requires) != nil {
-		return time.Time{}
+	if err := json.Unmarshal(e.Requires, &requires); err != nil {
+		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
 	}
-	return requires.NotBefore
+	return requires.NotBefore, nil
 }
 
 // admit verifies who sent the task, and whether it may be served.
@@ -229,10 +234,7 @@ func (l *lane) stale(r *Run) *envelope.Error {
 // answered when the run is claimed, so that it is answered once.
 func (l *lane) prepare(t *Task) *envelope.Error {
 	r := t.run
-	requires, err := t.Envelope.Requirements()
-	if err != nil {
-		return border(err)
-	}
+	requires, illegible := t.Envelope.Requirements()
 	timeout := requires.Timeout
 	if timeout == 0 {
 		timeout = l.cfg.DefaultTimeout
@@ -244,6 +246,13 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 		r.deadline = r.stored.Mesh.Deadline
 	}
 	t.Deadline = l.clock.local(r.deadline)
+	// What is refused has a deadline, too, or it would be over before it is refused.
+	if illegible != nil {
+		return border(illegible)
+	}
+	if _, err := readNotBefore(t.Envelope); err != nil && r.stored == nil {
+		return err
+	}
 	if err := t.takeOver(); err != nil {
 		return border(err)
 	}
