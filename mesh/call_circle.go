@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"slices"
+	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
 )
@@ -58,4 +59,25 @@ func (h *host) circle(t *Task) error {
 		return nil
 	}
 	return envelope.Errorf(envelope.CodeBusy, "all places of this worker of %s are taken by tasks that wait for this one: it comes back to an agent that needs a higher concurrency for that", h.Entity).WithBackoff(busyPause)
+}
+
+// circleLook is after how many leases a call that comes back to an agent further up
+// is looked for: nobody refuses it on the durable lane, where a task is drawn only
+// when there is a place.
+const circleLook = 4
+
+// watchCircle tells the operator of a call over the durable lane that nobody begins,
+// where its agent has called this one, or who called it: it may wait for a place that
+// waits for it, and ends with its time alone. The returned function ends the watch.
+func (t *Task) watchCircle(call *envelope.Envelope) func() {
+	if !slices.ContainsFunc(t.waitedFor(), func(w waitingTask) bool { return w.Entity == call.To }) {
+		return func() {}
+	}
+	timer := time.AfterFunc(circleLook*t.run.lane.queue.Lease(), func() {
+		if !t.callBegun(call) {
+			t.host.log.Warn("a call comes back to an agent that waits for it, and is not begun there: if all its places wait, it needs a higher concurrency",
+				"id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", call.To, "task", call.ID)
+		}
+	})
+	return func() { timer.Stop() }
 }

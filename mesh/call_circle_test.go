@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -83,5 +84,21 @@ func TestACircleOfAgents(t *testing.T) {
 		if err == nil {
 			equal(t, "answer", string(reply.Payload), `{"back":true}`)
 		}
+	}
+}
+
+// On the durable lane nobody refuses such a task, so the operator is told.
+func TestADurableCircleIsToldTheOperator(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	log := &syncBuffer{}
+	r.serve(r.lane(mesh.Config{Logger: textLogger(log)}), mesh.Agent{Entity: helper, Handler: calling(mesh.Call{To: lead, Key: "back"}, nil)})
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: helper, Key: "there"}, nil)})
+	r.hears(helper, lead)
+	client, task := r.client(), newTask(lead, "lead.work", `{}`)
+	r.submit(client, task)
+	eventually(t, "a word in the log", func() bool { return strings.Contains(log.String(), "comes back to an agent that waits for it") })
+	if _, err := client.Command(ctxFor(t), lead, intents.CancelTask{ID: task.ID}); err != nil {
+		t.Error(err)
 	}
 }

@@ -34,6 +34,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	}
 	wait, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
+	defer t.watchCircle(task)()
 	if !c.Whole {
 		var stop func()
 		wait, stop = t.interruptible(wait)
