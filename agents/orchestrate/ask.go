@@ -387,9 +387,16 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 // then is what becomes of the rest when a member has failed for good.
 func (w *work) then(p *Participant, a ask) string {
 	switch {
+	case w.plan.Pattern == ModelLed:
+		return intents.ThenSkip // the model is told
+	case a.plain: // a judge: one of several, or the referee, whom nobody stands in for
+		if a.who == w.plan.Referee {
+			return intents.ThenFail
+		}
+		return intents.ThenSkip
 	case p.Extras.OnError == OnErrorFallback && w.plan.Fallback >= 0 && a.who != w.plan.Fallback:
 		return intents.ThenFallback
-	case p.Extras.OnError == OnErrorSkip, w.plan.Pattern == Swarm, w.plan.Pattern == ModelLed:
+	case p.Extras.OnError == OnErrorSkip && w.plan.Pattern != Router, w.plan.Pattern == Swarm && p.Extras.OnError != OnErrorFail && !a.final:
 		return intents.ThenSkip
 	}
 	return intents.ThenFail

@@ -192,18 +192,18 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 	switch {
 	case errors.Is(err, errLate):
 		out.Output, out.Err, err = nil, late().Err, nil
-		f.broken(&out, a)
+		f.broken(&out, a, f.then(p, a))
 	case errors.Is(err, errEnough), errors.Is(err, errTooFew):
 		out.Output, out.Err = nil, envelope.Errorf(envelope.CodeCancelled, "%s is not needed any more", out.Alias)
-		f.broken(&out, a)
+		f.broken(&out, a, intents.ThenSkip)
 	}
 	done <- settled{out, err}
 }
 
 // broken tells of an ask that was broken off.
-func (f *fan) broken(o *Outcome, a ask) {
+func (f *fan) broken(o *Outcome, a ask, then string) {
 	o.MS = millis(time.Since(o.Began))
-	f.told(intents.RunStepFailed, o, a, intents.ThenSkip)
+	f.told(intents.RunStepFailed, o, a, then)
 }
 
 // askOrInstead asks a member, and the fallback where it fails and the document

@@ -308,6 +308,35 @@ func TestSwarmWithSlowAndDeadMembers(t *testing.T) {
 	within(t, "the slow member is stopped", cancelled)
 }
 
+func TestWhatBecomesOfASwarmIsToldWithAFailure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(false, says(`{"v":1}`), "agent.a")
+	r.serve(false, says(`{"v":2}`), "agent.b")
+	r.serve(false, says("!E_MODEL"), "agent.c", "agent.x")
+	const two = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"agent.b","alias":"b"}`
+	for i, tt := range []struct{ name, block, root, then string }{
+		{"a member", three("]"), "", "skip"},
+		{"a member without whom it fails", three("]"), extras(`"steps":{"c":{"on_error":"fail"}}`), "fail"},
+		{"a synthesizer", two + `,{"ref":"agent.x","alias":"synthesizer"}]}`, "", "fail"},
+		{"a synthesizer that may fail", two + `,{"ref":"agent.x","alias":"synthesizer"}]}`, extras(`"steps":{"synthesizer":{"on_error":"skip"}}`), "skip"},
+		{"an evaluator", two + `,{"ref":"agent.x","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}}`, "", "skip"},
+		{"the referee", two + `],"consensus":{"strategy":"referee","referee_agent":"agent.x"}}`, "", "fail"},
+	} {
+		entity := fmt.Sprintf("%s_%d", boss, i)
+		r.serve(false, team(plan(t, tt.block, tt.root), nil), entity)
+		_, _ = r.client.Send(r.ctx(), taskFor(entity, `{"text":"go"}`, ""), mesh.SendOptions{}) // some fail
+		step, told := "", intents.StepEvent{}
+		for step != entity {
+			_, told = r.told(intents.RunStepFailed)
+			step = r.last.From
+		}
+		if told.Then != tt.then {
+			t.Errorf("%s: then %q, want %q", tt.name, told.Then, tt.then)
+		}
+	}
+}
+
 // Without timeouts of their own members have what the swarm leaves them of the
 // task's time.
 func TestSwarmKeepsTimeForItsResult(t *testing.T) {
