@@ -65,6 +65,14 @@ func (o *order) names(id, corr, run string) bool {
 	return o.ID != "" && id == o.ID || o.Corr != "" && corr == o.Corr || o.Run != "" && run == o.Run
 }
 
+// who says who gave the order and, where that was said, why.
+func (o *order) who() string {
+	if o.Reason == "" {
+		return clip(o.from)
+	}
+	return clip(o.from) + ": " + clip(o.Reason)
+}
+
 // runID is the run that the order names, "" where it names a correlation.
 func (o *order) runID(entity string) string {
 	switch {
@@ -185,13 +193,13 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 		case intents.TaskPause:
 			wishPause(c)
 			status = "pausing"
-			m.Step = state.Step{Kind: state.StepPause, Detail: "asked by " + clip(o.from)}
+			m.Step = state.Step{Kind: state.StepPause, Detail: state.AskedBy + o.who()}
 		case intents.TaskResume:
 			done = unwishPause(c)
-			m.Step = state.Step{Kind: state.StepResume, Detail: "asked by " + clip(o.from)}
+			m.Step = state.Step{Kind: state.StepResume, Detail: state.AskedBy + o.who()}
 		case intents.TaskSteer:
 			m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: r.lane.clock.now()})
-			m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+			m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
 		case intents.TaskMigrate:
 			done, status = r.obeyMove(c, o)
 			asked = done && !o.Abort

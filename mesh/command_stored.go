@@ -96,7 +96,7 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	}
 	now := l.clock.now()
 	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
-	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + clip(o.from)}
+	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + o.who()}
 	_, _, err := l.put(ctx, id, prev, c)
 	return err
 }
@@ -201,10 +201,10 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		default:
 			c.Doc.Status, out.status = aaif.RunPaused, string(aaif.RunPaused)
 		}
-		m.Step = state.Step{Kind: state.StepPause, Detail: "by " + clip(o.from)}
+		m.Step = state.Step{Kind: state.StepPause, Detail: state.AskedBy + o.who()}
 	case intents.TaskSteer:
 		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
-		m.Step = state.Step{Kind: state.StepSteer, Detail: "by " + clip(o.from)}
+		m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
 	case intents.TaskResume:
 		if c.Doc.Status != aaif.RunPaused {
 			if c.Doc.Status == aaif.RunMigrating || !unwishPause(c) {
@@ -215,7 +215,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 			m.Epoch++
 			resumeMoves(c)
 		}
-		m.Step = state.Step{Kind: state.StepResume, Detail: "by " + clip(o.from)}
+		m.Step = state.Step{Kind: state.StepResume, Detail: state.AskedBy + o.who()}
 		out.status = string(c.Doc.Status)
 	case intents.TaskMigrate:
 		if out.status, kick, err = l.moveStored(c, o); err != nil {
@@ -228,7 +228,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 			out.refused = envelope.Errorf(envelope.CodeNotFound, "%s", err.Error())
 			return out, false, nil
 		}
-		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + clip(o.from)}
+		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + o.who()}
 		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval {
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			c.Doc.ApprovalRequest = nil

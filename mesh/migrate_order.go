@@ -49,13 +49,13 @@ func (r *Run) obeyMove(c *state.Checkpoint, o *order) (done bool, status string)
 	case o.Abort:
 		unwishMove(c)
 		m.Migration.Phase, m.Migration.Since = state.PhaseAborted, r.lane.clock.now()
-		m.Migration.Detail = "by " + clip(o.from)
-		m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + clip(o.from)}
+		m.Migration.Detail = "by " + o.who()
+		m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + o.who()}
 		return true, string(c.Doc.Status)
 	}
 	paused := pauseWished(c)
 	r.lane.askMove(c, o)
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", by " + clip(o.from)}
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", " + state.AskedBy + o.who()}
 	return true, wishMove(c, paused)
 }
 
@@ -110,7 +110,7 @@ func (l *lane) moveStored(c *state.Checkpoint, o *order) (status string, kick bo
 	paused := pauseWished(c)
 	l.askMove(c, o)
 	m.Migration.Status = was
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", by " + clip(o.from)}
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", " + state.AskedBy + o.who()}
 	switch {
 	case !state.Parked(was):
 		// It waits in the queue: whoever draws it moves it.
@@ -144,8 +144,8 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		m.Owner, m.Work = "", 0
 	}
 	unwishMove(c)
-	m.Migration.Phase, m.Migration.Since, m.Migration.Detail = state.PhaseAborted, l.clock.now(), "by "+clip(o.from)
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + clip(o.from)}
+	m.Migration.Phase, m.Migration.Since, m.Migration.Detail = state.PhaseAborted, l.clock.now(), "by "+o.who()
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: "by " + o.who()}
 	return string(c.Doc.Status), kick, nil
 }
 

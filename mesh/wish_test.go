@@ -71,7 +71,8 @@ func TestPauseOfARunWithACallToSettle(t *testing.T) {
 			} else {
 				r.waits(task)
 			}
-			out := r.command(client, intents.PauseTask{Target: target(task)})
+			out := r.command(client, intents.PauseTask{Target: target(task), Reason: "let me look"})
+			equal(t, "who asked, and why", r.record(task).Mesh.Step.Detail, "asked by human.ada: let me look")
 			if !out.Paused || out.Status != "pausing" {
 				t.Errorf("pause: %+v", out)
 			}

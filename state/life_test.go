@@ -114,6 +114,46 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
+// Who asks for something, and why, is told.
+func TestTimelineTellsWhoAsked(t *testing.T) {
+	t.Parallel()
+	k, history := life(t)
+	c, err := k.Decode(history[2].Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	history = history[:3]
+	for i, change := range []func(){
+		func() {
+			c.Mesh.Want, c.Mesh.Step = "paused", state.Step{Kind: state.StepPause, Detail: state.AskedBy + "human.ann: the API is down"}
+		},
+		func() {
+			c.Mesh.Want, c.Mesh.Step = "", state.Step{Kind: state.StepResume, Detail: state.AskedBy + "human.bob"}
+		},
+		func() {
+			c.Mesh.Migration = &state.Migration{ID: "1", Phase: state.PhaseAsked}
+			c.Mesh.Step = state.Step{Kind: state.StepMigrate, Detail: "to any, " + state.AskedBy + "human.bob"}
+		},
+	} {
+		change()
+		data, err := k.Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history = append(history, state.Record{Data: data, Revision: uint64(4 + i), Time: start})
+	}
+	var got []string
+	for _, m := range state.Timeline(k, history)[3:] {
+		got = append(got, strings.Join(m.Events, "; "))
+	}
+	want := []string{
+		"paused is asked for; asked by human.ann: the API is down", "asked by human.bob", "migration asked; to any, asked by human.bob",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("timeline\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
 // A run that was resumed or settled has no owner until a worker claims it.
 func TestTimelineOfARunThatWaitsForAWorker(t *testing.T) {
 	t.Parallel()

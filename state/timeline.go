@@ -68,6 +68,10 @@ func headerMoment(r Record, err error) Moment {
 	return m
 }
 
+// AskedBy is in the detail of a step that somebody asked for, before who did and
+// why.
+const AskedBy = "asked by "
+
 // events are what happened from one checkpoint to the next. The first one has
 // none before it.
 func events(before, c *Checkpoint) []string {
@@ -103,8 +107,11 @@ func events(before, c *Checkpoint) []string {
 	if b.Want != "" && b.Want != a.Want {
 		say("%s is asked for", b.Want)
 	}
-	if m := b.Migration; m != nil && (a.Migration == nil || a.Migration.Phase != m.Phase) {
+	if m := b.Migration; m != nil && (a.Migration == nil || a.Migration.ID != m.ID || a.Migration.Phase != m.Phase) {
 		say("migration %s", strings.TrimSpace(string(m.Phase)+" "+m.Detail))
+	}
+	if d := b.Step.Detail; strings.Contains(d, AskedBy) && d != a.Step.Detail {
+		say("%s", cut(oneLine(d), 160))
 	}
 	steered(a, b, say)
 	messages(before, c, say)
