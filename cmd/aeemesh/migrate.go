@@ -33,7 +33,9 @@ hears nothing twice. WHERE is
   INSTANCE       this one ("aeemesh agents describe" lists them)
   https://…      the receiver of another platform ("aeemesh handoff serve"); the
                  run's worker must have been started with --handoff-to
-  file:PATH      a file for another platform: see "aeemesh runs export"
+  file:PATH      a file for another platform, with --for and --seal or --clear:
+                 see "aeemesh runs export"
+  object:BUCKET/NAME   the same in an object store
 
 If the move fails the run goes on where it is. Prints each phase, and for how
 long the run stood still: from the last step or word at its source to the first
@@ -48,7 +50,7 @@ at its target, by the server's clock.`,
 		}),
 	})
 	flags := c.Flags()
-	flags.StringVar(&f.to, "to", "", "`where`: any, an instance, an https URL or file:PATH")
+	flags.StringVar(&f.to, "to", "", "`where`: any, an instance, an https URL, file:PATH or object:BUCKET/NAME")
 	flags.DurationVar(&f.tools, "tools", 0, "how long to wait for tool calls that are under way, before the run is moved with them (default as long as they take)")
 	flags.DurationVar(&f.wait, "wait", time.Minute, "how long to watch the move")
 	flags.BoolVar(&f.abort, "abort", false, "take a move back that has not come to its end")
@@ -64,6 +66,9 @@ at its target, by the server's clock.`,
 
 func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, name string) error {
 	file, isFile := strings.CutPrefix(f.to, "file:")
+	if _, _, isObject := object(f.to); isObject {
+		file, isFile = f.to, true
+	}
 	switch {
 	case f.abort == (f.to != ""):
 		return usagef(cmd, "say where, with --to, or take a move back with --abort")
@@ -71,6 +76,8 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		return usagef(cmd, "--tools cannot be negative, and --wait must be above 0")
 	case strings.HasPrefix(f.to, "http://"):
 		return hinted(usagef(cmd, "--to %s: a run goes over TLS only", f.to), "Begin the URL with https://.")
+	case isFile && f.export.platform == "":
+		return hinted(usagef(cmd, "--to %s: say with --for which platform it is for", f.to), "\"aeemesh runs export\" writes a copy of a run that stays here.")
 	case isFile:
 		f.export.out = file
 		return a.exportRun(ctx, cmd, &f.export, name, f.entity)
