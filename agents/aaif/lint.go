@@ -120,6 +120,9 @@ func (l *linter) definition(d *Definition) {
 		l.subschema("/agent/io/output_schema", a.IO.OutputSchema)
 	}
 	l.events(a.Events)
+	if t := a.Telemetry; t != nil && t.TraceContextHeader != "" && strings.ContainsFunc(t.TraceContextHeader, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == ':' }) {
+		l.warn("/agent/telemetry/trace_context_header", RuleFormat, `write a name such as "traceparent"`, "%s cannot be the name of a header", show(t.TraceContextHeader))
+	}
 	l.evaluation(a.Evaluation)
 	if c := a.Compliance; c != nil && c.HumanInTheLoop != nil {
 		h := c.HumanInTheLoop
