@@ -95,7 +95,7 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 
 // reserves says how much room was asked for, where there was not enough.
 func (c Change) reserves(err error) string {
-	if !hasCode(err, jsStorageExceeded, jsMemoryExceeded, jsAccountExceeded) || c.want.MaxBytes <= 0 {
+	if !hasNoRoom(err) && !hasCode(err, jsAccountExceeded) || c.want.MaxBytes <= 0 {
 		return ""
 	}
 	return fmt.Sprintf(", which reserves %d MiB", c.want.MaxBytes/mib)

@@ -475,4 +475,10 @@ func TestReplicasAndPlacement(t *testing.T) {
 	if _, err := jetstream.Apply(ctx, js, opts); err == nil {
 		t.Error("a place that is not there was accepted")
 	}
+	_, err = jetstream.Apply(ctx, js, jetstream.Options{
+		Only: []string{jetstream.StreamDead}, Replicas: 3, Limits: map[string]jetstream.Limits{jetstream.StreamDead: {MaxBytes: 1 << 50}},
+	})
+	if !errors.Is(err, jetstream.ErrNoRoom) || !strings.HasPrefix(err.Error(), "create AEE_DEAD, which reserves 1073741824 MiB: ") {
+		t.Errorf("no server has room: %v", err)
+	}
 }

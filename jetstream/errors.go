@@ -51,7 +51,7 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrNotFound, err)
 	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, natsjs.ErrNoStreamResponse):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
-	case hasCode(err, jsStorageExceeded, jsMemoryExceeded):
+	case hasNoRoom(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
@@ -113,7 +113,18 @@ const (
 	jsAccountExceeded  natsjs.ErrorCode = 10002
 	jsNotEnoughStorage natsjs.ErrorCode = 10023
 	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
+	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster, "insufficient storage" among others
 )
+
+// hasNoRoom says that a stream would reserve more than a server, or enough
+// servers of a cluster, have left.
+func hasNoRoom(err error) bool {
+	var api *natsjs.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	return hasCode(err, jsStorageExceeded, jsMemoryExceeded) || api.ErrorCode == jsNoPeers && strings.Contains(api.Description, "insufficient storage")
+}
 
 func isFull(err error) bool {
 	var api *natsjs.APIError

@@ -123,16 +123,27 @@ func TestStatesWithReplicasAreAStore(t *testing.T) {
 	}
 	t.Parallel()
 	servers := natstest.Cluster(t, 3)
+	// What the topology reserves, times the stores of this test, is more than a small disk has.
+	small := map[string]jetstream.Limits{}
+	for _, name := range states {
+		small[name] = jetstream.Limits{MaxBytes: 16 << 20}
+	}
 	var n atomic.Int32
 	t.Run("R3", func(t *testing.T) {
 		statetest.Run(t, func(t *testing.T) state.Store {
 			i := int(n.Add(1))
 			js := jetstream.Gather(connect(t, servers[i%3]))
 			m := prefix(t, fmt.Sprintf("p%d", i))
+			var err error
+			defer func() {
+				if t.Failed() {
+					t.Logf("at last: %v", err)
+				}
+			}()
 			waitFor(t, "the cluster to place the streams", func() bool { // on a busy machine it may be without a leader
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
-				_, err := jetstream.Apply(ctx, js, jetstream.Options{Only: states, Map: m, Replicas: 3})
+				_, err = jetstream.Apply(ctx, js, jetstream.Options{Only: states, Map: m, Replicas: 3, Limits: small})
 				return err == nil
 			})
 			return jetstream.NewStates(js, m)
