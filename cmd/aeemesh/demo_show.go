@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,18 +13,21 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/mesh/tree"
+	"github.com/aeemesh/aeemesh/state"
 )
 
-// demoThinks is for how long the worker lives that is killed: its script thinks
-// for longer than that after it has called its tools.
-const demoThinks = 150 * time.Millisecond
+// demoThinks is how long the worker that is killed may take to call its first
+// tool. Its script thinks for a while after that.
+const demoThinks = 5 * time.Second
 
 // demoWatch shows what the bus tells of one task and all that come of it, and
 // has one worker killed on the way.
 type demoWatch struct {
 	d      *demo
+	node   *mesh.Node
 	corr   string
 	sub    *nats.Subscription
 	events chan sighting
@@ -35,7 +39,7 @@ type demoWatch struct {
 }
 
 func (d *demo) watch(ctx context.Context, s *session, corr string) (*demoWatch, error) {
-	w := &demoWatch{d: d, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
+	w := &demoWatch{d: d, node: s.node, corr: corr, events: make(chan sighting, 1024), done: make(chan struct{})}
 	var err error
 	w.sub, err = s.conn.Subscribe(subject.Map{}.AllBus(), func(msg *nats.Msg) {
 		e, err := envelope.Parse(msg.Data)
@@ -73,12 +77,30 @@ func (w *demoWatch) show(ctx context.Context, s sighting) {
 	}
 	_ = json.Unmarshal(s.env.Payload, &p) // without it nothing more is shown of that task
 	w.victim = p.Task
-	select {
-	case <-time.After(demoThinks): // by now it has called its tools
-	case <-ctx.Done():
-		return
+	w.awaitReceipt(ctx)
+	if ctx.Err() == nil {
+		w.err = w.d.kill(ctx, demoVictim)
 	}
-	w.err = w.d.kill(ctx, demoVictim)
+}
+
+// awaitReceipt waits until a tool's receipt is in the victim's record, so that
+// there is something that the next worker need not do again.
+func (w *demoWatch) awaitReceipt(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, demoThinks)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		cp, err := w.node.Run(ctx, demoVictim, w.victim)
+		if err == nil && slices.ContainsFunc(cp.Mesh.Effects, func(e state.Effect) bool { return e.Status == state.EffectDone }) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // end waits for what is on its way, and ends the watch.
