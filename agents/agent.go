@@ -191,7 +191,7 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	if a.Description == "" {
 		a.Description = def.Agent.Goal
 	}
-	a.Metadata = metadata(def, opts)
+	a.Metadata, a.NoStream = metadata(def, opts), !streams(&def.Agent)
 	a.Queue, a.Seal = opts.Queue, opts.StateKeys
 	report, err := a.report(def, &opts)
 	note(err)

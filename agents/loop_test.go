@@ -82,11 +82,16 @@ func usageOf(t *testing.T, payload string) (u struct{ in string }) {
 func TestStreamingOnlyIfTheDocumentAllowsIt(t *testing.T) {
 	t.Parallel()
 	for _, block := range []string{`"io": {"streaming": false}`, `"runtime": {"streaming": false}`} {
-		w := newWorld(t)
-		a := newAgent(t, doc(t, echoModel+`, `+block), agents.Options{})
-		w.host(a)
-		if got := w.send(a.Entity, `{"text":"one two"}`, sending{stream: true}); got.stream != nil || got.err != nil {
-			t.Errorf("%s: got %+v", block, got)
+		chatty := mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			return json.RawMessage(`{"text":"done"}`), task.EmitText("working")
+		})
+		for does, opts := range map[string]agents.Options{"a model": {}, "a handler": {Handler: chatty}} {
+			w := newWorld(t)
+			a := newAgent(t, doc(t, echoModel+`, `+block), opts)
+			w.host(a)
+			if got := w.send(a.Entity, `{"text":"one two"}`, sending{stream: true}); got.stream != nil || got.err != nil {
+				t.Errorf("%s, %s: got %+v", block, does, got)
+			}
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 		return t.relay(ctx, o)
 	}
 	if t.Streaming() {
-		if err := t.Emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
+		if err := t.emit(mustJSON(map[string]string{"handed_to": h.To})); err != nil {
 			return nil, err
 		}
 	}

@@ -62,6 +62,9 @@ type Agent struct {
 	// Async answers a task of the live lane at once with a job id, and does it
 	// on the durable lane (AAIF runtime.async_execution).
 	Async bool
+	// NoStream gives senders no stream, whatever they ask for and the handler
+	// emits (AAIF io.streaming false).
+	NoStream bool
 	// Leave leaves the agent's durable tasks to its other workers: this one hands
 	// tasks in (Async), and draws none.
 	Leave bool

@@ -133,12 +133,16 @@ func (t *Task) Use(usage json.RawMessage) { t.usage.Store(&usage) }
 
 // Emit sends payload, a JSON object, as the next stream envelope. The mesh
 // adds its number as member "seq", counted from 1. It does nothing unless the
-// sender asked for a stream (requires.stream), and fails once the task has
-// ended.
+// sender asked for a stream (requires.stream) and the agent gives one, and fails
+// once the task has ended.
 func (t *Task) Emit(payload json.RawMessage) error {
-	if !t.Streaming() {
+	if !t.Streaming() || t.host.NoStream {
 		return nil
 	}
+	return t.emit(payload)
+}
+
+func (t *Task) emit(payload json.RawMessage) error {
 	if t.run != nil {
 		return t.run.told.emit(payload)
 	}
