@@ -86,7 +86,7 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	if problem != nil {
 		return h.node.publish(t.reply, fmt.Appendf(nil, "error: %s: %s", problem.Code, problem.Message), nats.Header{
 			micro.ErrorHeader:     {headerText(problem.Message)},
-			micro.ErrorCodeHeader: {string(problem.Code)},
+			micro.ErrorCodeHeader: {headerText(string(problem.Code))},
 		})
 	}
 	raw, err := e.AppendJSON(nil)

@@ -196,11 +196,16 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 		reply = t.answer(envelope.TypeError, t.toCaller(problem).Payload())
 	}
 	raw, err := r.lane.encodeReply(t, reply)
-	if err != nil {
-		// The result cannot be sent as it is; the sender must hear of it.
-		if problem != nil {
+	if err != nil && problem != nil {
+		// Nor can the error, as it is.
+		problem = bare(problem)
+		raw, err = r.lane.encodeReply(t, t.answer(envelope.TypeError, t.toCaller(problem).Payload()))
+		if err != nil {
 			return err
 		}
+	}
+	if err != nil {
+		// The result cannot be sent as it is; the sender must hear of it.
 		return r.conclude(c, nil, border(err))
 	}
 	m.Reply, m.Want, m.Told, m.Step = raw, "", "", state.Step{Kind: state.StepTerminal}
@@ -234,10 +239,13 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	t.span.inject(e)
 	if s := l.host.Signer; s != nil {
 		if err := s.Sign(e); err != nil {
-			return nil, err
+			return nil, outputError(err)
 		}
 	}
 	raw, err := e.AppendJSON(make([]byte, 0, len(e.Payload)+512))
+	if err == nil && t.cbor {
+		_, err = e.AppendCBOR(nil) // so that it can be told
+	}
 	if err != nil {
 		return nil, outputError(err)
 	}
@@ -399,7 +407,7 @@ func replyHeader(c *state.Checkpoint, task *envelope.Envelope, h *handed, proble
 	}
 	if problem != nil {
 		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
-		header[micro.ErrorCodeHeader] = []string{string(problem.Code)}
+		header[micro.ErrorCodeHeader] = []string{headerText(string(problem.Code))}
 	}
 	return header
 }

@@ -27,10 +27,16 @@ func putBuffer(b *[]byte) {
 	}
 }
 
-// answer sends an error as the terminal envelope.
+// answer sends an error as the terminal envelope, without its details where
+// these cannot be sent.
 func (h *host) answer(t *Task, problem *envelope.Error) {
 	problem = t.toCaller(problem)
-	if err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem); err != nil {
+	err := h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
+	if unsendable(err) {
+		problem = bare(problem)
+		err = h.sendReply(t, t.answer(envelope.TypeError, problem.Payload()), problem)
+	}
+	if err != nil {
 		h.counts.replyFailed.Add(1)
 		h.log.Warn("reply not sent", "id", t.Envelope.ID, "corr", t.Envelope.Corr, "to", t.Envelope.From, "err", err)
 	}
@@ -60,9 +66,6 @@ func (h *host) sendReply(t *Task, e *envelope.Envelope, problem *envelope.Error)
 	defer putBuffer(buf)
 	var err error
 	if *buf, err = appendSigned((*buf)[:0], e, h.Signer, t.cbor); err != nil {
-		if errors.Is(err, envelope.ErrNumber) {
-			return err // no signature can cover it
-		}
 		return fmt.Errorf("encode reply: %w", outputError(err))
 	}
 	if err := h.node.publish(to, *buf, t.replyHeader(e, problem)); err != nil {
@@ -93,8 +96,28 @@ func appendSigned(dst []byte, e *envelope.Envelope, s *sign.Signer, cbor bool) (
 	return e.AppendJSON(dst)
 }
 
+// unsendable reports that it is the envelope that cannot be sent, and not the
+// connection that is lost.
+func unsendable(err error) bool {
+	return err != nil && (errors.Is(err, envelope.ErrNumber) || errors.Is(err, nats.ErrMaxPayload) || isCode(border(err), envelope.CodeOutputSchema) || isCode(border(err), envelope.CodeTooLarge))
+}
+
+// bare is what is left of an error that can be sent whatever its maker has put
+// into it.
+func bare(e *envelope.Error) *envelope.Error {
+	c := publicError(e)
+	c.Code, c.Message = envelope.Code(clip(string(c.Code))), clipTo(c.Message, maxBare)
+	return c
+}
+
+// maxBare bounds, in bytes, the message of a bare error.
+const maxBare = 4 << 10
+
 // outputError says that the agent, not the sender, made an invalid envelope.
 func outputError(err error) error {
+	if errors.Is(err, envelope.ErrNumber) {
+		return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer has a number that its signature or encoding cannot carry: one that a double does not hold").WithCause(err)
+	}
 	return envelope.Errorf(envelope.CodeOutputSchema, "the agent's answer makes no valid envelope: %s", border(err).Message).WithCause(err)
 }
 
@@ -118,7 +141,7 @@ func (t *Task) replyHeader(e *envelope.Envelope, problem *envelope.Error) nats.H
 	}
 	if problem != nil {
 		set(micro.ErrorHeader, headerText(problem.Message))
-		set(micro.ErrorCodeHeader, string(problem.Code))
+		set(micro.ErrorCodeHeader, headerText(string(problem.Code)))
 	}
 	if t.Streaming() && e.Type.Terminal() {
 		set(HeaderStreamCount, strconv.Itoa(t.seq))

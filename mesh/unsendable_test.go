@@ -1,0 +1,73 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// An answer that cannot be sent as it is, for no signature or no CBOR carries its
+// numbers or no message its length, is answered all the same, at once, and not
+// done again: the fault is the agent's.
+func TestWhatCannotBeSentIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	k := newKeys(t)
+	signer := k.signer("reviewer", sign.Ed25519, reviewer)
+	var calls atomic.Int64
+	r.serve(r.lane(mesh.Config{Signer: signer, Verifier: sign.Verifier{Ring: k.ring}}), mesh.Agent{
+		Concurrency: 4,
+		Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+			calls.Add(1)
+			odd := envelope.Errorf("E_MINE", "no luck")
+			switch task.Envelope.Intent {
+			case "test.number":
+				return json.RawMessage(`{"n":9007199254740993}`), nil
+			case "test.huge":
+				return json.RawMessage(`{"n":1e400}`), nil
+			case "test.detail":
+				odd.Details = []envelope.Member{{Name: "n", Value: json.RawMessage(`1e400`)}}
+			case "test.long":
+				odd.Message = strings.Repeat("m", 2<<20)
+			case "test.code":
+				odd.Code = envelope.Code(strings.Repeat("E_LONG\r\n", 1<<18))
+			}
+			return nil, odd
+		}),
+	})
+	client := r.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: k.ring}})
+	for intent, want := range map[string]envelope.Code{
+		"test.number": envelope.CodeOutputSchema, "test.huge": envelope.CodeOutputSchema,
+		"test.detail": "E_MINE", "test.long": "E_MINE", "test.code": "E_LONG",
+	} {
+		for lane, send := range map[string]func(*envelope.Envelope) error{
+			"live": func(e *envelope.Envelope) error { _, err := client.Send(ctxFor(t), e, mesh.SendOptions{}); return err },
+			"live CBOR": func(e *envelope.Envelope) error {
+				_, err := client.Send(ctxFor(t), e, mesh.SendOptions{CBOR: true})
+				return err
+			},
+			"durable": func(e *envelope.Envelope) error { r.submit(client, e); _, err := r.result(client, e); return err },
+			"durable CBOR": func(e *envelope.Envelope) error {
+				if _, err := client.Submit(ctxFor(t), e, mesh.SubmitOptions{CBOR: true}); err != nil {
+					return err
+				}
+				_, err := r.result(client, e)
+				return err
+			},
+		} {
+			before := calls.Load()
+			if err := send(newTask(reviewer, intent, `{}`)); !strings.HasPrefix(string(codeOf(err)), string(want)) || len(err.Error()) > 8<<10 {
+				t.Errorf("%s, %s: %.200v, want %s", intent, lane, err, want)
+			}
+			if n := calls.Load() - before; n != 1 {
+				t.Errorf("%s, %s: done %d times", intent, lane, n)
+			}
+		}
+	}
+}
