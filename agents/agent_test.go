@@ -133,13 +133,14 @@ func TestFieldsWithoutEffectAreNoticed(t *testing.T) {
 	t.Parallel()
 	const text = `"model": {"provider": "custom", "provider_id": "builtin", "preferred": "echo", "response_format": "json_schema"},
 		"memory": [{"scope": "task", "content": "c", "backend": "redis", "embedding_model": "e"}],
-		"tools": [{"name": "fn", "description": "d", "parameters_schema": {}, "endpoint": "https://x.example"}]`
+		"tools": [{"name": "fn", "description": "d", "parameters_schema": {}, "endpoint": "https://x.example"}],
+		"io": {"format": "markdown"}`
 	d := definition(t, `{"sc_standard": "SC-006", "sc_version": "9.0.0", "agent": {"name": "A", "goal": "G", `+text+`}}`)
-	want := map[string]int{"/sc_version": 1, "/agent/model/response_format": 1, "/agent/memory": 1, "/agent/tools/0/endpoint": 1}
+	want := map[string]int{"/sc_version": 1, "/agent/model/response_format": 1, "/agent/memory": 1, "/agent/tools/0/endpoint": 1, "/agent/io/format": 1}
 	if got := counted(newAgent(t, d, agents.Options{Tools: registry(t, "fn")}).Notices); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	want = map[string]int{"/sc_version": 1, "/agent/model": 1, "/agent/memory": 1, "/agent/tools": 1}
+	want = map[string]int{"/sc_version": 1, "/agent/model": 1, "/agent/memory": 1, "/agent/tools": 1, "/agent/io/format": 1}
 	if got := counted(newAgent(t, d, agents.Options{Program: program(t, "serve", nil)}).Notices); !maps.Equal(got, want) {
 		t.Errorf("with a program: got  %v\nwant %v", got, want)
 	}
