@@ -27,6 +27,9 @@ func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage
 	s.rec.trim(s.room() - len(payload))
 	if by != "" {
 		e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", By: by, Strategy: string(s.rec.Strategy), Detail: fmt.Sprintf("%d results", s.rec.Answered)}
+		if s.rec.Answered == 1 {
+			e.Detail = "1 result"
+		}
 		if o := s.ended(s.mergeSlot()); o != nil && o.OK() {
 			e.Child = o.TaskID
 		}

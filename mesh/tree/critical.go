@@ -16,11 +16,20 @@ func (t *Tree) critical() {
 	for _, root := range t.Roots {
 		root.waitedFor()
 	}
+	for _, n := range t.longest() {
+		t.Critical = append(t.Critical, n.ID)
+	}
+}
+
+// longest are the leaves of what was waited for, in the order in which they began.
+func (t *Tree) longest() (out []*Node) {
 	for _, n := range t.Nodes {
 		if n.Critical && len(n.Children) == 0 {
-			t.Critical = append(t.Critical, n.ID)
+			out = append(out, n)
 		}
 	}
+	slices.SortStableFunc(out, func(a, b *Node) int { return a.first().Compare(b.first()) })
+	return out
 }
 
 // far stands for the end of what has not ended.

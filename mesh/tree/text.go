@@ -154,13 +154,8 @@ func (t *Tree) footer() [][]span {
 }
 
 // leg is what the roots had to wait for, in order.
-func (t *Tree) leg() (out []*Node) {
-	for _, n := range t.Nodes {
-		if n.Critical && len(n.Children) == 0 && n.Depth > 0 {
-			out = append(out, n)
-		}
-	}
-	return out
+func (t *Tree) leg() []*Node {
+	return slices.DeleteFunc(t.longest(), func(n *Node) bool { return n.Depth == 0 })
 }
 
 // open is what has not ended, and does not only wait for what is below it.

@@ -117,6 +117,7 @@ func TestTheLongestLegIsWhatWasWaitedFor(t *testing.T) {
 		{"at once", member("a", 1, 5) + member("b", 1, 9) + member("c", 1, 7), []string{"b"}},
 		{"at once, and one that was not needed any more", member("a", 1, 5) + strings.NewReplacer("step_finished", "step_failed", `"duration_ms":8`, `"duration_ms":8,"then":"skip","error":{"code":"E_CANCELLED","message":"not needed"}`).Replace(member("b", 1, 9)), []string{"a"}},
 		{"at once, and one that failed", member("a", 1, 5) + strings.NewReplacer("step_finished", "step_failed", `"duration_ms":8`, `"duration_ms":8,"then":"skip","error":{"code":"E_INTERNAL","message":"no"}`).Replace(member("b", 1, 9)), []string{"b"}},
+		{"drawn in another order", strings.ReplaceAll(member("a", 1, 5), `"step":`, `"slot":1,"step":`) + strings.ReplaceAll(member("b", 6, 9), `"step":`, `"slot":0,"step":`), []string{"a", "b"}},
 		{"at once, and then a merge", member("a", 1, 5) + member("b", 1, 9) + member("m", 9, 12), []string{"b", "m"}},
 	} {
 		tr := readScript(t, "corr corr\n0 agent.t mesh.task.started {\"task\":\"t\"}\n"+c.events+"20 agent.t mesh.task.finished {\"task\":\"t\",\"duration_ms\":20}\n").tree()
