@@ -179,6 +179,9 @@ func (t *team) steps() {
 			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
 				m.use(answering)
 			}
+			if flock := t.pattern == swarm || t.pattern == inTurn; !flock && s.TimeoutSeconds == 0 && t.person(name) && !t.escalatedTo(name) {
+				t.warn(extension("steps", name, "escalate_to"), aaif.RuleIgnoredField, "give timeout_seconds", "it has no effect: a person without timeout_seconds has all of the task's time")
+			}
 		}
 	}
 	t.escalations()
@@ -189,6 +192,17 @@ func (t *team) steps() {
 func (t *team) person(name string) bool {
 	i, ok := t.byName[name]
 	return ok && strings.HasPrefix(t.members[i].ref, subject.TypeHuman+".")
+}
+
+// escalatedTo reports whether a step is given to a member that was not done in time:
+// it then has as long as the one before.
+func (t *team) escalatedTo(name string) bool {
+	for _, s := range t.extras.Steps {
+		if s.EscalateTo != "" && t.lookup(s.EscalateTo) == t.lookup(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // uses is about members of the extension that the pattern has no use for.
