@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -25,6 +26,7 @@ type ask struct {
 	who     int             // place in the plan's members
 	payload json.RawMessage // what the member is sent, unless the document maps it
 	timeout time.Duration   // of each try, at most; 0: what is left
+	patient time.Duration   // the same of a person; 0: timeout
 	plain   bool            // the payload is sent as it is: the document's mapping is not for this call
 	apart   bool            // the document's mapping does not see what others have answered so far
 	final   bool            // the answer is the result of the whole task
@@ -79,7 +81,12 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		problem := envelope.AsError(err)
 		again, pause := w.again(&at.who, at.member, &out, problem)
 		if !again || pause >= w.left() {
-			ok, err := w.escalate(ctx, &at, problem)
+			// Who had all of the swarm's time leaves none for anybody else.
+			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.asked) >= a.timeout*9/10
+			ok, err := false, error(nil)
+			if !spent {
+				ok, err = w.escalate(ctx, &at, problem)
+			}
 			switch {
 			case ok:
 				out.Tries = 0
@@ -130,6 +137,9 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
 	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, Impatient: at.who.anybody()}
+	if a.patient > 0 && subject.EntityType(c.To) == subject.TypeHuman {
+		c.Timeout = a.patient
+	}
 	if own := x.Timeout(); own > 0 && (c.Timeout == 0 || own < c.Timeout) {
 		c.Timeout = own
 	}
@@ -419,6 +429,13 @@ func (w *work) told(intent string, o *Outcome, a ask, then string) {
 
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
 		return b
 	}
 	return a

@@ -42,7 +42,8 @@ type rig struct {
 	events chan *envelope.Envelope // of bus.mesh.run
 	last   *envelope.Envelope      // of those, the one that told returned
 
-	retries int // of durable tasks, by who is served from now on
+	retries int           // of durable tasks, by who is served from now on
+	timeout time.Duration // the same: how long one may run
 }
 
 func newRig(t testing.TB) *rig {
@@ -128,7 +129,7 @@ func (r *rig) serveAs(durable bool, h mesh.Handler, entities []string, change fu
 	for _, e := range entities {
 		ready.Add(1)
 		wg.Go(func() {
-			if err := node.Serve(ctx, mesh.Agent{Entity: e, Handler: h, Concurrency: 8, Retry: mesh.RetryPolicy{Max: r.retries, Base: time.Millisecond}, Ready: sync.OnceFunc(ready.Done)}); err != nil && ctx.Err() == nil {
+			if err := node.Serve(ctx, mesh.Agent{Entity: e, Handler: h, Concurrency: 8, Timeout: r.timeout, Retry: mesh.RetryPolicy{Max: r.retries, Base: time.Millisecond}, Ready: sync.OnceFunc(ready.Done)}); err != nil && ctx.Err() == nil {
 				r.t.Errorf("serve %s: %v", e, err)
 			}
 		})

@@ -31,6 +31,7 @@ type fan struct {
 	asks  []ask
 	width int
 	until time.Time              // who has not answered by then has failed
+	days  time.Time              // the same of people: how long the agent itself may run has nothing to do with it
 	each  func(o *Outcome) error // told of each outcome, also of those that were there; an error ends the fan-out
 
 	// decided, if set, is asked when nobody is out but people, who may take days:
@@ -57,7 +58,12 @@ const (
 )
 
 func (s *swarm) fan(until time.Time) *fan {
-	f := &fan{work: s.work, until: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }}
+	f := &fan{work: s.work, until: until, days: until, width: s.plan.Extras.Width, each: func(*Outcome) error { return nil }}
+	if s.run != nil {
+		if due := s.run.View().Mesh.Deadline; due.After(s.task.Deadline) {
+			f.days = later(until, due.Add(-reserve(time.Until(due), true)))
+		}
+	}
 	if f.width <= 0 {
 		f.width = DefaultWidth
 	}
@@ -175,7 +181,7 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 	late := func() Outcome {
 		return Outcome{Slot: a.slot, Alias: p.Alias, Err: envelope.Errorf(envelope.CodeTimeout, "%s did not answer within the time that the swarm has for its members", p.Alias)}
 	}
-	a.timeout = time.Until(f.until)
+	a.timeout, a.patient = time.Until(f.until), time.Until(f.days)
 	if a.timeout <= 0 {
 		done <- settled{out: late()}
 		return

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -98,6 +99,44 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 		asks, err := r.client.Asks(r.ctx(), "human.eve")
 		return err == nil && len(asks) == 1 && asks[0].State == mesh.AskWithdrawn
 	})
+}
+
+// How long the agent may run does not count while a swarm waits for people: they have
+// what the task has.
+func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a")
+	r.timeout = 3 * time.Second
+	r.serve(true, team(plan(t, jury, ""), nil), boss)
+	task := r.submit(`{"text":"go"}`, `{"timeout_ms":3600000}`)
+	ask := r.open("human.bob")
+	if left := ask.Until.Sub(ask.Stored); left < 40*time.Minute || left > 55*time.Minute {
+		t.Errorf("bob has %v", left)
+	}
+	r.says("human.bob", `{"n":7}`)
+	r.says("human.eve", `{"n":7}`)
+	if got := r.result(task); got.payload != `{"n":7}` {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Who has all the time that a swarm has for its members does not hand an overdue task
+// to somebody who would have none: the swarm goes on without.
+func TestASwarmsTimeIsNotEscalated(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(true, newTally(), "agent.a")
+	r.serve(true, says(`{"merged":true}`), "agent.s")
+	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"agent.s","alias":"synthesizer"}]}`
+	r.serve(true, team(plan(t, block, extras(`"steps":{"bob":{"escalate_to":"human.boss"}}`)), nil), boss)
+	got := r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":6000}`))
+	if got.payload != `{"merged":true}` || failures(got.swarm.Failures) != "bob E_TIMEOUT" {
+		t.Errorf("%+v", got)
+	}
+	if asks, err := r.client.Asks(r.ctx(), "human.boss"); err != nil || len(asks) != 0 {
+		t.Errorf("the boss is asked %d times, %v", len(asks), err)
+	}
 }
 
 // A person may be the referee.

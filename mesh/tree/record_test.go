@@ -82,6 +82,7 @@ func TestWhereARunStandsIsSaidAsFarAsItIsKnown(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*aaif.PipelinePosition{
 		"at b, 1 of 3 steps done":       {CurrentStep: "b", CompletedSteps: []string{"a"}, RemainingSteps: []string{"b", "c"}},
+		"at swarm, 1 step done":         {CurrentStep: "swarm", CompletedSteps: []string{"a"}},
 		"at model led, 2 steps done":    {CurrentStep: "model_led", CompletedSteps: []string{"a", "b"}},
 		"waiting (awaiting approval)\n": {},
 	} {

@@ -123,11 +123,11 @@ func (n *Node) notes() []string {
 		add("until %s", clock(n.Until))
 	}
 	if p := n.Position; p != nil && p.Current != "" && !n.State.Ended() {
-		done := strconv.Itoa(len(p.Completed))
+		done := plural(int64(len(p.Completed)), "step")
 		if n := len(p.Remaining); n > 0 { // of a pipeline: how many others have is not written down
-			done += " of " + strconv.Itoa(len(p.Completed)+n)
+			done = fmt.Sprintf("%d of %d steps", len(p.Completed), len(p.Completed)+n)
 		}
-		add("at %s, %s steps done", strings.ReplaceAll(plain(p.Current), "_", " "), done)
+		add("at %s, %s done", strings.ReplaceAll(plain(p.Current), "_", " "), done)
 	}
 	return out
 }

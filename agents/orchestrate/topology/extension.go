@@ -179,7 +179,7 @@ func (t *team) steps() {
 			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
 				m.use(answering)
 			}
-			if flock := t.pattern == swarm || t.pattern == inTurn; !flock && s.TimeoutSeconds == 0 && t.person(name) && !t.escalatedTo(name) {
+			if s.TimeoutSeconds == 0 && t.person(name) && !t.escalatedTo(name) {
 				t.warn(extension("steps", name, "escalate_to"), aaif.RuleIgnoredField, "give timeout_seconds", "it has no effect: a person without timeout_seconds has all of the task's time")
 			}
 		}
