@@ -109,6 +109,12 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 		return c, rev, err
 	}
 	if _, err := n.Command(ctx, id.Entity, intents.MigrateTask{Target: intents.Target{Run: id.Run}, To: intents.MigrateFile, Platform: o.Platform}); err != nil {
+		// It may have come to a stop meanwhile that was asked for before.
+		if rec, bad := n.cfg.Durable.States.Get(ctx, id); bad == nil {
+			if ok, why := ready(rec); ok || why != nil {
+				return c, rev, why
+			}
+		}
 		return nil, 0, err
 	}
 	watching, stop := context.WithCancelCause(ctx)
