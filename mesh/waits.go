@@ -122,7 +122,7 @@ func (w *waits) call(run string) {
 func (w *waits) rouse(run string) {
 	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
 	defer cancel()
-	if err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run}); err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrChanged) {
+	if err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run}); err != nil && ctx.Err() == nil {
 		w.l.host.log.Warn("run that waits not looked at", "run", run, "err", err)
 	}
 }
@@ -146,8 +146,15 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 	if err != nil || why == "" {
 		return err
 	}
-	w.forget(id.Run)
-	return w.l.wakeUp(ctx, rec, c, why)
+	switch err := w.l.wakeUp(ctx, rec, c, why); {
+	case err == nil:
+		w.forget(id.Run)
+	case errors.Is(err, state.ErrChanged): // by who woke it first, or by a command
+		w.call(id.Run)
+	default:
+		return err
+	}
+	return nil
 }
 
 // know listens for what may wake a run.
@@ -159,8 +166,12 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 	if w.runs == nil || s != nil && s.rev == rec.Revision || s == nil && len(w.runs) >= knownWaits {
 		return
 	}
+	pause := lookOnce
+	if s != nil { // what was heard under the last revision may still be on its way
+		pause = min(pause, s.pause)
+	}
 	s.end()
-	s = &dormant{rev: rec.Revision}
+	s = &dormant{rev: rec.Revision, pause: pause}
 	w.runs[run] = s
 	for _, wait := range c.Mesh.Waits {
 		if wait.Void {
@@ -177,7 +188,6 @@ func (w *waits) know(rec state.Record, c *state.Checkpoint) {
 		}
 		s.subs = append(s.subs, sub)
 	}
-	s.pause = lookOnce
 	s.again = time.AfterFunc(s.pause, func() { w.lookAgain(run, s) })
 	if at := earliest(c, c.Mesh.WakeAt); !at.IsZero() {
 		s.timer = time.AfterFunc(time.Until(w.l.clock.local(at))+clockSlack, func() { w.heard(run) })

@@ -1,9 +1,11 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -13,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // A worker hears an answer from its publisher, or was not listening yet; the
@@ -65,5 +68,45 @@ func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 				t.Errorf("result %v, %v", show(reply), err)
 			}
 		})
+	}
+}
+
+// between is a store in which somebody else writes just before a run that waits
+// is woken.
+type between struct {
+	state.Store
+	used atomic.Bool
+}
+
+func (b *between) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	h, err := state.ReadHeader(data)
+	if err != nil {
+		return 0, err
+	}
+	if h.Step == state.StepResume && !b.used.Swap(true) {
+		rec, err := b.Get(ctx, id)
+		if err != nil {
+			return 0, err
+		}
+		if _, err := b.Store.Put(ctx, id, rec.Revision, rec.Data); err != nil {
+			return 0, err
+		}
+	}
+	return b.Store.Put(ctx, id, prev, data)
+}
+
+// A command is stored at the moment that the run is woken: it wakes nevertheless.
+func TestARunThatChangesAsItIsWokenWakes(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = &between{Store: d.States} }), mesh.Agent{Handler: asking{people: []string{bob}}})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	ask := r.asked(client, bob)
+	r.waits(task)
+	r.answer(client, ask, `{"ok":true}`)
+	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"human.bob":"{\"ok\":true}"}` {
+		t.Errorf("result %v, %v", show(reply), err)
 	}
 }
