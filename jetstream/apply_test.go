@@ -448,7 +448,7 @@ func TestReplicasAndPlacement(t *testing.T) {
 	ctx := testContext(t)
 	js := connect(t, natstest.Cluster(t, 3)[0])
 	opts := jetstream.Options{Only: []string{jetstream.StreamReply, jetstream.BucketSlots}}
-	apply(t, js, opts)
+	applyInCluster(t, js, opts)
 	waitFor(t, "the leader to know that all three servers are there", func() bool { // on a busy machine it takes one for gone
 		_, err := js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{Name: "THREE", Subjects: []string{"three"}, Replicas: 3, Storage: natsjs.MemoryStorage})
 		return err == nil

@@ -59,6 +59,24 @@ func apply(t testing.TB, js natsjs.JetStream, opts jetstream.Options) []jetstrea
 	return report
 }
 
+// applyInCluster is apply where a busy machine may leave the cluster without a
+// leader for a moment, or its leader without a server that is there.
+func applyInCluster(t testing.TB, js natsjs.JetStream, opts jetstream.Options) {
+	t.Helper()
+	var err error
+	defer func() {
+		if err != nil {
+			t.Logf("at last: %v", err)
+		}
+	}()
+	waitFor(t, "the cluster to place the streams", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err = jetstream.Apply(ctx, js, opts)
+		return err == nil
+	})
+}
+
 func prefix(t testing.TB, p string) subject.Map {
 	t.Helper()
 	m, err := subject.New(p)

@@ -404,7 +404,7 @@ func TestLaneWhoseLeaderIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	apply(t, js, jetstream.Options{Replicas: 3})
+	applyInCluster(t, js, jetstream.Options{Replicas: 3})
 	q := jetstream.NewQueue(js, subject.Map{})
 	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
 	w.said(t, jetstream.LaneWorking)

@@ -134,18 +134,7 @@ func TestStatesWithReplicasAreAStore(t *testing.T) {
 			i := int(n.Add(1))
 			js := jetstream.Gather(connect(t, servers[i%3]))
 			m := prefix(t, fmt.Sprintf("p%d", i))
-			var err error
-			defer func() {
-				if t.Failed() {
-					t.Logf("at last: %v", err)
-				}
-			}()
-			waitFor(t, "the cluster to place the streams", func() bool { // on a busy machine it may be without a leader
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-				defer cancel()
-				_, err = jetstream.Apply(ctx, js, jetstream.Options{Only: states, Map: m, Replicas: 3, Limits: small})
-				return err == nil
-			})
+			applyInCluster(t, js, jetstream.Options{Only: states, Map: m, Replicas: 3, Limits: small})
 			return jetstream.NewStates(js, m)
 		})
 	})

@@ -66,7 +66,7 @@ func waitForLeader(t testing.TB, servers []*natsd.Server) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const probe = "natstest_probe"
 	for {
