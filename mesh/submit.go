@@ -35,8 +35,8 @@ type SubmitOptions struct {
 // Receipt says that the server has a task.
 type Receipt struct {
 	TaskID    string    `json:"task_id"`
-	Run       string    `json:"run"` // the id of its run, which begins later
-	Seq       uint64    `json:"seq"` // where it is stored
+	Run       string    `json:"run"`          // the id of its run, which begins later
+	Seq       uint64    `json:"seq,omitzero"` // where it is stored; 0 of a fork, which is no message yet
 	Due       time.Time `json:"due,omitzero"`
 	Duplicate bool      `json:"duplicate,omitempty"` // it was there already
 }
