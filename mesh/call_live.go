@@ -14,6 +14,10 @@ import (
 // nobody is there or all are busy.
 const callPatience = 5 * time.Second
 
+// callPause is the longest pause between two tries within callPatience. Which worker of
+// an agent gets a try is chance: a few must meet the one that has a place.
+const callPause = callPatience / 10
+
 // warnWaiting is which vain try of a call is told the operator: after some five
 // seconds.
 const warnWaiting = 6
@@ -76,8 +80,10 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			case stop != nil:
 				return err // it tells more than that ctx has ended
 			}
-		case time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil:
-			return err
+		default:
+			if pause = min(pause, callPause); time.Since(a.Began)+pause > callPatience || sleep(ctx, pause) != nil {
+				return err
+			}
 		}
 		if problem.Code != envelope.CodeNoResponders {
 			task.ID = envelope.NewID() // somebody has seen the other one
