@@ -51,9 +51,9 @@ func TestBacklog(t *testing.T) {
 			for _, b := range all {
 				of[b.Entity] = b
 			}
-			// What the lane gave back counts as unacknowledged.
+			// What the lane gave back counts as unacknowledged. It makes its consumers one after the other.
 			b := of["agent.drawn"]
-			return len(all) == 4 && all[0].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7
+			return len(all) == 4 && all[0].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
 		})
 		alone := of["agent.alone"]
 		if u := alone.Priorities[0]; u.Priority != "urgent" || u.Consumer || u.Pending != 2 || u.Oldest.Before(before.Add(-time.Second)) || alone.Pending() != 2 || !alone.Oldest().Equal(u.Oldest) {
