@@ -148,6 +148,22 @@ func TestAResumeLeavesAMoveAlone(t *testing.T) {
 	m.finish("target")
 }
 
+// pauseAndMove asks for both while a tool is called, so that the run stops for
+// neither in between.
+func (m *movement) pauseAndMove(to string, moveFirst bool) {
+	m.t.Helper()
+	m.source.speak(2 * wordsInTurn)
+	call := within(m.t, "the tool call", m.source.tools)
+	if moveFirst {
+		m.move(to)
+	}
+	m.command(m.client, intents.PauseTask{Target: target(m.task)})
+	if !moveFirst {
+		m.move(to)
+	}
+	close(call)
+}
+
 // A pause and a move may both be asked for, in either order: within the mesh the
 // run pauses, and moves when it is resumed.
 func TestAPauseAndAMove(t *testing.T) {
@@ -156,16 +172,7 @@ func TestAPauseAndAMove(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMovement(t)
-			m.source.speak(2 * wordsInTurn)
-			call := within(t, "the tool call", m.source.tools)
-			if moveFirst {
-				m.move(m.targetID)
-			}
-			m.command(m.client, intents.PauseTask{Target: target(m.task)})
-			if !moveFirst {
-				m.move(m.targetID)
-			}
-			close(call)
+			m.pauseAndMove(m.targetID, moveFirst)
 			eventually(t, "the run is paused", func() bool { return m.record(m.task).Doc.Status == aaif.RunPaused })
 			equal(t, "phase", m.phase(), state.PhaseAsked)
 			m.command(m.client, intents.ResumeTask{Target: target(m.task)})
@@ -183,16 +190,7 @@ func TestAPauseGoesAlongOutOfTheMesh(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newMovement(t)
-			m.source.speak(2 * wordsInTurn)
-			call := within(t, "the tool call", m.source.tools)
-			if moveFirst {
-				m.move(intents.MigrateFile)
-			}
-			m.command(m.client, intents.PauseTask{Target: target(m.task)})
-			if !moveFirst {
-				m.move(intents.MigrateFile)
-			}
-			close(call)
+			m.pauseAndMove(intents.MigrateFile, moveFirst)
 			eventually(t, "the run stands still", func() bool { return m.phase() == state.PhaseCaptured })
 			c := m.record(m.task)
 			equal(t, "what it was", c.Mesh.Migration.Status, aaif.RunPaused)
