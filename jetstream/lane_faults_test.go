@@ -119,10 +119,12 @@ func TestLaneMakesNothingUnlessItMay(t *testing.T) {
 	if err := js.DeleteConsumer(ctx, jetstream.StreamWork, "urgent-agent=2Ex"); err != nil {
 		t.Fatal(err)
 	}
-	reason(t, w.said(t, jetstream.LaneDegraded), nil, "urgent tasks: ")
-	waitFor(t, "the reason", func() bool { return errors.Is(w.Health().Err, jetstream.ErrNotFound) })
+	waitFor(t, "the reason", func() bool {
+		h := w.Health()
+		return h.State == jetstream.LaneDegraded && errors.Is(h.Err, jetstream.ErrNotFound) && strings.HasPrefix(h.Reason, "urgent tasks: ")
+	})
 	make()
-	w.said(t, jetstream.LaneWorking)
+	w.restored(t)
 	w.hears(t, q)
 }
 

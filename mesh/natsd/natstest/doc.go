@@ -8,6 +8,10 @@
 // [Cluster] starts several that are one cluster, for streams with replicas;
 // electing a leader takes them some three seconds.
 //
+// With AEEMESH_TEST_JITTER=20ms in the environment, connections hear what the
+// server says up to so much later, each on its own: a test that takes for
+// granted in which order two of them hear of something fails soon.
+//
 // Everything is closed when the test ends. All functions call t.Fatal on
 // failure, so they belong in the test's own goroutine.
 package natstest

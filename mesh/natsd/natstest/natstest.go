@@ -58,6 +58,9 @@ func connect(t testing.TB, url string, opts []nats.Option) *nats.Conn {
 		nats.ReconnectJitter(5*time.Millisecond, 5*time.Millisecond),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // the default one prints
 	}
+	if d, ok := dialer(t); ok {
+		all = append(all, nats.SetCustomDialer(d))
+	}
 	nc, err := nats.Connect(url, append(all, opts...)...)
 	if err != nil {
 		t.Fatal(err)
