@@ -90,6 +90,10 @@ func TestAKilledWorkersTaskIsFinishedByAnother(t *testing.T) {
 	within(t, "the task", g.entered)
 	started := r.event(events, intents.TaskStarted)
 	equal(t, "epoch told first", member(t, started.Payload, "epoch"), "1")
+	eventually(t, "its claim is written", func() bool {
+		c, err := client.Run(t.Context(), task.To, task.ID)
+		return err == nil && c.Mesh.Epoch == 1
+	})
 	nc.Close() // no drain, no word: what kill -9 looks like from outside
 
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
