@@ -76,7 +76,7 @@ var Codes = [...]CodeInfo{
 	{CodeIntentUnknown, "the agent's policy refuses intents that it does not know", false, "sender"},
 	{CodeIntentReserved, "the intent is in a reserved namespace and no such intent exists", false, "sender"},
 	{CodeInputSchema, "the task's payload violates the intent's task schema", false, "sender"},
-	{CodeOutputSchema, "the agent's result violates the intent's result schema", false, "agent"},
+	{CodeOutputSchema, "the agent's result violates the intent's result schema, or its error the error schema", false, "agent"},
 	{CodeRequires, "a constraint in requires is malformed or cannot be met here", false, "sender"},
 	{CodeTimeout, "the task was not done by its deadline", true, "nobody"},
 	{CodeCancelled, "the task was cancelled by its sender or by an operator", false, "nobody"},

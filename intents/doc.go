@@ -17,6 +17,13 @@
 // reports is a [ValidationError] with all problems. Nobody but this package
 // registers names under "aee." and "mesh.".
 //
+// An agent of the mesh is held to its schemas both ways: tasks when they come in,
+// results and its own errors before they go out. A result that does not fit is
+// answered with E_OUTPUT_SCHEMA, and an error too, with its code and message in
+// the text, so that no failure is lost over its form. Error schemas hold for an
+// application's own codes and for E_AGENT; any task may end in another of the
+// mesh's codes, which none needs to list.
+//
 // The answers to aee.capability.list and aee.validate.payload, which need
 // nothing but a registry, are [Registry.AnswerCapabilityList] and
 // [Registry.AnswerValidatePayload]; the payloads of all reserved intents are Go

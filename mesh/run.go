@@ -194,7 +194,7 @@ func (h *host) finish(t *Task) {
 	} else if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
 		err = cause
 	} else {
-		err = begun(err)
+		err = h.validateError(t, begun(err))
 	}
 	if err != nil {
 		h.fail(t, err)
@@ -237,6 +237,25 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 		}
 	}
 	return nil
+}
+
+// validateError holds what the agent says of its failure against the intent's
+// error schema. The mesh's own codes may end any task, whatever its schema
+// knows; E_AGENT among them is what an agent says that has no code. The sender
+// hears of a failure that does not fit all the same: what it was, in words, and
+// whether the task may be sent again.
+func (h *host) validateError(t *Task, err error) error {
+	said := border(err)
+	if said.Code.Known() && said.Code != envelope.CodeAgent {
+		return err
+	}
+	bad := h.validate(t.Envelope.Intent, intents.Error, said.Payload())
+	if !isCode(bad, envelope.CodeOutputSchema) {
+		return err
+	}
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip(string(said.Code)), said.Message).WithCause(err)
+	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
+	return out
 }
 
 // succeed sends the result, unless the task has ended already.
