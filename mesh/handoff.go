@@ -138,7 +138,7 @@ func (t *Task) mayHandOff(o *handover) error {
 // empty where the task came from its sender. Those that called the next one,
 // because it could not answer for them, are among them.
 func (t *Task) Chain() []string {
-	chain := handedBy(t.Envelope)
+	chain, _ := handedBy(t.Envelope) // what cannot be read was refused
 	if t.handed != nil {
 		chain = append(chain, t.handed.entities()...)
 	}

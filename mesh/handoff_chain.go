@@ -40,17 +40,17 @@ const requireHandoff = "handoff"
 // going in a circle.
 const requireHandedBy = "handed_by"
 
-func handedBy(e *envelope.Envelope) []string {
+func handedBy(e *envelope.Envelope) ([]string, error) {
 	if !bytes.Contains(e.Requires, []byte(`"`+requireHandedBy+`"`)) {
-		return nil
+		return nil, nil
 	}
 	var requires struct {
 		HandedBy []string `json:"handed_by"`
 	}
 	if json.Unmarshal(e.Requires, &requires) != nil || len(requires.HandedBy) > maxLinks {
-		return nil
+		return nil, envelope.Errorf(envelope.CodeRequires, "requires.%s must be a list of at most %d entities", requireHandedBy, maxLinks)
 	}
-	return requires.HandedBy
+	return requires.HandedBy, nil
 }
 
 // Bounds of a chain that comes from outside.
@@ -251,6 +251,17 @@ func (t *Task) takeOver() (err error) {
 	if t.run == nil {
 		t.seq = h.Stream
 	}
+	return err
+}
+
+// checkCompany refuses a task where it cannot be read by whom it came, or what
+// came along: not to know would let it go in a circle, or leave something out
+// that its sender has added.
+func (t *Task) checkCompany() error {
+	if _, err := handedBy(t.Envelope); err != nil {
+		return err
+	}
+	_, _, err := t.stateRef()
 	return err
 }
 

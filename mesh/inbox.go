@@ -232,18 +232,21 @@ func withdrawnReason(e *envelope.Envelope) string {
 // read takes from a task what it says of its answer.
 func (a *Ask) read(stored time.Time) {
 	var requires struct {
-		AnswerBy   time.Time       `json:"answer_by"`
-		Schema     json.RawMessage `json:"result_schema"`
-		EscalateTo string          `json:"escalate_to"`
+		AnswerBy   json.RawMessage `json:"answer_by"`
+		EscalateTo json.RawMessage `json:"escalate_to"`
 	}
 	if a.Task.Requires != nil && json.Unmarshal(a.Task.Requires, &requires) == nil {
-		a.Until, a.Schema, a.EscalateTo = requires.AnswerBy, requires.Schema, clip(requires.EscalateTo)
+		var to string // each by itself: what cannot be read is as good as absent
+		if json.Unmarshal(requires.AnswerBy, &a.Until) != nil {
+			a.Until = time.Time{}
+		}
+		if json.Unmarshal(requires.EscalateTo, &to) == nil {
+			a.EscalateTo = clip(to)
+		}
 	}
+	a.Schema = resultSchema(a.Task)
 	if have, err := a.Task.Requirements(); err == nil && a.Until.IsZero() && have.Timeout > 0 {
 		a.Until = stored.Add(have.Timeout)
-	}
-	if string(a.Schema) == "null" {
-		a.Schema = nil
 	}
 }
 

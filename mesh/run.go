@@ -72,6 +72,9 @@ func (h *host) prepare(t *Task) error {
 	if err == nil {
 		err = t.takeOver()
 	}
+	if err == nil {
+		err = t.checkCompany()
+	}
 	if err != nil {
 		return err
 	}

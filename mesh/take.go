@@ -275,6 +275,9 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if r.stored != nil {
 		return nil
 	}
+	if err := t.checkCompany(); err != nil {
+		return border(err)
+	}
 	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return border(err)
 	}
