@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +22,10 @@ import (
 func Cluster(t testing.TB, n int) []*natsd.Server {
 	t.Helper()
 	dir := t.TempDir()
-	ports := freePorts(t, n)
+	ports := make([]int, n) // of the routes, which must be known before the servers start
+	for i := range ports {
+		ports[i] = hold(t)
+	}
 	name := rand.Text() // clusters of other tests that meet one of the ports are strangers
 	routes := make([]string, n)
 	for i, p := range ports {
@@ -40,7 +42,7 @@ func Cluster(t testing.TB, n int) []*natsd.Server {
 		if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		srv, err := natsd.New(natsd.Config{ConfigFile: conf, Port: natsd.RandomPort, JetStream: true, StoreDir: store})
+		srv, err := natsd.New(natsd.Config{ConfigFile: conf, Port: hold(t), JetStream: true, StoreDir: store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,20 +102,4 @@ func URLs(servers []*natsd.Server) string {
 func ConnAll(t testing.TB, servers []*natsd.Server, opts ...nats.Option) *nats.Conn {
 	t.Helper()
 	return connect(t, URLs(servers), opts)
-}
-
-// freePorts finds ports that nobody listens on. The routes of a cluster must be
-// known before its servers start.
-func freePorts(t testing.TB, n int) []int {
-	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports
 }

@@ -12,6 +12,9 @@
 // server says up to so much later, each on its own: a test that takes for
 // granted in which order two of them hear of something fails soon.
 //
+// The port of a server is kept for its test, also between two servers: nobody else
+// is given it meanwhile (on Linux).
+//
 // Everything is closed when the test ends. All functions call t.Fatal on
 // failure, so they belong in the test's own goroutine.
 package natstest

@@ -9,12 +9,13 @@ import (
 )
 
 // Run starts a server that is closed when the test ends. Where cfg says
-// nothing it takes a random port and, with JetStream, a store directory of the
-// test's own.
+// nothing, or [natsd.RandomPort], it takes a port that is kept for the test until
+// that ends, also while no server listens on it; and with JetStream, where cfg
+// says nothing, a store directory of the test's own.
 func Run(t testing.TB, cfg natsd.Config) *natsd.Server {
 	t.Helper()
-	if cfg.Port == 0 && cfg.ConfigFile == "" {
-		cfg.Port = natsd.RandomPort
+	if !cfg.InProcessOnly && (cfg.Port == natsd.RandomPort || cfg.Port == 0 && cfg.ConfigFile == "") {
+		cfg.Port = hold(t)
 	}
 	if cfg.JetStream && cfg.StoreDir == "" {
 		cfg.StoreDir = t.TempDir()
