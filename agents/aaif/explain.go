@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -104,6 +105,8 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 		}
 		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip(name))
 		switch near, home := Nearest(name, known), s.home(name, at); {
+		case authObject.MatchString(at) && secretName(name) != harmless:
+			p = p.hint("no credential stands in a document: name the environment variable in env_var, or the vault entry in vault_ref")
 		case near != "":
 			p = p.hint("did you mean %q?", near)
 		case home != "":
@@ -168,6 +171,8 @@ func explainEnum(at string, value, limit any) Problem {
 	p := errorf(at, RuleEnum, "%s is not one of %s", show(value), strings.Join(words, ", "))
 	last := at[strings.LastIndexByte(at, '/')+1:]
 	switch near := Nearest(got, words); {
+	case subagentRole.MatchString(at) && roleHints[got] != "":
+		p = p.hint("%s", roleHints[got])
 	case last == "provider" && provisionalProvider(got):
 		p = p.hint(`write provider "custom" and provider_id %q`, got)
 	case near != "":
@@ -178,6 +183,16 @@ func explainEnum(at string, value, limit any) Problem {
 		p = p.hint(`what is not in the list is "custom"`)
 	}
 	return p
+}
+
+var subagentRole = regexp.MustCompile(`^/agent/orchestration/subagents/[0-9]+/role$`)
+
+// roleHints are where the roles of agents stand that are no roles of a subagent.
+var roleHints = map[string]string{
+	"synthesizer":  "a subagent merges if its alias is synthesizer, or if that is the role of its own document",
+	"referee":      "the referee is named in consensus.referee_agent",
+	"orchestrator": "that is a role of the subagent's own document; here it is a worker",
+	"router":       "that is a role of the subagent's own document; here it is a worker",
 }
 
 func explainPattern(at string, value, limit any) Problem {

@@ -41,6 +41,9 @@ func (l *linter) model(a *Agent) {
 		l.warn("/agent/model/provider_id", RuleIgnoredField, `set provider to "custom", or delete provider_id`,
 			"provider_id has no effect: provider is %q", m.Provider)
 	}
+	if m.Provider != "" && m.Preferred == "" {
+		l.warn("/agent/model", RuleIncomplete, "give preferred", "which model of the provider is not said")
+	}
 	if m.Provider == ProviderCustom && m.ProviderID != string(ProviderCustom) && slices.Contains(Providers(), Provider(m.ProviderID)) {
 		l.warn("/agent/model/provider_id", RuleRegistry, fmt.Sprintf("write provider %q", m.ProviderID), "%q is a standard provider", m.ProviderID)
 	}
@@ -101,6 +104,9 @@ func (l *linter) tools(tools []Tool) {
 		}
 		if t.Auth != nil {
 			l.auth(at+"/auth", t.Auth)
+			if t.Auth.Type == AuthOAuth2 && t.Auth.TokenURL == "" && t.EffectiveProtocol() == ProtocolHTTP { // servers of the others may say it
+				l.warn(at+"/auth", RuleIncomplete, "give token_url", "auth type oauth2 has nobody to ask for a token")
+			}
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
+	"github.com/aeemesh/aeemesh/agents/tool/rest"
 )
 
 // verdict is what "validate" says about one document.
@@ -176,7 +177,7 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 			v.Valid = false
 			v.Problems = append(bad, v.Problems...)
 		}
-		v.Problems = append(v.Problems, unplayable(d)...)
+		v.Problems = append(v.Problems, doc.Locate(append(unplayable(d), unfillable(d)...))...)
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		if v.Ignored, err = notHonoured(doc); err != nil {
@@ -186,10 +187,21 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	return v, doc, nil
 }
 
-// unplayable says what keeps the offline model from playing a document that names it.
+// unplayable says what keeps a worker from having the custom model that a document names, the offline one above
+// all.
 func unplayable(d *aaif.Definition) []aaif.Problem {
 	m := d.Agent.Model
-	if m == nil || m.Provider != aaif.ProviderCustom || m.ProviderID != builtin.ProviderID {
+	switch {
+	case m == nil || m.Provider != aaif.ProviderCustom:
+		return nil
+	case m.ProviderID != builtin.ProviderID && m.BaseURL == "":
+		p := aaif.Problem{Pointer: "/agent/model/provider_id", Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning,
+			Message: fmt.Sprintf("only a worker whose operator has models.providers.%s knows where this provider is", m.ProviderID), Hint: "give base_url"}
+		if aaif.Nearest(m.ProviderID, []string{builtin.ProviderID}) != "" {
+			p.Hint = fmt.Sprintf("did you mean %q, the offline model? Else give base_url", builtin.ProviderID)
+		}
+		return []aaif.Problem{p}
+	case m.ProviderID != builtin.ProviderID:
 		return nil
 	}
 	err := agents.CheckBuiltin(m.Preferred, m.Params)
@@ -198,6 +210,20 @@ func unplayable(d *aaif.Definition) []aaif.Problem {
 	}
 	pointer, what, _ := strings.Cut(err.Error(), ": ")
 	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "mend it, or give the worker a program (--exec)"}}
+}
+
+// unfillable says what keeps tools of protocol http from being offered, whatever an operator allows.
+func unfillable(d *aaif.Definition) (out []aaif.Problem) {
+	for i := range d.Agent.Tools {
+		t := &d.Agent.Tools[i]
+		if t.EffectiveProtocol() != aaif.ProtocolHTTP || t.Endpoint == "" || t.ParametersSchema == nil { // these are said already
+			continue
+		}
+		if err := rest.Check(t); err != nil {
+			out = append(out, aaif.Problem{Pointer: fmt.Sprintf("/agent/tools/%d/endpoint", i), Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker does not offer this tool: " + err.Error()})
+		}
+	}
+	return out
 }
 
 func (a *app) printVerdict(v verdict, levels bool) {

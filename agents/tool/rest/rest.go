@@ -35,14 +35,29 @@ type Tool struct {
 	client   *http.Client
 }
 
-// New makes a tool of an entry; see [Open].
-func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
+// Check says what is wrong with an entry's endpoint, whatever a policy allows.
+func Check(entry *aaif.Tool) error {
+	_, err := parse(entry)
+	return err
+}
+
+// parse reads an entry's endpoint, whose places are arguments of it.
+func parse(entry *aaif.Tool) (*template, error) {
 	template, err := parseTemplate(entry.Endpoint)
 	if err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
 	}
 	if err := declares(entry.ParametersSchema, template.places()); err != nil {
 		return nil, fmt.Errorf("endpoint: %w", err)
+	}
+	return template, nil
+}
+
+// New makes a tool of an entry; see [Open].
+func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
+	template, err := parse(entry)
+	if err != nil {
+		return nil, err
 	}
 	u, err := access.Policy.Check(template.example())
 	if err != nil {
