@@ -59,6 +59,8 @@ more) or withdrawn (whoever asked wants no answer any more).`,
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what comes, until Ctrl-C")
 	flags.StringVar(&f.states, "state", "", "in one of these `states` only, comma-separated: "+strings.Join(askStates, ", "))
 	flags.IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	flags.StringVar(&a.as, "from", "", "who looks, where no PERSON is given: an `entity` (default the key's, where it has one, else human.<your login>)")
+	bindEnv(flags, "from", "AEEMESH_FROM")
 	a.addSignFlags(flags, signAll)
 	return c
 }
@@ -77,8 +79,8 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 	case len(args) == 1:
 		person = args[0]
 	case !f.all:
-		if person = a.defaultFrom(); subject.EntityType(person) != subject.TypeHuman {
-			return usagef(cmd, "whose? The key speaks for %s, who is no person", person)
+		if person = cmp.Or(a.as, a.defaultFrom()); subject.EntityType(person) != subject.TypeHuman {
+			return usagef(cmd, "whose? You are %s, who is no person", person)
 		}
 	}
 	if person != "" {
