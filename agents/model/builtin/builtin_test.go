@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -214,6 +215,35 @@ func TestReferencesThatLeadNowhereNameTheTurn(t *testing.T) {
 		_, err := play(t, turn)
 		if !errors.Is(err, model.ErrBadRequest) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want one that says %q", turn, err, want)
+		}
+	}
+}
+
+func TestPlainTextsHaveNoMembers(t *testing.T) {
+	t.Parallel()
+	const scriptOf = `{"script":[%s,%[1]s]}`
+	begin := []model.Message{{Role: model.RoleUser, Content: "a plain text"}}
+	failed := append(slices.Clone(begin), model.Message{Role: model.RoleAssistant, ToolCalls: []model.ToolCall{{ID: "1", Name: "look", Arguments: json.RawMessage(`{}`)}}},
+		model.Message{Role: model.RoleTool, ToolCallID: "1", Content: "failed: no such file"})
+	for _, tt := range []struct {
+		turn     string
+		messages []model.Message
+		want     string // the answer, or a part of the error
+	}{
+		{`{"say":"<${input.text}>"}`, begin, "<a plain text>"}, // the payload was {"text": …}
+		{`{"say":"${input.path}"}`, begin, `${input.path}: the task is a plain text, which has no "path"`},
+		{`{"say":"${tools.look.size}"}`, failed, `the latest result of the tool "look" is a text, which has no "size"; that of a call that failed is a text, too`},
+		{`{"say":"${tools.look}"}`, failed, "failed: no such file"},
+	} {
+		got := ""
+		req := &model.Request{Messages: tt.messages}
+		if res, err := (scripted{builtin.New(), json.RawMessage(fmt.Sprintf(scriptOf, tt.turn))}).Generate(t.Context(), req, nil); err != nil {
+			got = err.Error()
+		} else {
+			got = res.Message.Content
+		}
+		if !strings.Contains(got, tt.want) {
+			t.Errorf("%s: got %q, want %q", tt.turn, got, tt.want)
 		}
 	}
 }

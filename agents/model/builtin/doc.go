@@ -59,8 +59,9 @@
 // In say, in json and in call arguments, strings may refer to values:
 //
 //	${input}          the task's payload: the first user message, as JSON if it
-//	                  is JSON, else as a string
-//	${tools.NAME}     the latest result of the tool NAME, likewise
+//	                  is JSON, else as a string; ${input.text} is this string, too
+//	${tools.NAME}     the latest result of the tool NAME, likewise; of a call that
+//	                  failed it is what the model is told, a string
 //	${results}        all tool results so far, a list in conversation order
 //
 // A path goes on with dots: ${input.files.0.name}; in a list, a number is an

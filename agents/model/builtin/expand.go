@@ -79,12 +79,21 @@ func (s *scope) lookup(ref string) (json.RawMessage, error) {
 		if s.input == nil {
 			return nil, errors.New("${input}: the conversation has no user message")
 		}
+		if s.input[0] == '"' && path == "text" { // of {"text": …} the user message has the text alone
+			return s.input, nil
+		}
+		if s.input[0] == '"' && path != "" {
+			return nil, fmt.Errorf("${%s}: the task is a plain text, which has no %q", ref, path)
+		}
 		return follow(s.input, path, ref)
 	case "tools":
 		name, rest, _ := strings.Cut(path, ".")
 		result, ok := s.tools[name]
 		if !ok {
 			return nil, fmt.Errorf("${%s}: the tool %q has no result yet", ref, name)
+		}
+		if result[0] == '"' && rest != "" {
+			return nil, fmt.Errorf("${%s}: the latest result of the tool %q is a text, which has no %q; that of a call that failed is a text, too", ref, name, rest)
 		}
 		return follow(result, rest, ref)
 	default: // results; checkReference admits nothing else
