@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -38,6 +41,7 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	shown := uint64(0)
+	view := newFollowView(a.term)
 	err := runs.Watch(ctx, id, func(rec state.Record) {
 		if rec.Revision <= shown {
 			return
@@ -52,14 +56,12 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 		if err != nil {
 			history = []state.Record{rec}
 		}
-		for _, m := range state.Timeline(runs.codec, history) {
-			if m.Revision <= shown {
-				continue
-			}
+		fresh := slices.DeleteFunc(state.Timeline(runs.codec, history), func(m state.Moment) bool { return m.Revision <= shown })
+		if err := view.show(fresh); err != nil {
+			stop(err)
+		}
+		for _, m := range fresh {
 			shown = m.Revision
-			if err := a.followed(m); err != nil {
-				stop(err)
-			}
 			if state.Terminal(m.Status) {
 				stop(errEnded{failed: m.Status == "failed"})
 			}
@@ -82,10 +84,34 @@ type errEnded struct{ failed bool }
 
 func (errEnded) Error() string { return "the run has ended" }
 
-func (a *app) followed(m state.Moment) error {
-	if a.term.json {
-		return a.term.object(m)
+// followView prints moments as they come, in columns that grow.
+type followView struct {
+	term    *terminal
+	columns columns
+}
+
+// newFollowView begins with columns that most runs do not outgrow.
+func newFollowView(t *terminal) *followView {
+	return &followView{term: t, columns: columns{widths: []int{12, 8, len(aaif.RunAwaitingApproval), 20}}}
+}
+
+func (v *followView) show(moments []state.Moment) error {
+	rows := make([][]string, len(moments))
+	for i, m := range moments {
+		if v.term.json {
+			if err := v.term.object(m); err != nil {
+				return err
+			}
+			continue
+		}
+		rows[i] = []string{m.At.Local().Format("15:04:05.000"), strconv.FormatUint(m.Revision, 10), string(m.Status), oneLine(stepName(m)), oneLine(joinEvents(m))}
+		v.columns.see(rows[i])
 	}
-	a.term.line("%s  %-8d %-21s %-20s %s", m.At.Local().Format("15:04:05.000"), m.Revision, m.Status, oneLine(stepName(m)), oneLine(joinEvents(m)))
+	if v.term.json {
+		return nil
+	}
+	for _, cells := range rows {
+		v.term.line("%s", v.columns.line(cells))
+	}
 	return nil
 }
