@@ -52,7 +52,11 @@ func TestATaskThatWouldWaitForItselfIsRefused(t *testing.T) {
 		if c.of == "another" {
 			ancestor = envelope.NewID()
 		}
-		hop := requiring(newTask(entity, "lead.work", `{}`), fmt.Sprintf(`{"timeout_ms":400,"tree":{"depth":2,"waiting":[{"entity":%q,"task":%q},{"entity":"agent.helper","task":"x"}]}}`, entity, ancestor))
+		timeout := 60_000
+		if c.code == envelope.CodeTimeout { // it waits for as long
+			timeout = 400
+		}
+		hop := requiring(newTask(entity, "lead.work", `{}`), fmt.Sprintf(`{"timeout_ms":%d,"tree":{"depth":2,"waiting":[{"entity":%q,"task":%q},{"entity":"agent.helper","task":"x"}]}}`, timeout, entity, ancestor))
 		hop.ReplyTo = ancestor
 		_, err := client.Send(ctxFor(t), hop, mesh.SendOptions{})
 		equal(t, what, codeOf(err), c.code)

@@ -61,7 +61,7 @@ func TestSendIgnoresAStreamThatNobodyTakes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(streamFive)})
-	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"stream":true,"timeout_ms":5000}`)
+	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"stream":true,"timeout_ms":60000}`)
 	reply, err := r.node(mesh.Config{}).Send(t.Context(), task, mesh.SendOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +169,7 @@ func TestReplyThatIsNotForTheTaskIsRefused(t *testing.T) {
 			settle(t, r.nc)
 			client := r.node(mesh.Config{})
 			for _, onStream := range []func(*envelope.Envelope) error{nil, func(*envelope.Envelope) error { return nil }} {
-				reply, err := client.Send(t.Context(), requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":500}`), mesh.SendOptions{OnStream: onStream})
+				reply, err := client.Send(t.Context(), requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":60000}`), mesh.SendOptions{OnStream: onStream})
 				if reply != nil || err == nil || !strings.Contains(err.Error(), "reply from agent.reviewer: "+c.want) {
 					t.Errorf("%+v, %v", reply, err)
 				}

@@ -83,7 +83,9 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 			t.Parallel()
 			srv := natstest.Run(t, c.server)
 			c.client.URL = srv.ClientURL()
-			started := time.Now()
+			if c.client.Wait == 0 {
+				c.client.Wait = time.Hour // what another try does not mend is said at once
+			}
 			_, err := connect(t, c.client)
 			if c.want == "" {
 				if err != nil {
@@ -96,9 +98,6 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 			}
 			if c.secret != "" && strings.Contains(err.Error(), c.secret) {
 				t.Errorf("the secret is in the error: %v", err)
-			}
-			if took := time.Since(started); took > 5*time.Second {
-				t.Errorf("it took %v to say so", took)
 			}
 		})
 	}

@@ -29,7 +29,7 @@ func exchanges(t *testing.T) (*replies, *nats.Conn) {
 	return &replies{conn: conn, out: outbox{conn: conn}}, conn
 }
 
-func soon() time.Time { return time.Now().Add(10 * time.Second) }
+func soon() time.Time { return time.Now().Add(time.Minute) }
 
 func mustOpen(t *testing.T, r *replies) *exchange {
 	t.Helper()
@@ -143,14 +143,21 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		early, err := r.open(room, time.Now().Add(10*time.Millisecond)) // sooner than what the alarm is set for
+		early, err := r.open(room, soon().Add(-time.Second)) // sooner than what the alarm is set for
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.mu.Lock()
+		equalTo(t, "the alarm", r.alarm.at.Equal(early.deadline), true)
+		r.mu.Unlock()
 		for range room + 1 {
 			r.deliver(&nats.Msg{Subject: late.subject})
 			r.deliver(&nats.Msg{Subject: early.subject}) // and there is room for the end nevertheless
 		}
+		r.mu.Lock() // its time comes now that all have been told
+		early.deadline = time.Now()
+		r.alarm.set(early.deadline)
+		r.mu.Unlock()
 		for range room {
 			if _, err := early.wait(context.Background()); err != nil {
 				t.Errorf("answer: %v", err)

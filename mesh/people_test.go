@@ -448,6 +448,7 @@ func TestACallOfARunThatWaitsIsWaitedForWithoutAPlace(t *testing.T) {
 	r := newDurableRig(t)
 	const inner = "agent.inner"
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: inner, Handler: asking{people: []string{bob}}})
+	r.hears(inner)
 	stop := r.serving(r.lane(mesh.Config{}), mesh.Agent{Handler: asking{people: []string{inner}}})
 	client := r.client()
 	task, other := newTask(reviewer, "code.review", `{"n":1}`), newTask(reviewer, "code.review", `{"n":2}`)

@@ -37,10 +37,12 @@ func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
 	refused := func(name string) nats.Option {
 		return nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { cancel(fmt.Errorf("%s: %w", name, err)) })
 	}
+	var conns []*nats.Conn
 	var handlers sync.WaitGroup // a cancel that the server refuses outlives the draining
 	defer handlers.Wait()
 	serve := func(name, entity string, handler mesh.HandlerFunc) func() {
 		nc := natstest.Conn(t, srv, nats.UserInfo(name, name[:1]), nats.CustomInboxPrefix("_INBOX_"+name), refused(name))
+		conns = append(conns, nc)
 		node := r.laneOn(nc, mesh.Config{Drain: time.Second})
 		serving, stop := context.WithCancel(context.Background())
 		var wait sync.WaitGroup
@@ -92,19 +94,25 @@ func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
 			return err
 		}
 		for _, do := range []string{`{"call":true}`, `{"hand":true}`} {
-			task := requiring(newTask(lead, "lead.work", do), `{"timeout_ms":10000}`)
+			task := requiring(newTask(lead, "lead.work", do), `{"timeout_ms":60000}`)
 			if _, _, err := client.Perform(ctx, task, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
 				return fmt.Errorf("durable %s: %w", do, err)
 			}
 		}
 		for _, do := range []string{`{"hand":true}`} {
-			if _, err := client.Send(ctx, requiring(newTask(lead, "lead.work", do), `{"timeout_ms":10000}`), mesh.SendOptions{}); err != nil {
+			if _, err := client.Send(ctx, requiring(newTask(lead, "lead.work", do), `{"timeout_ms":60000}`), mesh.SendOptions{}); err != nil {
 				return fmt.Errorf("live %s: %w", do, err)
 			}
 		}
 		return nil
 	}
 	err := work()
+	for _, nc := range conns { // what was refused a connection knows before it tells of it
+		settle(t, nc)
+		if err := nc.LastError(); isErr(err, nats.ErrPermissionViolation) {
+			return err
+		}
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

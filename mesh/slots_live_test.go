@@ -22,7 +22,9 @@ func TestLiveAndDurableTasksShareTheMeshsLimit(t *testing.T) {
 	r := newDurableRig(t)
 	var running, most atomic.Int64
 	var mu sync.Mutex
+	var once sync.Once
 	served := map[string]int{}
+	two := make(chan struct{})
 	worker := func(name string) {
 		r.serve(r.laneOn(natstest.Conn(t, r.srv), mesh.Config{}), mesh.Agent{Concurrency: 4, MeshConcurrency: 2,
 			Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
@@ -30,7 +32,10 @@ func TestLiveAndDurableTasksShareTheMeshsLimit(t *testing.T) {
 				defer running.Add(-1)
 				for old := most.Load(); now > old && !most.CompareAndSwap(old, now); old = most.Load() {
 				}
-				<-time.After(time.Millisecond)
+				if now == 2 {
+					once.Do(func() { close(two) })
+				}
+				<-two // the first one waits for another
 				mu.Lock()
 				defer mu.Unlock()
 				served[name]++
@@ -76,7 +81,7 @@ func TestASlotIsTakenUntilTheHandlerReturns(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
 	g := newGate(t)
-	entered := make(chan struct{}, 2)
+	entered := make(chan struct{}, 10_000)
 	agent := mesh.Agent{Concurrency: 1, MeshConcurrency: 1, Timeout: 100 * time.Millisecond, Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 		entered <- struct{}{}
 		<-g.release
@@ -108,7 +113,7 @@ func TestASlotIsTakenUntilTheHandlerReturns(t *testing.T) {
 func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	slots := jetstream.NewSlots(r.js(r.nc), r.m, 10*time.Second)
+	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Hour)
 	held, err := slots.Try(ctxFor(t), reviewer, 1, "somebody")
 	if err != nil || held == nil {
 		t.Fatal(held, err)
@@ -117,7 +122,7 @@ func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
 	wanted := r.listen("aee.ctl." + reviewer)
 	answer := r.send(newTask(reviewer, "code.review", `{}`))
 	within(t, "others hear that a slot is wanted", wanted)
-	go w.end()
+	w.stop()
 	if e := parse(t, within(t, "the task is handed back", answer).Data); e.Type != envelope.TypeError || member(t, e.Payload, "code") != `"E_DRAINING"` {
 		t.Errorf("answer %s", e.Payload)
 	}

@@ -43,7 +43,7 @@ func TestARunWaitsForItsTimeThoughTheClockIsSetBack(t *testing.T) {
 			return json.RawMessage(`{"woken":true}`), nil
 		}
 		lanes <- run.lane
-		return nil, run.ParkUntil(ctx, Wake{At: run.lane.clock.now().Add(time.Second)}, func(c *state.Checkpoint) error {
+		return nil, run.ParkUntil(ctx, Wake{At: run.lane.clock.now().Add(3 * time.Second)}, func(c *state.Checkpoint) error {
 			c.Mesh.Plan = json.RawMessage(`{}`)
 			return nil
 		})
