@@ -170,7 +170,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 	if _, err := r.nc.Request(first, []byte("+ACK"), patience); err != nil { // the zombie's ack, forced
 		t.Fatal(err)
 	}
-	equal(t, "messages", r.queued(), uint64(0))
+	r.drainedQueue()
 	heir.Close()
 
 	events := r.events()

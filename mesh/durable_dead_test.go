@@ -203,10 +203,9 @@ func TestAnIdThatIsUsedAgainForAnotherTask(t *testing.T) {
 	// The same task with another priority and trace is the same task.
 	again := task.Clone()
 	again.Priority, again.Trace = envelope.PriorityHigh, json.RawMessage(`{"trace_id":"t","span_id":"s"}`)
-	if err := r.nc.Publish("aee.work.high."+reviewer, encode(t, again)); err != nil {
+	if _, err := r.js(r.nc).Publish(ctxFor(t), "aee.work.high."+reviewer, encode(t, again)); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, r.nc)
 	r.drainedQueue()
 	equal(t, "dead letters", len(r.letters()), 1)
 }

@@ -1,9 +1,12 @@
 package mesh_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,12 +106,38 @@ func (r *durableRig) result(n *mesh.Node, task *envelope.Envelope) (*envelope.En
 	r.t.Helper()
 	reply, err := n.Result(ctxFor(r.t), task.To, task.ID, mesh.ResultOptions{Follow: true})
 	if reply != nil {
-		eventually(r.t, "the reply is stored", func() bool {
-			_, err := jetstream.NewReplies(r.js(r.nc), r.m).Last(ctxFor(r.t), task.To, task.ID)
-			return err == nil
-		})
+		r.stored(task, reply)
 	}
 	return reply, err
+}
+
+// stored waits until a reply that was heard is stored.
+func (r *durableRig) stored(task, reply *envelope.Envelope) {
+	r.t.Helper()
+	replies := jetstream.NewReplies(r.js(r.nc), r.m)
+	eventually(r.t, "the reply is stored", func() bool {
+		for msg, err := range replies.Read(ctxFor(r.t), task.To, task.ID, 0) {
+			if err != nil {
+				r.t.Fatal(err)
+			}
+			if bytes.Contains(msg.Data, []byte(reply.ID)) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// leased is the subject of a sign of life for a message, of those that acks hears
+// from now on.
+func (r *durableRig) leased(acks chan *nats.Msg, seq uint64) string {
+	r.t.Helper()
+	for {
+		subj := within(r.t, "a sign of life", acks).Subject
+		if strings.Split(subj, ".")[5] == fmt.Sprint(seq) {
+			return subj
+		}
+	}
 }
 
 // replies are all messages on a task's reply subject.

@@ -225,10 +225,9 @@ func (p *permitted) works() {
 	// one comes, finds tasks that wait, and finds the run too.
 	acks := r.listen("$JS.ACK.AEE_WORK_acme.normal-" + subject.Escape(reviewer) + ".>")
 	crash := task("crash")
-	r.submit(client, crash)
+	seq := r.submit(client, crash).Seq
 	within(t, "the task to crash in", held)
-	drained(acks) // of the tasks before
-	ack := within(t, "a sign of life", acks).Subject
+	ack := r.leased(acks, seq)
 	first.Close()
 	second.Close()
 	if _, err := r.nc.Request(ack, []byte("+ACK"), patience); err != nil {

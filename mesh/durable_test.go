@@ -42,10 +42,9 @@ func TestADurableTaskIsDoneOnceAndAnsweredOnce(t *testing.T) {
 	if again := r.submit(client, task); !again.Duplicate {
 		t.Errorf("the second submission: %+v", again)
 	}
-	if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, task)); err != nil {
+	if _, err := r.js(r.nc).Publish(ctxFor(t), "aee.work.normal."+reviewer, encode(t, task)); err != nil {
 		t.Fatal(err)
 	}
-	settle(t, r.nc)
 	r.drainedQueue()
 	replies := r.replies(task)
 	equal(t, "replies", len(replies), 1)

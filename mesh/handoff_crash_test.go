@@ -69,6 +69,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 						r.serve(r.lane(mesh.Config{}), agent("other"))
 					}
 				}
+				r.hears("agent.b")
 				client, task := r.client(), newTask("agent.a", "x.y.z", `{}`)
 				r.submit(client, task)
 				release := within(t, "the point", at)

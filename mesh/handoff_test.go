@@ -82,6 +82,9 @@ func TestATaskIsHandedOnAlongAChain(t *testing.T) {
 					r.serve(node("agent.a"), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.b")})
 					r.serve(node("agent.b"), mesh.Agent{Entity: "agent.b", Handler: handsTo("agent.c")})
 					r.serve(node("agent.c"), mesh.Agent{Entity: "agent.c", Handler: answersFor})
+					if durable {
+						r.hears("agent.b", "agent.c")
+					}
 					client := node(ada)
 
 					task := newTask("agent.a", "agent.a.run", `{"text":"hi"}`)

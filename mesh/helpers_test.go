@@ -391,6 +391,18 @@ func textLogger(w io.Writer) *slog.Logger {
 
 func goexit() { runtime.Goexit() }
 
+// untilBegun does something with more time each time, until what it did has begun
+// before that was over: a busy machine may take it away before anything happens.
+func untilBegun(do func(timeout time.Duration) (begun bool)) {
+	for timeout := 20 * time.Millisecond; !do(timeout); timeout *= 2 {
+	}
+}
+
+// timeout is a requires with so much time.
+func timeout(d time.Duration, more string) string {
+	return fmt.Sprintf(`{"timeout_ms":%d%s}`, d.Milliseconds(), more)
+}
+
 // streamFive emits five chunks and answers with the payload.
 func streamFive(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
 	for range 5 {

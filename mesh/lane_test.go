@@ -162,14 +162,19 @@ func TestStreamNumbersHaveNoGapAfterFailedEmit(t *testing.T) {
 func TestEmitAfterTheEndFails(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	late := make(chan error, 1)
+	late, begun := make(chan error, 1), make(chan struct{}, 1)
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		begun <- struct{}{}
 		<-ctx.Done()
 		late <- task.EmitText("too late")
 		return nil, ctx.Err()
 	})})
-	answers := r.send(requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true,"timeout_ms":20}`))
-	equal(t, "code", errorOf(t, parse(t, within(t, "the error", answers).Data)).Code, envelope.CodeTimeout)
+	var answers chan *nats.Msg
+	untilBegun(func(d time.Duration) bool {
+		answers = r.send(requiring(newTask(reviewer, "code.review", `{}`), timeout(d, `,"stream":true`)))
+		equal(t, "code", errorOf(t, parse(t, within(t, "the error", answers).Data)).Code, envelope.CodeTimeout)
+		return len(begun) > 0
+	})
 	equal(t, "emit", codeOf(within(t, "emit", late)), envelope.CodeCancelled)
 	within(t, "the empty message", answers)
 	r.ping(reviewer)

@@ -209,6 +209,7 @@ func (v *voyage) finish(by string) {
 			v.t.Fatalf("numbers %v", v.heard.seqs)
 		}
 	}
+	v.berlin.stored(v.task, v.heard.reply)
 	v.berlin.drainedQueue()
 	v.paris.drainedQueue()
 	terminal := 0

@@ -297,6 +297,7 @@ func (m *movement) finish(by string) {
 			m.t.Fatalf("numbers %v", m.heard.seqs)
 		}
 	}
+	m.stored(m.task, m.heard.reply)
 	m.drainedQueue()
 	terminal := 0
 	for _, e := range m.replies(m.task) {
