@@ -94,13 +94,20 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 	return nil
 }
 
-// roomHint says what helps on a small disk.
+// roomHint says what helps on a small disk, and where there are too few servers.
 func roomHint(err error) error {
+	var refused *natsjs.APIError
+	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
+		return hinted(err, "A server on its own keeps one replica: three, or five, take a cluster of that many.")
+	}
 	if !errors.Is(err, jetstream.ErrNoRoom) {
 		return err
 	}
 	return hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
 }
+
+// replicasUnsupported is nats-server's code for replicas without a cluster.
+const replicasUnsupported natsjs.ErrorCode = 10074
 
 var errNobody = errors.New("nobody can be asked")
 

@@ -51,9 +51,10 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the connection, the server and what the mesh needs of it",
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
-server's version and max_payload, JetStream with the mesh's streams, what an
-acknowledgement of JetStream is worth (fsync), NATS permissions for a worker of
---entity, and how far clocks are apart. It changes nothing but what you ask for:
+server's version and max_payload, JetStream with the mesh's streams and whether they are
+nearly full, what an acknowledgement of JetStream is worth (fsync), NATS
+permissions for a worker of --entity, how far clocks are apart, and how the agents
+and their queues are. It changes nothing but what you ask for:
 --apply does what "aeemesh apply" does; --probe stores a few records that go by
 themselves.
 The exit status is 1 if a check fails.`,
@@ -225,6 +226,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	for _, c := range report.Streams {
 		d.streamCheck(c)
 	}
+	d.room(ctx, js, report.Streams)
 	for _, r := range report.Races {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
 			"stream %s catches requests on %s", r.Stream, strings.Join(r.Subjects, ", "))
@@ -400,7 +402,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	return found, true
 }
 
-// agent asks an agent for its clock and its durable lane.
+// agent asks an agent for its clock and its health.
 func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
 	var pong intents.PingResult
@@ -419,5 +421,5 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
 		d.skew("clock", entity, at.Sub(asked.Add(took/2)), took)
 	}
-	d.lane(ctx, node, entity)
+	d.health(ctx, node, entity)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,16 +86,20 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	d.tell("queues", outcome, hint, "%s", text)
 }
 
-// lane tells of an agent that does not hear of its durable tasks.
-func (d *doctor) lane(ctx context.Context, node *mesh.Node, entity string) {
+// health tells of an agent that is not well, and why: of one that does not hear
+// of its durable tasks, or cannot store its runs.
+func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
 	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
 	defer cancel()
 	var health intents.HealthResult
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 		return // it has answered a ping, so it is there
 	}
-	lane, ok := laneOf(&health)
-	if ok && lane.Reason != "" {
-		d.tell("lane", "warn", "The worker goes on trying; its log tells more.", "durable tasks of %s: %s", entity, lane)
+	const hint = "The worker goes on trying; its log tells more."
+	if lane, ok := laneOf(&health); ok && lane.Reason != "" {
+		d.tell("lane", "warn", hint, "durable tasks of %s: %s", entity, lane)
+	} else if health.Status != intents.Healthy {
+		reason, _ := health.Details["reason"].(string)
+		d.tell("agent", "warn", hint, "%s is %s: %s", entity, health.Status, cmp.Or(reason, "it does not say why"))
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -92,7 +91,7 @@ func viewQueue(b jetstream.Backlog, workers int) queueView {
 	case len(paused) > 0:
 		v.Problem = "somebody has paused the consumers of priority " + strings.Join(paused, ", ")
 	case workers == 0 && tasks > 0:
-		v.Problem = fmt.Sprintf("%d tasks and no worker that answers", tasks)
+		v.Problem = counted(tasks, "task", "tasks") + " and no worker that answers"
 	}
 	return v
 }
@@ -104,17 +103,20 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 	}
 	for first := true; ; first = false {
 		views, err := s.lookAtQueues(ctx, d.Queue, entity, wait)
-		if err != nil {
-			if ctx.Err() != nil && !first {
-				return nil
-			}
+		switch {
+		case err != nil && first:
 			return laneError(err)
-		}
-		if every > 0 && !s.app.term.json {
-			s.app.term.heading("%s", time.Now().Format(time.TimeOnly))
-		}
-		if err := s.app.printQueues(views); err != nil || every == 0 {
-			return err
+		case err != nil && ctx.Err() != nil:
+			return nil
+		case err != nil: // a server that restarts is back soon
+			s.app.term.warn("%s; trying again", errorText(err))
+		default:
+			if every > 0 && !s.app.term.json {
+				s.app.term.heading("%s", time.Now().Format(time.TimeOnly))
+			}
+			if err := s.app.printQueues(views); err != nil || every == 0 {
+				return err
+			}
 		}
 		timer := time.NewTimer(every)
 		select {

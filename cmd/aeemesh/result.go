@@ -65,6 +65,10 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	}
 	reply, err := s.node.Result(ctx, entity, id, opts)
 	view.end()
+	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
+		return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet", printable(id), entity),
+			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
+	}
 	return s.printResult(ctx, id, entity, reply, &view, err)
 }
 
@@ -95,7 +99,7 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
 		return hinted(fmt.Errorf("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	case waitOver(err):
 		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
 		if a.term.json {
@@ -113,6 +117,11 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 		a.term.payload(reply.Payload)
 	}
 	return nil
+}
+
+// waitOver reports whether err is the end of --timeout, or Ctrl-C.
+func waitOver(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // submit puts a task into the durable lane, and waits for its result unless it
@@ -147,8 +156,11 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 
 // submitFailed says that the task is not stored, or that nobody knows.
 func submitFailed(err error) error {
-	if errors.Is(err, jetstream.ErrUncertain) {
+	switch {
+	case errors.Is(err, jetstream.ErrUncertain):
 		return hinted(err, "Send the same envelope again (--envelope): it is stored once, however often it is sent.")
+	case errors.Is(err, jetstream.ErrFull):
+		return hinted(err, "Nothing is stored. Workers make room as they work: \"aeemesh queues\" shows for whom there is none. \"aeemesh apply --limit AEE_WORK=max_bytes:1GiB\" takes more.")
 	}
 	return laneError(err)
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -141,6 +142,10 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		return err
 	}
 	a.term.progress("asking the workers of %s", entity)
+	silence := time.AfterFunc(silentFor, func() {
+		a.term.warn("no worker of %s has answered yet; the command waits for the first that comes, and this for its answer (--timeout bounds that)", entity)
+	})
+	defer silence.Stop()
 	var got intents.CommandResult
 	var below *mesh.Below
 	if c, ok := command.(intents.CancelTask); ok {
@@ -164,6 +169,10 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	}
 	return a.commanded(r, what, got)
 }
+
+// silentFor is for how long a command is waited for without a word. By then it
+// is in the queue, if nobody has heard it.
+const silentFor = 3 * time.Second
 
 // scheduledFor is whose task it is that waits for its time, "" if none does.
 func scheduledFor(ctx context.Context, s *session, id string) string {

@@ -32,7 +32,9 @@ func (a *app) upCommand() *cobra.Command {
 		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
 buckets, until it is interrupted. It is a real nats-server: every NATS client
 can use it. For a cluster run nats-server itself; aeemesh works with any.
-JetStream is always on, even where the --config file turns it off.
+JetStream is always on, even where the --config file turns it off. Where that
+file asks for credentials, --user and --password, --token, --creds or --nkey are
+those with which the streams are made.
 
 What has been stored survives the death of the process. To survive the crash of
 the machine as well, --sync always waits for the disk at every message.`,
@@ -135,8 +137,9 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 		c := mesh.Connection{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
 		a.credentials(cmd, &c)
 		conn, err := mesh.Connect(ctx, c)
-		if err != nil {
-			return nil, err
+		if err != nil { // that names an address, and there is none in one process
+			a.log.Debug("no connection within the process", "err", err)
+			return nil, errors.New("the server's configuration does not let this process in")
 		}
 		defer conn.Close()
 		js, err := a.jetStream(conn)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -273,8 +274,11 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 		r = f
 	}
 	data, err := io.ReadAll(io.LimitReader(r, limit))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+	if errors.Is(err, syscall.EISDIR) {
+		return nil, hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
+	}
+	if err != nil { // a file's names it
+		return nil, err
 	}
 	return data, nil
 }
