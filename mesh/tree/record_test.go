@@ -78,6 +78,23 @@ func TestCheckpointsTellWhatEventsDoNot(t *testing.T) {
 	}
 }
 
+// An agent that waits for a person is waited for by its caller. It does not wait for itself.
+func TestAnAgentIsNotSaidToWaitForItself(t *testing.T) {
+	t.Parallel()
+	b := tree.New("corr-0001")
+	b.Checkpoint(checkpoint(t, aaif.RunAwaitingApproval, func(m *state.Mesh) {
+		m.Waits = []state.Wait{{Entity: "human.ada", TaskID: "h", Key: "step/h", Asked: at(30), Until: at(9000)}, {Entity: "agent.panel", TaskID: "p", Key: "step/p", Asked: at(30), Until: at(9000)}}
+	}))
+	tr := b.Tree(at(1000))
+	if n := find(t, tr, "p"); n.State != tree.Waiting || n.WaitsFor != "agent.panel" {
+		t.Errorf("panel: %+v", n)
+	}
+	drawn := tr.Text(tree.TextOptions{})
+	if strings.Contains(drawn, "waiting for agent.panel") || !strings.Contains(drawn, "waiting for human.ada") {
+		t.Errorf("drawn as\n%s", drawn)
+	}
+}
+
 func TestWhereARunStandsIsSaidAsFarAsItIsKnown(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]*aaif.PipelinePosition{

@@ -67,7 +67,7 @@ type Node struct {
 	Pattern  string    `json:"pattern,omitempty"`  // of what it does with its own steps
 	Position *Position `json:"position,omitempty"` // by the last checkpoint
 	Choices  []Choice  `json:"choices,omitempty"`
-	WaitsFor string    `json:"waits_for,omitempty"` // a person
+	WaitsFor string    `json:"waits_for,omitempty"` // whom the caller waits for: a person, or an agent that itself waits for one
 	Until    string    `json:"until,omitempty"`
 	HandedTo string    `json:"handed_to,omitempty"`
 

@@ -84,7 +84,7 @@ func dollars(u model.USD) string {
 func (n *Node) standing() string {
 	words := strings.ReplaceAll(string(n.State), "_", " ")
 	switch {
-	case n.State == Waiting && n.WaitsFor != "":
+	case n.State == Waiting && n.WaitsFor != "" && (n.person() || n.WaitsFor != n.Entity): // an agent waits for those below it
 		words += " for " + plain(n.WaitsFor)
 	case n.State == Waiting && n.Status != "":
 		words += " (" + strings.ReplaceAll(plain(n.Status), "_", " ") + ")"
