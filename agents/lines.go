@@ -112,7 +112,7 @@ func (x *process) take(line []byte) {
 	x.answered.Store(true)
 	switch {
 	case !legal:
-		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a type that is none of stream, result and error")}
+		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered with a type that is none of stream, result, error and handoff")}
 	case !isObject:
 		x.malformed("its payload is no object")
 		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}

@@ -22,7 +22,8 @@ const (
 
 // Durable is what a node needs for the durable lane: tasks that are stored
 // before they are worked on, by workers that leave a checkpoint behind after
-// every step (docs/nats-binding.md, "The durable lane").
+// every step (docs/nats-binding.md, "The durable lane"). The package's example
+// "Durable" puts one together.
 type Durable struct {
 	// Queue, Replies and Dead are the lane's streams, States where its runs
 	// are kept, Clock the time of the server. Required.
