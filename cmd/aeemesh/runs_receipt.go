@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 func (a *app) runsReceiptCommand() *cobra.Command {
@@ -19,7 +20,7 @@ func (a *app) runsReceiptCommand() *cobra.Command {
 		Short: "Write the receipt of a run that was handed over to here",
 		Long: `Writes this platform's signed word on a run that was imported, for its source:
 that it was accepted or refused, or, once the run has ended, how. RUN is its
-id, or the handoff's ("aeemesh handoff list").`,
+id, its task's, or the handoff's ("aeemesh handoff list").`,
 		Example: `  aeemesh runs receipt 0f4c -o receipt.json`,
 		Args:    arguments("RUN"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -57,7 +58,8 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 	}
 	var last handoff.Status
 	for _, h := range all {
-		if (strings.HasPrefix(h.Handoff, name) || strings.HasPrefix(h.Run, name)) && h.Since.After(last.Since) {
+		meant := strings.HasPrefix(h.Handoff, name) || strings.HasPrefix(h.Run, name) || h.Run == state.RunID(h.Entity, name)
+		if meant && h.Since.After(last.Since) {
 			last = h
 		}
 	}
