@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -54,6 +56,50 @@ func TestACopyOfAnotherPlatformsRun(t *testing.T) {
 	reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
 	if err != nil || string(reply.Payload) != `{"from":"human.ada","last":"and now?"}` {
 		t.Errorf("result %v, %v", reply, err)
+	}
+}
+
+// A document of another platform does not say what its run was given. Where it
+// began with a JSON object, as agents with an input schema are told of their
+// input, that is the task's payload; else what was said last is, as text. The
+// input is not held against a schema, since the run has long begun. Its result is.
+func TestTheInputOfACopyIsWhatItBeganWith(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	client := r.client()
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Intents: reviewIntents(t), DefaultIntent: "code.review", Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if bytes.Contains(task.Envelope.Payload, []byte("break")) {
+			return json.RawMessage(`{"ok":"yes"}`), nil
+		}
+		return mustJSON(map[string]any{"ok": true, "input": task.Envelope.Payload}), nil
+	})})
+	for _, c := range []struct {
+		first, last, want string
+		code              envelope.Code
+	}{
+		{` {"path": "a.go"} `, "and now?", `{"path":"a.go"}`, ""},
+		{`review a.go`, "and now?", `{"text":"and now?"}`, ""},
+		{`["a.go"]`, "and now?", `{"text":"and now?"}`, ""},
+		{`{"path":"a.go","path":"b.go"}`, "and now?", `{"text":"and now?"}`, ""},
+		{`{"path":"a.go"`, "and now?", `{"text":"and now?"}`, ""},
+		{strings.Repeat(`{"a":`, 2000) + "1" + strings.Repeat("}", 2000), "and now?", `{"text":"and now?"}`, ""},
+		{`{"path":"` + strings.Repeat("a", 1<<20) + `"}`, "and now?", `{"text":"and now?"}`, ""},
+		{"go", "break", "", envelope.CodeOutputSchema},
+	} {
+		receipt, err := client.Fork(ctxFor(t), &state.Checkpoint{Doc: aaif.State{
+			Standard: "SC-006", StateID: uuid.NewString(), AgentID: state.AgentID(reviewer), RunID: uuid.NewString(), CheckpointAt: state.Time(time.Now()), Status: aaif.RunPaused,
+			Conversation: []aaif.Message{{Role: aaif.MessageSystem, Content: `{"path":"no"}`}, {Role: aaif.MessageUser, Content: c.first}, {Role: aaif.MessageAssistant, Content: "hm"}, {Role: aaif.MessageUser, Content: c.last}},
+		}}, state.ForkOf{})
+		if err != nil {
+			t.Errorf("%.40s: %v", c.first, err)
+			continue
+		}
+		reply, err := client.Result(ctxFor(t), reviewer, receipt.TaskID, mesh.ResultOptions{Follow: true})
+		if codeOf(err) != c.code {
+			t.Errorf("%.40s: %v, want %s", c.first, err, c.code)
+		} else if err == nil {
+			equal(t, c.first, string(reply.Payload), `{"input":`+c.want+`,"ok":true}`)
+		}
 	}
 }
 

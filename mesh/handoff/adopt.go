@@ -1,9 +1,11 @@
 package handoff
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -11,7 +13,11 @@ import (
 )
 
 // Adopt gives a document of another platform, which was no task of a mesh, what a
-// run of entity's needs besides: a task, from whom it says.
+// run of entity's needs besides: a task, from whom it says. The document has no
+// member for the run's input. Where the conversation begins with a JSON object,
+// which is how agents with an io.input_schema are told of theirs, that is the
+// task's payload, and else the text that the user said last. It is not held
+// against a schema: the run has begun, and goes on from its conversation.
 //
 // One that waits for a person's approval is refused (state.ErrInvalid): nobody can
 // give it here, and the run must not go on without (AAIF, Agent State Document).
@@ -23,22 +29,37 @@ func Adopt(c *state.Checkpoint, entity, from string) error {
 		}
 		return fmt.Errorf("%w: the run waits for %s, which nobody can give here", state.ErrInvalid, what)
 	}
-	text := ""
-	for _, m := range c.Doc.Conversation {
-		if m.Role == aaif.MessageUser {
-			text = m.Content
-		}
-	}
-	payload, err := json.Marshal(map[string]string{"text": text})
-	if err != nil {
-		return err
-	}
-	task := envelope.New(envelope.TypeTask, from, entity, "agent.ask", payload)
+	task := envelope.New(envelope.TypeTask, from, entity, "agent.ask", nil)
 	task.Corr = cmp.Or(c.Doc.RunID, task.Corr)
-	raw, err := task.AppendJSON(nil)
+	raw, err := withInput(task, c.Doc.Conversation)
 	if err != nil {
 		return err
 	}
 	c.Mesh = state.Mesh{Format: state.Format, Entity: entity, TaskID: task.ID, Task: raw, Priority: string(envelope.PriorityNormal), Loop: c.Mesh.Loop, More: c.Mesh.More}
 	return nil
+}
+
+// withInput writes the task with the input that a conversation tells of.
+func withInput(task *envelope.Envelope, conversation []aaif.Message) ([]byte, error) {
+	said := slices.DeleteFunc(slices.Clone(conversation), func(m aaif.Message) bool { return m.Role != aaif.MessageUser })
+	last := ""
+	if len(said) > 0 {
+		var object bytes.Buffer
+		if json.Compact(&object, []byte(said[0].Content)) == nil && object.Bytes()[0] == '{' {
+			task.Payload = object.Bytes()
+			raw, err := task.AppendJSON(nil)
+			if err == nil {
+				_, err = envelope.Parse(raw)
+			}
+			if err == nil {
+				return raw, nil
+			} // valid JSON, and no payload: a name twice, say, or too large
+		}
+		last = said[len(said)-1].Content
+	}
+	var err error
+	if task.Payload, err = json.Marshal(map[string]string{"text": last}); err != nil {
+		return nil, err
+	}
+	return task.AppendJSON(nil)
 }
