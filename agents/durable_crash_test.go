@@ -152,13 +152,21 @@ func TestADurableRunSurvivesItsWorker(t *testing.T) {
 		}
 		return survived
 	}
-	results := make([]bool, 24)
-	for n := range results {
-		wg.Go(func() { results[n] = survives(n + 1) })
+	// How many points there are differs a little: the slower the machine, the more.
+	const atOnce, least, most = 24, 18, 96
+	first := 0
+	for from := 1; first == 0 && from < most; from += atOnce {
+		results := make([]bool, atOnce)
+		for i := range results {
+			wg.Go(func() { results[i] = survives(from + i) })
+		}
+		wg.Wait()
+		if i := slices.Index(results, true); i >= 0 {
+			first = from + i
+		}
 	}
-	wg.Wait()
-	if results[17] || !results[len(results)-1] {
-		t.Errorf("undisturbed were %v: the points were too few, or too many", results)
+	if first <= least {
+		t.Errorf("the first that was not cut off was %d (0: none below %d): the points were too few, or too many", first, most)
 	}
 }
 

@@ -21,8 +21,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lease is short, so that a test need not wait long for one to end.
-const lease = 500 * time.Millisecond
+// lease is short, so that a test need not wait long for one to end, and long
+// enough for a busy machine not to end one that is held.
+const lease = 1500 * time.Millisecond
 
 // lane is a server with the streams of the durable lane, and a client on it.
 type lane struct {

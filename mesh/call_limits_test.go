@@ -196,7 +196,7 @@ func TestCallOfABusyAncestorEnds(t *testing.T) {
 	says := func(lane, what string, send func(task *envelope.Envelope) error) {
 		t.Helper()
 		var err error
-		for timeout := 1500; timeout <= 12_000; timeout *= 2 {
+		for timeout := 1500; timeout <= 50_000; timeout *= 2 {
 			err = send(requiring(newTask(lead, "lead.work", `{}`), fmt.Sprintf(`{"timeout_ms":%d}`, timeout)))
 			if codeOf(err) != envelope.CodeTimeout {
 				break

@@ -3,6 +3,7 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,24 +52,43 @@ func runOf(task *envelope.Envelope) state.ID {
 	return state.ID{Entity: task.To, Run: state.RunID(task.To, task.ID)}
 }
 
-// interfere serves a task whose handler, the first time, puts a record of the run
-// beside it: its own claim is not written yet.
+// overtaken is a store in which somebody else writes a run's first record just
+// before its owner does.
+type overtaken struct {
+	*jetstream.States
+	used  atomic.Bool
+	first func() error
+}
+
+func (o *overtaken) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note jetstream.Note) (uint64, error) {
+	if prev == 0 && !o.used.Swap(true) {
+		if err := o.first(); err != nil {
+			return 0, err
+		}
+	}
+	return o.States.PutNoted(ctx, id, prev, data, note)
+}
+
+// interfere serves a task whose run has a record of somebody else's when its own
+// first one is written, which is after the handler has begun.
 func interfere(t *testing.T, r *durableRig, begun func(*state.Checkpoint)) (*mesh.Node, *envelope.Envelope, *newlyBegun) {
 	n := &newlyBegun{}
 	client := r.client()
 	task := newTask(reviewer, "code.review", `{}`)
 	states := jetstream.NewStates(r.js(r.nc), r.m)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, got *mesh.Task) (json.RawMessage, error) {
-		n.epochs = append(n.epochs, got.Run().Epoch())
-		if len(n.epochs) == 1 {
-			c := state.New(reviewer, task.ID, "")
-			begun(c)
-			data, err := state.Codec{}.Encode(c)
-			if err != nil {
-				return nil, err
-			}
-			_, n.err = states.Put(ctxFor(t), c.ID(), 0, data)
+	first := func() error {
+		c := state.New(reviewer, task.ID, "")
+		begun(c)
+		data, err := state.Codec{}.Encode(c)
+		if err == nil {
+			_, err = states.Put(ctxFor(t), c.ID(), 0, data)
 		}
+		n.err = err
+		return err
+	}
+	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { d.States = &overtaken{States: d.States.(*jetstream.States), first: first} })
+	r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, got *mesh.Task) (json.RawMessage, error) {
+		n.epochs = append(n.epochs, got.Run().Epoch())
 		return json.RawMessage(`{}`), nil
 	})})
 	r.aged()
@@ -96,15 +116,19 @@ func TestAShortTaskIsOneCheckpoint(t *testing.T) {
 		return err == nil
 	})
 	g.open()
+	since := time.Now()
 	r.submit(client, short)
 	for _, task := range []*envelope.Envelope{long, short} {
 		if _, err := r.result(client, task); err != nil {
 			t.Fatal(err)
 		}
 	}
+	brief := time.Since(since) < 125*time.Millisecond // before a claim is written by itself
 	r.drainedQueue()
 	equal(t, "checkpoints of the long one", r.steps(long), []state.StepKind{state.StepClaim, state.StepTerminal})
-	equal(t, "checkpoints of the short one", r.steps(short), []state.StepKind{state.StepTerminal})
+	if kinds := r.steps(short); brief || len(kinds) != 2 {
+		equal(t, "checkpoints of the short one", kinds, []state.StepKind{state.StepTerminal})
+	}
 	equal(t, "epoch", r.record(short).Mesh.Epoch, uint64(1))
 }
 

@@ -161,6 +161,7 @@ func TestALateAckLosesNothing(t *testing.T) {
 	r.submit(client, task)
 	within(t, "the task", g.entered)
 	first := within(t, "a sign of life", acks).Subject
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
 	line.block(true)
 
 	heir := natstest.Conn(t, r.srv)

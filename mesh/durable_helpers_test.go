@@ -23,8 +23,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lease is short, so that a test need not wait long for one to end.
-const lease = 600 * time.Millisecond
+// lease is short, so that a test need not wait long for one to end, and long
+// enough for a busy machine not to end one that is held.
+const lease = 1200 * time.Millisecond
 
 // durableRig is a server with the streams of the durable lane.
 type durableRig struct {

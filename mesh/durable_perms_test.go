@@ -110,7 +110,9 @@ func (p *permitted) handler(held chan<- *mesh.Task, goOn <-chan struct{}, s *ste
 
 // works has everything done once that needs a permission of the durable lane.
 func (p *permitted) works() {
-	t, r, ctx := p.t, p.durableRig, ctxFor(p.t)
+	t, r := p.t, p.durableRig
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience) // there is much to do
+	t.Cleanup(cancel)
 	admin := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
 	held, goOn, s := make(chan *mesh.Task, 1), make(chan struct{}), newStepper(t, 1)
 	work := func(nc *nats.Conn) *worker {

@@ -28,8 +28,9 @@ import (
 const (
 	// longest is how long a test waits for what must happen.
 	longest = time.Minute
-	// lease is short, so that a test need not wait long for one to end.
-	lease = 600 * time.Millisecond
+	// lease is short, so that a test need not wait long for one to end, and long
+	// enough for a busy machine not to end one that is held.
+	lease = 1500 * time.Millisecond
 	// boss is the entity of the teams in tests.
 	boss = "agent.boss"
 )

@@ -276,7 +276,7 @@ func TestSwarmsNest(t *testing.T) {
 			if durable {
 				got = r.result(r.submit(`{"text":"go"}`, ""))
 			} else {
-				got = r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+				got = r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 			}
 			if got.payload != `{"n":0}` || got.swarm.Answered != 3 || len(got.swarm.Votes) != 1 || got.swarm.Votes[0].For != 3 {
 				t.Errorf("%+v", got)

@@ -191,7 +191,7 @@ func TestSessionIsSharedAndListRefreshed(t *testing.T) {
 // A server that is there and says nothing is given up.
 func TestSilentServerIsGivenUp(t *testing.T) {
 	t.Parallel()
-	servers := newServers(t, mcp.Server{Command: self(t, "silent")}, func(c *mcp.Config) { c.Ping = 20 * time.Millisecond })
+	servers := newServers(t, mcp.Server{Command: self(t, "silent")}, func(c *mcp.Config) { c.Ping = time.Second })
 	tl := tools(t, open(t, servers, "mcp://it/stop"))["subject"]
 	_, err := tl.Call(t.Context(), json.RawMessage(`{}`)) // it stops itself, and never answers
 	if !errors.Is(err, tool.ErrFailed) {

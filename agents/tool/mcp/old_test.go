@@ -43,7 +43,7 @@ func serveOld() error {
 // one.
 func TestOldServersAreSpokenTo(t *testing.T) {
 	t.Parallel()
-	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = time.Second }), "mcp://it/greet")
+	src := open(t, newServers(t, mcp.Server{Command: self(t, "old")}, func(c *mcp.Config) { c.ConnectTimeout = 6 * time.Second }), "mcp://it/greet")
 	var list []tool.Tool
 	eventually(t, "the server is spoken to", func() (ok bool) {
 		var err error
