@@ -349,7 +349,7 @@ func TestPermissionDeniedSaysSo(t *testing.T) {
 	t.Parallel()
 	admin, user := permitted(t, "$JS.API.STREAM.INFO.>")
 	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		t.Cleanup(cancel)
 		return ctx
 	}

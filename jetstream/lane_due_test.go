@@ -75,9 +75,12 @@ func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 		}
 	}
 	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
-	waitFor(t, "the reason to be told", func() bool { return errors.Is(w.Health().Err, jetstream.ErrFull) })
-	if h := w.Health(); h.State != jetstream.LaneWorking || len(w.got) != 0 {
-		t.Errorf("%+v", h)
+	waitFor(t, "the reason to be told", func() bool {
+		h := w.Health()
+		return errors.Is(h.Err, jetstream.ErrFull) && h.State == jetstream.LaneWorking
+	})
+	if n := len(w.got); n != 0 {
+		t.Errorf("%d tasks came", n)
 	}
 	other := startLane(t, js, subject.Map{}, "agent.y", 4, creating)
 	for range fillers {
@@ -106,7 +109,8 @@ func TestLaneOfManyDelayedTasks(t *testing.T) {
 	for i := range tasks {
 		submit(t, q, jetstream.Submission{Entity: "agent.x", ID: fmt.Sprint(i), Data: fmt.Append(nil, i), At: at})
 	}
-	one, two := startLane(t, js, subject.Map{}, "agent.x", 8, creating), startLane(t, js, subject.Map{}, "agent.x", 8, creating)
+	long := jetstream.LaneOptions{Create: true, Lease: time.Hour}
+	one, two := startLane(t, js, subject.Map{}, "agent.x", 8, long), startLane(t, js, subject.Map{}, "agent.x", 8, long)
 	seen := map[string]bool{}
 	for len(seen) < tasks {
 		var d *jetstream.Delivery

@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -130,7 +131,9 @@ func TestSubmitDenied(t *testing.T) {
 	}})
 	apply(t, connect(t, srv, nats.UserInfo("all", "p")), jetstream.Options{})
 	q := jetstream.NewQueue(connect(t, srv, nats.UserInfo("none", "p")), subject.Map{})
-	if _, err := q.Submit(brief(t), jetstream.Submission{Entity: "agent.x"}); !errors.Is(err, jetstream.ErrDenied) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := q.Submit(ctx, jetstream.Submission{Entity: "agent.x"}); !errors.Is(err, jetstream.ErrDenied) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -52,10 +52,11 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 					t.Errorf("worker %d, turn %d: %v", w, turn, err)
 					return
 				}
-				if n := holding.Add(1); n > limit {
+				n := holding.Add(1)
+				if n > limit {
 					t.Errorf("%d hold a slot", n)
-				} else if n > most.Load() {
-					most.Store(n)
+				}
+				for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 				}
 				if err := slot.Renew(ctx); err != nil {
 					t.Error(err)

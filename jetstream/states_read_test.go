@@ -95,15 +95,14 @@ func TestReadingRunsLeavesNoConsumer(t *testing.T) {
 			}
 		}
 	}
-	if n := left(); n != 0 {
-		t.Errorf("%d consumers are left behind by lists", n)
-	}
+	waitFor(t, "the lists' consumers to go", func() bool { return left() == 0 })
 	watched, stop := context.WithCancel(ctx)
 	seen := false
 	if err := s.Watch(watched, state.ID{}, func(state.Record) { seen = true; stop() }); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if n := left(); n != 0 || !seen {
-		t.Errorf("%d consumers are left behind by a watch; a run was seen: %t", n, seen)
+	waitFor(t, "the watch's consumer to go", func() bool { return left() == 0 })
+	if !seen {
+		t.Error("no run was seen")
 	}
 }

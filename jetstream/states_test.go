@@ -298,15 +298,14 @@ func TestResolve(t *testing.T) {
 	for i := range 3 {
 		srv.Close()
 		data := fmt.Appendf(nil, "%d", i)
-		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-		_, err := s.Put(short, id, prev, data)
+		// Long enough for what is to be stored to be on its way.
+		_, err := s.Put(brief(t), id, prev, data)
 		if !errors.Is(err, state.ErrUncertain) || !errors.Is(err, jetstream.ErrUncertain) {
 			t.Fatalf("no server: %v", err)
 		}
-		if _, err := s.Resolve(short, id, prev, data); !errors.Is(err, state.ErrUncertain) {
+		if _, err := s.Resolve(brief(t), id, prev, data); !errors.Is(err, state.ErrUncertain) {
 			t.Errorf("still none: %v", err)
 		}
-		cancel()
 		srv = natstest.Restart(t, srv)
 		if prev, err = s.Resolve(testContext(t), id, prev, data); err != nil {
 			t.Fatal(err)
@@ -349,7 +348,7 @@ func TestStatesErrors(t *testing.T) {
 	admin := connect(t, srv, nats.UserInfo("admin", "a"))
 	id := state.ID{Entity: "agent.x", Run: "r"}
 	short := func() context.Context {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		t.Cleanup(cancel)
 		return ctx
 	}
