@@ -70,7 +70,26 @@ func (b Ballot) Count(outcomes []Outcome) Tally {
 	}
 	slices.SortStableFunc(t.Votes, func(x, y Vote) int { return cmp.Compare(y.For, x.For) })
 	t.decide(b)
+	if t.Err != nil && len(t.Votes) == 0 && b.On != "" && len(t.Abstained) > 0 {
+		t.Err.Message += fmt.Sprintf(": %d answered without it%s", len(t.Abstained), plainTexts(outcomes))
+	}
 	return t
+}
+
+// plainTexts says how many outputs are plain texts, in which there is nothing to
+// vote on but the text.
+func plainTexts(outcomes []Outcome) string {
+	n := 0
+	for _, o := range outcomes {
+		var members map[string]json.RawMessage
+		if o.OK() && json.Unmarshal(o.Output, &members) == nil && len(members) == 1 && members["text"] != nil {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them in plain text (response_format json makes objects)", n)
 }
 
 // Decided reports whether the vote has a winner whatever out further members

@@ -61,7 +61,9 @@ func TestMajorityVote(t *testing.T) {
 		{"a tie is merged", Ballot{Tie: TieMerge}, outcomes(`{"v":1}`, `{"v":2}`), `1 {"v":1} a; 1 {"v":2} b`, -1, ""},
 		{"nobody", Ballot{Tie: TieMerge}, nil, "", -1, "no member of the swarm has voted"},
 		{"all have failed", Ballot{}, outcomes("!E_MODEL", "!E_MODEL"), "", -1, "no member of the swarm has voted"},
-		{"nobody has the part", Ballot{On: "/v"}, outcomes(`{}`, `{"w":1}`), "", -1, "no member of the swarm has voted on /v"},
+		{"nobody has the part", Ballot{On: "/v"}, outcomes(`{}`, `{"w":1}`), "", -1, "no member of the swarm has voted on /v: 2 answered without it"},
+		{"nobody has the part, texts have none", Ballot{On: "/v"}, outcomes(`{"text":"yes"}`, `{"text":"yes","w":1}`, "!E_MODEL"), "", -1,
+			"no member of the swarm has voted on /v: 2 answered without it, 1 of them in plain text (response_format json makes objects)"},
 		{"no canonical form", Ballot{}, outcomes(`{"v":1e999}`, `{"v":1}`), `1 {"v":1} b`, 1, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

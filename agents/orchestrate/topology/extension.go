@@ -212,7 +212,7 @@ func (t *team) uses(block json.RawMessage) {
 		return
 	}
 	flock := t.pattern == swarm || t.pattern == inTurn
-	vote := flock && t.o.Consensus != nil && t.o.Consensus.Strategy == aaif.ConsensusMajorityVote
+	vote := t.votes()
 	for _, u := range []struct {
 		name string
 		used bool

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -102,6 +103,9 @@ func (g *group) fit(i int, t *team) {
 	case swarm, inTurn, router:
 		for j := range t.members[:t.listed] {
 			m := &t.members[j]
+			if k := g.one(i, m.ref); k >= 0 && m.is(working) && t.extras.VoteOn != "" && t.votes() && plainText(&g.teams[k].def.Agent) && !strings.HasPrefix(t.extras.VoteOn+"/", "/text/") {
+				t.add(aaif.SeverityWarning, m.pointer, RuleContract, "set its model's response_format to json", "%s has no vote: it answers in plain text, where there is nothing at %s", quote(m.alias), t.extras.VoteOn)
+			}
 			if !m.is(working) || t.extras.Steps[m.alias].Input != nil {
 				continue
 			}
@@ -109,4 +113,19 @@ func (g *group) fit(i int, t *team) {
 			tell(m.pointer, what, forGood && m.when == always && t.pattern != router, "%s does not take what the team is given", quote(m.alias))
 		}
 	}
+}
+
+// plainText says of an agent that its model's answer becomes {"text": …}, and
+// nothing else.
+func plainText(a *aaif.Agent) bool {
+	if a.Model == nil || a.Orchestration != nil || a.IO != nil && (a.IO.OutputSchema != nil || a.IO.Format == aaif.IOJSON || a.IO.Format == aaif.IOStructured) {
+		return false
+	}
+	f := a.Model.ResponseFormat
+	return f != aaif.ResponseJSON && f != aaif.ResponseJSONSchema
+}
+
+// votes says that the majority of the team's members decides.
+func (t *team) votes() bool {
+	return (t.pattern == swarm || t.pattern == inTurn) && t.o.Consensus != nil && t.o.Consensus.Strategy == aaif.ConsensusMajorityVote
 }

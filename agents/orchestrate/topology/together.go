@@ -121,7 +121,7 @@ func (g *group) resolve(from int, ref string) []int {
 	case "file":
 		keys = []string{g.path(from, rest)}
 	case "":
-		if isPath(ref) {
+		if isPath(ref) && !orchestrate.IsEntity(ref) { // agent.yaml is an entity
 			keys = []string{g.path(from, ref)}
 		}
 	}
