@@ -235,6 +235,7 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 			}
 		}()
 		if err := a.tools.warm(ctx); err != nil {
+			err = tellRefusal(node, a.refusal(a.Negotiation, []error{err}))
 			return fmt.Errorf("agent %s: safety level %s: %w", a.Entity, a.Negotiation.Safety, err)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/tooltest"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -159,6 +160,44 @@ func TestARegulatedRefusalForAToolIsAudited(t *testing.T) {
 	var refused *agents.Refusal
 	if !errors.As(err, &refused) || !refused.MustAudit() || !strings.Contains(log.String(), `"audit":true`) || !strings.Contains(log.String(), "the host is not allowed") {
 		t.Errorf("%v, log %s", err, &log)
+	}
+}
+
+// So is one that shows only when the tools are listed, before the first task.
+func TestARegulatedRefusalOfAListedToolIsAudited(t *testing.T) {
+	t.Parallel()
+	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
+	node, err := mesh.New(conn, mesh.Config{Entity: "agent.worker"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alerts := make(chan *nats.Msg, 8)
+	if _, err := conn.ChanSubscribe("bus.mesh.alert", alerts); err != nil {
+		t.Fatal(err)
+	}
+	for _, level := range []string{"strict", "regulated"} {
+		var log bytes.Buffer
+		s := &shelf{err: &tool.Error{Kind: tool.ErrRefused, Tool: "shelf", Message: "the host is not allowed"}}
+		a, err := agents.New(onShelf(t, level), agents.Options{
+			Model: modeltest.New(), Open: func(*aaif.Tool) (tool.Source, error) { return s, nil }, Logger: slog.New(slog.NewJSONHandler(&log, nil)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refused *agents.Refusal
+		if err := a.Run(t.Context(), node); !errors.As(err, &refused) || refused.Entity != a.Entity || !strings.Contains(err.Error(), "the host is not allowed") || !s.closed {
+			t.Errorf("%s: %v, closed %t", level, err, s.closed)
+		}
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		regulated := level == "regulated"
+		if got := strings.Contains(log.String(), `"audit":true`) && strings.Contains(log.String(), "the host is not allowed"); got != regulated {
+			t.Errorf("%s: log %s", level, &log)
+		}
+		if told := len(alerts) == 1; told != regulated || told && !strings.Contains(string((<-alerts).Data), agents.AlertRefused) {
+			t.Errorf("%s: %d alerts", level, len(alerts))
+		}
 	}
 }
 

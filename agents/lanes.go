@@ -1,7 +1,6 @@
 package agents
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -31,11 +30,7 @@ func (a *Agent) Accept(node *mesh.Node) error {
 	switch {
 	case d == nil || a.LiveOnly:
 		if err := a.acceptLive(); err != nil {
-			var refused *Refusal
-			if errors.As(err, &refused) {
-				err = errors.Join(err, refused.Tell(node))
-			}
-			return err
+			return tellRefusal(node, err)
 		}
 	case a.encrypt && a.Seal == nil && d.Codec.Seal == nil:
 		return fmt.Errorf("agent %s: compliance.pii_handling encrypt: its runs would be stored in the clear; give a key for their state, or keep the agent off the durable lane", a.Entity)

@@ -66,6 +66,16 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }
 
+// tellRefusal is [Refusal.Tell] where err is a refusal; it returns err, and what
+// kept it from being told.
+func tellRefusal(node *mesh.Node, err error) error {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		return err
+	}
+	return errors.Join(err, r.Tell(node))
+}
+
 // refusal is the error of an agent that lacks something; nil if nothing is bad.
 func (a *Agent) refusal(n aaif.Negotiation, bad []error) error {
 	err := errors.Join(bad...)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -340,6 +341,9 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
 		if err != nil {
+			if bytes.Contains(data, []byte(aaif.SafetyRegulated)) { // as far as one can tell
+				a.log.Error("document refused", "audit", true, "file", name, "err", err)
+			}
 			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
 		}
 		view := f.teams.view(name, f.as, doc)
