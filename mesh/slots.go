@@ -19,10 +19,12 @@ import (
 // slots with their lease; one that cannot renew a slot gives the task up that is
 // in it.
 //
-// A worker keeps slots for the places that are free, so that the next task need
-// not wait for one. A worker whose tasks do wait says so on the agent's control
-// subject, which all its workers hear; those that have a slot to spare give it
-// back, and what ends meanwhile makes room for anybody.
+// A worker keeps slots to spare, as many as its tasks have and at least one, so
+// that the next task need not wait for one; those that nobody uses for a while it
+// gives back, for each costs the server a write with each renewal. A worker whose
+// tasks do wait says so on the agent's control subject, which all its workers
+// hear; those that have a slot to spare give it back, and what ends meanwhile
+// makes room for anybody.
 type slots struct {
 	lane *lane
 	poke chan struct{} // a place is free, or taken, or a slot is wanted elsewhere
@@ -40,6 +42,7 @@ type slots struct {
 type heldSlot struct {
 	*jetstream.Slot
 	renewed time.Time
+	idle    time.Time // since when it is spare
 }
 
 // waiter is a task that is in a place and has no slot yet.
@@ -55,6 +58,9 @@ const (
 	wantSoon  = wantEvery / 10
 	// wantLasts is for how long a worker that has heard so keeps none to spare.
 	wantLasts = 3 * wantEvery
+	// spareLeases is for how many leases a slot is kept that is one too many to
+	// spare.
+	spareLeases = 2
 	// slotPatience is how long a durable task that was drawn waits in a place
 	// before another worker may have it.
 	slotPatience = 2 * time.Second
@@ -138,6 +144,7 @@ func (s *slots) leave(t *Task) {
 // held.
 func (s *slots) give(slot *heldSlot) {
 	if len(s.waiters) == 0 {
+		slot.idle = time.Now()
 		s.free = append(s.free, slot)
 		return
 	}
@@ -249,29 +256,31 @@ func (s *slots) keep(slot *jetstream.Slot) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.give(&heldSlot{slot, time.Now()})
+	s.give(&heldSlot{Slot: slot, renewed: time.Now()})
 }
 
-// balance gives back what there are no places for, and reports whether more is
-// wanted, and whether tasks wait for slots, here or elsewhere.
+// balance gives back what there are no places for, or no use, and reports whether
+// more is wanted, and whether tasks wait for slots, here or elsewhere.
 func (s *slots) balance() (want, contended bool) {
 	l := s.lane
 	s.mu.Lock()
 	elsewhere := time.Since(s.wanted) < wantLasts
 	used, need := len(s.used), len(s.waiters)
-	goal := used + need
+	goal, most := used+need, used+need
 	if !elsewhere {
-		goal += max(0, l.host.Concurrency-int(l.host.active.Load()))
+		places := max(0, l.host.Concurrency-int(l.host.active.Load()))
+		goal += min(places, max(1, used))
+		most += places
 	}
 	if l.leaving.Load() {
-		goal = used
+		goal, most = used, used
 	}
-	goal = min(goal, l.host.MeshConcurrency)
+	goal, most = min(goal, l.host.MeshConcurrency), min(most, l.host.MeshConcurrency)
 	surplus := s.back
 	s.back = nil
-	for len(s.free) > int(l.waiting.Load()) && used+len(s.free) > goal {
-		last := len(s.free) - 1
-		surplus, s.free = append(surplus, s.free[last]), s.free[:last]
+	// The last one to become spare is the first to be used: the others grow old.
+	for n := used + len(s.free); len(s.free) > int(l.waiting.Load()) && (n > most || n > goal && time.Since(s.free[0].idle) > spareLeases*l.cfg.Slots.Lease()); n-- {
+		surplus, s.free = append(surplus, s.free[0]), s.free[1:]
 	}
 	want = used+len(s.free) < goal
 	s.mu.Unlock()
@@ -299,17 +308,21 @@ func (s *slots) renew() {
 		all = append(all, slot)
 	}
 	s.mu.Unlock()
+	var renewals sync.WaitGroup
 	for _, slot := range all {
-		ctx, cancel := context.WithTimeout(l.ctx, l.cfg.Slots.Lease()/4)
-		err := slot.Renew(ctx)
-		cancel()
-		switch {
-		case err == nil:
-			slot.renewed = time.Now()
-		case errors.Is(err, state.ErrChanged), errors.Is(err, jetstream.ErrChanged), time.Since(slot.renewed) > l.cfg.Slots.Lease()*3/4:
-			s.lost(slot, err)
-		}
+		renewals.Go(func() {
+			ctx, cancel := context.WithTimeout(l.ctx, l.cfg.Slots.Lease()/4)
+			defer cancel()
+			err := slot.Renew(ctx)
+			switch {
+			case err == nil:
+				slot.renewed = time.Now()
+			case errors.Is(err, state.ErrChanged), errors.Is(err, jetstream.ErrChanged), time.Since(slot.renewed) > l.cfg.Slots.Lease()*3/4:
+				s.lost(slot, err)
+			}
+		})
 	}
+	renewals.Wait()
 }
 
 func (s *slots) lost(slot *heldSlot, why error) {

@@ -127,3 +127,42 @@ func TestTasksWithoutASlotAreHandedBack(t *testing.T) {
 		t.Errorf("answer %s", e.Payload)
 	}
 }
+
+// What a slot costs is a write with each renewal: an agent that does nothing
+// keeps one, however many it has used.
+func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Concurrency: 8, MeshConcurrency: 8, Handler: g})
+	slots := jetstream.NewSlots(r.js(r.nc), r.m, time.Minute)
+	held := func() int {
+		all, err := slots.List(ctxFor(t), reviewer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	client := r.client()
+	tasks := make([]*envelope.Envelope, 8)
+	for i := range tasks {
+		tasks[i] = newTask(reviewer, "code.review", `{}`)
+		r.submit(client, tasks[i])
+	}
+	for range tasks {
+		within(t, "a task", g.entered)
+	}
+	equal(t, "slots of a busy agent", held(), 8)
+	g.open()
+	for _, task := range tasks {
+		if _, err := r.result(client, task); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "one slot is left", func() bool { return held() == 1 })
+	again := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, again)
+	if _, err := r.result(client, again); err != nil {
+		t.Error(err)
+	}
+}
