@@ -131,7 +131,7 @@ func cmdWorker(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: worker NAME ARG...")
 	}
-	name, argv := args[0], []string{"worker", "--lease", "1s"}
+	name, argv := args[0], []string{"worker", "--lease", "2s"}
 	var entities []string
 	as := ""
 	for i, arg := range args[1:] {
