@@ -23,9 +23,9 @@ import (
 func TestADeafLaneShows(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)
-	node := r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Create = false })
-	w := begin(t, node, mesh.Agent{Entity: reviewer, Handler: echo})
-	_ = w
+	log := &syncBuffer{}
+	node := r.lane(mesh.Config{Logger: textLogger(log)}, func(d *mesh.Durable) { d.Create = false })
+	begin(t, node, mesh.Agent{Entity: reviewer, Handler: echo})
 	eventually(t, "the agent is degraded", func() bool {
 		msg, err := r.nc.RequestMsg(&nats.Msg{Subject: reviewer, Data: encode(t, newTask(reviewer, intents.StatusHealth, `{}`))}, time.Second)
 		if err != nil {
@@ -38,6 +38,15 @@ func TestADeafLaneShows(t *testing.T) {
 	if err != nil || !strings.Contains(string(msg.Data), `"name":"work"`) || !strings.Contains(string(msg.Data), `"state":"deaf"`) {
 		t.Errorf("stats %s, %v", msg.Data, err)
 	}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo}) // it may make the consumers
+	eventually(t, "who reads warnings reads that it is over", func() bool {
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "level=WARN") && strings.Contains(line, `msg="durable lane"`) && strings.Contains(line, "state=working") {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // A run that is sealed with a key that this worker lacks waits for another

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,7 @@ type lane struct {
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
 	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
 	told       atomic.Int64            // when that was logged
+	unwell     bool                    // the lane was said not to work, by changed alone
 }
 
 // hold is a message that this worker has under a lease.
@@ -428,32 +430,17 @@ func (c *serverClock) local(t time.Time) time.Time { return time.Now().Add(t.Sub
 // that was not later than now.
 func (c *serverClock) past(t time.Time) time.Time { return earlier(c.local(t), time.Now()) }
 
-// pace remembers how long tasks take of late.
-type pace struct{ mean atomic.Int64 } // nanoseconds; 0: nothing known
-
-// shortTask is how long a task takes that may be drawn ahead of its place:
-// waiting for the next one would cost more than it does.
-const shortTask = 10 * time.Millisecond
-
-func (p *pace) add(d time.Duration) {
-	mean := p.mean.Load()
-	if mean == 0 {
-		mean = int64(d)
-	}
-	p.mean.Store(max(1, mean+(int64(d)-mean)/8))
-}
-
-func (p *pace) short() bool {
-	mean := p.mean.Load()
-	return mean > 0 && mean < int64(shortTask)
-}
-
 // changed hears how the lane hears.
 func (l *lane) changed(health jetstream.LaneHealth) {
 	switch health.State {
 	case jetstream.LaneWorking, jetstream.LaneStopped, jetstream.LaneStarting:
-		l.host.log.Info("durable lane", "state", string(health.State))
+		level := slog.LevelInfo
+		if l.unwell && health.State == jetstream.LaneWorking {
+			level, l.unwell = slog.LevelWarn, false // whoever reads that it was deaf reads that it is no more
+		}
+		l.host.log.Log(l.ctx, level, "durable lane", "state", string(health.State))
 	default:
+		l.unwell = true
 		l.host.log.Warn("durable lane", "state", string(health.State), "reason", health.Reason)
 	}
 }

@@ -51,11 +51,11 @@ func (a *app) doctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check the connection, the server and what the mesh needs of it",
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
-server's version and max_payload, JetStream with the mesh's streams and whether they are
-nearly full, what an acknowledgement of JetStream is worth (fsync), NATS
-permissions for a worker of --entity, how far clocks are apart, and how the agents
-and their queues are. It changes nothing but what you ask for:
---apply does what "aeemesh apply" does; --probe stores a few records that go by
+server's version and max_payload, JetStream with the mesh's streams and whether
+they are nearly full, what an acknowledgement of JetStream is worth (fsync),
+NATS permissions for a worker of --entity, how far clocks are apart, and how the
+agents and their queues are. It changes nothing but what you ask for: --apply
+does what "aeemesh apply" does; --probe stores a few records that go by
 themselves.
 The exit status is 1 if a check fails.`,
 		Example: `  aeemesh doctor
