@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +13,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
 // servers are the NATS servers of one soak: one, or several that are a cluster.
@@ -22,6 +23,7 @@ import (
 type servers struct {
 	l     *launcher
 	nodes []*server
+	held  []func() // releases their ports
 }
 
 // A server is one node. Its ports and its store stay the same from life to life.
@@ -37,12 +39,18 @@ type server struct {
 // sync_interval ("always", "2m").
 func newServers(l *launcher, n int, sync string) (*servers, error) {
 	s := &servers{l: l}
-	ports, err := freePorts(2 * n)
-	if err != nil {
-		return nil, err
-	}
 	for i := range n {
-		s.nodes = append(s.nodes, &server{name: fmt.Sprintf("n%d", i+1), client: ports[2*i], peer: ports[2*i+1], routes: map[int]*Proxy{}})
+		node := &server{name: fmt.Sprintf("n%d", i+1), routes: map[int]*Proxy{}}
+		s.nodes = append(s.nodes, node)
+		for _, port := range []*int{&node.client, &node.peer} {
+			number, release, err := natsd.HoldPort()
+			if err != nil {
+				s.close()
+				return nil, err
+			}
+			*port = number
+			s.held = append(s.held, release)
+		}
 	}
 	for i, node := range s.nodes {
 		cluster := ""
@@ -77,20 +85,6 @@ func newServers(l *launcher, n int, sync string) (*servers, error) {
 }
 
 func address(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
-
-// freePorts finds ports that nobody listens on.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
-}
 
 // startAll starts every server.
 func (s *servers) startAll(ctx context.Context) error {
@@ -171,6 +165,9 @@ func (s *servers) close() {
 		for _, p := range n.routes {
 			p.Close()
 		}
+	}
+	for _, release := range s.held {
+		release()
 	}
 }
 

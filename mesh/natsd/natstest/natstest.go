@@ -31,6 +31,17 @@ func Run(t testing.TB, cfg natsd.Config) *natsd.Server {
 	return srv
 }
 
+// hold reserves a port for the time of a test.
+func hold(t testing.TB) int {
+	t.Helper()
+	port, release, err := natsd.HoldPort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(release)
+	return port
+}
+
 // Restart closes a server, if the test has not done so, and starts another
 // one with the same ports and the same store.
 func Restart(t testing.TB, srv *natsd.Server) *natsd.Server {
