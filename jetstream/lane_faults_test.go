@@ -119,9 +119,12 @@ func TestLaneMakesNothingUnlessItMay(t *testing.T) {
 	}
 	make := func() {
 		for _, spec := range specs {
-			if _, err := jetstream.EnsureConsumer(ctx, js, subject.Map{}, spec, true); err != nil {
-				t.Fatal(err)
-			}
+			// The server may still be removing the files of a consumer that it has
+			// deleted, and cannot make another one of that name before.
+			waitFor(t, "a consumer", func() bool {
+				_, err := jetstream.EnsureConsumer(ctx, js, subject.Map{}, spec, true)
+				return err == nil
+			})
 		}
 	}
 	make()

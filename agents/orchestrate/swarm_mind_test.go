@@ -75,7 +75,7 @@ func TestTheOwnModelMergesAndScores(t *testing.T) {
 			r := newRig(t)
 			r.serve(false, newTally(), "agent.a", "agent.b", "agent.c")
 			r.serve(false, team(plan(t, tt.block, tt.root), tt.mind), boss)
-			got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+			got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 			payload := got.payload
 			if got.err != nil {
 				payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)

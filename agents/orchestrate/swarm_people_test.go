@@ -130,7 +130,7 @@ func TestASwarmsTimeIsNotEscalated(t *testing.T) {
 	r.serve(true, says(`{"merged":true}`), "agent.s")
 	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"agent.s","alias":"synthesizer"}]}`
 	r.serve(true, team(plan(t, block, extras(`"steps":{"bob":{"escalate_to":"human.boss"}}`)), nil), boss)
-	got := r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":6000}`))
+	got := r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":16000}`))
 	if got.payload != `{"merged":true}` || failures(got.swarm.Failures) != "bob E_TIMEOUT" {
 		t.Errorf("%+v", got)
 	}

@@ -39,9 +39,9 @@ func TestAnOutsizedOutputDoesNotFailTheSwarm(t *testing.T) {
 				r.serve(durable, team(plan(t, three(tt.more), tt.root), nil), boss)
 				var got answer
 				if durable {
-					got = r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":20000}`))
+					got = r.result(r.submit(`{"text":"go"}`, `{"timeout_ms":60000}`))
 				} else {
-					got = r.ask(`{"text":"go"}`, `{"timeout_ms":20000}`)
+					got = r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 				}
 				said, failed := got.payload, got.err != nil
 				if failed {
@@ -65,7 +65,7 @@ func TestAnOutputTooLargeToBeScoredIsNamed(t *testing.T) {
 	r.serve(false, says(`{"v":3}`), "agent.c")
 	r.serve(false, says(`{"score":1}`), "agent.s")
 	r.serve(false, team(plan(t, three(`,{"ref":"agent.s","alias":"judge","role":"evaluator"}],"consensus":{"strategy":"best_of_n"}`), extras(`"tie":"first"`)), nil), boss)
-	got := r.ask(`{"text":"`+strings.Repeat("y", 20_000)+`"}`, `{"timeout_ms":20000}`)
+	got := r.ask(`{"text":"`+strings.Repeat("y", 20_000)+`"}`, `{"timeout_ms":60000}`)
 	if got.payload != `{"v":1}` || len(got.swarm.Scores) != 3 {
 		t.Fatalf("%+v", got)
 	}

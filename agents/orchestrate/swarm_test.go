@@ -178,7 +178,7 @@ func TestSwarm(t *testing.T) {
 				r.serve(false, judge(what), "agent."+name)
 			}
 			r.serve(false, team(plan(t, strings.TrimSuffix(tt.block, "}")+"}", tt.root), nil), boss)
-			got := r.ask(`{"text":"go","lang":"go"}`, `{"timeout_ms":10000}`)
+			got := r.ask(`{"text":"go","lang":"go"}`, `{"timeout_ms":60000}`)
 			payload := got.payload
 			if got.err != nil {
 				payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)
@@ -213,7 +213,7 @@ func TestInputsOfASwarm(t *testing.T) {
 		r := newRig(t)
 		r.serve(false, echo, "agent.a", "agent.b")
 		r.serve(false, team(plan(t, block, extras(`"width":1,"steps":{"b":{"input":{"lang":"jmespath","expr":"{asked: task_input.text, first: outputs.a.text}"}}}`)), nil), boss)
-		got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+		got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 		if !strings.Contains(got.payload, `{"alias":"b","entity":"agent.b","output":`+want+`}`) {
 			t.Errorf("%s: %s, %v", block, got.payload, got.err)
 		}
@@ -226,7 +226,7 @@ func TestOutputsOfASwarmAreBounded(t *testing.T) {
 	r := newRig(t)
 	r.serve(false, says(`{"text":"0123456789"}`), "agent.a", "agent.b", "agent.c")
 	r.serve(false, teamWith(plan(t, three("]"), extras(`"width":1`)), nil, orchestrate.Options{MaxOutputs: 50}), boss)
-	got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 	if got.swarm.Answered != 2 || !strings.Contains(got.payload, "E_TOO_LARGE") || !strings.Contains(got.payload, "more than 50 bytes together") {
 		t.Errorf("%+v", got)
 	}
@@ -243,7 +243,7 @@ func TestTheFallbackOfASwarm(t *testing.T) {
 		r := newRig(t)
 		r.serve(false, says(`{"v":7}`), "agent.f")
 		r.serve(false, team(plan(t, fmt.Sprintf(block, more), ""), nil), boss)
-		got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+		got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 		if got.err != nil {
 			got.payload = fmt.Sprintf("!%s %s", got.err.Code, got.err.Message)
 		}
@@ -300,8 +300,8 @@ func TestSwarmWithSlowAndDeadMembers(t *testing.T) {
 		cancelled <- context.Cause(ctx)
 		return nil, context.Cause(ctx)
 	}), "agent.b")
-	r.serve(false, team(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"steps":{"b":{"timeout_seconds":0.3,"max_retries":0},"c":{"max_retries":0,"timeout_seconds":0.3}}`)), nil), boss)
-	got := r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`)
+	r.serve(false, team(plan(t, three(`],"consensus":{"strategy":"majority_vote"}`), extras(`"steps":{"b":{"timeout_seconds":0.3,"max_retries":0},"c":{"max_retries":0,"timeout_seconds":10}}`)), nil), boss)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`)
 	if got.payload != `{"v":1}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_NO_RESPONDERS" {
 		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
 	}
@@ -349,7 +349,7 @@ func TestSwarmKeepsTimeForItsResult(t *testing.T) {
 	}), "agent.b", "agent.c")
 	r.serve(false, says(`{"merged":true}`), "agent.s")
 	r.serve(false, team(plan(t, three(`,{"ref":"agent.s","alias":"synthesizer"}]`), ""), nil), boss)
-	got := r.ask(`{"text":"go"}`, `{"timeout_ms":1200}`)
+	got := r.ask(`{"text":"go"}`, `{"timeout_ms":8000}`)
 	if got.payload != `{"merged":true}` || failures(got.swarm.Failures) != "b E_TIMEOUT,c E_TIMEOUT" {
 		t.Errorf("%s, failures %s, %v", got.payload, failures(got.swarm.Failures), got.err)
 	}
@@ -375,7 +375,7 @@ func TestFirstSuccessCancelsTheRest(t *testing.T) {
 	}), "agent.d")
 	r.serve(false, team(plan(t, three(`,{"ref":"agent.d","alias":"d"}],"consensus":{"strategy":"first_success"}`), ""), nil), boss)
 	got := make(chan answer, 1)
-	go func() { got <- r.ask(`{"text":"go"}`, `{"timeout_ms":10000}`) }()
+	go func() { got <- r.ask(`{"text":"go"}`, `{"timeout_ms":60000}`) }()
 	before, _ := r.told(intents.RunStepFailed)
 	close(failed)
 	if a := within(t, "the answer", got); a.payload != `{"v":4}` || a.swarm.Winner != "d" || !slices.Equal(a.swarm.Cancelled, []string{"a", "b"}) || failures(a.swarm.Failures) != "c E_TOOL" {
