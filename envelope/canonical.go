@@ -23,19 +23,19 @@ func Canonical(raw json.RawMessage) ([]byte, error) {
 // returned as it was.
 func AppendCanonical(dst []byte, raw json.RawMessage) ([]byte, error) {
 	c := canonicalizers.Get().(*canonicalizer)
-	c.scanner = scanner{data: raw, maxDepth: hardDepth}
-	c.out = dst
-	c.space()
+	c.scanner, c.from, c.out = scanner{data: raw, maxDepth: hardDepth}, 0, dst
+	c.skip()
 	err := c.value(0)
+	c.flush()
 	if err == nil {
 		err = c.end()
 	}
 	out := c.out
 	c.release()
-	if err == nil {
+	switch {
+	case err == nil:
 		return out, nil
-	}
-	if errors.Is(err, ErrNumber) {
+	case errors.Is(err, ErrNumber):
 		return dst, err
 	}
 	return dst, fmt.Errorf("canonical JSON: %w", err)
@@ -57,15 +57,17 @@ func (e *Envelope) Hash() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// canonicalizer writes JSON text anew while it walks over it.
+// canonicalizer writes JSON text anew while it walks over it. What is canonical
+// as it stands, as most of what other nodes send is, it copies in one piece.
 type canonicalizer struct {
 	scanner
+	from    int // of data up to pos is to be copied to out
 	out     []byte
 	members []canonicalMember // of all objects that are open
 	scratch []byte
 }
 
-// canonicalMember is one member as it was written to out.
+// canonicalMember is one member as it will stand in out.
 type canonicalMember struct {
 	name     []byte // decoded
 	from, to int
@@ -76,13 +78,30 @@ var canonicalizers = sync.Pool{New: func() any { return new(canonicalizer) }}
 // release gives c back, without what belongs to the caller and without memory
 // that only one huge text needed.
 func (c *canonicalizer) release() {
-	c.scanner.release()
 	c.scanner, c.out = scanner{}, nil
 	clear(c.members[:cap(c.members)])
 	if cap(c.members) > 1<<10 || cap(c.scratch) > 1<<16 {
 		return
 	}
 	canonicalizers.Put(c)
+}
+
+// flush copies what is to be copied.
+func (c *canonicalizer) flush() {
+	c.out = append(c.out, c.data[c.from:c.pos]...)
+	c.from = c.pos
+}
+
+// at is where out will end when everything up to pos is in it.
+func (c *canonicalizer) at() int { return len(c.out) + c.pos - c.from }
+
+// skip walks over white space, which is not written.
+func (c *canonicalizer) skip() {
+	if c.pos < len(c.data) && c.data[c.pos] <= ' ' {
+		c.flush()
+		c.space()
+		c.from = c.pos
+	}
 }
 
 func (c *canonicalizer) value(depth int) error {
@@ -102,26 +121,30 @@ func (c *canonicalizer) value(depth int) error {
 		if err := c.scanner.value(depth); err != nil {
 			return err
 		}
-		if b == '-' || '0' <= b && b <= '9' {
-			var err error
-			c.out, err = appendNumber(c.out, c.data[from:c.pos])
-			return err
+		text := c.data[from:c.pos]
+		if b != '-' && (b < '0' || b > '9') || len(text) <= safeDigits && plainInteger(text) {
+			return nil
 		}
-		c.out = append(c.out, c.data[from:c.pos]...)
-		return nil
+		c.pos = from
+		c.flush()
+		var err error
+		c.out, err = appendNumber(c.out, text)
+		c.pos += len(text)
+		c.from = c.pos
+		return err
 	}
 }
 
-// text writes a string, and returns what stood between its quotes.
+// text walks over a string, and returns what stands between its quotes.
 func (c *canonicalizer) text() (raw []byte, escaped bool, err error) {
 	from := c.pos
 	raw, escaped, err = c.str()
-	switch {
-	case err != nil:
-	case escaped:
+	if err == nil && escaped {
+		end := c.pos
+		c.pos = from
+		c.flush()
 		c.out = appendRespelled(c.out, raw)
-	default:
-		c.out = append(c.out, c.data[from:c.pos]...)
+		c.pos, c.from = end, end
 	}
 	return raw, escaped, err
 }
@@ -156,18 +179,12 @@ func (c *canonicalizer) array(depth int) error {
 	if depth >= c.maxDepth {
 		return c.tooDeep()
 	}
-	c.out = append(c.out, '[')
-	more, err := c.open(']')
+	more, err := c.first(']')
 	for more && err == nil {
-		c.space()
-		if err = c.value(depth + 1); err != nil {
-			return err
-		}
-		if more, err = c.next(']'); more {
-			c.out = append(c.out, ',')
+		if err = c.value(depth + 1); err == nil {
+			more, err = c.another(']')
 		}
 	}
-	c.out = append(c.out, ']')
 	return err
 }
 
@@ -176,14 +193,12 @@ func (c *canonicalizer) object(depth int) error {
 		return c.tooDeep()
 	}
 	base, sorted := len(c.members), true
-	c.out = append(c.out, '{')
-	more, err := c.open('}')
+	more, err := c.first('}')
 	for more && err == nil {
-		c.space()
 		if c.pos >= len(c.data) || c.data[c.pos] != '"' {
 			return c.fail("a member's name must be a string")
 		}
-		m := canonicalMember{from: len(c.out)}
+		m := canonicalMember{from: c.at()}
 		var escaped bool
 		if m.name, escaped, err = c.text(); err != nil {
 			return err
@@ -191,33 +206,54 @@ func (c *canonicalizer) object(depth int) error {
 		if escaped {
 			m.name = unescape(m.name)
 		}
-		if err = c.colon(); err != nil {
-			return err
+		c.skip()
+		if c.pos >= len(c.data) || c.data[c.pos] != ':' {
+			return c.fail("a colon must follow a member's name")
 		}
-		c.out = append(c.out, ':')
+		c.pos++
+		c.skip()
 		if err = c.value(depth + 1); err != nil {
 			return err
 		}
-		m.to = len(c.out)
+		m.to = c.at()
 		if n := len(c.members); n > base && compareUTF16(c.members[n-1].name, m.name) >= 0 {
 			sorted = false
 		}
 		c.members = append(c.members, m)
-		if more, err = c.next('}'); more {
-			c.out = append(c.out, ',')
-		}
+		more, err = c.another('}')
 	}
 	if err == nil && !sorted {
 		err = c.sort(c.members[base:])
 	}
 	c.members = c.members[:base]
-	c.out = append(c.out, '}')
 	return err
 }
 
-// sort puts the members of an object, the last thing in out, into the order of
-// RFC 8785, section 3.2.3.
+// first walks over the bracket at pos, to the first element or over the closing
+// bracket.
+func (c *canonicalizer) first(closing byte) (more bool, err error) {
+	c.pos++
+	c.skip()
+	if c.pos < len(c.data) && c.data[c.pos] == closing {
+		c.pos++
+		return false, nil
+	}
+	return true, nil
+}
+
+// another walks over the comma to the next element, or over the closing bracket.
+func (c *canonicalizer) another(closing byte) (more bool, err error) {
+	c.skip()
+	if more, err = c.next(closing); more {
+		c.skip()
+	}
+	return more, err
+}
+
+// sort puts the members of an object, which has just been walked over, into the
+// order of RFC 8785, section 3.2.3.
 func (c *canonicalizer) sort(members []canonicalMember) error {
+	c.flush()
 	from := members[0].from
 	c.scratch = append(c.scratch[:0], c.out[from:]...)
 	c.out = c.out[:from]
@@ -231,6 +267,7 @@ func (c *canonicalizer) sort(members []canonicalMember) error {
 		}
 		c.out = append(c.out, c.scratch[m.from-from:m.to-from]...)
 	}
+	c.out = append(c.out, '}')
 	return nil
 }
 

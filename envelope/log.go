@@ -37,7 +37,6 @@ func ParseLog(data []byte) (*LogRecord, error) {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
 	p := parser{scanner: scanner{data: data, maxDepth: limits.MaxDepth}}
-	defer p.release()
 	if err := p.envelope(); err != nil {
 		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
 	}

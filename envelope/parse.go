@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -50,7 +51,6 @@ func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
 	p := parser{scanner: scanner{data: data, maxDepth: limits.MaxDepth}}
-	defer p.release()
 	if err := p.envelope(); err != nil {
 		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
 	}
@@ -155,7 +155,7 @@ func (p *parser) envelope() error {
 	if p.data[p.pos] != '{' {
 		return p.fail("an envelope is a JSON object")
 	}
-	unknown := nameSet{}
+	var unknown nameSet
 	more, err := p.open('}')
 	for f := field(0); more && err == nil; f++ {
 		var name []byte
@@ -169,7 +169,7 @@ func (p *parser) envelope() error {
 		switch {
 		case known && p.seen&(1<<f) != 0:
 			return p.fail("duplicate name " + quoteName([]byte(fieldNames[f])))
-		case !known && !unknown.add(&p.scanner, name):
+		case !known && !unknown.add(name):
 			return p.fail("duplicate name " + quoteName(name))
 		}
 		from := p.pos
@@ -248,7 +248,7 @@ const stringFields = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fie
 // strings decodes those fields that have a bit in wanted into one allocation.
 // One of another kind is a problem.
 func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string) {
-	var stack [512]byte
+	var stack [256]byte
 	buf := stack[:0]
 	var ends [numFields]int
 	for f := range numFields {
@@ -256,11 +256,7 @@ func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string)
 			if known := interned(f, p.value[f]); known != "" {
 				texts[f] = known
 			} else if p.kind(f) == '"' {
-				inner := p.value[f][1 : len(p.value[f])-1]
-				if hasEscape(inner) {
-					inner = unescape(inner)
-				}
-				buf = append(buf, inner...)
+				buf = append(buf, p.value[f][1:len(p.value[f])-1]...)
 			} else if !(f == fieldReplyTo && p.kind(f) == 'n') {
 				bad.add(f, typeRule(f), "must be a string")
 				p.seen &^= 1 << f // one fault, one message
@@ -268,11 +264,15 @@ func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string)
 		}
 		ends[f] = len(buf)
 	}
+	escaped := bytes.IndexByte(buf, '\\') >= 0
 	all := string(buf)
 	from := 0
 	for f, end := range ends {
 		if end > from {
 			texts[f] = all[from:end]
+			if escaped {
+				texts[f] = string(unescape(buf[from:end]))
+			}
 		}
 		from = end
 	}
@@ -313,15 +313,6 @@ func interned(f field, value []byte) string {
 		}
 	}
 	return ""
-}
-
-func hasEscape(inner []byte) bool {
-	for _, c := range inner {
-		if c == '\\' {
-			return true
-		}
-	}
-	return false
 }
 
 // UnmarshalJSON is [Parse] over a copy of data, for use with encoding/json.

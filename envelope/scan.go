@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
-	"sync"
 )
 
 // scanner walks JSON text once, strictly by RFC 8259, and refuses what
@@ -14,9 +13,6 @@ type scanner struct {
 	data     []byte
 	pos      int
 	maxDepth int
-	names    [][]byte  // stack of the names of the objects that are open
-	stack    *[][]byte // where names came from; see release
-	high     int       // how long the stack has been
 }
 
 // syntaxError says where the text is no JSON that we accept.
@@ -152,14 +148,14 @@ func (s *scanner) object(depth int) error {
 	if depth >= s.maxDepth {
 		return s.tooDeep()
 	}
-	names := nameSet{base: len(s.names)}
+	var names nameSet
 	more, err := s.open('}')
 	for more && err == nil {
 		var name []byte
 		if name, err = s.name(); err != nil {
 			return err
 		}
-		if !names.add(s, name) {
+		if !names.add(name) {
 			return s.fail("duplicate name " + quoteName(name))
 		}
 		if err = s.value(depth + 1); err != nil {
@@ -167,7 +163,6 @@ func (s *scanner) object(depth int) error {
 		}
 		more, err = s.next('}')
 	}
-	s.names = s.names[:names.base]
 	return err
 }
 
@@ -237,34 +232,30 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 }
 
 // nameSet finds duplicate names in one object: by comparison while there are
-// few, by a map beyond.
+// few, which takes no memory of the heap, by a map beyond.
 type nameSet struct {
-	base int
+	few  [fewNames][]byte
+	n    int // of few
 	many map[string]struct{}
 }
 
 const fewNames = 16
 
 // add reports false where the object has had the name before.
-func (n *nameSet) add(s *scanner, name []byte) bool {
+func (n *nameSet) add(name []byte) bool {
 	if n.many == nil {
-		have := s.names[n.base:]
-		for _, other := range have {
+		for _, other := range n.few[:n.n] {
 			if bytes.Equal(other, name) {
 				return false
 			}
 		}
-		if len(have) < fewNames {
-			if s.stack == nil {
-				s.stack = nameStacks.Get().(*[][]byte)
-				s.names = *s.stack
-			}
-			s.names = append(s.names, name)
-			s.high = max(s.high, len(s.names))
+		if n.n < fewNames {
+			n.few[n.n] = name
+			n.n++
 			return true
 		}
 		n.many = make(map[string]struct{}, 2*fewNames)
-		for _, other := range have {
+		for _, other := range n.few {
 			n.many[string(other)] = struct{}{}
 		}
 	}
@@ -283,26 +274,9 @@ func quoteName(name []byte) string {
 	return strconv.QuoteToASCII(string(name))
 }
 
-// nameStacks saves an allocation a text: most objects have few names.
-var nameStacks = sync.Pool{New: func() any {
-	stack := make([][]byte, 0, 2*fewNames)
-	return &stack
-}}
-
-// release gives the stack of names back, without the text it points to.
-func (s *scanner) release() {
-	if s.stack != nil {
-		clear(s.names[:s.high])
-		*s.stack = s.names[:0]
-		nameStacks.Put(s.stack)
-		s.stack, s.names, s.high = nil, nil, 0
-	}
-}
-
 // checkJSON reports whether raw is exactly one JSON value that we accept.
 func checkJSON(raw []byte, maxDepth int) error {
 	s := scanner{data: raw, maxDepth: maxDepth}
-	defer s.release()
 	s.space()
 	if err := s.value(0); err != nil {
 		return err
@@ -314,7 +288,6 @@ func checkJSON(raw []byte, maxDepth int) error {
 // until f fails.
 func eachMember(raw []byte, f func(name, value []byte) error) error {
 	s := scanner{data: raw, maxDepth: hardDepth}
-	defer s.release()
 	s.space()
 	if s.pos >= len(raw) || raw[s.pos] != '{' {
 		return s.fail("not an object")

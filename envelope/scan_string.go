@@ -47,23 +47,16 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 // plainEnd returns the first index at or after i whose byte is a quote, a
 // backslash, a control character or not ASCII, eight bytes at a time.
 func plainEnd[T string | []byte](d T, i int) int {
-	const (
-		ones  = 0x0101010101010101
-		highs = 0x8080808080808080
-	)
-	for i+8 <= len(d) {
-		w := uint64(d[i]) | uint64(d[i+1])<<8 | uint64(d[i+2])<<16 | uint64(d[i+3])<<24 |
-			uint64(d[i+4])<<32 | uint64(d[i+5])<<40 | uint64(d[i+6])<<48 | uint64(d[i+7])<<56
-		quote := w ^ ones*'"'
-		slash := w ^ ones*'\\'
-		special := (w - ones*0x20) | (quote - ones) | (slash - ones) | w
-		// A byte's high bit is set where the byte is below 0x20, equal to
-		// one of the two characters, or not ASCII; borrows can only set
-		// bits above the first such byte.
-		if special &= highs; special != 0 {
+	for ; i <= len(d)-8; i += 8 {
+		if special := specials(word(d[i : i+8])); special != 0 {
 			return i + bits.TrailingZeros64(special)/8
 		}
-		i += 8
+	}
+	if i < len(d) && len(d) >= 8 {
+		// The last eight bytes without those that have been looked at. The zeros
+		// that come in behind them count as control characters.
+		seen := uint(i - (len(d) - 8))
+		return i + bits.TrailingZeros64(specials(word(d[len(d)-8:])>>(8*seen)))/8
 	}
 	for i < len(d) {
 		if c := d[i]; c < 0x20 || c == '"' || c == '\\' || c >= utf8.RuneSelf {
@@ -72,6 +65,25 @@ func plainEnd[T string | []byte](d T, i int) int {
 		i++
 	}
 	return i
+}
+
+// word is the first eight bytes of d.
+func word[T string | []byte](d T) uint64 {
+	_ = d[7]
+	return uint64(d[0]) | uint64(d[1])<<8 | uint64(d[2])<<16 | uint64(d[3])<<24 |
+		uint64(d[4])<<32 | uint64(d[5])<<40 | uint64(d[6])<<48 | uint64(d[7])<<56
+}
+
+// highBits are those of the bytes that are not ASCII.
+const highBits = 0x8080808080808080
+
+// specials has the high bit of each byte of w set that is below 0x20, a quote, a
+// backslash, or not ASCII. Borrows can only set bits above the first such byte.
+func specials(w uint64) uint64 {
+	const ones = 0x0101010101010101
+	quote := w ^ ones*'"'
+	slash := w ^ ones*'\\'
+	return ((w - ones*0x20) | (quote - ones) | (slash - ones) | w) & highBits
 }
 
 // escapeLen is the length of the escape sequence that d starts with, or 0. A

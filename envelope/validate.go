@@ -151,12 +151,10 @@ func (e *Envelope) malformations(bad *problems) {
 
 // checkExtra validates the extra members.
 func (e *Envelope) checkExtra(bad *problems) {
-	unique := nameSet{}
-	var names scanner // only holds the names
-	defer names.release()
+	var unique nameSet
 	for _, m := range e.Extra {
 		name := []byte(m.Name)
-		if _, known := fieldOf(name); known || !utf8.ValidString(m.Name) || !unique.add(&names, name) {
+		if _, known := fieldOf(name); known || !utf8.ValidString(m.Name) || !unique.add(name) {
 			*bad = append(*bad, Problem{quoteName(name), RuleJSON, "cannot be an extra member: its name is a field's, is there twice, or is not valid UTF-8"})
 		}
 		if err := checkJSON(m.Value, defaultMaxDepth-1); err != nil {
@@ -231,6 +229,9 @@ func atLeast(bad *problems, present uint16, f field, text string, n int) {
 
 // hasRunes reports whether text, which is valid UTF-8, has at least n characters.
 func hasRunes(text string, n int) bool {
+	if n <= 8 && len(text) >= 8 && word(text)&highBits == 0 {
+		return true // eight ASCII characters
+	}
 	for i := 0; i < len(text) && n > 0; i++ {
 		if text[i]&0xC0 != 0x80 { // not the continuation of a character
 			n--
