@@ -1,46 +1,118 @@
 package mesh
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// BenchmarkTask is one task's way through a worker, from the bytes that NATS
-// delivers to the bytes of the reply, without NATS in between.
-func BenchmarkTask(b *testing.B) {
+// benchSides makes both sides of an exchange, which sign with alg; "" signs nothing.
+func benchSides(b *testing.B, alg sign.Alg) (worker, sender *Node) {
 	srv := natstest.Run(b, natsd.Config{})
-	node, err := New(natstest.Conn(b, srv), Config{Heartbeat: -1, TaskEvents: EventsFailures, Quotas: Quotas{UnknownRate: -1}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	h, err := node.newHost(Agent{Entity: "agent.bench", Queue: 1 << 20, Handler: HandlerFunc(func(_ context.Context, t *Task) (json.RawMessage, error) {
-		return t.Envelope.Payload, nil
-	})})
-	if err != nil {
-		b.Fatal(err)
-	}
-	bodies := make([][]byte, 0, b.N)
-	for range cap(bodies) {
-		e := envelope.New(envelope.TypeTask, "service.bench", "agent.bench", "bench.echo", json.RawMessage(`{"text":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"}`))
-		e.Requires = json.RawMessage(`{"timeout_ms":10000}`)
-		body, err := e.AppendJSON(nil)
+	side := func(entity, peer string) *Node {
+		cfg := Config{Entity: entity, Heartbeat: -1, TaskEvents: EventsFailures, Quotas: Quotas{UnknownRate: -1}}
+		if alg != "" {
+			key := func(who string) *sign.Signer {
+				s, err := sign.NewSigner(who, alg, bytes.Repeat([]byte{who[0]}, 32))
+				if err != nil {
+					b.Fatal(err)
+				}
+				return s
+			}
+			ring := &sign.Ring{}
+			if err := ring.Put(sign.Local, key(peer).Key(peer)); err != nil {
+				b.Fatal(err)
+			}
+			cfg.Signer, cfg.Verifier = key(entity), sign.Verifier{Ring: ring, Mode: sign.Required}
+		}
+		node, err := New(natstest.Conn(b, srv), cfg)
 		if err != nil {
 			b.Fatal(err)
 		}
-		bodies = append(bodies, body)
+		return node
 	}
-	w := h.queue.worker()
-	b.ReportAllocs()
-	b.ResetTimer()
-	for _, body := range bodies {
-		h.onTask(&nats.Msg{Subject: "agent.bench", Reply: "_INBOX.x.y", Data: body})
-		h.run(h.queue.take(w, true))
+	return side("agent.bench", "service.bench"), side("service.bench", "agent.bench")
+}
+
+// benchTask is a task with 128 characters of text.
+func benchTask() *envelope.Envelope {
+	e := envelope.New(envelope.TypeTask, "service.bench", "agent.bench", "bench.echo", json.RawMessage(`{"text":"`+strings.Repeat("x", 128)+`"}`))
+	e.Requires = json.RawMessage(`{"timeout_ms":10000}`)
+	return e
+}
+
+// BenchmarkTask is one task's way through a worker, from the bytes that NATS
+// delivers to the bytes of the reply, without NATS in between.
+func BenchmarkTask(b *testing.B) {
+	for name, alg := range map[string]sign.Alg{"unsigned": "", "HS256": sign.HS256, "Ed25519": sign.Ed25519} {
+		b.Run(name, func(b *testing.B) {
+			node, sender := benchSides(b, alg)
+			h, err := node.newHost(Agent{Entity: "agent.bench", Queue: 1 << 20, Handler: HandlerFunc(func(_ context.Context, t *Task) (json.RawMessage, error) {
+				return t.Envelope.Payload, nil
+			})})
+			if err != nil {
+				b.Fatal(err)
+			}
+			bodies := make([][]byte, 0, b.N)
+			for range cap(bodies) {
+				var body []byte
+				if _, err := sender.encode(b.Context(), benchTask(), false, &body); err != nil {
+					b.Fatal(err)
+				}
+				bodies = append(bodies, body)
+			}
+			w := h.queue.worker()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for _, body := range bodies {
+				msg := &nats.Msg{Subject: "agent.bench", Reply: "_INBOX.x.y", Data: body}
+				env, cbor, err := node.decode(msg)
+				if err != nil {
+					b.Fatal(err)
+				}
+				h.check(arrival{msg, env, cbor})
+				h.run(h.queue.take(w, true))
+			}
+		})
+	}
+}
+
+// BenchmarkSend is what a sender does for one task, without NATS: the bytes of
+// the task, and what is read out of those of the result.
+func BenchmarkSend(b *testing.B) {
+	for name, alg := range map[string]sign.Alg{"unsigned": "", "HS256": sign.HS256, "Ed25519": sign.Ed25519} {
+		b.Run(name, func(b *testing.B) {
+			node, sender := benchSides(b, alg)
+			task := benchTask()
+			result, err := appendSigned(nil, task.Reply(envelope.TypeResult, task.Payload), node.cfg.Signer, false)
+			if err != nil {
+				b.Fatal(err)
+			}
+			var buf []byte
+			var known vouched
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := sender.encode(b.Context(), task, false, &buf); err != nil {
+					b.Fatal(err)
+				}
+				msg := &nats.Msg{Data: result}
+				reply, _, err := sender.decode(msg)
+				if err == nil {
+					err = sender.vetReply(task, msg, reply, &known)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -135,6 +135,8 @@ func sendError(task *envelope.Envelope, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return envelope.Errorf(envelope.CodeNoResponders, "no worker serves %s", task.To).WithCause(err)
+	case errors.Is(err, errStray):
+		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time: an answer came, but to another task", task.To).WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", task.To).WithCause(err)
 	}
@@ -218,23 +220,37 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 // exchange sends a task and waits for its terminal envelope, and for stream
 // envelopes before it if onStream is there to take them.
 func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
-	buffered := 1
-	if requires, _ := task.Requirements(); onStream != nil || requires.Stream {
-		buffered = maxBuffered
-	}
-	x, err := n.replies.open(buffered, deadline)
+	requires, _ := task.Requirements()
+	x, err := n.replies.open(what.to, onStream != nil || requires.Stream, deadline)
 	if err != nil {
 		return nil, err
 	}
 	defer n.replies.close(x)
 	n.replies.send(x, what)
 	var known vouched
+	var stray error // what came on the subject for somebody else
 	for seen := 0; ; seen++ {
 		answer, err := x.wait(ctx)
 		if err != nil {
+			if stray != nil && errors.Is(err, context.DeadlineExceeded) {
+				err = errors.Join(errStray, err, stray)
+			}
 			return nil, err
 		}
-		reply, cbor, err := n.readReply(task, answer, &known)
+		reply, cbor, err := n.decode(answer)
+		if x.reused && (err != nil || !concerns(reply, task)) {
+			if stray = err; stray == nil {
+				stray = otherTask(reply, task)
+			}
+			n.log.Debug("stray answer ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
+			seen--
+			continue
+		}
+		if err == nil {
+			err = n.vetReply(task, answer, reply, &known)
+		} else {
+			err = notReply(task, answer, err)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -243,6 +259,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
 			n.journal.received(reply.ID, answer.Data, cbor)
+			x.answered = reply.From == task.To
 			return reply, nil
 		}
 		if onStream == nil {
@@ -260,42 +277,63 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	}
 }
 
-// readReply checks that a message is an answer to task, from somebody who may
-// give it: the one that was asked, or whoever it has handed the task on to.
-func (n *Node) readReply(task *envelope.Envelope, msg *nats.Msg, known *vouched) (reply *envelope.Envelope, cbor bool, err error) {
-	reply, cbor, err = n.decode(msg)
-	if err != nil {
-		if isPubAck(msg.Data) {
-			return nil, false, unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
-		}
-		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
+// errStray is why an exchange ended that had nothing but answers to other tasks.
+var errStray = errors.New("only answers to other tasks came")
+
+// concerns reports whether an answer names the task, or else the conversation: a
+// stream needs not say what it answers, and an error for what could not be read
+// cannot.
+func concerns(reply, task *envelope.Envelope) bool {
+	switch {
+	case reply.ReplyTo == task.ID:
+		return true
+	case reply.Type == envelope.TypeStream && reply.ReplyTo == "", reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
+		return reply.Corr == task.Corr
 	}
+	return false
+}
+
+func otherTask(reply, task *envelope.Envelope) error {
+	return unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+}
+
+// notReply says what came in place of a reply.
+func notReply(task *envelope.Envelope, msg *nats.Msg, err error) error {
+	if isPubAck(msg.Data) {
+		return unusable("a JetStream stream captures %s and acknowledged the task, so no agent's answer can be told from it: take the subject out of the stream, or make the stream no_ack", task.To)
+	}
+	return fmt.Errorf("reply from %s: %w", task.To, err)
+}
+
+// vetReply checks that a reply is an answer to task, from somebody who may
+// give it: the one that was asked, or whoever it has handed the task on to.
+func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.Envelope, known *vouched) error {
 	var now time.Time
 	if reply.Sig != nil {
 		now = time.Now() // only a key is old or new
 	}
 	if _, err := n.cfg.Verifier.Verify(reply, now); err != nil {
-		return nil, false, fmt.Errorf("reply from %s: %w", task.To, err)
+		return fmt.Errorf("reply from %s: %w", task.To, err)
 	}
 	switch {
 	case reply.Type == envelope.TypeError && reply.ReplyTo == unknownID:
 		// The peer could not even read whom it answers.
-	case reply.ReplyTo != task.ID && reply.Type != envelope.TypeStream || reply.Type == envelope.TypeStream && reply.ReplyTo != "" && reply.ReplyTo != task.ID:
-		return nil, false, unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+	case reply.ReplyTo != task.ID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
+		return otherTask(reply, task)
 	case reply.Corr != task.Corr:
-		return nil, false, unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+		return unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
 	}
 	if reply.From != task.To {
 		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
-			return nil, false, err
+			return err
 		}
 	}
 	switch reply.Type {
 	case envelope.TypeResult, envelope.TypeError, envelope.TypeStream:
 		consumed(n.log, reply)
-		return reply, cbor, nil
+		return nil
 	}
-	return nil, false, unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
+	return unusable("reply from %s: an envelope of type %s is no answer", task.To, reply.Type)
 }
 
 // unusable says that what came back is no answer to the task.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -67,6 +68,118 @@ func TestSendIgnoresAStreamThatNobodyTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, reply, task.Reply(envelope.TypeResult, task.Payload))
+}
+
+// twice is an agent that answers each task well. Before it does, and after, it
+// sends what the test wants on the reply subject.
+func (r *rig) twice(before, after func(m *nats.Msg, task *envelope.Envelope)) {
+	r.t.Helper()
+	sub, err := r.nc.Subscribe(reviewer, func(m *nats.Msg) {
+		task := parse(r.t, m.Data)
+		before(m, task)
+		m.Respond(encode(r.t, task.Reply(envelope.TypeResult, task.Payload)))
+		after(m, task)
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { sub.Unsubscribe() })
+	settle(r.t, r.nc)
+}
+
+// A reply subject serves many tasks, one after the other. What somebody sends on
+// it to an earlier one is nobody's answer.
+func TestAnAnswerToAnEarlierTaskIsIgnored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	former := map[string]*envelope.Envelope{} // by reply subject
+	again := 0
+	r.twice(func(m *nats.Msg, task *envelope.Envelope) {
+		old := former[m.Reply]
+		former[m.Reply] = task
+		if old == nil {
+			return
+		}
+		again++
+		refused := old.Reply(envelope.TypeError, envelope.Errorf(envelope.CodeInvalidEnvelope, "what is it").Payload())
+		refused.ReplyTo, refused.Corr = "00000000000000000000000000", envelope.NewID()
+		for _, e := range []*envelope.Envelope{
+			old.Reply(envelope.TypeResult, json.RawMessage(`{"stray":true}`)),
+			old.Reply(envelope.TypeError, envelope.Errorf(envelope.CodeInternal, "stray").Payload()),
+			refused,
+		} {
+			m.Respond(encode(r.t, e))
+		}
+		m.Respond([]byte("stray"))
+	}, func(*nats.Msg, *envelope.Envelope) {})
+	client := r.node(mesh.Config{})
+	for i := range 200 {
+		task := newTask(reviewer, "code.review", fmt.Sprintf(`{"n":%d}`, i))
+		reply, err := client.Send(t.Context(), task, mesh.SendOptions{})
+		if err != nil {
+			t.Fatalf("task %d: %v", i, err)
+		}
+		same(t, reply, task.Reply(envelope.TypeResult, task.Payload))
+	}
+	settle(t, r.nc)
+	if again < 10 {
+		t.Errorf("%d reply subjects were used again", again)
+	}
+}
+
+func TestAReplySubjectOnWhichTwoAnswersCameIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	seen := map[string]bool{}
+	again := 0
+	r.twice(func(m *nats.Msg, _ *envelope.Envelope) {
+		if seen[m.Reply] {
+			again++
+		}
+		seen[m.Reply] = true
+	}, func(m *nats.Msg, task *envelope.Envelope) {
+		m.Respond(encode(r.t, task.Reply(envelope.TypeResult, task.Payload)))
+	})
+	client := r.node(mesh.Config{})
+	for range 200 {
+		if _, err := client.Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(t, r.nc)
+	equal(t, "reply subjects used again", again, 0)
+}
+
+// Where nothing but strays come, the deadline says what they were.
+func TestStraysDoNotKeepATaskWaiting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	var first *envelope.Envelope
+	sub, err := r.nc.Subscribe(reviewer, func(m *nats.Msg) {
+		task := parse(r.t, m.Data)
+		if first == nil {
+			first = task
+		}
+		if string(task.Payload) == `{"last":true}` {
+			task = first
+		}
+		m.Respond(encode(r.t, task.Reply(envelope.TypeResult, task.Payload)))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { sub.Unsubscribe() })
+	settle(t, r.nc)
+	client := r.node(mesh.Config{})
+	for range 64 {
+		if _, err := client.Send(t.Context(), newTask(reviewer, "code.review", `{}`), mesh.SendOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = client.Send(t.Context(), requiring(newTask(reviewer, "code.review", `{"last":true}`), `{"timeout_ms":20}`), mesh.SendOptions{})
+	if codeOf(err) != envelope.CodeTimeout || !strings.Contains(err.Error(), "an answer came, but to another task") {
+		t.Errorf("Send: %v", err)
+	}
 }
 
 func TestSendWithoutAWorkerSaysSoAtOnce(t *testing.T) {

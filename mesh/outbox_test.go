@@ -33,7 +33,7 @@ func soon() time.Time { return time.Now().Add(time.Minute) }
 
 func mustOpen(t *testing.T, r *replies) *exchange {
 	t.Helper()
-	x, err := r.open(1, soon())
+	x, err := r.open("echo", false, soon())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 	for sender := range 4 * gatherFrom {
 		wait.Go(func() {
 			for n := range 200 {
-				x, err := r.open(1, soon())
+				x, err := r.open("echo", false, soon())
 				if err != nil {
 					t.Error(err)
 					return
@@ -58,13 +58,17 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 				if err != nil || string(m.Data) != body {
 					t.Errorf("asked %s, got %v, %v", body, m, err)
 				}
+				x.answered = true
 				r.close(x)
 			}
 		})
 	}
 	wait.Wait()
-	if len(r.waiting) != 0 || len(r.out.waiting) != 0 {
-		t.Errorf("%d exchanges and %d requests are left", len(r.waiting), len(r.out.waiting))
+	if len(r.byID) != r.idle || len(r.out.waiting) != 0 {
+		t.Errorf("%d exchanges and %d requests are left", len(r.byID)-r.idle, len(r.out.waiting))
+	}
+	if r.next > 2*(4*gatherFrom)+minRest {
+		t.Errorf("%d subjects for %d senders", r.next, 4*gatherFrom)
 	}
 }
 
@@ -117,33 +121,111 @@ func TestAllSendersHearOfAFailure(t *testing.T) {
 	}
 }
 
-func TestAReusedExchangeKnowsNothingOfTheLast(t *testing.T) {
+// answered ends an exchange as one that had its answer.
+func answered(r *replies, x *exchange) {
+	x.answered = true
+	r.close(x)
+}
+
+// rested makes as many exchanges with "echo" rest as must.
+func rested(t *testing.T, r *replies) (all []*exchange) {
+	t.Helper()
+	for range minRest {
+		all = append(all, mustOpen(t, r))
+	}
+	for _, x := range all {
+		answered(r, x)
+	}
+	return all
+}
+
+func TestASubjectIsUsedAgainAfterItsRest(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)
-	x := mustOpen(t, r)
-	late := &nats.Msg{Subject: x.subject, Data: []byte("late")}
-	r.deliver(late)
-	r.deliver(late) // overflows
-	r.close(x)
-	y := mustOpen(t, r)
-	if y != x {
-		t.Fatal("the exchange was not used again")
+	all := rested(t, r)
+	for _, want := range append(all, all...) {
+		x := mustOpen(t, r)
+		if x != want || !x.reused {
+			t.Fatalf("%s was opened, want %s again", x.subject, want.subject)
+		}
+		answered(r, x)
 	}
-	r.deliver(late)
-	if len(y.answers) != 0 || y.overflow.Load() {
-		t.Error("an exchange got an answer to the one before")
+	other, err := r.open("agent.other", false, soon())
+	if err != nil || other.reused {
+		t.Errorf("an exchange with another recipient has the subject of an earlier one: %v", err)
 	}
+	stream, err := r.open("echo", true, soon())
+	if err != nil || stream.reused {
+		t.Errorf("an exchange of many answers has the subject of an earlier one: %v", err)
+	}
+}
+
+func TestASubjectOnWhichMoreCameIsNotUsedAgain(t *testing.T) {
+	t.Parallel()
+	late := func(r *replies, x *exchange) { r.deliver(&nats.Msg{Subject: x.subject, Data: []byte("late")}) }
+	for name, end := range map[string]func(*replies, *exchange){
+		"nobody answered":   func(r *replies, x *exchange) { r.close(x) },
+		"one more came":     func(r *replies, x *exchange) { late(r, x); answered(r, x) },
+		"two more came":     func(r *replies, x *exchange) { late(r, x); late(r, x); answered(r, x) },
+		"one came too late": func(r *replies, x *exchange) { answered(r, x); late(r, x) },
+		"two came too late": func(r *replies, x *exchange) { answered(r, x); late(r, x); late(r, x) },
+		"another inbox since": func(r *replies, x *exchange) {
+			r.sub.Unsubscribe()
+			y, _ := r.open("echo", false, soon())
+			r.close(y)
+			answered(r, x)
+		},
+	} {
+		r, _ := exchanges(t)
+		x := mustOpen(t, r)
+		end(r, x)
+		rested(t, r)
+		for range minRest {
+			y := mustOpen(t, r)
+			if y == x {
+				t.Errorf("%s: the subject was used again", name)
+			}
+			answered(r, y)
+		}
+		equalTo(t, name+": exchanges that rest", len(r.byID), minRest)
+	}
+}
+
+func TestRestingSubjectsAreBounded(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	for i := range 3 * maxIdle {
+		x, err := r.open(fmt.Sprintf("agent.a%d", i%(maxIdle/4)), false, soon())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered(r, x)
+	}
+	places := 0
+	for to, place := range r.rest {
+		n := 0
+		for x := place.first; x != nil; x = x.next {
+			if n++; x.to != to || r.byID[x.id] != x {
+				t.Errorf("%s rests with %s", x.subject, to)
+			}
+		}
+		equalTo(t, "length of "+to, n, place.n)
+		places += n
+	}
+	equalTo(t, "resting", r.idle, maxIdle)
+	equalTo(t, "in their places", places, maxIdle)
+	equalTo(t, "found by id", len(r.byID), maxIdle)
 }
 
 func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)
-	for _, room := range []int{1, 4} {
-		late, err := r.open(room, soon())
+	for stream, room := range map[bool]int{false: fewBuffered, true: maxBuffered} {
+		late, err := r.open("echo", stream, soon())
 		if err != nil {
 			t.Fatal(err)
 		}
-		early, err := r.open(room, soon().Add(-time.Second)) // sooner than what the alarm is set for
+		early, err := r.open("echo", stream, soon().Add(-time.Second)) // sooner than what the alarm is set for
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,28 +13,54 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// maxBuffered is how many stream envelopes may wait for a slow reader before
-// the exchange is given up.
-const maxBuffered = 4096
+const (
+	// maxBuffered is how many stream envelopes may wait for a slow reader before
+	// the exchange is given up.
+	maxBuffered = 4096
+	// fewBuffered is how many answers may wait where one is due: it, and strays
+	// before it.
+	fewBuffered = 8
+)
 
 // replies takes all answers to this node's requests on one subscription and
 // hands each to the exchange that waits for it. One exchange may have several
 // answers: nats.go's own requests have one.
+//
+// A reply subject that nobody has used before is dear to the server, which looks
+// it up, remembers the outcome, and forgets it again: a tenth of what a request
+// costs all sides together. So the subject of an exchange that has had its one
+// answer is used again, for the same recipient, and only after it has rested.
+// Whoever answers twice, at once or late, is found out by the rest, which ends the
+// subject's life, or by what the answer names (see [concerns]): it can never be
+// taken for the answer to a later task.
 type replies struct {
 	conn *nats.Conn
 	out  outbox
 
-	mu      sync.Mutex
-	prefix  string // of the reply subjects, with the last dot; "" before the first exchange
-	sub     *nats.Subscription
-	next    uint64
-	waiting map[uint64]*exchange
-	idle    []*exchange // with room for one answer, to be used again
-	alarm   alarm       // for their deadlines
+	mu     sync.Mutex
+	prefix string // of the reply subjects, with the last dot; "" before the first exchange
+	sub    *nats.Subscription
+	next   uint64
+	byID   map[uint64]*exchange  // those that wait and those that rest
+	rest   map[string]*restPlace // by recipient
+	idle   int                   // how many rest
+	alarm  alarm                 // for the deadlines of those that wait
 }
 
-// maxIdle is how many exchanges are kept for reuse.
-const maxIdle = 256
+const (
+	// maxIdle is how many exchanges rest at most. A server keeps the outcome
+	// for as many subjects of a connection.
+	maxIdle = 512
+	// minRest is how many of a recipient's must rest before the one that has
+	// rested longest is used again.
+	minRest = 32
+)
+
+// restPlace is a list of resting exchanges, the longest rested first.
+type restPlace struct {
+	first, last *exchange
+	n           int
+}
 
 // request is what an exchange begins with.
 type request struct {
@@ -47,10 +73,16 @@ type request struct {
 type exchange struct {
 	id       uint64
 	subject  string // for the replies
-	deadline time.Time
-	room     int // for answers that wait to be read
-	answers  chan *nats.Msg
-	overflow atomic.Bool
+	to       string // the recipient's subject
+	reused   bool   // another exchange had the subject before
+	answered bool   // by what ends it
+	resting  bool
+
+	prev, next *exchange // in the restPlace
+	deadline   time.Time
+	stream     bool // more than one answer is due
+	answers    chan *nats.Msg
+	overflow   atomic.Bool
 
 	company bool // other exchanges are under way
 	request request
@@ -58,7 +90,8 @@ type exchange struct {
 	failed  error       // why it cannot
 }
 
-// What answers holds besides answers. There is always room for one of each.
+// What answers holds besides answers. There is always room for one of each: deliver
+// leaves two places.
 var (
 	overdue = &nats.Msg{} // the deadline has passed
 	notSent = &nats.Msg{} // the request could not be sent
@@ -67,8 +100,8 @@ var (
 // errOverflow ends an exchange whose reader fell behind.
 var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", maxBuffered)
 
-// open begins an exchange; room is how many answers may wait to be read.
-func (r *replies) open(room int, deadline time.Time) (*exchange, error) {
+// open begins an exchange with the subject to, of one answer or of a stream.
+func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil || !r.sub.IsValid() {
@@ -78,26 +111,82 @@ func (r *replies) open(room int, deadline time.Time) (*exchange, error) {
 			return nil, err
 		}
 		r.prefix, r.sub = prefix, sub
+		for _, x := range r.byID {
+			if x.resting {
+				r.wake(x)
+			}
+		}
 	}
-	if r.waiting == nil {
-		r.waiting = map[uint64]*exchange{}
+	if r.byID == nil {
+		r.byID, r.rest = map[uint64]*exchange{}, map[string]*restPlace{}
 		r.alarm.f = r.expire
 	}
 	var x *exchange
-	if n := len(r.idle); room == 1 && n > 0 {
-		x = r.idle[n-1]
-		r.idle = r.idle[:n-1]
+	if place := r.rest[to]; !stream && place != nil && place.n >= minRest {
+		x = place.first
+		r.wake(x)
+		x.reused = true
 	} else {
-		x = &exchange{room: room, answers: make(chan *nats.Msg, room+2)}
+		room := fewBuffered
+		if stream {
+			room = maxBuffered
+		}
+		x = &exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+2)}
+		r.next++
+		var b [96]byte
+		x.id, x.subject = r.next, string(strconv.AppendUint(append(b[:0], r.prefix...), r.next, 36))
 	}
-	r.next++
-	var b [96]byte
-	x.id, x.subject = r.next, string(strconv.AppendUint(append(b[:0], r.prefix...), r.next, 36))
 	x.deadline = deadline
-	r.waiting[x.id] = x
-	x.company = len(r.waiting) >= gatherFrom
+	r.byID[x.id] = x
+	x.company = len(r.byID)-r.idle >= gatherFrom
 	r.alarm.set(deadline)
 	return x, nil
+}
+
+// wake takes x out of its rest, and from those that answers can find.
+func (r *replies) wake(x *exchange) {
+	place := r.rest[x.to]
+	if x.prev != nil {
+		x.prev.next = x.next
+	} else {
+		place.first = x.next
+	}
+	if x.next != nil {
+		x.next.prev = x.prev
+	} else {
+		place.last = x.prev
+	}
+	x.prev, x.next, x.resting = nil, nil, false
+	delete(r.byID, x.id)
+	r.idle--
+	if place.n--; place.n == 0 {
+		delete(r.rest, x.to)
+	}
+}
+
+// lay lets x rest, in place of another where too many do.
+func (r *replies) lay(x *exchange) {
+	if r.idle >= maxIdle {
+		for _, place := range r.rest { // any
+			r.wake(place.first)
+			break
+		}
+	}
+	place := r.rest[x.to]
+	if place == nil {
+		place = &restPlace{}
+		r.rest[x.to] = place
+	}
+	x.prev, x.resting = place.last, true
+	if x.prev != nil {
+		x.prev.next = x
+	} else {
+		place.first = x
+	}
+	place.last = x
+	place.n++
+	r.idle++
+	r.byID[x.id] = x
 }
 
 // send publishes the request of an exchange. What goes wrong, wait returns.
@@ -130,17 +219,14 @@ func (r *replies) close(x *exchange) {
 	r.out.settle(x)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.waiting, x.id)
-	if x.room > 1 || len(r.idle) >= maxIdle {
+	delete(r.byID, x.id)
+	if !x.answered || x.stream || x.overflow.Load() || len(x.answers) > 0 || !strings.HasPrefix(x.subject, r.prefix) {
 		return
 	}
-	for len(x.answers) > 0 {
-		<-x.answers // came after the one that was waited for
-	}
-	x.overflow.Store(false)
+	x.answered = false
 	x.sent.Store(false)
-	x.request, x.failed = request{}, nil
-	r.idle = append(r.idle, x)
+	x.request = request{}
+	r.lay(x)
 }
 
 // deliver runs on the subscription's goroutine and never blocks.
@@ -151,9 +237,11 @@ func (r *replies) deliver(msg *nats.Msg) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch x := r.waiting[id]; {
+	switch x := r.byID[id]; {
 	case x == nil:
-	case len(x.answers) < x.room:
+	case x.resting:
+		r.wake(x) // for good: somebody answers twice
+	case len(x.answers) < cap(x.answers)-2:
 		x.answers <- msg
 	default:
 		x.overflow.Store(true)
@@ -166,8 +254,9 @@ func (r *replies) expire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.alarm.wentOff()
-	for _, x := range r.waiting {
+	for _, x := range r.byID {
 		switch {
+		case x.resting:
 		case x.deadline.After(now):
 			r.alarm.set(x.deadline)
 		case !x.deadline.IsZero():
