@@ -213,7 +213,7 @@ func (h *host) tellWorkers(ctx context.Context, e *envelope.Envelope) (*envelope
 	}
 	ctx, cancel := context.WithTimeout(ctx, ctlWait)
 	defer cancel()
-	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
+	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, request{to: to, header: header, data: body}, nil)
 }
 
 // cancelOf is the command to cancel a task of this agent's, signed.

@@ -106,7 +106,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	if err != nil {
 		return nil, err
 	}
-	deadline, err := n.require(ctx, task, opts)
+	deadline, stream, err := n.require(ctx, task, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		return nil, err
 	}
 	n.journal.sent(task.ID, *buf, opts.CBOR)
-	reply, err := n.exchange(ctx, deadline, task, request{to, header, *buf}, opts.OnStream)
+	reply, err := n.exchange(ctx, deadline, task, request{to: to, header: header, data: *buf, stream: stream}, opts.OnStream)
 	if err != nil && reply == nil {
 		if ctx.Err() != nil && !opts.NoCancel {
 			n.abandon(task, ctx.Err())
@@ -144,12 +144,13 @@ func sendError(task *envelope.Envelope, err error) error {
 }
 
 // require writes into requires what the sender needs to say, that it wants a
-// stream and how long it waits, and returns until when to wait: a little
-// longer than it says, because the agent's own E_TIMEOUT tells more.
-func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, err error) {
+// stream and how long it waits, and returns until when to wait, a little
+// longer than it says, because the agent's own E_TIMEOUT tells more, and whether a
+// stream will come.
+func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOptions) (deadline time.Time, stream bool, err error) {
 	have, err := task.Requirements()
 	if err != nil {
-		return deadline, err
+		return deadline, false, err
 	}
 	now := time.Now()
 	deadline, limited := ctx.Deadline()
@@ -164,33 +165,34 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 	case !limited:
 		deadline = now.Add(have.Timeout + grace)
 	}
-	stream := opts.OnStream != nil && !have.Stream
+	stream = have.Stream || opts.OnStream != nil
+	ask := stream && !have.Stream
 	if task.Sig != nil {
-		return deadline, nil // requires is signed; what it does not say stays unsaid
+		return deadline, stream, nil // requires is signed; what it does not say stays unsaid
 	}
 	switch {
-	case !stream && timeout == 0:
-		return deadline, nil
+	case !ask && timeout == 0:
+		return deadline, stream, nil
 	case task.Requires == nil:
-		if !stream && timeout == n.cfg.DefaultTimeout {
+		if !ask && timeout == n.cfg.DefaultTimeout {
 			task.Requires = n.defaultRequires
-			return deadline, nil
+			return deadline, stream, nil
 		}
-		task.Requires = envelope.Requirements{Stream: stream, Timeout: timeout}.AppendJSON(nil)
-		return deadline, nil
+		task.Requires = envelope.Requirements{Stream: ask, Timeout: timeout}.AppendJSON(nil)
+		return deadline, stream, nil
 	}
 	members := map[string]json.RawMessage{}
 	if err := json.Unmarshal(task.Requires, &members); err != nil {
-		return deadline, err
+		return deadline, stream, err
 	}
-	if stream {
+	if ask {
 		members["stream"] = json.RawMessage("true")
 	}
 	if timeout > 0 {
 		members["timeout_ms"] = mustJSON(timeout.Milliseconds())
 	}
 	task.Requires = mustJSON(members)
-	return deadline, nil
+	return deadline, stream, nil
 }
 
 // grace is how much longer than an agent its sender waits.
@@ -217,11 +219,10 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 	return header, err
 }
 
-// exchange sends a task and waits for its terminal envelope, and for stream
-// envelopes before it if onStream is there to take them.
+// exchange sends a task and waits for its terminal envelope. Before it, stream
+// envelopes may come where what says so; onStream takes them, nil drops them.
 func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
-	requires, _ := task.Requirements()
-	x, err := n.replies.open(what.to, onStream != nil || requires.Stream, deadline)
+	x, err := n.replies.open(what.to, what.stream, deadline)
 	if err != nil {
 		return nil, err
 	}

@@ -115,7 +115,7 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, offerWait)
 	defer cancel()
-	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, request{subject, header, body}, nil)
+	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, request{to: subject, header: header, data: body}, nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {

@@ -88,7 +88,7 @@ func (n *Node) tryCommand(ctx context.Context, entity string, e *envelope.Envelo
 	}
 	first, cancel := context.WithTimeout(ctx, ctlWait)
 	defer cancel()
-	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, request{to, header, body}, nil)
+	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, request{to: to, header: header, data: body}, nil)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)

@@ -67,6 +67,7 @@ type request struct {
 	to     string
 	header nats.Header
 	data   []byte
+	stream bool // more than one answer is due
 }
 
 // exchange is one request and what has come back so far.

@@ -1,6 +1,7 @@
 package sign
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/sha256"
@@ -90,12 +91,13 @@ func (s *Signer) Sign(e *envelope.Envelope) error {
 	if !validText(e) {
 		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.kid)
 	}
-	sig, err := s.appendSig(nil, e)
-	if err != nil {
-		return err
+	p := buffers.Get().(*[]byte)
+	sig, err := s.appendSig((*p)[:0], e)
+	if err == nil {
+		e.Sig = bytes.Clone(sig)
 	}
-	e.Sig = sig
-	return nil
+	putBuffer(p, sig)
+	return err
 }
 
 // AppendJSON appends the JSON of e as [Signer.Sign] would sign it, and leaves e
@@ -105,14 +107,13 @@ func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return s.appendSig(dst, e) })
 }
 
-// appendSig appends the value of field sig for e, whose texts are UTF-8.
+// appendSig appends the value of field sig for e, whose texts are UTF-8. The
+// canonical bytes stand in its place meanwhile.
 func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
-	p := buffers.Get().(*[]byte)
-	message, err := AppendSigned((*p)[:0], e)
+	message, err := AppendSigned(dst, e)
 	if err == nil {
-		dst, err = s.appendSigOver(dst, message)
+		dst, err = s.appendSigOver(message[:len(dst)], message[len(dst):])
 	}
-	putBuffer(p, message)
 	if err != nil {
 		return dst, fmt.Errorf("sign envelope with key %q: %w", s.kid, err)
 	}
