@@ -171,16 +171,21 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	return l.showResult(task, c.ToolCall, time.Since(begun), failure)
 }
 
-// settleFailure tells the model that a call has failed.
+// settleFailure tells the model that a call has failed, and the operator.
 func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
-	l.log.Debug("tool call failed", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
+	e := task.Envelope
+	l.log.Debug("tool call failed", "id", e.ID, "corr", e.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
+	words, why := "a tool's call failed", error(failure)
 	var missing *secret.Error
-	switch { // an operator mends it, not the model
-	case errors.As(failure.Err, &missing):
-		l.log.Warn("a tool's credential could not be had", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", missing)
-	case failure.Kind == tool.ErrRefused:
-		l.log.Warn("a tool's call was refused", "id", task.Envelope.ID, "corr", task.Envelope.Corr, "tool", c.Name, "err", failure.Err)
+	switch {
+	case errors.As(failure.Err, &missing): // an operator mends it, not the model
+		words, why = "a tool's credential could not be had", missing
+	case failure.Kind == tool.ErrRefused: // so here
+		words, why = "a tool's call was refused", failure.Err
+	case failure.Kind == tool.ErrInvalidArguments: // the message may quote them
+		why = failure.Kind
 	}
+	l.log.Warn(words, "id", e.ID, "corr", e.Corr, "entity", e.To, "intent", e.Intent, "tool", c.Name, "err", why)
 	status := state.EffectFailed
 	if failure.Kind == tool.ErrTimeout {
 		status = state.EffectTimedOut

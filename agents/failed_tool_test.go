@@ -1,0 +1,84 @@
+package agents_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/model/modeltest"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// A tool that fails is told to the model, and the operator sees it: one warning a
+// call, of either lane, without the arguments of the call.
+func TestAFailedCallIsToldToTheOperator(t *testing.T) {
+	t.Parallel()
+	turns := []modeltest.Turn{
+		calls(call("1", "print", `{"copies":1,"title":"the arguments"}`), call("2", "print", `{"copies":424242}`), call("3", "dream", `{"title":"the arguments"}`)),
+		says("done"),
+	}
+	const document = `"tools": [{"name": "print", "description": "Prints.", "parameters_schema": {"type": "object", "properties": {"copies": {"type": "integer", "maximum": 9}}}}]`
+	hosted := func(entity string) (*agents.Agent, *safeBuffer) {
+		log, reg := new(safeBuffer), new(tool.Registry)
+		if err := reg.Add(tool.Raw(tool.Definition{Name: "print", Description: "x"}, func(context.Context, json.RawMessage) (json.RawMessage, error) {
+			return nil, errors.New("no paper left")
+		})); err != nil {
+			t.Fatal(err)
+		}
+		return newAgent(t, doc(t, document), agents.Options{As: entity, Model: modeltest.New(turns...), Tools: reg, Logger: slog.New(slog.NewTextHandler(log, nil))}), log
+	}
+	// told are the warnings about calls; a first task's corr is its id.
+	told := func(log *safeBuffer, id string) (lines []string) {
+		for line := range strings.Lines(log.String()) {
+			if _, about, ok := strings.Cut(line, `level=WARN msg="a tool's call `); ok {
+				lines = append(lines, strings.NewReplacer(id, "ID", "\n", "").Replace(about))
+			}
+		}
+		slices.Sort(lines)
+		return lines
+	}
+	want := func(entity string) []string {
+		const about = `failed" id=ID corr=ID entity=`
+		return []string{
+			about + entity + ` intent=test.run tool=dream err="tool dream: not found: there is no such tool; there are: print"`,
+			about + entity + ` intent=test.run tool=print err="invalid arguments"`,
+			about + entity + ` intent=test.run tool=print err="tool print: failed: no paper left"`,
+		}
+	}
+
+	t.Run("live", func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t)
+		a, log := hosted("agent.live_printer")
+		w.host(a)
+		task := envelope.New(envelope.TypeTask, "human.ada", "agent.live_printer", "test.run", json.RawMessage(`{"text":"go"}`))
+		reply, err := w.node.Send(t.Context(), task, mesh.SendOptions{})
+		if err != nil || string(reply.Payload) != `{"text":"done"}` {
+			t.Fatalf("got %v, %v", reply, err)
+		}
+		if got := told(log, task.ID); !slices.Equal(got, want("agent.live_printer")) {
+			t.Errorf("the operator was told %q\nwant %q", got, want("agent.live_printer"))
+		}
+	})
+	t.Run("durable", func(t *testing.T) {
+		t.Parallel()
+		l := newLane(t)
+		a, log := hosted("agent.durable_printer")
+		l.host(a, nil)
+		task := l.task("agent.durable_printer", `{"text":"go"}`, "")
+		l.submit(task)
+		if got := l.result(task); got != `{"text":"done"}` {
+			t.Fatalf("got %s", got)
+		}
+		if got := told(log, task.ID); !slices.Equal(got, want("agent.durable_printer")) {
+			t.Errorf("the operator was told %q\nwant %q", got, want("agent.durable_printer"))
+		}
+	})
+}
