@@ -104,7 +104,8 @@
 // its call. Arguments are held to the tool's schema before the tool sees them.
 // The failures of a model are E_UNAVAILABLE (unreachable, or rate limited after
 // tools were called), E_RATE_LIMITED (before), and E_MODEL. Their words are for
-// this side's log.
+// this side's log, but for those of a script of the offline model that cannot be
+// played.
 //
 // # Durable tasks
 //

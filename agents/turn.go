@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -253,6 +254,9 @@ func (l *loop) exhausted() error {
 	return envelope.Errorf(envelope.CodeMaxIterations, "not done after %d turns of the model", l.maxTurns)
 }
 
+// maxScriptWords bounds, in bytes, what the sender is told of a script.
+const maxScriptWords = 500
+
 // modelFailure says to the sender what kind of failure it was, and to the log
 // what the provider said.
 func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err error) error {
@@ -285,6 +289,10 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 		return say(envelope.CodeModel, "the model's provider does not accept the agent's credentials")
 	case model.ErrContextTooLong:
 		return say(envelope.CodeModel, "the task does not fit the model's context window")
+	}
+	var script *builtin.ScriptError
+	if errors.As(err, &script) { // the document's author mends it
+		return say(envelope.CodeModel, "the offline model cannot play the document's script: "+clip(script.Error(), maxScriptWords))
 	}
 	return say(envelope.CodeModel, "the model's provider refused the request")
 }

@@ -75,6 +75,12 @@
 // elements of the list it names. $${ writes a plain ${. Values are inserted as
 // they are and not expanded again. Member names are not expanded.
 //
+// # Mistakes
+//
+// A turn that refers to what is not there, or that a script does not have, is a
+// model.ErrBadRequest with a [*ScriptError], which agents tell the sender; what
+// can be seen in the script alone [Check] finds before.
+//
 // # Continuing
 //
 // Both models are a [model.Continuer]: a turn of which a part was told already

@@ -42,6 +42,22 @@ type failure struct {
 	RetryAfterMS int64      `json:"retry_after_ms"`
 }
 
+// ScriptError is what is wrong with a script, or with where the conversation has
+// come to in it. Its text has the script's own words and names, none that the
+// task or a tool has brought, and so is fit for peers.
+type ScriptError struct{ problem error }
+
+// Error names the turn, and what is wrong with it.
+func (e *ScriptError) Error() string { return e.problem.Error() }
+
+// Unwrap returns the problem.
+func (e *ScriptError) Unwrap() error { return e.problem }
+
+// badScript is the error of a request whose script cannot be played.
+func badScript(format string, args ...any) error {
+	return model.Errorf(model.ErrBadRequest, "%w", &ScriptError{fmt.Errorf(format, args...)})
+}
+
 // Check reports the first mistake in a script, given as the whole
 // model.params.extended, and names its turn. It cannot tell whether references
 // will lead somewhere.
@@ -54,7 +70,7 @@ func Check(extended json.RawMessage) error {
 func play(ctx context.Context, req *model.Request) (answer, error) {
 	turns, err := parse(req.Params.Extended)
 	if err != nil {
-		return answer{}, model.Errorf(model.ErrBadRequest, "%w", err)
+		return answer{}, badScript("%w", err)
 	}
 	n := 0
 	for _, m := range req.Messages {
@@ -63,14 +79,14 @@ func play(ctx context.Context, req *model.Request) (answer, error) {
 		}
 	}
 	if n >= len(turns) {
-		return answer{}, model.Errorf(model.ErrBadRequest, "script: it ends after turn %d, and the conversation asks for one more", len(turns))
+		return answer{}, badScript("script: it ends after turn %d, and the conversation asks for one more", len(turns))
 	}
 	a, err := turns[n].answer(ctx, n, newScope(req.Messages))
 	if err != nil {
 		if ctx.Err() != nil {
 			return answer{}, ctx.Err()
 		}
-		return answer{}, model.Errorf(model.ErrBadRequest, "script turn %d: %w", n+1, err)
+		return answer{}, badScript("script turn %d: %w", n+1, err)
 	}
 	return a, nil
 }
