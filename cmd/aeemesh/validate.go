@@ -178,7 +178,7 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 			v.Valid = false
 			v.Problems = append(bad, v.Problems...)
 		}
-		v.Problems = append(v.Problems, doc.Locate(append(unplayable(d), unfillable(d)...))...)
+		v.Problems = append(v.Problems, doc.Locate(slices.Concat(unplayable(d), uncallable(d), unfillable(d)))...)
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
 		if v.Ignored, err = notHonoured(doc); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -245,6 +246,17 @@ func TestPlainTextsHaveNoMembers(t *testing.T) {
 		if !strings.Contains(got, tt.want) {
 			t.Errorf("%s: got %q, want %q", tt.turn, got, tt.want)
 		}
+	}
+}
+
+func TestCallsAreThoseOfTheScript(t *testing.T) {
+	t.Parallel()
+	got := builtin.Calls(json.RawMessage(`{"script":[{"call":[{"name":"a"},{"name":"b"}]},{"say":"x"},{"call":[{"name":"a"}]}]}`))
+	if want := [][]string{{"a", "b"}, nil, {"a"}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := builtin.Calls(json.RawMessage(`{"script":[{"call":[{"name":"a"}]},{"sayy":"x"}]}`)); got != nil {
+		t.Errorf("of a script that is refused: %q", got)
 	}
 }
 

@@ -66,6 +66,22 @@ func Check(extended json.RawMessage) error {
 	return err
 }
 
+// Calls are the names of the tools that a script calls, by turn. They are nil for
+// a script that [Check] refuses.
+func Calls(extended json.RawMessage) [][]string {
+	turns, err := parse(extended)
+	if err != nil {
+		return nil
+	}
+	names := make([][]string, len(turns))
+	for i, t := range turns {
+		for _, c := range t.Call {
+			names[i] = append(names[i], c.Name)
+		}
+	}
+	return names
+}
+
 // play gives the answer of the turn that the conversation has come to.
 func play(ctx context.Context, req *model.Request) (answer, error) {
 	turns, err := parse(req.Params.Extended)
