@@ -229,21 +229,29 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 	defer n.replies.close(x)
 	n.replies.send(x, what)
 	var known vouched
-	var stray error // what came on the subject for somebody else
+	var stray error        // what came on the subject for somebody else
+	var nameless *nats.Msg // an answer that does not say to what
 	for seen := 0; ; seen++ {
 		answer, err := x.wait(ctx)
-		if err != nil {
-			if stray != nil && errors.Is(err, context.DeadlineExceeded) {
-				err = errors.Join(errStray, err, stray)
-			}
+		switch {
+		case err == nil:
+		case nameless != nil && errors.Is(err, context.DeadlineExceeded):
+			answer = nameless // nothing better came
+		case stray != nil && errors.Is(err, context.DeadlineExceeded):
+			return nil, errors.Join(errStray, err, stray)
+		default:
 			return nil, err
 		}
 		reply, cbor, err := n.decode(answer)
-		if x.reused && (err != nil || !concerns(reply, task)) {
-			if stray = err; stray == nil {
+		if x.reused && answer != nameless && (err != nil || !concerns(reply, task)) {
+			if stray = err; err == nil {
 				stray = otherTask(reply, task)
 			}
-			n.log.Debug("stray answer ignored", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
+			if nameless == nil && (err != nil || reply.ReplyTo == unknownID) {
+				nameless = answer
+				n.replies.hasten(x, time.Now().Add(doubt))
+			}
+			n.log.Debug("stray answer passed over", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
 			seen--
 			continue
 		}
@@ -260,7 +268,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
 			n.journal.received(reply.ID, answer.Data, cbor)
-			x.answered = reply.From == task.To
+			x.answered = reply.From == task.To && stray == nil
 			return reply, nil
 		}
 		if onStream == nil {
@@ -277,6 +285,11 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 		}
 	}
 }
+
+// doubt is how long an exchange whose subject served before waits on, once an
+// answer has come that does not say to what: it may be to an earlier task, or all
+// that ever comes to this one, from somebody who could not read it.
+const doubt = time.Second
 
 // errStray is why an exchange ended that had nothing but answers to other tasks.
 var errStray = errors.New("only answers to other tasks came")

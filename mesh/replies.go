@@ -31,8 +31,9 @@ const (
 // costs all sides together. So the subject of an exchange that has had its one
 // answer is used again, for the same recipient, and only after it has rested.
 // Whoever answers twice, at once or late, is found out by the rest, which ends the
-// subject's life, or by what the answer names (see [concerns]): it can never be
-// taken for the answer to a later task.
+// subject's life, or by what the answer names (see [concerns]), so that it is not
+// taken for the answer to a later task. Only what names nothing may be, where
+// nothing better comes (see [doubt]).
 type replies struct {
 	conn *nats.Conn
 	out  outbox
@@ -228,6 +229,16 @@ func (r *replies) close(x *exchange) {
 	x.sent.Store(false)
 	x.request = request{}
 	r.lay(x)
+}
+
+// hasten brings the deadline of x forward.
+func (r *replies) hasten(x *exchange, deadline time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if deadline.Before(x.deadline) { // which is zero once it has passed
+		x.deadline = deadline
+		r.alarm.set(deadline)
+	}
 }
 
 // deliver runs on the subscription's goroutine and never blocks.
