@@ -72,11 +72,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		if f.durable == "on" {
 			return hinted(fmt.Errorf("--durable on: %w", err), "\"aeemesh apply\" makes the streams and buckets.")
 		}
-		level := slog.LevelWarn
-		if errors.Is(err, errNoLane) || errors.Is(err, jetstream.ErrUnavailable) {
-			level = slog.LevelInfo // nobody meant there to be one
-		}
-		a.log.Log(ctx, level, "no durable lane: the worker takes live tasks only (--durable off means that, --durable on insists on both)", "err", err)
+		a.liveOnly(ctx, err)
 		return nil
 	}
 	js = jetstream.Gather(js)
@@ -87,6 +83,22 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	d.Platform, d.Remotes = a.platform, remotes
 	cfg.Durable = d
 	return nil
+}
+
+// liveOnly says that a worker takes no durable tasks, and why: to the operator
+// who has JetStream and may have meant them. Where it is off, or all of it is
+// another's, nobody did.
+func (a *app) liveOnly(ctx context.Context, err error) {
+	level := slog.LevelWarn
+	switch {
+	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, jetstream.ErrDenied) && errors.Is(err, errNoLane):
+		level = slog.LevelInfo
+	case errors.Is(err, errNoLane):
+		a.term.say("live tasks only: %s", errorText(err))
+		a.term.hint("\"aeemesh apply\" makes the streams and buckets for durable tasks, for a worker that is started after it; --durable off means live tasks only.")
+		return
+	}
+	a.log.Log(ctx, level, "no durable lane: the worker takes live tasks only (--durable off means that, --durable on insists on both)", "err", err)
 }
 
 // newLane is the durable lane over a mesh's streams and buckets.
