@@ -2,11 +2,13 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // LaneOptions say how a worker draws tasks. The zero value is a worker that
@@ -105,15 +107,20 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 }
 
 // Open makes or looks for the entity's consumers, and says what is wrong with
-// them. Run does so by itself; a worker that is started calls Open first, to
-// fail at once where an operator has to do something.
+// them: of those that are missing all. Run does so by itself; a worker that is
+// started calls Open first, to fail at once where an operator has to do something.
 func (l *Lane) Open(ctx context.Context) error {
+	var missing []error
 	for _, s := range l.sources {
-		if err := l.ensure(ctx, s); err != nil {
+		err := l.ensure(ctx, s)
+		switch {
+		case errors.Is(err, natsjs.ErrConsumerNotFound):
+			missing = append(missing, err)
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return errors.Join(missing...)
 }
 
 // Run draws tasks until ctx ends, then it returns nil; what is on its way then

@@ -112,10 +112,15 @@ func TestLaneMakesNothingUnlessItMay(t *testing.T) {
 	apply(t, js, jetstream.Options{})
 	q := jetstream.NewQueue(js, subject.Map{})
 	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(false))
-	w.complained(t, jetstream.LaneDeaf, jetstream.ErrNotFound, "consumer not found")
+	h := w.complained(t, jetstream.LaneDeaf, jetstream.ErrNotFound, "consumer not found")
 	specs, err := jetstream.Consumers(subject.Map{}, "agent.x", 0)
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, spec := range specs {
+		if !strings.Contains(h.Reason, spec.Name(subject.Map{})) {
+			t.Errorf("%s is not named: %s", spec.Name(subject.Map{}), h.Reason)
+		}
 	}
 	make := func() {
 		for _, spec := range specs {

@@ -1,9 +1,13 @@
 package jetstream
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // A LaneState says whether tasks come.
@@ -23,8 +27,8 @@ const (
 type LaneHealth struct {
 	Entity string
 	State  LaneState
-	Reason string    // what is the matter; "" if nothing is
-	Err    error     // the same, for errors.Is
+	Reason string    // what is the matter; "" if nothing is. Of consumers that are missing it names all
+	Err    error     // the first of it, for errors.Is
 	Since  time.Time // since when the state holds
 
 	Pending     int       // tasks that no worker was handed yet
@@ -57,6 +61,7 @@ func (l *Lane) Health() LaneHealth {
 	defer l.mu.Unlock()
 	h := LaneHealth{Entity: l.entity}
 	states := map[LaneState]int{}
+	var missing []string // consumers, beside the first that something is the matter with
 	for _, s := range l.sources {
 		why := s.why
 		switch {
@@ -74,6 +79,8 @@ func (l *Lane) Health() LaneHealth {
 			p.Reason = why.Error()
 			if h.Err == nil {
 				h.Err, h.Reason = why, fmt.Sprintf("%s: %s", p.name(), p.Reason)
+			} else if errors.Is(why, natsjs.ErrConsumerNotFound) {
+				missing = append(missing, p.Consumer)
 			}
 		}
 		states[s.state]++
@@ -87,6 +94,9 @@ func (l *Lane) Health() LaneHealth {
 			h.Oldest = s.oldest
 		}
 		h.Parts = append(h.Parts, p)
+	}
+	if len(missing) > 0 {
+		h.Reason += "; not there either: " + strings.Join(missing, ", ")
 	}
 	switch all := len(l.sources); {
 	case states[LaneWorking] == all:

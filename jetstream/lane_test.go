@@ -456,8 +456,18 @@ func TestLaneNeedsItsStreams(t *testing.T) {
 		t.Errorf("without streams: %v", err)
 	}
 	apply(t, js, jetstream.Options{})
-	if err := open(false); !errors.Is(err, jetstream.ErrNotFound) {
+	err := open(false)
+	if !errors.Is(err, jetstream.ErrNotFound) {
 		t.Errorf("without consumers: %v", err)
+	}
+	specs, bad := jetstream.Consumers(subject.Map{}, "agent.x", 0)
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	for _, spec := range specs {
+		if !strings.Contains(fmt.Sprint(err), spec.Name(subject.Map{})) {
+			t.Errorf("%s is not named: %v", spec.Name(subject.Map{}), err)
+		}
 	}
 	for _, create := range []bool{true, false} {
 		if err := open(create); err != nil {
