@@ -76,8 +76,15 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	if err != nil {
 		return err
 	}
+	_, _, tokenErr := state.TakeToken(file)
+	isCopy := !refuse && errors.Is(tokenErr, state.ErrTokenInvalid)
 	var to *outFile
 	if receipt != "" {
+		if !isCopy {
+			if err := a.canSign(ctx, r, file, refuse); err != nil {
+				return err
+			}
+		}
 		if to, err = a.openOut(ctx, s, receipt); err != nil {
 			return err
 		}
@@ -86,7 +93,7 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	var status handoff.Status
 	if refuse {
 		status, err = r.Decline(ctx, file, reason)
-	} else if _, _, tokenErr := state.TakeToken(file); errors.Is(tokenErr, state.ErrTokenInvalid) {
+	} else if isCopy {
 		return a.importCopy(ctx, cmd, s, file)
 	} else {
 		status, err = r.Import(ctx, file)
@@ -112,6 +119,17 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 		a.term.hint(fmt.Sprintf("Its source waits for a receipt: \"aeemesh runs receipt %s -o FILE\".", shortRun(status.Run)))
 	}
 	return nil
+}
+
+// canSign says before a run is taken in, or refused, that there is no key for
+// its receipt: the token is used up then.
+func (a *app) canSign(ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
+	entity, err := r.Entity(ctx, file, refuse)
+	if err != nil {
+		return importFailed(err)
+	}
+	_, err = a.tokenSigner(entity)
+	return err
 }
 
 // importCopy begins a run of its own from a document.

@@ -251,6 +251,32 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 	return h.status(), nil
 }
 
+// Entity is the agent in whose name the receipt for a document will be: of
+// [Receiver.Decline] if it is to be refused, else of [Receiver.Import]. It
+// changes nothing: whoever has no key to sign a receipt with finds out in time.
+func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string, error) {
+	token, text, err := state.TakeToken(doc)
+	if err != nil {
+		return "", err
+	}
+	grant, err := state.VerifyOldToken(r.cfg.Keys, token, r.cfg.Platform)
+	if err != nil {
+		return "", err
+	}
+	if !refuse {
+		entity, err := r.cfg.Agent(ctx, grant.AgentID)
+		if err != nil {
+			return "", fmt.Errorf("agent_id %.50q: %w", grant.AgentID, err)
+		}
+		return entity, nil
+	}
+	head, err := state.ReadHeader(text)
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(head.Entity, grant.Issuer), nil
+}
+
 // drop takes away the parked run of a handoff that has been refused. Nothing
 // else changes it: that would need the handoff to be accepted.
 func (r *Receiver) drop(ctx context.Context, h *record, id state.ID) error {
