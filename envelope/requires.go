@@ -1,7 +1,6 @@
 package envelope
 
 import (
-	"fmt"
 	"math"
 	"strconv"
 	"time"
@@ -170,4 +169,4 @@ func (r Requirements) AppendJSON(dst []byte) []byte {
 }
 
 // String is the JSON of the constraints, for logs.
-func (r Requirements) String() string { return fmt.Sprintf("%s", r.AppendJSON(nil)) }
+func (r Requirements) String() string { return string(r.AppendJSON(nil)) }

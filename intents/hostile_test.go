@@ -299,8 +299,8 @@ func TestMessagesEchoNoValues(t *testing.T) {
 		"a":{"type":"integer"},"b":{"enum":["x"]},"c":{"const":1},"d":{"pattern":"^z"},"e":{"format":"date-time"},"f":{"maxLength":1},"g":{"minimum":5},
 		"h":{"anyOf":[{"type":"null"},{"const":"q"}]},"i":{"uniqueItems":true},"j":{"not":{}},"k":{"propertyNames":{"maxLength":2}}},"additionalProperties":{"type":"null"}}`)
 	const secret = "hunter2-hunter2"
-	e := invalid(t, s, `{"a":"S","b":"S","c":"S","d":"S","e":"S","f":"S","g":4.75,"h":"S","i":["S","S"],"j":"S","z":"S","k":{"long":1}}`)
-	e = invalid(t, s, strings.ReplaceAll(`{"a":"S","b":"S","c":"S","d":"S","e":"S","f":"S","g":4.75,"h":"S","i":["S","S"],"j":"S","z":"S","k":{"long":1}}`, `"S"`, `"`+secret+`"`))
+	invalid(t, s, `{"a":"S","b":"S","c":"S","d":"S","e":"S","f":"S","g":4.75,"h":"S","i":["S","S"],"j":"S","z":"S","k":{"long":1}}`)
+	e := invalid(t, s, strings.ReplaceAll(`{"a":"S","b":"S","c":"S","d":"S","e":"S","f":"S","g":4.75,"h":"S","i":["S","S"],"j":"S","z":"S","k":{"long":1}}`, `"S"`, `"`+secret+`"`))
 	text := fmt.Sprint(e.Error(), e.Strings(), e.Problems)
 	if strings.Contains(text, "hunter") || strings.Contains(text, "4.75") {
 		t.Errorf("a value got out: %s", text)

@@ -89,5 +89,5 @@ func (b *bound) String() string {
 
 // isInteger reports whether a number has no fractional part; 1.0 and 1e3 have none.
 func isInteger(raw []byte) bool {
-	return bytes.IndexAny(raw, ".eE") < 0 || ratOf(raw).IsInt()
+	return !bytes.ContainsAny(raw, ".eE") || ratOf(raw).IsInt()
 }

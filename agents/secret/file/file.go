@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -145,5 +144,5 @@ func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 	if data[0] == '{' && ref.Key == "" {
 		return secret.Secret{}, secret.Errorf(secret.ErrInvalid, ref, "the entry has keys, and none is named")
 	}
-	return secret.Member(ref, fmt.Sprintf("%s", data))
+	return secret.Member(ref, string(data))
 }
