@@ -64,7 +64,6 @@ type reporter struct {
 	content bool
 	secrets *secret.Redactor // takes credentials out of content
 	agent   string           // its name
-	model   string           // what runs it names as its provider
 	run     []attribute.KeyValue
 	backend map[aaif.MemoryScope]string
 

@@ -36,8 +36,8 @@ type ConsumerSpec struct {
 // [DefaultLease].
 func Consumers(m subject.Map, entity string, lease time.Duration) ([]ConsumerSpec, error) {
 	var specs []ConsumerSpec
-	for _, p := range []string{"urgent", "high", "normal", "low"} {
-		c, err := WorkConsumer(m, p, entity, lease)
+	for _, p := range draws {
+		c, err := WorkConsumer(m, p.name, entity, lease)
 		if err != nil {
 			return nil, err
 		}

@@ -210,7 +210,6 @@ type laneRun struct {
 	room    func() int
 	deliver func(*Delivery)
 	due     chan *Delivery // for the mover
-	most    int            // the most room there ever was
 }
 
 func (r *laneRun) open() error {

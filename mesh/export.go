@@ -74,7 +74,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 		// somebody who knows better, brings the run back.
 		m.Phase, m.Target, m.Issuer, m.Since = state.PhaseCommitted, o.Platform, o.Issuer, n.serverTime(ctx)
 		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCommitted), Detail: "to " + clip(o.Platform) + ", as a file"}
-		if rev, err = n.store(ctx, id, rev, c); err != nil {
+		if _, err = n.store(ctx, id, rev, c); err != nil {
 			return nil, fmt.Errorf("export run %s: %w", id.Run, err)
 		}
 	} else if m.Target != o.Platform {

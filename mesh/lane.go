@@ -404,14 +404,6 @@ func (c *serverClock) read(l *lane) {
 	}
 }
 
-// seen corrects a clock that is behind: the server's showed t already.
-func (c *serverClock) seen(t time.Time) {
-	now := time.Now()
-	if last := c.last.Load(); last != nil && t.After(last.server.Add(now.Sub(last.local))) {
-		c.last.CompareAndSwap(last, &reading{t, now, last.bound})
-	}
-}
-
 // now is the server's time; where it was never told, this machine's.
 func (c *serverClock) now() time.Time {
 	if last := c.last.Load(); last != nil {

@@ -137,7 +137,6 @@ type soak struct {
 
 	mu      sync.Mutex
 	strikes []Strike
-	active  int
 	died    []error
 }
 
