@@ -53,9 +53,11 @@ func (a asking) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, e
 		return err
 	}
 	for _, who := range a.people {
-		if err := ask(who); isCode(err, envelope.CodeTimeout) && a.then != "" {
+		err := ask(who)
+		if isCode(err, envelope.CodeTimeout) && a.then != "" {
 			err = ask(a.then)
-		} else if err != nil && !isCode(err, envelope.CodeTimeout) && !isCode(err, envelope.CodeDeclined) {
+		}
+		if err != nil && !isCode(err, envelope.CodeTimeout) && !isCode(err, envelope.CodeDeclined) {
 			return nil, err
 		}
 	}
