@@ -71,12 +71,7 @@ together, their status, and what they have done since they started.`,
 			}
 			list := s.summaries(ctx, found)
 			if a.term.json {
-				for _, l := range list {
-					if err := a.term.object(l); err != nil {
-						return err
-					}
-				}
-				return nil
+				return objects(a.term, list)
 			}
 			if len(list) == 0 {
 				a.term.say("no agent answers")

@@ -227,12 +227,7 @@ func (a *app) listHandoffs(ctx context.Context, cmd *cobra.Command) error {
 	}
 	slices.SortFunc(all, func(x, y handoff.Status) int { return y.Since.Compare(x.Since) })
 	if a.term.json {
-		for _, h := range all {
-			if err := a.term.object(h); err != nil {
-				return err
-			}
-		}
-		return nil
+		return objects(a.term, all)
 	}
 	if len(all) == 0 {
 		a.term.say("no run was handed over to here")

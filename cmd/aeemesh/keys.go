@@ -265,12 +265,7 @@ func (a *app) keysListCommand() *cobra.Command {
 				lines = append(lines, more...)
 			}
 			if a.term.json {
-				for _, l := range lines {
-					if err := a.term.object(l); err != nil {
-						return err
-					}
-				}
-				return nil
+				return objects(a.term, lines)
 			}
 			if len(lines) == 0 {
 				a.term.say("there are no keys in %s", a.dirToWrite())

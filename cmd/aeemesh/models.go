@@ -64,12 +64,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 				return hinted(errorf("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
 			if a.term.json {
-				for _, l := range lines {
-					if err := a.term.object(l); err != nil {
-						return err
-					}
-				}
-				return nil
+				return objects(a.term, lines)
 			}
 			var rows [][]string
 			for _, l := range lines {

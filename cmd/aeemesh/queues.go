@@ -154,12 +154,7 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 
 func (a *app) printQueues(views []queueView) error {
 	if a.term.json {
-		for _, v := range views {
-			if err := a.term.object(v); err != nil {
-				return err
-			}
-		}
-		return nil
+		return objects(a.term, views)
 	}
 	if len(views) == 0 {
 		a.term.say("no agent has or had durable tasks")

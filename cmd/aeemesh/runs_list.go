@@ -130,12 +130,7 @@ func statusesOf(cmd *cobra.Command, list string) ([]string, error) {
 
 func (a *app) printRuns(list []runSummary, more int) error {
 	if a.term.json {
-		for _, l := range list {
-			if err := a.term.object(l); err != nil {
-				return err
-			}
-		}
-		return nil
+		return objects(a.term, list)
 	}
 	if len(list) == 0 {
 		a.term.say("no runs")

@@ -214,6 +214,16 @@ func (t *terminal) object(v any) error {
 	return nil
 }
 
+// objects prints a list, one JSON object a line.
+func objects[T any](t *terminal, list []T) error {
+	for _, v := range list {
+		if err := t.object(v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // payload prints a payload for people and pipes: the text alone where it is
 // {"text": …}, indented JSON otherwise.
 func (t *terminal) payload(raw json.RawMessage) {

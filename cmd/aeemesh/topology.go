@@ -214,12 +214,7 @@ func (t tally) todo() int { return t.create + t.update }
 // showChanges prints changes for people, or for machines.
 func (a *app) showChanges(changes []jetstream.Change) error {
 	if a.term.json {
-		for _, c := range changes {
-			if err := a.term.object(c); err != nil {
-				return err
-			}
-		}
-		return nil
+		return objects(a.term, changes)
 	}
 	var rows [][]string
 	for _, c := range changes {
