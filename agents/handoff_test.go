@@ -428,4 +428,10 @@ func TestAProgramHandsItsTaskOn(t *testing.T) {
 			t.Errorf("%s: got %+v", bad, got)
 		}
 	}
+	// What nobody reads would be lost on the way.
+	got := do(`{"to":"agent.billing","text":"mine","intend":"x"}`)
+	const want = `the agent's program handed the task on with "intend", "text", which nobody reads: there are to, reason, intent and payload, and what the receiver is to have belongs into the payload`
+	if got.err == nil || got.err.Code != envelope.CodeAgent || got.err.Message != want {
+		t.Errorf("got %v, %s", got.err, got.payload)
+	}
 }

@@ -6,7 +6,12 @@ import (
 	"context"
 	stdjson "encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/go-json-experiment/json"
@@ -147,11 +152,31 @@ func programHandsOn(payload stdjson.RawMessage) error {
 		Reason  string         `json:"reason"`
 		Intent  string         `json:"intent"`
 		Payload jsontext.Value `json:"payload"`
+
+		Rest map[string]jsontext.Value `json:",embed"`
 	}
 	if err := json.Unmarshal(payload, &said); err != nil || said.To == "" || said.Payload != nil && said.Payload.Kind() != '{' {
 		return envelope.Errorf(envelope.CodeAgent, "the agent's program handed the task on without saying to whom, or with a payload that is no object")
 	}
+	if len(said.Rest) > 0 {
+		return envelope.Errorf(envelope.CodeAgent, "the agent's program handed the task on with %s, which nobody reads: there are to, reason, intent and payload, and what the receiver is to have belongs into the payload",
+			namesText(slices.Sorted(maps.Keys(said.Rest))))
+	}
 	return &handsOn{mesh.HandOff{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}
+}
+
+// namesText are names in quotes, the first few of them.
+func namesText(names []string) string {
+	const most = 5
+	more := ""
+	if n := len(names) - most; n > 0 {
+		names, more = names[:most], fmt.Sprintf(" and %d more", n)
+	}
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = strconv.Quote(clip(name, 64))
+	}
+	return strings.Join(quoted, ", ") + more
 }
 
 // programError is the program's own error: its code and all else travel as

@@ -30,10 +30,11 @@ import (
 //	{"type":"handoff","reply_to":"01J…","payload":{"to":"agent.billing","reason":"it is about money"}}
 //
 // Streams may come any number of times, then one result, one error, or one
-// handoff, by which another agent answers the task ([mesh.Task.HandOff]; payload
-// and intent may be given, too). An error's code travels as it is and is E_AGENT
-// where there is none. The mesh fills in
-// the rest of the envelope and signs it. Other members of a line are ignored.
+// handoff, by which another agent answers the task ([mesh.Task.HandOff]; intent
+// and payload may be given, too, and any other member there is an error). An
+// error's code travels as it is and is E_AGENT where there is none. The mesh
+// fills in the rest of the envelope and signs it. Other members of a line are
+// ignored.
 //
 // A task of the durable lane has one member more, for it may come again after a
 // crash, of the program or of its worker, and nobody knows how far the program
