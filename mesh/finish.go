@@ -459,7 +459,7 @@ func (r *Run) overdue() *envelope.Error {
 	if r.lane.clock.now().Before(r.deadline) && r.lane.host.Timeout > 0 {
 		limit = r.lane.host.Timeout
 	}
-	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit).WithCause(errOverdue)
+	return notDone(limit).WithCause(errOverdue)
 }
 
 func cancelled(by, reason string) *envelope.Error {

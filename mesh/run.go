@@ -210,7 +210,22 @@ func deadlineError(t *Task) *envelope.Error {
 	if t.run != nil {
 		return t.run.overdue()
 	}
-	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", t.Requires.Timeout).WithCause(context.DeadlineExceeded)
+	return notDone(t.Requires.Timeout).WithCause(context.DeadlineExceeded)
+}
+
+// notDone says which limit a task has come up against, in round numbers: senders
+// ask for a little less time than they have themselves, 1.999s of 2s.
+func notDone(limit time.Duration) *envelope.Error {
+	grain := time.Millisecond
+	switch {
+	case limit >= time.Minute:
+		grain = time.Second
+	case limit >= time.Second:
+		grain = 100 * time.Millisecond
+	case limit >= 100*time.Millisecond:
+		grain = 10 * time.Millisecond
+	}
+	return envelope.Errorf(envelope.CodeTimeout, "not done within %v", limit.Round(grain))
 }
 
 // handle calls the handler; its panic is an error like any other.

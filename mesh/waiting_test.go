@@ -176,6 +176,18 @@ func TestDeadlineAnswersThoughTheHandlerIgnoresIt(t *testing.T) {
 	}
 }
 
+// The limit is told in round numbers: a sender asks for a little less time than it
+// has itself.
+func TestALimitIsToldInRoundNumbers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: newGate(t), Concurrency: 2})
+	for ms, want := range map[string]string{"99": "99ms", "128": "130ms"} {
+		task := requiring(newTask(reviewer, "code.review", `{}`), `{"timeout_ms":`+ms+`}`)
+		same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeTimeout, "not done within %s", want)))
+	}
+}
+
 func TestDeadlineAnswersTasksThatStillWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
