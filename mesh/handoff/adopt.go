@@ -20,7 +20,8 @@ import (
 // against a schema: the run has begun, and goes on from its conversation.
 //
 // One that waits for a person's approval is refused (state.ErrInvalid): nobody can
-// give it here, and the run must not go on without (AAIF, Agent State Document).
+// give it here, and the run must not go on without (AAIF, Agent State Document). So
+// is one without a conversation: it would begin anew, with an input that nobody gave.
 func Adopt(c *state.Checkpoint, entity, from string) error {
 	if a := c.Doc.ApprovalRequest; a != nil || c.Doc.Status == aaif.RunAwaitingApproval {
 		what := "a person's approval"
@@ -28,6 +29,9 @@ func Adopt(c *state.Checkpoint, entity, from string) error {
 			what += fmt.Sprintf(" (%.200q)", a.TriggerDescription)
 		}
 		return fmt.Errorf("%w: the run waits for %s, which nobody can give here", state.ErrInvalid, what)
+	}
+	if len(c.Doc.Conversation) == 0 {
+		return fmt.Errorf("%w: the document has no conversation, and nothing else in it says what the run was given", state.ErrInvalid)
 	}
 	task := envelope.New(envelope.TypeTask, from, entity, "agent.ask", nil)
 	task.Corr = cmp.Or(c.Doc.RunID, task.Corr)

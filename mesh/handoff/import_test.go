@@ -86,6 +86,20 @@ func TestImportOfARunThatWaitsForApproval(t *testing.T) {
 	}
 }
 
+// Nothing says what a run without a conversation was given, or how far it came.
+func TestImportOfARunWithoutAConversation(t *testing.T) {
+	t.Parallel()
+	p := newPlatform(t)
+	doc := p.foreign()
+	doc.Conversation = nil
+	if _, err := p.receiver.Import(context.Background(), p.packForeign(doc)); !errors.Is(err, state.ErrInvalid) || !strings.Contains(err.Error(), "no conversation") {
+		t.Errorf("imported: %v", err)
+	}
+	if _, err := p.states.Get(context.Background(), state.ID{Entity: entity, Run: doc.RunID}); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("a run was made: %v", err)
+	}
+}
+
 // foreign is a document of a platform that is no mesh.
 func (p *platform) foreign() *aaif.State {
 	return &aaif.State{
