@@ -112,7 +112,8 @@ type Options struct {
 	WorkQueues []string
 
 	// IntentsDir is a folder of schemas of further intents, laid out as
-	// <intent>.{task,result,error}.schema.json. New reads it. Default none.
+	// <intent>.{task,result,error}.schema.json, and of the errors of [RunIntent],
+	// whose other schemas are the document's. New reads it. Default none.
 	IntentsDir string
 	// RefuseUnknown refuses tasks of an intent that the agent has not
 	// published. Default: they are served, and held to the document's io

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
@@ -24,7 +26,8 @@ func RunIntent(entity string) string { return intents.RunIntent(entity) }
 
 // newContract registers the agent's own intents: the document's io schemas as
 // [RunIntent], and as agent.ask where unknown intents are refused, so that plain
-// text still gets through; and what the operator's folder holds.
+// text still gets through; and what the operator's folder holds, the schema of
+// RunIntent's errors among it.
 func newContract(entity string, def *aaif.Definition, opts Options) (*contract, error) {
 	c := &contract{registry: intents.NewRegistry()}
 	if entity == "" {
@@ -42,7 +45,7 @@ func newContract(entity string, def *aaif.Definition, opts Options) (*contract, 
 		c.enforced = run.Intent
 	}
 	if opts.IntentsDir != "" {
-		if _, err := c.registry.LoadDir(opts.IntentsDir); err != nil {
+		if err := c.loadDir(opts.IntentsDir, run); err != nil {
 			bad = append(bad, fmt.Errorf("intents of %s: %w", opts.IntentsDir, err))
 		}
 	}
@@ -52,6 +55,24 @@ func newContract(entity string, def *aaif.Definition, opts Options) (*contract, 
 		}
 	}
 	return c, errors.Join(bad...)
+}
+
+// loadDir registers what the operator's folder holds. Of the agent's own intent
+// that may be the schema of errors, for which documents have no member.
+func (c *contract) loadDir(dir string, run intents.Definition) error {
+	found, err := intents.ReadFS(os.DirFS(dir))
+	if err != nil {
+		return err
+	}
+	own := slices.IndexFunc(found, func(d intents.Definition) bool { return d.Intent == run.Intent })
+	if own < 0 {
+		return c.registry.Register(found...)
+	}
+	if found[own].Task != nil || found[own].Result != nil {
+		return fmt.Errorf("%s: its input and output schemas are the document's (io); only %[1]s.error.schema.json may be here", run.Intent)
+	}
+	run.Error = found[own].Error
+	return errors.Join(c.registry.Replace(run), c.registry.Register(slices.Delete(found, own, own+1)...))
 }
 
 // schema is the schema of the results of an intent, nil where there is none.
