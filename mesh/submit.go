@@ -175,8 +175,15 @@ func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOpt
 	return nil, context.Cause(ctx)
 }
 
-// Perform is [Node.Submit] and [Node.Result] in one, for a caller that waits
-// from the beginning. When ctx ends the task goes on.
+// Perform submits a task as [Node.Submit] does and waits for its terminal envelope
+// as [Node.Result] does, whatever [ResultOptions].Follow says. It listens before it
+// submits, so it hears the replies as they come and need not look for them in the
+// stream.
+//
+// The receipt is that of Submit, and has no TaskID where that has failed. An error
+// envelope is returned as by Result. When ctx ends, so does the waiting, with the
+// cause: the task goes on, and Result has its answer later. Performing the same
+// envelope again waits for the same answer.
 func (n *Node) Perform(ctx context.Context, task *envelope.Envelope, submit SubmitOptions, opts ResultOptions) (Receipt, *envelope.Envelope, error) {
 	d := n.cfg.Durable
 	if d == nil {
