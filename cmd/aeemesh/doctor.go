@@ -56,7 +56,8 @@ they are nearly full, what an acknowledgement of JetStream is worth (fsync),
 NATS permissions for a worker of --entity, how far clocks are apart, and how the
 agents and their queues are. It changes nothing but what you ask for: --apply
 does what "aeemesh apply" does; --probe stores a few records that go by
-themselves.
+themselves. Agents are pinged: without --sign and a key that they trust, those
+that require signatures refuse that and put an alert (E_SIG_REQUIRED) on the bus.
 The exit status is 1 if a check fails.`,
 		Example: `  aeemesh doctor
   aeemesh doctor --entity agent.reviewer --creds reviewer.creds
