@@ -287,8 +287,8 @@ func (r *Run) judgeAgain(c *state.Checkpoint) *envelope.Error {
 		return r.refusal
 	}
 	if m.Claims >= r.lane.cfg.MaxClaims {
-		r.dead = fmt.Sprintf("claimed %d times without completing a step", m.Claims)
-		return envelope.Errorf(envelope.CodeInternal, "the task was begun %d times and its worker was gone each time", m.Claims)
+		r.dead = fmt.Sprintf("claimed %s without completing a step", times(m.Claims))
+		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", times(m.Claims))
 	}
 	return nil
 }

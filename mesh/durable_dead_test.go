@@ -30,6 +30,25 @@ func (r *durableRig) letters() (out []jetstream.DeadLetter) {
 	return out
 }
 
+// What was tried once is not counted.
+func TestATaskThatIsNotRetriedDiesOfItsError(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		return nil, envelope.Errorf(envelope.CodeUnavailable, "the model is away")
+	})})
+	client := r.client()
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); codeOf(err) != envelope.CodeUnavailable {
+		t.Fatalf("result %v", err)
+	}
+	r.drainedQueue()
+	if letters := r.letters(); len(letters) != 1 || letters[0].Cause != "failed: the model is away" {
+		t.Errorf("dead letters %+v", letters)
+	}
+}
+
 func TestAnExhaustedTaskIsADeadLetterAndMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	r := newDurableRig(t)

@@ -218,7 +218,10 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 	m.Step.Detail = string(problem.Code)
 	m.Dead = r.dead
 	if m.Dead == "" && r.exhausted(problem) {
-		m.Dead = fmt.Sprintf("failed %d times, at last: %s", m.Attempt+1, problem.Message)
+		m.Dead = "failed: " + problem.Message
+		if m.Attempt > 0 {
+			m.Dead = fmt.Sprintf("failed %d times, at last: %s", m.Attempt+1, problem.Message)
+		}
 	}
 	return nil
 }

@@ -129,7 +129,7 @@ func (t *Task) mayHandOff(o *handover) error {
 		return envelope.Errorf(envelope.CodeTreeLimit, "the task would come back to %s, which has handed it on already (%s)", o.To, chainText(chain))
 	}
 	if limit := t.host.node.cfg.MaxHandoffs; len(chain) > limit {
-		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %d times, which is the limit (%s)", limit, chainText(chain))
+		return envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, which is the limit (%s)", times(limit), chainText(chain))
 	}
 	return nil
 }

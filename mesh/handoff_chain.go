@@ -227,7 +227,7 @@ func (n *Node) checkHanded(e *envelope.Envelope) (h *handed, forbidden bool, err
 		return nil, false, err
 	}
 	if len(h.links) > n.cfg.MaxHandoffs {
-		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %d times, the limit is %d", len(h.links), n.cfg.MaxHandoffs)
+		return h, false, envelope.Errorf(envelope.CodeTreeLimit, "the task was handed on %s, the limit is %d", times(len(h.links)), n.cfg.MaxHandoffs)
 	}
 	return h, false, nil
 }

@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
@@ -35,6 +36,14 @@ func (r *Run) mayPass(problem *envelope.Error) bool {
 func (r *Run) exhausted(problem *envelope.Error) bool {
 	c := r.cp.Load()
 	return c != nil && r.mayPass(problem) && c.Mesh.Attempt >= r.lane.host.Retry.Max
+}
+
+// times says how often something was done.
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 // retry commits a failure that is not the last one. r.mu is held.

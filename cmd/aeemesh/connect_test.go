@@ -124,6 +124,20 @@ func TestConnectsWithAnNkey(t *testing.T) {
 	}
 }
 
+// What Ctrl-C ends says so, and not what its child processes died of.
+func TestInterruptedMeasurements(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{{"bench"}, {"bench", "durable"}, {"bench", "tree"}, {"soak", "--dir", t.TempDir()}} {
+		var out, words bytes.Buffer
+		code := run(ctx, args, strings.NewReader(""), &out, &words, func(string) string { return "" })
+		if code != exitFailed || !strings.Contains(words.String(), "error: interrupted\n") {
+			t.Errorf("%v: exit %d: %s", args, code, words.String())
+		}
+	}
+}
+
 func TestInterruptedWhileConnecting(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

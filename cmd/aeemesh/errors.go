@@ -84,6 +84,9 @@ func errorf(format string, args ...any) error { return fmt.Errorf(format, args..
 // errQuiet is a failure of which everything has been said already.
 var errQuiet = errors.New("failed")
 
+// errInterrupted is what a command says that a signal ended before it was done.
+var errInterrupted = errors.New("interrupted")
+
 // hintFor finds the one line that goes under an error.
 func hintFor(err error) string {
 	var usage *usageError

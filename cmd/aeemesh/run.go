@@ -63,6 +63,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (a *app) root() *cobra.Command {
+	var asked bool // for the version
 	root := &cobra.Command{
 		Use:   "aeemesh",
 		Short: "A mesh of AI agents on any NATS server",
@@ -73,10 +74,15 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
   aeemesh worker reviewer.yaml                # host an agent
   aeemesh send agent.reviewer '{"path":"."}'  # give it a task
   aeemesh watch                               # see what goes on`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		Args:              cobra.ArbitraryArgs,
-		RunE:              a.group,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asked && len(args) == 0 {
+				return a.tellVersion(cmd, args)
+			}
+			return a.group(cmd, args)
+		},
 		PersistentPreRunE: a.prepare,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -93,6 +99,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 	})
 	root.SetHelpFunc(a.help)
 	root.SetUsageFunc(func(cmd *cobra.Command) error { a.help(cmd, nil); return nil })
+	root.Flags().BoolVar(&asked, "version", false, "print the version, as \"aeemesh version\" does")
 	root.PersistentFlags().SortFlags = false
 	root.PersistentFlags().BoolVar(&a.term.json, "json", false, "print data as JSON: one object, or one a line")
 	a.addConnectFlags(root.PersistentFlags())
@@ -145,7 +152,13 @@ func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) 
 // adopt makes a command whose functions know nothing of do one of this program's.
 func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	if inner := c.RunE; inner != nil {
-		c.RunE = a.do(func(_ context.Context, cmd *cobra.Command, args []string) error { return inner(cmd, args) })
+		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			err := inner(cmd, args)
+			if err != nil && ctx.Err() != nil {
+				return errInterrupted
+			}
+			return err
+		})
 	}
 	for _, child := range c.Commands() {
 		a.adopt(child)

@@ -113,6 +113,9 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 		a.term.note("%v: %d of %d faults, %d tasks accepted, %d answered, %d violations", p.Elapsed.Round(time.Second), p.Faults, p.Of, p.Accepted, p.Answered, p.Violations)
 	}
 	report, err := soak.Run(ctx, f.Options)
+	if err != nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
 	if err != nil {
 		return hinted(err, "Stores and logs are in %s.", f.Dir)
 	}

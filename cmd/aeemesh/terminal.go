@@ -168,6 +168,7 @@ func (t *terminal) steps(title string, commands ...string) {
 // status says what happens to the connection. A command that lives long says
 // all of it; one that ends soon says only what goes wrong.
 func (t *terminal) status(long bool) func(mesh.Status) {
+	var away seldom
 	return func(s mesh.Status) {
 		why := ""
 		if s.Err != nil {
@@ -175,14 +176,19 @@ func (t *terminal) status(long bool) func(mesh.Status) {
 		}
 		switch s.State {
 		case "connected":
+			away.over()
 			if long {
 				t.good("connected to %s", s.URL)
 			}
 		case "disconnected":
 			t.warn("disconnected from %s%s; reconnecting", s.URL, why)
 		case "reconnected":
+			away.over()
 			t.good("reconnected to %s", s.URL)
 		case "error":
+			if s.URL != "" && !away.now(s.URL+why) {
+				return
+			}
 			if s.URL != "" {
 				t.warn("no connection to %s%s; trying again", s.URL, why)
 			} else {
@@ -190,6 +196,34 @@ func (t *terminal) status(long bool) func(mesh.Status) {
 			}
 		}
 	}
+}
+
+// seldom lets what is said over and over through the first time, and then at
+// growing intervals: the 8th time, the 64th, the 512th.
+type seldom struct {
+	mu       sync.Mutex
+	what     string
+	n, again int
+}
+
+func (s *seldom) now(what string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if what != s.what {
+		s.what, s.n, s.again = what, 0, 1
+	}
+	if s.n++; s.n < s.again {
+		return false
+	}
+	s.again *= 8
+	return true
+}
+
+// over forgets it: the next time is a first one.
+func (s *seldom) over() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.what = ""
 }
 
 // heading begins a part of what a person reads.

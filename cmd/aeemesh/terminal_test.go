@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // onTerminal is a terminal that shows colours, for tests.
@@ -37,6 +40,29 @@ func TestNoColourAndNoProgressOffATerminal(t *testing.T) {
 	shown.progress("connecting")
 	if !strings.Contains(w.String(), "\x1b") {
 		t.Errorf("no colour on a terminal: %q", w)
+	}
+}
+
+// A server that is away is told of at once, then seldom, and again when it was back.
+func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
+	t.Parallel()
+	var out, words bytes.Buffer
+	tell := newTerminal(&out, &words, func(string) string { return "" }).status(true)
+	lines := func() int { return strings.Count(words.String(), "trying again\n") }
+	away := mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
+	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {
+		if tell(away); lines() != want {
+			t.Errorf("after %d: %d lines, want %d", n+1, lines(), want)
+		}
+	}
+	tell(mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
+	if lines() != 3 {
+		t.Error("another trouble is kept back")
+	}
+	tell(mesh.Status{State: "connected", URL: "nats://a"})
+	tell(mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
+	if lines() != 4 {
+		t.Error("what happens again after it was over is kept back")
 	}
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"runtime"
 	"runtime/debug"
 
@@ -43,24 +42,28 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: `  aeemesh version
   aeemesh version --json | jq -r .revision`,
 		Args: arguments(),
-		RunE: a.do(func(context.Context, *cobra.Command, []string) error {
-			v := buildVersion()
-			if a.term.json {
-				return a.term.object(v)
-			}
-			a.term.line("aeemesh %s", v.Version)
-			if v.Revision != "" {
-				modified := ""
-				if v.Modified {
-					modified = ", modified"
-				}
-				a.term.line("revision %s%s, %s", v.Revision, modified, v.Time)
-			}
-			a.term.line("%s %s", v.Go, v.Platform)
-			a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
-			return nil
-		}),
+		RunE: a.tellVersion,
 	}
+}
+
+// tellVersion prints the version.
+func (a *app) tellVersion(*cobra.Command, []string) error {
+	a.began = true
+	v := buildVersion()
+	if a.term.json {
+		return a.term.object(v)
+	}
+	a.term.line("aeemesh %s", v.Version)
+	if v.Revision != "" {
+		modified := ""
+		if v.Modified {
+			modified = ", modified"
+		}
+		a.term.line("revision %s%s, %s", v.Revision, modified, v.Time)
+	}
+	a.term.line("%s %s", v.Go, v.Platform)
+	a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
+	return nil
 }
 
 func buildVersion() versionInfo {

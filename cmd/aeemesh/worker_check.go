@@ -63,13 +63,14 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		flag     string
 		negative bool
 	}{
-		{"concurrency", f.concurrency < 0}, {"queue", f.queue < 0}, {"context-tokens", f.contextTokens < 0}, {"heartbeat", f.heartbeat < 0},
+		{"queue", f.queue < 0}, {"context-tokens", f.contextTokens < 0}, {"heartbeat", f.heartbeat < 0},
 		{"rate", f.quotas.Rate < 0}, {"burst", f.quotas.Burst < 0}, {"unknown-rate", f.quotas.UnknownRate < 0},
 		{"unknown-burst", f.quotas.UnknownBurst < 0}, {"urgent-rate", f.quotas.UrgentRate < 0},
 		{"replay-window", a.sign.window < 0}, {"skew", a.sign.skew < 0},
 	} {
 		note(!n.negative, "--%s %s: it cannot be negative", n.flag, cmd.Flags().Lookup(n.flag).Value)
 	}
+	note(f.concurrency > 0 || !cmd.Flags().Changed("concurrency"), "--concurrency %d: it must be above 0", f.concurrency)
 	note(a.sign.replayScope != "mesh" || !a.sign.windowFlag.Changed || a.sign.window != 0, "--replay-scope mesh needs a --replay-window above 0")
 	if _, err := sign.ParseMode(a.sign.mode); err != nil {
 		bad = append(bad, fmt.Errorf("--signatures: %w", err))
