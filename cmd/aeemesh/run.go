@@ -154,10 +154,13 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	if inner := c.RunE; inner != nil {
 		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			err := inner(cmd, args)
-			if err != nil && ctx.Err() != nil {
-				return errInterrupted
+			switch {
+			case err == nil || ctx.Err() == nil:
+				return err
+			case cmd.Hidden: // a child, whose parent says it
+				return errQuiet
 			}
-			return err
+			return errInterrupted
 		})
 	}
 	for _, child := range c.Commands() {
