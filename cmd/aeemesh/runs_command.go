@@ -281,7 +281,9 @@ and calls that both make have the same idempotency key.`,
 		Args:              arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.forkRun(ctx, cmd, args[0], entity, taskID, at)
+			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{config: a.laneClient(cmd)}, func(s *session, runs *runStore, rec state.Record) error {
+				return a.forkRun(ctx, s, runs, rec, taskID, at)
+			})
 		}),
 	})
 	a.entityFlag(c, &entity)
@@ -291,23 +293,7 @@ and calls that both make have the same idempotency key.`,
 	return c
 }
 
-func (a *app) forkRun(ctx context.Context, cmd *cobra.Command, name, entity, taskID string, at uint64) error {
-	if err := checkEntity(cmd, entity); err != nil {
-		return err
-	}
-	s, err := a.open(ctx, cmd, sessionOptions{config: a.laneClient(cmd)})
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	runs, err := a.runs(cmd, s)
-	if err != nil {
-		return err
-	}
-	rec, _, err := runs.find(ctx, name, entity)
-	if err != nil {
-		return err
-	}
+func (a *app) forkRun(ctx context.Context, s *session, runs *runStore, rec state.Record, taskID string, at uint64) (err error) {
 	if at != 0 {
 		if rec, err = runs.At(ctx, rec.ID, at); err != nil {
 			return notKept(err, at)

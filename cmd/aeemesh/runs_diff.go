@@ -30,7 +30,7 @@ by default the one before the last, TO the last.`,
 				}
 				revisions = append(revisions, n)
 			}
-			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
+			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
 				return a.diffRun(ctx, runs, rec, revisions)
 			})
 		}),

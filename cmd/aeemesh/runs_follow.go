@@ -24,7 +24,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 		Args:              arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
+			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
 				return a.followRun(ctx, runs, rec.ID)
 			})
 		}),

@@ -37,7 +37,7 @@ the commands that settle it.`,
 		Args:              arguments("RUN"),
 		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			return a.aboutRun(ctx, cmd, args[0], entity, func(runs *runStore, rec state.Record) error {
+			return a.aboutRun(ctx, cmd, args[0], entity, sessionOptions{}, func(_ *session, runs *runStore, rec state.Record) error {
 				if document {
 					if at != 0 {
 						var err error
@@ -63,11 +63,11 @@ the commands that settle it.`,
 }
 
 // aboutRun connects, finds the run, and does what is to be done about it.
-func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity string, do func(*runStore, state.Record) error) error {
+func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{})
+	s, err := a.open(ctx, cmd, o)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity str
 	if err != nil {
 		return err
 	}
-	return do(runs, rec)
+	return do(s, runs, rec)
 }
 
 func notKept(err error, revision uint64) error {
