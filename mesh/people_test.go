@@ -353,8 +353,8 @@ func TestOfThreePeopleTwoAreEnough(t *testing.T) {
 	}
 	r.answer(client, asks[cleo], `{"n":1}`)
 	eventually(t, "one has answered, two are waited for", func() bool {
-		c := r.record(task)
-		return c.Doc.Status == aaif.RunAwaitingApproval && len(c.Mesh.Waits) == 2
+		c := r.begun(task)
+		return c != nil && c.Doc.Status == aaif.RunAwaitingApproval && len(c.Mesh.Waits) == 2
 	})
 	r.answer(client, asks[bob], `{"n":2}`)
 	reply, err := r.result(client, task)
