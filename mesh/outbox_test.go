@@ -191,6 +191,28 @@ func TestASubjectOnWhichMoreCameIsNotUsedAgain(t *testing.T) {
 	}
 }
 
+// A peer may stream what nobody asked for; the answer that ends it is the last.
+func TestAnAnswerIsNotLostBehindAStreamThatNobodyAskedFor(t *testing.T) {
+	t.Parallel()
+	r, _ := exchanges(t)
+	x := mustOpen(t, r)
+	for range 100 {
+		r.deliver(&nats.Msg{Subject: x.subject, Data: []byte("stream")})
+	}
+	last := &nats.Msg{Subject: x.subject, Data: []byte("result")}
+	r.deliver(last)
+	equalTo(t, "answers that wait", len(x.answers), fewBuffered)
+	var msg *nats.Msg
+	for len(x.answers) > 0 {
+		msg = <-x.answers
+	}
+	if msg != last {
+		t.Errorf("the last answer is %v, want the result", msg)
+	}
+	answered(r, x)
+	equalTo(t, "subjects that rest", r.idle, 0)
+}
+
 func TestRestingSubjectsAreBounded(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)

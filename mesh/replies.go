@@ -257,7 +257,23 @@ func (r *replies) deliver(msg *nats.Msg) {
 		x.answers <- msg
 	default:
 		x.overflow.Store(true)
+		if !x.stream {
+			x.displace(msg)
+		}
 	}
+}
+
+// displace puts msg in place of the oldest answer that waits: who streams to a
+// sender that did not ask for it ends with the one that is due.
+func (x *exchange) displace(msg *nats.Msg) {
+	select {
+	case oldest := <-x.answers:
+		if oldest == overdue || oldest == notSent {
+			msg = oldest // nothing is waited for any more
+		}
+	default: // all have just been read
+	}
+	x.answers <- msg
 }
 
 // expire tells the exchanges that are past their deadline.
