@@ -125,8 +125,12 @@ func (l *lane) result(task *envelope.Envelope) string {
 	reply, err := l.client.Result(l.ctx(), task.To, task.ID, mesh.ResultOptions{Follow: true})
 	if reply != nil {
 		until(l.t, "the reply is stored", func() bool {
-			_, err := jetstream.NewReplies(l.js(l.conn), subject.Map{}).Last(l.ctx(), task.To, task.ID)
-			return err == nil
+			last, err := jetstream.NewReplies(l.js(l.conn), subject.Map{}).Last(l.ctx(), task.To, task.ID)
+			if err != nil {
+				return false
+			}
+			e, err := envelope.Parse(last.Data) // a piece of the stream may be stored before
+			return err == nil && e.Type != envelope.TypeStream
 		})
 	}
 	var failed *envelope.Error
