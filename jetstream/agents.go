@@ -30,38 +30,34 @@ func (a *Agents) Put(ctx context.Context, rec registry.Record, after uint64) (ui
 		return 0, fmt.Errorf("register: %w", err)
 	}
 	key := rec.Key()
-	kv, at, err := a.open(ctx, key)
+	at, err := a.key(key)
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
 	var revision uint64
 	if after == 0 {
-		revision, err = kv.Create(ctx, at, data)
+		revision, err = a.create(ctx, at, data)
 	} else {
-		revision, err = kv.Update(ctx, at, data, after)
+		revision, err = a.update(ctx, at, data, after)
 	}
 	return revision, a.wrote(err, "register %q in %s", key, a.name)
 }
 
 // Remove implements [registry.Registry].
 func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error {
-	kv, at, err := a.open(ctx, key)
+	at, err := a.key(key)
 	if err != nil {
 		return err
 	}
 	if revision == 0 {
 		return fmt.Errorf("remove %q from %s: %w", key, a.name, registry.ErrChanged)
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	return a.wrote(kv.Delete(ctx, at, natsjs.LastRevision(revision)), "remove %q from %s", key, a.name)
+	return a.wrote(a.remove(ctx, at, revision), "remove %q from %s", key, a.name)
 }
 
 // wrote says what a failed write means.
 func (a *Agents) wrote(err error, format string, args ...any) error {
-	if errors.Is(err, natsjs.ErrKeyExists) || isWrongSequence(err) {
+	if isWrongSequence(err) {
 		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
 	}
 	return uncertain(a.explain(err, format, args...))
@@ -69,13 +65,11 @@ func (a *Agents) wrote(err error, format string, args ...any) error {
 
 // Get implements [registry.Registry].
 func (a *Agents) Get(ctx context.Context, key string) (registry.Entry, error) {
-	kv, at, err := a.open(ctx, key)
+	at, err := a.key(key)
 	if err != nil {
 		return registry.Entry{}, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	e, err := kv.Get(ctx, at)
+	e, err := a.get(ctx, at)
 	if err != nil {
 		return registry.Entry{}, a.missed(err, "get %q from %s", key, a.name)
 	}
@@ -84,13 +78,11 @@ func (a *Agents) Get(ctx context.Context, key string) (registry.Entry, error) {
 
 // At implements [registry.Registry].
 func (a *Agents) At(ctx context.Context, key string, revision uint64) (registry.Entry, error) {
-	kv, at, err := a.open(ctx, key)
+	at, err := a.key(key)
 	if err != nil {
 		return registry.Entry{}, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	e, err := kv.GetRevision(ctx, at, revision)
+	e, err := a.at(ctx, at, revision)
 	if err != nil {
 		return registry.Entry{}, a.missed(err, "get %q at revision %d from %s", key, revision, a.name)
 	}
@@ -99,13 +91,11 @@ func (a *Agents) At(ctx context.Context, key string, revision uint64) (registry.
 
 // History implements [registry.Registry].
 func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, error) {
-	kv, at, err := a.open(ctx, key)
+	at, err := a.key(key)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := bounded(ctx)
-	defer cancel()
-	all, err := kv.History(ctx, at)
+	all, err := a.history(ctx, at)
 	if err != nil {
 		return nil, a.missed(err, "history of %q in %s", key, a.name)
 	}
@@ -118,7 +108,7 @@ func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, err
 
 // missed says what a failed read means.
 func (a *Agents) missed(err error, format string, args ...any) error {
-	if errors.Is(err, natsjs.ErrKeyNotFound) {
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return fmt.Errorf(format+": %w: %w", append(args, registry.ErrNotFound, ErrNotFound)...)
 	}
 	return a.explain(err, format, args...)
@@ -127,7 +117,7 @@ func (a *Agents) missed(err error, format string, args ...any) error {
 // List implements [registry.Registry].
 func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 	var all []registry.Entry
-	err := a.list(ctx, func(key string, e natsjs.KeyValueEntry) { all = append(all, entryOf(key, e)) })
+	err := a.list(ctx, func(key string, e kvEntry) { all = append(all, entryOf(key, e)) })
 	if err != nil {
 		return nil, err
 	}
@@ -136,22 +126,16 @@ func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 
 // Watch implements [registry.Registry]. It survives what [Records.Watch] does.
 func (a *Agents) Watch(ctx context.Context, changed func(registry.Entry), ready func()) error {
-	return a.watch(ctx, func(key string, e natsjs.KeyValueEntry) {
-		if e == nil {
-			changed(registry.Entry{Key: key, Removed: true})
-			return
-		}
-		changed(entryOf(key, e))
-	}, ready)
+	return a.watch(ctx, func(key string, e kvEntry) { changed(entryOf(key, e)) }, ready)
 }
 
 // entryOf reads one revision of a key.
-func entryOf(key string, e natsjs.KeyValueEntry) registry.Entry {
-	out := registry.Entry{Key: key, Revision: e.Revision(), Time: e.Created(), Removed: e.Operation() != natsjs.KeyValuePut}
+func entryOf(key string, e kvEntry) registry.Entry {
+	out := registry.Entry{Key: key, Revision: e.revision, Time: e.created, Removed: e.gone}
 	if out.Removed {
 		return out
 	}
-	rec, err := registry.Decode(e.Value())
+	rec, err := registry.Decode(e.value)
 	if err == nil && rec.Key() != key {
 		err = fmt.Errorf("record: it is of %q, and stands under another key", rec.Key())
 	}
@@ -163,10 +147,9 @@ func entryOf(key string, e natsjs.KeyValueEntry) registry.Entry {
 	return out
 }
 
-func (a *Agents) open(ctx context.Context, key string) (natsjs.KeyValue, string, error) {
+func (a *Agents) key(key string) (string, error) {
 	if err := registry.ValidKey(key); err != nil {
-		return nil, "", fmt.Errorf("key of %s: %w", a.name, err)
+		return "", fmt.Errorf("key of %s: %w", a.name, err)
 	}
-	kv, err := a.handle(ctx)
-	return kv, subject.Escape(key), err
+	return subject.Escape(key), nil
 }

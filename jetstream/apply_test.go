@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -54,7 +55,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"}, "AEE_SCHEDULE_acme_eu": {"acme.eu.aee.schedule.>", "acme.eu.aee.due.>"},
 		"OBJ_aee_state_objects_acme_eu": {"$O.aee_state_objects_acme_eu.C.>", "$O.aee_state_objects_acme_eu.M.>"},
 	} {
-		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "4" {
+		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != strconv.Itoa(jetstream.TopologyVersion) {
 			t.Errorf("%s captures %v, metadata %v", name, got.Subjects, got.Metadata)
 		}
 	}
@@ -103,8 +104,32 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	all = configs(t, js)
 	ours, theirs = all["OBJ_aee_state_objects"], all["OBJ_objects"]
 	theirs.Name, theirs.Subjects, theirs.Description, theirs.Metadata = ours.Name, ours.Subjects, ours.Description, ours.Metadata
+	theirs.AllowRollup = false // see TestNoRollUpInBucketsOfWorkers
 	if !reflect.DeepEqual(ours, theirs) {
 		t.Errorf("ours   %+v\ntheirs %+v", ours, theirs)
+	}
+}
+
+// Finding 1 of the security review: who may publish to one subject of a stream that
+// takes roll-ups purges all of it with "Nats-Rollup: all". So the streams that workers
+// write to take none.
+func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	for _, subj := range []string{
+		"$KV.aee_state.agent.x.run", "$KV.aee_slots.agent=2Ex.0", "$KV.aee_seen.x", "$KV.aee_refuted.x", "$KV.aee_handoff.agent.x.run",
+		"$O.aee_state_objects.C.agent.x.run.token.0", "aee.work.normal.agent.x", "aee.reply.agent.x.1", "aee.dead.agent.x.1", "aee.journal.agent.x.1", "human.ada",
+	} {
+		if _, err := js.Publish(ctx, subj, []byte("kept")); err != nil {
+			t.Fatal(err)
+		}
+		for _, rollup := range []string{natsjs.MsgRollupAll, natsjs.MsgRollupSubject} {
+			_, err := js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{natsjs.MsgRollup: {rollup}}})
+			if err == nil || !strings.Contains(err.Error(), "rollup not permitted") {
+				t.Errorf("a roll-up of %s on %s: %v", rollup, subj, err)
+			}
+		}
 	}
 }
 
@@ -219,8 +244,8 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 4; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
-		"update aee_keys: topology none, should be 4; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 5; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
+		"update aee_keys: topology none, should be 5; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -276,7 +301,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 4 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 5 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}

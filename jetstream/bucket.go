@@ -1,9 +1,12 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"sync"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,13 +15,21 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// kvBucket is a KV bucket whose keys are escaped ids, looked up with its first use.
+// kvBucket is a KV bucket whose keys are escaped ids. It is read by direct gets and
+// written by publishing: nats.go's handle of a bucket needs consumers to list and to
+// watch, and whoever may make a push consumer can have the server publish on any
+// subject. A reader needs permission for $JS.API.DIRECT.GET.KV_<bucket> and below it.
 type kvBucket struct {
 	js   natsjs.JetStream
 	name string
+}
 
-	mu sync.Mutex
-	kv natsjs.KeyValue
+// kvEntry is a key at one revision.
+type kvEntry struct {
+	value    []byte
+	revision uint64
+	created  time.Time
+	gone     bool // deleted, or purged
 }
 
 // requestTimeout bounds a request whose context has no deadline, as nats.go
@@ -32,157 +43,289 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-func (b *kvBucket) handle(ctx context.Context) (natsjs.KeyValue, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.kv == nil {
-		ctx, cancel := bounded(ctx)
-		defer cancel()
-		kv, err := b.js.KeyValue(ctx, b.name)
-		if err != nil {
-			return nil, b.explain(err, "open %s", b.name)
-		}
-		b.kv = kv
-	}
-	return b.kv, nil
-}
+func (b *kvBucket) stream() string { return "KV_" + b.name }
+
+func (b *kvBucket) subject(key string) string { return "$KV." + b.name + "." + key }
 
 func (b *kvBucket) explain(err error, format string, args ...any) error {
 	return explain(b.js.Conn(), err, format, args...)
 }
 
-// list calls each with every entry that there is, in the order in which they
-// were last written.
-func (b *kvBucket) list(ctx context.Context, each func(id string, e natsjs.KeyValueEntry)) error {
-	kv, err := b.handle(ctx)
-	if err != nil {
-		return err
+// get returns the newest revision of a key, or [natsjs.ErrMsgNotFound].
+func (b *kvBucket) get(ctx context.Context, key string) (kvEntry, error) {
+	e, err := b.last(ctx, key)
+	if err == nil && e.gone {
+		err = natsjs.ErrMsgNotFound
 	}
+	return e, err
+}
+
+// last is get that also returns the marker of a deletion.
+func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
+	m, err := newest(ctx, b.js, b.stream(), b.subject(key))
+	return entryIn(m), err
+}
+
+// at returns a key at a revision, or [natsjs.ErrMsgNotFound].
+func (b *kvBucket) at(ctx context.Context, key string, revision uint64) (kvEntry, error) {
+	batch, err := direct(ctx, b.js, b.stream(), map[string]any{"seq": revision, "next_by_subj": b.subject(key), "batch": 1})
+	if err != nil {
+		return kvEntry{}, err
+	}
+	if len(batch.messages) != 1 || batch.messages[0].Seq != revision || deleted(batch.messages[0].Header) {
+		return kvEntry{}, natsjs.ErrMsgNotFound
+	}
+	return entryIn(batch.messages[0]), nil
+}
+
+// history returns the revisions of a key that the bucket keeps, the oldest first.
+func (b *kvBucket) history(ctx context.Context, key string) ([]kvEntry, error) {
+	var all []kvEntry
+	for m, err := range scan(ctx, b.js, b.stream(), b.subject(key), 1) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, entryIn(m))
+	}
+	if len(all) == 0 {
+		return nil, natsjs.ErrMsgNotFound
+	}
+	return all, nil
+}
+
+func entryIn(m Message) kvEntry {
+	return kvEntry{value: m.Data, revision: m.Seq, created: m.Time, gone: deleted(m.Header)}
+}
+
+// put writes a key, whatever is there.
+func (b *kvBucket) put(ctx context.Context, key string, value []byte) (uint64, error) {
+	return b.write(ctx, key, value, nats.Header{})
+}
+
+// create writes a key that must not be there.
+func (b *kvBucket) create(ctx context.Context, key string, value []byte) (uint64, error) {
+	revision, err := b.update(ctx, key, value, 0)
+	if !isWrongSequence(err) {
+		return revision, err
+	}
+	if e, failed := b.last(ctx, key); failed == nil && e.gone {
+		return b.update(ctx, key, value, e.revision)
+	}
+	return 0, err
+}
+
+// update writes a key in place of a revision, 0 for one that was never there.
+func (b *kvBucket) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
+	return b.write(ctx, key, value, nats.Header{natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)}})
+}
+
+// remove writes the marker of a deletion, in place of a revision if that is not 0.
+func (b *kvBucket) remove(ctx context.Context, key string, revision uint64) error {
+	header := nats.Header{"KV-Operation": {"DEL"}}
+	if revision != 0 {
+		header.Set(natsjs.ExpectedLastSubjSeqHeader, strconv.FormatUint(revision, 10))
+	}
+	_, err := b.write(ctx, key, nil, header)
+	return err
+}
+
+func (b *kvBucket) write(ctx context.Context, key string, value []byte, header nats.Header) (uint64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	w, err := kv.WatchAll(ctx, natsjs.IgnoreDeletes())
-	if err != nil {
-		return b.explain(err, "list %s", b.name)
+	header.Set(natsjs.ExpectedStreamHeader, b.stream())
+	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: kvPrefix(b.js) + b.subject(key), Data: value, Header: header})
+	if errors.Is(err, natsjs.ErrNoStreamResponse) {
+		return 0, cmp.Or(b.missing(ctx), err)
 	}
-	defer endWatcher(cancel, w)
-	for {
-		select {
-		case <-ctx.Done():
-			return b.explain(ctx.Err(), "list %s", b.name)
-		case e, ok := <-w.Updates():
-			if !ok {
-				return fmt.Errorf("list %s: the server ended it", b.name)
-			}
-			if e == nil {
-				return nil
-			}
-			if id, err := subject.Unescape(e.Key()); err == nil {
-				each(id, e)
-			}
-		}
-	}
-}
-
-// watch calls changed with every entry that there is, and from then on with
-// every change, until ctx ends; then it returns nil. Calls come one at a time,
-// from the goroutine that called it. Entries that were told of and are gone come
-// with an operation that is no put, or without an entry, where that was found
-// after a reconnect only. The first time that all was read, ready is called, if
-// there is one.
-//
-// It survives reconnects, restarts of the server, and the loss and return of the
-// bucket: it then reads the bucket anew, and may tell of entries again. It fails
-// at once if the bucket is not there or may not be read, and later only when the
-// connection is closed for good.
-func (b *kvBucket) watch(ctx context.Context, changed func(id string, e natsjs.KeyValueEntry), ready func()) error {
-	w := &bucketWatch{b: b, changed: changed, ready: ready, known: map[string]bool{}}
-	return rewatch(ctx, b.js.Conn(), "watch "+b.name, func(status <-chan nats.Status) (bool, error) {
-		err := w.once(ctx, status)
-		return w.synced, err
-	})
-}
-
-type bucketWatch struct {
-	b       *kvBucket
-	changed func(string, natsjs.KeyValueEntry)
-	ready   func()
-	known   map[string]bool // ids that changed believes to be there
-	synced  bool            // it was read to the end once
-}
-
-// once reads the bucket from its beginning and follows it. It returns nil when
-// the connection came back and it should be read anew.
-func (w *bucketWatch) once(ctx context.Context, status <-chan nats.Status) error {
-	kv, err := w.b.handle(ctx)
 	if err != nil {
+		return 0, err
+	}
+	return ack.Sequence, nil
+}
+
+// missing is an error if there is no such bucket.
+func (b *kvBucket) missing(ctx context.Context) error {
+	if err := request(ctx, b.js, "STREAM.INFO."+b.stream(), nil, nil); errors.Is(err, natsjs.ErrStreamNotFound) {
 		return err
-	}
-	// The watcher lives as long as its context, so the deadline for opening it
-	// cannot be in there.
-	watching, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	bound := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	watcher, err := kv.WatchAll(watching)
-	if !bound.Stop() {
-		err = context.Cause(watching)
-	}
-	if err != nil {
-		return w.b.explain(err, "watch %s", w.b.name)
-	}
-	defer endWatcher(func() { cancel(nil) }, watcher)
-	fresh := map[string]bool{}
-	for reading := true; ctx.Err() == nil; { // changed is not called any more once it has ended
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-status:
-			return nil
-		case e, ok := <-watcher.Updates():
-			switch {
-			case !ok:
-				return fmt.Errorf("watch %s: the server ended it", w.b.name)
-			case e == nil:
-				reading = false
-				w.forget(fresh)
-			default:
-				w.entry(e, fresh, reading)
-			}
-		}
 	}
 	return nil
 }
 
-func (w *bucketWatch) entry(e natsjs.KeyValueEntry, fresh map[string]bool, reading bool) {
-	id, err := subject.Unescape(e.Key())
-	if err != nil {
-		return // not written by us
-	}
-	if e.Operation() == natsjs.KeyValuePut {
-		w.known[id] = true
-		if reading {
-			fresh[id] = true
+// list calls each with every entry that there is, in the order in which they
+// were last written.
+func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) error {
+	_, err := b.read(ctx, func(id string, e kvEntry) {
+		if !e.gone {
+			each(id, e)
 		}
-		w.changed(id, e)
-		return
+	})
+	return err
+}
+
+// read calls each with the newest revision of every key, markers of deletions
+// included, in the order in which they were written, and returns the last sequence.
+func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
+	messages, err := last(ctx, b.js, b.stream(), b.subject(">"))
+	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
+		messages, err = b.scanLast(ctx)
 	}
-	delete(fresh, id)
-	if w.known[id] {
-		delete(w.known, id)
-		w.changed(id, e)
+	if err != nil {
+		return 0, b.explain(err, "list %s", b.name)
+	}
+	var end uint64
+	for _, m := range messages {
+		end = m.Seq
+		if id, ok := b.id(m); ok {
+			each(id, entryIn(m))
+		}
+	}
+	return end, nil
+}
+
+// scanLast returns the newest message on each subject from all that there are.
+func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
+	bySubject := map[string]Message{}
+	for m, err := range scan(ctx, b.js, b.stream(), b.subject(">"), 1) {
+		if err != nil {
+			return nil, err
+		}
+		bySubject[m.Subject] = m
+	}
+	messages := make([]Message, 0, len(bySubject))
+	for _, m := range bySubject {
+		messages = append(messages, m)
+	}
+	slices.SortFunc(messages, func(x, y Message) int { return cmp.Compare(x.Seq, y.Seq) })
+	return messages, nil
+}
+
+// id is what the key of a message stands for; false for one that this package did
+// not write.
+func (b *kvBucket) id(m Message) (string, bool) {
+	id, err := subject.Unescape(m.Subject[len(b.subject("")):])
+	return id, err == nil
+}
+
+// Looks of [kvBucket.watch].
+const (
+	watchLook = 2 * time.Second // at the bucket's last sequence
+	watchAnew = time.Minute     // at all of it: what was purged leaves no message
+)
+
+// watch calls changed with every entry that there is, and from then on with
+// every change, until ctx ends; then it returns nil. It looks every two seconds.
+// Calls come one at a time, from the goroutine that called it. Entries that were told
+// of and are gone come as such. The first time that all was read, ready is called, if
+// there is one.
+//
+// It survives reconnects, restarts of the server, and the loss and return of the
+// bucket. It fails at once if the bucket is not there or may not be read, and later
+// only when the connection is closed for good.
+func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry), ready func()) error {
+	w := &bucketWatch{b: b, changed: changed, known: map[string]uint64{}}
+	if err := w.anew(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	if ready != nil {
+		ready()
+	}
+	nc := b.js.Conn()
+	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
+	defer nc.RemoveStatusListener(status)
+	tick, again := time.NewTicker(watchLook), time.NewTicker(watchAnew)
+	defer tick.Stop()
+	defer again.Stop()
+	look := w.more
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-status:
+			look = w.anew
+		case <-again.C:
+			look = w.anew
+		case <-tick.C:
+		}
+		if nc.IsClosed() {
+			return fmt.Errorf("watch %s: %w", b.name, nats.ErrConnectionClosed)
+		}
+		if look(ctx) == nil {
+			look = w.more
+		}
 	}
 }
 
-// forget tells of what is not there any more after reading anew, and that all
-// was read.
-func (w *bucketWatch) forget(fresh map[string]bool) {
+type bucketWatch struct {
+	b       *kvBucket
+	changed func(string, kvEntry)
+	known   map[string]uint64 // the revisions of the ids that changed believes to be there
+	end     uint64            // up to here all was read
+}
+
+// anew reads the whole bucket.
+func (w *bucketWatch) anew(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	there := map[string]bool{}
+	end, err := w.b.read(ctx, func(id string, e kvEntry) {
+		there[id] = !e.gone
+		w.entry(ctx, id, e)
+	})
+	if err != nil {
+		return err
+	}
 	for id := range w.known {
-		if !fresh[id] {
-			delete(w.known, id)
-			w.changed(id, nil)
+		if !there[id] {
+			w.entry(ctx, id, kvEntry{gone: true})
 		}
 	}
-	if !w.synced && w.ready != nil {
-		w.ready()
+	w.end = end
+	return nil
+}
+
+// more reads what was written since.
+func (w *bucketWatch) more(ctx context.Context) error {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	m, err := newest(ctx, w.b.js, w.b.stream(), w.b.subject(">"))
+	switch {
+	case errors.Is(err, natsjs.ErrMsgNotFound):
+		m.Seq = 0
+	case err != nil:
+		return w.b.explain(err, "watch %s", w.b.name)
 	}
-	w.synced = true
+	switch {
+	case m.Seq == w.end:
+		return nil
+	case m.Seq < w.end: // another bucket than the one before, or what was last is gone
+		return w.anew(ctx)
+	}
+	for m, err := range scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
+		if err != nil {
+			return w.b.explain(err, "watch %s", w.b.name)
+		}
+		if id, ok := w.b.id(m); ok {
+			w.entry(ctx, id, entryIn(m))
+		}
+		w.end = m.Seq
+	}
+	return nil
+}
+
+// entry tells of an entry, unless it was told of. changed is not called any more
+// once ctx has ended.
+func (w *bucketWatch) entry(ctx context.Context, id string, e kvEntry) {
+	revision, known := w.known[id]
+	switch {
+	case ctx.Err() != nil:
+	case e.gone && known:
+		delete(w.known, id)
+		w.changed(id, e)
+	case !e.gone && revision != e.revision:
+		w.known[id] = e.revision
+		w.changed(id, e)
+	}
 }

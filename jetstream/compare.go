@@ -56,12 +56,16 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 	}
 	c.flag("no_ack", &next.NoAck, want.NoAck)
 	c.flag("allow_direct", &next.AllowDirect, want.AllowDirect)
+	c.flag("allow_rollup_hdrs", &next.AllowRollup, want.AllowRollup)
+	if want.MaxConsumers > 0 && have.MaxConsumers < want.MaxConsumers {
+		c.differ("max_consumers", strconv.Itoa(have.MaxConsumers), strconv.Itoa(want.MaxConsumers), "")
+		next.MaxConsumers = want.MaxConsumers
+	}
 	// What a server cannot turn off again is only ever turned on.
 	for _, f := range []struct {
 		field      string
 		have, want *bool
 	}{
-		{"allow_rollup_hdrs", &next.AllowRollup, &want.AllowRollup},
 		{"deny_delete", &next.DenyDelete, &want.DenyDelete},
 		{"allow_msg_ttl", &next.AllowMsgTTL, &want.AllowMsgTTL},
 		{"allow_msg_schedules", &next.AllowMsgSchedules, &want.AllowMsgSchedules},
@@ -70,9 +74,9 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 			c.flag(f.field, f.have, true)
 		}
 	}
-	if h, w := have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL; w > 0 && h == 0 {
-		c.differ("subject_delete_marker_ttl", "none", w.String(), "")
-		next.SubjectDeleteMarkerTTL = w
+	if h := have.SubjectDeleteMarkerTTL; h > 0 && want.AllowMsgTTL { // a marker would look like a message, and goes with roll-ups
+		c.differ("subject_delete_marker_ttl", h.String(), "none", "")
+		next.SubjectDeleteMarkerTTL = 0
 	}
 	if have.Discard != want.Discard {
 		c.differ("discard", have.Discard.String(), want.Discard.String(), "")
@@ -140,9 +144,6 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 	}
 	if have.Retention != want.Retention {
 		c.differ("retention", have.Retention.String(), want.Retention.String(), kept)
-	}
-	if have.SubjectDeleteMarkerTTL > 0 && want.SubjectDeleteMarkerTTL == 0 && want.AllowMsgTTL {
-		c.differ("subject_delete_marker_ttl", have.SubjectDeleteMarkerTTL.String(), "none", "a marker would look like a message")
 	}
 	for _, h := range have.Subjects {
 		for _, w := range want.Subjects {

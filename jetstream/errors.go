@@ -45,6 +45,7 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 	}
 	op := fmt.Sprintf(format, args...)
 	switch {
+	case errors.Is(err, ErrDenied):
 	case errors.Is(err, natsjs.ErrJetStreamNotEnabled), errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case errors.Is(err, natsjs.ErrStreamNotFound), errors.Is(err, natsjs.ErrBucketNotFound), errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrMsgNotFound), errors.Is(err, natsjs.ErrKeyNotFound):
@@ -85,7 +86,7 @@ func uncertain(err error) error {
 // times out.
 func violation(nc *nats.Conn) error {
 	err := nc.LastError()
-	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) {
+	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || denials.has(nc, err) {
 		return nil
 	}
 	inbox := nc.Opts.InboxPrefix

@@ -102,7 +102,7 @@ func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, er
 
 // races looks for streams that acknowledge on the lanes of requests.
 func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, error) {
-	lanes := append(m.AllLive(), m.AllAsk(), m.AllCtl(), m.AllBus(), m.AllHuman())
+	lanes := append(m.AllLive(), m.AllAsk(), m.AllCtl(), m.AllBus())
 	found := map[string][]string{}
 	for _, lane := range lanes {
 		list := js.ListStreams(ctx, natsjs.WithStreamListSubject(lane))

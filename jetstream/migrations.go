@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -40,7 +41,18 @@ func Migrations() []Migration {
 		{Version: 2, About: "streams and buckets for durable tasks and the checkpoints of their runs"},
 		{Version: 3, About: "a stream of counters, for budgets and rate limits"},
 		{Version: 4, About: "a bucket of agents' definitions, by which teams find their members"},
+		{Version: 5, About: "documents of runs below their entity, buckets without roll-ups, inboxes that acknowledge, more than 250 durable agents", Step: fence},
 	}
+}
+
+// fence moves documents of runs below their entity, where workers read them with
+// permissions for their own entity alone.
+func fence(ctx context.Context, js natsjs.JetStream, opts Options) error {
+	err := NewStates(js, opts.Map).moveObjects(ctx)
+	if errors.Is(err, ErrNotFound) {
+		return nil // an older topology had none
+	}
+	return err
 }
 
 // VersionOf is the version of the topology that a plan found on the server: the

@@ -2,6 +2,9 @@ package jetstream_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -15,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
@@ -88,6 +92,31 @@ func makeVersion(t *testing.T, js natsjs.JetStream, version int) {
 	}
 }
 
+// storeAsBefore5 stores the document of a run as releases before topology 5 stored
+// those that are large.
+func storeAsBefore5(t *testing.T, js natsjs.JetStream, id state.ID, document []byte) {
+	t.Helper()
+	ctx, key, token := testContext(t), id.Entity+"."+id.Run, rand.Text()
+	publish := func(subj string, data []byte, header nats.Header) {
+		if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: subj, Data: data, Header: header}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for chunk := range slices.Chunk(document, 128<<10) {
+		publish("$O.aee_state_objects.C."+token, chunk, nil)
+	}
+	name := key + "/" + token
+	meta, err := json.Marshal(natsjs.ObjectInfo{ObjectMeta: natsjs.ObjectMeta{Name: name}, Bucket: "aee_state_objects", NUID: token, Size: uint64(len(document))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish("$O.aee_state_objects.M."+base64.URLEncoding.EncodeToString([]byte(name)), meta, nil)
+	publish("$KV.aee_state."+key, []byte("{}"), nats.Header{jetstream.HeaderObject: {fmt.Sprintf("sha256:%x %d %s", sha256.Sum256(document), len(document), name)}})
+	if got, err := jetstream.NewStates(js, subject.Map{}).Get(ctx, id); err != nil || !bytes.Equal(got.Data, document) {
+		t.Fatalf("as it was stored: %d bytes, %v", len(got.Data), err)
+	}
+}
+
 func TestMigrationFromEveryVersion(t *testing.T) {
 	t.Parallel()
 	for version := 1; version < jetstream.TopologyVersion; version++ {
@@ -117,6 +146,11 @@ func migrateFrom(t *testing.T, version int) {
 		t.Fatal(err)
 	}
 	put(t, jetstream.NewKeys(js, subject.Map{}), "kid", "key")
+	large := state.ID{Entity: "agent.x", Run: "large"}
+	document := bytes.Repeat([]byte("large "), 50<<10)
+	if version >= 2 {
+		storeAsBefore5(t, js, large, document)
+	}
 	before := configs(t, js)
 
 	plan, err := jetstream.Plan(ctx, js, jetstream.Options{})
@@ -131,8 +165,15 @@ func migrateFrom(t *testing.T, version int) {
 			want = append(want, "create "+s.Name)
 		}
 	}
-	if got := words(apply(t, js, jetstream.Options{})); !slices.Equal(got, want) || !slices.Equal(words(plan), want) {
-		t.Errorf("applied %q\nplanned %q\nwant %q", got, words(plan), want)
+	short := func(changes []jetstream.Change) []string {
+		all := words(changes)
+		for i, w := range all {
+			all[i], _, _ = strings.Cut(w, ";") // what else changes is compared below
+		}
+		return all
+	}
+	if got := short(apply(t, js, jetstream.Options{})); !slices.Equal(got, want) || !slices.Equal(short(plan), want) {
+		t.Errorf("applied %q\nplanned %q\nwant %q", got, short(plan), want)
 	}
 	again := apply(t, js, jetstream.Options{})
 	for _, c := range again {
@@ -141,11 +182,35 @@ func migrateFrom(t *testing.T, version int) {
 		}
 	}
 	after := configs(t, js)
+	specs := map[string]natsjs.StreamConfig{}
+	for _, s := range jetstream.Topology() {
+		specs[s.StreamName(subject.Map{})] = s.Config
+	}
 	for name, was := range before {
-		is := after[name]
+		is, spec := after[name], specs[name]
 		is.Metadata, was.Metadata = nil, nil
+		was.NoAck, was.AllowRollup, was.MaxConsumers, was.SubjectDeleteMarkerTTL = spec.NoAck, spec.AllowRollup, spec.MaxConsumers, spec.SubjectDeleteMarkerTTL
 		if !reflect.DeepEqual(is, was) {
 			t.Errorf("%s was\n%+v, is\n%+v", name, was, is)
+		}
+	}
+	if version >= 2 {
+		got, err := jetstream.NewStates(js, subject.Map{}).Get(ctx, large)
+		if err != nil || !bytes.Equal(got.Data, document) {
+			t.Errorf("a large document has %d bytes, %v", len(got.Data), err)
+		}
+		objects, err := js.Stream(ctx, "OBJ_aee_state_objects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := objects.Info(ctx, natsjs.WithSubjectFilter(">"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for subj := range info.State.Subjects {
+			if !strings.HasPrefix(subj, "$O.aee_state_objects.C.agent.x.large.") {
+				t.Errorf("an object is still on %s", subj)
+			}
 		}
 	}
 	for name, subj := range map[string]string{"AEE_BUS": "bus.ops", "AEE_HUMAN": "human.ada"} {

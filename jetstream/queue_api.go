@@ -28,11 +28,7 @@ func request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 			return err
 		}
 	}
-	// However long the caller would wait: what a dying server swallowed is never
-	// answered.
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	msg, err := js.Conn().RequestWithContext(ctx, apiPrefix(js)+subject, data)
+	msg, err := exchange(ctx, js.Conn(), &nats.Msg{Subject: apiPrefix(js) + subject, Data: data})
 	if err != nil {
 		return err
 	}

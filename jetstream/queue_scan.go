@@ -70,6 +70,9 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	nc := js.Conn()
+	to := apiPrefix(js) + "DIRECT.GET." + stream
+	ctx, stop := untilDenied(ctx, nc, to+`"`)
+	defer stop()
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
@@ -80,7 +83,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	if err != nil {
 		return fail(err)
 	}
-	if err := nc.PublishRequest(apiPrefix(js)+"DIRECT.GET."+stream, inbox, body); err != nil {
+	if err := nc.PublishRequest(to, inbox, body); err != nil {
 		return fail(err)
 	}
 	var batch directBatch
@@ -88,6 +91,9 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 		msg, err := sub.NextMsgWithContext(ctx)
 		if errors.Is(err, nats.ErrNoResponders) {
 			return fail(noDirect(ctx, js, stream))
+		}
+		if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrDenied) {
+			return fail(cause)
 		}
 		if err != nil {
 			return fail(err)
@@ -114,6 +120,25 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	}
 }
 
+// newest returns the last message on a subject, or [natsjs.ErrMsgNotFound]. The
+// subject stands in the subject of the request, so that permissions can fence what
+// may be read: $JS.API.DIRECT.GET.<stream>.<subject>. Any replica may answer, so
+// what was stored a moment ago may be missing.
+func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
+	answer, err := exchange(ctx, js.Conn(), &nats.Msg{Subject: apiPrefix(js) + "DIRECT.GET." + stream + "." + subj})
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return Message{}, noDirect(ctx, js, stream)
+	case err != nil:
+		return Message{}, err
+	case answer.Header.Get(natsjs.SequenceHeader) != "":
+		return stored(answer)
+	case answer.Header.Get("Status") == "404":
+		return Message{}, natsjs.ErrMsgNotFound
+	}
+	return Message{}, fmt.Errorf("the server refuses: %s %s", answer.Header.Get("Status"), answer.Header.Get("Description"))
+}
+
 var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
 
 // noDirect says why nobody answers a direct get.
@@ -122,7 +147,7 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	defer cancel()
 	var info natsjs.StreamInfo
 	err := request(ctx, js, "STREAM.INFO."+stream, nil, &info)
-	if errors.Is(err, context.DeadlineExceeded) { // who reads may not look at the stream itself
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) { // who reads may not look at the stream itself
 		return nats.ErrNoResponders
 	}
 	if err != nil {

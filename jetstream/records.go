@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -42,11 +41,11 @@ func NewRefuted(js natsjs.JetStream, m subject.Map) *Records {
 
 // Get returns a record, or [ErrNotFound].
 func (r *Records) Get(ctx context.Context, id string) (Record, error) {
-	kv, key, err := r.open(ctx, id)
+	key, err := r.key(id)
 	if err != nil {
 		return Record{}, err
 	}
-	e, err := kv.Get(ctx, key)
+	e, err := r.get(ctx, key)
 	if err != nil {
 		return Record{}, r.explain(err, "get %q from %s", id, r.name)
 	}
@@ -55,23 +54,23 @@ func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 
 // Put stores a record, whatever was there, and returns its revision.
 func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, error) {
-	kv, key, err := r.open(ctx, id)
+	key, err := r.key(id)
 	if err != nil {
 		return 0, err
 	}
-	rev, err := kv.Put(ctx, key, value)
+	rev, err := r.put(ctx, key, value)
 	return rev, uncertain(r.explain(err, "put %q into %s", id, r.name))
 }
 
 // Create stores a record that must not be there yet, or fails with
 // [ErrExists].
 func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, error) {
-	kv, key, err := r.open(ctx, id)
+	key, err := r.key(id)
 	if err != nil {
 		return 0, err
 	}
-	rev, err := kv.Create(ctx, key, value)
-	if errors.Is(err, natsjs.ErrKeyExists) {
+	rev, err := r.create(ctx, key, value)
+	if isWrongSequence(err) {
 		return 0, fmt.Errorf("create %q in %s: %w", id, r.name, ErrExists)
 	}
 	return rev, uncertain(r.explain(err, "create %q in %s", id, r.name))
@@ -80,11 +79,11 @@ func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, 
 // Update stores a record in place of the one at a revision, or fails with
 // [ErrChanged].
 func (r *Records) Update(ctx context.Context, id string, value []byte, revision uint64) (uint64, error) {
-	kv, key, err := r.open(ctx, id)
+	key, err := r.key(id)
 	if err != nil {
 		return 0, err
 	}
-	rev, err := kv.Update(ctx, key, value, revision)
+	rev, err := r.update(ctx, key, value, revision)
 	if isWrongSequence(err) {
 		return 0, fmt.Errorf("update %q in %s: %w", id, r.name, ErrChanged)
 	}
@@ -94,17 +93,17 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 // Delete takes a record away; it is no error if there is none. The bucket's
 // history keeps what it was.
 func (r *Records) Delete(ctx context.Context, id string) error {
-	kv, key, err := r.open(ctx, id)
+	key, err := r.key(id)
 	if err != nil {
 		return err
 	}
-	return uncertain(r.explain(kv.Delete(ctx, key), "delete %q from %s", id, r.name))
+	return uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
 }
 
 // List returns all records, in the order in which they were last written.
 func (r *Records) List(ctx context.Context) ([]Record, error) {
 	var all []Record
-	err := r.list(ctx, func(id string, e natsjs.KeyValueEntry) { all = append(all, recordOf(id, e)) })
+	err := r.list(ctx, func(id string, e kvEntry) { all = append(all, recordOf(id, e)) })
 	if err != nil {
 		return nil, err
 	}
@@ -112,8 +111,8 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 }
 
 // Watch calls fn with every record that there is, and from then on with every
-// change, until ctx ends; then it returns nil. Calls come one at a time, from
-// the goroutine that called Watch.
+// change, until ctx ends; then it returns nil. It looks every two seconds. Calls come
+// one at a time, from the goroutine that called Watch.
 //
 // It survives reconnects, restarts of the server, and the loss and return of
 // the bucket: it then reads the bucket anew, so that fn sees what changed
@@ -124,24 +123,17 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 // Watch fails at once if the bucket is not there or may not be read, and
 // later only when the connection is closed for good.
 func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
-	return r.watch(ctx, func(id string, e natsjs.KeyValueEntry) {
-		if e == nil || e.Operation() != natsjs.KeyValuePut {
-			fn(id, nil, true)
-			return
-		}
-		fn(id, e.Value(), false)
-	}, nil)
+	return r.watch(ctx, func(id string, e kvEntry) { fn(id, e.value, e.gone) }, nil)
 }
 
-func recordOf(id string, e natsjs.KeyValueEntry) Record {
-	return Record{ID: id, Value: e.Value(), Revision: e.Revision(), Time: e.Created()}
+func recordOf(id string, e kvEntry) Record {
+	return Record{ID: id, Value: e.value, Revision: e.revision, Time: e.created}
 }
 
-func (r *Records) open(ctx context.Context, id string) (natsjs.KeyValue, string, error) {
+func (r *Records) key(id string) (string, error) {
 	key := subject.Escape(id)
 	if id == "" || len(key) > subject.MaxID {
-		return nil, "", fmt.Errorf("record id of %s: it has %d bytes when escaped, must have 1 to %d", r.name, len(key), subject.MaxID)
+		return "", fmt.Errorf("record id of %s: it has %d bytes when escaped, must have 1 to %d", r.name, len(key), subject.MaxID)
 	}
-	kv, err := r.handle(ctx)
-	return kv, key, err
+	return key, nil
 }

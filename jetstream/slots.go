@@ -108,16 +108,23 @@ func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string
 	ctx, cancel := context.WithTimeout(ctx, s.lease)
 	defer cancel()
 	for range slotTries {
-		slots, err := s.read(ctx, entity)
-		if err != nil {
-			return nil, err
-		}
-		slot, lost, err := s.take(ctx, entity, slots, limit, holder)
+		slot, lost, err := s.try(ctx, entity, limit, holder)
 		if slot != nil || err != nil || !lost {
 			return slot, err
 		}
 	}
 	return nil, nil
+}
+
+// try takes a slot once. lost says that another was faster.
+func (s *Slots) try(ctx context.Context, entity string, limit int, holder string) (slot *Slot, lost bool, err error) {
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	slots, err := s.read(ctx, entity)
+	if err != nil {
+		return nil, false, err
+	}
+	return s.take(ctx, entity, slots, limit, holder)
 }
 
 // slotTries is how often one is beaten to a slot before one waits.
@@ -179,72 +186,81 @@ func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState
 	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil
 }
 
-// wait watches the slots until it gets one. It returns neither a slot nor an
-// error when it should be called again.
+// wait listens for changes of the slots until it gets one. It returns neither a slot
+// nor an error when it should be called again.
 func (s *Slots) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
-	// A request that a dying server swallowed is never answered.
-	opening, stop := context.WithTimeout(ctx, s.lease)
-	kv, err := s.js.KeyValue(opening, s.bucket)
-	stop()
+	changed := make(chan *nats.Msg, 64)
+	sub, err := s.js.Conn().ChanSubscribe(s.subject(entity, "*"), changed)
 	if err != nil {
-		return nil, explain(s.js.Conn(), err, "open %s", s.bucket)
+		return nil, explain(s.js.Conn(), err, "listen for the slots of %s", entity)
 	}
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	bound := time.AfterFunc(s.lease, cancel)
-	w, err := kv.Watch(watching, subject.Escape(entity)+".*")
-	if !bound.Stop() && err == nil {
-		err = context.DeadlineExceeded
-	}
-	if err != nil {
-		return nil, explain(s.js.Conn(), err, "watch the slots of %s", entity)
-	}
-	defer endWatcher(cancel, w)
-	slots := map[int]slotState{}
-	known := false
-	// A watcher may fall silent with its server: now and then it is made anew.
-	anew := time.NewTimer(2 * s.lease)
-	defer anew.Stop()
+	defer func() { _ = sub.Unsubscribe() }()
+	// What a server takes away because its time is over it tells nobody, nor does a
+	// server in another domain.
+	tick := time.NewTicker(slotTick)
+	defer tick.Stop()
 	for {
+		// Where another is faster, that is about to be heard.
+		slot, _, err := s.try(ctx, entity, limit, holder)
+		if slot != nil || err != nil {
+			return slot, err
+		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-anew.C:
-			return nil, nil
-		case e, ok := <-w.Updates():
-			if !ok {
-				return nil, fmt.Errorf("watch the slots of %s: the server ended it", entity)
+		case <-tick.C:
+		case <-changed:
+			for len(changed) > 0 {
+				<-changed
 			}
-			if e == nil {
-				known = true
-			} else if n, ok := slotNumber(e.Key()); ok {
-				slots[n] = readSlot(e.Value(), e.Revision(), e.Operation() == natsjs.KeyValuePut, e.Created())
+			// It was heard from its publisher, and may not be stored yet.
+			if !pause(ctx, time.Millisecond) {
+				return nil, ctx.Err()
 			}
-		}
-		if !known || len(w.Updates()) > 0 {
-			continue
-		}
-		// Where somebody else is faster, that is about to be seen.
-		slot, _, err := s.take(ctx, entity, slots, limit, holder)
-		if slot != nil || err != nil {
-			return slot, err
 		}
 	}
 }
 
-// read returns the slots of an entity as they are.
+// slotTick is the time between two looks at the slots while nothing is heard of them.
+const slotTick = time.Second
+
+// read returns the slots of an entity as they are. It reads them by their subjects:
+// permissions can fence that, and not a read of several subjects at once.
 func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, error) {
-	pre := s.key(entity, 0)
-	messages, err := last(ctx, s.js, "KV_"+s.bucket, "$KV."+s.bucket+"."+strings.TrimSuffix(pre, "0")+"*")
-	if err != nil {
-		return nil, fmt.Errorf("read the slots of %s: %w", entity, err)
+	stream := "KV_" + s.bucket
+	fail := func(err error) (map[int]slotState, error) {
+		return nil, explain(s.js.Conn(), err, "read the slots of %s", entity)
 	}
+	names, err := streamSubjects(ctx, s.js, stream, s.subject(entity, "*"))
+	if err != nil {
+		return fail(err)
+	}
+	var mu sync.Mutex
+	var done sync.WaitGroup
+	var failed error
 	slots := map[int]slotState{}
-	for _, msg := range messages {
-		if n, ok := slotNumber(msg.Subject); ok {
-			gone := msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
-			slots[n] = readSlot(msg.Data, msg.Seq, !gone, msg.Time)
+	for subj := range names {
+		n, ok := slotNumber(subj)
+		if !ok {
+			continue
 		}
+		done.Go(func() {
+			msg, err := newest(ctx, s.js, stream, subj)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, natsjs.ErrMsgNotFound):
+			case err != nil:
+				failed = err
+			default:
+				gone := msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
+				slots[n] = readSlot(msg.Data, msg.Seq, !gone, msg.Time)
+			}
+		})
+	}
+	done.Wait()
+	if failed != nil {
+		return fail(failed)
 	}
 	return slots, nil
 }
@@ -264,6 +280,11 @@ func slotNumber(key string) (int, bool) {
 
 func (s *Slots) key(entity string, n int) string {
 	return subject.Escape(entity) + "." + strconv.Itoa(n)
+}
+
+// subject is where the slot with a number is stored, "*" for all of an entity's.
+func (s *Slots) subject(entity, n string) string {
+	return "$KV." + s.bucket + "." + subject.Escape(entity) + "." + n
 }
 
 // write stores a key at a revision with a time to live, which kv.Update would
@@ -316,7 +337,7 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 			return uncertain(explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
 		// A renewal whose answer was lost may have moved it.
-		have, err := leaderGet(ctx, s.js, "KV_"+s.bucket, map[string]any{"last_by_subj": "$KV." + s.bucket + "." + key})
+		have, err := newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -28,14 +29,19 @@ import (
 // history` shows them too. What decides who owns a run is the server's
 // compare-and-swap of the sequence of the key's subject: one publish, no read.
 //
-// Get and At ask the stream's leader, so that a replica that is behind cannot
+// Get returns what the stream's leader has, so that a replica that is behind cannot
 // hide what was written a moment ago. History, List and Watch may be answered by
 // any replica; History waits until it has what the leader has. A run that went by
 // its age, or by [States.Sweep], is not reported as deleted by Watch.
 //
-// Put needs permission to publish to $KV.aee_state.>, the rest to
-// $JS.API.STREAM.{INFO,MSG.GET}, $JS.API.DIRECT.GET and
-// $JS.API.CONSUMER.{CREATE,MSG.NEXT} of its stream.
+// A worker needs permissions for subjects of its own entity only: Put to publish to
+// $KV.aee_state.<entity>.* and, for documents over [MaxInline], to
+// $O.aee_state_objects.C.<entity>.*.*.*; Get and Absent to use
+// $JS.API.DIRECT.GET.<stream>.<subject> of these; and Open of one entity to use
+// $JS.API.STREAM.INFO, too, which tells the names of subjects and nothing of what is
+// stored. The rest reads or takes away what others wrote, and needs the permissions of
+// an operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
+// $JS.API.CONSUMER.{CREATE,MSG.NEXT,DELETE} of the streams.
 type States struct {
 	js     natsjs.JetStream
 	m      subject.Map
@@ -44,10 +50,13 @@ type States struct {
 	sub    string // before a key, as it is stored
 	object string // before a key in the names of objects
 
-	absences absences
-
 	mu        sync.Mutex
 	collected time.Time // when orphaned objects were looked for
+	single    bool      // the bucket has one replica
+	looked    time.Time // when that was learnt
+
+	fenced atomic.Bool // this user may not read the whole bucket
+	ended  endedRuns
 }
 
 // NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from
@@ -59,7 +68,7 @@ func NewStates(js natsjs.JetStream, m subject.Map) *States {
 // NewHandoffs returns the records of runs that other platforms hand over to m's
 // mesh: checkpoints like those of [NewStates], in [BucketHandoff].
 func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
-	return newStates(js, m, BucketHandoff, "handoff/")
+	return newStates(js, m, BucketHandoff, handoffObject)
 }
 
 func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *States {
@@ -124,7 +133,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	ack, err := s.js.PublishMsg(ctx, msg)
 	for try := 0; prev == 0 && isWrongSequence(err) && try < 8; try++ {
 		// What is there may be the marker of a deletion.
-		marker, e := s.leader(ctx, map[string]any{"last_by_subj": s.sub + key})
+		marker, e := s.current(ctx, key)
 		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !deleted(marker.Header) {
 			break
 		}
@@ -230,27 +239,25 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 		return fmt.Errorf("delete run: %w", err)
 	}
 	key := stateKey(id)
-	last, err := s.leader(ctx, map[string]any{"last_by_subj": s.sub + key})
+	last, err := s.current(ctx, key)
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(last.Header) {
 		return nil
 	}
-	var objects []string
-	for msg, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {
-		if err != nil {
-			return err
-		}
-		if o, ok := objectOf(msg.Header); ok {
-			objects = append(objects, o.Name)
-		}
+	objects, err := s.references(ctx, key)
+	if err != nil {
+		return err
 	}
-	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: s.pub + key, Header: nats.Header{
-		"KV-Operation": {"PURGE"}, natsjs.MsgRollup: {natsjs.MsgRollupSubject},
-		natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream},
+	marker, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: s.pub + key, Header: nats.Header{
+		"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}, natsjs.ExpectedStreamHeader: {s.stream},
 	}})
 	if err != nil {
 		return uncertain(explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
 	}
-	for _, o := range objects {
+	// A roll-up would do the same in one step; the bucket takes none, see bucket.
+	if err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + key, "seq": marker.Sequence}, nil); err != nil {
+		return explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
+	}
+	for o := range objects {
 		s.dropObject(ctx, o)
 	}
 	return nil
@@ -308,7 +315,7 @@ func (s *States) leader(ctx context.Context, query map[string]any) (Message, err
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	answer, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+s.stream, body)
+	answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: apiPrefix(s.js) + "STREAM.MSG.GET." + s.stream, Data: body})
 	if err != nil {
 		return Message{}, err
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -42,7 +40,7 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (nam
 	o := state.Object{Name: s.object + stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	if err := s.writeObject(ctx, o.Name, msg.Header.Get("Content-Type"), msg.Data); err != nil {
+	if err := s.writeObject(ctx, o.Name, msg.Data); err != nil {
 		return "", explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
@@ -53,32 +51,25 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (nam
 	return o.Name, nil
 }
 
-// chunkSize is nats.go's.
+// chunkSize is as large as the chunks of nats.go's object stores are.
 const chunkSize = 128 << 10
 
-// writeObject stores an object as nats.go does (ADR-20). nats.go 1.55 leaves a
-// goroutine behind for some objects (the one that its publisher starts for
-// reconnects, where the publisher ends before it begins). What is stored when it
-// fails, a sweep collects: nothing refers to it.
-func (s *States) writeObject(ctx context.Context, name, contentType string, data []byte) error {
-	h := sha256.New()
-	h.Write(data)
-	info := natsjs.ObjectInfo{
-		ObjectMeta: natsjs.ObjectMeta{Name: name, Headers: nats.Header{"Content-Type": {contentType}}, Opts: &natsjs.ObjectMetaOptions{ChunkSize: chunkSize}},
-		Bucket:     ObjectsState + s.m.Suffix(), NUID: objectToken(name), Size: uint64(len(data)), Digest: natsjs.GetObjectDigestValue(h),
-	}
+// writeObject stores a document in chunks, each under a subject of its own below
+// the run's entity: permissions can so fence who may read and write it. nats.go's
+// object stores (ADR-20) keep all chunks of an object on one subject that names
+// neither the run nor its entity. What is stored when writeObject fails, a sweep
+// collects: nothing refers to it.
+func (s *States) writeObject(ctx context.Context, name string, data []byte) error {
+	i := 0
 	for chunk := range slices.Chunk(data, chunkSize) {
-		info.Chunks++
-		if _, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: s.chunkSubject(info.NUID), Data: chunk}); err != nil {
+		// nats-server maps $KV into other domains, and not $O.
+		msg := &nats.Msg{Subject: s.chunk(name, strconv.Itoa(i)), Data: chunk, Header: nats.Header{natsjs.ExpectedStreamHeader: {s.objectStream()}}}
+		if _, err := s.js.PublishMsg(ctx, msg); err != nil {
 			return err
 		}
+		i++
 	}
-	meta, err := json.Marshal(info)
-	if err != nil {
-		return err
-	}
-	_, err = s.js.PublishMsg(ctx, &nats.Msg{Subject: s.metaSubject(name), Data: meta, Header: nats.Header{natsjs.MsgRollup: {natsjs.MsgRollupSubject}}})
-	return err
+	return nil
 }
 
 // objectOf is the object that a message refers to.
@@ -89,23 +80,15 @@ func objectOf(h nats.Header) (state.Object, bool) {
 	return state.Object{Name: name, Size: n, Digest: digest}, ok && err == nil && n >= 0 && name != "" && digest != ""
 }
 
-// objectToken is the last part of an object's name: its chunks are under it.
-func objectToken(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
-
 // getObject fetches a document and verifies its size and digest. A replica that
 // is behind may not have all of it yet, so it tries for a while.
 func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
-		data := make([]byte, 0, min(o.Size, 64*mib))
-		for m, err := range scan(ctx, s.js, s.objectStream(), s.chunkSubject(objectToken(o.Name)), 1) {
-			if err != nil {
-				return nil, fmt.Errorf("fetch document %s: %w", o.Name, err)
-			}
-			if data = append(data, m.Data...); int64(len(data)) > o.Size {
-				break
-			}
+		data, err := s.readChunks(ctx, o)
+		if err != nil {
+			return nil, fmt.Errorf("fetch document %s: %w", o.Name, explain(s.js.Conn(), err, "read %s", s.objectStream()))
 		}
 		sum := sha256.Sum256(data)
 		switch {
@@ -124,37 +107,96 @@ func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) 
 	}
 }
 
+// readChunks returns as much of a document as there is from its beginning on.
+func (s *States) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
+	data := make([]byte, 0, min(o.Size, 64*mib))
+	for i := 0; int64(len(data)) < o.Size; i++ {
+		m, err := newest(ctx, s.js, s.objectStream(), s.chunk(o.Name, strconv.Itoa(i)))
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		data = append(data, m.Data...)
+	}
+	if len(data) == 0 {
+		return s.readOldChunks(ctx, o)
+	}
+	return data, nil
+}
+
+// readOldChunks reads a document of a release before topology 5, which kept objects
+// as nats.go does. The migration to it moves them; until then only those can read
+// them who may read all of the store.
+func (s *States) readOldChunks(ctx context.Context, o state.Object) (data []byte, err error) {
+	token := o.Name[strings.LastIndexByte(o.Name, '/')+1:]
+	for m, err := range scan(ctx, s.js, s.objectStream(), s.chunks()+token, 1) {
+		if errors.Is(err, ErrDenied) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if data = append(data, m.Data...); int64(len(data)) > o.Size {
+			break
+		}
+	}
+	return data, nil
+}
+
 // dropObject takes away an object that no record refers to. What it fails to
-// do, a sweep does later.
+// do, as with the permissions of a worker, a sweep does later.
 func (s *States) dropObject(ctx context.Context, name string) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	_ = s.purgeObject(ctx, name, objectToken(name))
+	_ = s.purgeObject(ctx, name)
 }
 
-// purgeObject takes away an object with its chunks. nats.go's own Delete would
-// leave a marker, for ever.
-func (s *States) purgeObject(ctx context.Context, name, nuid string) error {
-	filters := []string{s.chunkSubject(nuid)}
-	if name != "" {
-		filters = append(filters, s.metaSubject(name))
-	}
-	for _, f := range filters {
-		if err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": f}, nil); err != nil {
-			return explain(s.js.Conn(), err, "take away %s", f)
-		}
-	}
-	return nil
+func (s *States) purgeObject(ctx context.Context, name string) error {
+	filter := s.chunk(name, "*")
+	err := request(ctx, s.js, "STREAM.PURGE."+s.objectStream(), map[string]string{"filter": filter}, nil)
+	return explain(s.js.Conn(), err, "take away %s", filter)
 }
 
 func (s *States) objectStream() string { return "OBJ_" + ObjectsState + s.m.Suffix() }
 
-func (s *States) chunkSubject(nuid string) string {
-	return "$O." + ObjectsState + s.m.Suffix() + ".C." + nuid
+// chunks is what the subjects of all chunks begin with.
+func (s *States) chunks() string { return "$O." + ObjectsState + s.m.Suffix() + ".C." }
+
+// chunk is the subject of one chunk of an object, "*" for all of them. An object
+// has the name <entity>.<run>/<token>; handoffMark stands before those of handoffs.
+func (s *States) chunk(name, n string) string {
+	if rest, ok := strings.CutPrefix(name, handoffObject); ok {
+		name = handoffMark + rest
+	}
+	return s.chunks() + strings.ReplaceAll(name, "/", ".") + "." + n
 }
 
-func (s *States) metaSubjects() string { return "$O." + ObjectsState + s.m.Suffix() + ".M.*" }
-
-func (s *States) metaSubject(name string) string {
-	return "$O." + ObjectsState + s.m.Suffix() + ".M." + base64.URLEncoding.EncodeToString([]byte(name))
+// objectAt is the name of the object that a chunk's subject belongs to.
+func (s *States) objectAt(subj string) (name string, ok bool) {
+	rest, ok := strings.CutPrefix(subj, s.chunks())
+	if !ok {
+		return "", false
+	}
+	i := strings.LastIndexByte(rest, '.')
+	if i < 0 {
+		return "", false // of a release that kept objects as nats.go does
+	}
+	if rest = rest[:i]; strings.LastIndexByte(rest, '.') < 0 {
+		return "", false
+	}
+	i = strings.LastIndexByte(rest, '.')
+	name = rest[:i] + "/" + rest[i+1:]
+	if of, ok := strings.CutPrefix(name, handoffMark); ok {
+		name = handoffObject + of
+	}
+	return name, true
 }
+
+// The names of objects of handoffs begin with handoffObject, and the subjects of
+// their chunks have handoffMark in the place of that: no escaped entity begins so.
+const (
+	handoffObject = "handoff/"
+	handoffMark   = "=handoff."
+)

@@ -20,7 +20,7 @@ import (
 
 // Get returns the newest checkpoint of a run, see [state.Store].
 func (s *States) Get(ctx context.Context, id state.ID) (state.Record, error) {
-	return s.get(ctx, id, map[string]any{"last_by_subj": s.sub + stateKey(id)})
+	return s.get(ctx, id, func(ctx context.Context) (Message, error) { return s.current(ctx, stateKey(id)) })
 }
 
 // At returns the checkpoint at a revision, see [state.Store].
@@ -31,14 +31,14 @@ func (s *States) At(ctx context.Context, id state.ID, revision uint64) (state.Re
 		}
 		return state.Record{}, fmt.Errorf("get revision 0 of run %s: %w", id.Run, state.ErrNotFound)
 	}
-	return s.get(ctx, id, map[string]any{"seq": revision})
+	return s.get(ctx, id, func(ctx context.Context) (Message, error) { return s.leader(ctx, map[string]any{"seq": revision}) })
 }
 
-func (s *States) get(ctx context.Context, id state.ID, query map[string]any) (state.Record, error) {
+func (s *States) get(ctx context.Context, id state.ID, read func(context.Context) (Message, error)) (state.Record, error) {
 	if err := s.check(ctx, id); err != nil {
 		return state.Record{}, fmt.Errorf("get run: %w", err)
 	}
-	m, err := s.leader(ctx, query)
+	m, err := read(ctx)
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (deleted(m.Header) || m.Subject != s.sub+stateKey(id)) {
 		return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
@@ -68,7 +68,7 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	subj := s.sub + stateKey(id)
-	newest, err := s.leader(ctx, map[string]any{"last_by_subj": subj})
+	newest, err := s.current(ctx, stateKey(id))
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(newest.Header) {
 		return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
@@ -119,9 +119,26 @@ func (s *States) List(ctx context.Context, entity string) iter.Seq2[state.Record
 }
 
 // Open yields the runs of an entity, or of all for "", that have not ended. Of
-// those that have, it reads no documents.
+// those that have, it reads no documents, unless this user may read the entity's
+// subjects only: see openByName.
 func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
-	return s.fetchAll(ctx, entity, func(m stateMessage) bool { return !state.Terminal(m.status()) })
+	return func(yield func(state.Record, error) bool) {
+		if entity == "" || !s.fenced.Load() {
+			for r, err := range s.fetchAll(ctx, entity, func(m stateMessage) bool { return !state.Terminal(m.status()) }) {
+				if entity != "" && errors.Is(err, ErrDenied) {
+					s.fenced.Store(true) // before the first record: it needs a consumer
+					break
+				}
+				if !yield(r, err) {
+					return
+				}
+			}
+			if entity == "" || !s.fenced.Load() {
+				return
+			}
+		}
+		s.openByName(ctx, entity)(yield)
+	}
 }
 
 // Documents are fetched so many, or so many bytes, at a time.
@@ -277,9 +294,14 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*re
 		return nil, nil, err
 	}
 	e.reached = e.newest == 0
-	r, err := openReader(ctx, s.js, s.stream, natsjs.OrderedConsumerConfig{
+	making, stop := untilDenied(ctx, s.js.Conn(), apiPrefix(s.js)+"CONSUMER.CREATE."+s.stream+".")
+	defer stop()
+	r, err := openReader(making, s.js, s.stream, natsjs.OrderedConsumerConfig{
 		FilterSubjects: []string{filter}, DeliverPolicy: natsjs.DeliverLastPerSubjectPolicy, HeadersOnly: headersOnly, MaxResetAttempts: -1,
 	})
+	if cause := context.Cause(making); err != nil && errors.Is(cause, ErrDenied) {
+		err = cause
+	}
 	return r, e, err
 }
 

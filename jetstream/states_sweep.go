@@ -2,7 +2,6 @@ package jetstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -269,79 +268,52 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 	return explain(s.js.Conn(), err, "forget older revisions of run %s of %s", id.Run, id.Entity)
 }
 
-// collect takes away objects that no kept revision refers to, and chunks that
-// no object has, and returns how many.
+// collect takes away objects that no kept revision refers to, and returns how many.
 func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 	now, err := s.usage(ctx, s.objectStream())
 	if err != nil {
 		return 0, err
 	}
-	old := func(t time.Time) bool { return now.now.Sub(t) >= opts.Orphans }
-	// The chunks first: an object that is made meanwhile has none of them.
-	chunks, err := s.chunks(ctx)
+	subjects, err := streamSubjects(ctx, s.js, s.objectStream(), s.chunks()+">")
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("list objects: %w", err)
+	}
+	names := map[string]string{} // to the subject of one of its chunks
+	for subj := range subjects {
+		if name, ok := s.objectAt(subj); ok {
+			names[name] = subj
+		}
 	}
 	count := 0
 	kept := map[string]map[string]bool{} // objects that revisions refer to, by key
-	for m, err := range scan(ctx, s.js, s.objectStream(), s.metaSubjects(), 1) {
-		if err != nil {
-			return count, fmt.Errorf("list objects: %w", err)
-		}
-		var o natsjs.ObjectInfo
-		if err := json.Unmarshal(m.Data, &o); err != nil {
+	for name, subj := range names {
+		rest, ours := strings.CutPrefix(name, s.object)
+		key, _, _ := strings.Cut(rest, "/")
+		if _, err := stateID(key); !ours || err != nil {
 			continue
 		}
-		delete(chunks, o.NUID)
-		name, ours := strings.CutPrefix(o.Name, s.object)
-		key, _, _ := strings.Cut(name, "/")
-		if _, err := stateID(key); !ours || err != nil || !old(m.Time) {
-			continue // not ours, or too young
+		// The age first: a record that refers to a younger object may be on its way.
+		chunk, err := newest(ctx, s.js, s.objectStream(), subj)
+		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(chunk.Time) < opts.Orphans {
+			continue
+		}
+		if err != nil {
+			return count, explain(s.js.Conn(), err, "look at object %s", name)
 		}
 		if kept[key] == nil {
 			if kept[key], err = s.references(ctx, key); err != nil {
 				return count, err
 			}
 		}
-		if kept[key][o.Name] {
+		if kept[key][name] {
 			continue
 		}
-		if err := s.purgeObject(ctx, o.Name, o.NUID); err != nil {
-			return count, err
-		}
-		count++
-	}
-	for nuid := range chunks {
-		last, err := last(ctx, s.js, s.objectStream(), s.chunkSubject(nuid))
-		if err != nil {
-			return count, err
-		}
-		if len(last) == 0 || !old(last[0].Time) {
-			continue
-		}
-		if err := s.purgeObject(ctx, "", nuid); err != nil {
+		if err := s.purgeObject(ctx, name); err != nil {
 			return count, err
 		}
 		count++
 	}
 	return count, nil
-}
-
-// chunks are the ids of everything that has chunks.
-func (s *States) chunks(ctx context.Context) (map[string]bool, error) {
-	stream, err := s.js.Stream(ctx, s.objectStream())
-	if err != nil {
-		return nil, explain(s.js.Conn(), err, "look at %s", s.objectStream())
-	}
-	info, err := stream.Info(ctx, natsjs.WithSubjectFilter(s.chunkSubject("*")))
-	if err != nil {
-		return nil, explain(s.js.Conn(), err, "list chunks in %s", s.objectStream())
-	}
-	ids := map[string]bool{}
-	for subj := range info.State.Subjects {
-		ids[strings.TrimPrefix(subj, s.chunkSubject(""))] = true
-	}
-	return ids, nil
 }
 
 // references are the objects that the revisions of a run refer to.

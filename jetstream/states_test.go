@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -202,12 +203,20 @@ func TestStatesAreReadableForNATSTools(t *testing.T) {
 	if err != nil || h.ID() != id || h.Status != "completed" || h.Object == nil || h.Object.Size != int64(len(big)) {
 		t.Errorf("header %+v, %v", h, err)
 	}
-	objects, err := js.ObjectStore(ctx, "aee_state_objects")
+	objects, err := js.Stream(ctx, "OBJ_aee_state_objects")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := objects.GetBytes(ctx, h.Object.Name); err != nil || !bytes.Equal(got, big) {
-		t.Errorf("object of %d bytes, %v", len(got), err)
+	var got []byte
+	for i := 0; len(got) < len(big); i++ {
+		chunk, err := objects.GetLastMsgForSubject(ctx, fmt.Sprintf("$O.aee_state_objects.C.%s.%d", strings.ReplaceAll(h.Object.Name, "/", "."), i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, chunk.Data...)
+	}
+	if !bytes.Equal(got, big) {
+		t.Errorf("the object has %d bytes", len(got))
 	}
 	stream, err := js.Stream(ctx, "KV_aee_state")
 	if err != nil {
@@ -414,13 +423,28 @@ func TestTheLoserOfARaceLeavesNoObject(t *testing.T) {
 
 func objectCount(t *testing.T, js natsjs.JetStream) int {
 	t.Helper()
-	objects, err := js.ObjectStore(testContext(t), "aee_state_objects")
+	return len(objectNames(t, js))
+}
+
+// objectNames are the runs that have objects, and whatever else is in their store.
+func objectNames(t *testing.T, js natsjs.JetStream) []string {
+	t.Helper()
+	stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := objects.List(testContext(t))
-	if err != nil && !errors.Is(err, natsjs.ErrNoObjectsFound) {
+	info, err := stream.Info(testContext(t), natsjs.WithSubjectFilter(">"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	return len(all)
+	var names []string
+	for subj := range info.State.Subjects {
+		tokens := strings.Split(strings.TrimPrefix(subj, "$O.aee_state_objects.C."), ".")
+		if len(tokens) > 2 {
+			tokens = tokens[:len(tokens)-2]
+		}
+		names = append(names, strings.Join(tokens, "."))
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -10,7 +10,7 @@ import (
 
 // TopologyVersion counts the changes of [Topology] that a server must be told
 // of. It is in the metadata of every stream, under [MetaTopology].
-const TopologyVersion = 4
+const TopologyVersion = 5
 
 // MetaTopology is the key of the metadata that holds the topology's version.
 const MetaTopology = "aeemesh.topology"
@@ -82,7 +82,7 @@ func Topology() []Spec {
 			Name: StreamHuman, Kind: KindStream,
 			About:    "people's inboxes",
 			Subjects: func(m subject.Map) []string { return []string{m.AllHuman()} },
-			Config:   lane(30*day, 64*mib),
+			Config:   base(30*day, 64*mib),
 		},
 		{
 			Name: StreamJournal, Kind: KindStream,
@@ -103,7 +103,7 @@ func Topology() []Spec {
 		{
 			Name: BucketRefuted, Kind: KindBucket,
 			About:  "refutations by envelope id",
-			Config: bucket(30*day, 16*mib, 1),
+			Config: fenced(30*day, 16*mib, 1),
 		},
 		{
 			Name: StreamWork, Kind: KindStream,
@@ -142,7 +142,7 @@ func Topology() []Spec {
 		{
 			Name: BucketSlots, Kind: KindBucket,
 			About:  "places for running tasks, of agents with a bound for the whole mesh",
-			Config: slots(time.Hour, 8*mib),
+			Config: seen(time.Hour, 8*mib),
 		},
 		{
 			Name: BucketHandoff, Kind: KindBucket,
@@ -172,8 +172,8 @@ func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	}
 }
 
-// lane is a stream over subjects on which requests may travel: see no_ack in
-// the package comment.
+// lane is a stream over subjects on which requests travel: see no_ack in the
+// package comment.
 func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.NoAck = true
@@ -206,10 +206,21 @@ func bucket(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 	return c
 }
 
-// seen lets each id have its own time to live. It has no delete markers
-// (SubjectDeleteMarkerTTL): a marker would look like an id that was seen.
+// fenced is a bucket that workers write to, each below its own entity. It takes no
+// roll-ups: "Nats-Rollup: all" on a subject that a user may publish to purges the
+// whole stream, whatever else the user may not do. So `nats kv purge` does not work on
+// it; `nats stream purge --subject` does.
+func fenced(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamConfig {
+	c := bucket(maxAge, maxBytes, history)
+	c.AllowRollup = false
+	return c
+}
+
+// seen lets each key have its own time to live. It has no delete markers
+// (SubjectDeleteMarkerTTL): a marker would look like an id that was seen, and the
+// server allows roll-ups where there are markers.
 func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := bucket(maxAge, maxBytes, 1)
+	c := fenced(maxAge, maxBytes, 1)
 	c.AllowMsgTTL = true
 	return c
 }
@@ -217,16 +228,8 @@ func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 // states keeps as much of a run's history as nats-server's buckets can.
 // Markers of deletions have their own time to live.
 func states(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := bucket(maxAge, maxBytes, state.HistoryLimit)
+	c := fenced(maxAge, maxBytes, state.HistoryLimit)
 	c.AllowMsgTTL = true
-	return c
-}
-
-// slots lets each place have its own time to live, and leaves a marker where
-// one ended by it, so that whoever waits for a place hears of it.
-func slots(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
-	c := seen(maxAge, maxBytes)
-	c.SubjectDeleteMarkerTTL = time.Minute
 	return c
 }
 
@@ -238,8 +241,14 @@ func work(maxBytes int64) natsjs.StreamConfig {
 	c.Retention = natsjs.WorkQueuePolicy
 	c.Discard = natsjs.DiscardNew
 	c.AllowMsgTTL = true
+	c.MaxConsumers = maxConsumers
 	return c
 }
+
+// maxConsumers is how many consumers the streams of durable tasks may have. Each
+// entity has four on [StreamWork], and -1, no limit of the stream's own, leaves
+// nats-server's default of 1,000 in force.
+const maxConsumers = 1_000_000
 
 // schedule is a work queue whose messages wait for their time. nats-server
 // (2.15) has no schedules in a stream that refuses new messages when it is full,
@@ -253,12 +262,12 @@ func schedule() natsjs.StreamConfig {
 	return c
 }
 
-// objects is what nats.go makes of an object store (ADR-20). It has no age:
-// an object goes with the last record that refers to it.
+// objects has the name and the subjects of an object store (ADR-20), and no age: an
+// object goes with the last record that refers to it. Like a bucket that workers
+// write to it takes no roll-ups.
 func objects(maxBytes int64) natsjs.StreamConfig {
 	c := base(0, maxBytes)
 	c.Discard = natsjs.DiscardNew
-	c.AllowRollup = true
 	return c
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // rewatch calls once again and again, until ctx ends: at once after it has
@@ -39,26 +38,6 @@ func rewatch(ctx context.Context, nc *nats.Conn, what string, once func(<-chan n
 			pause = shortest
 		case <-time.After(pause):
 			pause = min(2*pause, longest)
-		}
-	}
-}
-
-// endWatcher ends a watcher by its context. Stopping it would wait for a server
-// that may be away. nats.go's reader may be about to hand over another entry:
-// it is let go of, or it would wait for ever. The bound is for a connection
-// that was closed just when the watcher was made, which nats.go does not tell.
-func endWatcher(cancel context.CancelFunc, w natsjs.KeyWatcher) {
-	cancel()
-	bound := time.NewTimer(time.Second)
-	defer bound.Stop()
-	for {
-		select {
-		case _, ok := <-w.Updates():
-			if !ok {
-				return
-			}
-		case <-bound.C:
-			return
 		}
 	}
 }

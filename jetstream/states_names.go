@@ -1,0 +1,143 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// openByName yields the runs of an entity that have not ended, for a user whose
+// permissions end at the entity: it lists the names of the keys and reads them one by
+// one. Which of them have ended it remembers, so that it reads those once.
+func (s *States) openByName(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+	return func(yield func(state.Record, error) bool) {
+		fail := func(err error) { yield(state.Record{}, fmt.Errorf("list runs of %s: %w", entity, err)) }
+		filter, err := s.filter(entity)
+		if err != nil {
+			fail(err)
+			return
+		}
+		names, err := streamSubjects(ctx, s.js, s.stream, filter)
+		if err != nil {
+			fail(err)
+			return
+		}
+		s.ended.keep(names)
+		left := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(subj string) bool { return s.ended.has(subj, names[subj]) })
+		for batch := range slices.Chunk(left, fetchBatch/4) {
+			for i, got := range s.readAll(ctx, batch) {
+				switch {
+				case errors.Is(got.err, errEnded):
+					s.ended.add(batch[i], names[batch[i]])
+					continue
+				case errors.Is(got.err, natsjs.ErrMsgNotFound), errors.Is(got.err, state.ErrNotFound):
+					continue
+				case got.err != nil:
+					fail(explain(s.js.Conn(), got.err, "read a run"))
+					return
+				}
+				if !yield(got.record, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+type openRead struct {
+	record state.Record
+	err    error
+}
+
+// errEnded says that a run has ended.
+var errEnded = errors.New("the run has ended")
+
+// readAll reads the runs with some subjects at once.
+func (s *States) readAll(ctx context.Context, subjects []string) []openRead {
+	reads := make([]openRead, len(subjects))
+	var done sync.WaitGroup
+	for i, subj := range subjects {
+		done.Go(func() { reads[i].record, reads[i].err = s.readOpen(ctx, subj) })
+	}
+	done.Wait()
+	return reads
+}
+
+func (s *States) readOpen(ctx context.Context, subj string) (state.Record, error) {
+	key := strings.TrimPrefix(subj, s.sub)
+	id, err := stateID(key)
+	if err != nil {
+		return state.Record{}, natsjs.ErrMsgNotFound // not one of a run
+	}
+	m, err := s.current(ctx, key)
+	if err != nil {
+		return state.Record{}, err
+	}
+	if deleted(m.Header) || state.Terminal(aaif.RunStatus(m.Header.Get(HeaderStatus))) {
+		return state.Record{}, errEnded
+	}
+	r, err := s.record(ctx, id, m)
+	if errors.Is(err, errObjectGone) { // it has changed since
+		return s.Get(ctx, id)
+	}
+	return r, err
+}
+
+// endedRuns remembers which runs have ended, by the hash of their subject and of how
+// many revisions there are of them: a dead letter that is tried again adds some. The
+// bucket keeps [state.HistoryLimit] of them, beyond which the number tells nothing.
+type endedRuns struct {
+	mu   sync.Mutex
+	seed maphash.Seed
+	set  map[uint64]bool
+}
+
+func (e *endedRuns) has(subj string, revisions int) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.set != nil && e.set[e.hash(subj, revisions)]
+}
+
+func (e *endedRuns) add(subj string, revisions int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if revisions >= state.HistoryLimit {
+		return
+	}
+	if e.set == nil {
+		e.seed, e.set = maphash.MakeSeed(), map[uint64]bool{}
+	}
+	e.set[e.hash(subj, revisions)] = true
+}
+
+// keep forgets the runs that are not among the names any more.
+func (e *endedRuns) keep(names map[string]int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.set) <= 2*len(names) {
+		return
+	}
+	was := e.set
+	e.set = map[uint64]bool{}
+	for subj, revisions := range names {
+		if h := e.hash(subj, revisions); was[h] {
+			e.set[h] = true
+		}
+	}
+}
+
+func (e *endedRuns) hash(subj string, revisions int) uint64 {
+	return maphash.String(e.seed, subj+"#"+strconv.Itoa(revisions))
+}
