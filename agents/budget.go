@@ -28,9 +28,9 @@ type Budget struct {
 	RunTokens int64     `json:"run_tokens"`
 	RunUSD    model.USD `json:"run_usd"`
 
-	// TreeTokens and TreeUSD bound all runs with one corr together, on all
-	// workers that share [Options].Counters. Without these each process counts
-	// for itself.
+	// TreeTokens and TreeUSD bound all runs of a tree together, whichever agents
+	// they are of, and all runs of this agent with one corr, on all workers that
+	// share [Options].Counters. Without these each process counts for itself.
 	TreeTokens int64     `json:"tree_tokens"`
 	TreeUSD    model.USD `json:"tree_usd"`
 }
@@ -82,10 +82,11 @@ func (t *treasury) within(tokens int64, usd model.USD) *treasury {
 
 // purchase is one turn of a model that is about to be asked for.
 type purchase struct {
-	t    *treasury
-	ctx  context.Context
-	corr string
-	used *state.Usage
+	t      *treasury
+	ctx    context.Context
+	corr   string
+	counts []mesh.Counter
+	used   *state.Usage
 
 	input  int64 // tokens, about
 	answer int64 // at most, by the document; 0: it does not say
@@ -97,8 +98,12 @@ type purchase struct {
 
 // buy begins a turn: Admit is to be asked before each call, and pay or back told
 // when it is over.
-func (t *treasury) buy(ctx context.Context, corr string, used *state.Usage, input int, req *model.Request) *purchase {
-	return &purchase{t: t, ctx: ctx, corr: corr, used: used, input: int64(input), answer: int64(req.Params.MaxTokens)}
+func (t *treasury) buy(ctx context.Context, task *mesh.Task, used *state.Usage, input int, req *model.Request) *purchase {
+	counts := task.Counters()
+	if counts == nil { // no worker has taken it in
+		counts = []mesh.Counter{{Owner: task.Envelope.To, ID: task.Envelope.Corr}}
+	}
+	return &purchase{t: t, ctx: ctx, corr: task.Envelope.Corr, counts: counts, used: used, input: int64(input), answer: int64(req.Params.MaxTokens)}
 }
 
 // admit holds what a call may cost against the budgets, and sets it aside.
@@ -160,7 +165,7 @@ type totals struct {
 
 // count adds to what the tree has used, and sets it aside for this turn.
 func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error) {
-	if total, err = p.t.add(p.ctx, p.corr, tokens, cost); err != nil {
+	if total, err = p.t.add(p.ctx, p.counts, tokens, cost); err != nil {
 		if p.ctx.Err() != nil {
 			return total, p.ctx.Err()
 		}
@@ -170,24 +175,27 @@ func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error)
 	return total, nil
 }
 
-// add adds to the counters of a tree; what is zero is not asked for.
-func (t *treasury) add(ctx context.Context, corr string, tokens int64, cost model.USD) (total totals, err error) {
-	var errs [2]error
-	if tokens != 0 {
-		total.tokens, errs[0] = t.addOne(ctx, tokens, mesh.CountTokens, corr)
+// add adds to some counters, and returns the highest totals; what is zero is not asked
+// for.
+func (t *treasury) add(ctx context.Context, counts []mesh.Counter, tokens int64, cost model.USD) (total totals, err error) {
+	var errs []error
+	for _, c := range counts {
+		if tokens != 0 {
+			n, err := t.addOne(ctx, tokens, c, mesh.CountTokens)
+			total.tokens, errs = max(total.tokens, n), append(errs, err)
+		}
+		if cost != 0 {
+			n, err := t.addOne(ctx, int64(cost), c, mesh.CountUSD)
+			total.cost, errs = max(total.cost, model.USD(n)), append(errs, err)
+		}
 	}
-	if cost != 0 {
-		var n int64
-		n, errs[1] = t.addOne(ctx, int64(cost), mesh.CountUSD, corr)
-		total.cost = model.USD(n)
-	}
-	return total, errors.Join(errs[:]...)
+	return total, errors.Join(errs...)
 }
 
-func (t *treasury) addOne(ctx context.Context, n int64, kind, corr string) (int64, error) {
-	total, err := t.counters.Add(ctx, n, kind, corr)
+func (t *treasury) addOne(ctx context.Context, n int64, c mesh.Counter, kind string) (int64, error) {
+	total, err := t.counters.Add(ctx, n, c.Owner, kind, c.ID)
 	if errors.Is(err, ErrNoCounters) {
-		return t.local.Add(ctx, n, kind, corr)
+		return t.local.Add(ctx, n, c.Owner, kind, c.ID)
 	}
 	return total, err
 }
@@ -197,7 +205,7 @@ func (p *purchase) back() {
 	if p.tokens == 0 && p.cost == 0 {
 		return
 	}
-	if _, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, -p.tokens, -p.cost); err != nil {
+	if _, err := p.t.add(context.WithoutCancel(p.ctx), p.counts, -p.tokens, -p.cost); err != nil {
 		p.t.log.Warn("what was set aside stays counted", "corr", p.corr, "tokens", p.tokens, "usd", p.cost.String(), "err", err)
 	}
 	p.tokens, p.cost = 0, 0
@@ -225,7 +233,7 @@ func (p *purchase) pay(res *model.Response) {
 	if p.t.counters == nil {
 		return
 	}
-	total, err := p.t.add(context.WithoutCancel(p.ctx), p.corr, tokens-p.tokens, cost-p.cost)
+	total, err := p.t.add(context.WithoutCancel(p.ctx), p.counts, tokens-p.tokens, cost-p.cost)
 	if err != nil {
 		p.t.log.Warn("a turn was not counted", "corr", p.corr, "tokens", tokens, "usd", cost.String(), "err", err)
 		return

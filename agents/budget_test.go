@@ -57,7 +57,7 @@ func TestABudgetStopsBeforeTheCallThatWouldBreakIt(t *testing.T) {
 			var used state.Usage
 			req := &model.Request{Params: model.Params{MaxTokens: c.answer}}
 			for i := 0; ; i++ {
-				p := b.buy(t.Context(), "corr", &used, 1000, req)
+				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, req)
 				err := p.admit(c.price)
 				if i == c.calls && c.words != "" {
 					var e *envelope.Error
@@ -96,7 +96,7 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 		wg.Go(func() {
 			var used state.Usage
 			for i := 0; ; i++ {
-				p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+				p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 				if p.admit(cents) != nil {
 					return
 				}
@@ -109,11 +109,11 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	total, err := shared.Add(t.Context(), 0, mesh.CountTokens, "corr")
+	total, err := shared.Add(t.Context(), 0, "agent.x", mesh.CountTokens, "corr")
 	if err != nil || total > 50_000 || total < 36_000 {
 		t.Errorf("spent %d of 50000, %v", total, err)
 	}
-	if other, _ := shared.Add(t.Context(), 0, mesh.CountTokens, "another"); other != 0 {
+	if other, _ := shared.Add(t.Context(), 0, "agent.x", mesh.CountTokens, "another"); other != 0 {
 		t.Errorf("another corr has spent %d", other)
 	}
 }
@@ -124,9 +124,9 @@ func TestTheBooks(t *testing.T) {
 	shared := new(localCounters)
 	a, b := books(Budget{}, shared), books(Budget{}, shared)
 	var one, two state.Usage
-	a.buy(t.Context(), "corr", &one, 10, &model.Request{}).pay(answered(1000, 500))
-	b.buy(t.Context(), "corr", &two, 10, &model.Request{}).pay(answered(2000, 0))
-	b.buy(t.Context(), "corr", &two, 10, &model.Request{}).pay(&model.Response{Usage: model.Usage{InputTokens: 5}})
+	a.buy(t.Context(), taskOf("corr"), &one, 10, &model.Request{}).pay(answered(1000, 500))
+	b.buy(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(answered(2000, 0))
+	b.buy(t.Context(), taskOf("corr"), &two, 10, &model.Request{}).pay(&model.Response{Usage: model.Usage{InputTokens: 5}})
 	if want := (state.Usage{InputTokens: 1000, OutputTokens: 500, ModelCalls: 1, CostNanoUSD: 20_000_000, TreeTokens: 1500, TreeCostNanoUSD: 20_000_000}); one != want {
 		t.Errorf("the first run\n got %+v\nwant %+v", one, want)
 	}
@@ -135,7 +135,7 @@ func TestTheBooks(t *testing.T) {
 	}
 	// Without counters there is no tree.
 	var alone state.Usage
-	books(Budget{}, nil).buy(t.Context(), "corr", &alone, 10, &model.Request{}).pay(answered(1, 1))
+	books(Budget{}, nil).buy(t.Context(), taskOf("corr"), &alone, 10, &model.Request{}).pay(answered(1, 1))
 	if alone.TreeTokens != 0 || alone.InputTokens != 1 {
 		t.Errorf("%+v", alone)
 	}
@@ -150,7 +150,7 @@ func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
 		var used state.Usage
 		calls := 0
 		for ; calls < 100; calls++ {
-			p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+			p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 			if err := p.admit(cents); err != nil {
 				break
 			}
@@ -164,7 +164,7 @@ func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
 		}
 	}
 	var used state.Usage
-	books(Budget{}, nil).buy(t.Context(), "corr", &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
+	books(Budget{}, nil).buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).pay(&model.Response{Message: model.Assistant("x")})
 	if want := (state.Usage{ModelCalls: 1}); used != want {
 		t.Errorf("without a budget: %+v", used)
 	}
@@ -212,7 +212,7 @@ func TestCostIsMeasured(t *testing.T) {
 	var used state.Usage
 	for _, res := range []*model.Response{answered(1000, 500), answered(1000, 0), {Usage: model.Usage{InputTokens: 5}}} {
 		res.Provider, res.Model = "google", "gemini-x"
-		books(Budget{}, nil).buy(ctx, "corr", &used, 10, &model.Request{}).pay(res)
+		books(Budget{}, nil).buy(ctx, taskOf("corr"), &used, 10, &model.Request{}).pay(res)
 	}
 	want := attribute.NewSet(attribute.String("gen_ai.provider.name", "gcp.gemini"), attribute.String("gen_ai.response.model", "gemini-x"), attribute.String("gen_ai.agent.name", "Clerk"))
 	if m.name != "aaif.agent.llm_call.cost" || m.total < 0.02999 || m.total > 0.03001 || !m.by.Equals(&want) {
@@ -222,7 +222,7 @@ func TestCostIsMeasured(t *testing.T) {
 
 type nobodysCounters struct{}
 
-func (nobodysCounters) Add(context.Context, int64, string, ...string) (int64, error) {
+func (nobodysCounters) Add(context.Context, int64, string, string, ...string) (int64, error) {
 	return 0, ErrNoCounters
 }
 
@@ -232,13 +232,13 @@ func TestATreesBudgetWithoutCounters(t *testing.T) {
 	for _, c := range []Counters{nil, nobodysCounters{}} {
 		var used state.Usage
 		b := books(Budget{TreeTokens: 3000}, c)
-		p := b.buy(t.Context(), "corr", &used, 1000, &model.Request{})
+		p := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{})
 		if err := p.admit(cents); err != nil {
 			t.Fatal(err)
 		}
 		p.pay(answered(1000, 1000))
 		var e *envelope.Error
-		if err := b.buy(t.Context(), "corr", &used, 1000, &model.Request{}).admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeBudget {
+		if err := b.buy(t.Context(), taskOf("corr"), &used, 1000, &model.Request{}).admit(cents); !errors.As(err, &e) || e.Code != envelope.CodeBudget {
 			t.Errorf("%v", err)
 		}
 	}
@@ -249,14 +249,14 @@ func TestABudgetThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
 	var used state.Usage
 	b := books(Budget{TreeTokens: 1 << 20}, brokenCounters{})
-	err := b.buy(t.Context(), "corr", &used, 10, &model.Request{}).admit(cents)
+	err := b.buy(t.Context(), taskOf("corr"), &used, 10, &model.Request{}).admit(cents)
 	var e *envelope.Error
 	if !errors.As(err, &e) || e.Code != envelope.CodeUnavailable || !e.Retryable {
 		t.Errorf("%v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := b.buy(ctx, "corr", &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
+	if err := b.buy(ctx, taskOf("corr"), &used, 10, &model.Request{}).admit(cents); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -271,4 +271,11 @@ func TestBudgetOfATreeIsTheLowest(t *testing.T) {
 			t.Errorf("own %d, tree %d: %+v", c.own, c.tree, got.budget)
 		}
 	}
+}
+
+// taskOf is a task of a corr that no worker has taken in.
+func taskOf(corr string) *mesh.Task {
+	e := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "agent.x.run", nil)
+	e.Corr = corr
+	return &mesh.Task{Envelope: e}
 }

@@ -16,9 +16,9 @@ import (
 // Counters count for whoever shares them: [jetstream.Counters] for a whole mesh,
 // and without one each process for itself.
 type Counters interface {
-	// Add adds n, which may be negative, to the counter that a kind and ids
+	// Add adds n, which may be negative, to the counter that an owner, a kind and ids
 	// name, and returns its total, n included.
-	Add(ctx context.Context, n int64, kind string, ids ...string) (total int64, err error)
+	Add(ctx context.Context, n int64, owner, kind string, ids ...string) (total int64, err error)
 }
 
 // ErrNoCounters is what [Counters] fail with that nobody keeps: each process
@@ -32,11 +32,11 @@ type localCounters struct {
 	totals map[string]int64
 }
 
-func (c *localCounters) Add(ctx context.Context, n int64, kind string, ids ...string) (int64, error) {
+func (c *localCounters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	key := kind
+	key := owner + "\x00" + kind
 	for _, id := range ids {
 		key += "\x00" + id
 	}
@@ -145,14 +145,14 @@ func (r *toolRate) Spent(ctx context.Context, tokens int) {
 
 // add counts for all, or for this process while that cannot be done.
 func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64, error) {
-	total, err := r.counters.Add(ctx, n, kind, r.entity, r.tool, minute)
+	total, err := r.counters.Add(ctx, n, r.entity, kind, r.tool, minute)
 	if err == nil || ctx.Err() != nil {
 		return total, err
 	}
 	if !errors.Is(err, ErrNoCounters) {
 		r.log.Warn("a rate limit is counted by this worker alone for now", "tool", r.tool, "err", err)
 	}
-	return r.local.Add(ctx, n, kind, r.entity, r.tool, minute)
+	return r.local.Add(ctx, n, r.entity, kind, r.tool, minute)
 }
 
 // at is the minute by its number, and how much of it has passed.

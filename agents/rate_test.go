@@ -103,7 +103,7 @@ func TestTokensCountWithTheResult(t *testing.T) {
 
 type brokenCounters struct{}
 
-func (brokenCounters) Add(context.Context, int64, string, ...string) (int64, error) {
+func (brokenCounters) Add(context.Context, int64, string, string, ...string) (int64, error) {
 	return 0, errors.New("no stream")
 }
 

@@ -123,7 +123,7 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	told := r.journal.Told()
 	for breaks, tries := 0, 0; ; {
 		t := l.teller(task, told)
-		p := l.books.within(task.TreeBudget()).buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(&req), &req)
+		p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(&req), &req)
 		req.Admit = p.admit
 		res, err := l.speak(ctx, &req, told, t)
 		if err != nil {
@@ -193,7 +193,7 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 	}
 	ctx, release := stoppable(ctx, r.journal.Asked())
 	defer release()
-	p := l.books.within(task.TreeBudget()).buy(ctx, task.Envelope.Corr, &r.usage, l.inputTokens(req), req)
+	p := l.books.within(task.TreeBudget()).buy(ctx, task, &r.usage, l.inputTokens(req), req)
 	req.Admit = p.admit
 	res, err := l.model.Generate(ctx, req, nil)
 	if err != nil {

@@ -28,12 +28,13 @@ type Counters struct {
 func NewCounters(js natsjs.JetStream, m subject.Map) *Counters { return &Counters{js, m} }
 
 // Add adds n, which may be negative, to a counter and returns its total, n
-// included. A counter is named by a kind and ids; one that nobody has added to
-// for as long as the stream keeps it begins at zero. It fails with
+// included. A counter is named by its owner, a kind and ids, see
+// [subject.Map.Count]; one that nobody has added to for as long as the stream keeps it
+// begins at zero. It fails with
 // [ErrUnavailable] where there is no such stream, and with [ErrUncertain] where
 // nobody knows whether it was added.
-func (c *Counters) Add(ctx context.Context, n int64, kind string, ids ...string) (int64, error) {
-	subj, err := c.m.Count(kind, ids...)
+func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
+	subj, err := c.m.Count(owner, kind, ids...)
 	if err != nil {
 		return 0, fmt.Errorf("count: %w", err)
 	}

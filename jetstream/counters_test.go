@@ -22,7 +22,7 @@ func TestCountersAddForAll(t *testing.T) {
 		c := jetstream.NewCounters(js, m)
 		wg.Go(func() {
 			for range 50 {
-				total, err := c.Add(testContext(t), 3, "rate", "agent.x", "a tool")
+				total, err := c.Add(testContext(t), 3, "agent.x", "rate", "a tool")
 				if err != nil {
 					t.Error(err)
 					return
@@ -45,21 +45,29 @@ func TestCountersAddForAll(t *testing.T) {
 		ids  []string
 		want int64
 	}{
-		{-600, []string{"agent.x", "a tool"}, 0}, {-5, []string{"agent.x", "a tool"}, -5},
-		{7, []string{"agent.x", "another"}, 7}, {0, []string{"agent.x", "another"}, 7},
+		{-600, []string{"a tool"}, 0}, {-5, []string{"a tool"}, -5},
+		{7, []string{"another"}, 7}, {0, []string{"another"}, 7},
 		{1, []string{"ü.>*"}, 1}, {math.MaxInt32, []string{"big"}, math.MaxInt32},
 	} {
-		got, err := c.Add(testContext(t), step.n, "rate", step.ids...)
+		got, err := c.Add(testContext(t), step.n, "agent.x", "rate", step.ids...)
 		if err != nil || got != step.want {
 			t.Errorf("add %d to %q: %d, %v; want %d", step.n, step.ids, got, err, step.want)
 		}
 	}
 	for _, ids := range [][]string{{""}, {"x", string(make([]byte, 600))}} {
-		if _, err := c.Add(testContext(t), 1, "rate", ids...); err == nil {
+		if _, err := c.Add(testContext(t), 1, "agent.x", "rate", ids...); err == nil {
 			t.Errorf("%d ids were counted", len(ids))
 		}
 	}
-	if _, err := c.Add(testContext(t), 1, "no good"); err == nil {
+	if total, err := c.Add(testContext(t), 1, subject.TreeOwner+"agent.x", "rate", "a tool"); err != nil || total != 1 {
+		t.Errorf("a tree's counter has %d, %v", total, err)
+	}
+	for _, owner := range []string{"", "x", "agent.*", subject.TreeOwner} {
+		if _, err := c.Add(testContext(t), 1, owner, "rate", "a tool"); err == nil {
+			t.Errorf("%q has a counter", owner)
+		}
+	}
+	if _, err := c.Add(testContext(t), 1, "agent.x", "no good"); err == nil {
 		t.Error("a kind with a space was counted")
 	}
 }
@@ -67,7 +75,7 @@ func TestCountersAddForAll(t *testing.T) {
 func TestCountersWithoutTheirStream(t *testing.T) {
 	t.Parallel()
 	c := jetstream.NewCounters(start(t), subject.Map{})
-	if _, err := c.Add(testContext(t), 1, "rate", "x"); !errors.Is(err, jetstream.ErrUnavailable) {
+	if _, err := c.Add(testContext(t), 1, "agent.x", "rate", "x"); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Errorf("%v", err)
 	}
 }

@@ -66,7 +66,7 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		return 0, fmt.Errorf("put a dead letter: %w", err)
 	}
 	if letter.Work != 0 {
-		have, err := leaderGet(ctx, d.js, d.name(), map[string]any{"last_by_subj": subj})
+		have, err := newest(ctx, d.js, d.name(), subj)
 		if err == nil {
 			if old, err := d.decode(have); err == nil && old.Work == letter.Work && old.Code == letter.Code {
 				return old.Seq, nil

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/nats-io/nats.go"
@@ -21,9 +20,6 @@ import (
 type Journal struct {
 	js natsjs.JetStream
 	m  subject.Map
-
-	mu     sync.Mutex
-	stream natsjs.Stream // a handle, fetched with the first Get
 }
 
 // NewJournal returns the journal of m's mesh. It does no I/O.
@@ -77,11 +73,7 @@ func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	stream, err := j.handle(ctx)
-	if err != nil {
-		return nil, err
-	}
-	msg, err := stream.GetLastMsgForSubject(ctx, subj)
+	msg, err := newest(ctx, j.js, j.name(), subj)
 	if err != nil {
 		return nil, explain(j.js.Conn(), err, "fetch envelope %q of %s", id, entity)
 	}
@@ -89,16 +81,3 @@ func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
 }
 
 func (j *Journal) name() string { return StreamJournal + j.m.Suffix() }
-
-func (j *Journal) handle(ctx context.Context) (natsjs.Stream, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.stream == nil {
-		stream, err := j.js.Stream(ctx, j.name())
-		if err != nil {
-			return nil, explain(j.js.Conn(), err, "open %s", j.name())
-		}
-		j.stream = stream
-	}
-	return j.stream, nil
-}

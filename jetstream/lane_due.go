@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -76,14 +75,15 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 		}
 		return fmt.Errorf("%w: its schedule repeats, and was taken away", errNotDue)
 	}
-	// The schedule's subject has the id. What was published to the due subject
-	// directly has only its place in the stream.
-	id := "due/" + strconv.FormatUint(d.Seq, 10)
-	if from, err := q.m.Parse(d.Header.Get(headerScheduler)); err == nil && from.Kind == subject.Schedule && from.Entity == at.Entity {
-		id = workID(from.Entity, from.ID)
+	// The schedule's subject names the entity and the id. The server writes it, and
+	// refuses it from others. A schedule may have any target in the stream: who may
+	// schedule for one entity must not so reach the queue of another.
+	from, err := q.m.Parse(d.Header.Get(headerScheduler))
+	if err != nil || from.Kind != subject.Schedule || from.Entity != at.Entity {
+		return errNotDue
 	}
 	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: plainHeader(d.Header)}
-	msg.Header.Set(natsjs.MsgIDHeader, id)
+	msg.Header.Set(natsjs.MsgIDHeader, workID(from.Entity, from.ID))
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
 	_, err = q.js.PublishMsg(ctx, msg)
 	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)

@@ -86,16 +86,51 @@ func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 	for range fillers {
 		other.done(t)
 	}
-	for range 2 {
-		if d := w.done(t); len(d.Data) != 500 || d.Priority != "low" {
-			t.Errorf("%+v", d)
-		}
+	if d := w.done(t); len(d.Data) != 500 || d.Priority != "low" {
+		t.Errorf("%+v", d)
 	}
 	waitFor(t, "the reason to go", func() bool { return w.Health().Err == nil })
 	waitFor(t, "the stream to be empty", func() bool {
 		stream, err := js.Stream(brief(t), jetstream.StreamSchedule)
 		return err == nil && stream.CachedInfo().State.Msgs == 0
 	})
+}
+
+// Finding 1 of the security review, in another form: the target of a schedule may be
+// any subject of its stream. Who may schedule for one entity reaches the queue of
+// another neither so nor by the subject of what is due.
+func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	q := jetstream.NewQueue(js, subject.Map{})
+	soon := time.Now().Add(time.Second).UTC().Format(time.RFC3339)
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "aee.schedule.agent.x.1", Data: []byte("forged"), Header: nats.Header{
+		"Nats-Schedule": {"@at " + soon}, "Nats-Schedule-Target": {"aee.due.normal.agent.y"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(ctx, "aee.due.normal.agent.y", []byte("forged")); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, q, jetstream.Submission{Entity: "agent.y", ID: "2", Data: []byte("own"), At: time.Now().Add(time.Second)})
+	dropped := make(chan string, 8)
+	opts := creating
+	opts.Dropped = func(subject string, _ error) { dropped <- subject }
+	w := startLane(t, js, subject.Map{}, "agent.y", 4, opts)
+	for range 2 {
+		select {
+		case subj := <-dropped:
+			if subj != "aee.due.normal.agent.y" {
+				t.Errorf("dropped %s", subj)
+			}
+		case <-time.After(patience):
+			t.Fatal("what is forged is not dropped")
+		}
+	}
+	if d := w.done(t); string(d.Data) != "own" {
+		t.Errorf("got %q", d.Data)
+	}
 }
 
 // Many fall due at once, for two workers: each comes once.

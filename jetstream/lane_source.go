@@ -41,6 +41,9 @@ type source struct {
 	mendAt  time.Time // when to try again
 
 	pending, unacked, redelivered int
+	floor                         uint64    // up to this sequence of the stream all is acknowledged
+	server                        time.Time // when that was so, by the server's clock
+	lag                           waited
 	oldest                        time.Time
 	looked, learnt                time.Time // when the numbers were asked for, and known
 }

@@ -122,7 +122,12 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	case err != nil: // the requests under way will tell
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
-		s.oldest, s.learnt = oldest, s.looked
+		s.floor = info.AckFloor.Stream
+		since := s.lag.since(info)
+		if oldest.IsZero() {
+			oldest = since
+		}
+		s.oldest, s.learnt, s.server = oldest, s.looked, info.TimeStamp
 		if info.Paused {
 			s.become(LanePaused, fmt.Errorf("consumer %s is paused for another %s", s.consumer, info.PauseRemaining.Round(time.Second)))
 		} else if s.state == LanePaused {
@@ -135,10 +140,31 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	}
 }
 
+// Gone reports whether a message of the entity's is known to have left [StreamWork],
+// as far as the last look at its consumers tells: each of them has had everything up to
+// the message's sequence acknowledged, or has nothing left. It is for workers whose
+// permissions end at their entity; who may read the stream asks [Queue.Has]. since is a
+// time, by the server's clock, at which the message was stored already.
+func (l *Lane) Gone(seq uint64, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.sources[:len(draws)] {
+		idle := s.pending == 0 && s.unacked == 0 && s.server.After(since)
+		if !idle && s.floor < seq {
+			return false
+		}
+	}
+	return true
+}
+
 // firstPending is when the first message was stored that was never handed out;
 // zero if that cannot be learnt.
 func (q *Queue) firstPending(ctx context.Context, stream, filter string, info natsjs.ConsumerInfo) time.Time {
+	if q.fenced.Load() {
+		return time.Time{}
+	}
 	batch, err := direct(ctx, q.js, stream, map[string]any{"seq": info.Delivered.Stream + 1, "next_by_subj": filter, "batch": 1})
+	q.fence(err)
 	if err != nil || len(batch.messages) == 0 {
 		return time.Time{}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -18,6 +19,8 @@ import (
 type Queue struct {
 	js natsjs.JetStream
 	m  subject.Map
+
+	fenced atomic.Bool // this user may not read the whole stream
 
 	mu        sync.Mutex
 	scheduled uint64    // bytes of StreamSchedule
@@ -42,7 +45,9 @@ type Submission struct {
 	Header nats.Header // copied; headers that begin with Nats- are left out
 
 	// At is when the task is due, by the server's clock, rounded up to seconds.
-	// It needs an ID. Zero or past: now.
+	// It needs an ID. Zero or past: now. A user who may not write to [StreamSchedule],
+	// which has no fences inside, has it queued at once: the envelope says when it is
+	// to begin, and a worker waits for that.
 	At time.Time
 }
 
@@ -69,8 +74,14 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if err != nil {
 		return Submitted{}, fmt.Errorf("submit: %w", err)
 	}
-	if due := ceilSecond(s.At); due.After(time.Now()) {
-		return q.schedule(ctx, s, due)
+	due := ceilSecond(s.At)
+	if !due.After(time.Now()) {
+		due = time.Time{}
+	}
+	if !due.IsZero() {
+		if done, err := q.schedule(ctx, s, due); !errors.Is(err, ErrDenied) {
+			return done, err
+		}
 	}
 	msg := &nats.Msg{Subject: subj, Data: s.Data, Header: plainHeader(s.Header)}
 	if s.ID != "" {
@@ -81,23 +92,36 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if err != nil {
 		return Submitted{}, uncertain(explain(q.js.Conn(), err, "submit a task to %s", subj))
 	}
-	return Submitted{Seq: ack.Sequence, Duplicate: ack.Duplicate}, nil
+	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
 // Has reports whether the message with a sequence is still in [StreamWork]. The
-// stream's leader answers.
+// stream's leader answers. It fails with [ErrDenied] for a user who may not read the
+// whole stream; see [Lane.Gone].
 func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 	if seq == 0 {
 		return false, nil
+	}
+	if q.fenced.Load() {
+		return false, fmt.Errorf("look for message %d of %s: %w", seq, q.name(), ErrDenied)
 	}
 	err := request(ctx, q.js, "STREAM.MSG.GET."+q.name(), map[string]uint64{"seq": seq}, nil)
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return false, nil
 	}
+	q.fence(err)
 	if err != nil {
 		return false, explain(q.js.Conn(), err, "look for message %d of %s", seq, q.name())
 	}
 	return true, nil
+}
+
+// fence remembers that this user may not read the whole stream, so that it is not
+// asked for again: a server logs each such request.
+func (q *Queue) fence(err error) {
+	if errors.Is(err, ErrDenied) {
+		q.fenced.Store(true)
+	}
 }
 
 func (q *Queue) name() string { return StreamWork + q.m.Suffix() }

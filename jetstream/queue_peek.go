@@ -2,18 +2,44 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
 // Peek yields the tasks of an entity and priority that are in [StreamWork],
 // those that workers have included, the oldest first, behind a sequence; 0: all.
 // It takes none of them. Any replica may answer, so what was stored a moment ago
-// may be missing. After an error it yields nothing more.
+// may be missing. After an error it yields nothing more. A user who may not read the
+// whole stream gets the newest of them, with $JS.API.DIRECT.GET.<stream>.<subject>.
 func (q *Queue) Peek(ctx context.Context, priority, entity string, after uint64) iter.Seq2[Message, error] {
 	subj, err := q.m.Work(priority, entity)
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("peek at tasks: %w", err)) }
 	}
-	return scan(ctx, q.js, q.name(), subj, after+1)
+	return func(yield func(Message, error) bool) {
+		if !q.fenced.Load() {
+			for msg, err := range scan(ctx, q.js, q.name(), subj, after+1) {
+				if q.fence(err); q.fenced.Load() {
+					break
+				}
+				if !yield(msg, err) {
+					return
+				}
+			}
+		}
+		if !q.fenced.Load() {
+			return
+		}
+		msg, err := newest(ctx, q.js, q.name(), subj)
+		switch {
+		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && msg.Seq <= after:
+		case err != nil:
+			yield(Message{}, explain(q.js.Conn(), err, "peek at %s", subj))
+		default:
+			yield(msg, nil)
+		}
+	}
 }

@@ -147,13 +147,11 @@ func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled
 }
 
 func (q *Queue) getScheduled(ctx context.Context, subj string) (Scheduled, error) {
-	for msg, err := range scan(ctx, q.js, q.waiting(), subj, 1) {
-		if err != nil {
-			return Scheduled{}, err
-		}
-		return q.readScheduled(msg)
+	msg, err := newest(ctx, q.js, q.waiting(), subj)
+	if err != nil {
+		return Scheduled{}, explain(q.js.Conn(), err, "look for %s", subj)
 	}
-	return Scheduled{}, fmt.Errorf("look for %s: %w", subj, ErrNotFound)
+	return q.readScheduled(msg)
 }
 
 func (q *Queue) readScheduled(msg Message) (Scheduled, error) {

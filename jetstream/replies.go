@@ -7,6 +7,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/nats-io/nats.go"
@@ -27,9 +28,15 @@ const HeaderStreamCount = "Aee-Stream-Count"
 // Replies are what durable tasks are answered with: stream envelopes and then
 // the terminal one, under the entity and the task's id, for as long as the
 // limits of [StreamReply] allow. A value may be used by many goroutines at once.
+//
+// A reply is published and its last one read below the entity, where permissions can
+// fence it ($JS.API.DIRECT.GET.<stream>.<subject>). Whoever may use
+// $JS.API.DIRECT.GET.<stream> and $JS.API.STREAM.MSG.GET.<stream>, which read
+// everything, also reads what came before the last one.
 type Replies struct {
-	js natsjs.JetStream
-	m  subject.Map
+	js     natsjs.JetStream
+	m      subject.Map
+	fenced atomic.Bool // this user may read last replies only
 }
 
 // NewReplies returns the replies of m's mesh. It does no I/O.
@@ -111,36 +118,77 @@ func (r *Replies) message(reply Reply) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// Last returns the newest reply to a task, or [ErrNotFound]. The stream's leader
-// answers, so it is the newest indeed.
+// Last returns the newest reply to a task, or [ErrNotFound]. Any replica may answer,
+// so one of a moment ago may be missing.
 func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, error) {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
-	msg, err := leaderGet(ctx, r.js, r.name(), map[string]any{"last_by_subj": subj})
+	msg, err := newest(ctx, r.js, r.name(), subj)
 	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 
 // Read yields the replies to a task that are stored behind a sequence of
-// [StreamReply], 0 for all of them, in their order, and ends with the last one.
-// Any replica may answer, so one of a moment ago may be missing.
+// [StreamReply], 0 for all of them, in their order, and ends with the last one. Of a
+// task that was tried again as a dead letter it may yield those of the last try only.
+// Any replica may answer, so one of a moment ago may be missing. Who may read last
+// replies only gets that one.
 func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Message, error] {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
 		return func(yield func(Message, error) bool) { yield(Message{}, fmt.Errorf("read replies: %w", err)) }
 	}
-	return scan(ctx, r.js, r.name(), subj, after+1)
+	return r.behind(ctx, subj, after)
+}
+
+// behind yields the replies on a subject that are stored behind a sequence.
+func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		last, err := newest(ctx, r.js, r.name(), subj)
+		switch {
+		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && last.Seq <= after:
+			return
+		case err != nil:
+			yield(Message{}, explain(r.js.Conn(), err, "read replies on %s", subj))
+			return
+		case last.Header.Get(HeaderSeq) == "1" || r.fenced.Load(): // there is, or may be read, no other
+			yield(last, nil)
+			return
+		}
+		for msg, err := range scan(ctx, r.js, r.name(), subj, after+1) {
+			if errors.Is(err, ErrDenied) { // of the first request
+				r.fenced.Store(true)
+				yield(last, nil)
+				return
+			}
+			if !yield(msg, err) {
+				return
+			}
+		}
+	}
 }
 
 // Next returns the first reply to a task behind a sequence of [StreamReply], or
-// [ErrNotFound]. The stream's leader answers, so none is overlooked.
+// [ErrNotFound]. Who may read last replies only gets that one.
 func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64) (Message, error) {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
-	msg, err := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
+	msg, err := newest(ctx, r.js, r.name(), subj)
+	if err == nil && msg.Seq <= after {
+		err = natsjs.ErrMsgNotFound
+	}
+	if err == nil && !r.fenced.Load() {
+		first, failed := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": after + 1, "next_by_subj": subj})
+		switch {
+		case errors.Is(failed, ErrDenied):
+			r.fenced.Store(true)
+		default:
+			msg, err = first, failed
+		}
+	}
 	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 

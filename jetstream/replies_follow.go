@@ -99,8 +99,9 @@ const (
 // A reply usually comes straight from its publisher, as fast as any NATS
 // message; then its Seq and Time are zero. The server may not have stored it
 // yet. After a lost connection, a reply missed by its number ([HeaderSeq]), or
-// some silence, the stream is read, which needs permission for
-// $JS.API.DIRECT.GET.<stream>; what comes from there has Seq and Time.
+// some silence, the stream is read; what comes from there has Seq and Time. Who may
+// read last replies only gets that one from there: what a task has streamed before it
+// and was missed is lost then.
 //
 // A reply of others that has no Nats-Msg-Id is yielded from the stream only.
 //
@@ -213,7 +214,7 @@ func (f *Follower) missed() bool {
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
 	f.unseen, f.failed = 0, false
-	for msg, err := range scan(ctx, f.r.js, f.r.name(), f.subject, f.after+1) {
+	for msg, err := range f.r.behind(ctx, f.subject, f.after) {
 		switch {
 		case errors.Is(err, ErrDenied), errors.Is(err, ErrNotFound), errors.Is(err, errNoDirect), errors.Is(err, nats.ErrConnectionClosed):
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))

@@ -107,7 +107,7 @@ func TestTreeBudgetStopsHops(t *testing.T) {
 	r.serve(r.lane(cfg), mesh.Agent{Entity: helper, Handler: echo})
 	r.serve(r.lane(cfg), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if n := <-spend; n > 0 {
-			if _, err := counters.Add(ctx, n, mesh.CountTokens, task.Envelope.Corr); err != nil {
+			if _, err := counters.Add(ctx, n, lead, mesh.CountTokens, task.Envelope.Corr); err != nil {
 				return nil, err
 			}
 		}
@@ -144,7 +144,7 @@ func TestTreeBudgetStopsHops(t *testing.T) {
 	empty(t, "no hop is sent without a budget", hops)
 	// Somebody who sends on nevertheless is refused by the receiver.
 	hop := requiring(newTask(helper, "helper.work", `{}`), `{"tree":{"depth":1,"tokens":5}}`)
-	if _, err := counters.Add(ctxFor(t), 5, mesh.CountTokens, hop.Corr); err != nil {
+	if _, err := counters.Add(ctxFor(t), 5, helper, mesh.CountTokens, hop.Corr); err != nil {
 		t.Fatal(err)
 	}
 	_, err := client.Send(ctxFor(t), hop, mesh.SendOptions{})

@@ -27,11 +27,11 @@ type TreeLimits struct {
 	// MaxDepth is how many hops a task may be away from the one that somebody
 	// sent. Default 16.
 	MaxDepth int `json:"max_depth"`
-	// MaxTasks is how many tasks agents may send one another under one corr.
+	// MaxTasks is how many tasks agents may send one another in one tree.
 	// Workers that share [Config].Counters count together. Default 10,000.
 	MaxTasks int64 `json:"max_tasks"`
 	// MaxIterations is how many turns all agents together may take for the tasks
-	// of one corr; see [Task.Turn]. Default 10,000.
+	// of one tree; see [Task.Turn]. Default 10,000.
 	MaxIterations int64 `json:"max_iterations"`
 
 	// Tokens and USD are what the models of a tree may use, written into the tasks
@@ -69,13 +69,14 @@ func (l TreeLimits) Validate() error {
 // tree may grow. A sender's own task has bounds only; 0 is the operator's.
 type tree struct {
 	Root          string        `json:"root,omitempty"`           // the id of the task that somebody sent
+	Key           string        `json:"key,omitempty"`            // of the tree's counters: unknown to those who do not work on it
 	Depth         int           `json:"depth,omitempty"`          // hops from there
 	MaxDepth      int           `json:"max_depth,omitempty"`      //
-	MaxTasks      int64         `json:"max_tasks,omitempty"`      // of the corr
-	MaxIterations int64         `json:"max_iterations,omitempty"` // of the corr
+	MaxTasks      int64         `json:"max_tasks,omitempty"`      // of the tree
+	MaxIterations int64         `json:"max_iterations,omitempty"` // of the tree
 	Teams         []team        `json:"teams,omitempty"`          // whose document bounds its part of the tree, the outermost first
-	Tokens        int64         `json:"tokens,omitempty"`         // of the corr
-	USD           model.USD     `json:"usd,omitempty"`            // of the corr
+	Tokens        int64         `json:"tokens,omitempty"`         // of the tree, and of an agent for the corr
+	USD           model.USD     `json:"usd,omitempty"`            // likewise
 	Deadline      time.Time     `json:"deadline,omitzero"`        // by the server's clock
 	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks above that wait for this one, the outermost first
 }
@@ -103,11 +104,14 @@ func treeOf(e *envelope.Envelope) (*tree, error) {
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
 	}
-	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || badTeams(t.Teams) || badWaiting(t.Waiting)) {
+	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
 	return requires.Tree, nil
 }
+
+// maxTreeKey bounds the key of a tree's counters, in bytes.
+const maxTreeKey = 64
 
 func badTeams(teams []team) bool {
 	return len(teams) > maxTeams || slices.ContainsFunc(teams, func(b team) bool { return b.Task == "" || len(b.Task) > maxName || b.MaxIterations <= 0 })
@@ -129,7 +133,7 @@ func (n *Node) bounds(t *tree) tree {
 	own := n.cfg.Tree
 	out := tree{MaxDepth: own.MaxDepth, MaxTasks: own.MaxTasks, MaxIterations: own.MaxIterations, Tokens: own.Tokens, USD: own.USD}
 	if t != nil {
-		out.Root, out.Depth, out.Deadline, out.Waiting = t.Root, t.Depth, t.Deadline, t.Waiting
+		out.Root, out.Key, out.Depth, out.Deadline, out.Waiting = t.Root, t.Key, t.Depth, t.Deadline, t.Waiting
 		out.MaxDepth, out.MaxTasks = lower(t.MaxDepth, out.MaxDepth), lower(t.MaxTasks, out.MaxTasks)
 		out.MaxIterations = lower(t.MaxIterations, out.MaxIterations)
 		out.Tokens, out.USD = lower(t.Tokens, out.Tokens), lower(t.USD, out.USD)
@@ -187,6 +191,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	if next.Root == "" {
 		next.Root = t.Envelope.ID
 	}
+	next.Key = t.treeKey()
 	if waits {
 		next.Waiting = t.waitedFor()
 	}
@@ -213,7 +218,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 
 // TreeBudget is what the models of the task's tree may use, as far as its senders
 // and this node's operator say; 0: no bound. An agent that pays for models holds
-// the counters [CountTokens] and [CountUSD] of the task's corr against it.
+// the counters [CountTokens] and [CountUSD] of [Task.Counters] against it.
 func (t *Task) TreeBudget() (tokens int64, usd model.USD) {
 	if t.host == nil {
 		return 0, 0 // no worker has taken it in

@@ -10,8 +10,8 @@ import (
 
 // A turn is one step of an agent's own loop: a model that is asked once more (AAIF,
 // orchestration.max_iterations). An agent's document bounds those of each of its
-// tasks; the turns of all tasks of a tree together are counted here, under the
-// tree's corr, by whoever runs the agent.
+// tasks; the turns of all tasks of a tree together are counted here, by whoever runs
+// the agent.
 
 // turns are those that a task's agent has taken.
 type turns struct {
@@ -77,16 +77,16 @@ func (t *Task) countTurns(ctx context.Context, tree bool) error {
 	if fresh == 0 {
 		return nil
 	}
-	n, corr := t.host.node, t.Envelope.Corr
+	n := t.host.node
 	most := n.bounds(t.tree).MaxIterations
-	switch total, err := n.count(ctx, t, fresh, CountTurns, corr); {
+	switch total, err := n.count(ctx, t, fresh, CountTurns); {
 	case err != nil:
 		return err
 	case total > most:
-		return envelope.Errorf(envelope.CodeTreeLimit, "the agents of this corr have taken %d turns, and %d are allowed (max_iterations of the tree)", total-1, most)
+		return envelope.Errorf(envelope.CodeTreeLimit, "the agents of this tree have taken %d turns, and %d are allowed (max_iterations of the tree)", total-1, most)
 	}
 	for _, b := range t.teams() {
-		switch total, err := n.count(ctx, t, fresh, CountTurns, corr, b.Task); {
+		switch total, err := n.count(ctx, t, fresh, CountTurns, b.Task); {
 		case err != nil:
 			return err
 		case total > b.MaxIterations:

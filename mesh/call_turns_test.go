@@ -51,9 +51,9 @@ func (r *durableRig) sent(task *envelope.Envelope, durable bool) (*envelope.Enve
 }
 
 // total is what a counter says.
-func (r *durableRig) total(kind string, ids ...string) int64 {
+func (r *durableRig) total(owner, kind string, ids ...string) int64 {
 	r.t.Helper()
-	n, err := r.counting().Add(ctxFor(r.t), 0, kind, ids...)
+	n, err := r.counting().Add(ctxFor(r.t), 0, owner, kind, ids...)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestTurnsOfATaskAloneAreNotCounted(t *testing.T) {
 		if _, err := r.sent(task, durable); err != nil {
 			t.Errorf("durable %v: %v", durable, err)
 		}
-		equal(t, "turns that were counted", r.total(mesh.CountTurns, task.Corr), int64(0))
+		equal(t, "turns that were counted", r.total(mesh.TreeOwner(task), mesh.CountTurns, "all"), int64(0))
 	}
 }
 
@@ -161,7 +161,7 @@ func TestTurnsOfARunThatGoesOnAreCountedOnce(t *testing.T) {
 	if _, err := r.sent(task, true); err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "turns", r.total(mesh.CountTurns, task.Corr), int64(5))
+	equal(t, "turns", r.total(mesh.TreeOwner(task), mesh.CountTurns, "all"), int64(5))
 	equal(t, "in the checkpoint", r.record(task).Mesh.Turns, 5)
 }
 
@@ -222,7 +222,7 @@ func TestWhoDropsOrRaisesTheBoundsOfATreeFreesNobody(t *testing.T) {
 				r.serve(r.lane(mesh.Config{Counters: counters}), mesh.Agent{Entity: lead + suffix, Handler: calling(mesh.Call{To: middle, Key: "there"}, nil)})
 				task := newTask(lead+suffix, "lead.work", `{}`)
 				if c.spend != "" {
-					if _, err := counters.Add(ctxFor(t), c.n, c.spend, task.Corr); err != nil {
+					if _, err := counters.Add(ctxFor(t), c.n, leaf, c.spend, task.Corr); err != nil {
 						t.Fatal(err)
 					}
 				}

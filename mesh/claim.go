@@ -23,7 +23,8 @@ const (
 	ended                  // the run has ended, now or before: reply and acknowledge
 	parked                 // the run waits for somebody: acknowledge
 	moving                 // the run is to be moved, or is elsewhere: see lane.move
-	foreign                // another message or worker has the run: acknowledge this one
+	foreign                // another message has the run: acknowledge this one
+	later                  // another message may have the run: give this one back
 	older                  // a newer delivery of this message has the run: say nothing
 	reused                 // the task's id belongs to another task
 )
@@ -193,11 +194,12 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	case m.Work != 0 && m.Work != r.hold.Seq:
 		// Another message carries the run. While it is there, this one is one
 		// too many.
-		there, err := r.lane.cfg.Queue.Has(ctx, m.Work)
-		if err != nil {
+		switch there, err := r.lane.carried(ctx, rec, m.Work); {
+		case err != nil:
 			return 0, err
-		}
-		if there {
+		case there == maybe:
+			return later, nil
+		case there == yes:
 			return foreign, nil
 		}
 	case m.Owner != "" && m.Owner != r.lane.host.id && rec.Time.After(r.lane.clock.at(r.hold.taken).Add(clockSlack)):

@@ -249,8 +249,8 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 	return out, false, nil
 }
 
-// cancelScheduled ends a task that waits for its time, so that its sender need
-// not wait for that to be told. Nothing is done where it is no such order, or no
+// cancelScheduled ends a task that waits for its time with a record that says so: its
+// sender need not wait for that to be told. Nothing is done where it is no such order, or no
 // such task, or one that will be refused when it comes.
 func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out outcome, done, again bool) {
 	if o.intent != intents.TaskCancel || o.ID == "" {
@@ -283,11 +283,12 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 	if out, again, err = l.cancelStored(ctx, state.Record{ID: id}, c, t, o); err != nil || again {
 		return out, false, again
 	}
-	// When it falls due all the same, its run has ended. Who asked has his answer
-	// by now, and may have gone.
+	// When it falls due all the same, its run has ended: a worker with permissions for
+	// its own entity alone may not purge. Who asked has his answer by now, and may have
+	// gone.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+	if err := l.cfg.Queue.Unschedule(ctx, l.host.Entity, o.ID); err != nil && !errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrDenied) {
 		l.host.log.Warn("cancelled task still scheduled", "run", id.Run, "err", err)
 	}
 	return out, true, false
@@ -323,8 +324,8 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	}
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
-	there, err := l.cfg.Queue.Has(ctx, c.Mesh.Work)
-	if err == nil && !there {
+	there, err := l.carried(ctx, &rec, c.Mesh.Work)
+	if err == nil && there != yes {
 		err = l.kick(ctx, c)
 	}
 	if err != nil {

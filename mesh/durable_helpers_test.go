@@ -144,13 +144,25 @@ func (r *durableRig) leased(acks chan *nats.Msg, seq uint64) string {
 // replies are all messages on a task's reply subject.
 func (r *durableRig) replies(task *envelope.Envelope) (out []*envelope.Envelope) {
 	r.t.Helper()
-	for msg, err := range jetstream.NewReplies(r.js(r.nc), r.m).Read(ctxFor(r.t), task.To, task.ID, 0) {
+	subj, err := r.m.Reply(task.To, task.ID)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	stream, err := r.js(r.nc).Stream(ctxFor(r.t), jetstream.StreamReply+r.m.Suffix())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for seq := uint64(1); ; seq++ { // Replies.Read leaves those of earlier tries out
+		msg, err := stream.GetMsg(ctxFor(r.t), seq, natsjs.WithGetMsgSubject(subj))
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			return out
+		}
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		seq = msg.Sequence
 		out = append(out, parse(r.t, msg.Data))
 	}
-	return out
 }
 
 // record is the newest checkpoint of a task's run.

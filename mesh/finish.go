@@ -297,6 +297,8 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		l.handOver(r)
 	case foreign:
 		l.ack(r.hold)
+	case later:
+		l.nak(r.hold, laterPause)
 	case older:
 		l.release(r.hold)
 	case reused:

@@ -38,11 +38,14 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	msg, err := d.Inbox.Put(ctx, e.To, nil, raw)
+	err = d.Inbox.Put(ctx, e.To, e.ID, raw)
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
 		return time.Time{}, errNoInbox.WithCause(err)
 	}
-	return msg.Time, err
+	if err != nil {
+		return time.Time{}, err
+	}
+	return d.Clock.Now(ctx)
 }
 
 // withdraw tells a person that a task of the run's is no longer theirs, unless it

@@ -53,9 +53,9 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
 		}
 		if h.Work != 0 && !state.Parked(h.Status) {
-			if there, err := l.cfg.Queue.Has(ctx, h.Work); err != nil {
+			if there, err := l.carried(ctx, &rec, h.Work); err != nil {
 				return queued, err
-			} else if there || l.alive(ctx, h.Owner) {
+			} else if there != no || l.alive(ctx, h.Owner) {
 				continue
 			}
 		}

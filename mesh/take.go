@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -112,26 +110,20 @@ func (l *lane) early(r *Run) bool {
 		return false
 	}
 	left := at.Sub(l.clock.now())
-	switch {
-	case left <= 0:
+	if left <= 0 {
 		return false
-	case left < time.Minute:
-		l.nak(r.hold, left)
-		return true
 	}
-	l.work.Go(func() {
-		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
-		defer cancel()
-		if _, err := l.cfg.Queue.Submit(ctx, jetstream.Submission{
-			Entity: l.host.Entity, Priority: r.hold.Priority, ID: r.task.Envelope.ID, Data: r.hold.Data, Header: r.hold.Header, At: at,
-		}); err != nil {
-			l.nak(r.hold, min(left, time.Minute))
-			return
-		}
-		l.ack(r.hold)
-	})
+	pause := min(left, earlyPause)
+	if r.hold.Header.Get(HeaderRun) != "" && r.hold.Delivered <= 3 {
+		pause = min(pause, time.Second) // the run's record is about to be written
+	}
+	l.nak(r.hold, pause)
 	return true
 }
+
+// earlyPause is the longest time for which a task that is to begin later is given
+// back at once.
+const earlyPause = 10 * time.Minute
 
 // notBefore is when a task is to begin at the earliest, by the server's clock
 // (requires.not_before); zero where it does not say so, or not legibly.

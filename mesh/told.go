@@ -37,6 +37,7 @@ type told struct {
 
 	unsure  []chunk // sent, and not known to be stored; in order
 	foreign bool    // a worker that had lost the run told something in between
+	gap     bool    // text of the turn was told that this worker may not read
 	sealed  bool
 }
 
@@ -86,8 +87,8 @@ func (d *told) emit(payload json.RawMessage) error {
 // say tells more text, unless it was told before. Payload is what to send where
 // nothing is to be compared; nil makes one.
 func (d *told) say(text string, payload json.RawMessage) error {
-	if d.foreign {
-		d.foreign = false
+	if d.foreign || d.gap {
+		d.foreign, d.gap = false, false
 		d.text += text
 		return d.send(restart(d.text))
 	}
@@ -115,7 +116,7 @@ func (d *told) say(text string, payload json.RawMessage) error {
 
 // anew says that the text of the turn begins anew with what has come again.
 func (d *told) anew() error {
-	d.text, d.expect, d.again = d.again, "", ""
+	d.text, d.expect, d.again, d.foreign, d.gap = d.again, "", "", false, false
 	return d.send(restart(d.text))
 }
 
@@ -227,6 +228,12 @@ var errNotSent = errors.New("not sent")
 func (d *told) keep(c *state.Checkpoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.gap { // the next owner would not see it
+		d.again = d.text
+		if err := d.anew(); err != nil {
+			d.r.lane.host.log.Warn("text not taken back", "run", d.r.id.Run, "err", err)
+		}
+	}
 	c.Mesh.Stream, c.Mesh.Told = d.seq, d.text
 }
 
@@ -248,11 +255,10 @@ func (d *told) finish(seal bool) error {
 		return nil
 	}
 	var err error
-	if d.expect != "" || d.foreign && d.text != "" {
+	if d.expect != "" || d.foreign && d.text != "" || d.gap {
 		if d.expect == "" {
 			d.again = d.text
 		}
-		d.foreign = false
 		err = d.anew()
 	}
 	d.sealed = d.sealed || seal
@@ -260,12 +266,13 @@ func (d *told) finish(seal bool) error {
 }
 
 // remind reads from the reply subject what the owners before have told since
-// the checkpoint c.
+// the checkpoint c. A worker that may read the last reply only knows by it how far
+// they have come; the text of the turn then begins anew.
 func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
 	l := r.lane
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	seq, text := c.Mesh.Stream, c.Mesh.Told
+	seq, text, gap := c.Mesh.Stream, c.Mesh.Told, false
 	entity, taskID := r.task.answered()
 	for msg, err := range l.cfg.Replies.Read(ctx, entity, taskID, 0) {
 		if err != nil {
@@ -283,15 +290,19 @@ func (r *Run) remind(ctx context.Context, c *state.Checkpoint) error {
 		if json.Unmarshal(e.Payload, &p) != nil || p.Seq <= seq {
 			continue
 		}
-		seq = p.Seq
+		gap = gap || p.Seq > seq+1
 		if p.Restart {
-			text = ""
+			text, gap = "", false
 		}
+		seq = p.Seq
 		text += p.Text
+	}
+	if gap {
+		text = ""
 	}
 	d := &r.told
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.seq, d.text, d.expect = seq, text, text
+	d.seq, d.text, d.expect, d.gap = seq, text, text, gap
 	return nil
 }

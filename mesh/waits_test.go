@@ -37,7 +37,7 @@ func TestAnAnswerThatIsStoredLateWakesTheRun(t *testing.T) {
 			if _, err := r.js(r.nc).UpdateStream(ctxFor(t), cfg); err != nil {
 				t.Fatal(err)
 			}
-			requests := r.listen("$JS.API.STREAM.MSG.GET." + jetstream.StreamReply)
+			requests := r.listen("$JS.API.DIRECT.GET." + jetstream.StreamReply + ".>")
 			looked := func(when string) {
 				t.Helper()
 				for !strings.HasPrefix(within(t, "a look "+when, requests).Reply, "_INBOX_worker.") {

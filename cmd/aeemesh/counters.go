@@ -17,10 +17,10 @@ type meshCounters struct {
 func (c *meshCounters) use(mesh *jetstream.Counters) { c.mesh.Store(mesh) }
 
 // Add implements agents.Counters.
-func (c *meshCounters) Add(ctx context.Context, n int64, kind string, ids ...string) (int64, error) {
+func (c *meshCounters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
 	mesh := c.mesh.Load()
 	if mesh == nil {
 		return 0, agents.ErrNoCounters
 	}
-	return mesh.Add(ctx, n, kind, ids...)
+	return mesh.Add(ctx, n, owner, kind, ids...)
 }

@@ -185,13 +185,28 @@ func badPriority(s string) error {
 	return &Error{What: "priority", Value: s, Reason: "is none of low, normal, high, urgent"}
 }
 
-// Count is the subject of one counter of a kind: what is counted is named by
-// ids, each of which may be any string.
-func (m Map) Count(kind string, ids ...string) (string, error) {
+// TreeOwner begins the owner of a tree's counters, before the tree's key.
+const TreeOwner = "tree:"
+
+// Count is the subject of one counter of an owner and a kind: what is counted is named
+// by ids, each of which may be any string. The owner is an entity, whose workers alone
+// may be permitted to count there, or [TreeOwner] and the key of a tree, which those
+// know who work on it. It stands first, so that permissions can tell them apart.
+func (m Map) Count(owner, kind string, ids ...string) (string, error) {
 	if err := validateTokens("kind", kind, MaxEntity); err != nil {
 		return "", err
 	}
-	s := m.dot + root + ".count." + kind
+	key, tree := strings.CutPrefix(owner, TreeOwner)
+	s := m.dot + root + ".count.of."
+	if tree {
+		s = m.dot + root + ".count.tree."
+	} else if err := ValidateEntity(owner); err != nil {
+		return "", fmt.Errorf("subject of a counter: %w", err)
+	}
+	if key == "" || len(Escape(key)) > maxCountID {
+		return "", fmt.Errorf("subject of a counter: the owner %q is too short or too long", clip(owner))
+	}
+	s += Escape(key) + "." + kind
 	for _, id := range ids {
 		token := Escape(id)
 		if id == "" || len(token) > maxCountID {

@@ -57,6 +57,17 @@ func (m Map) AllDead() string { return m.dot + root + ".dead.>" }
 // AllCounts is the pattern of all counters.
 func (m Map) AllCounts() string { return m.dot + root + ".count.>" }
 
+// CountsOf is the pattern of one entity's counters.
+func (m Map) CountsOf(entity string) (string, error) {
+	if err := ValidateEntity(entity); err != nil {
+		return "", err
+	}
+	return m.dot + root + ".count.of." + Escape(entity) + ".>", nil
+}
+
+// CountsOfTrees is the pattern of the counters of all trees.
+func (m Map) CountsOfTrees() string { return m.dot + root + ".count.tree.>" }
+
 // DeadOf is the pattern of one entity's dead letters.
 func (m Map) DeadOf(entity string) (string, error) {
 	return m.allIDs(root+".dead.", entity)
