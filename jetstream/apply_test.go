@@ -383,8 +383,8 @@ func TestPermissionDeniedSaysSo(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	apply(t, admin, jetstream.Options{})
-	_, err = jetstream.NewSeen(user, subject.Map{}, time.Minute).FirstSeen(short(), "01JFB2R1JZKQ9V3K8W8Y9W1F2A")
-	if !errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrUncertain) || !strings.Contains(err.Error(), `"$KV.aee_seen.01JFB2R1JZKQ9V3K8W8Y9W1F2A"`) {
+	_, err = jetstream.NewSeen(user, subject.Map{}, time.Minute).Claim(short(), "agent.x", "01JFB2R1JZKQ9V3K8W8Y9W1F2A", "by")
+	if !errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrUncertain) || !strings.Contains(err.Error(), `"$KV.aee_seen.agent=2Ex.01JFB2R1JZKQ9V3K8W8Y9W1F2A"`) {
 		t.Errorf("seen: %v", err)
 	}
 	if err := jetstream.NewJournal(user, subject.Map{}).Put(short(), "agent.x", "12345678", nil); !errors.Is(err, jetstream.ErrDenied) || !strings.Contains(err.Error(), `"aee.journal.agent.x.12345678"`) {

@@ -9,15 +9,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func BenchmarkFirstSeen(b *testing.B) {
+func BenchmarkSeenClaim(b *testing.B) {
 	js := start(b)
 	apply(b, js, jetstream.Options{})
 	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
 	i := 0
 	for b.Loop() {
 		i++
-		if first, err := seen.FirstSeen(b.Context(), fmt.Sprintf("id-%08d", i)); err != nil || !first {
-			b.Fatal(first, err)
+		if holder, err := seen.Claim(b.Context(), "agent.x", fmt.Sprintf("id-%08d", i), "by"); err != nil || holder != "by" {
+			b.Fatal(holder, err)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"iter"
@@ -14,7 +16,8 @@ import (
 )
 
 // HeaderRetry is on a task that was a dead letter and is tried again: the
-// letter's sequence in [StreamDead]. Its run, which has ended, may begin again.
+// letter's sequence in [StreamDead]. It permits nothing by itself, for whoever may
+// submit a task may write it: see [Dead.Retrying].
 const HeaderRetry = "Aee-Retry"
 
 // Dead are the dead letters: durable tasks that could not be done, with the
@@ -134,8 +137,9 @@ func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
 }
 
 // Retry submits the task of a dead letter again, with the header [HeaderRetry],
-// and takes the letter away. Calling it again after a failure does not submit
-// the task twice, within the duplicate window of StreamWork.
+// and takes the letter away. Before that it stores a permit under the letter's subject,
+// to which only operators and the entity's workers may publish. Calling it again after
+// a failure does not submit the task twice, within the duplicate window of StreamWork.
 func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	letter, err := d.Get(ctx, seq)
 	if err != nil {
@@ -147,6 +151,9 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 		return Submitted{}, fmt.Errorf("retry dead letter %d: it came on %q, which is no subject of %s's tasks", seq, letter.Subject, letter.Entity)
 	case letter.Omitted > 0:
 		return Submitted{}, fmt.Errorf("retry dead letter %d: its envelope of %d bytes was too large to be kept: %w", seq, letter.Omitted, ErrTooLarge)
+	}
+	if err := d.permit(ctx, letter); err != nil {
+		return Submitted{}, err
 	}
 	header := plainHeader(letter.Header)
 	header.Set(HeaderRetry, strconv.FormatUint(seq, 10))
@@ -160,6 +167,41 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 		return done, fmt.Errorf("dead letter %d was submitted again, and is still listed: %w", seq, err)
 	}
 	return done, nil
+}
+
+// permit lets the task of a letter be tried again.
+func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
+	subj, err := d.m.Dead(letter.Entity, letter.TaskID)
+	if err != nil {
+		return fmt.Errorf("retry dead letter %d: %w", letter.Seq, err)
+	}
+	_, err = d.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Header: nats.Header{
+		headerDeadRetry: {strconv.FormatUint(letter.Seq, 10)}, headerDeadDigest: {digestOf(letter.Data)}, natsjs.ExpectedStreamHeader: {d.name()},
+	}})
+	return uncertain(explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
+}
+
+// Retrying reports whether the task that came with [HeaderRetry] is a dead letter that
+// an operator tries again: the last message about it in [StreamDead] is the permit for
+// that letter and these bytes.
+func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data []byte) (bool, error) {
+	subj, err := d.m.Dead(entity, taskID)
+	if err != nil || header == "" {
+		return false, nil // no letter has such a subject
+	}
+	msg, err := newest(ctx, d.js, d.name(), subj)
+	switch {
+	case errors.Is(err, natsjs.ErrMsgNotFound):
+		return false, nil
+	case err != nil:
+		return false, explain(d.js.Conn(), err, "look for a permit to retry task %q of %s", taskID, entity)
+	}
+	return msg.Header.Get(headerDeadRetry) == header && msg.Header.Get(headerDeadDigest) == digestOf(data), nil
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // Drop takes a dead letter away, or fails with [ErrNotFound].

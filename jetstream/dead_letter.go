@@ -25,6 +25,13 @@ const (
 	headerDeadOmitted  = headerDead + "Omitted"
 )
 
+// The headers of a permit to retry a dead letter: the letter's sequence, and the digest
+// of the task's bytes.
+const (
+	headerDeadRetry  = headerDead + "Retry"
+	headerDeadDigest = headerDead + "Digest"
+)
+
 // maxCause bounds a cause, which may quote a peer.
 const maxCause = 1024
 
@@ -67,6 +74,9 @@ func (d *Dead) decode(msg Message) (DeadLetter, error) {
 		return DeadLetter{}, fmt.Errorf("decode dead letter %d: %q is no subject of one", msg.Seq, msg.Subject)
 	}
 	h := msg.Header
+	if h.Get(headerDeadRetry) != "" {
+		return DeadLetter{}, fmt.Errorf("decode dead letter %d: it is the permit to retry another one: %w", msg.Seq, ErrNotFound)
+	}
 	number := func(key string, bits int) uint64 {
 		n, _ := strconv.ParseUint(h.Get(key), 10, bits)
 		return n

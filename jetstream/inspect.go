@@ -178,6 +178,9 @@ func ParseJSZ(body []byte) (Fsync, error) {
 	return Fsync{Class: FsyncUnknown}, errors.New("read /jsz: it has no sync_interval")
 }
 
+// probeEntity is whose ids [ProbeAck] stores.
+const probeEntity = "service.probe"
+
 // ProbeAck stores n small records in the bucket of seen ids, one after
 // another, and returns the median time to an acknowledgement. The records go by
 // themselves after a second.
@@ -192,7 +195,7 @@ func ProbeAck(ctx context.Context, js natsjs.JetStream, m subject.Map, n int) (t
 	for i := range took {
 		id := fmt.Sprintf("probe-%d-%d", start.UnixNano(), i)
 		before := time.Now()
-		if _, err := seen.FirstSeen(ctx, id); err != nil {
+		if _, err := seen.Claim(ctx, probeEntity, id, "probe"); err != nil {
 			return 0, err
 		}
 		took[i] = time.Since(before)

@@ -116,6 +116,10 @@ func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 	return true, nil
 }
 
+// Fence says that the user's permissions end at its own entities: see [States.Fence].
+// [Queue.Has] then fails with [ErrDenied], and [Queue.Peek] yields one task.
+func (q *Queue) Fence() { q.fenced.Store(true) }
+
 // fence remembers that this user may not read the whole stream, so that it is not
 // asked for again: a server logs each such request.
 func (q *Queue) fence(err error) {

@@ -26,12 +26,21 @@ const (
 // permission for $JS.API.DIRECT.GET.<stream>. Any replica may answer, so what
 // was stored a moment ago may be missing. After an error it yields nothing more.
 func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
+	return scanSince(ctx, js, stream, filter, from, time.Time{})
+}
+
+// scanSince is scan that leaves out what was stored before a time, where it begins at
+// the stream's beginning.
+func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
 		for {
-			batch, err := direct(ctx, js, stream, map[string]any{
-				"seq": from, "next_by_subj": filter, "batch": scanBatch, "max_bytes": scanBytes,
-			})
+			query := map[string]any{"seq": from, "next_by_subj": filter, "batch": scanBatch, "max_bytes": scanBytes}
+			if from == 1 && !since.IsZero() {
+				delete(query, "seq")
+				query["start_time"] = since.UTC()
+			}
+			batch, err := direct(ctx, js, stream, query)
 			for _, msg := range batch.messages {
 				if !yield(msg, nil) {
 					return

@@ -33,12 +33,6 @@ func NewKeys(js natsjs.JetStream, m subject.Map) *Records {
 	return &Records{kvBucket{js: js, name: BucketKeys + m.Suffix()}}
 }
 
-// NewRefuted returns the refutations of m's mesh, by envelope id. It does no
-// I/O.
-func NewRefuted(js natsjs.JetStream, m subject.Map) *Records {
-	return &Records{kvBucket{js: js, name: BucketRefuted + m.Suffix()}}
-}
-
 // Get returns a record, or [ErrNotFound].
 func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	key, err := r.key(id)

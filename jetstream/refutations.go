@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,58 +20,56 @@ const (
 	maxRefutationSize = 8 << 10
 )
 
-// Refutations remembers, for the whole mesh, what was said against envelopes:
-// a short list of JSON values by envelope id, in [BucketRefuted].
-type Refutations struct{ records *Records }
+// Refutations remembers, for all workers of an entity, what it was told against
+// envelopes: a short list of JSON values by envelope id, in [BucketRefuted], below the
+// entity.
+type Refutations struct{ kvBucket }
 
 // NewRefutations returns the refutations of m's mesh. It does no I/O.
 func NewRefutations(js natsjs.JetStream, m subject.Map) *Refutations {
-	return &Refutations{NewRefuted(js, m)}
+	return &Refutations{kvBucket{js: js, name: BucketRefuted + m.Suffix()}}
 }
 
-// Add appends a JSON value to what was said against the envelope id. Writers
-// that add at once do not lose one another's.
-func (r *Refutations) Add(ctx context.Context, id string, refutation []byte) error {
+// Add appends a JSON value to what the entity was told against the envelope id.
+// Writers that add at once do not lose one another's.
+func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []byte) error {
 	if len(refutation) > maxRefutationSize {
 		return fmt.Errorf("refutation of %q has %d bytes, at most %d are kept", id, len(refutation), maxRefutationSize)
 	}
+	key := refutedKey(entity, id)
 	for {
-		have, err := r.records.Get(ctx, id)
-		missing := errors.Is(err, ErrNotFound)
-		if err != nil && !missing {
-			return err
+		have, err := r.last(ctx, key)
+		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
+			return r.explain(err, "read the refutations of %q", id)
 		}
-		list, err := decodeList(have.Value)
-		if err != nil {
-			return fmt.Errorf("refutations of %q: %w", id, err)
+		var list []json.RawMessage
+		if !have.gone {
+			if list, err = decodeList(have.value); err != nil {
+				return fmt.Errorf("refutations of %q: %w", id, err)
+			}
 		}
 		list = append(list, refutation)
 		raw, err := json.Marshal(list[max(0, len(list)-maxRefutations):])
 		if err != nil {
 			return fmt.Errorf("refutation of %q: %w", id, err)
 		}
-		if missing {
-			_, err = r.records.Create(ctx, id, raw)
-		} else {
-			_, err = r.records.Update(ctx, id, raw, have.Revision)
-		}
-		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) {
-			return err
+		if _, err = r.update(ctx, key, raw, have.revision); !isWrongSequence(err) {
+			return uncertain(r.explain(err, "store a refutation of %q", id))
 		}
 	}
 }
 
-// List returns what was said against the envelope id, the oldest first; nil if
-// nothing was.
-func (r *Refutations) List(ctx context.Context, id string) ([][]byte, error) {
-	have, err := r.records.Get(ctx, id)
-	if errors.Is(err, ErrNotFound) {
+// List returns what the entity was told against the envelope id, the oldest first; nil
+// if it was told nothing.
+func (r *Refutations) List(ctx context.Context, entity, id string) ([][]byte, error) {
+	have, err := r.get(ctx, refutedKey(entity, id))
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, r.explain(err, "read the refutations of %q", id)
 	}
-	list, err := decodeList(have.Value)
+	list, err := decodeList(have.value)
 	if err != nil {
 		return nil, fmt.Errorf("refutations of %q: %w", id, err)
 	}
@@ -78,6 +78,16 @@ func (r *Refutations) List(ctx context.Context, id string) ([][]byte, error) {
 		out[i] = raw
 	}
 	return out, nil
+}
+
+// refutedKey names an envelope. Its id may be longer than a key.
+func refutedKey(entity, id string) string {
+	token := subject.Escape(id)
+	if len(token) > subject.MaxID {
+		sum := sha256.Sum256([]byte(id))
+		token = "=" + hex.EncodeToString(sum[:])
+	}
+	return subject.Escape(entity) + "." + token
 }
 
 func decodeList(raw []byte) (list []json.RawMessage, err error) {

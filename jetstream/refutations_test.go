@@ -25,14 +25,14 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := NewRefutations(js, m)
-	if list, err := r.List(ctx, "01JFB2R1"); err != nil || list != nil {
+	if list, err := r.List(ctx, "agent.x", "01JFB2R1"); err != nil || list != nil {
 		t.Fatalf("List of nothing = %s, %v", list, err)
 	}
 	const writers = 8
 	var wait sync.WaitGroup
 	errs := make([]error, writers)
 	for i := range writers {
-		wait.Go(func() { errs[i] = r.Add(ctx, "01JFB2R1", fmt.Appendf(nil, `{"by":"agent.%d"}`, i)) })
+		wait.Go(func() { errs[i] = r.Add(ctx, "agent.x", "01JFB2R1", fmt.Appendf(nil, `{"by":"agent.%d"}`, i)) })
 	}
 	wait.Wait()
 	for i, err := range errs {
@@ -40,7 +40,7 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 			t.Errorf("writer %d: %v", i, err)
 		}
 	}
-	list, err := r.List(ctx, "01JFB2R1")
+	list, err := r.List(ctx, "agent.x", "01JFB2R1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,15 +52,15 @@ func TestRefutationsOfManyWritersAreAllKept(t *testing.T) {
 		t.Errorf("List has %d refutations, %d different, want %d", len(list), len(seen), writers)
 	}
 	for i := range maxRefutations {
-		if err := r.Add(ctx, "01JFB2R1", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
+		if err := r.Add(ctx, "agent.x", "01JFB2R1", fmt.Appendf(nil, `{"n":%d}`, i)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	list, err = r.List(ctx, "01JFB2R1")
+	list, err = r.List(ctx, "agent.x", "01JFB2R1")
 	if want := fmt.Sprintf(`{"n":%d}`, maxRefutations-1); err != nil || len(list) != maxRefutations || string(list[len(list)-1]) != want {
 		t.Errorf("List has %d refutations, %v; want the newest %d", len(list), err, maxRefutations)
 	}
-	if err := r.Add(ctx, "01JFB2R1", make([]byte, maxRefutationSize+1)); err == nil {
+	if err := r.Add(ctx, "agent.x", "01JFB2R1", make([]byte, maxRefutationSize+1)); err == nil {
 		t.Error("a huge refutation was taken")
 	}
 }

@@ -2,11 +2,9 @@ package jetstream
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -47,65 +45,27 @@ var replayed = []string{StreamBus, StreamHuman}
 // Replay reads the stored broadcasts and inboxes in the order of time. The
 // sequence ends at the last message that was stored when it was reached, or
 // with ctx; after an error it yields nothing more. Messages of one stream keep
-// their order.
+// their order. Following, it listens for what is published, and reads it from the
+// stream: any replica may answer, so a message may come a moment late.
 //
-// It reads through ephemeral consumers, which survive reconnects, and needs
-// permission for $JS.API.STREAM.INFO, $JS.API.CONSUMER.CREATE and
-// $JS.API.CONSUMER.MSG.NEXT on its streams.
+// It makes no consumer, and needs permission for $JS.API.DIRECT.GET of its streams,
+// and to subscribe to what it follows.
 func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
-		var readers sync.WaitGroup
-		defer readers.Wait()
 		defer cancel()
-		fail := func(err error) {
-			if ctx.Err() == nil {
-				yield(Message{}, err)
+		r := &replay{js: js, since: opts.Since}
+		err := r.open(opts)
+		defer r.close()
+		for more := err == nil; more && ctx.Err() == nil; {
+			more, err = r.pass(ctx, yield)
+			if err != nil && opts.Follow && passing(err) { // the server may come back
+				more, err = true, nil
 			}
+			more = more && err == nil && opts.Follow && r.wait(ctx)
 		}
-
-		filters, err := opts.filters()
-		if err != nil {
-			fail(err)
-			return
-		}
-		live := make(chan item)
-		var history []*reader
-		for name, subjects := range filters {
-			cfg := natsjs.OrderedConsumerConfig{FilterSubjects: subjects, DeliverPolicy: natsjs.DeliverAllPolicy, MaxResetAttempts: -1}
-			if !opts.Since.IsZero() {
-				cfg.DeliverPolicy, cfg.OptStartTime = natsjs.DeliverByStartTimePolicy, &opts.Since
-			}
-			r, err := openReader(ctx, js, name, cfg)
-			if err != nil {
-				fail(fmt.Errorf("replay: %w", err))
-				return
-			}
-			defer r.iter.Stop()
-			history = append(history, r)
-		}
-		for _, r := range history {
-			readers.Go(func() { r.run(ctx, opts.Follow, live) })
-		}
-		if ok, err := merge(ctx, history, yield); !ok || err != nil {
-			if err != nil {
-				fail(err)
-			}
-			return
-		}
-		for opts.Follow {
-			select {
-			case <-ctx.Done():
-				return
-			case it := <-live:
-				if it.err != nil {
-					fail(it.err)
-					return
-				}
-				if !yield(it.msg, nil) {
-					return
-				}
-			}
+		if err != nil && ctx.Err() == nil {
+			yield(Message{}, err)
 		}
 	}
 }
@@ -141,154 +101,121 @@ func (o ReplayOptions) filters() (map[string][]string, error) {
 	return filters, nil
 }
 
-type item struct {
-	msg Message
-	err error
+// A replay reads some streams again and again, each time what has come since.
+type replay struct {
+	js    natsjs.JetStream
+	since time.Time
+	parts []*replayPart
+	subs  []*nats.Subscription
+	heard chan *nats.Msg
 }
 
-// A reader reads one stream. Its history channel is closed at the end of what
-// was stored; then it goes on, if it is to follow, on the channel of all.
-type reader struct {
-	name    string
-	nc      *nats.Conn
-	cons    natsjs.Consumer
-	iter    natsjs.MessagesContext
-	empty   bool
-	history chan item
-	head    item // the next one to merge
+// replayPart is what is read of one stream by one filter.
+type replayPart struct {
+	stream, filter string
+	after          uint64 // all up to this sequence was read
 }
 
-func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsjs.OrderedConsumerConfig) (*reader, error) {
-	cfg.InactiveThreshold = readerIdle
-	cons, err := js.OrderedConsumer(ctx, name, cfg)
+// open finds what to read, and listens for it where it is to be followed.
+func (r *replay) open(opts ReplayOptions) error {
+	filters, err := opts.filters()
 	if err != nil {
-		return nil, explain(js.Conn(), err, "read %s", name)
+		return err
 	}
-	r := &reader{name: name, nc: js.Conn(), cons: cons, history: make(chan item)}
-	if info := cons.CachedInfo(); info != nil {
-		r.empty = info.NumPending == 0
-	}
-	// In a cluster the first pull after a consumer was made can be lost: its
-	// server may not be known yet where the pull arrives. Only the missing
-	// heartbeats tell, after twice their interval.
-	if r.iter, err = cons.Messages(natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
-		return nil, explain(js.Conn(), err, "read %s", name)
-	}
-	return r, nil
-}
-
-// readHeartbeat is how often a server says that it is there while there is
-// nothing to read. The wait for a message must be longer than twice that.
-const readHeartbeat = 500 * time.Millisecond
-
-// readerIdle is how long a server keeps the consumer of a reader that is gone, or
-// has no use for more. Should the reader want more after that, it makes another.
-const readerIdle = 30 * time.Second
-
-func (r *reader) run(ctx context.Context, follow bool, live chan<- item) {
-	stored, out := r.history, (chan<- item)(r.history)
-	end := func() { // of what was stored
-		close(stored)
-		stored, out = nil, live
-	}
-	if r.empty {
-		end()
-	}
-	for stored != nil || follow {
-		it := item{}
-		last := false
-		msg, err := r.next(ctx, stored != nil)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			it.err = explain(r.nc, err, "replay %s", r.name)
-		case msg == nil: // the rest of what was stored went by its age
-			end()
-			continue
-		default:
-			meta, err := msg.Metadata()
-			if err != nil {
-				it.err = fmt.Errorf("replay %s: %w", r.name, err)
-				break
+	r.heard = make(chan *nats.Msg, 64)
+	for stream, subjects := range filters {
+		for _, filter := range subjects {
+			r.parts = append(r.parts, &replayPart{stream: stream, filter: filter})
+			if !opts.Follow {
+				continue
 			}
-			last = meta.NumPending == 0
-			it.msg = Message{Subject: msg.Subject(), Header: msg.Headers(), Data: msg.Data(), Time: meta.Timestamp, Stream: meta.Stream, Seq: meta.Sequence.Stream}
+			sub, err := r.js.Conn().ChanSubscribe(filter, r.heard)
+			if err != nil {
+				return fmt.Errorf("replay: listen on %s: %w", filter, err)
+			}
+			r.subs = append(r.subs, sub)
 		}
-		select {
-		case out <- it:
-		case <-ctx.Done():
-			return
-		}
-		if it.err != nil {
-			return
-		}
-		if last && stored != nil {
-			end()
-		}
+	}
+	return nil
+}
+
+func (r *replay) close() {
+	for _, sub := range r.subs {
+		_ = sub.Unsubscribe() // the connection may be gone
 	}
 }
 
-// next waits for a message. Within what was stored it looks up now and then
-// whether there still is one to come, and returns nil if not.
-func (r *reader) next(ctx context.Context, stored bool) (natsjs.Msg, error) {
-	for {
-		wait, cancel := ctx, context.CancelFunc(func() {})
-		if stored {
-			wait, cancel = context.WithTimeout(ctx, 5*readHeartbeat)
+// followLook is the time between two looks at the streams while nothing is heard.
+const followLook = 5 * time.Second
+
+// wait waits until something is heard, or it is time for a look, and reports whether
+// to go on.
+func (r *replay) wait(ctx context.Context) bool {
+	timer := time.NewTimer(followLook)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-r.heard:
+		for len(r.heard) > 0 {
+			<-r.heard
 		}
-		msg, err := r.iter.Next(natsjs.NextContext(wait))
-		cancel()
-		if err == nil || ctx.Err() != nil || !stored || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
-			return msg, err
-		}
-		info, err := r.cons.Info(ctx)
-		if err == nil && info.NumPending == 0 {
-			return nil, nil
-		}
+		// It was heard from its publisher, and may be stored a moment later.
+		timer.Reset(followSoon)
+		<-timer.C
 	}
+	return !r.js.Conn().IsClosed()
 }
 
-// merge yields the stored messages of all readers by time. It reports whether
-// the caller wants more.
-func merge(ctx context.Context, readers []*reader, yield func(Message, error) bool) (bool, error) {
-	// Readers whose history is at an end may hold a live message meanwhile;
-	// nobody takes it until all of them are.
-	var open []*reader
-	advance := func(r *reader) (bool, error) {
-		select {
-		case it, ok := <-r.history:
-			r.head = it
-			return ok, it.err
-		case <-ctx.Done():
-			return false, ctx.Err()
-		}
+// followSoon is how long a message may take from its publisher into the stream. What
+// takes longer is found with the next one, or the next look.
+const followSoon = 20 * time.Millisecond
+
+// pass yields what is stored and was not yielded before, of all parts in the order of
+// time. more says whether the caller wants more.
+func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
+	type head struct {
+		part *replayPart
+		msg  Message
+		next func() (Message, error, bool)
 	}
-	for _, r := range readers {
-		ok, err := advance(r)
+	var heads []*head
+	advance := func(h *head) (bool, error) {
+		msg, err, ok := h.next()
+		h.msg = msg
+		return ok, err
+	}
+	for _, p := range r.parts {
+		next, stop := iter.Pull2(scanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since))
+		defer stop()
+		h := &head{part: p, next: next}
+		ok, err := advance(h)
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("replay: %w", err)
 		}
 		if ok {
-			open = append(open, r)
+			heads = append(heads, h)
 		}
 	}
-	for len(open) > 0 {
+	for len(heads) > 0 {
 		first := 0
-		for i, r := range open {
-			if r.head.msg.Time.Before(open[first].head.msg.Time) {
+		for i, h := range heads {
+			if h.msg.Time.Before(heads[first].msg.Time) {
 				first = i
 			}
 		}
-		if !yield(open[first].head.msg, nil) {
+		h := heads[first]
+		h.part.after = h.msg.Seq
+		if !yield(h.msg, nil) {
 			return false, nil
 		}
-		ok, err := advance(open[first])
+		ok, err := advance(h)
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("replay: %w", err)
 		}
 		if !ok {
-			open = slices.Delete(open, first, first+1)
+			heads = slices.Delete(heads, first, first+1)
 		}
 	}
 	return true, nil

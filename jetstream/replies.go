@@ -42,6 +42,10 @@ type Replies struct {
 // NewReplies returns the replies of m's mesh. It does no I/O.
 func NewReplies(js natsjs.JetStream, m subject.Map) *Replies { return &Replies{js: js, m: m} }
 
+// Fence says that the user's permissions end at its own entities: see [States.Fence].
+// Only the last reply to a task is read then.
+func (r *Replies) Fence() { r.fenced.Store(true) }
+
 // A Reply is one message to a task's sender.
 type Reply struct {
 	Entity string // the task's

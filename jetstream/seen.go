@@ -2,20 +2,21 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Seen remembers ids for a window of time, for all nodes of the mesh: of all
-// that ask about an id within the window, one hears that it is the first.
+// Seen remembers for a window of time which ids an entity has seen, for all its
+// workers: of all who claim an id within the window, one has it.
 type Seen struct {
 	js     natsjs.JetStream
-	pre    string // subject before the escaped id
-	stream string
+	bucket string
 	window time.Duration
 }
 
@@ -27,33 +28,55 @@ func NewSeen(js natsjs.JetStream, m subject.Map, window time.Duration) *Seen {
 	name := BucketSeen + m.Suffix()
 	return &Seen{
 		js:     js,
-		pre:    kvPrefix(js) + "$KV." + name + ".",
-		stream: "KV_" + name,
+		bucket: name,
 		window: max((window + time.Second - 1).Truncate(time.Second), time.Second),
 	}
 }
 
-// FirstSeen records id and reports whether it was not recorded before. The
-// decision is the stream's: one atomic write, no read.
+// Claim records that an entity has seen an id, and by whom, unless that is recorded.
+// It returns who has the id: the caller's by, where it is the first. The decision is
+// the stream's: one atomic write, and a read where another was first. The key stands
+// below the entity, so that nobody but its workers can spoil its ids.
 //
-// With an error nothing is decided. After [ErrUncertain] the id may be
-// recorded, by this very call: asking again could answer false although nobody
-// acted on it. A caller that must not act twice refuses; one that must not lose
-// anything goes on.
-func (s *Seen) FirstSeen(ctx context.Context, id string) (bool, error) {
+// With an error nothing is decided. After [ErrUncertain] the id may be recorded;
+// claiming it again under the same by tells.
+func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
 	token := subject.Escape(id)
 	if id == "" || len(token) > subject.MaxID {
-		return false, fmt.Errorf("remember id: it has %d bytes when escaped, must have 1 to %d", len(token), subject.MaxID)
+		return "", fmt.Errorf("remember id: it has %d bytes when escaped, must have 1 to %d", len(token), subject.MaxID)
 	}
-	_, err := s.js.Publish(ctx, s.pre+token, nil,
-		natsjs.WithExpectLastSequencePerSubject(0), natsjs.WithExpectStream(s.stream), natsjs.WithMsgTTL(s.window))
-	if isWrongSequence(err) {
-		return false, nil
+	stream, subj := "KV_"+s.bucket, "$KV."+s.bucket+"."+subject.Escape(entity)+"."+token
+	for range 3 {
+		_, err := s.js.PublishMsg(ctx, &nats.Msg{Subject: kvPrefix(s.js) + subj, Data: []byte(by), Header: nats.Header{
+			natsjs.ExpectedLastSubjSeqHeader: {"0"}, natsjs.ExpectedStreamHeader: {stream}, natsjs.MsgTTLHeader: {s.window.String()},
+		}})
+		if err == nil {
+			return by, nil
+		}
+		if !isWrongSequence(err) {
+			return "", uncertain(explain(s.js.Conn(), err, "remember id %q", id))
+		}
+		msg, err := newest(ctx, s.js, stream, subj)
+		if err == nil {
+			return string(msg.Data), nil
+		}
+		if !errors.Is(err, natsjs.ErrMsgNotFound) { // else its time has just ended, or a replica is behind
+			return "", explain(s.js.Conn(), err, "look who has id %q", id)
+		}
+		if !pause(ctx, 5*time.Millisecond) {
+			return "", ctx.Err()
+		}
 	}
-	if err != nil {
-		return false, uncertain(explain(s.js.Conn(), err, "remember id %q", id))
+	return "", fmt.Errorf("remember id %q: %w", id, ErrChanged)
+}
+
+// Bound is how long the bucket keeps ids at most: a longer window is cut short.
+func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
+	var info natsjs.StreamInfo
+	if err := request(ctx, s.js, "STREAM.INFO.KV_"+s.bucket, nil, &info); err != nil {
+		return 0, explain(s.js.Conn(), err, "look at %s", s.bucket)
 	}
-	return true, nil
+	return info.Config.MaxAge, nil
 }
 
 // kvPrefix is what nats.go puts before the subject of a bucket's key when the

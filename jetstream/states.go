@@ -270,6 +270,22 @@ func (s *States) check(ctx context.Context, id state.ID) error {
 	return ctx.Err()
 }
 
+// RunSubjects is the pattern of the subjects under which the runs of an entity are
+// stored, and DocumentSubjects that of the chunks of their large documents.
+func RunSubjects(m subject.Map, entity string) string {
+	return "$KV." + BucketState + m.Suffix() + "." + entityKey(entity) + ".*"
+}
+
+// DocumentSubjects: see [RunSubjects].
+func DocumentSubjects(m subject.Map, entity string) string {
+	return "$O." + ObjectsState + m.Suffix() + ".C." + entityKey(entity) + ".*.*.*" // run, token, number
+}
+
+// Fence says that the user's permissions end at its own entities. It then asks for
+// nothing more, which it would else find out by a request that the server refuses and
+// logs: [States.Open] lists runs by their names, and [States.Sweep] takes nothing away.
+func (s *States) Fence() { s.fenced.Store(true) }
+
 // stateKey is a run's key in the bucket.
 func stateKey(id state.ID) string {
 	return entityKey(id.Entity) + "." + subject.Escape(id.Run)

@@ -18,12 +18,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// openByName yields the runs of an entity that have not ended, for a user whose
-// permissions end at the entity: it lists the names of the keys and reads them one by
-// one. Which of them have ended it remembers, so that it reads those once.
-func (s *States) openByName(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+// readByName yields the runs of an entity, or of all for "", for a user whose
+// permissions end at direct gets: it lists the names of the keys and reads them one by
+// one. Of those that are open only, it remembers which have ended, and reads these once.
+func (s *States) readByName(ctx context.Context, entity string, open bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
-		fail := func(err error) { yield(state.Record{}, fmt.Errorf("list runs of %s: %w", entity, err)) }
+		fail := func(err error) { yield(state.Record{}, fmt.Errorf("list runs: %w", err)) }
 		filter, err := s.filter(entity)
 		if err != nil {
 			fail(err)
@@ -34,10 +34,13 @@ func (s *States) openByName(ctx context.Context, entity string) iter.Seq2[state.
 			fail(err)
 			return
 		}
-		s.ended.keep(names)
-		left := slices.DeleteFunc(slices.Sorted(maps.Keys(names)), func(subj string) bool { return s.ended.has(subj, names[subj]) })
+		left := slices.Sorted(maps.Keys(names))
+		if open {
+			s.ended.keep(names)
+			left = slices.DeleteFunc(left, func(subj string) bool { return s.ended.has(subj, names[subj]) })
+		}
 		for batch := range slices.Chunk(left, fetchBatch/4) {
-			for i, got := range s.readAll(ctx, batch) {
+			for i, got := range s.readAll(ctx, batch, open) {
 				switch {
 				case errors.Is(got.err, errEnded):
 					s.ended.add(batch[i], names[batch[i]])
@@ -56,7 +59,7 @@ func (s *States) openByName(ctx context.Context, entity string) iter.Seq2[state.
 	}
 }
 
-type openRead struct {
+type runRead struct {
 	record state.Record
 	err    error
 }
@@ -65,27 +68,29 @@ type openRead struct {
 var errEnded = errors.New("the run has ended")
 
 // readAll reads the runs with some subjects at once.
-func (s *States) readAll(ctx context.Context, subjects []string) []openRead {
-	reads := make([]openRead, len(subjects))
+func (s *States) readAll(ctx context.Context, subjects []string, open bool) []runRead {
+	reads := make([]runRead, len(subjects))
 	var done sync.WaitGroup
 	for i, subj := range subjects {
-		done.Go(func() { reads[i].record, reads[i].err = s.readOpen(ctx, subj) })
+		done.Go(func() { reads[i].record, reads[i].err = s.readRun(ctx, subj, open) })
 	}
 	done.Wait()
 	return reads
 }
 
-func (s *States) readOpen(ctx context.Context, subj string) (state.Record, error) {
+func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Record, error) {
 	key := strings.TrimPrefix(subj, s.sub)
 	id, err := stateID(key)
 	if err != nil {
 		return state.Record{}, natsjs.ErrMsgNotFound // not one of a run
 	}
 	m, err := s.current(ctx, key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return state.Record{}, err
-	}
-	if deleted(m.Header) || state.Terminal(aaif.RunStatus(m.Header.Get(HeaderStatus))) {
+	case deleted(m.Header):
+		return state.Record{}, natsjs.ErrMsgNotFound
+	case open && state.Terminal(aaif.RunStatus(m.Header.Get(HeaderStatus))):
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)

@@ -115,17 +115,21 @@ func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]sta
 // they were last written. It first reads the headers of all of them, and then
 // the documents, a few MiB at a time.
 func (s *States) List(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
-	return s.fetchAll(ctx, entity, func(stateMessage) bool { return true })
+	return s.fetchOrRead(ctx, entity, false)
 }
 
 // Open yields the runs of an entity, or of all for "", that have not ended. Of
-// those that have, it reads no documents, unless this user may read the entity's
-// subjects only: see openByName.
+// those that have, it reads no documents, unless this user may not make a consumer:
+// see readByName.
 func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+	return s.fetchOrRead(ctx, entity, true)
+}
+
+func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
-		if entity == "" || !s.fenced.Load() {
-			for r, err := range s.fetchAll(ctx, entity, func(m stateMessage) bool { return !state.Terminal(m.status()) }) {
-				if entity != "" && errors.Is(err, ErrDenied) {
+		if !s.fenced.Load() {
+			for r, err := range s.fetchAll(ctx, entity, func(m stateMessage) bool { return !open || !state.Terminal(m.status()) }) {
+				if errors.Is(err, ErrDenied) {
 					s.fenced.Store(true) // before the first record: it needs a consumer
 					break
 				}
@@ -133,11 +137,10 @@ func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record
 					return
 				}
 			}
-			if entity == "" || !s.fenced.Load() {
-				return
-			}
 		}
-		s.openByName(ctx, entity)(yield)
+		if s.fenced.Load() {
+			s.readByName(ctx, entity, open)(yield)
+		}
 	}
 }
 

@@ -53,7 +53,8 @@ type Swept struct {
 // It also collects objects that no kept revision refers to: those of revisions
 // that went by the bucket's limits, and those of writers that died.
 //
-// Every node may call it every few seconds, at once with others: nothing is
+// It needs the permissions of an operator; for a user without them it tells how full
+// the stores are. Every node may call it every few seconds, at once with others: nothing is
 // asked but the size of the bucket, until there is something to do.
 func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	opts.defaults()
@@ -70,6 +71,9 @@ func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 		return swept, err
 	}
 	swept.Used = max(records.share(), objects.share())
+	if s.fenced.Load() {
+		return swept, nil // it is for who may purge
+	}
 	if swept.Used >= opts.From {
 		if swept.Runs, err = s.evict(ctx, opts, records, objects); err != nil {
 			return swept, err

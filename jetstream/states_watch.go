@@ -26,11 +26,82 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 	if ctx.Err() != nil {
 		return nil
 	}
+	if s.fenced.Load() {
+		return s.watchByName(ctx, id, fn)
+	}
 	w := &statesWatch{s: s, filter: filter, fn: fn, known: map[state.ID]uint64{}}
-	return rewatch(ctx, s.js.Conn(), "watch runs", func(status <-chan nats.Status) (bool, error) {
+	err = rewatch(ctx, s.js.Conn(), "watch runs", func(status <-chan nats.Status) (bool, error) {
 		err := w.once(ctx, status)
 		return w.synced, err
 	})
+	if errors.Is(err, ErrDenied) {
+		s.fenced.Store(true)
+		return s.watchByName(ctx, id, fn)
+	}
+	return err
+}
+
+// nameLook is the time between two looks of a watch without a consumer.
+const nameLook = 500 * time.Millisecond
+
+// watchByName is Watch for a user who may not make a consumer: it reads the runs again
+// and again, and tells of revisions that it has not seen.
+func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Record)) error {
+	known := map[state.ID]uint64{}
+	look := func() error {
+		there := map[state.ID]bool{}
+		tell := func(r state.Record) {
+			if there[r.ID] = true; known[r.ID] != r.Revision {
+				known[r.ID] = r.Revision
+				fn(r)
+			}
+		}
+		if id.Run != "" {
+			r, err := s.Get(ctx, id)
+			if err == nil {
+				tell(r)
+			} else if !errors.Is(err, state.ErrNotFound) {
+				return err
+			}
+		} else {
+			for r, err := range s.readByName(ctx, id.Entity, false) {
+				if err != nil {
+					return err
+				}
+				tell(r)
+			}
+		}
+		for gone, revision := range known {
+			if !there[gone] {
+				delete(known, gone)
+				fn(state.Record{ID: gone, Revision: revision + 1, Time: time.Now()})
+			}
+		}
+		return nil
+	}
+	if err := look(); err != nil {
+		return ignoreEnd(ctx, err)
+	}
+	tick := time.NewTicker(nameLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := look(); err != nil && s.js.Conn().IsClosed() {
+			return ignoreEnd(ctx, fmt.Errorf("watch runs: %w", nats.ErrConnectionClosed))
+		}
+	}
+}
+
+// ignoreEnd is err, unless the caller has ended.
+func ignoreEnd(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 type statesWatch struct {

@@ -81,16 +81,22 @@ func TestSeen(t *testing.T) {
 	apply(t, js, jetstream.Options{})
 	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
 	for _, id := range []string{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", "a.b:c", "a=2Eb", "_kv", strings.Repeat("x", 512)} {
-		for i, want := range []bool{true, false, false} {
-			if first, err := seen.FirstSeen(ctx, id); err != nil || first != want {
-				t.Errorf("%q, time %d: %v, %v", id, i, first, err)
+		for _, by := range []string{"first", "second", "third", "first"} {
+			if holder, err := seen.Claim(ctx, "agent.x", id, by); err != nil || holder != "first" {
+				t.Errorf("%q, claimed by %s: %v, %v", id, by, holder, err)
 			}
+		}
+		if holder, err := seen.Claim(ctx, "agent.y", id, "another"); err != nil || holder != "another" {
+			t.Errorf("%q of another entity: %v, %v", id, holder, err)
 		}
 	}
 	for _, bad := range []string{"", strings.Repeat("x", 513)} {
-		if first, err := seen.FirstSeen(ctx, bad); err == nil || first {
-			t.Errorf("an id of %d bytes: %v, %v", len(bad), first, err)
+		if holder, err := seen.Claim(ctx, "agent.x", bad, "by"); err == nil || holder != "" {
+			t.Errorf("an id of %d bytes: %v, %v", len(bad), holder, err)
 		}
+	}
+	if bound, err := seen.Bound(ctx); err != nil || bound != 15*time.Minute {
+		t.Errorf("bound %v, %v", bound, err)
 	}
 }
 
@@ -101,15 +107,15 @@ func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	const nodes, ids = 4, 50
 	var firsts [ids]atomic.Int32
 	var wg sync.WaitGroup
-	for range nodes {
-		seen := jetstream.NewSeen(connect(t, srv), subject.Map{}, time.Minute)
+	for node := range nodes {
+		seen, by := jetstream.NewSeen(connect(t, srv), subject.Map{}, time.Minute), fmt.Sprint("node ", node)
 		wg.Go(func() {
 			for i := range ids {
-				first, err := seen.FirstSeen(testContext(t), fmt.Sprintf("id-%08d", i))
+				holder, err := seen.Claim(testContext(t), "agent.x", fmt.Sprintf("id-%08d", i), by)
 				if err != nil {
 					t.Error(err)
 				}
-				if first {
+				if holder == by {
 					firsts[i].Add(1)
 				}
 			}
@@ -133,27 +139,27 @@ func TestSeenForgetsAfterItsWindow(t *testing.T) {
 	apply(t, js, jetstream.Options{})
 	long := jetstream.NewSeen(js, subject.Map{}, time.Hour)
 	short := jetstream.NewSeen(js, subject.Map{}, time.Millisecond) // rounded up to a second
-	if first, err := long.FirstSeen(ctx, "long-0001"); err != nil || !first {
-		t.Fatal(first, err)
+	if holder, err := long.Claim(ctx, "agent.x", "long-0001", "one"); err != nil || holder != "one" {
+		t.Fatal(holder, err)
 	}
 	begin := time.Now()
-	if first, err := short.FirstSeen(ctx, "short-0001"); err != nil || !first {
-		t.Fatal(first, err)
+	if holder, err := short.Claim(ctx, "agent.x", "short-0001", "one"); err != nil || holder != "one" {
+		t.Fatal(holder, err)
 	}
 	waitFor(t, "the id to be forgotten", func() bool {
-		first, err := short.FirstSeen(ctx, "short-0001")
-		return err == nil && first
+		holder, err := short.Claim(ctx, "agent.x", "short-0001", "two")
+		return err == nil && holder == "two"
 	})
 	if took := time.Since(begin); took < time.Second {
 		t.Errorf("forgotten after %s", took)
 	}
-	if first, err := long.FirstSeen(ctx, "long-0001"); err != nil || first {
-		t.Errorf("the long window ended too: %v, %v", first, err)
+	if holder, err := long.Claim(ctx, "agent.x", "long-0001", "two"); err != nil || holder != "one" {
+		t.Errorf("the long window ended too: %v, %v", holder, err)
 	}
 	natstest.Restart(t, srv)
 	waitFor(t, "the window after a restart", func() bool {
-		first, err := long.FirstSeen(brief(t), "long-0001")
-		if err == nil && first {
+		holder, err := long.Claim(brief(t), "agent.x", "long-0001", "two")
+		if err == nil && holder != "one" {
 			t.Fatal("a restart forgot an id")
 		}
 		return err == nil
@@ -165,15 +171,15 @@ func TestSeenWithoutItsBucketOrAnAnswer(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)
 	seen := jetstream.NewSeen(js, subject.Map{}, time.Minute)
-	if first, err := seen.FirstSeen(testContext(t), "id-000001"); !errors.Is(err, jetstream.ErrUnavailable) || first {
-		t.Errorf("no bucket: %v, %v", first, err)
+	if holder, err := seen.Claim(testContext(t), "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUnavailable) || holder != "" {
+		t.Errorf("no bucket: %v, %v", holder, err)
 	}
 	apply(t, js, jetstream.Options{})
 	srv.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if first, err := seen.FirstSeen(ctx, "id-000001"); !errors.Is(err, jetstream.ErrUncertain) || first {
-		t.Errorf("no server: %v, %v", first, err)
+	if holder, err := seen.Claim(ctx, "agent.x", "id-000001", "by"); !errors.Is(err, jetstream.ErrUncertain) || holder != "" {
+		t.Errorf("no server: %v, %v", holder, err)
 	}
 }
 
@@ -238,9 +244,6 @@ func TestRecords(t *testing.T) {
 		if _, err := keys.Put(ctx, bad, nil); err == nil {
 			t.Errorf("an id of %d bytes was stored", len(bad))
 		}
-	}
-	if _, err := jetstream.NewRefuted(js, subject.Map{}).Get(ctx, kid); !errors.Is(err, jetstream.ErrNotFound) {
-		t.Errorf("the buckets are one: %v", err)
 	}
 	if _, err := jetstream.NewKeys(js, prefix(t, "nobody")).List(ctx); !errors.Is(err, jetstream.ErrNotFound) {
 		t.Errorf("no bucket: %v", err)

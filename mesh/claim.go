@@ -56,7 +56,10 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			if err != nil {
 				return 0, err
 			}
-			next, end = c, r.judgeFirst(c)
+			if end, err = r.judgeFirst(ctx); err != nil {
+				return 0, err
+			}
+			next = c
 		} else {
 			c, err := r.lane.codec.Decode(rec.Data)
 			if err != nil {
@@ -72,7 +75,9 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 				}
 			}
 			if next = c; v == runs {
-				end = r.judgeAgain(c)
+				if end, err = r.judgeAgain(ctx, c); err != nil {
+					return 0, err
+				}
 			}
 		}
 		if v == moving {
@@ -180,8 +185,16 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 		return reused, err
 	}
 	switch {
-	case c.Terminal() && r.reopens(c):
-		return runs, nil
+	case c.Terminal() && c.Mesh.Dead != "" && r.retryID() != "":
+		again, err := r.retried(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if again && !slices.Contains(m.Commands, r.retryID()) {
+			return runs, nil
+		}
+		r.cp.Store(c)
+		return ended, nil
 	case c.Terminal():
 		r.cp.Store(c)
 		return ended, nil
@@ -242,13 +255,17 @@ func (r *Run) sameTask(c *state.Checkpoint) (bool, error) {
 	return errA == nil && errB == nil && a == b, nil
 }
 
-// reopens reports whether the message is a dead letter that is tried again, for
-// the first time.
-func (r *Run) reopens(c *state.Checkpoint) bool {
-	id := r.retryID()
-	return id != "" && c.Mesh.Dead != "" && !slices.Contains(c.Mesh.Commands, id)
+// retried reports whether an operator tries a dead letter again with this message. The
+// header that says so is not signed, and permits nothing.
+func (r *Run) retried(ctx context.Context) (bool, error) {
+	header := r.hold.Header.Get(jetstream.HeaderRetry)
+	if header == "" {
+		return false, nil
+	}
+	return r.lane.cfg.Dead.Retrying(ctx, r.lane.host.Entity, r.task.Envelope.ID, header, r.hold.Data)
 }
 
+// retryID is a retry's among the commands of the run.
 func (r *Run) retryID() string {
 	if seq := r.hold.Header.Get(jetstream.HeaderRetry); seq != "" {
 		return "retry." + seq
@@ -257,24 +274,25 @@ func (r *Run) retryID() string {
 }
 
 // judgeFirst decides whether a task that nobody has seen may begin.
-func (r *Run) judgeFirst(c *state.Checkpoint) *envelope.Error {
-	return firstError(r.lane.stale(r), r.refusal)
+func (r *Run) judgeFirst(ctx context.Context) (*envelope.Error, error) {
+	retried, err := r.retried(ctx)
+	return firstError(r.lane.stale(r, retried), r.refusal), err
 }
 
 // judgeAgain decides whether a run may go on, and brings c up to date.
-func (r *Run) judgeAgain(c *state.Checkpoint) *envelope.Error {
+func (r *Run) judgeAgain(ctx context.Context, c *state.Checkpoint) (*envelope.Error, error) {
 	m := &c.Mesh
 	if m.Task == nil {
 		raw, err := r.taskJSON()
 		if err != nil {
-			return border(err)
+			return border(err), nil
 		}
 		r.describe(c, raw)
 		c.Doc.Status = aaif.RunRunning
-		if err := r.judgeFirst(c); err != nil {
-			return err
+		if problem, err := r.judgeFirst(ctx); problem != nil || err != nil {
+			return problem, err
 		}
-		return r.noted(c)
+		return r.noted(c), nil
 	}
 	if c.Terminal() { // reopened
 		m.Commands = append(m.Commands, r.retryID())
@@ -286,13 +304,13 @@ func (r *Run) judgeAgain(c *state.Checkpoint) *envelope.Error {
 		r.recovered = true
 	}
 	if r.refusal != nil {
-		return r.refusal
+		return r.refusal, nil
 	}
 	if m.Claims >= r.lane.cfg.MaxClaims {
 		r.dead = fmt.Sprintf("claimed %s without completing a step", times(m.Claims))
-		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", times(m.Claims))
+		return envelope.Errorf(envelope.CodeInternal, "the task was begun %s and its worker was gone each time", times(m.Claims)), nil
 	}
-	return nil
+	return nil, nil
 }
 
 // noted applies the commands that came before the task, where their senders may

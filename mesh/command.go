@@ -252,7 +252,7 @@ func (l *lane) order(ctx context.Context, t *Task) (json.RawMessage, error) {
 	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return nil, err
 	}
-	if err := l.stale(t.run); err != nil {
+	if err := l.stale(t.run, false); err != nil {
 		return nil, err
 	}
 	o, err := newOrder(t.Envelope, t.KeyID, t.KeyID != "")

@@ -131,8 +131,8 @@ func TestCancelReachesTheReplicaThatHasTheTask(t *testing.T) {
 			r := newRig(t)
 			g := newGate(t)
 			alerts := r.listen("bus.mesh.alert")
-			one := r.node(mesh.Config{Seen: shared})
-			for _, node := range []*mesh.Node{one, one, r.node(mesh.Config{Seen: shared}), r.node(mesh.Config{Seen: shared})} {
+			one := r.node(mesh.Config{Seen: shared, SeenUnsigned: true})
+			for _, node := range []*mesh.Node{one, one, r.node(mesh.Config{Seen: shared, SeenUnsigned: true}), r.node(mesh.Config{Seen: shared, SeenUnsigned: true})} {
 				r.serve(node, mesh.Agent{Handler: willing{g}})
 			}
 			for range 12 {
@@ -303,22 +303,24 @@ func TestErrorFromOnStreamGivesTheTaskUp(t *testing.T) {
 // memSeen is a replay window that several nodes of a test share.
 type memSeen struct {
 	mu   sync.Mutex
-	seen map[string]bool
+	seen map[string]string
 	err  error
 }
 
-func (s *memSeen) FirstSeen(_ context.Context, id string) (bool, error) {
+func (s *memSeen) Claim(_ context.Context, entity, id, by string) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.err != nil {
-		return false, s.err
+		return "", s.err
 	}
 	if s.seen == nil {
-		s.seen = map[string]bool{}
+		s.seen = map[string]string{}
 	}
-	first := !s.seen[id]
-	s.seen[id] = true
-	return first, nil
+	key := entity + " " + id
+	if s.seen[key] == "" {
+		s.seen[key] = by
+	}
+	return s.seen[key], nil
 }
 
 // alert is the payload of an event on bus.mesh.alert.

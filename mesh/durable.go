@@ -87,6 +87,17 @@ type Durable struct {
 	Observe func(point Point, run state.ID)
 }
 
+// Fence says that the node's NATS user has permissions for its own entities alone, as
+// [DurableWorkerPermissions] names them. Without it the node finds that out by requests
+// that the server refuses, and logs.
+func (d *Durable) Fence() {
+	if s, ok := d.States.(interface{ Fence() }); ok {
+		s.Fence()
+	}
+	d.Queue.Fence()
+	d.Replies.Fence()
+}
+
 // Point is a place in the commit order of a durable task.
 type Point string
 

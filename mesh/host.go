@@ -255,7 +255,7 @@ func (h *host) start() (err error) {
 	for range h.Concurrency {
 		h.workers.Go(h.work)
 	}
-	for range verifiers() {
+	for range verifiers(h.node.cfg.Seen != nil) {
 		h.intake.Go(h.verifyLoop)
 	}
 	h.controls.Go(func() { h.controlLoop(h.control) })

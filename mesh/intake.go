@@ -2,9 +2,6 @@ package mesh
 
 import (
 	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"mime"
@@ -38,7 +35,17 @@ type arrival struct {
 	cbor bool
 }
 
-func verifiers() int { return max(1, runtime.GOMAXPROCS(0)) }
+// verifiers is how many envelopes are checked at once: as many as the machine can, and
+// more where the checks wait for a store.
+func verifiers(waits bool) int {
+	if waits {
+		return seenAtOnce
+	}
+	return max(1, runtime.GOMAXPROCS(0))
+}
+
+// seenAtOnce is how many checks of one agent may wait for the mesh's replay window.
+const seenAtOnce = 64
 
 // onTask takes one message from the live lane. It runs on the subscription's
 // own goroutine, so it must not block.
@@ -53,7 +60,7 @@ func (h *host) onTask(msg *nats.Msg) {
 		return
 	}
 	a := arrival{msg, env, cbor}
-	if h.node.cfg.Seen != nil || slow(h.node.cfg.Verifier, env) {
+	if h.node.asksSeen(env, env.Sig != nil) || slow(h.node.cfg.Verifier, env) {
 		select {
 		case h.verify <- a:
 		default:
@@ -205,17 +212,19 @@ func (h *host) check(a arrival) {
 		return
 	}
 	if err := h.node.fresh(env, now); err != nil {
-		if err.Code == envelope.CodeReplay {
-			h.counts.replayed.Add(1)
-		}
-		h.alert(env, err)
-		h.refuse(a, err)
+		h.replayed(a, err)
 		return
 	}
 	priority, problem := h.node.quotas.admit(env, identity.Signed, now)
 	if problem != nil {
 		h.refuse(a, problem)
 		return
+	}
+	if h.node.asksSeen(env, identity.Signed) {
+		if err := h.node.freshInMesh(h, env); err != nil {
+			h.replayed(a, err)
+			return
+		}
 	}
 	if env.Type == envelope.TypeEvent {
 		consumed(h.log, env)
@@ -249,16 +258,21 @@ func (n *Node) fresh(env *envelope.Envelope, now time.Time) *envelope.Error {
 	if err := n.timely(env, now); err != nil {
 		return err
 	}
-	switch {
-	case n.cfg.ReplayWindow < 0:
-		return nil
-	case n.cfg.Seen == nil:
+	if n.replay != nil {
 		if err := n.replay.Check(env, now); err != nil {
 			return border(err)
 		}
-		return nil
 	}
-	return n.freshInMesh(env)
+	return nil
+}
+
+// replayed refuses an arrival that came before, or too late.
+func (h *host) replayed(a arrival, err *envelope.Error) {
+	if err.Code == envelope.CodeReplay {
+		h.counts.replayed.Add(1)
+	}
+	h.alert(a.env, err)
+	h.refuse(a, err)
 }
 
 // timely refuses envelopes that are stale.
@@ -267,29 +281,6 @@ func (n *Node) timely(env *envelope.Envelope, now time.Time) *envelope.Error {
 		if err := sign.CheckTime(env, now, n.cfg.Skew); err != nil {
 			return border(err)
 		}
-	}
-	return nil
-}
-
-// seenKey names an envelope in the mesh's replay window: by from and id
-// together, so that nobody can spoil another's ids, and in a length that any
-// store takes.
-func seenKey(env *envelope.Envelope) string {
-	sum := sha256.Sum256([]byte(env.From + "\x00" + env.ID))
-	return hex.EncodeToString(sum[:])
-}
-
-// freshInMesh asks the mesh's replay window. Where it cannot be asked, the
-// task is refused: a replay must not get through because a store is down.
-func (n *Node) freshInMesh(env *envelope.Envelope) *envelope.Error {
-	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
-	defer cancel()
-	first, err := n.cfg.Seen.FirstSeen(ctx, seenKey(env))
-	if err != nil {
-		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
-	}
-	if !first {
-		return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
 	}
 	return nil
 }

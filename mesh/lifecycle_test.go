@@ -49,8 +49,8 @@ func TestDrainLosesNoTask(t *testing.T) {
 	t.Parallel()
 	for _, seen := range []mesh.Seen{nil, &memSeen{}} {
 		r := newRig(t)
-		w := r.serve(r.node(mesh.Config{Seen: seen, Quotas: mesh.Quotas{UnknownRate: -1}}), mesh.Agent{Handler: echo, Concurrency: 2, Queue: 64})
-		second := r.serve(r.node(mesh.Config{Seen: seen, Quotas: mesh.Quotas{UnknownRate: -1}}), mesh.Agent{Handler: echo, Concurrency: 2, Queue: 10_000})
+		w := r.serve(r.node(mesh.Config{Seen: seen, SeenUnsigned: true, Quotas: mesh.Quotas{UnknownRate: -1}}), mesh.Agent{Handler: echo, Concurrency: 2, Queue: 64})
+		second := r.serve(r.node(mesh.Config{Seen: seen, SeenUnsigned: true, Quotas: mesh.Quotas{UnknownRate: -1}}), mesh.Agent{Handler: echo, Concurrency: 2, Queue: 10_000})
 		inbox := r.nc.NewInbox()
 		answers := r.listen(inbox)
 		const tasks = 3000

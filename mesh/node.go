@@ -46,11 +46,12 @@ const (
 	EventsFailures                   // failures only
 )
 
-// Seen is a replay window that the whole mesh shares. FirstSeen reports
-// whether nobody has claimed id within the window, and claims it; one of two
-// concurrent callers is told true. An error means that it cannot be known.
+// Seen is a replay window that all workers of an entity share. Claim records that
+// the entity has seen an id, and by whom, unless that is recorded within the window;
+// it returns who has the id, and of two concurrent callers the same to both. An error
+// means that it cannot be known.
 type Seen interface {
-	FirstSeen(ctx context.Context, id string) (bool, error)
+	Claim(ctx context.Context, entity, id, by string) (holder string, err error)
 }
 
 // Journal keeps envelopes beyond the memory of one process. Post must return
@@ -61,10 +62,10 @@ type Journal interface {
 	Get(ctx context.Context, entity, id string) ([]byte, error)
 }
 
-// Refutations remembers which contexts were refuted, beyond one process.
+// Refutations remembers which contexts were refuted to an entity, beyond one process.
 type Refutations interface {
-	Add(ctx context.Context, id string, record []byte) error
-	List(ctx context.Context, id string) ([][]byte, error)
+	Add(ctx context.Context, entity, id string, record []byte) error
+	List(ctx context.Context, entity, id string) ([][]byte, error)
 }
 
 // Config is what all agents and clients of one [Node] share. The zero value
@@ -90,8 +91,12 @@ type Config struct {
 	// Skew is how far ts may be from this clock. Default 5 minutes; below
 	// 0 turns the check off.
 	Skew time.Duration
-	// Seen replaces the process's own replay window by the mesh's.
+	// Seen is the mesh's replay window, asked beside the process's own: about every
+	// task that comes signed, on both lanes, so that a captured one runs neither on
+	// another replica nor on the other lane. Nil: each process remembers for itself.
 	Seen Seen
+	// SeenUnsigned asks Seen about unsigned live tasks, too.
+	SeenUnsigned bool
 
 	// Limits bound what is decoded. Default: the server's max_payload, depth 64.
 	Limits envelope.Limits
@@ -225,7 +230,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
 	}
-	if cfg.ReplayWindow > 0 && cfg.Seen == nil {
+	if cfg.ReplayWindow > 0 {
 		n.replay = sign.NewReplay(cfg.ReplayWindow)
 	}
 	return n, nil

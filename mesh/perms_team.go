@@ -10,7 +10,7 @@ import (
 // [WorkerPermissions]: to send them live, and to cancel them. With durable also
 // what it takes over the durable lane, besides [DurableWorkerPermissions]: to
 // queue tasks for them, to see whether they have the lane, and to hear what they
-// answer. People need nothing more than every worker has.
+// answer. A worker that calls people needs [PeopleCallPermissions].
 func CallPermissions(m subject.Map, durable bool, entities ...string) (Permissions, error) {
 	var p Permissions
 	for _, entity := range entities {
@@ -33,11 +33,7 @@ func CallPermissions(m subject.Map, durable bool, entities ...string) (Permissio
 		if err != nil {
 			return Permissions{}, err
 		}
-		c, err := jetstream.WorkConsumer(m, "normal", entity, 0)
-		if err != nil {
-			return Permissions{}, err
-		}
-		p.Publish = append(p.Publish, work, jsAPI+"CONSUMER.INFO."+c.StreamName(m)+"."+c.Config.Durable)
+		p.Publish = append(p.Publish, work, jsAPI+"DIRECT.GET."+jetstream.StreamReply+m.Suffix()+"."+replies)
 		p.Subscribe = append(p.Subscribe, replies)
 	}
 	return p, nil

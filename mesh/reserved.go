@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -56,7 +55,7 @@ func (h *host) answerReserved(t *Task) {
 	t.started = time.Now()
 	ctx, cancel := context.WithTimeout(h.taskScope, min(t.Requires.Timeout, lookTimeout))
 	defer cancel()
-	result, err := h.reserved(ctx, t.Envelope)
+	result, err := h.reserved(ctx, t)
 	if err == nil {
 		var payload json.RawMessage
 		if payload, err = json.Marshal(result); err == nil {
@@ -70,8 +69,8 @@ func (h *host) answerReserved(t *Task) {
 	h.fail(t, err)
 }
 
-func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, error) {
-	switch task.Intent {
+func (h *host) reserved(ctx context.Context, t *Task) (any, error) {
+	switch task := t.Envelope; task.Intent {
 	case intents.StatusPing:
 		return intents.PingResult{Pong: true, TS: envelope.Now()}, nil
 	case intents.StatusHealth:
@@ -84,13 +83,13 @@ func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, erro
 	case intents.ValidatePayload:
 		return h.Intents.AnswerValidatePayload(task.Payload)
 	case intents.ContextFetch:
-		return h.fetch(ctx, task)
+		return h.fetch(ctx, t)
 	case intents.ContextRefute:
-		return h.refute(ctx, task)
+		return h.refute(ctx, t)
 	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
 		return nil, envelope.Errorf(envelope.CodeUnexpectedType, "%s belongs on subject %s, where all replicas hear it", task.Intent, h.ctl)
 	}
-	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", task.Intent)
+	return nil, envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", t.Envelope.Intent)
 }
 
 func (h *host) extensions() []string {
@@ -101,11 +100,11 @@ func (h *host) extensions() []string {
 	return speaks
 }
 
-// fetch looks for an envelope that this agent sent or received. Ids go over
-// the bus, so an id alone opens nothing to strangers where senders are proven,
-// that is where signatures are required: there it takes to be one of the two
-// parties, or to know the hash, as whoever was given a reference does.
-func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) {
+// fetch looks for an envelope that this agent sent or received. Ids go over the bus,
+// so an id alone opens nothing: the sender of the fetch is one of the envelope's two
+// parties, or knows its hash, which a party puts into the references that it gives.
+func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
+	task := t.Envelope
 	var want intents.FetchTask
 	if err := json.Unmarshal(task.Payload, &want); err != nil {
 		return nil, err
@@ -117,12 +116,13 @@ func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) 
 	if found == nil || found.ID == task.ID || want.Corr != "" && want.Corr != found.Corr {
 		return intents.FetchResult{Found: false}, nil
 	}
-	if h.node.cfg.Verifier.Mode == sign.Required && want.Hash == "" && task.From != found.From && task.From != found.To {
-		return intents.FetchResult{Found: false}, nil
-	}
 	// A number beyond I-JSON has no canonical form, and so its envelope no hash.
 	hash, err := found.Hash()
-	if want.Hash != "" && (err != nil || want.Hash != hash) {
+	named := want.Hash != "" && err == nil && want.Hash == hash
+	if !named && !t.isPartyTo(found) {
+		return intents.FetchResult{Found: false}, nil
+	}
+	if want.Hash != "" && !named {
 		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip(want.ID)).WithCause(err)
 	}
 	raw, err := found.AppendJSON(nil)
@@ -132,8 +132,16 @@ func (h *host) fetch(ctx context.Context, task *envelope.Envelope) (any, error) 
 	return intents.FetchResult{Found: true, Envelope: raw, Hash: hash, Refutations: h.refutationsOf(ctx, want.ID)}, nil
 }
 
+// isPartyTo reports whether the task's sender sent or received an envelope. One that
+// was signed opens to a proven sender only: a from that nobody signed is a claim.
+func (t *Task) isPartyTo(e *envelope.Envelope) bool {
+	from := t.Envelope.From
+	return (from == e.From || from == e.To) && (e.Sig == nil || t.KeyID != "")
+}
+
 // refute remembers that somebody rejects a context, for later fetches.
-func (h *host) refute(ctx context.Context, task *envelope.Envelope) (any, error) {
+func (h *host) refute(ctx context.Context, t *Task) (any, error) {
+	task := t.Envelope
 	var what intents.RefuteTask
 	if err := json.Unmarshal(task.Payload, &what); err != nil {
 		return nil, err
@@ -144,7 +152,7 @@ func (h *host) refute(ctx context.Context, task *envelope.Envelope) (any, error)
 	record := mustJSON(intents.Refutation{By: clip(task.From), Reason: clipTo(what.Reason, maxReason), TS: envelope.Now()})
 	h.node.refuted.add(what.ID, record)
 	if store := h.node.cfg.Refutations; store != nil {
-		if err := store.Add(ctx, what.ID, record); err != nil {
+		if err := store.Add(ctx, h.Entity, what.ID, record); err != nil {
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the refutation cannot be stored for now: %w", err)
 		}
 	}
@@ -154,10 +162,10 @@ func (h *host) refute(ctx context.Context, task *envelope.Envelope) (any, error)
 func (h *host) refutationsOf(ctx context.Context, id string) []intents.Refutation {
 	records := h.node.refuted.list(id)
 	if store := h.node.cfg.Refutations; store != nil {
-		if shared, err := store.List(ctx, id); err == nil {
+		if shared, err := store.List(ctx, h.Entity, id); err == nil {
 			records = shared
 		} else if !errors.Is(err, context.Canceled) {
-			h.log.Warn("refutations of the mesh not read", "id", id, "err", err)
+			h.log.Warn("stored refutations not read", "id", id, "err", err)
 		}
 	}
 	var out []intents.Refutation

@@ -232,7 +232,7 @@ func TestReplayIsRefusedByTheWholeMesh(t *testing.T) {
 	for range 2 {
 		node := r.node(mesh.Config{})
 		window := jetstream.NewSeen(js, node.Subjects(), time.Minute)
-		r.serve(r.node(mesh.Config{Seen: window}), mesh.Agent{Handler: echo})
+		r.serve(r.node(mesh.Config{Seen: window, SeenUnsigned: true}), mesh.Agent{Handler: echo})
 	}
 	for i := range 10 {
 		task := newTask(reviewer, "code.review", `{}`)
@@ -248,7 +248,7 @@ func TestTaskIsRefusedWhereReplayCannotBeKnown(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	store := &memSeen{err: errors.New("secret: no quorum")}
-	r.serve(r.node(mesh.Config{Seen: store}), mesh.Agent{Handler: echo})
+	r.serve(r.node(mesh.Config{Seen: store, SeenUnsigned: true}), mesh.Agent{Handler: echo})
 	task := newTask(reviewer, "code.review", `{}`)
 	same(t, r.request(task), task.ReplyError(envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now").WithBackoff(time.Second)))
 	store.mu.Lock()

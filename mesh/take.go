@@ -2,6 +2,7 @@ package mesh
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -39,7 +40,7 @@ func (l *lane) take(hold *hold) {
 	case err != nil:
 		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
 		return
-	case kick, slow(l.host.node.cfg.Verifier, env):
+	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or computes for as long as a task may take.
 		l.wait(nil, 1)
 		l.work.Go(func() {
@@ -87,6 +88,19 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	}
 	if r.stored == nil && l.early(r) {
 		return
+	}
+	if r.stored == nil {
+		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+		err := l.firstInMesh(ctx, r)
+		cancel()
+		switch {
+		case errors.Is(err, errLater):
+			l.nak(hold, laterPause)
+			return
+		case err != nil:
+			l.work.Go(func() { l.poison(hold, t.Envelope, cbor, border(err)) })
+			return
+		}
 	}
 	t.span = h.node.tel.startTask(t, hold.Header)
 	if isCommand(t.Envelope.Intent) {
@@ -200,10 +214,10 @@ func (l *lane) resumed(r *Run) error {
 
 // stale refuses a task whose ts is further than the skew bound from the time at
 // which the server stored it; for one that was to begin later, and for a dead
-// letter that is tried again, that time may be long after ts, but not longer than
-// runs are kept, which is what refuses a second one. It is asked of tasks that
+// letter that an operator tries again, that time may be long after ts, but not longer
+// than runs are kept, which is what refuses a second one. It is asked of tasks that
 // have no run yet.
-func (l *lane) stale(r *Run) *envelope.Error {
+func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	skew := l.host.node.cfg.Skew
 	if skew <= 0 {
 		return nil
@@ -213,7 +227,7 @@ func (l *lane) stale(r *Run) *envelope.Error {
 		return nil
 	}
 	at := notBefore(r.task.Envelope)
-	if r.retryID() != "" {
+	if retried {
 		at, _ = r.task.Envelope.Time()
 	}
 	if !at.IsZero() && r.hold.Stored.After(at.Add(-skew)) && r.hold.Stored.Before(at.Add(DefaultRunTimeout)) {

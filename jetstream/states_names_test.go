@@ -1,0 +1,70 @@
+package jetstream_test
+
+import (
+	"testing"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+	"github.com/aeemesh/aeemesh/state/statetest"
+)
+
+// What a user may do whose permissions end at direct gets is a store, too.
+func TestFencedStatesAreAStore(t *testing.T) {
+	t.Parallel()
+	statetest.Run(t, func(t *testing.T) state.Store {
+		js := jetstream.Gather(start(t))
+		apply(t, js, jetstream.Options{Only: states})
+		s := jetstream.NewStates(js, subject.Map{})
+		s.Fence()
+		return s
+	})
+}
+
+// The open runs of an entity are found by their names; one that has ended is read
+// once, and again when its dead letter is tried again.
+func TestFencedOpenRuns(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	s.Fence()
+	put := func(run string, prev uint64, status string) uint64 {
+		return putRun(t, s, state.ID{Entity: "agent.x", Run: run}, prev, []byte(run+status), jetstream.Note{Status: aaif.RunStatus(status)})
+	}
+	open := func() (runs []string) {
+		for r, err := range s.Open(ctx, "agent.x") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs = append(runs, r.ID.Run)
+		}
+		return runs
+	}
+	ended := put("ended", 0, "failed")
+	put("going", 0, "running")
+	putRun(t, s, state.ID{Entity: "agent.x.y", Run: "other"}, 0, []byte("other"), jetstream.Note{})
+	for range 2 {
+		if got := open(); len(got) != 1 || got[0] != "going" {
+			t.Fatalf("open are %q", got)
+		}
+	}
+	gets, err := js.Conn().SubscribeSync("$JS.API.DIRECT.GET.KV_aee_state.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	open()
+	if err := js.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, _ := gets.Pending(); n != 1 {
+		t.Errorf("%d runs were read, one is open", n)
+	}
+	put("ended", ended, "paused") // tried again, and parked
+	if got := open(); len(got) != 2 {
+		t.Errorf("open are %q", got)
+	}
+}
