@@ -100,6 +100,9 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	if err != nil {
 		return fmt.Errorf("unschedule: %w", err)
 	}
+	if q.fenced.Load() {
+		return fmt.Errorf("unschedule %q of %s: %w", id, entity, ErrDenied)
+	}
 	var answer struct {
 		Purged uint64 `json:"purged"`
 	}

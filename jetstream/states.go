@@ -205,6 +205,9 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 					return r.Revision, nil
 				}
 			}
+			if errors.Is(err, ErrDenied) {
+				return 0, err
+			}
 			if err == nil || errors.Is(err, state.ErrNotFound) {
 				return 0, fmt.Errorf("put run %s over revision %d: %w", id.Run, prev, state.ErrChanged)
 			}

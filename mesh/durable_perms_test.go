@@ -3,14 +3,12 @@ package mesh_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
@@ -47,7 +45,7 @@ func newPermitted(t *testing.T, worker, client, caller mesh.Permissions, m subje
 		{Name: "admin", Password: "a"},
 	}})
 	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("admin", "a"))}, m: m}
-	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: m}); err != nil {
+	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: m, Entities: []string{reviewer, lead}}); err != nil {
 		t.Fatal(err)
 	}
 	return &permitted{r, newWire(), newWire(), newWire()}
@@ -86,6 +84,9 @@ func (p *permitted) handler(held chan<- *mesh.Task, goOn <-chan struct{}, s *ste
 		case "step":
 			return s.Handle(ctx, task)
 		case "ask":
+			if err := task.Turn(ctx, 1); err != nil {
+				return nil, err
+			}
 			return asking{people: []string{bob}}.Handle(ctx, task)
 		case "hold", "crash":
 			if order.Do == "crash" && task.Run().View().Mesh.Loop != nil {
@@ -108,6 +109,12 @@ func (p *permitted) handler(held chan<- *mesh.Task, goOn <-chan struct{}, s *ste
 	})
 }
 
+// fenced makes a durable lane ask for nothing that its user is not permitted.
+func fenced(d *mesh.Durable) {
+	d.Create = false
+	d.Fence()
+}
+
 // works has everything done once that needs a permission of the durable lane.
 func (p *permitted) works() {
 	t, r := p.t, p.durableRig
@@ -116,16 +123,17 @@ func (p *permitted) works() {
 	admin := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
 	held, goOn, s := make(chan *mesh.Task, 1), make(chan struct{}), newStepper(t, 1)
 	work := func(nc *nats.Conn) *worker {
-		return r.serve(r.laneOn(nc, mesh.Config{Prefix: r.m.Prefix(), Drain: time.Millisecond}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }),
+		counters := jetstream.NewCounters(r.js(nc), r.m)
+		return r.serve(r.laneOn(nc, mesh.Config{Prefix: r.m.Prefix(), Drain: time.Millisecond, Counters: counters}, fenced, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond }),
 			mesh.Agent{Concurrency: 2, MeshConcurrency: 1, Retry: mesh.RetryPolicy{Max: 1, Base: time.Millisecond}, Handler: p.handler(held, goOn, s)})
 	}
-	client := r.laneOn(p.user("client", p.client), mesh.Config{Prefix: r.m.Prefix(), Entity: ada})
+	client := r.laneOn(p.user("client", p.client), mesh.Config{Prefix: r.m.Prefix(), Entity: ada}, fenced)
 	task := func(do string) *envelope.Envelope {
 		return requiring(newTask(reviewer, "code.review", fmt.Sprintf(`{"do":%q}`, do)), `{"stream":true}`)
 	}
 	first := p.user("worker", p.worker)
 	// "aeemesh worker" looks first whether the streams are there.
-	stores := []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
+	stores := []string{jetstream.StreamWork, jetstream.BucketState}
 	if _, err := jetstream.Plan(ctx, r.js(first), jetstream.Options{Map: r.m, Only: stores}); err != nil {
 		t.Fatalf("a worker that begins: %v", err)
 	}
@@ -149,13 +157,12 @@ func (p *permitted) works() {
 			t.Fatalf("a delayed task: %v", err)
 		}
 	}
+	if r, err := client.Submit(ctx, dropped, mesh.SubmitOptions{After: time.Hour}); err != nil || !r.Duplicate {
+		t.Fatalf("a delayed task again: %+v, %v", r, err)
+	}
 	if out, err := client.Command(ctx, reviewer, intents.CancelTask{ID: dropped.ID}); err != nil {
 		t.Fatalf("cancel a delayed task: %+v, %v", out, err)
 	}
-	// What comes before its time is put off by the worker.
-	early := requiring(task("echo"), fmt.Sprintf(`{"not_before":%q}`, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
-	r.submit(client, early)
-	eventually(t, "the early task is put off", func() bool { return p.worker.did("acme.aee.schedule." + reviewer + "." + early.ID) })
 	within(t, "the delayed task", s.entered)
 	for _, cmd := range []intents.Command{intents.PauseTask{Target: target(stepped)}, intents.ResumeTask{Target: target(stepped)}} {
 		if _, err := client.Command(ctx, reviewer, cmd); err != nil {
@@ -170,12 +177,24 @@ func (p *permitted) works() {
 	if _, err := client.Result(ctx, reviewer, stepped.ID, mesh.ResultOptions{Follow: true}); err != nil {
 		t.Fatalf("paused and resumed: %v", err)
 	}
+	answer := func() {
+		var ask *mesh.Ask
+		eventually(t, "bob is asked", func() bool {
+			asks, err := r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}).Asks(ctx, bob)
+			for _, a := range asks {
+				if a.State == mesh.AskOpen {
+					ask = a
+				}
+			}
+			return err == nil && ask != nil
+		})
+		if err := admin.AnswerAsk(ctx, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
 	asked := task("ask")
 	r.submit(client, asked)
-	ask := r.asked(r.laneOn(r.nc, mesh.Config{Prefix: r.m.Prefix(), Entity: bob}), bob)
-	if err := admin.AnswerAsk(ctx, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"ok":true}`))); err != nil {
-		t.Fatal(err)
-	}
+	answer()
 	if _, err := r.result(client, asked); err != nil {
 		t.Fatalf("a task that asks a person: %v", err)
 	}
@@ -199,13 +218,6 @@ func (p *permitted) works() {
 		}
 		return p.worker.did("acme.aee.ctl." + reviewer)
 	})
-	// Whoever watches the slots of an agent answers to what comes in bulk.
-	eventually(t, "what comes in bulk is answered", func() bool {
-		if err := r.nc.Publish("$KV.aee_slots_acme."+subject.Escape(reviewer)+".x", make([]byte, 256<<10)); err != nil {
-			t.Fatal(err)
-		}
-		return p.worker.didBelow("$JS.FC.KV_aee_slots_acme.")
-	})
 	close(goOn)
 	for range sent {
 		if err := within(t, "a live task", got); err != nil {
@@ -217,10 +229,16 @@ func (p *permitted) works() {
 	}
 	// Another agent calls this one over its durable lane.
 	calls := p.user("lead", p.caller)
-	r.serve(r.laneOn(calls, mesh.Config{Prefix: r.m.Prefix(), Counters: jetstream.NewCounters(r.js(calls), r.m)}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: reviewer, Key: "k"}, nil)})
-	led := newTask(lead, "code.review", `{"do":"echo"}`)
-	if _, _, err := admin.Perform(ctx, led, mesh.SubmitOptions{}, mesh.ResultOptions{}); err != nil {
-		t.Fatalf("a task that calls: %v", err)
+	r.serve(r.laneOn(calls, mesh.Config{Prefix: r.m.Prefix(), Counters: jetstream.NewCounters(r.js(calls), r.m)}, fenced), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{To: reviewer, Key: "k"}, nil)})
+	for _, do := range []string{"echo", "ask"} { // which asks a person in its turn
+		led := newTask(lead, "code.review", fmt.Sprintf(`{"do":%q}`, do))
+		r.submit(admin, led)
+		if do == "ask" {
+			answer()
+		}
+		if _, err := r.result(admin, led); err != nil {
+			t.Fatalf("a task that calls: %v", err)
+		}
 	}
 
 	// The workers die, one in the middle of a task, and its message is gone. A new
@@ -244,7 +262,6 @@ func (p *permitted) works() {
 	eventually(t, "a task is due", func() bool { return p.pending("due-") > 0 })
 	third := p.user("worker", p.worker)
 	work(third)
-	eventually(t, "the worker learns how long tasks have waited", func() bool { return p.worker.did("$JS.API.DIRECT.GET.AEE_SCHEDULE_acme") })
 	p.pause(time.Time{})
 	for _, task := range []*envelope.Envelope{waiting, due, crash} {
 		if _, err := r.result(client, task); err != nil {
@@ -253,34 +270,17 @@ func (p *permitted) works() {
 	}
 	p.drained()
 
-	// What every worker does every few seconds, here at once.
-	states := jetstream.NewStates(r.js(third), r.m)
-	swept, err := states.Sweep(ctx, jetstream.SweepOptions{From: 1e-9, To: 1e-9, Keep: time.Nanosecond, Orphans: time.Nanosecond})
-	if err != nil || swept.Runs == 0 {
-		t.Fatalf("swept %+v, %v", swept, err)
-	}
+	eventually(t, "a worker looks how full the stores are", func() bool {
+		return p.worker.did("$JS.API.STREAM.INFO.OBJ_" + jetstream.ObjectsState + "_acme")
+	})
 
-	// What happens now and then: a slot goes while it is held, and a consumer while
-	// runs are read by it.
+	// A slot goes while it is held.
 	if err := r.nc.Publish("$KV.aee_slots_acme."+subject.Escape(reviewer)+".0", []byte(`{}`)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the slot's holder looks for it", func() bool { return p.worker.did("$JS.API.STREAM.MSG.GET.KV_aee_slots_acme") })
-	watching, stop := context.WithCancel(ctx)
-	read, done := make(chan struct{}, 100), make(chan error, 1)
-	go func() {
-		done <- states.Watch(watching, state.ID{Entity: reviewer}, func(state.Record) { read <- struct{}{} })
-	}()
-	if _, err := client.Submit(ctx, task("echo"), mesh.SubmitOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	within(t, "a run", read)
-	p.deleteConsumers("KV_aee_state_acme")
-	eventually(t, "a reader is taken away", func() bool { return p.worker.didBelow("$JS.API.CONSUMER.DELETE.KV_aee_state_acme.") })
-	stop()
-	if err := within(t, "the watch", done); err != nil {
-		t.Error(err)
-	}
+	eventually(t, "the slot's holder looks for it", func() bool {
+		return p.worker.did("$JS.API.DIRECT.GET.KV_aee_slots_acme.$KV.aee_slots_acme." + subject.Escape(reviewer) + ".0")
+	})
 }
 
 // pending is how many messages a consumer of the reviewer has to hand out.
@@ -300,20 +300,6 @@ func (p *permitted) pending(prefix string) (n uint64) {
 		}
 	}
 	return n
-}
-
-// deleteConsumers takes all consumers of a stream away.
-func (p *permitted) deleteConsumers(stream string) {
-	p.t.Helper()
-	s, err := p.js(p.nc).Stream(ctxFor(p.t), stream)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	for name := range s.ConsumerNames(ctxFor(p.t)).Name() {
-		if err := s.DeleteConsumer(ctxFor(p.t), name); err != nil && !errors.Is(err, natsjs.ErrConsumerNotFound) { // its owner may have done so
-			p.t.Fatal(err)
-		}
-	}
 }
 
 // drained waits until no message of a task is left.
@@ -357,13 +343,17 @@ func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	live, errA := mesh.WorkerPermissions(m, reviewer, time.Hour)
-	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker", true)
+	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker")
+	asks, errC := mesh.PeopleCallPermissions(m)
+	lane = both(t, lane, errB, asks, errC)
 	worker := both(t, live, errA, lane, errB)
 	sender, errA := mesh.ClientPermissions(m, "_INBOX_client", reviewer)
 	submitter, errB := mesh.DurableClientPermissions(m, reviewer)
-	client := both(t, sender, errA, submitter, errB)
+	delays, errC := mesh.DelayPermissions(m, reviewer)
+	client := both(t, both(t, sender, errA, submitter, errB), nil, delays, errC)
+	submitter = both(t, submitter, nil, delays, nil)
 	own, errA := mesh.WorkerPermissions(m, lead, time.Hour)
-	ownLane, errB := mesh.DurableWorkerPermissions(m, lead, "_INBOX_lead", true)
+	ownLane, errB := mesh.DurableWorkerPermissions(m, lead, "_INBOX_lead")
 	caller := both(t, own, errA, ownLane, errB)
 	caller = both(t, caller, nil, sender, nil)
 	caller = both(t, caller, nil, submitter, nil)

@@ -24,8 +24,9 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 		t.Fatal(err)
 	}
 	live, errA := mesh.WorkerPermissions(m, reviewer, time.Hour)
-	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker", true)
-	worker := both(t, live, errA, lane, errB)
+	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker")
+	asks, errC := mesh.PeopleCallPermissions(m)
+	worker := both(t, both(t, live, errA, lane, errB), nil, asks, errC)
 	person, err := mesh.PersonPermissions(m, bob, "_INBOX_bob")
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +37,7 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 		{Name: "admin", Password: "a"},
 	}})
 	r := &durableRig{rig: &rig{t, srv, natstest.Conn(t, srv, nats.UserInfo("admin", "a"))}, m: m}
-	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: m}); err != nil {
+	if _, err := jetstream.Apply(t.Context(), r.js(r.nc), jetstream.Options{Map: m, Entities: []string{reviewer}}); err != nil {
 		t.Fatal(err)
 	}
 	user := func(name string) *nats.Conn {
@@ -44,12 +45,12 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}))
 	}
-	r.serve(r.laneOn(user("worker"), mesh.Config{Prefix: "acme"}), mesh.Agent{Handler: asking{people: []string{bob}}})
+	r.serve(r.laneOn(user("worker"), mesh.Config{Prefix: "acme"}, fenced), mesh.Agent{Handler: asking{people: []string{bob}}})
 	client := r.laneOn(natstest.Conn(t, srv, nats.UserInfo("admin", "a")), mesh.Config{Prefix: "acme", Entity: ada})
 	task := newTask(reviewer, "code.review", `{}`)
 	r.submit(client, task)
 	r.waits(task)
-	node := r.laneOn(user("bob"), mesh.Config{Prefix: "acme", Entity: bob})
+	node := r.laneOn(user("bob"), mesh.Config{Prefix: "acme", Entity: bob}, fenced)
 	seen := make(chan string, 1)
 	go func() {
 		_ = node.FollowInbox(ctxFor(t), bob, func(a *mesh.Ask) error {

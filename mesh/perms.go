@@ -25,6 +25,11 @@ type AllowResponses struct {
 	Expires time.Duration `json:"expires"`
 }
 
+// InboxPrefix is the prefix of reply subjects of a connection that speaks as an
+// entity. Each user has its own: who may subscribe to _INBOX.> reads the replies to
+// everybody else, and may answer in their place.
+func InboxPrefix(entity string) string { return "_INBOX." + subject.Escape(entity) }
+
 // WorkerPermissions are the least that a worker of the entity needs: to hear
 // its lanes and the questions of NATS micro, to answer for as long as a task
 // may take, into people's inboxes too, and to tell the bus about itself.
@@ -81,4 +86,3 @@ func lanes(m subject.Map, entity string) (live, ask, ctl string, err error) {
 	ctl, err = m.Ctl(entity)
 	return live, ask, ctl, err
 }
-

@@ -164,15 +164,13 @@ func JournalPermissions(m subject.Map, entity string) (Permissions, error) {
 // senders.
 func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, error) {
 	g := &grant{m: m}
-	work := g.stream(jetstream.StreamWork)
 	for _, entity := range entities {
 		replies := g.of(m.RepliesTo(entity))
 		g.publish(g.of(m.WorkOf(entity)))
 		g.subscribe(replies)
 		g.read(g.stream(jetstream.StreamReply), replies)
 	}
-	g.publish(jsAPI + "CONSUMER.INFO." + work + ".*") // whether they take durable tasks
-	g.look(work)
+	g.look(g.stream(jetstream.StreamWork))
 	return g.done()
 }
 

@@ -212,10 +212,9 @@ func TestWorkerPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	equal(t, "permissions", p, mesh.Permissions{
-		Publish: []string{"acme.bus.mesh.agent", "acme.bus.mesh.task", "acme.bus.mesh.run", "acme.bus.mesh.alert", "acme.human.>"},
+		Publish: []string{"acme.bus.mesh.*", "acme.human.>"},
 		Subscribe: []string{"acme.agent.reviewer q", "acme.aee.ask.agent.reviewer q", "acme.aee.ctl.agent.reviewer",
-			"$SRV.PING", "$SRV.PING.agent-reviewer", "$SRV.PING.agent-reviewer.*", "$SRV.INFO", "$SRV.INFO.agent-reviewer", "$SRV.INFO.agent-reviewer.*",
-			"$SRV.STATS", "$SRV.STATS.agent-reviewer", "$SRV.STATS.agent-reviewer.*"},
+			"$SRV.*", "$SRV.*.agent-reviewer", "$SRV.*.agent-reviewer.*"},
 		AllowResponses: mesh.AllowResponses{Max: -1, Expires: time.Hour},
 	})
 	t.Run("all", func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -41,7 +42,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 				// It may have been stored, by a try that nobody told us of, which
 				// the client makes too; and somebody may have written since, on top
 				// of it.
-				if rev, err := l.landed(ctx, rec, data); err == nil && rev > 0 {
+				if rev, err := l.landed(ctx, rec, data, c); err == nil && rev > 0 {
 					return rev, nil, nil
 				} else if err == nil {
 					return 0, &rec, state.ErrChanged
@@ -70,22 +71,32 @@ var documents = sync.Pool{New: func() any { return new([]byte) }}
 // maxDocument is the largest memory that is kept for the next one.
 const maxDocument = 256 << 10
 
-// landed is the revision at which a checkpoint was stored, 0 if it was not. It is
-// known by its bytes: each has an id of its own.
-func (l *lane) landed(ctx context.Context, newest state.Record, data []byte) (uint64, error) {
-	if bytes.Equal(newest.Data, data) {
+// landed is the revision at which a checkpoint was stored, 0 if it was not. Where
+// others have written over it, it is one at which nothing can be written any more.
+func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *state.Checkpoint) (uint64, error) {
+	if bytes.Equal(newest.Data, data) { // each has an id of its own
 		return newest.Revision, nil
 	}
-	history, err := l.cfg.States.History(ctx, newest.ID)
+	now, err := l.codec.Decode(newest.Data)
 	if err != nil {
 		return 0, err
+	}
+	switch follows, known := now.Follows(c); {
+	case follows:
+		return newest.Revision - 1, nil
+	case known:
+		return 0, nil
+	}
+	history, err := l.cfg.States.History(ctx, newest.ID)
+	if errors.Is(err, jetstream.ErrDenied) {
+		return 0, fmt.Errorf("%w: others have written to it again and again", ErrLost)
 	}
 	for _, rec := range history {
 		if bytes.Equal(rec.Data, data) {
 			return rec.Revision, nil
 		}
 	}
-	return 0, nil
+	return 0, err
 }
 
 // store is one try. What the store notes beside a record spares it reading it.

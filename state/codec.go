@@ -88,11 +88,11 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	if k.Now != nil {
 		now = k.Now
 	}
-	id, at := c.Doc.StateID, c.Doc.CheckpointAt
-	c.Doc.StateID, c.Doc.CheckpointAt = newStateID(), Time(now())
+	id, at, trail := c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail
+	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = newStateID(), Time(now()), c.trail()
 	data, err := k.marshalIn(buf, c)
 	if err != nil {
-		c.Doc.StateID, c.Doc.CheckpointAt = id, at
+		c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = id, at, trail
 	}
 	return data, err
 }

@@ -50,7 +50,7 @@ func full() *state.Checkpoint {
 		Step: state.Step{Kind: state.StepReceipt, Name: "look", Detail: "ok", MS: 12}, Work: 99,
 		Task: []byte(`{"v": "1", "n": 1.0, "big": 12345678901234567890}`), KeyID: "k1",
 		StoredAt: start, StartedAt: start.Add(time.Second), Ran: 1500 * time.Millisecond,
-		Claims: 1, Attempt: 2, Stream: 17, Told: "half a sen",
+		Claims: 1, Attempt: 2, Stream: 17, Told: "half a sen", Trail: []string{"b8f2da22-0d2a"},
 		Notes: []state.Note{
 			{Message: 2, Calls: []model.ToolCall{{ID: "call_1", Name: "look", Arguments: []byte(`{"id": 12345678901234567890}`)}, {ID: "call_2", Name: "send", Arguments: []byte(`"not an object"`)}}, Provider: []byte(`{"some": {"signature": 1.0}}`)},
 			{Message: 3, IsError: true},

@@ -66,6 +66,7 @@ func Diff(a, b *Checkpoint) ([]Change, error) {
 // hold.
 func (c *Checkpoint) tree() (any, error) {
 	c = c.Clone()
+	c.Mesh.Trail = nil // what came before tells no more than the state_ids
 	for _, text := range []*string{&c.Doc.StateID, &c.Doc.CheckpointAt} {
 		if *text == "" {
 			*text = "-" // a checkpoint that was not captured yet has differences too

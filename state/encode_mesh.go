@@ -86,6 +86,8 @@ func (w *writer) mesh(m *Mesh, t *texts) {
 	w.opt("task_id", m.TaskID)
 	upTo("told")
 	w.opt("told", m.Told)
+	upTo("trail")
+	w.texts("trail", m.Trail)
 	upTo("turns")
 	w.optInt("turns", int64(m.Turns))
 	upTo("usage")

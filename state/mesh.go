@@ -45,6 +45,10 @@ type Mesh struct {
 	Owner string `json:"owner,omitempty"` // the instance that owns the run
 	Step  Step   `json:"step"`            // what this checkpoint is the end of
 
+	// Trail are the marks of the checkpoints that this one was written over, newest
+	// first: see [Mesh.Follows].
+	Trail []string `json:"trail,omitempty"`
+
 	// Work is the stream sequence of the work message that this run answers,
 	// so that a sweeper can see whether the message is still there. 0: unknown.
 	Work uint64 `json:"work,omitempty"`

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 func (a *app) authCommand() *cobra.Command {
@@ -22,31 +21,35 @@ func (a *app) authCommand() *cobra.Command {
 
 // permsFlags are the flags of "auth perms".
 type permsFlags struct {
-	client                       string
-	nsc, durable, team, register bool
-	calls, takesOver             []string
-	maxTimeout                   time.Duration
+	client, from, replayScope, journal     string
+	sender, operator, viewer               bool
+	nsc, durable, delayed, streams, create bool
+	team, register, sharedKeys             bool
+	calls, takesOver                       []string
+	maxTimeout                             time.Duration
 }
 
 func (a *app) authPermsCommand() *cobra.Command {
 	f := &permsFlags{}
 	c := &cobra.Command{
-		Use:   "perms ENTITY|FILE...",
-		Short: "Print the least NATS permissions of a worker, or of a client",
-		Long: `Prints the least that a NATS user must be allowed for serving the entity: as
-text for the server's configuration, as arguments for nsc, or as JSON.
+		Use:   "perms ENTITY|FILE... | --operator | --viewer",
+		Short: "Print the least NATS permissions of a worker, a sender, a person or an operator",
+		Long: `Prints the least that a NATS user must be allowed: as text for the server's
+configuration, as arguments for nsc, or as JSON.
 
-In the place of an entity there may be the file of an agent's document: then it
-prints what a worker of that agent needs, to call those whom the document names
-as well. Whoever is named by something else than an entity, such as a skill, is
-to be given with --calls, unless their document is among the files too. Several
-of them are one user that serves them all.
+Without a role it is for a worker that serves the entities. In the place of an
+entity there may be the file of an agent's document: then it prints what a worker
+of that agent needs, to call those whom the document names as well. Whoever is
+named by something else than an entity, such as a skill, is to be given with
+--calls, unless their document is among the files too. For a person, such as
+human.ada, it prints what they need to see what agents ask of them, and to answer.
 
-For a person, such as human.ada, it prints what they need to see what agents ask
-of them, and to answer.
+--sender is for somebody who sends tasks to the entities, --viewer for somebody who
+looks at the whole mesh and changes nothing, --operator for who looks after it.
 
-With --client PREFIX it prints what somebody needs who sends tasks to the
-entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`,
+Each user has a prefix of reply subjects of its own, which commands choose by who
+speaks; --inbox-prefix names another one. A worker's permissions end at its own
+entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 		Example: `  aeemesh auth perms agent.reviewer
   aeemesh auth perms agent.reviewer --nsc
   aeemesh auth perms agent.reviewer --durable
@@ -54,18 +57,23 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
   aeemesh auth perms agent.team --durable --team --calls agent.writer
   aeemesh auth perms agent.refunds --durable --takes-over-from agent.front_desk
   aeemesh auth perms human.ada
-  aeemesh auth perms agent.reviewer agent.writer --client _INBOX_ada
+  aeemesh auth perms agent.reviewer agent.writer --sender --from human.ada --durable
+  aeemesh auth perms --viewer --from human.eve
+  aeemesh auth perms --operator --from human.ops
 
   # then:
   nats-server -c nats.conf      # with the text in users: [{user: reviewer, …}]
   nsc edit user reviewer …      # with the arguments of --nsc`,
-		Args: arguments("ENTITY..."),
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			m, err := a.subjects()
 			if err != nil {
 				return err
 			}
-			p, err := a.permissionsOf(cmd, m, f, args)
+			r, err := a.permsRole(cmd, f, args)
+			if err != nil {
+				return err
+			}
+			p, err := a.permissionsOf(cmd, m, f, r)
 			if err != nil {
 				return err
 			}
@@ -75,76 +83,32 @@ entities, with PREFIX as the private prefix of reply subjects (--inbox-prefix).`
 			case f.nsc:
 				a.term.line("%s", nscArguments(p))
 			default:
-				a.term.line("%s", serverConfigText(p))
+				a.term.line("%s%s", r.comment(f, p), serverConfigText(p))
 			}
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&f.client, "client", "", "for a client instead of a worker, with this `prefix` of reply subjects")
-	c.Flags().BoolVar(&f.nsc, "nsc", false, "as arguments for \"nsc edit user\"")
-	c.Flags().BoolVar(&f.durable, "durable", false, "what the durable lane needs as well, with replies under _INBOX")
-	c.Flags().BoolVar(&f.team, "team", false, "what a team needs as well to find its subagents; a FILE that has subagents implies it")
-	c.Flags().StringArrayVar(&f.calls, "calls", nil, "what giving tasks to this `entity` needs as well, or handing them over to it; may be repeated")
-	c.Flags().StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity`, the first one, and handed over; may be repeated")
-	c.Flags().BoolVar(&f.register, "register", false, "what registering definitions needs as well: whoever has it says who any agent is")
-	c.Flags().DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
+	flags := c.Flags()
+	flags.BoolVar(&f.sender, "sender", false, "for somebody who sends tasks to the entities")
+	flags.StringVar(&f.client, "client", "", "the same, with this `prefix` of reply subjects")
+	flags.BoolVar(&f.operator, "operator", false, "for who looks after the mesh")
+	flags.BoolVar(&f.viewer, "viewer", false, "for who looks at the mesh and changes nothing")
+	flags.StringVar(&f.from, "from", "", "who the sender, viewer or operator speaks as: the `entity` that names the prefix of reply subjects")
+	bindEnv(flags, "from", "AEEMESH_FROM")
+	flags.BoolVar(&f.nsc, "nsc", false, "as arguments for \"nsc edit user\"")
+	flags.BoolVar(&f.durable, "durable", false, "what the durable lane needs as well")
+	flags.BoolVar(&f.delayed, "delayed", false, "of a sender: let JetStream keep delayed tasks; its stream has no fences inside")
+	flags.BoolVar(&f.streams, "streams", false, "of a sender: read again what tasks have streamed, those of others too")
+	flags.BoolVar(&f.create, "create", false, "of a worker: make its own consumers; who may do that can publish anywhere")
+	flags.BoolVar(&f.team, "team", false, "what finding agents by name, alias or skill needs as well; a FILE that has subagents implies it")
+	flags.StringArrayVar(&f.calls, "calls", nil, "what giving tasks to this `entity` needs as well, or handing them over to it; may be repeated")
+	flags.StringArrayVar(&f.takesOver, "takes-over-from", nil, "what answering durable tasks needs as well that were sent to this `entity`, the first one, and handed over; may be repeated")
+	flags.BoolVar(&f.register, "register", false, "what registering definitions needs as well: whoever has it says who any agent is")
+	flags.BoolVar(&f.sharedKeys, "shared-keys", false, "what trusting the keys in the mesh's bucket needs as well")
+	flags.StringVar(&f.replayScope, "replay-scope", "auto", "as given to the worker: auto, process or mesh")
+	flags.StringVar(&f.journal, "journal", "memory", "as given to the worker: memory or jetstream")
+	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest task, as given to the worker")
 	return c
-}
-
-// permissionsOf is what a user needs that serves, or calls, who is named.
-func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, args []string) (mesh.Permissions, error) {
-	var p mesh.Permissions
-	var failed error
-	add := func(more mesh.Permissions, err error) {
-		if err != nil && failed == nil {
-			failed = usagef(cmd, "%w", err)
-		}
-		p = mergePermissions(p, more)
-	}
-	named, err := a.permsFor(cmd, args)
-	if err != nil {
-		return p, err
-	}
-	calls, takesOver, team := append(f.calls, named.calls...), append(f.takesOver, named.takesOver...), f.team || named.team
-	inbox := "_INBOX"
-	if f.client != "" {
-		if len(f.calls)+len(f.takesOver) > 0 {
-			return p, usagef(cmd, "--calls and --takes-over-from are for workers, --client is not")
-		}
-		inbox, calls, takesOver, team = strings.TrimSuffix(f.client, "."), nil, nil, f.team
-		add(mesh.ClientPermissions(m, inbox, named.entities...))
-		if f.durable {
-			add(mesh.DurableClientPermissions(m, named.entities...))
-		}
-	} else {
-		for _, entity := range named.entities {
-			if subject.EntityType(entity) == subject.TypeHuman {
-				add(mesh.PersonPermissions(m, entity, inbox))
-				continue
-			}
-			add(mesh.WorkerPermissions(m, entity, f.maxTimeout))
-			if failed == nil && mesh.PublishesTo(entity) {
-				return p, &usageError{
-					err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), cmd: cmd,
-					hint: "--client PREFIX prints what those need who send to it.",
-				}
-			}
-			if f.durable && failed == nil {
-				add(mesh.DurableWorkerPermissions(m, entity, inbox, true))
-			}
-		}
-	}
-	add(mesh.CallPermissions(m, f.durable, calls...))
-	if f.durable || len(f.takesOver) > 0 {
-		add(mesh.TakeoverPermissions(m, takesOver...))
-	}
-	if len(calls) > 0 && f.client == "" { // to hear their answers
-		add(mesh.Permissions{Subscribe: []string{inbox + ".>"}}, nil)
-	}
-	if team || f.register {
-		add(mesh.RegistryPermissions(m, inbox, f.register), nil)
-	}
-	return p, failed
 }
 
 // mergePermissions is what a user needs who does both.

@@ -156,7 +156,7 @@ func (a *app) registerCompletions(c *cobra.Command) {
 		"sign":              a.completeKeys,
 		"entity":            a.completeEntities(0),
 		"signatures":        values("off", "verify-if-present", "required"),
-		"replay-scope":      values("process", "mesh"),
+		"replay-scope":      values("auto", "process", "mesh"),
 		"priority":          values(priorities...),
 		"type":              values("task", "result", "event", "error", "stream"),
 		"decision-evidence": values("none", "minimal", "standard", "full"),

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (a *app) addConnectFlags(flags *pflag.FlagSet) {
 	own.StringVar(&c.key, "tls-key", "", "its private key `file`")
 	own.StringVar(&c.ca, "tls-ca", "", "`file` of certificates to trust")
 	own.BoolVar(&c.tlsFirst, "tls-first", false, "TLS handshake before the server's INFO")
-	own.StringVar(&c.inboxPrefix, "inbox-prefix", "", "`prefix` of reply subjects (default _INBOX)")
+	own.StringVar(&c.inboxPrefix, "inbox-prefix", "", "`prefix` of reply subjects (default _INBOX and who speaks, as in _INBOX.agent=2Eecho)")
 	own.StringVar(&c.domain, "js-domain", "", "JetStream `domain`")
 	own.StringVar(&c.prefix, "prefix", "", "the mesh's subject `prefix`")
 	own.DurationVar(&c.timeout, "timeout", 0, "how long to wait for the server, and for an answer (default 5s, for a task 5m)")
@@ -126,6 +127,9 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.
 		return nil, err
 	}
 	c.Name = "aeemesh " + cmd.Name()
+	if c.InboxPrefix == "" {
+		c.InboxPrefix = mesh.InboxPrefix(cmp.Or(a.speaker, a.defaultFrom()))
+	}
 	c.OnStatus = status
 	c.Options = append(c.Options, opts...)
 	a.term.progress("connecting to %s", redactedURL(c.URL))

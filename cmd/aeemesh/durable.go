@@ -23,6 +23,7 @@ type laneFlags struct {
 	durable   string
 	lease     time.Duration
 	noCreate  bool
+	fenced    bool
 	operators []string
 	timeout   time.Duration
 	remotes   remoteFlags
@@ -33,13 +34,15 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
+	flags.BoolVar(&f.fenced, "fenced", false, "the NATS user has what \"auth perms\" prints and no more: ask the server for nothing else")
 	flags.StringArrayVar(&f.operators, "operator", nil, "`PATTERN` of who may cancel, pause, resume, steer and settle the runs of others (default human.>); repeatable")
 	a.addStateKeyFlag(flags)
 	f.remotes.add(a, flags)
 }
 
-// laneStores are the streams and buckets without which there is no durable lane.
-var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
+// laneStores are the streams and buckets by which a worker sees that there is a durable
+// lane. It may not look at all of them: see "auth perms".
+var laneStores = []string{jetstream.StreamWork, jetstream.BucketState}
 
 // lane gives a worker's node the durable lane, where it is wanted and there.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, cfg *mesh.Config) error {
@@ -81,6 +84,9 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	d.Codec = state.Codec{Seal: ring}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
 	d.Platform, d.Remotes = a.platform, remotes
+	if f.fenced {
+		d.Fence()
+	}
 	cfg.Durable = d
 	return nil
 }

@@ -66,6 +66,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 	if status == nil {
 		status = a.term.status(o.long)
 	}
+	a.speaker = o.entity
 	if s.conn, err = a.connect(ctx, cmd, status); err != nil {
 		return nil, err
 	}

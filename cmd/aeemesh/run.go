@@ -31,6 +31,7 @@ type app struct {
 
 	stateKeys []string // references to the keys of checkpoints
 	as        string   // who asks, where a command makes its own envelopes
+	speaker   string   // who the connection speaks as, where that is known
 	platform  string   // this mesh's name, to other platforms
 	issuers   []string // who may hand over runs of any agent
 }

@@ -67,7 +67,7 @@ func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
 		own.DurationVar(&f.window, "replay-window", 0, "for how long an id may not come again; 0 turns the check off (default 2m, or twice the skew if that is longer)")
 		f.windowFlag = own.Lookup("replay-window")
 		own.DurationVar(&f.skew, "skew", mesh.DefaultSkew, "how far ts may be from this clock; 0 turns the check off")
-		own.StringVar(&f.replayScope, "replay-scope", "process", "who remembers ids: process, or mesh (JetStream)")
+		own.StringVar(&f.replayScope, "replay-scope", "auto", "who remembers ids: process; mesh (JetStream, of all envelopes); or auto (both, in JetStream those that came signed, where it has the bucket)")
 	}
 	own.VisitAll(func(fl *pflag.Flag) { inGroup(own, groupSign, fl.Name) })
 	flags.AddFlagSet(own)

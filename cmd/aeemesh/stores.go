@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -49,18 +50,33 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	return nil
 }
 
-// haveBucket reports an error unless the mesh's bucket is there.
-func (a *app) haveBucket(ctx context.Context, js natsjs.JetStream, m subject.Map, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+// useSeen gives a node the mesh's replay window, where --replay-scope wants it and, for
+// auto, where it is there.
+func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
+	scope := a.sign.replayScope
+	if scope == "process" || cfg.ReplayWindow <= 0 {
+		return nil
+	}
+	wait := a.conn.wait()
+	if scope == "auto" {
+		wait = min(wait, 2*time.Second) // where it may not ask, NATS answers with silence
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: []string{name}})
-	if err != nil {
-		return err
+	seen := jetstream.NewSeen(js, m, cfg.ReplayWindow)
+	bound, err := seen.Bound(ctx)
+	switch {
+	case err != nil && scope == "auto":
+		a.log.Info("ids are remembered by this process alone", "err", err)
+		return nil
+	case errors.Is(err, jetstream.ErrNotFound):
+		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh apply\" makes the bucket.")
+	case err != nil:
+		return hinted(fmt.Errorf("--replay-scope mesh: %w", err), "\"aeemesh auth perms ENTITY --replay-scope mesh\" prints the permissions that it needs.")
+	case bound > 0 && cfg.ReplayWindow > bound:
+		return hinted(fmt.Errorf("ids have to be remembered for %v (--replay-window, or twice the --skew), and the mesh's bucket keeps them for %v: older envelopes could come again", cfg.ReplayWindow, bound),
+			"\"aeemesh apply --limit %s=max_age:%v\" keeps them for longer; --replay-scope process does without the bucket.", jetstream.BucketSeen, cfg.ReplayWindow)
 	}
-	for _, c := range plan {
-		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionConflict {
-			return hinted(fmt.Errorf("the mesh's bucket %s is not there", c.Name), "\"aeemesh apply\" makes it.")
-		}
-	}
+	cfg.Seen, cfg.SeenUnsigned = seen, scope == "mesh"
 	return nil
 }

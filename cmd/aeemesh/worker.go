@@ -237,11 +237,8 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	if err != nil {
 		return err
 	}
-	if a.sign.replayScope == "mesh" {
-		if err := a.haveBucket(ctx, js, m, jetstream.BucketSeen); err != nil {
-			return fmt.Errorf("--replay-scope mesh: %w", err)
-		}
-		cfg.Seen = jetstream.NewSeen(js, m, cfg.ReplayWindow)
+	if err := a.useSeen(ctx, js, m, cfg); err != nil {
+		return err
 	}
 	if err := a.lane(ctx, cmd, js, m, &f.lane, cfg); err != nil {
 		return err

@@ -46,7 +46,7 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 		{"cap", f.cap, priorities}, {"unknown-cap", f.unknownCap, priorities},
 		{"task-events", f.taskEvents, []string{"all", "failures"}},
 		{"journal", f.journal, []string{"memory", "jetstream", "auto"}},
-		{"replay-scope", a.sign.replayScope, []string{"process", "mesh"}},
+		{"replay-scope", a.sign.replayScope, []string{"auto", "process", "mesh"}},
 		{"durable", f.lane.durable, []string{"auto", "on", "off"}},
 	} {
 		if err := oneOf(cmd, w.flag, w.value, w.allowed...); err != nil {

@@ -1,0 +1,263 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/jwt/v2"
+	"github.com/nats-io/nkeys"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// permsRole is whom "auth perms" prints permissions for.
+type permsRole struct {
+	name  string // one of the keys of permsFlagsOf
+	named permsNamed
+	inbox string // the prefix of reply subjects
+}
+
+// permsFlagsOf are the flags that say something for a role, beside those for all.
+var permsFlagsOf = map[string][]string{
+	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "max-timeout"},
+	"sender":   {"sender", "client", "from", "durable", "delayed", "streams", "team", "register", "shared-keys"},
+	"person":   {"shared-keys"},
+	"operator": {"operator", "from"},
+	"viewer":   {"viewer", "from"},
+}
+
+// permsRole reads whom the flags and arguments mean, and refuses flags that would say
+// nothing.
+func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
+	sender := f.sender || f.client != ""
+	roles := 0
+	for _, role := range []struct {
+		name string
+		is   bool
+	}{{"sender", sender}, {"operator", f.operator}, {"viewer", f.viewer}} {
+		if role.is {
+			r.name = role.name
+			roles++
+		}
+	}
+	switch {
+	case roles > 1:
+		return r, usagef(cmd, "--sender, --operator and --viewer are three roles: give one")
+	case f.operator || f.viewer:
+		if len(args) > 0 {
+			return r, usagef(cmd, "--%s is for the whole mesh: it takes no ENTITY", r.name)
+		}
+	case len(args) == 0:
+		return r, usagef(cmd, "ENTITY is missing")
+	}
+	if r.named, err = a.permsFor(cmd, args); err != nil {
+		return r, err
+	}
+	if r.name == "" {
+		r.name = "worker"
+		if !slices.ContainsFunc(r.named.entities, func(e string) bool { return subject.EntityType(e) != subject.TypeHuman }) {
+			r.name = "person"
+		}
+	}
+	for _, flags := range permsFlagsOf {
+		for _, name := range flags {
+			if fl := cmd.Flags().Lookup(name); fl.Changed && !a.byEnv[name] && !slices.Contains(permsFlagsOf[r.name], name) {
+				return r, usagef(cmd, "--%s says nothing for a %s", name, r.name)
+			}
+		}
+	}
+	for _, choice := range []error{
+		oneOf(cmd, "replay-scope", f.replayScope, "auto", "process", "mesh"), oneOf(cmd, "journal", f.journal, "memory", "jetstream"),
+		needsFlag(cmd, f.create, f.durable, "--create", "--durable"), needsFlag(cmd, f.delayed, f.durable, "--delayed", "--durable"),
+		needsFlag(cmd, f.streams, f.durable, "--streams", "--durable"),
+	} {
+		if choice != nil {
+			return r, choice
+		}
+	}
+	speaks := f.from
+	if len(r.named.entities) > 0 && (r.name == "worker" || r.name == "person") {
+		speaks = r.named.entities[0]
+	}
+	switch {
+	case f.client != "":
+		r.inbox = strings.TrimSuffix(f.client, ".")
+	case a.conn.inboxPrefix != "":
+		r.inbox = strings.TrimSuffix(a.conn.inboxPrefix, ".")
+	case speaks == "":
+		return r, hinted(usagef(cmd, "--%s needs --from", r.name), "The prefix of reply subjects is chosen by who speaks; --inbox-prefix names one.")
+	default:
+		if err := subject.ValidateEntity(speaks); err != nil {
+			return r, usagef(cmd, "--from: %w", err)
+		}
+		r.inbox = mesh.InboxPrefix(speaks)
+	}
+	return r, nil
+}
+
+func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
+	if is && !has {
+		return usagef(cmd, "%s is about the durable lane: it needs %s", flag, needs)
+	}
+	return nil
+}
+
+// permissionsOf is what a user of a role needs.
+func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (mesh.Permissions, error) {
+	var p mesh.Permissions
+	var failed error
+	add := func(more mesh.Permissions, err error) {
+		if err != nil && failed == nil {
+			failed = usagef(cmd, "%w", err)
+		}
+		p = mergePermissions(p, more)
+	}
+	switch r.name {
+	case "operator":
+		return mesh.OperatorPermissions(m, r.inbox), nil
+	case "viewer":
+		return mesh.ViewerPermissions(m, r.inbox), nil
+	case "sender":
+		add(mesh.ClientPermissions(m, r.inbox, r.named.entities...))
+		if f.durable {
+			add(mesh.DurableClientPermissions(m, r.named.entities...))
+		}
+		if f.delayed {
+			add(mesh.DelayPermissions(m, r.named.entities...))
+		}
+		if f.streams {
+			add(mesh.ReplayPermissions(m), nil)
+		}
+		if f.team || f.register {
+			add(mesh.RegistryPermissions(m, r.inbox, f.register), nil)
+		}
+	default:
+		for _, entity := range r.named.entities {
+			if subject.EntityType(entity) == subject.TypeHuman {
+				add(mesh.PersonPermissions(m, entity, r.inbox))
+				continue
+			}
+			if mesh.PublishesTo(entity) {
+				return p, &usageError{
+					err: fmt.Errorf("entity %s: a %s has no worker", entity, subject.EntityType(entity)), cmd: cmd,
+					hint: "--sender prints what those need who send to it.",
+				}
+			}
+			a.workerPermissions(m, f, r, entity, add)
+		}
+		calls, takesOver := append(f.calls, r.named.calls...), append(f.takesOver, r.named.takesOver...)
+		add(mesh.CallPermissions(m, f.durable, calls...))
+		if f.durable && slices.ContainsFunc(calls, func(e string) bool { return subject.EntityType(e) == subject.TypeHuman }) {
+			add(mesh.PeopleCallPermissions(m))
+		}
+		if f.durable || len(takesOver) > 0 {
+			add(mesh.TakeoverPermissions(m, takesOver...))
+		}
+		if len(calls) > 0 { // to hear their answers
+			add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+		}
+		if f.team || r.named.team || f.register {
+			add(mesh.RegistryPermissions(m, r.inbox, f.register), nil)
+		}
+	}
+	if f.sharedKeys {
+		add(mesh.SharedKeysPermissions(m), nil)
+		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+	}
+	return p, failed
+}
+
+// workerPermissions adds what serving an entity needs.
+func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(mesh.Permissions, error)) {
+	add(mesh.WorkerPermissions(m, entity, f.maxTimeout))
+	if f.durable {
+		add(mesh.DurableWorkerPermissions(m, entity, r.inbox))
+	}
+	if f.create {
+		add(mesh.ConsumerPermissions(m, entity))
+	}
+	if f.durable && f.replayScope == "auto" || f.replayScope == "mesh" {
+		add(mesh.SeenPermissions(m, entity))
+		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+	}
+	if f.journal == "jetstream" {
+		add(mesh.JournalPermissions(m, entity))
+		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+	}
+}
+
+// connectRoom is what the line of a client's CONNECT has beside a JWT, in bytes, at
+// most; nats-server takes lines of maxControlLine.
+const (
+	connectRoom    = 420
+	maxControlLine = 4096
+)
+
+// comment says, for a server's configuration, what goes with the permissions.
+func (r permsRole) comment(f *permsFlags, p mesh.Permissions) string {
+	var b strings.Builder
+	say := func(format string, args ...any) { fmt.Fprintf(&b, "# "+format+"\n", args...) }
+	if r.name == "worker" && f.durable {
+		start := "--fenced --no-create"
+		if f.create {
+			start = "--fenced"
+			say("--create lets this user have the server publish on any subject: who makes a")
+			say("consumer chooses where it delivers. Prefer \"aeemesh apply --entity %s\".", strings.Join(r.named.entities, " --entity "))
+		} else {
+			say("An operator makes the consumers once:")
+			say("  aeemesh apply --entity %s", strings.Join(r.named.entities, " --entity "))
+		}
+		say("Start the worker with %s --journal %s.", start, f.journal)
+	}
+	if r.inbox != "" {
+		say("Replies come under %s; --inbox-prefix %s says so where it is not who speaks.", r.inbox, r.inbox)
+	}
+	switch r.name {
+	case "operator":
+		say("This user may do everything in the mesh, and with JetStream in the whole account.")
+	case "viewer":
+		say("This user reads what tasks and runs of all agents hold.")
+	case "person":
+		say("This user reads the inboxes of all people: the server keeps them in one stream.")
+	default:
+		say("Other agents' records and replies stay closed. What one account cannot keep apart")
+		say("(made-up events on bus.mesh.*, full streams, ids that are known): docs/nats-binding.md,")
+		say("section 11. Agents that may harm one another belong into accounts of their own.")
+	}
+	if size := jwtSize(p); size+connectRoom > maxControlLine {
+		say("As a user JWT they take %d bytes, and with nats-server's default the line that brings", size)
+		say("them may have %d. Use a scoped signing key, whose users' JWTs are short, or set", maxControlLine)
+		say("max_control_line: %dKB on the servers.", (size+connectRoom)/1024+1)
+	}
+	return b.String()
+}
+
+// jwtSize is how long a user JWT with these permissions is.
+func jwtSize(p mesh.Permissions) int {
+	account, err := nkeys.CreateAccount()
+	if err != nil {
+		return 0
+	}
+	user, err := nkeys.CreateUser()
+	if err != nil {
+		return 0
+	}
+	id, err := user.PublicKey()
+	if err != nil {
+		return 0
+	}
+	claims := jwt.NewUserClaims(id)
+	claims.Name = "worker"
+	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
+	if p.AllowResponses != (mesh.AllowResponses{}) {
+		claims.Resp = &jwt.ResponsePermission{MaxMsgs: p.AllowResponses.Max, Expires: p.AllowResponses.Expires}
+	}
+	token, err := claims.Encode(account)
+	if err != nil {
+		return 0
+	}
+	return len(token)
+}

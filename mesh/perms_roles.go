@@ -1,0 +1,54 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// everything are patterns of all subjects of a mesh.
+func everything(m subject.Map) []string {
+	all := append(m.AllLive(), m.AllBus(), m.AllHuman())
+	return append(all, strings.TrimSuffix(m.AllWork(), "work.>")+">")
+}
+
+// OperatorPermissions are what an operator needs: everything that is the mesh's, and
+// all of JetStream in the account, whatever else it holds.
+func OperatorPermissions(m subject.Map, inboxPrefix string) Permissions {
+	all := everything(m)
+	return Permissions{
+		Publish:        append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"),
+		Subscribe:      append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
+		AllowResponses: AllowResponses{Max: -1, Expires: DefaultMaxTimeout},
+	}
+}
+
+// ViewerPermissions are what a user needs who looks and changes nothing: the bus, who
+// serves, queues, runs, dead letters, results. A viewer reads what tasks and runs hold,
+// of all agents.
+func ViewerPermissions(m subject.Map, inboxPrefix string) Permissions {
+	g := &grant{m: m}
+	g.subscribe(m.AllBus(), inboxPrefix+".>")
+	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {
+		all := micro.APIPrefix + "." + verb.String()
+		g.publish(all, all+".>")
+	}
+	g.publish(jsAPI+"INFO", jsAPI+"STREAM.INFO.*", jsAPI+"STREAM.LIST", jsAPI+"STREAM.NAMES")
+	work := g.stream(jetstream.StreamWork)
+	g.publish(jsAPI+"CONSUMER.LIST."+work, jsAPI+"CONSUMER.INFO."+work+".*")
+	for _, spec := range jetstream.Topology() {
+		switch spec.Name {
+		case jetstream.StreamBus, jetstream.StreamWork, jetstream.StreamSchedule, jetstream.StreamReply, jetstream.StreamDead, jetstream.BucketAgents:
+			g.publish(jsAPI + "DIRECT.GET." + spec.StreamName(m))
+			g.read(spec.StreamName(m), ">")
+		case jetstream.BucketState, jetstream.ObjectsState:
+			g.publish(jsAPI+"DIRECT.GET."+spec.StreamName(m), jsAPI+"STREAM.MSG.GET."+spec.StreamName(m))
+			g.read(spec.StreamName(m), ">")
+		}
+	}
+	return g.Permissions
+}
