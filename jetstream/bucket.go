@@ -30,6 +30,7 @@ type kvEntry struct {
 	revision uint64
 	created  time.Time
 	gone     bool // deleted, or purged
+	stray    bool // no user published it
 }
 
 // requestTimeout bounds a request whose context has no deadline, as nats.go
@@ -63,7 +64,9 @@ func (b *kvBucket) get(ctx context.Context, key string) (kvEntry, error) {
 // last is get that also returns the marker of a deletion.
 func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 	m, err := newest(ctx, b.js, b.stream(), b.subject(key))
-	return entryIn(m), err
+	e := entryIn(m)
+	e.gone = e.gone || !m.genuine()
+	return e, err
 }
 
 // at returns a key at a revision, or [natsjs.ErrMsgNotFound].
@@ -155,15 +158,15 @@ func (b *kvBucket) missing(ctx context.Context) error {
 // were last written.
 func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) error {
 	_, err := b.read(ctx, func(id string, e kvEntry) {
-		if !e.gone {
+		if !e.gone && !e.stray {
 			each(id, e)
 		}
 	})
 	return err
 }
 
-// read calls each with the newest revision of every key, markers of deletions
-// included, in the order in which they were written, and returns the last sequence.
+// read calls each with the newest revision of every key, markers of deletions and
+// copies included, in the order in which they were written, and returns the last sequence.
 func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
 	messages, err := last(ctx, b.js, b.stream(), b.subject(">"))
 	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
@@ -176,7 +179,9 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 	for _, m := range messages {
 		end = m.Seq
 		if id, ok := b.id(m); ok {
-			each(id, entryIn(m))
+			e := entryIn(m)
+			e.stray = !m.genuine()
+			each(id, e)
 		}
 	}
 	return end, nil
@@ -185,7 +190,7 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 // scanLast returns the newest message on each subject from all that there are.
 func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 	bySubject := map[string]Message{}
-	for m, err := range scan(ctx, b.js, b.stream(), b.subject(">"), 1) {
+	for m, err := range scanSince(ctx, b.js, b.stream(), b.subject(">"), 1, time.Time{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -271,6 +276,10 @@ func (w *bucketWatch) anew(ctx context.Context) error {
 	defer cancel()
 	there := map[string]bool{}
 	end, err := w.b.read(ctx, func(id string, e kvEntry) {
+		if e.stray { // what was there before is not known, and not gone
+			there[id] = true
+			return
+		}
 		there[id] = !e.gone
 		w.entry(ctx, id, e)
 	})
@@ -311,6 +320,9 @@ func (w *bucketWatch) more(ctx context.Context) error {
 			w.entry(ctx, id, entryIn(m))
 		}
 		w.end = m.Seq
+	}
+	if !m.genuine() {
+		w.end = max(w.end, m.Seq)
 	}
 	return nil
 }

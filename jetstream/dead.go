@@ -69,7 +69,7 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		return 0, fmt.Errorf("put a dead letter: %w", err)
 	}
 	if letter.Work != 0 {
-		have, err := newest(ctx, d.js, d.name(), subj)
+		have, err := newestPublished(ctx, d.js, d.name(), subj)
 		if err == nil {
 			if old, err := d.decode(have); err == nil && old.Work == letter.Work && old.Code == letter.Code {
 				return old.Seq, nil
@@ -189,7 +189,7 @@ func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data
 	if err != nil || header == "" {
 		return false, nil // no letter has such a subject
 	}
-	msg, err := newest(ctx, d.js, d.name(), subj)
+	msg, err := newestPublished(ctx, d.js, d.name(), subj)
 	switch {
 	case errors.Is(err, natsjs.ErrMsgNotFound):
 		return false, nil

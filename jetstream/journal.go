@@ -73,7 +73,7 @@ func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	msg, err := newest(ctx, j.js, j.name(), subj)
+	msg, err := newestPublished(ctx, j.js, j.name(), subj)
 	if err != nil {
 		return nil, explain(j.js.Conn(), err, "fetch envelope %q of %s", id, entity)
 	}

@@ -291,7 +291,12 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	s.delivered(ack.pending)
 	ended := s.asked == 0
 	r.mu.Unlock()
-	if !r.take(s, d) {
+	if copied(d.Header) {
+		_ = d.Term(errCopied.Error())
+		if r.opts.Dropped != nil {
+			r.opts.Dropped(d.Subject, errCopied)
+		}
+	} else if !r.take(s, d) {
 		_ = d.Nak(0)
 		r.mu.Lock()
 		s.hot = true

@@ -33,7 +33,7 @@ func (q *Queue) Peek(ctx context.Context, priority, entity string, after uint64)
 		if !q.fenced.Load() {
 			return
 		}
-		msg, err := newest(ctx, q.js, q.name(), subj)
+		msg, err := newestPublished(ctx, q.js, q.name(), subj)
 		switch {
 		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && msg.Seq <= after:
 		case err != nil:

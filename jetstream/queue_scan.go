@@ -24,13 +24,14 @@ const (
 // as they are stored when it comes to them. It makes no consumer: it reads
 // through direct gets in batches (nats-server 2.11, ADR-31), which need
 // permission for $JS.API.DIRECT.GET.<stream>. Any replica may answer, so what
-// was stored a moment ago may be missing. After an error it yields nothing more.
+// was stored a moment ago may be missing. It leaves out copies (see copied). After an
+// error it yields nothing more.
 func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
-	return scanSince(ctx, js, stream, filter, from, time.Time{})
+	return withoutStrays(scanSince(ctx, js, stream, filter, from, time.Time{}))
 }
 
 // scanSince is scan that leaves out what was stored before a time, where it begins at
-// the stream's beginning.
+// the stream's beginning, and no copies.
 func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
@@ -170,22 +171,21 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 
 // stored is the message that a direct get answered with.
 func stored(msg *nats.Msg) (Message, error) {
-	seq, err := strconv.ParseUint(msg.Header.Get(natsjs.SequenceHeader), 10, 64)
+	h := msg.Header
+	seq, err := strconv.ParseUint(ofServer(h, natsjs.SequenceHeader), 10, 64)
 	if err != nil {
 		return Message{}, fmt.Errorf("decode a stored message: its sequence: %w", err)
 	}
-	at, err := time.Parse(time.RFC3339Nano, msg.Header.Get(natsjs.TimeStampHeaer))
+	at, err := time.Parse(time.RFC3339Nano, ofServer(h, natsjs.TimeStampHeaer))
 	if err != nil {
 		return Message{}, fmt.Errorf("decode a stored message: its time: %w", err)
 	}
-	m := Message{
-		Subject: msg.Header.Get(natsjs.SubjectHeader), Data: msg.Data, Header: msg.Header,
-		Time: at, Stream: msg.Header.Get(natsjs.StreamHeader), Seq: seq,
-	}
-	for _, h := range []string{natsjs.StreamHeader, natsjs.SequenceHeader, natsjs.TimeStampHeaer, natsjs.SubjectHeader, "Nats-Num-Pending", "Nats-Last-Sequence"} {
-		m.Header.Del(h)
-	}
-	return m, nil
+	h.Del("Nats-Num-Pending") // of a batch
+	h.Del("Nats-Last-Sequence")
+	return Message{
+		Subject: ofServer(h, natsjs.SubjectHeader), Data: msg.Data, Header: h,
+		Time: at, Stream: ofServer(h, natsjs.StreamHeader), Seq: seq,
+	}, nil
 }
 
 // leaderGet returns one message as the stream's leader has it.

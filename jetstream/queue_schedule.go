@@ -150,7 +150,7 @@ func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled
 }
 
 func (q *Queue) getScheduled(ctx context.Context, subj string) (Scheduled, error) {
-	msg, err := newest(ctx, q.js, q.waiting(), subj)
+	msg, err := newestPublished(ctx, q.js, q.waiting(), subj)
 	if err != nil {
 		return Scheduled{}, explain(q.js.Conn(), err, "look for %s", subj)
 	}

@@ -187,7 +187,7 @@ func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (mor
 		return ok, err
 	}
 	for _, p := range r.parts {
-		next, stop := iter.Pull2(scanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since))
+		next, stop := iter.Pull2(withoutStrays(scanSince(ctx, r.js, p.stream, p.filter, p.after+1, r.since)))
 		defer stop()
 		h := &head{part: p, next: next}
 		ok, err := advance(h)

@@ -129,7 +129,7 @@ func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, err
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
-	msg, err := newest(ctx, r.js, r.name(), subj)
+	msg, err := newestPublished(ctx, r.js, r.name(), subj)
 	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 
@@ -149,7 +149,7 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 // behind yields the replies on a subject that are stored behind a sequence.
 func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
-		last, err := newest(ctx, r.js, r.name(), subj)
+		last, err := newestPublished(ctx, r.js, r.name(), subj)
 		switch {
 		case errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && last.Seq <= after:
 			return
@@ -180,7 +180,7 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 	if err != nil {
 		return Message{}, fmt.Errorf("find a reply: %w", err)
 	}
-	msg, err := newest(ctx, r.js, r.name(), subj)
+	msg, err := newestPublished(ctx, r.js, r.name(), subj)
 	if err == nil && msg.Seq <= after {
 		err = natsjs.ErrMsgNotFound
 	}

@@ -155,6 +155,9 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // live takes a reply that came from its publisher. It reports whether the
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
+	if !genuine(msg.Header, msg.Data) {
+		return true
+	}
 	id, number := identity(msg.Header)
 	known := func() bool { return f.known(msg.Header, id, number) }
 	if f.missed() || f.unseen >= recentIDs/2 {

@@ -57,7 +57,10 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 			return "", uncertain(explain(s.js.Conn(), err, "remember id %q", id))
 		}
 		msg, err := newest(ctx, s.js, stream, subj)
-		if err == nil {
+		switch {
+		case err == nil && !msg.genuine():
+			return "", nil // by somebody who should not
+		case err == nil:
 			return string(msg.Data), nil
 		}
 		if !errors.Is(err, natsjs.ErrMsgNotFound) { // else its time has just ended, or a replica is behind

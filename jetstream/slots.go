@@ -253,7 +253,7 @@ func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, err
 			case err != nil:
 				failed = err
 			default:
-				gone := msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
+				gone := !msg.genuine() || msg.Header.Get("KV-Operation") != "" || msg.Header.Get("Nats-Marker-Reason") != ""
 				slots[n] = readSlot(msg.Data, msg.Seq, !gone, msg.Time)
 			}
 		})
@@ -341,7 +341,8 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
 		}
-		if err != nil || try > 0 || string(have.Data) != string(slot.value) {
+		stray := err == nil && !have.genuine()
+		if err != nil || try > 0 || !stray && string(have.Data) != string(slot.value) {
 			return fmt.Errorf("%s slot %d of %s: %w", what, slot.N, slot.Entity, ErrChanged)
 		}
 		slot.revision = have.Seq

@@ -88,6 +88,8 @@ func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Rec
 	switch {
 	case err != nil:
 		return state.Record{}, err
+	case !m.genuine():
+		return s.Get(ctx, id)
 	case deleted(m.Header):
 		return state.Record{}, natsjs.ErrMsgNotFound
 	case open && state.Terminal(aaif.RunStatus(m.Header.Get(HeaderStatus))):

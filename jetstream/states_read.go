@@ -39,6 +39,9 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 		return state.Record{}, fmt.Errorf("get run: %w", err)
 	}
 	m, err := read(ctx)
+	if err == nil && !m.genuine() && m.Subject == s.sub+stateKey(id) {
+		m, err = s.restore(ctx, id, m.Seq)
+	}
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && (deleted(m.Header) || m.Subject != s.sub+stateKey(id)) {
 		return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
@@ -52,6 +55,9 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 func (s *States) record(ctx context.Context, id state.ID, m Message) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.Seq, Time: m.Time}
 	if o, ok := objectOf(m.Header); ok {
+		if key, _, _ := strings.Cut(strings.TrimPrefix(o.Name, s.object), "/"); key != stateKey(id) {
+			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)
+		}
 		var err error
 		if r.Data, err = s.getObject(ctx, o); err != nil {
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w", id.Run, id.Entity, err)
@@ -69,6 +75,9 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 	defer cancel()
 	subj := s.sub + stateKey(id)
 	newest, err := s.current(ctx, stateKey(id))
+	if err == nil && !newest.genuine() {
+		newest, err = s.restore(ctx, id, newest.Seq)
+	}
 	if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && deleted(newest.Header) {
 		return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, state.ErrNotFound)
 	}
@@ -80,6 +89,9 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 		for m, err := range scan(ctx, s.js, s.stream, subj, 1) {
 			if err != nil {
 				return nil, fmt.Errorf("get history of run %s of %s: %w", id.Run, id.Entity, err)
+			}
+			if !m.genuine() {
+				continue
 			}
 			if all = append(all, m); deleted(m.Header) {
 				all = all[:0]
@@ -204,7 +216,7 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 		var r state.Record
 		m := bySubject[known.Subject]
 		switch {
-		case m.Seq < known.Seq:
+		case m.Seq < known.Seq, !m.genuine():
 			r, err = s.Get(ctx, known.id)
 		case deleted(m.Header):
 			continue
@@ -231,7 +243,13 @@ type stateMessage struct {
 	id state.ID
 }
 
-func (m stateMessage) status() aaif.RunStatus { return aaif.RunStatus(m.Header.Get(HeaderStatus)) }
+// status is that of the run, "" where it is not known.
+func (m stateMessage) status() aaif.RunStatus {
+	if !m.genuine() {
+		return ""
+	}
+	return aaif.RunStatus(m.Header.Get(HeaderStatus))
+}
 
 // size is that of the document, where only the message's headers were read.
 func (m stateMessage) size() int {
@@ -282,7 +300,7 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 		}
 	}
 	all := slices.Collect(maps.Values(newest))
-	all = slices.DeleteFunc(all, func(m stateMessage) bool { return deleted(m.Header) })
+	all = slices.DeleteFunc(all, func(m stateMessage) bool { return m.genuine() && deleted(m.Header) })
 	slices.SortFunc(all, func(a, b stateMessage) int { return cmp.Compare(a.Seq, b.Seq) })
 	return all, nil
 }

@@ -186,6 +186,13 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 // report tells fn of a message, unless it has heard of it.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
 	revision, known := w.known[m.id]
+	if !m.genuine() {
+		// What is put back in its place will be heard.
+		if _, err := w.s.Get(ctx, m.id); err != nil && !errors.Is(err, state.ErrNotFound) && !errors.Is(err, ErrUnavailable) {
+			return fmt.Errorf("watch runs: %w", err)
+		}
+		return nil
+	}
 	if deleted(m.Header) {
 		if known {
 			delete(w.known, m.id)
