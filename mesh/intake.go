@@ -320,9 +320,10 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 		return
 	}
 	h.stats[endpointTask].count(err)
-	requires, _ := a.env.Requirements()
-	handed, _, _ := readHanded(a.env) // whether it may be so, its caller judges
-	h.answer(&Task{Envelope: a.env, Requires: requires, host: h, reply: a.msg.Reply, cbor: a.cbor, handed: handed}, err)
+	t := &Task{Envelope: a.env, host: h, reply: a.msg.Reply, cbor: a.cbor}
+	_ = t.readRequires()
+	t.handed, _, _ = t.readHanded() // whether it may be so, its caller judges
+	h.answer(t, err)
 }
 
 // briefSig is how package sign begins what is checked quickly.

@@ -1,9 +1,7 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -107,7 +105,8 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 
 // early puts a task off that is to begin later (requires.not_before).
 func (l *lane) early(r *Run) bool {
-	at := notBefore(r.task.Envelope)
+	_ = r.task.readRequires() // its fault is answered when the run is claimed
+	at := r.task.notBefore()
 	if at.IsZero() {
 		return false
 	}
@@ -131,26 +130,6 @@ func (l *lane) early(r *Run) bool {
 		l.ack(r.hold)
 	})
 	return true
-}
-
-// notBefore is when a task is to begin at the earliest, by the server's clock
-// (requires.not_before); zero where it does not say so, or not legibly.
-func notBefore(e *envelope.Envelope) time.Time {
-	at, _ := readNotBefore(e)
-	return at
-}
-
-func readNotBefore(e *envelope.Envelope) (time.Time, *envelope.Error) {
-	if !bytes.Contains(e.Requires, []byte(`"not_before"`)) {
-		return time.Time{}, nil
-	}
-	var requires struct {
-		NotBefore time.Time `json:"not_before"`
-	}
-	if err := json.Unmarshal(e.Requires, &requires); err != nil {
-		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
-	}
-	return requires.NotBefore, nil
 }
 
 // admit verifies who sent the task, and whether it may be served.
@@ -220,7 +199,7 @@ func (l *lane) stale(r *Run) *envelope.Error {
 	if err == nil {
 		return nil
 	}
-	at := notBefore(r.task.Envelope)
+	at := r.task.notBefore()
 	if r.retryID() != "" {
 		at, _ = r.task.Envelope.Time()
 	}
@@ -234,14 +213,13 @@ func (l *lane) stale(r *Run) *envelope.Error {
 // answered when the run is claimed, so that it is answered once.
 func (l *lane) prepare(t *Task) *envelope.Error {
 	r := t.run
-	requires, illegible := t.Envelope.Requirements()
-	timeout := requires.Timeout
+	illegible := t.readRequires()
+	timeout := t.Requires.Timeout
 	if timeout == 0 {
 		timeout = l.cfg.DefaultTimeout
 	}
-	requires.Timeout = min(timeout, l.cfg.MaxTimeout)
-	t.Requires = requires
-	r.deadline = r.hold.Stored.Add(requires.Timeout)
+	t.Requires.Timeout = min(timeout, l.cfg.MaxTimeout)
+	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
 		r.deadline = r.stored.Mesh.Deadline
 	}
@@ -250,7 +228,7 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if illegible != nil {
 		return border(illegible)
 	}
-	if _, err := readNotBefore(t.Envelope); err != nil && r.stored == nil {
+	if _, err := readNotBefore(t.required(requireNotBefore)); err != nil && r.stored == nil {
 		return err
 	}
 	if err := t.takeOver(); err != nil {
@@ -266,7 +244,7 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if err := l.host.node.inTree(t); err != nil {
 		return border(err)
 	}
-	if requires.HumanApproval {
+	if t.Requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
 	}
 	if intents.Reserved(t.Envelope.Intent) {
