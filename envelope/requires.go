@@ -91,6 +91,7 @@ func readRequires(raw json.RawMessage, others *Members) (r Requirements, err err
 		}
 		return nil
 	})
+	names.release()
 	if err == nil {
 		err = bad
 	}

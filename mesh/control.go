@@ -22,21 +22,35 @@ func (h *host) onControl(msg *nats.Msg) {
 		}
 		return
 	}
-	env, cbor, err := h.node.decode(msg)
+	a := arrival{msg: msg, cbor: isCBOR(msg)}
+	if !a.cbor && !h.decodeControl(&a) {
+		return
+	}
+	select {
+	case h.control <- func() {
+		if a.env != nil || h.decodeControl(&a) {
+			h.checkControl(a)
+		}
+	}:
+	default:
+		h.counts.busy.Add(1)
+	}
+}
+
+// decodeControl reads the envelope of a control message. One that has none is counted,
+// and not answered: every replica would.
+func (h *host) decodeControl(a *arrival) bool {
+	env, _, err := h.node.decode(a.msg)
 	if err == nil {
 		err = bounded(env)
 	}
 	if err != nil {
 		h.counts.malformed.Add(1)
 		h.node.tel.refused(h, "malformed")
-		return
+		return false
 	}
-	a := arrival{msg, env, cbor}
-	select {
-	case h.control <- func() { h.checkControl(a) }:
-	default:
-		h.counts.busy.Add(1)
-	}
+	a.env = env
+	return true
 }
 
 // checkControl verifies a control message as strictly as a task. Refusals are

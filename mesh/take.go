@@ -30,25 +30,43 @@ const (
 // worked on. It must not block, so whatever asks a store goes on elsewhere.
 func (l *lane) take(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
-	env, cbor, err := l.host.node.decode(msg)
-	if err == nil {
-		err = bounded(env)
+	if isCBOR(msg) {
+		l.aside(func() {
+			if env, cbor, err := l.decode(msg); err != nil {
+				l.poison(hold, l.salvage(err), cbor, border(err))
+			} else {
+				l.check(hold, env, cbor)
+			}
+		})
+		return
 	}
+	env, cbor, err := l.decode(msg)
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
 		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
-		return
 	case kick, slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or computes for as long as a task may take.
-		l.wait(nil, 1)
-		l.work.Go(func() {
-			l.check(hold, env, cbor)
-			l.wait(nil, -1)
-		})
-		return
+		l.aside(func() { l.check(hold, env, cbor) })
+	default:
+		l.check(hold, env, cbor)
 	}
-	l.check(hold, env, cbor)
+}
+
+func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
+	if env, cbor, err = l.host.node.decode(msg); err == nil {
+		err = bounded(env)
+	}
+	return env, cbor, err
+}
+
+// aside does what takes long with a message that is drawn, and counts it meanwhile.
+func (l *lane) aside(f func()) {
+	l.wait(nil, 1)
+	l.work.Go(func() {
+		f()
+		l.wait(nil, -1)
+	})
 }
 
 // wait counts a task that is drawn and not begun; r is counted once.
