@@ -127,6 +127,9 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.
 	}
 	c.Name = "aeemesh " + cmd.Name()
 	c.OnStatus = status
+	if c.SigningKeys, err = a.signingKeys(cmd); err != nil {
+		return nil, err
+	}
 	c.Options = append(c.Options, opts...)
 	a.term.progress("connecting to %s", redactedURL(c.URL))
 	conn, err := mesh.Connect(ctx, c)
