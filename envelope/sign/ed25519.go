@@ -66,7 +66,7 @@ func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 	if err != nil {
 		return nil, errors.New("ed25519 public key is not a point of the curve")
 	}
-	if !bytes.Equal(A.Bytes(), key) {
+	if !bytes.Equal(A.Bytes(), key) { // none of these is in the prime-order group; this says what is wrong
 		return nil, errors.New("ed25519 public key is not canonically encoded")
 	}
 	k := &publicKey{encoded: [ed25519.PublicKeySize]byte(key)}
