@@ -34,6 +34,7 @@ func ParseCBOR(data []byte) (*Envelope, error) { return ParseCBORLimits(data, Li
 // ParseCBORLimits is [ParseCBOR] under limits of the caller's.
 func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	limits = limits.withDefaults()
+	limits.MaxBytes = min(limits.MaxBytes, math.MaxInt32) // what the decoder counts with
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
