@@ -27,11 +27,7 @@ func (h *host) onControl(msg *nats.Msg) {
 		return
 	}
 	select {
-	case h.control <- func() {
-		if a.env != nil || h.decodeControl(&a) {
-			h.checkControl(a)
-		}
-	}:
+	case h.control <- func() { h.checkControl(a) }:
 	default:
 		h.counts.busy.Add(1)
 	}
@@ -56,6 +52,9 @@ func (h *host) decodeControl(a *arrival) bool {
 // checkControl verifies a control message as strictly as a task. Refusals are
 // counted and raise an alert, but are not answered: every replica would.
 func (h *host) checkControl(a arrival) {
+	if a.env == nil && !h.decodeControl(&a) {
+		return
+	}
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
 	if err == nil {

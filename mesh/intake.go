@@ -77,9 +77,7 @@ func (h *host) verifyLoop() {
 	for {
 		select {
 		case a := <-h.verify:
-			if a.env != nil || h.decodeTask(&a) {
-				h.check(a)
-			}
+			h.check(a)
 		case <-h.closing:
 			for {
 				select {
@@ -218,9 +216,12 @@ func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	return out
 }
 
-// check decides about a valid envelope: who sent it, whether it came before,
+// check decides about an envelope: who sent it, whether it came before,
 // whether it may be served. What passes becomes a task in the queue.
 func (h *host) check(a arrival) {
+	if a.env == nil && !h.decodeTask(&a) {
+		return
+	}
 	now := time.Now()
 	env := a.env
 	identity, err := h.node.cfg.Verifier.Verify(env, now)
