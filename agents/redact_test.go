@@ -18,14 +18,15 @@ import (
 func TestToolsDoNotHandOnCredentials(t *testing.T) {
 	t.Parallel()
 	r := &secret.Redactor{}
-	r.Add(secret.New("s3cr3t-vé"), secret.New("12345678"))
+	r.Add(secret.New("s3cr3t-vé"), secret.New("12345678"), secret.New("pw/with+slash"))
 	for sent, want := range map[string]string{
 		`{"headers":{"Authorization":"Bearer s3cr3t-vé"}}`:        `{"headers":{"Authorization":"Bearer [redacted]"}}`,
 		`{"headers":{"Authorization":"Bearer s3cr3t-v\u00e9"}}`:   `{"headers":{"Authorization":"Bearer [redacted]"}}`,
 		`{"\u0073\u0033cr3t-v\u00e9":[1.50,"s3cr3t-v\u00e9",{}]}`: `{"[redacted]":[1.50,"[redacted]",{}]}`,
-		`{"pin":"12345678"}`:     `{"pin":"[redacted]"}`,
-		`12345678`:               `"[redacted]"`,
-		`{"n":1.0,"u":"\u00e9"}`: `{"n":1.0,"u":"\u00e9"}`,
+		`{"key":"pw\/with+slash","n":1.0}`:                        `{"key":"[redacted]","n":1.0}`, // as PHP writes it
+		`{"pin":"12345678"}`:                                      `{"pin":"[redacted]"}`,
+		`12345678`:                                                `"[redacted]"`,
+		`{"n":1.0,"u":"\u00e9"}`:                                  `{"n":1.0,"u":"\u00e9"}`,
 	} {
 		def := tool.Definition{Name: "echo", Description: "Echoes."}
 		echo := redact(tool.RepeatSafe(tool.Func(def, func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(sent), nil })), r)

@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -152,6 +153,67 @@ func BenchmarkStandardLibrary(b *testing.B) {
 		var w wire
 		if err := json.Unmarshal(data, &w); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// hostileValues are payload members of a megabyte that make a decoder work, in JSON
+// and in CBOR.
+func hostileValues() map[string][2][]byte {
+	const size = 1<<20 - 1000
+	repeat := func(one string, open, end string) []byte {
+		n := (size - len(open) - len(end)) / len(one)
+		return []byte(open + strings.TrimSuffix(strings.Repeat(one, n), ",") + end)
+	}
+	cbor := func(one string) []byte {
+		n := (size - 5) / len(one)
+		return append([]byte{0x9a, byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}, strings.Repeat(one, n)...)
+	}
+	names := func(n int, entry func(int) string, open, end string) []byte {
+		var b strings.Builder
+		b.WriteString(open)
+		for i := range n {
+			b.WriteString(entry(i))
+		}
+		return append([]byte(strings.TrimSuffix(b.String(), ",")), end...)
+	}
+	const many = 100_000
+	few := names(17, func(i int) string { return fmt.Sprintf(`"%c":0,`, 'a'+i) }, "{", "},")
+	fewCBOR := names(17, func(i int) string { return "a" + string(rune('z'-i)) + "\x00" }, "\xb1", "")
+	return map[string][2][]byte{
+		"empty maps": {repeat("{},", "[", "]"), cbor("\xa0")},
+		"integers":   {repeat("0,", "[", "]"), cbor("\x00")},
+		"floats":     {repeat("5e-324,", "[", "]"), cbor("\xfb\x00\x0a\x0b\x0c\x0d\x0e\x0f\x01")},
+		"names": {names(many, func(i int) string { return fmt.Sprintf(`"%05x":0,`, i*7919%many) }, "{", "}"),
+			names(many, func(i int) string { return fmt.Sprintf("\x65%05x\x00", i*7919%many) }, "\xba\x00\x01\x86\xa0", "")},
+		"maps of 17": {repeat(string(few), "[", "]"), cbor(string(fewCBOR))},
+		"escapes":    {repeat(`\u0000`, `"`, `"`), append([]byte{0x7a, 0x00, 0x0f, 0xf0, 0x00}, make([]byte, 0xff000)...)},
+	}
+}
+
+// BenchmarkHostile is what a megabyte costs that was made to cost much; finding 10 of
+// the security review.
+func BenchmarkHostile(b *testing.B) {
+	for name, value := range hostileValues() {
+		text := []byte(strings.Replace(draftTask, `"24h"`, string(value[0]), 1))
+		e := mustParse(b, draftTask)
+		e.Payload = json.RawMessage(`{"x":"@"}`)
+		data, err := e.AppendCBOR(nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		data = bytes.Replace(data, []byte("\x61@"), value[1], 1)
+		for kind, parse := range map[string]func() error{
+			"JSON": func() error { _, err := envelope.Parse(text); return err },
+			"CBOR": func() error { _, err := envelope.ParseCBOR(data); return err },
+		} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				b.Logf("%.120v", parse())
+				b.ReportAllocs()
+				for b.Loop() {
+					parse()
+				}
+			})
 		}
 	}
 }

@@ -2,12 +2,9 @@ package envelope
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"math"
 	"math/big"
-	"reflect"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -30,42 +27,6 @@ var cborEncode = func() cbor.EncMode {
 	return mode
 }()
 
-// definedValues refuses "undefined", which would silently become null.
-var definedValues = func() *cbor.SimpleValueRegistry {
-	values, err := cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(23))
-	if err != nil {
-		panic(err)
-	}
-	return values
-}()
-
-// cborDecode builds the decoder for a nesting limit. It refuses what JSON
-// cannot hold: names that are no text, duplicates, tags, NaN and infinities;
-// and indefinite lengths, which deterministic encoding forbids.
-func cborDecode(maxDepth int) (cbor.DecMode, error) {
-	return cbor.DecOptions{
-		DupMapKey:        cbor.DupMapKeyEnforcedAPF,
-		DefaultMapType:   reflect.TypeFor[map[string]any](),
-		IndefLength:      cbor.IndefLengthForbidden,
-		TagsMd:           cbor.TagsForbidden,
-		UTF8:             cbor.UTF8RejectInvalid,
-		MaxNestedLevels:  max(4, maxDepth),
-		MaxArrayElements: math.MaxInt32, // what is declared must be there, and MaxBytes bounds that
-		MaxMapPairs:      math.MaxInt32,
-		NaN:              cbor.NaNDecodeForbidden,
-		Inf:              cbor.InfDecodeForbidden,
-		SimpleValues:     definedValues,
-	}.DecMode()
-}
-
-var defaultCBOR = func() cbor.DecMode {
-	mode, err := cborDecode(defaultMaxDepth)
-	if err != nil {
-		panic(err)
-	}
-	return mode
-}()
-
 // ParseCBOR is [Parse] for an envelope in CBOR: the same fields and rules,
 // names as text strings only.
 func ParseCBOR(data []byte) (*Envelope, error) { return ParseCBORLimits(data, Limits{}) }
@@ -73,36 +34,18 @@ func ParseCBOR(data []byte) (*Envelope, error) { return ParseCBORLimits(data, Li
 // ParseCBORLimits is [ParseCBOR] under limits of the caller's.
 func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	limits = limits.withDefaults()
+	limits.MaxBytes = min(limits.MaxBytes, math.MaxInt32) // what the decoder counts with
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
-	mode := defaultCBOR
-	if limits.MaxDepth != defaultMaxDepth {
-		var err error
-		if mode, err = cborDecode(limits.MaxDepth); err != nil {
-			return nil, err
-		}
-	}
-	var tree any
-	if err := mode.Unmarshal(data, &tree); err != nil {
-		return nil, invalid(Problem{Rule: RuleCBOR, Message: "the message is no CBOR that has a JSON equivalent: " + cborProblem(err)})
-	}
-	text, err := appendTree(make([]byte, 0, 2*len(data)), tree)
+	text, err := cborToJSON(data, limits.MaxValues+1+int(numFields), limits.MaxDepth)
 	if err != nil {
 		return nil, invalid(Problem{Rule: RuleCBOR, Message: err.Error()})
 	}
 	// The text of numbers and names is longer than their bytes: the limit
 	// has been kept already.
-	return ParseLimits(text, Limits{MaxBytes: max(limits.MaxBytes, len(text)), MaxDepth: limits.MaxDepth})
-}
-
-// cborProblem says what the decoder found, without the names of Go types.
-func cborProblem(err error) string {
-	var wrong *cbor.UnmarshalTypeError
-	if errors.As(err, &wrong) { // names are all that we ask to be of a type
-		return "a name is of type " + wrong.CBORType + ", and must be text"
-	}
-	return strings.TrimPrefix(err.Error(), "cbor: ")
+	limits.MaxBytes = max(limits.MaxBytes, len(text))
+	return ParseLimits(text, limits)
 }
 
 // AppendCBOR validates e and appends its deterministic CBOR to dst. Names stay
@@ -190,57 +133,6 @@ func treeNumber(text string) (any, error) {
 }
 
 var minCBOR = new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), 64))
-
-// appendTree writes a decoded CBOR value as JSON, names sorted.
-func appendTree(dst []byte, v any) (_ []byte, err error) {
-	switch v := v.(type) {
-	case nil:
-		return append(dst, "null"...), nil
-	case bool:
-		return strconv.AppendBool(dst, v), nil
-	case string:
-		return AppendString(dst, v), nil
-	case int64:
-		return strconv.AppendInt(dst, v, 10), nil
-	case uint64:
-		return strconv.AppendUint(dst, v, 10), nil
-	case big.Int:
-		return v.Append(dst, 10), nil
-	case float64:
-		return appendTreeFloat(dst, v), nil
-	case []any:
-		dst = append(dst, '[')
-		for i, item := range v {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			if dst, err = appendTree(dst, item); err != nil {
-				return dst, err
-			}
-		}
-		return append(dst, ']'), nil
-	case map[string]any:
-		names := make([]string, 0, len(v))
-		for name := range v {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		dst = append(dst, '{')
-		for i, name := range names {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(AppendString(dst, name), ':')
-			if dst, err = appendTree(dst, v[name]); err != nil {
-				return dst, err
-			}
-		}
-		return append(dst, '}'), nil
-	case []byte:
-		return dst, errors.New("the message has a byte string, which JSON has no equivalent for")
-	}
-	return dst, errors.New("the message has a simple value that JSON has no equivalent for")
-}
 
 // appendTreeFloat writes a float so that it reads as a float again: 1 as 1.0.
 func appendTreeFloat(dst []byte, f float64) []byte {

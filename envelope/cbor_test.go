@@ -1,6 +1,7 @@
 package envelope_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math/big"
 	"reflect"
@@ -193,6 +194,70 @@ func TestCBORLimits(t *testing.T) {
 		_, err := envelope.ParseCBORLimits(data, envelope.Limits{MaxDepth: depth})
 		if refused := errors.As(err, &invalid); refused != (depth < 2) {
 			t.Errorf("depth %d: %v", depth, err)
+		}
+	}
+}
+
+// Finding 10 of the security review: what has more values than an envelope may hold is
+// refused before anything is made of it, and what has not costs its text and its index.
+func TestCBORIsBoundedBeforeItIsDecoded(t *testing.T) {
+	for name, value := range hostileValues() {
+		data := withPayload(append([]byte{0xa1, 0x61, 'x'}, value[1]...))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := envelope.ParseCBOR(data)
+		runtime.ReadMemStats(&after)
+		refused := name == "empty maps" || name == "integers" || name == "maps of 17"
+		if (err != nil) != refused {
+			t.Errorf("%s: %v", name, err)
+		}
+		bytes, allocations := after.TotalAlloc-before.TotalAlloc, after.Mallocs-before.Mallocs
+		if refused && (bytes > 16<<10 || allocations > 100) {
+			t.Errorf("%s: %d bytes in %d allocations for what is refused", name, bytes, allocations)
+		}
+		if most := uint64(24 * len(data)); bytes > most || allocations > 1000 {
+			t.Errorf("%s: %d bytes in %d allocations for a message of %d", name, bytes, allocations, len(data))
+		}
+	}
+}
+
+// The bound on values is one for both encodings, and for what is sent.
+func TestValuesAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{0, 5, envelope.DefaultMaxValues} {
+		n := limit
+		if n == 0 {
+			n = envelope.DefaultMaxValues
+		}
+		n -= 3 // x, the list and the pair's first value are three more
+		fits := strings.Replace(draftTask, `{"timeout_ms":30000,"evidence":true,"human_approval":false}`, `{}`, 1)
+		fits = strings.Replace(fits, `{"trace_id":"9f3c","span_id":"a12b"}`, `null`, 1)
+		fits = strings.Replace(fits, `{"cluster":"node.lan","window":"24h"}`, `{"x":[`+strings.Repeat("1,", n-1)+`1],"y":{"z":7}}`, 1)
+		more := strings.Replace(fits, `"z":7`, `"z":7,"a":1`, 1)
+		limits := envelope.Limits{MaxValues: limit}
+		e, err := envelope.ParseLimits([]byte(fits), limits)
+		if err != nil {
+			t.Fatalf("limit %d: %v", limit, err)
+		}
+		data, err := e.AppendCBOR(nil)
+		if err != nil {
+			t.Fatalf("limit %d: what was read cannot be sent: %v", limit, err)
+		}
+		if _, err := envelope.ParseCBORLimits(data, limits); err != nil {
+			t.Errorf("limit %d, CBOR: %v", limit, err)
+		}
+		var bad *envelope.InvalidError
+		if _, err := envelope.ParseLimits([]byte(more), limits); !errors.As(err, &bad) || bad.Problems[0].Rule != envelope.RuleJSON {
+			t.Errorf("limit %d, one more: %v", limit, err)
+		}
+		e.Payload = json.RawMessage(strings.Replace(string(e.Payload), `"z":7`, `"z":7,"a":1`, 1))
+		data, err = e.AppendCBOR(nil)
+		if limit != 5 { // what is sent is held to the default
+			if !errors.As(err, &bad) {
+				t.Errorf("limit %d, one more is sent: %v", limit, err)
+			}
+		} else if _, err := envelope.ParseCBORLimits(data, limits); !errors.As(err, &bad) {
+			t.Errorf("limit %d, one more in CBOR: %v", limit, err)
 		}
 	}
 }

@@ -22,8 +22,8 @@
 //
 // # What is refused
 //
-// Beyond the draft's validity rules: input over [Limits], duplicate names at
-// any depth, invalid UTF-8, lone surrogates, text after the envelope; in CBOR
+// Beyond the draft's validity rules: input over [Limits] (bytes, levels, values),
+// duplicate names at any depth, invalid UTF-8, lone surrogates, text after the envelope; in CBOR
 // also names that are no text, tags, byte strings, undefined, NaN, infinities
 // and indefinite lengths.
 //

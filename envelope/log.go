@@ -36,7 +36,7 @@ func ParseLog(data []byte) (*LogRecord, error) {
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
-	p := parser{scanner: scanner{data: data, maxDepth: limits.MaxDepth}}
+	p := parser{scanner: newScanner(data, limits)}
 	if err := p.envelope(); err != nil {
 		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
 	}

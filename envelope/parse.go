@@ -17,7 +17,14 @@ type Limits struct {
 	// MaxDepth is how many objects and arrays may be open at once, the
 	// envelope's own included. Default 64, at most 1000.
 	MaxDepth int
+	// MaxValues is how many JSON values the fields may hold, the elements of arrays
+	// and the members of objects at any depth. Default [DefaultMaxValues].
+	MaxValues int
 }
+
+// DefaultMaxValues is the default of [Limits].MaxValues, and what a payload may hold to be
+// checked against a schema.
+const DefaultMaxValues = 250_000
 
 const (
 	defaultMaxBytes = 1 << 20
@@ -33,6 +40,9 @@ func (l Limits) withDefaults() Limits {
 		l.MaxDepth = defaultMaxDepth
 	}
 	l.MaxDepth = min(l.MaxDepth, hardDepth)
+	if l.MaxValues <= 0 {
+		l.MaxValues = DefaultMaxValues
+	}
 	return l
 }
 
@@ -50,7 +60,7 @@ func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
-	p := parser{scanner: scanner{data: data, maxDepth: limits.MaxDepth}}
+	p := parser{scanner: newScanner(data, limits)}
 	if err := p.envelope(); err != nil {
 		return nil, invalid(Problem{Rule: RuleJSON, Message: err.Error()})
 	}
@@ -172,6 +182,9 @@ func (p *parser) envelope() error {
 		case !known && !unknown.add(name):
 			return p.fail("duplicate name " + quoteName(name))
 		}
+		if known {
+			p.left++ // a field itself does not count
+		}
 		from := p.pos
 		if err = p.scanner.value(1); err != nil {
 			return err
@@ -188,6 +201,7 @@ func (p *parser) envelope() error {
 	if err != nil {
 		return err
 	}
+	unknown.release()
 	return p.end()
 }
 

@@ -1,6 +1,7 @@
 package envelope
 
 import (
+	"encoding/json"
 	"math"
 	"strconv"
 	"time"
@@ -35,60 +36,99 @@ type Requirements struct {
 const maxTimeout = math.MaxInt64 / int64(time.Millisecond)
 
 // Requirements reads field requires. A known key with a value of the wrong
-// kind is an *[Error] with code E_REQUIRES: a constraint that cannot be
-// understood must not be ignored. The others are returned with it, for its
-// answer: whether a stream is wanted, say.
-func (e *Envelope) Requirements() (r Requirements, err error) {
-	if e.Requires == nil {
+// kind, or a name that stands there twice, is an *[Error] with code E_REQUIRES: a
+// constraint that cannot be understood must not be ignored. The others are returned
+// with it, for its answer: whether a stream is wanted, say.
+func (e *Envelope) Requirements() (Requirements, error) {
+	return readRequires(e.Requires, nil)
+}
+
+// ReadRequires is [Envelope.Requirements] with the keys that Requirements does not
+// have. Names are decoded, so that no key hides behind escapes: a signature covers the
+// canonical form of requires, in which "not_befor\u0065" is not_before.
+func (e *Envelope) ReadRequires() (known Requirements, others Members, err error) {
+	known, err = readRequires(e.Requires, &others)
+	return known, others, err
+}
+
+// Members are members of a JSON object, in the order in which they stand there.
+type Members []Member
+
+// Get is the value of the member of this very name, nil where there is none.
+func (m Members) Get(name string) json.RawMessage {
+	for i := range m {
+		if m[i].Name == name {
+			return m[i].Value
+		}
+	}
+	return nil
+}
+
+// readRequires reads field requires. Keys that Requirements does not have are added
+// to others, unless others is nil. A null is as good as no key.
+func readRequires(raw json.RawMessage, others *Members) (r Requirements, err error) {
+	if raw == nil {
 		return r, nil
 	}
 	var bad error
-	err = eachMember(e.Requires, func(name, value []byte) error {
+	var names nameSet
+	err = eachMember(raw, func(name, value []byte) error {
+		if !names.add(name) {
+			return Errorf(CodeRequires, "requires has the name %s twice", quoteName(name))
+		}
 		if string(value) == "null" {
 			return nil
 		}
-		if want := r.read(name, value); want != "" && bad == nil {
+		known, want := r.read(name, value)
+		switch {
+		case want != "" && bad == nil:
 			bad = badRequirement(name, want)
+		case !known && others != nil:
+			if *others == nil {
+				*others = make(Members, 0, 4)
+			}
+			*others = append(*others, Member{string(name), value})
 		}
 		return nil
 	})
+	names.release()
 	if err == nil {
 		err = bad
 	}
 	return r, err
 }
 
-// read takes one key in, or says what its value must be.
-func (r *Requirements) read(name, value []byte) (want string) {
+// read takes one key in if it is known, or says what its value must be.
+func (r *Requirements) read(name, value []byte) (known bool, want string) {
 	var ok bool
 	switch string(name) {
 	case "timeout_ms":
 		ms, ok := numberValue(value)
 		if !ok || ms <= 0 {
-			return "a number of milliseconds above 0"
+			return true, "a number of milliseconds above 0"
 		}
 		r.Timeout = time.Duration(math.Min(math.Ceil(ms), float64(maxTimeout))) * time.Millisecond
-		return ""
+		return true, ""
 	case "min_confidence":
 		c, ok := numberValue(value)
 		if !ok || c < 0 || c > 1 {
-			return "a number from 0 to 1"
+			return true, "a number from 0 to 1"
 		}
 		r.MinConfidence, r.HasMinConfidence = c, true
-		return ""
+		return true, ""
 	case "format":
 		if r.Format, ok = stringValue(value); !ok {
-			return "a string"
+			return true, "a string"
 		}
-		return ""
+		return true, ""
 	case "decision_evidence":
 		text, _ := stringValue(value)
 		switch level := DecisionEvidence(text); level {
 		case EvidenceNone, EvidenceMinimal, EvidenceStandard, EvidenceFull:
 			r.DecisionEvidence = level
-			return ""
+			return true, ""
 		}
-		return "none, minimal, standard or full"
+		return true, "none, minimal, standard or full"
 	case "human_approval":
 		r.HumanApproval, ok = boolValue(value)
 	case "evidence":
@@ -96,12 +136,12 @@ func (r *Requirements) read(name, value []byte) (want string) {
 	case "stream":
 		r.Stream, ok = boolValue(value)
 	default:
-		return ""
+		return false, ""
 	}
 	if !ok {
-		return "true or false"
+		return true, "true or false"
 	}
-	return ""
+	return true, ""
 }
 
 func badRequirement(name []byte, want string) error {

@@ -13,6 +13,11 @@ type scanner struct {
 	data     []byte
 	pos      int
 	maxDepth int
+	left     int // values that may still come, and 1; 0 or less: any number
+}
+
+func newScanner(data []byte, limits Limits) scanner {
+	return scanner{data: data, maxDepth: limits.MaxDepth, left: limits.MaxValues + 1}
 }
 
 // syntaxError says where the text is no JSON that we accept.
@@ -50,6 +55,9 @@ func (s *scanner) end() error {
 func (s *scanner) value(depth int) error {
 	if s.pos >= len(s.data) {
 		return s.fail("unexpected end")
+	}
+	if s.left--; s.left == 0 {
+		return s.fail("more values than an envelope may hold")
 	}
 	switch c := s.data[s.pos]; c {
 	case '"':
@@ -163,6 +171,7 @@ func (s *scanner) object(depth int) error {
 		}
 		more, err = s.next('}')
 	}
+	names.release()
 	return err
 }
 
@@ -231,41 +240,6 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 	return false, s.fail("expected a comma or " + strconv.QuoteRune(rune(closing)))
 }
 
-// nameSet finds duplicate names in one object: by comparison while there are
-// few, which takes no memory of the heap, by a map beyond.
-type nameSet struct {
-	few  [fewNames][]byte
-	n    int // of few
-	many map[string]struct{}
-}
-
-const fewNames = 16
-
-// add reports false where the object has had the name before.
-func (n *nameSet) add(name []byte) bool {
-	if n.many == nil {
-		for _, other := range n.few[:n.n] {
-			if bytes.Equal(other, name) {
-				return false
-			}
-		}
-		if n.n < fewNames {
-			n.few[n.n] = name
-			n.n++
-			return true
-		}
-		n.many = make(map[string]struct{}, 2*fewNames)
-		for _, other := range n.few {
-			n.many[string(other)] = struct{}{}
-		}
-	}
-	if _, dup := n.many[string(name)]; dup {
-		return false
-	}
-	n.many[string(name)] = struct{}{}
-	return true
-}
-
 // quoteName quotes a peer's name for an error message, shortened.
 func quoteName(name []byte) string {
 	if len(name) > 64 {
@@ -277,6 +251,11 @@ func quoteName(name []byte) string {
 // checkJSON reports whether raw is exactly one JSON value that we accept.
 func checkJSON(raw []byte, maxDepth int) error {
 	s := scanner{data: raw, maxDepth: maxDepth}
+	return s.whole()
+}
+
+// whole walks over exactly one value.
+func (s *scanner) whole() error {
 	s.space()
 	if err := s.value(0); err != nil {
 		return err

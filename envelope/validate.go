@@ -96,11 +96,12 @@ func typeRule(f field) Rule {
 // *[InvalidError]. [Parse] and [Envelope.AppendJSON] have done it already.
 func (e *Envelope) Validate() error {
 	var bad problems
-	if !e.wellFormed() {
+	left := DefaultMaxValues + 1
+	if !e.wellFormed(&left) {
 		e.malformations(&bad)
 	}
 	if len(e.Extra) > 0 {
-		e.checkExtra(&bad)
+		e.checkExtra(&bad, &left)
 	}
 	if len(bad) == 0 {
 		e.check(&bad, 1<<numFields-1)
@@ -112,15 +113,27 @@ func (e *Envelope) Validate() error {
 }
 
 // wellFormed reports whether the texts are UTF-8 and the raw fields JSON.
-func (e *Envelope) wellFormed() bool {
+func (e *Envelope) wellFormed(left *int) bool {
 	return utf8.ValidString(e.ID) && utf8.ValidString(e.TS) && utf8.ValidString(e.From) && utf8.ValidString(e.To) &&
 		utf8.ValidString(e.Intent) && utf8.ValidString(e.Corr) && utf8.ValidString(e.ReplyTo) && utf8.ValidString(e.V) &&
-		isJSON(e.Trace) && isJSON(e.Requires) && isJSON(e.Payload) && isJSON(e.Sig)
+		fieldJSON(e.Trace, left) == nil && fieldJSON(e.Requires, left) == nil && fieldJSON(e.Payload, left) == nil && fieldJSON(e.Sig, left) == nil
 }
 
-// isJSON reports whether raw is a value that we accept within an envelope, or nil.
-func isJSON(raw []byte) bool {
-	return raw == nil || checkJSON(raw, defaultMaxDepth-1) == nil
+// fieldJSON checks that raw is a value that we accept as a field, or nil. It takes the
+// values inside from left, which counts as that of [scanner] does.
+func fieldJSON(raw []byte, left *int) error {
+	if raw == nil {
+		return nil
+	}
+	*left++ // a field itself does not count
+	return memberJSON(raw, left)
+}
+
+func memberJSON(raw []byte, left *int) error {
+	s := scanner{data: raw, maxDepth: defaultMaxDepth - 1, left: *left}
+	err := s.whole()
+	*left = s.left
+	return err
 }
 
 // malformations says what is not well-formed.
@@ -136,31 +149,30 @@ func (e *Envelope) malformations(bad *problems) {
 			bad.add(t.f, RuleJSON, "is not valid UTF-8")
 		}
 	}
+	left := DefaultMaxValues + 1
 	for _, r := range [...]struct {
 		f   field
 		raw []byte
 	}{{fieldTrace, e.Trace}, {fieldRequires, e.Requires}, {fieldPayload, e.Payload}, {fieldSig, e.Sig}} {
-		if r.raw == nil {
-			continue
-		}
-		if err := checkJSON(r.raw, defaultMaxDepth-1); err != nil {
+		if err := fieldJSON(r.raw, &left); err != nil {
 			bad.add(r.f, RuleJSON, "is not valid JSON: %v", err)
 		}
 	}
 }
 
 // checkExtra validates the extra members.
-func (e *Envelope) checkExtra(bad *problems) {
+func (e *Envelope) checkExtra(bad *problems, left *int) {
 	var unique nameSet
 	for _, m := range e.Extra {
 		name := []byte(m.Name)
 		if _, known := fieldOf(name); known || !utf8.ValidString(m.Name) || !unique.add(name) {
 			*bad = append(*bad, Problem{quoteName(name), RuleJSON, "cannot be an extra member: its name is a field's, is there twice, or is not valid UTF-8"})
 		}
-		if err := checkJSON(m.Value, defaultMaxDepth-1); err != nil {
+		if err := memberJSON(m.Value, left); err != nil {
 			*bad = append(*bad, Problem{quoteName([]byte(m.Name)), RuleJSON, fmt.Sprintf("is not valid JSON: %v", err)})
 		}
 	}
+	unique.release()
 }
 
 // check applies the rules to the fields that present has a bit for, whose

@@ -4,13 +4,15 @@ import (
 	"fmt"
 	"sync"
 	"unicode/utf8"
+
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // Bounds of one validation.
 const (
-	maxValues = 250_000    // JSON values of a document
-	maxWork   = 50_000_000 // steps, see eval.spend; about a second at the very worst
-	maxEval   = 4_000      // rules open at once
+	maxValues = envelope.DefaultMaxValues // JSON values of a document
+	maxWork   = 50_000_000                // steps, see eval.spend; about a second at the very worst
+	maxEval   = 4_000                     // rules open at once
 )
 
 // An eval holds one document against one schema. It does so twice at most:

@@ -96,7 +96,7 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 		}
 	}
 	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
-	task.Requires = withMember(task.Requires, "answer_by", mustJSON(state.Time(w.Until)))
+	task.Requires = withMember(task.Requires, requireAnswerBy, mustJSON(state.Time(w.Until)))
 	if err := t.ready(task, timeout); err != nil { // signs
 		return w, err
 	}
@@ -131,7 +131,7 @@ func noAnswer(person string) *envelope.Error {
 // outOfTime says to a person why a task is no longer theirs.
 func outOfTime(c *Call) string {
 	var to string
-	if raw := c.Requires["escalate_to"]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
+	if raw := c.Requires[requireEscalateTo]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
 		return "there was no answer in time; it is with " + clip(to) + " now"
 	}
 	return "there was no answer in time"

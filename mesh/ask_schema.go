@@ -10,13 +10,8 @@ import (
 // resultSchema is the JSON Schema that the answer to a task for a person must fit
 // (requires.result_schema; docs/nats-binding.md, "People"), nil where any does.
 func resultSchema(task *envelope.Envelope) json.RawMessage {
-	var requires struct {
-		Schema json.RawMessage `json:"result_schema"`
-	}
-	if task.Requires == nil || json.Unmarshal(task.Requires, &requires) != nil || string(requires.Schema) == "null" {
-		return nil
-	}
-	return requires.Schema
+	_, members, _ := task.ReadRequires()
+	return members.Get(requireResultSchema)
 }
 
 // askable refuses a task whose schema is none: no answer could be held to it.

@@ -173,7 +173,7 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	members := map[string]json.RawMessage{}
 	for name, value := range c.Requires {
 		switch name {
-		case "timeout_ms", "stream", "human_approval", "tree":
+		case "timeout_ms", "stream", "human_approval", requireTree:
 		default:
 			members[name] = value
 		}

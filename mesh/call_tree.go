@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,33 +80,28 @@ type tree struct {
 	Waiting       []waitingTask `json:"waiting,omitempty"`        // the tasks above that wait for this one, the outermost first
 }
 
-// treeOf reads requires.tree; nil where there is none. A bound that is written is
+// readTree reads requires.tree; nil where there is none. A bound that is written is
 // positive: in a [tree], 0 is one that is absent.
-func treeOf(e *envelope.Envelope) (*tree, error) {
-	if !bytes.Contains(e.Requires, []byte(`"tree"`)) {
+func readTree(raw json.RawMessage) (*tree, error) {
+	if raw == nil {
 		return nil, nil
 	}
-	var requires struct {
-		Tree *tree `json:"tree"`
+	var t *tree
+	var w struct {
+		MaxDepth      *int       `json:"max_depth"`
+		MaxTasks      *int64     `json:"max_tasks"`
+		MaxIterations *int64     `json:"max_iterations"`
+		Tokens        *int64     `json:"tokens"`
+		USD           *model.USD `json:"usd"`
 	}
-	var written struct {
-		Tree struct {
-			MaxDepth      *int       `json:"max_depth"`
-			MaxTasks      *int64     `json:"max_tasks"`
-			MaxIterations *int64     `json:"max_iterations"`
-			Tokens        *int64     `json:"tokens"`
-			USD           *model.USD `json:"usd"`
-		} `json:"tree"`
-	}
-	err := errors.Join(json.Unmarshal(e.Requires, &requires), json.Unmarshal(e.Requires, &written))
-	w := &written.Tree
+	err := errors.Join(json.Unmarshal(raw, &t), json.Unmarshal(raw, &w))
 	if isZero(w.MaxDepth) || isZero(w.MaxTasks) || isZero(w.MaxIterations) || isZero(w.Tokens) || isZero(w.USD) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree: a bound is more than 0; one that is absent does not bound")
 	}
-	if t := requires.Tree; err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
+	if err != nil || t != nil && (t.Depth < 0 || t.MaxDepth < 0 || t.MaxTasks < 0 || t.MaxIterations < 0 || t.Tokens < 0 || t.USD < 0 || len(t.Root) > maxName || len(t.Key) > maxTreeKey || badTeams(t.Teams) || badWaiting(t.Waiting)) {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.tree is no description of a tree of tasks")
 	}
-	return requires.Tree, nil
+	return t, nil
 }
 
 // maxTreeKey bounds the key of a tree's counters, in bytes.
@@ -144,7 +138,7 @@ func (n *Node) bounds(t *tree) tree {
 // inTree reads what a task says of its tree, and refuses one that is beyond its
 // bounds.
 func (n *Node) inTree(t *Task) (err error) {
-	if t.tree, err = treeOf(t.Envelope); err != nil || t.tree == nil {
+	if t.tree, err = readTree(t.required(requireTree)); err != nil || t.tree == nil {
 		return err
 	}
 	if most := n.bounds(t.tree).MaxDepth; t.tree.Depth > most {
@@ -209,7 +203,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 		}
 		next.Deadline = end.UTC().Truncate(time.Millisecond)
 	}
-	members["tree"] = mustJSON(next)
+	members[requireTree] = mustJSON(next)
 	if t.Requires.HumanApproval {
 		members["human_approval"] = json.RawMessage("true")
 	}

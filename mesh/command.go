@@ -140,7 +140,7 @@ func (l *lane) here(o *order) (out outcome) {
 		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
-		if err := l.mayMove(o, t.Envelope); err != nil {
+		if err := l.mayMove(o, t); err != nil {
 			out.found, out.refused = true, border(err)
 			continue
 		}

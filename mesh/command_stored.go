@@ -171,7 +171,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 		return out, false, nil
 	}
-	if err := l.mayMove(o, t.Envelope); err != nil {
+	if err := l.mayMove(o, t); err != nil {
 		out.refused = border(err)
 		return out, false, nil
 	}
@@ -301,8 +301,9 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	r := newRun(l, t, hold)
 	r.id.Run = rec.ID.Run
 	t.queued = l.clock.past(c.Mesh.StoredAt)
-	t.handed, _, _ = l.host.node.checkHanded(t.Envelope)
-	if t.Requires, err = t.Envelope.Requirements(); err != nil {
+	err = t.readRequires()
+	t.handed, _, _ = l.host.node.checkHanded(t)
+	if err != nil {
 		return out, false, err
 	}
 	if t.Streaming() {

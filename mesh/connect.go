@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
 // Connection says how to reach and enter a NATS system, in NATS's own words.
@@ -29,6 +31,11 @@ type Connection struct {
 	CA          string // file of certificates to trust besides the system's
 	TLSFirst    bool   // handshake before the server's INFO
 	InboxPrefix string // default _INBOX
+
+	// SigningKeys sign envelopes: a connection whose user key, of NKey, Creds or an
+	// option, is among them is refused with [ErrKeyServesTwice], before the server can
+	// ask for a signature.
+	SigningKeys []sign.Key
 
 	// Wait is how long the first connection may take, tries included.
 	// Default 10 seconds; below 0 waits for ever.
@@ -66,6 +73,9 @@ func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
 	}
 	opts, err := c.options()
 	if err != nil {
+		return nil, fmt.Errorf("connect to NATS: %w", err)
+	}
+	if err := c.apart(opts); err != nil {
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	if c.Wait > 0 {

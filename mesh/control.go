@@ -22,16 +22,10 @@ func (h *host) onControl(msg *nats.Msg) {
 		}
 		return
 	}
-	env, cbor, err := h.node.decode(msg)
-	if err == nil {
-		err = bounded(env)
-	}
-	if err != nil {
-		h.counts.malformed.Add(1)
-		h.node.tel.refused(h, "malformed")
+	a := arrival{msg: msg, cbor: isCBOR(msg)}
+	if !a.cbor && !h.decodeControl(&a) {
 		return
 	}
-	a := arrival{msg, env, cbor}
 	select {
 	case h.control <- func() { h.checkControl(a) }:
 	default:
@@ -39,9 +33,28 @@ func (h *host) onControl(msg *nats.Msg) {
 	}
 }
 
+// decodeControl reads the envelope of a control message. One that has none is counted,
+// and not answered: every replica would.
+func (h *host) decodeControl(a *arrival) bool {
+	env, _, err := h.node.decode(a.msg)
+	if err == nil {
+		err = bounded(env)
+	}
+	if err != nil {
+		h.counts.malformed.Add(1)
+		h.node.tel.refused(h, "malformed")
+		return false
+	}
+	a.env = env
+	return true
+}
+
 // checkControl verifies a control message as strictly as a task. Refusals are
 // counted and raise an alert, but are not answered: every replica would.
 func (h *host) checkControl(a arrival) {
+	if a.env == nil && !h.decodeControl(&a) {
+		return
+	}
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
 	if err == nil {

@@ -86,7 +86,7 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 		return err // nil: there is one
 	}
 	t := &Task{Envelope: env, host: h, cbor: cbor}
-	t.handed, _, _ = h.node.checkHanded(env)
+	t.handed, _, _ = h.node.checkHanded(t)
 	problem = t.toCaller(problem)
 	raw, err := l.encodeReply(t, t.answer(envelope.TypeError, problem.Payload()))
 	if err != nil {

@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -407,7 +406,7 @@ func replyHeader(c *state.Checkpoint, task *envelope.Envelope, h *handed, proble
 	if m.CBOR {
 		header[headerContentType] = []string{envelope.ContentCBOR}
 	}
-	if m.Stream > 0 || bytes.Contains(m.Task, []byte(`"stream"`)) {
+	if wanted, _ := task.Requirements(); m.Stream > 0 || wanted.Stream {
 		header[HeaderStreamCount] = []string{strconv.Itoa(m.Stream)}
 	}
 	if problem != nil {

@@ -112,6 +112,9 @@ func FuzzIntake(f *testing.F) {
 				msg.Reply = "reply"
 			}
 			lane.handle(msg)
+			for len(h.verify) > 0 {
+				h.check(<-h.verify)
+			}
 			for len(h.control) > 0 {
 				(<-h.control)()
 			}

@@ -138,7 +138,7 @@ func (t *Task) mayHandOff(o *handover) error {
 // empty where the task came from its sender. Those that called the next one,
 // because it could not answer for them, are among them.
 func (t *Task) Chain() []string {
-	chain, _ := handedBy(t.Envelope) // what cannot be read was refused
+	chain, _ := t.handedBy() // what cannot be read was refused
 	if t.handed != nil {
 		chain = append(chain, t.handed.entities()...)
 	}
@@ -298,7 +298,7 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
 		return map[string]json.RawMessage{}
 	}
-	for _, name := range []string{requireHandoff, requireContext, "timeout_ms", "not_before", "stream", "tree"} {
+	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, "timeout_ms", "stream"} {
 		delete(members, name)
 	}
 	return members
@@ -328,7 +328,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 			return nil, err
 		}
 	}
-	delete(members, "not_before")
+	delete(members, requireNotBefore)
 	delete(members, requireContext)
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
@@ -336,7 +336,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 			h.Digest = taskDigest(t.Envelope)
 		}
 		// It may be queued later than it was made: after a crash.
-		members["not_before"] = mustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
+		members[requireNotBefore] = mustJSON(r.lane.clock.now().UTC().Format(time.RFC3339Nano))
 	}
 	members[requireHandoff] = mustJSON(h)
 	left := t.left()

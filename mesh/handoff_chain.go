@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -31,26 +30,19 @@ import (
 // separated by spaces. See docs/nats-binding.md, "Handed-over tasks".
 const HeaderHandoff = "Aee-Handoff"
 
-// requireHandoff is the member of requires.
-const requireHandoff = "handoff"
-
-// requireHandedBy is the member of requires by which an agent that was called,
-// because it could not answer for those that handed the task on, knows them all
-// the same: a list of entities. It proves nothing, and only keeps a task from
-// going in a circle.
-const requireHandedBy = "handed_by"
-
-func handedBy(e *envelope.Envelope) ([]string, error) {
-	if !bytes.Contains(e.Requires, []byte(`"`+requireHandedBy+`"`)) {
+// handedBy reads requires.handed_by, by which an agent that was called, because it
+// could not answer for those that handed the task on, knows them all the same: a list
+// of entities. It proves nothing, and only keeps a task from going in a circle.
+func (t *Task) handedBy() ([]string, error) {
+	raw := t.required(requireHandedBy)
+	if raw == nil {
 		return nil, nil
 	}
-	var requires struct {
-		HandedBy []string `json:"handed_by"`
-	}
-	if json.Unmarshal(e.Requires, &requires) != nil || len(requires.HandedBy) > maxLinks {
+	var entities []string
+	if json.Unmarshal(raw, &entities) != nil || len(entities) > maxLinks {
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.%s must be a list of at most %d entities", requireHandedBy, maxLinks)
 	}
-	return requires.HandedBy, nil
+	return entities, nil
 }
 
 // Bounds of a chain that comes from outside.
@@ -88,27 +80,18 @@ type link struct {
 	Caller string `json:"caller"`
 }
 
-// readHanded reads requires.handoff of an envelope. It returns nil where there is
-// none, and whether the sender forbids that somebody else answers. Nothing is
-// verified yet.
-func readHanded(e *envelope.Envelope) (h *handed, forbidden bool, err error) {
-	if !bytes.Contains(e.Requires, []byte(`"`+requireHandoff+`"`)) {
-		return nil, false, nil
-	}
-	var requires struct {
-		Handoff json.RawMessage `json:"handoff"`
-	}
-	if err := json.Unmarshal(e.Requires, &requires); err != nil {
-		return nil, false, badHanded("cannot be read")
-	}
-	switch string(requires.Handoff) {
-	case "", "null", "true":
+// readHanded reads requires.handoff. It returns nil where there is none, and whether
+// the sender forbids that another agent answers. Nothing is verified yet.
+func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
+	raw, e := t.required(requireHandoff), t.Envelope
+	switch string(raw) {
+	case "", "true":
 		return nil, false, nil
 	case "false":
 		return nil, true, nil
 	}
 	h = &handed{}
-	if err := json.Unmarshal(requires.Handoff, h); err != nil {
+	if err := json.Unmarshal(raw, h); err != nil {
 		return nil, false, badHanded("must be false, or an object as docs/nats-binding.md has it")
 	}
 	switch {
@@ -214,13 +197,13 @@ func (n *Node) verifyLinks(links []*envelope.Envelope) error {
 
 // checkHanded reads requires.handoff of a task, and verifies it. What it returns
 // with an error is verified all the same.
-func (n *Node) checkHanded(e *envelope.Envelope) (h *handed, forbidden bool, err error) {
-	if h, forbidden, err = readHanded(e); h == nil {
+func (n *Node) checkHanded(t *Task) (h *handed, forbidden bool, err error) {
+	if h, forbidden, err = t.readHanded(); h == nil {
 		return nil, forbidden, err
 	}
 	about := link{h.Task, h.Caller}
 	var says link
-	if json.Unmarshal(h.links[0].Payload, &says) != nil || says != about || h.links[0].Corr != e.Corr {
+	if json.Unmarshal(h.links[0].Payload, &says) != nil || says != about || h.links[0].Corr != t.Envelope.Corr {
 		return nil, false, badHanded("its links are about another task")
 	}
 	if err := n.verifyLinks(h.links); err != nil {
@@ -238,11 +221,11 @@ func (n *Node) checkHanded(e *envelope.Envelope) (h *handed, forbidden bool, err
 // goes to the first agent's subject only for a chain that leads there.
 func (t *Task) takeOver() (err error) {
 	if t.run == nil {
-		if t.handed, _, err = readHanded(t.Envelope); err != nil {
+		if t.handed, _, err = t.readHanded(); err != nil {
 			return err
 		}
 	}
-	h, forbidden, err := t.host.node.checkHanded(t.Envelope)
+	h, forbidden, err := t.host.node.checkHanded(t)
 	t.ownWord = forbidden
 	if h == nil {
 		return err
@@ -258,7 +241,7 @@ func (t *Task) takeOver() (err error) {
 // came along: not to know would let it go in a circle, or leave something out
 // that its sender has added.
 func (t *Task) checkCompany() error {
-	if _, err := handedBy(t.Envelope); err != nil {
+	if _, err := t.handedBy(); err != nil {
 		return err
 	}
 	_, _, err := t.stateRef()

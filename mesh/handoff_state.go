@@ -1,7 +1,6 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -118,26 +117,22 @@ func hashOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// requireContext is the member of requires by which a task that is no hand-over
-// has a state that came along: the agent that sent it could not hand its own task
-// on, and asks instead, or it leads a team and has its members know something.
-const requireContext = "context"
-
-// stateRef is what came along, and who may have stored it; nil: nothing did.
+// stateRef is what came along, and who may have stored it; nil: nothing did. A task
+// that is no hand-over has it in requires.context: the agent that sent it could not hand
+// its own task on, and asks instead, or it leads a team and has its members know something.
 func (t *Task) stateRef() (ref *StateRef, from []string, err error) {
 	if t.handed != nil {
 		return checkRef(t.handed.State, t.handed.entities())
 	}
-	if !bytes.Contains(t.Envelope.Requires, []byte(`"`+requireContext+`"`)) {
+	raw := t.required(requireContext)
+	if raw == nil {
 		return nil, nil, nil
 	}
-	var requires struct {
-		Context *StateRef `json:"context"`
-	}
-	if err := json.Unmarshal(t.Envelope.Requires, &requires); err != nil {
+	var along *StateRef
+	if err := json.Unmarshal(raw, &along); err != nil {
 		return nil, nil, envelope.Errorf(envelope.CodeRequires, "requires.context must be a reference to an Agent State document")
 	}
-	return checkRef(requires.Context, []string{t.Envelope.From})
+	return checkRef(along, []string{t.Envelope.From})
 }
 
 func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {

@@ -197,6 +197,9 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if a.Intents == nil {
 		a.Intents = intents.NewRegistry()
 	}
+	if err := signerServesTwice(n.conn, a.Signer); err != nil {
+		bad = append(bad, err)
+	}
 	if a.Signer == nil {
 		a.Signer = n.cfg.Signer
 	}

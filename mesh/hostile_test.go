@@ -162,6 +162,8 @@ func TestTenThousandHostileBodiesAreAnsweredOnceOrDropped(t *testing.T) {
 		}
 	}
 	r.ping(reviewer)
+	eventually(t, "CBOR is decoded, beside the rest", func() bool { return len(answers) >= asked && r.counters(reviewer)["dropped"] >= dropped })
+	settle(t, r.nc)
 	count := map[string]int{}
 	for _, msg := range drained(answers) {
 		count[msg.Subject]++

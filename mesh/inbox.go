@@ -231,21 +231,16 @@ func withdrawnReason(e *envelope.Envelope) string {
 
 // read takes from a task what it says of its answer.
 func (a *Ask) read(stored time.Time) {
-	var requires struct {
-		AnswerBy   json.RawMessage `json:"answer_by"`
-		EscalateTo json.RawMessage `json:"escalate_to"`
+	have, members, err := a.Task.ReadRequires()
+	var to string // each by itself: what cannot be read is as good as absent
+	if json.Unmarshal(canonical(members.Get(requireAnswerBy)), &a.Until) != nil {
+		a.Until = time.Time{}
 	}
-	if a.Task.Requires != nil && json.Unmarshal(a.Task.Requires, &requires) == nil {
-		var to string // each by itself: what cannot be read is as good as absent
-		if json.Unmarshal(requires.AnswerBy, &a.Until) != nil {
-			a.Until = time.Time{}
-		}
-		if json.Unmarshal(requires.EscalateTo, &to) == nil {
-			a.EscalateTo = clip(to)
-		}
+	if json.Unmarshal(members.Get(requireEscalateTo), &to) == nil {
+		a.EscalateTo = clip(to)
 	}
-	a.Schema = resultSchema(a.Task)
-	if have, err := a.Task.Requirements(); err == nil && a.Until.IsZero() && have.Timeout > 0 {
+	a.Schema = members.Get(requireResultSchema)
+	if err == nil && a.Until.IsZero() && have.Timeout > 0 {
 		a.Until = stored.Add(have.Timeout)
 	}
 }

@@ -27,11 +27,10 @@ const (
 	HeaderStreamCount = "Aee-Stream-Count"
 )
 
-// arrival is a message whose envelope is valid and whose signature is still
-// to be checked.
+// arrival is a message whose signature is still to be checked.
 type arrival struct {
 	msg  *nats.Msg
-	env  *envelope.Envelope
+	env  *envelope.Envelope // valid; nil: it is CBOR, and still to be decoded
 	cbor bool
 }
 
@@ -48,19 +47,13 @@ func verifiers(waits bool) int {
 const seenAtOnce = 64
 
 // onTask takes one message from the live lane. It runs on the subscription's
-// own goroutine, so it must not block.
+// own goroutine, so it must not block: CBOR is decoded elsewhere.
 func (h *host) onTask(msg *nats.Msg) {
-	env, cbor, err := h.node.decode(msg)
-	if err != nil {
-		h.malformed(msg, cbor, err)
+	a := arrival{msg: msg, cbor: isCBOR(msg)}
+	if !a.cbor && !h.decodeTask(&a) {
 		return
 	}
-	if err := bounded(env); err != nil {
-		h.malformed(msg, cbor, err)
-		return
-	}
-	a := arrival{msg, env, cbor}
-	if h.node.asksSeen(env, env.Sig != nil) || slow(h.node.cfg.Verifier, env) {
+	if a.cbor || h.node.asksSeen(a.env, a.env.Sig != nil) || slow(h.node.cfg.Verifier, a.env) {
 		select {
 		case h.verify <- a:
 		default:
@@ -70,6 +63,20 @@ func (h *host) onTask(msg *nats.Msg) {
 		return
 	}
 	h.check(a)
+}
+
+// decodeTask reads the envelope of an arrival, or answers that there is none.
+func (h *host) decodeTask(a *arrival) bool {
+	env, cbor, err := h.node.decode(a.msg)
+	if err == nil {
+		err = bounded(env)
+	}
+	if err != nil {
+		h.malformed(a.msg, cbor, err)
+		return false
+	}
+	a.env = env
+	return true
 }
 
 // verifyLoop makes the checks that take long, on a goroutine of its own.
@@ -82,7 +89,9 @@ func (h *host) verifyLoop() {
 			for {
 				select {
 				case a := <-h.verify:
-					h.refuse(a, handBack(h.Entity))
+					if a.env != nil || h.decodeTask(&a) {
+						h.refuse(a, handBack(h.Entity))
+					}
 				default:
 					return
 				}
@@ -91,24 +100,46 @@ func (h *host) verifyLoop() {
 	}
 }
 
+// contentType is the media type of a message; "" where it names none.
+func contentType(msg *nats.Msg) (kind, value string) {
+	if len(msg.Header) == 0 {
+		return "", ""
+	}
+	switch value = msg.Header.Get(headerContentType); value {
+	case "", envelope.ContentJSON, envelope.ContentCBOR:
+		return value, value
+	}
+	kind, _, err := mime.ParseMediaType(value)
+	if err != nil {
+		kind = "?"
+	}
+	return kind, value
+}
+
+// isCBOR reports whether a message says that it is CBOR. Decoding that costs several
+// times what JSON costs, so it is not done where others wait.
+func isCBOR(msg *nats.Msg) bool {
+	kind, _ := contentType(msg)
+	return cborType(kind)
+}
+
+func cborType(kind string) bool {
+	return kind == envelope.ContentCBOR || strings.HasSuffix(kind, "+cbor")
+}
+
 // decode reads a message by its Content-Type. cbor says which encoding the
 // sender speaks, as far as that is known.
 func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
-	if len(msg.Header) > 0 {
-		if value := msg.Header.Get(headerContentType); value != "" {
-			kind, _, err := mime.ParseMediaType(value)
-			switch {
-			case err == nil && (kind == envelope.ContentCBOR || strings.HasSuffix(kind, "+cbor")):
-				env, err := envelope.ParseCBORLimits(msg.Data, n.limits)
-				return env, true, err
-			case err == nil && (kind == envelope.ContentJSON || kind == "text/plain" || strings.HasSuffix(kind, "+json")):
-			default:
-				return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip(value), envelope.ContentJSON, envelope.ContentCBOR)
-			}
-		}
+	switch kind, value := contentType(msg); {
+	case cborType(kind):
+		env, err = envelope.ParseCBORLimits(msg.Data, n.limits)
+		return env, true, err
+	case kind == "", kind == envelope.ContentJSON, kind == "text/plain", strings.HasSuffix(kind, "+json"):
+		env, err = envelope.ParseLimits(msg.Data, n.limits)
+		return env, false, err
+	default:
+		return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip(value), envelope.ContentJSON, envelope.ContentCBOR)
 	}
-	env, err = envelope.ParseLimits(msg.Data, n.limits)
-	return env, false, err
 }
 
 // maxName bounds, in bytes, the fields that name things: they are remembered,
@@ -192,9 +223,12 @@ func salvage(e *envelope.Envelope, entity string) *envelope.Envelope {
 	return out
 }
 
-// check decides about a valid envelope: who sent it, whether it came before,
+// check decides about an envelope: who sent it, whether it came before,
 // whether it may be served. What passes becomes a task in the queue.
 func (h *host) check(a arrival) {
+	if a.env == nil && !h.decodeTask(&a) {
+		return
+	}
 	now := time.Now()
 	env := a.env
 	identity, err := h.node.cfg.Verifier.Verify(env, now)
@@ -302,6 +336,9 @@ func (h *host) unexpected(a arrival) {
 
 // refuse answers an arrival with an error, where somebody waits for it.
 func (h *host) refuse(a arrival, err *envelope.Error) {
+	if a.env == nil { // too busy to decode it
+		a.env = salvage(&envelope.Envelope{}, h.Entity)
+	}
 	h.counts.refused.Add(1)
 	h.node.tel.refused(h, string(err.Code))
 	h.log.Debug("envelope refused", "id", a.env.ID, "corr", a.env.Corr, "intent", a.env.Intent,
@@ -311,9 +348,10 @@ func (h *host) refuse(a arrival, err *envelope.Error) {
 		return
 	}
 	h.stats[endpointTask].count(err)
-	requires, _ := a.env.Requirements()
-	handed, _, _ := readHanded(a.env) // whether it may be so, its caller judges
-	h.answer(&Task{Envelope: a.env, Requires: requires, host: h, reply: a.msg.Reply, cbor: a.cbor, handed: handed}, err)
+	t := &Task{Envelope: a.env, host: h, reply: a.msg.Reply, cbor: a.cbor}
+	_ = t.readRequires()
+	t.handed, _, _ = t.readHanded() // whether it may be so, its caller judges
+	h.answer(t, err)
 }
 
 // briefSig is how package sign begins what is checked quickly.

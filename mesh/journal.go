@@ -80,7 +80,7 @@ func (j *journal) find(entity, id string) *envelope.Envelope {
 		s.mu.Unlock()
 		// What is in here was valid, under limits that may have been wider
 		// than the default.
-		limits := envelope.Limits{MaxBytes: journalMax, MaxDepth: maxDepth}
+		limits := envelope.Limits{MaxBytes: journalMax, MaxDepth: maxDepth, MaxValues: journalMax}
 		parse := envelope.ParseLimits
 		if cbor {
 			parse = envelope.ParseCBORLimits

@@ -20,11 +20,11 @@ import (
 // the mesh that is whoever may command it; out of the mesh, with all that is in
 // it, an operator or the agent itself. A task that was handed on to this agent is
 // answered for another one, whose replies no other platform can write.
-func (l *lane) mayMove(o *order, task *envelope.Envelope) error {
+func (l *lane) mayMove(o *order, t *Task) error {
 	if o.intent != intents.TaskMigrate || o.Abort || !remoteTo(o.To) && o.To != intents.MigrateFile {
 		return nil
 	}
-	if h, _, _ := readHanded(task); h != nil {
+	if h, _, _ := t.readHanded(); h != nil {
 		return envelope.Errorf(envelope.CodeDenied, "the task was handed on to this agent, which answers for another one: such a run moves within the mesh only")
 	}
 	if o.from == l.host.Entity || slices.ContainsFunc(l.cfg.Operators, func(p string) bool { return sign.MatchFrom(p, o.from) }) {

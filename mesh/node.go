@@ -78,7 +78,8 @@ type Config struct {
 	Entity string
 
 	// Signer signs what this node sends; nil sends unsigned. An [Agent] may
-	// have one of its own.
+	// have one of its own. Neither may be the key of the connection's NATS user
+	// ([ErrKeyServesTwice]).
 	Signer *sign.Signer
 	// Verifier checks what this node receives. The zero value knows no key,
 	// and so refuses every signed envelope (AEE: a present signature must
@@ -175,6 +176,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	var bad []error
 	if conn == nil {
 		bad = append(bad, errors.New("a NATS connection is needed"))
+	}
+	if err := signerServesTwice(conn, cfg.Signer); err != nil {
+		bad = append(bad, err)
 	}
 	subjects, err := subject.New(cfg.Prefix)
 	if err != nil {

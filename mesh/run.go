@@ -67,8 +67,7 @@ const busyPause = 250 * time.Millisecond
 
 // prepare reads the constraints and validates the payload.
 func (h *host) prepare(t *Task) error {
-	requires, err := t.Envelope.Requirements()
-	t.Requires = requires // a refusal is sent as its sender wants it, too
+	err := t.readRequires() // a refusal is sent as its sender wants it, too
 	if err == nil {
 		err = t.takeOver()
 	}
@@ -78,15 +77,15 @@ func (h *host) prepare(t *Task) error {
 	if err != nil {
 		return err
 	}
-	if requires.HumanApproval {
+	if t.Requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
 	}
-	if at, err := readNotBefore(t.Envelope); err != nil {
+	if at, err := readNotBefore(t.required(requireNotBefore)); err != nil {
 		return err
 	} else if at.After(t.queued) && !h.later(t) {
 		return envelope.Errorf(envelope.CodeRequires, "requires.not_before: a live task begins at once; the durable lane keeps tasks until their time")
 	}
-	timeout := requires.Timeout
+	timeout := t.Requires.Timeout
 	if timeout == 0 {
 		timeout = h.node.cfg.DefaultTimeout
 	}
@@ -94,8 +93,7 @@ func (h *host) prepare(t *Task) error {
 	if h.Timeout > 0 {
 		timeout = min(timeout, h.Timeout)
 	}
-	requires.Timeout = timeout
-	t.Requires = requires
+	t.Requires.Timeout = timeout
 	t.Deadline = t.queued.Add(timeout)
 	if err := h.node.inTree(t); err != nil {
 		return err

@@ -101,7 +101,7 @@ func (n *Node) dueTime(ctx context.Context, opts SubmitOptions) (time.Time, erro
 // with the rest, so that a worker knows why ts is long past.
 func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 	if task.Sig != nil {
-		if !notBefore(task).IsZero() {
+		if !(&Task{Envelope: task}).notBefore().IsZero() {
 			return nil
 		}
 		if skew := n.cfg.Skew; skew > 0 && time.Until(at) > skew {
@@ -115,7 +115,7 @@ func (n *Node) requireNotBefore(task *envelope.Envelope, at time.Time) error {
 			return err
 		}
 	}
-	members["not_before"] = mustJSON(at.UTC().Format(time.RFC3339Nano))
+	members[requireNotBefore] = mustJSON(at.UTC().Format(time.RFC3339Nano))
 	task.Requires = mustJSON(members)
 	return nil
 }

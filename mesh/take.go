@@ -1,9 +1,7 @@
 package mesh
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -31,25 +29,43 @@ const (
 // worked on. It must not block, so whatever asks a store goes on elsewhere.
 func (l *lane) take(hold *hold) {
 	msg := &nats.Msg{Subject: hold.Subject, Data: hold.Data, Header: hold.Header}
-	env, cbor, err := l.host.node.decode(msg)
-	if err == nil {
-		err = bounded(env)
+	if isCBOR(msg) {
+		l.aside(func() {
+			if env, cbor, err := l.decode(msg); err != nil {
+				l.poison(hold, l.salvage(err), cbor, border(err))
+			} else {
+				l.check(hold, env, cbor)
+			}
+		})
+		return
 	}
+	env, cbor, err := l.decode(msg)
 	kick := hold.Header.Get(HeaderRun) != ""
 	switch {
 	case err != nil:
 		l.work.Go(func() { l.poison(hold, l.salvage(err), cbor, border(err)) })
-		return
 	case kick, env.Sig != nil && l.host.node.asksSeen(env, true), slow(l.host.node.cfg.Verifier, env):
 		// Reads the run, or computes for as long as a task may take.
-		l.wait(nil, 1)
-		l.work.Go(func() {
-			l.check(hold, env, cbor)
-			l.wait(nil, -1)
-		})
-		return
+		l.aside(func() { l.check(hold, env, cbor) })
+	default:
+		l.check(hold, env, cbor)
 	}
-	l.check(hold, env, cbor)
+}
+
+func (l *lane) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err error) {
+	if env, cbor, err = l.host.node.decode(msg); err == nil {
+		err = bounded(env)
+	}
+	return env, cbor, err
+}
+
+// aside does what takes long with a message that is drawn, and counts it meanwhile.
+func (l *lane) aside(f func()) {
+	l.wait(nil, 1)
+	l.work.Go(func() {
+		f()
+		l.wait(nil, -1)
+	})
 }
 
 // wait counts a task that is drawn and not begun; r is counted once.
@@ -119,7 +135,8 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 
 // early puts a task off that is to begin later (requires.not_before).
 func (l *lane) early(r *Run) bool {
-	at := notBefore(r.task.Envelope)
+	_ = r.task.readRequires() // its fault is answered when the run is claimed
+	at := r.task.notBefore()
 	if at.IsZero() {
 		return false
 	}
@@ -138,26 +155,6 @@ func (l *lane) early(r *Run) bool {
 // earlyPause is the longest time for which a task that is to begin later is given
 // back at once.
 const earlyPause = 10 * time.Minute
-
-// notBefore is when a task is to begin at the earliest, by the server's clock
-// (requires.not_before); zero where it does not say so, or not legibly.
-func notBefore(e *envelope.Envelope) time.Time {
-	at, _ := readNotBefore(e)
-	return at
-}
-
-func readNotBefore(e *envelope.Envelope) (time.Time, *envelope.Error) {
-	if !bytes.Contains(e.Requires, []byte(`"not_before"`)) {
-		return time.Time{}, nil
-	}
-	var requires struct {
-		NotBefore time.Time `json:"not_before"`
-	}
-	if err := json.Unmarshal(e.Requires, &requires); err != nil {
-		return time.Time{}, envelope.Errorf(envelope.CodeRequires, "requires.not_before must be a time as in RFC 3339").WithCause(err)
-	}
-	return requires.NotBefore, nil
-}
 
 // admit verifies who sent the task, and whether it may be served.
 func (l *lane) admit(r *Run) *envelope.Error {
@@ -226,7 +223,7 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 	if err == nil {
 		return nil
 	}
-	at := notBefore(r.task.Envelope)
+	at := r.task.notBefore()
 	if retried {
 		at, _ = r.task.Envelope.Time()
 	}
@@ -240,14 +237,13 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 // answered when the run is claimed, so that it is answered once.
 func (l *lane) prepare(t *Task) *envelope.Error {
 	r := t.run
-	requires, illegible := t.Envelope.Requirements()
-	timeout := requires.Timeout
+	illegible := t.readRequires()
+	timeout := t.Requires.Timeout
 	if timeout == 0 {
 		timeout = l.cfg.DefaultTimeout
 	}
-	requires.Timeout = min(timeout, l.cfg.MaxTimeout)
-	t.Requires = requires
-	r.deadline = r.hold.Stored.Add(requires.Timeout)
+	t.Requires.Timeout = min(timeout, l.cfg.MaxTimeout)
+	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
 		r.deadline = r.stored.Mesh.Deadline
 	}
@@ -256,7 +252,7 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if illegible != nil {
 		return border(illegible)
 	}
-	if _, err := readNotBefore(t.Envelope); err != nil && r.stored == nil {
+	if _, err := readNotBefore(t.required(requireNotBefore)); err != nil && r.stored == nil {
 		return err
 	}
 	if err := t.takeOver(); err != nil {
@@ -272,7 +268,7 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if err := l.host.node.inTree(t); err != nil {
 		return border(err)
 	}
-	if requires.HumanApproval {
+	if t.Requires.HumanApproval {
 		return envelope.Errorf(envelope.CodeRequires, "requires.human_approval: nobody can approve tasks on this worker")
 	}
 	if intents.Reserved(t.Envelope.Intent) {

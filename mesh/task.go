@@ -92,6 +92,10 @@ type Task struct {
 	// unsigned task, whose from is only a claim.
 	KeyID string
 
+	members   envelope.Members // of requires, those that Requires does not have; see readRequires
+	illegible error            // what is wrong with requires
+	read      bool             // requires
+
 	host    *host
 	run     *Run   // on the durable lane; else nil
 	reply   string // the NATS reply subject; "" where nobody waits

@@ -192,16 +192,10 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 // demands are what the sender of the task demands of its result, for the member
 // whose answer that is.
 func (w *work) demands() map[string]json.RawMessage {
-	var all map[string]json.RawMessage
-	if json.Unmarshal(w.task.Envelope.Requires, &all) != nil {
-		return nil
-	}
-	out := make(map[string]json.RawMessage)
-	for _, name := range []string{"format", "evidence", "min_confidence", "decision_evidence"} {
-		if raw, ok := all[name]; ok {
-			out[name] = raw
-		}
-	}
+	all := w.task.Requires
+	all.Timeout, all.HumanApproval, all.Stream = 0, false, false // the mesh passes those on
+	var out map[string]json.RawMessage
+	_ = json.Unmarshal(all.AppendJSON(nil), &out)
 	return out
 }
 

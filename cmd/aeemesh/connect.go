@@ -131,6 +131,9 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.
 		c.InboxPrefix = mesh.InboxPrefix(cmp.Or(a.speaker, a.defaultFrom()))
 	}
 	c.OnStatus = status
+	if c.SigningKeys, err = a.signingKeys(cmd); err != nil {
+		return nil, err
+	}
 	c.Options = append(c.Options, opts...)
 	a.term.progress("connecting to %s", redactedURL(c.URL))
 	conn, err := mesh.Connect(ctx, c)

@@ -167,6 +167,30 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
+// A signature covers the canonical form of requires, so a search in its bytes misses
+// what another spelling hides: [envelope.Envelope.ReadRequires] decodes the names.
+func TestRequiresIsNotSearchedAsBytes(t *testing.T) {
+	t.Parallel()
+	for _, f := range repoFiles(t) {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			call, ok := n.(*ast.CallExpr)
+			if !ok || f.test || len(call.Args) == 0 {
+				return true
+			}
+			fun, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			from, _ := fun.X.(*ast.Ident)
+			arg, _ := call.Args[0].(*ast.SelectorExpr)
+			if from != nil && arg != nil && (from.Name == "bytes" || from.Name == "strings") && (arg.Sel.Name == "Requires" || arg.Sel.Name == "Payload") {
+				t.Errorf("%s: %s.%s looks for something in the bytes of %s", f.name, from.Name, fun.Sel.Name, arg.Sel.Name)
+			}
+			return true
+		})
+	}
+}
+
 func isTime(e ast.Expr, name string) bool {
 	sel, ok := e.(*ast.SelectorExpr)
 	if !ok || sel.Sel.Name != name {

@@ -288,7 +288,6 @@ var heavy = []struct {
 	{"github.com/sony/gobreaker", []string{"agents/model/route"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
-	{"github.com/oasisprotocol/curve25519-voi", []string{"envelope/sign"}, nil},
 	{"github.com/santhosh-tekuri/jsonschema", []string{"intents", "agents/aaif", "agents/tool"}, []string{"envelope", "state", "mesh", "cmd/*"}},
 	{"filippo.io/edwards25519", []string{"envelope/sign"}, nil},
 	{"github.com/golang-jwt/jwt", []string{"state"}, nil},

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -126,6 +128,27 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 		where = a.defaultKeyDir()
 	}
 	return nil, hinted(fmt.Errorf("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
+}
+
+// signingKeys are all keys of the directory. None of them may be the connection's own,
+// whether or not the command signs: each connection has the server's nonce signed.
+func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
+	own := cmd.Flags().Lookup("keys") != nil
+	if !own {
+		a.sign.dir = a.env("AEEMESH_KEYS")
+	}
+	keys, err := a.keys()
+	if err != nil {
+		if own {
+			return nil, err
+		}
+		return nil, nil // the command has no use for keys
+	}
+	out := slices.Clone(keys.Trusted)
+	for _, s := range keys.Signers {
+		out = append(out, s.Key())
+	}
+	return out, nil
 }
 
 // soleEntity is the one entity that the key of --sign may speak for; without

@@ -148,7 +148,7 @@ type busMessage struct {
 // take takes a message of the bus, and reports whether it changes the tree.
 func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) {
 	r.seen++
-	if !bytes.Contains(data, r.quick) {
+	if !bytes.Contains(data, r.quick) && bytes.IndexByte(data, '\\') < 0 { // what has escapes may be spelled otherwise
 		return nil, false
 	}
 	e, err := envelope.Parse(data)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 )
 
 // CryptoSigner is the key for libraries that sign something else than
@@ -23,10 +22,10 @@ func (s *Signer) CryptoSigner() (crypto.Signer, error) {
 	return cryptoSigner{s.ed}, nil
 }
 
-type cryptoSigner struct{ key *privateKey }
+type cryptoSigner struct{ key ed25519.PrivateKey }
 
 func (c cryptoSigner) Public() crypto.PublicKey {
-	return ed25519.PublicKey(slices.Clone(c.key.public[:]))
+	return c.key.Public()
 }
 
 // Sign ignores the source of random numbers: Ed25519 needs none.
@@ -37,9 +36,5 @@ func (c cryptoSigner) Sign(_ io.Reader, message []byte, opts crypto.SignerOpts) 
 	if len(message) > 0 && message[0] == '{' {
 		return nil, errors.New("these bytes could be an envelope's: use Signer.Sign")
 	}
-	var sig [ed25519.SignatureSize]byte
-	if err := c.key.sign(&sig, message); err != nil {
-		return nil, err
-	}
-	return sig[:], nil
+	return ed25519.Sign(c.key, message), nil
 }

@@ -230,7 +230,7 @@ func TestSaveKeyNeverOverwrites(t *testing.T) {
 	if err := SaveKey(t.TempDir(), first, secondKey); err == nil {
 		t.Error("the key of another signer: no error")
 	}
-	if s, _ := mustLoad(t, dir).Signer("k"); s == nil || s.ed.public != first.ed.public {
+	if s, _ := mustLoad(t, dir).Signer("k"); s == nil || !s.ed.Equal(first.ed) {
 		t.Error("the first key is gone")
 	}
 	entries, err := os.ReadDir(dir)

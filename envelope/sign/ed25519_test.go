@@ -3,14 +3,17 @@ package sign
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
-	"github.com/oasisprotocol/curve25519-voi/curve"
+	"filippo.io/edwards25519"
 )
 
 // newRandom is a seeded source, so that a failure can be repeated.
@@ -32,9 +35,9 @@ func bothWays(t *testing.T, key *publicKey, message, sig []byte) bool {
 	t.Helper()
 	plain, tabled := &publicKey{}, &publicKey{}
 	for _, k := range []*publicKey{plain, tabled} {
-		k.encoded, k.expanded = key.encoded, key.expanded
+		k.encoded, k.minus = key.encoded, key.minus
 	}
-	tabled.table.Store(tabled.newTable())
+	tabled.table.Store(newMultiples(&tabled.minus, tableWidth))
 	without := plain.verify(message, sig, tablesLeft(0))
 	with := tabled.verify(message, sig, tablesLeft(0))
 	if without != with {
@@ -57,27 +60,21 @@ func TestEd25519AgreesWithTheStandardLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(k.public[:], want[32:]) {
-			t.Fatalf("seed %x gives public key %x, want %x", seed, k.public, want[32:])
+		if !k.Equal(want) {
+			t.Fatalf("seed %x gives another key", seed)
 		}
-		var sig [ed25519.SignatureSize]byte
-		if err := k.sign(&sig, message); err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Equal(sig[:], ed25519.Sign(want, message)) {
-			t.Fatalf("seed %x signs otherwise than crypto/ed25519", seed)
-		}
-		pub, err := newPublicKey(k.public[:])
+		sig := ed25519.Sign(k, message)
+		pub, err := newPublicKey(ed25519.PublicKey(k[32:]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !bothWays(t, pub, message, sig[:]) {
+		if !bothWays(t, pub, message, sig) {
 			t.Fatalf("seed %x: own signature refused", seed)
 		}
 		// One bit of anything changed: refused, as the standard library does.
 		bit := i % 512
 		sig[bit/8] ^= 1 << (bit % 8)
-		if got, want := bothWays(t, pub, message, sig[:]), ed25519.Verify(k.public[:], message, sig[:]); got != want || got {
+		if got, want := bothWays(t, pub, message, sig), ed25519.Verify(ed25519.PublicKey(k[32:]), message, sig); got != want || got {
 			t.Fatalf("seed %x with bit %d flipped: %t, want %t", seed, bit, got, want)
 		}
 	}
@@ -103,12 +100,12 @@ func TestRFC8032Vectors(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sig [ed25519.SignatureSize]byte
-		if err := k.sign(&sig, message); err != nil {
-			t.Fatal(err)
+		sig := ed25519.Sign(k, message)
+		if fmt.Sprintf("%x %x", k[32:], sig) != v.public+" "+v.sig {
+			t.Errorf("seed %s: got public key %x and signature %x", v.seed, k[32:], sig)
 		}
-		if fmt.Sprintf("%x %x", k.public, sig) != v.public+" "+v.sig {
-			t.Errorf("seed %s: got public key %x and signature %x", v.seed, k.public, sig)
+		if pub, err := newPublicKey(ed25519.PublicKey(k[32:])); err != nil || !bothWays(t, pub, message, sig) {
+			t.Errorf("seed %s: refused (%v)", v.seed, err)
 		}
 	}
 }
@@ -163,25 +160,14 @@ func TestKeyWithAPartOfSmallOrderIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var sum, T8 curve.EdwardsPoint
-	for p, encoded := range map[*curve.EdwardsPoint]string{
-		&sum: hex.EncodeToString(honest.public[:]),
-		&T8:  "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-	} {
-		b, _ := hex.DecodeString(encoded)
-		c, err := curve.NewCompressedEdwardsYFromBytes(b)
-		if err != nil {
-			t.Fatal(err)
+	mixed := pointOf(t, []byte(honest[32:]))
+	T8 := pointOf(t, smallOrder["order 8"])
+	for n := range 8 {
+		_, err := newPublicKey(mixed.Bytes())
+		if n == 0 && err != nil || n > 0 && err == nil {
+			t.Errorf("an honest key and %d times a point of order 8: %v", n, err)
 		}
-		if _, err := p.SetCompressedY(c); err != nil {
-			t.Fatal(err)
-		}
-	}
-	sum.Add(&sum, &T8)
-	var mixed curve.CompressedEdwardsY
-	mixed.SetEdwardsPoint(&sum)
-	if _, err := newPublicKey(mixed[:]); err == nil {
-		t.Error("accepted")
+		mixed.Add(mixed, T8)
 	}
 }
 
@@ -194,16 +180,13 @@ func TestTablesAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := newPublicKey(private.public[:])
+		key, err := newPublicKey(ed25519.PublicKey(private[32:]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		var sig [ed25519.SignatureSize]byte
-		if err := private.sign(&sig, nil); err != nil {
-			t.Fatal(err)
-		}
+		sig := ed25519.Sign(private, nil)
 		for range 2 * tableAfter {
-			if !key.verify(nil, sig[:], left) {
+			if !key.verify(nil, sig, left) {
 				t.Fatal("good signature refused")
 			}
 		}
@@ -216,34 +199,151 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
-// TestWeakPublicKeysAreRefused takes the points of small order, encodings that
-// are not canonical, and what is no point.
+// smallOrder are encodings of the eight points of small order, those that are not canonical
+// among them, and weak what else no key may be.
+var (
+	smallOrder = map[string]string{
+		"identity":                "0100000000000000000000000000000000000000000000000000000000000000",
+		"identity, sign bit set":  "0100000000000000000000000000000000000000000000000000000000000080",
+		"order 2":                 "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"order 2, sign bit set":   "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+		"order 4":                 "0000000000000000000000000000000000000000000000000000000000000000",
+		"order 4, negative":       "0000000000000000000000000000000000000000000000000000000000000080",
+		"order 8":                 "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+		"order 8, negative":       "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+		"order 8, other":          "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+		"order 8, other negative": "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
+		"y = p":                   "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"y = p, sign bit set":     "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+		"y = p + 1":               "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"y = p + 1, sign bit set": "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+	}
+	weak = map[string]string{
+		"no point of the curve":    "0200000000000000000000000000000000000000000000000000000000000000",
+		"too short":                "d75a98",
+		"empty":                    "",
+		"one byte too many":        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a00",
+		"y = p + 18":               "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"y = p + 18, sign bit set": "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
+		// No canonical encoding has a y of p or more.
+		"y = p + 3":  "f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+		"y = p + 14": "fbffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+	}
+)
+
 func TestWeakPublicKeysAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]string{
-		"identity":               "0100000000000000000000000000000000000000000000000000000000000000",
-		"identity, sign bit set": "0100000000000000000000000000000000000000000000000000000000000080",
-		"order 2":                "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"order 4":                "0000000000000000000000000000000000000000000000000000000000000000",
-		"order 4, negative":      "0000000000000000000000000000000000000000000000000000000000000080",
-		"order 8":                "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
-		"order 8, negative":      "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
-		"order 8, other":         "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
-		"y = p":                  "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"y = p + 1":              "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"no point of the curve":  "0200000000000000000000000000000000000000000000000000000000000000",
-		"too short":              "d75a98",
-		"empty":                  "",
-		"one byte too many":      "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a00",
-		"y = 2^255 - 1 (p + 18)": "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
-		"all ones":               "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-	} {
-		b, err := hex.DecodeString(key)
+	for _, list := range []map[string]string{smallOrder, weak} {
+		for name, key := range list {
+			b, err := hex.DecodeString(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = newPublicKey(b)
+			if err == nil {
+				t.Errorf("%s: accepted", name)
+			} else if spelling := strings.HasPrefix(name, "y = p") || strings.HasSuffix(name, "sign bit set"); spelling != strings.Contains(err.Error(), "canonically") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+// pointOf decodes a point from bytes, or from hex.
+func pointOf[T string | []byte](t *testing.T, encoded T) *edwards25519.Point {
+	t.Helper()
+	b := []byte(encoded)
+	if len(b) == 64 {
+		b, _ = hex.DecodeString(string(encoded))
+	}
+	p, err := new(edwards25519.Point).SetBytes(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// forge makes the S that goes with an encoding of R whose prime-order part is [r]B, by the
+// owner of a key: S = r + k·a.
+func forge(t *testing.T, key ed25519.PrivateKey, r *edwards25519.Scalar, R, message []byte) []byte {
+	t.Helper()
+	expanded := sha512.Sum512(key.Seed())
+	a, err := edwards25519.NewScalar().SetBytesWithClamping(expanded[:32])
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := sha512.Sum512(slices.Concat(R, key[32:], message))
+	k, err := edwards25519.NewScalar().SetUniformBytes(digest[:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Concat(R, edwards25519.NewScalar().MultiplyAdd(k, a, r).Bytes())
+}
+
+// The owner of a key can make signatures on which verifiers of the world disagree: R is of
+// small or of mixed order, or not canonically encoded. The standard library's verdict is ours,
+// with a table and without.
+func TestEdgesOfRAgreeWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	random := newRandom(3)
+	seed := make([]byte, ed25519.SeedSize)
+	verdicts := map[bool]int{}
+	judge := func(name string, key ed25519.PrivateKey, message, sig []byte) {
+		t.Helper()
+		public, err := newPublicKey(ed25519.PublicKey(key[32:]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newPublicKey(b); err == nil {
-			t.Errorf("%s: accepted", name)
+		want := ed25519.Verify(ed25519.PublicKey(key[32:]), message, sig)
+		if got := bothWays(t, public, message, sig); got != want {
+			t.Errorf("%s: %t, and crypto/ed25519 says %t; key %x, signature %x", name, got, want, key[32:], sig)
+		}
+		verdicts[want]++
+	}
+	for range 40 {
+		random.Read(seed)
+		key := ed25519.NewKeyFromSeed(seed)
+		message := make([]byte, 40)
+		random.Read(message)
+		wide := make([]byte, 64)
+		random.Read(wide)
+		r, err := edwards25519.NewScalar().SetUniformBytes(wide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		zero := edwards25519.NewScalar()
+		honest := new(edwards25519.Point).ScalarBaseMult(r)
+		judge("an honest R", key, message, forge(t, key, r, honest.Bytes(), message))
+		for name, text := range smallOrder {
+			encoded, _ := hex.DecodeString(text)
+			judge("R "+name, key, message, forge(t, key, zero, encoded, message))
+			if p, err := new(edwards25519.Point).SetBytes(encoded); err == nil {
+				mixed := new(edwards25519.Point).Add(honest, p)
+				judge("R of mixed order, "+name, key, message, forge(t, key, r, mixed.Bytes(), message))
+			}
+		}
+	}
+	if verdicts[true] < 80 || verdicts[false] < 400 {
+		t.Errorf("%v: the cases do not tell good from bad", verdicts)
+	}
+}
+
+// An S beside the order of the group, with all else as it should be.
+func TestEdgesOfSAgreeWithTheStandardLibrary(t *testing.T) {
+	t.Parallel()
+	order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	public, err := newPublicKey(ed25519.PublicKey(key[32:]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte("message")
+	good := ed25519.Sign(key, message)
+	for _, s := range []*big.Int{new(big.Int), big.NewInt(1), new(big.Int).Sub(order, big.NewInt(1)), order, new(big.Int).Add(order, big.NewInt(1)),
+		new(big.Int).Lsh(big.NewInt(1), 252), new(big.Int).Lsh(big.NewInt(1), 253), new(big.Int).Lsh(big.NewInt(1), 255), new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1))} {
+		sig := slices.Concat(good[:32], reversed(s.FillBytes(make([]byte, 32))))
+		if got, want := bothWays(t, public, message, sig), ed25519.Verify(ed25519.PublicKey(key[32:]), message, sig); got != want || got {
+			t.Errorf("S = %v: %t, and crypto/ed25519 says %t", s, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ type Signer struct {
 	kid    string
 	alg    Alg
 	secret []byte // the Ed25519 seed or the HS256 secret, for the key file
-	ed     *privateKey
+	ed     ed25519.PrivateKey
 	mac    *macKey
 }
 
@@ -71,7 +71,7 @@ func (s *Signer) Alg() Alg { return s.alg }
 func (s *Signer) Key(from ...string) Key {
 	k := Key{KID: s.kid, Alg: s.alg, From: from}
 	if s.ed != nil {
-		k.Public = append(ed25519.PublicKey(nil), s.ed.public[:]...)
+		k.Public = s.ed.Public().(ed25519.PublicKey)
 	} else {
 		k.Secret = append([]byte(nil), s.secret...)
 	}
@@ -124,11 +124,7 @@ func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
 func (s *Signer) appendSigOver(dst, message []byte) ([]byte, error) {
 	switch s.alg {
 	case Ed25519:
-		var sig [ed25519.SignatureSize]byte
-		if err := s.ed.sign(&sig, message); err != nil {
-			return dst, err
-		}
-		return appendSig(dst, s.alg, s.kid, sig[:]), nil
+		return appendSig(dst, s.alg, s.kid, ed25519.Sign(s.ed, message)), nil
 	case HS256:
 		var mac [sha256.Size]byte
 		s.mac.sign(&mac, message)

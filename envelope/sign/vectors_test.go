@@ -120,7 +120,7 @@ func keysBlock(t *testing.T, ed, hs *Signer) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join(append(lines, fmt.Sprintf("%-15s %-10s %s = %x", ed.kid, "public", r.Public, ed.ed.public)), "\n")
+	return strings.Join(append(lines, fmt.Sprintf("%-15s %-10s %s = %x", ed.kid, "public", r.Public, ed.ed[32:])), "\n")
 }
 
 // vectorBlocks are the blocks that must follow an envelope.

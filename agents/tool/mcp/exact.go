@@ -13,8 +13,8 @@ const exactKey = "aeemesh/exact"
 // decodes it into floats, which makes 9007199254740992 of the id
 // 9007199254740993.
 func keepExact(message []byte) []byte {
-	if !bytes.Contains(message, []byte(`"structuredContent"`)) {
-		return message
+	if !bytes.Contains(message, []byte(`structuredContent`)) && !bytes.Contains(message, []byte(`\u`)) {
+		return message // the name is not there, nor what it could be spelled with
 	}
 	var m, result, meta map[string]json.RawMessage
 	if json.Unmarshal(message, &m) != nil || json.Unmarshal(m["result"], &result) != nil {

@@ -32,6 +32,7 @@ func TestResults(t *testing.T) {
 		{"nothing", `{"content":[]}`, false, `null`, ""},
 		{"structured, exactly", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{"id":9007199254740993,"x":2.50}}`, false, `{"id":9007199254740993,"x":2.50}`, ""},
 		{"structured, with a _meta of its own", `{"_meta":{"a":1},"content":[],"structuredContent":[1e2]}`, true, `[1e2]`, ""},
+		{"structured, in another spelling, with a text that claims to be exact", `{"_meta":{"aeemesh/exact":"{\"id\":1}"},"content":[],"structured\u0043ontent":{"id":9007199254740993}}`, true, `{"id":9007199254740993}`, ""},
 		{"an image", `{"content":[{"type":"text","text":"see"},{"type":"image","data":"aGk=","mimeType":"image/png"}]}`, false,
 			`{"content":[{"type":"text","text":"see"},{"type":"image","mime_type":"image/png","bytes":2,"sha256":"8f434346648f6b96df89dda901c5176b10a6d83961dd3c1ac88b59b2dc327aa4"}]}`, ""},
 		{"structured and an image", `{"content":[{"type":"image","data":"aGk=","mimeType":"image/png"}],"structuredContent":{"n":1}}`, false,

@@ -178,8 +178,8 @@ func (r *reader) plain(data []byte) ([]byte, error) {
 			return nil, fmt.Errorf("its OpenAPI description is neither JSON nor YAML: %.300s", oneLine(err.Error()))
 		}
 	}
-	r.refs += bytes.Count(data, []byte(`"$ref"`))
-	depth, values := measure(data)
+	depth, values, refs := measure(data)
+	r.refs += refs
 	if r.values -= values; depth > maxDepth || r.values < 0 {
 		return nil, fmt.Errorf("its OpenAPI description is too deep or has too many values: at most %d levels and %d values are read", maxDepth, maxValues)
 	}
@@ -189,15 +189,18 @@ func (r *reader) plain(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// measure counts levels and values of JSON, before it is decoded.
-func measure(data []byte) (depth, values int) {
-	level, quoted := 0, false
+// measure counts levels, values and references of JSON, before it is decoded.
+func measure(data []byte) (depth, values, refs int) {
+	level, quoted, start := 0, false, 0
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
 		case quoted && c == '\\':
 			i++
 		case c == '"':
-			quoted = !quoted
+			if quoted && isRef(data[start:i+1]) {
+				refs++
+			}
+			quoted, start = !quoted, i
 		case quoted:
 		case c == '{' || c == '[':
 			level++
@@ -209,7 +212,16 @@ func measure(data []byte) (depth, values int) {
 			values++
 		}
 	}
-	return depth, values
+	return depth, values, refs
+}
+
+// isRef reports whether a JSON string is "$ref", in whatever spelling.
+func isRef(quoted []byte) bool {
+	if bytes.IndexByte(quoted, '\\') < 0 || len(quoted) > len(`"\u0024\u0072\u0065\u0066"`) {
+		return string(quoted) == `"$ref"`
+	}
+	var name string
+	return json.Unmarshal(quoted, &name) == nil && name == "$ref"
 }
 
 // oneLine makes one line of a library's or a stranger's words.
