@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -154,7 +154,7 @@ func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessa
 // Ask asks one question, without the agent's tools. An answer that does not fit
 // is asked for once more.
 func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
-	schema, err := intents.Compile(q.Schema)
+	due, err := schema.Compile(q.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of a question: %w", err)
 	}
@@ -172,7 +172,7 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 		if !json.Valid(answer) {
 			err = errors.New("it is no JSON")
 		} else {
-			err = schema.Validate(answer)
+			err = due.Validate(answer)
 		}
 		if err == nil {
 			return answer, nil
@@ -221,7 +221,7 @@ func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, e
 
 // teamEntry is the entry of a toolset for the members of a team.
 func teamEntry(t *orchestrate.Team, redactor *secret.Redactor) *toolEntry {
-	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, team: true}
+	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, schemas: new(schema.Pool), team: true}
 }
 
 // teamFunction is a function that the document declares and its team is, if it

@@ -1,12 +1,14 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // DefaultParallelTools is how many tools run at once for one task.
@@ -40,6 +42,7 @@ type toolset struct {
 	optional bool // a run begins without a tool that cannot be had for now
 	strict   bool // none is served without a tool that can never be had
 	log      *slog.Logger
+	schemas  *schema.Pool // of the document itself
 }
 
 // toolEntry is one of a document's tools.
@@ -51,9 +54,10 @@ type toolEntry struct {
 	secrets *secret.Redactor
 	team    bool // it is the members of a team
 
-	mu     sync.Mutex
-	listed []listedTool // the last time
-	said   string       // why it cannot be had, as the log has it
+	mu      sync.Mutex
+	listed  []listedTool // the last time
+	schemas *schema.Pool // of the last list; of a function, of the document
+	said    string       // why it cannot be had, as the log has it
 }
 
 // listedTool is a tool that a source gave, and the bounds around it.
@@ -66,7 +70,7 @@ type listedTool struct {
 // operator registered, the others with Options.Open. One that cannot be used
 // here is left out, and a notice says so.
 func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
-	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, log: opts.Logger}
+	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, log: opts.Logger, schemas: new(schema.Pool)}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
 	}
@@ -85,7 +89,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 	var bad []error
 	names := make(map[string]bool)
 	for i := range def.Agent.Tools {
-		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i), secrets: opts.Redactor}
+		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i), secrets: opts.Redactor, schemas: s.schemas}
 		if names[e.Name] {
 			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
 		}
@@ -165,7 +169,7 @@ func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error)
 	return tool.Guard(t, tool.Options{
 		Definition: d,
 		Timeout:    e.timeout(),
-		Compile:    compileStrangers,
+		Compile:    tool.Within(e.schemas),
 	})
 }
 
@@ -177,9 +181,6 @@ func (e *toolEntry) timeout() time.Duration {
 	}
 	return -1
 }
-
-// compileStrangers compiles a schema that may come from anybody's document.
-func compileStrangers(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }
 
 // list returns the entry's tools as they are now. A tool whose schemas do not
 // compile is left out, and said.
@@ -193,20 +194,48 @@ func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	listed := len(tools)
+	tools = tools[:min(listed, maxTools)] // a model is told of no more
+	if slices.EqualFunc(e.listed, tools, func(l listedTool, t tool.Tool) bool { return same(l.tool, t) }) {
+		return e.listed, nil
+	}
+	e.schemas = e.schemas.Next()
 	now := make([]listedTool, 0, len(tools))
+	var why error // the first of them
+	if listed > maxTools {
+		why = fmt.Errorf("a model is told of %d at most", maxTools)
+	}
+	offered := 0
 	for i, t := range tools {
-		if i < len(e.listed) && same(e.listed[i].tool, t) {
-			now = append(now, e.listed[i])
-			continue
+		one := listedTool{tool: t}
+		if i < len(e.listed) && same(e.listed[i].tool, t) && e.listed[i].guarded != nil && e.affords(t.Definition()) {
+			one = e.listed[i]
+		} else if one.guarded, err = e.guard(t, tool.Definition{}); err != nil {
+			why = cmp.Or(why, err)
 		}
-		guarded, err := e.guard(t, tool.Definition{})
-		if err != nil {
-			log.Warn("a tool is left out", "entry", e.Name, "err", err)
+		if one.guarded != nil {
+			offered++
 		}
-		now = append(now, listedTool{t, guarded}) // nil: left out, and said once
+		now = append(now, one)
+	}
+	if why != nil {
+		log.Warn("tools are left out", "entry", e.Name, "listed", listed, "offered", offered, "err", why)
 	}
 	e.listed = now
 	return now, nil
+}
+
+// affords counts the schemas of a tool that stays, among those of a new list.
+func (e *toolEntry) affords(d tool.Definition) bool {
+	for _, raw := range []json.RawMessage{d.Parameters, d.Output} {
+		if len(raw) == 0 {
+			continue
+		}
+		if _, err := e.schemas.Compile(raw); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // same reports whether two tools are one. Those that cannot be compared are

@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 var reserved = []string{
@@ -162,7 +163,7 @@ func TestValidateByIntentAndVariant(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *intents.ValidationError
-	if err := r.Validate("app.x", intents.Task, raw(`{}`)); !errors.As(err, &e) || e.Intent != "app.x" || e.Variant != intents.Task ||
+	if err := r.Validate("app.x", intents.Task, raw(`{}`)); !errors.As(err, &e) || e.Subject != "task payload of app.x" ||
 		err.Error() != `task payload of app.x does not fit its schema: (root): lacks the property "a" (required)` {
 		t.Errorf("%v", err)
 	}
@@ -231,7 +232,7 @@ func TestReadFS(t *testing.T) {
 		"bare":          {"task.schema.json", "{}", "a schema file is named"},
 		"empty":         {"app.x.task.schema.json", " \n", "holds no schema"},
 		"null":          {"app.x.task.schema.json", "null", "holds no schema"},
-		"large":         {"app.x.task.schema.json", strings.Repeat(" ", intents.MaxSchemaBytes+1), "is larger than"},
+		"large":         {"app.x.task.schema.json", strings.Repeat(" ", schema.MaxBytes+1), "is larger than"},
 		"broken":        {"app.x.task.schema.json", "{", "not well-formed"},
 		"reserved":      {"aee.status.ping.task.schema.json", "{}", "the protocol's own"},
 		"mesh":          {"mesh.x.task.schema.json", "{}", "the mesh's own"},

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // toolEntries are what one document's tools come to.
@@ -124,6 +123,7 @@ func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, regis
 
 // toolsOfEntry finds what one entry comes to.
 func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, registry *tool.Registry, offline bool) []toolEntry {
+	schemas := new(schema.Pool)
 	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
 	refused := func(err error) []toolEntry {
 		base.Why = oneLine(err.Error())
@@ -134,7 +134,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 		if err != nil {
 			return refused(errors.New("no function of this name is registered; --tool names a program"))
 		}
-		return []toolEntry{guarded(base, function, tool.Definition{Name: entry.Name, Description: entry.Description,
+		return []toolEntry{guarded(base, function, schemas, tool.Definition{Name: entry.Name, Description: entry.Description,
 			Parameters: entry.ParametersSchema, Output: entry.OutputSchema})}
 	}
 	source, err := set.Open(entry)
@@ -165,14 +165,14 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 		if d := t.Definition(); d.Name != entry.Name {
 			own.Name, own.Entry, own.Description = d.Name, entry.Name, d.Description
 		}
-		out = append(out, guarded(own, t, tool.Definition{}))
+		out = append(out, guarded(own, t, schemas, tool.Definition{}))
 	}
 	return out
 }
 
 // guarded says whether a tool can be offered with its schemas.
-func guarded(e toolEntry, t tool.Tool, d tool.Definition) toolEntry {
-	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: func(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }})
+func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) toolEntry {
+	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: tool.Within(schemas)})
 	if err != nil {
 		e.Why = oneLine(err.Error())
 		return e
