@@ -35,6 +35,8 @@ type Config struct {
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
 	// Secrets is what documents may read of the worker's environment.
 	Secrets Secrets `json:"secrets,omitzero"`
+	// Programs is what function tools and agents get that are programs.
+	Programs Programs `json:"programs,omitzero"`
 	// Directory is how the subagents of documents are found.
 	Directory Directory `json:"directory,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.

@@ -100,7 +100,7 @@ var floors = []struct {
 	name     string
 	packages []string // path.Match patterns
 }{
-	{"ground", []string{"envelope", "envelope/sign", "intents/schema", "agents/aaif", "mesh/subject", "agents/condition/*"}},
+	{"ground", []string{"envelope", "envelope/sign", "intents/schema", "agents/aaif", "agents/subprocess", "mesh/subject", "agents/condition/*"}},
 	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
@@ -282,6 +282,7 @@ var heavy = []struct {
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"github.com/getkin/kin-openapi", []string{"agents/tool/openapi"}, nil},
 	{"github.com/oasdiff/yaml", []string{"agents/tool/openapi"}, nil},
+	{"golang.org/x/sys", []string{"agents/subprocess"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},
 	{"github.com/aws/aws-sdk-go-v2/service/secretsmanager", []string{"agents/secret/awssm"}, nil},

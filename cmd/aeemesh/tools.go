@@ -61,7 +61,7 @@ Exit 1 if a tool of a document is not offered.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, set.Close()) }()
-			registry, err := a.programTools(cmd, functions)
+			registry, err := a.programTools(cmd, functions, nil)
 			if err != nil {
 				return err
 			}

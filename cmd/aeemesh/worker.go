@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -312,7 +311,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
-	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {
+	if opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv()); err != nil {
 		return nil, err
 	}
 	if f.review != "" {
@@ -321,7 +320,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 	}
 	if f.command != "" {
-		if opts.Program, err = a.program(cmd, f.command); err != nil {
+		if opts.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {
 			return nil, err
 		}
 	}
@@ -381,12 +380,12 @@ func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
 }
 
 // program is what --exec runs.
-func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) {
+func (a *app) program(cmd *cobra.Command, line string, env []string) (*agents.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: childEnv(), Stderr: a.term.words, Logger: a.log})
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: env, Stderr: a.term.words, Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
@@ -394,7 +393,7 @@ func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) 
 }
 
 // programTools are the function tools that --tool names.
-func (a *app) programTools(cmd *cobra.Command, specs []string) (*tool.Registry, error) {
+func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Registry, error) {
 	reg := &tool.Registry{}
 	for _, spec := range specs {
 		name, line, ok := strings.Cut(spec, "=")
@@ -406,7 +405,7 @@ func (a *app) programTools(cmd *cobra.Command, specs []string) (*tool.Registry, 
 			return nil, usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := program.New(program.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: childEnv(), Log: a.log})
+			Command: command, Env: env, Log: a.log})
 		if err == nil {
 			err = reg.Add(t)
 		}
@@ -435,16 +434,4 @@ func splitCommand(line string) ([]string, error) {
 		return nil, err
 	}
 	return command, nil
-}
-
-// childEnv is the environment of programs that the operator names: all of it
-// but what lets one into the mesh.
-func childEnv() []string {
-	var out []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") {
-			out = append(out, kv)
-		}
-	}
-	return out
 }
