@@ -32,7 +32,7 @@ type team struct {
 func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
 	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts)})}
 	if !plan.NeedsMind() {
-		return t, idle(def, plan), nil
+		return t, nil, nil
 	}
 	if plan.Pattern == orchestrate.ModelLed {
 		opts.team = t.team
@@ -43,24 +43,6 @@ func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *con
 	}
 	t.loop = l
 	return t, notices, nil
-}
-
-// idle are the notices about what a team does without.
-func idle(def *aaif.Definition, plan *orchestrate.Plan) []aaif.Problem {
-	var out []aaif.Problem
-	note := func(pointer, message string) {
-		out = append(out, aaif.Problem{Pointer: pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: message})
-	}
-	if plan.OwnModel && def.Agent.Model != nil {
-		note("/agent/model", fmt.Sprintf("the model is not used: the agent's team does the work (%s)", plan.Pattern))
-	}
-	if len(def.Agent.Tools) > 0 {
-		note("/agent/tools", fmt.Sprintf("the tools are not offered: the agent's team does the work (%s)", plan.Pattern))
-	}
-	if len(def.Agent.Constraints) > 0 {
-		note("/agent/constraints", "the constraints are told to no model: the members of the team have their own")
-	}
-	return out
 }
 
 // Handle does a task with the team, from where its run stands.

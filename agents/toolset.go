@@ -75,7 +75,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 		s.parallel = DefaultParallelTools
 	}
 	if c := def.Agent.Compliance; c != nil && c.SafetyLevel != "" {
-		s.optional, s.strict = c.SafetyLevel == aaif.SafetyMinimal, refuses(c.SafetyLevel)
+		s.optional, s.strict = c.SafetyLevel == aaif.SafetyMinimal, c.SafetyLevel.LeavesNothingOut()
 	}
 	registry := opts.Tools
 	if registry == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -294,6 +295,17 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 	return d, nil
 }
 
+// accepted is what operators accept of the agent's document that is not done.
+func (d *agentDescription) accepted() string {
+	said := map[string]bool{}
+	for _, i := range d.Instances {
+		if what := i.Info.Metadata[agents.MetaAccepted]; what != "" {
+			said["not done, which the operator accepts: "+what] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
+}
+
 func (a *app) printDescription(d agentDescription) {
 	t := a.term
 	field := func(name, value string) {
@@ -306,6 +318,7 @@ func (a *app) printDescription(d agentDescription) {
 	field("agent id", d.AgentID)
 	field("subjects", d.Subject+", "+d.Ask+" (plain text)")
 	field("service", d.Service)
+	field("accepted", d.accepted())
 	if d.Health != nil {
 		details := []string{}
 		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {

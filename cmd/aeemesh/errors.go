@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -102,6 +103,10 @@ func hintFor(err error) string {
 	var own *hintedError
 	if errors.As(err, &own) {
 		return own.hint
+	}
+	var refused *agents.Refusal
+	if errors.As(err, &refused) {
+		return acceptanceHint(refused)
 	}
 	var problem *envelope.Error
 	if errors.As(err, &problem) {

@@ -30,7 +30,7 @@ type workerFlags struct {
 	as, command, intents, keyName, taskEvents, journal string
 	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
-	tools, known, lostCalls, workQueues                []string
+	tools, known, lostCalls, workQueues, accept        []string
 	review                                             string
 	refuseUnknown, content, deprecated, register       bool
 	quotas                                             mesh.Quotas
@@ -100,6 +100,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	f.operator.add(flags)
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
+	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) of which you accept that this runtime does not do what it says, where the agent would be refused for that; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; told to the log and the mesh; repeatable")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
@@ -298,6 +299,10 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		opts.Queue = -1
 	}
 	opts.ContextTokens = f.contextTokens
+	var err error
+	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
+		return nil, err
+	}
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return nil, err
@@ -358,6 +363,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		f.teams.add(agent.Entity, name, doc, view, f.command == "")
 		out = append(out, agent)
 	}
+	a.warnUnusedAcceptances(opts.AcceptUnhonoured, out)
 	return out, nil
 }
 
