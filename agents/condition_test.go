@@ -8,6 +8,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/condition"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
 // Conditions are compiled before an agent is hosted, and their languages
@@ -36,7 +37,7 @@ func TestConditionsAreCheckedBeforeHosting(t *testing.T) {
 		t.Errorf("%v", a.Notices)
 	}
 	a = newAgent(t, agent("standard", `"when it is about money"`), agents.Options{})
-	if p := find(a, aaif.RuleStringCondition); p == nil || p.Pointer != at {
+	if p := find(a, topology.RuleUnreachable); p == nil || p.Pointer != at || !strings.Contains(p.Message, "words are never satisfied") {
 		t.Errorf("%v", a.Notices)
 	}
 	for _, level := range []string{"strict", "regulated"} {

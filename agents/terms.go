@@ -76,12 +76,16 @@ func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out 
 // withoutEffect are the warnings about a document that say what of it has no
 // effect: conditions in words, of which a runtime SHOULD warn (AAIF, Condition
 // Expressions), fields that others overrule or need, and a later version of AAIF.
-// What lies within a part of which more is said already is left out.
-func withoutEffect(doc *aaif.Document, said []aaif.Problem) []aaif.Problem {
+// What lies within a part of which more is said already is left out, and so are
+// conditions of which the team's check says what comes of them.
+func withoutEffect(doc *aaif.Document, said, team []aaif.Problem) []aaif.Problem {
 	var out []aaif.Problem
 	for _, p := range doc.Lint() {
 		switch p.Rule {
 		case aaif.RuleStringCondition:
+			if slices.ContainsFunc(team, func(s aaif.Problem) bool { return p.Pointer == s.Pointer }) {
+				continue
+			}
 		case aaif.RuleIgnoredField, aaif.RuleIncomplete, aaif.RuleVersion:
 			if slices.ContainsFunc(said, func(s aaif.Problem) bool {
 				return p.Pointer == s.Pointer || strings.HasPrefix(p.Pointer, s.Pointer+"/")

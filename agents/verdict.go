@@ -73,8 +73,12 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 			v.add(retired)
 		}
 	}
+	var team []aaif.Problem
+	if opts.byModel() {
+		team = slices.DeleteFunc(topology.Check(doc), func(p aaif.Problem) bool { return p.Rule == topology.RuleName }) // who serves it asks the mesh
+	}
 	v.add(elsewhere...)
-	v.add(withoutEffect(doc, slices.Concat(elsewhere, lacking))...)
+	v.add(withoutEffect(doc, slices.Concat(elsewhere, lacking), team)...)
 	for _, p := range lacking {
 		if p.Pointer == approval && acts(def, plan) && !v.accepts(p.Pointer) {
 			p.Message, p.Hint = "nobody can approve tool calls here yet, so an agent that wants it can have neither tools nor a team that its model leads", ""
@@ -84,14 +88,12 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 		}
 		v.add(p)
 	}
-	if opts.byModel() {
-		for _, p := range topology.Check(doc) {
-			if p.Severity == aaif.SeverityError { // a team that cannot work is not hosted
-				v.refuse(p)
-				continue
-			}
-			v.add(p)
+	for _, p := range team {
+		if p.Severity == aaif.SeverityError { // a team that cannot work is not hosted
+			v.refuse(p)
+			continue
 		}
+		v.add(p)
 	}
 	v.negotiated(v.Negotiation)
 	return v, doc

@@ -315,9 +315,12 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 	if !a.term.json {
 		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
-	for _, n := range notices {
-		a.term.notice(name, n)
+	for i := range notices { // what stops it is said below
+		if notices[i].Severity == aaif.SeverityError {
+			notices[i].Severity = aaif.SeverityWarning
+		}
 	}
+	a.term.notices(name, notices)
 	if usable == 0 {
 		return errorf("%s: no route to a model can be used here", name)
 	}

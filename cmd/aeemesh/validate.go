@@ -153,8 +153,12 @@ func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
 	return verdicts, docs, nil
 }
 
-// add adds what else there is to say.
+// add adds what else there is to say. Of a condition in words of which more is said
+// then, the linter's general warning goes.
 func (v *verdict) add(problems []aaif.Problem) {
+	v.Problems = slices.DeleteFunc(v.Problems, func(p aaif.Problem) bool {
+		return p.Rule == aaif.RuleStringCondition && slices.ContainsFunc(problems, func(more aaif.Problem) bool { return more.Pointer == p.Pointer })
+	})
 	v.Problems = append(v.Problems, problems...)
 	slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
 	for _, p := range problems {

@@ -146,9 +146,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			return err
 		}
 		accepted := agent.Accept(s.node)
-		for _, p := range agent.Notices {
-			a.term.notice(agent.Entity, p)
-		}
+		a.term.notices(agent.Entity, agent.Notices)
 		if accepted != nil {
 			return accepted
 		}
