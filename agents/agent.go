@@ -51,6 +51,11 @@ type Options struct {
 	Counters Counters
 	// Budget bounds what runs spend on models. Default: nothing does.
 	Budget Budget
+	// RequireTools refuses an agent of which a tool is not offered, whatever its
+	// protocol, when it is made or when Run begins. Default: the agent is hosted, and
+	// its health is degraded for as long. A function that is not registered refuses it
+	// in any case.
+	RequireTools bool
 	// ParallelTools is how many tools that a model calls at once really run at
 	// once. Default 4.
 	ParallelTools int
@@ -261,7 +266,7 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 		}()
 		if err := a.tools.warm(ctx); err != nil {
 			err = tellRefusal(node, a.refusal(err))
-			return fmt.Errorf("agent %s: safety level %s: %w", a.Entity, a.Negotiation.Safety, err)
+			return fmt.Errorf("agent %s: %w", a.Entity, err)
 		}
 	}
 	if a.Program == nil {
@@ -313,7 +318,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 		if err != nil {
 			return err
 		}
-		a.Handler, a.tools = l, l.tools
+		a.Handler, a.tools, a.Health = l, l.tools, l.tools.health
 	}
 	return nil
 }
@@ -327,7 +332,7 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 	}
 	a.Handler = t
 	if t.loop != nil {
-		a.tools = t.loop.tools
+		a.tools, a.Health = t.loop.tools, t.loop.tools.health
 	}
 	return nil
 }

@@ -33,6 +33,7 @@ type workerFlags struct {
 	tools, known, lostCalls, workQueues, accept        []string
 	review                                             string
 	refuseUnknown, content, deprecated, register       bool
+	requireTools                                       bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
@@ -76,6 +77,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
 	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
 	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent of which a tool is not there; without, its health is degraded as long (a function tool without a program or function refuses it in any case)")
 	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
 	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
@@ -296,7 +298,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	if f.queue == 0 {
 		opts.Queue = -1
 	}
-	opts.ContextTokens = f.contextTokens
+	opts.ContextTokens, opts.RequireTools = f.contextTokens, f.requireTools
 	var err error
 	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
 		return nil, err
