@@ -274,13 +274,9 @@ measured.`,
 }
 
 func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) error {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	doc, err := a.readDefinition(name)
 	if err != nil {
 		return err
-	}
-	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-	if err != nil {
-		return hinted(err, "\"aeemesh validate %s\" tells more.", name)
 	}
 	set.Use(&opts)
 	routes, notices, err := set.Routes(doc.Definition(), opts)

@@ -95,13 +95,9 @@ Exit 1 if a tool of a document is not offered.`,
 
 // toolsOf finds what the tools of one document come to.
 func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, registry *tool.Registry, offline bool) (toolEntries, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	doc, err := a.readDefinition(name)
 	if err != nil {
 		return toolEntries{}, err
-	}
-	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-	if err != nil {
-		return toolEntries{}, hinted(err, "\"aeemesh validate %s\" tells more.", name)
 	}
 	def := doc.Definition()
 	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}

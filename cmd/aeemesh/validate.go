@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // verdict is what "validate" says about one document.
@@ -185,6 +186,9 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	}
 	v.Valid, v.Kind = true, doc.Kind()
 	v.Problems = append(v.Problems, doc.Lint()...)
+	if doc.Kind() == aaif.KindState {
+		v.add(doc.Locate(checksumOf(doc)))
+	}
 	if d := doc.Definition(); d != nil {
 		if bad := condition.Check(doc); len(bad) > 0 {
 			v.Valid = false
@@ -199,6 +203,32 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	}
 	return v, doc, nil
 }
+
+// checksumOf holds an agent state to its checksum (AAIF, Agent State Document: a
+// platform MUST verify it before it restores the run).
+func checksumOf(doc *aaif.Document) []aaif.Problem {
+	text, err := doc.MarshalJSON()
+	if err != nil {
+		return nil // it is valid: it can be written
+	}
+	p := aaif.Problem{Pointer: "/provenance/checksum", Rule: ruleChecksum, Severity: aaif.SeverityWarning}
+	want, err := state.CheckChecksum(text)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, state.ErrNoChecksum):
+		p.Message = err.Error() + ": no platform may restore a run from it"
+	default:
+		p.Severity, p.Message = aaif.SeverityError, err.Error()+": the document was changed after it was made, and no platform may restore a run from it"
+	}
+	if want != "" {
+		p.Hint = "that of the document as it stands is " + want
+	}
+	return []aaif.Problem{p}
+}
+
+// ruleChecksum is the rule of what is said of a state's checksum.
+const ruleChecksum aaif.Rule = "checksum"
 
 // unplayable says what keeps a worker from having the custom model that a document names, the offline one above
 // all.

@@ -343,12 +343,12 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		if err != nil {
 			return nil, err
 		}
-		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+		doc, err := parseDefinition(name, data)
 		if err != nil {
 			if bytes.Contains(data, []byte(aaif.SafetyRegulated)) { // as far as one can tell
 				a.log.Error("document refused", "audit", true, "file", name, "err", err)
 			}
-			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
+			return nil, err
 		}
 		view := f.teams.view(name, f.as, doc)
 		opts.Directory = view
