@@ -46,8 +46,10 @@ func (a *Agent) acceptLive() error {
 			Message: "tasks are done while their senders wait: there is no durable lane here"})
 	}
 	if a.MeshConcurrency > 0 {
-		lacking = append(lacking, aaif.Unhonoured("/agent/runtime/concurrency", RuleLane, aaif.SeverityWarning,
-			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency)))
+		p := aaif.Unhonoured("/agent/runtime/concurrency", RuleLane, aaif.SeverityWarning,
+			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency))
+		p.Hint = ""
+		lacking = append(lacking, p)
 	}
 	a.Async, a.MeshConcurrency = false, 0
 	if a.negotiate == nil { // put together by hand

@@ -318,6 +318,31 @@ func TestAnswerCapabilityList(t *testing.T) {
 		}
 	}
 	var e *intents.ValidationError
+	for task, want := range map[string]string{
+		`{"namespace_filter":"app","schemas":true}`:    `{"app.x":{"task":{"required":["a"]}},"app.y":{}}`,
+		`{"schemas":true}`:                             `{"app.x":{"task":{"required":["a"]}},"app.y":{}}`,
+		`{"namespace_filter":"app"}`:                   `null`,
+		`{"namespace_filter":"app","schemas":"app.x"}`: `null`,
+		`{"namespace_filter":"app","schemas":null}`:    `null`,
+	} {
+		r := intents.NewRegistry()
+		if err := r.Register(intents.Definition{Intent: "app.x", Task: raw(`{"required":["a"]}`)}, intents.Definition{Intent: "app.y"}); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.AnswerCapabilityList(raw(task))
+		if got, _ := json.Marshal(answer.Schemas); err != nil || string(got) != want {
+			t.Errorf("%s: schemas %s, %v, want %s", task, got, err, want)
+		}
+	}
+	large := intents.NewRegistry()
+	for i := range 4 {
+		if err := large.Register(intents.Definition{Intent: fmt.Sprintf("app.x%d", i), Task: raw(`{"description":"` + strings.Repeat("x", 200<<10) + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if answer, err := large.AnswerCapabilityList(raw(`{"schemas":true}`)); err != nil || len(answer.Schemas) != 2 {
+		t.Errorf("of schemas beyond the bound %d are told, %v, want 2", len(answer.Schemas), err)
+	}
 	if _, err := r.AnswerCapabilityList(raw(`{"namespace_filter":1}`)); !errors.As(err, &e) {
 		t.Errorf("%v", err)
 	}

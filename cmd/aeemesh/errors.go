@@ -160,7 +160,7 @@ func hintForCode(e *envelope.Error) string {
 	case envelope.CodeIntentUnknown:
 		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
 	case envelope.CodeInputSchema:
-		return "\"aeemesh agents describe ENTITY\" lists its intents; the agent's author knows their schemas."
+		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
 	}
 	switch {
 	case !e.Retryable:
