@@ -56,7 +56,7 @@
 // than function are what Options.Open makes of them; those that it cannot open are
 // not offered to the model. A function that was not registered is an error. An agent
 // that wants a person's approval and has tools, or a team that its model leads, is
-// refused: nobody can approve yet.
+// refused: tool calls cannot be approved yet.
 //
 // # The model
 //

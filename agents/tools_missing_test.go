@@ -30,14 +30,14 @@ func TestAnAgentWithoutOneOfItsToolsIsDegraded(t *testing.T) {
 		more  string // of the document
 		want  string // why; "" is healthy
 	}{
-		"nobody speaks the protocol": {nil, aaif.Offer{}, "", "this worker has no tools of protocol"},
-		"not allowed":                {refuse, all, "", "its operator has not allowed it"},
-		"switched off":               {refuse, aaif.Offer{}, `, "required_capabilities": ["tool.http", "tool.mcp", "tool.openapi"]`, "it depends on tool."},
-		"not there":                  {shelfWith(gone), all, "", "its server has no such tool"},
-		"nothing is listed":          {shelfWith(nil), all, "", "its server lists no tool for it"},
-		"a schema that reaches out":  {shelfWith(nil, toolThatSays("t", `{"$ref":"https://db.internal/x.json"}`, "1")), all, "", "its schemas are refused"},
-		"there":                      {shelfWith(nil, toolThatSays("t", "", "1")), all, "", ""},
-		"down":                       {shelfWith(down), all, "", "its server cannot be reached now"},
+		"a protocol without a source": {nil, aaif.Offer{}, "", "this worker has no tools of protocol"},
+		"not allowed":                 {refuse, all, "", "its operator has not allowed it"},
+		"switched off":                {refuse, aaif.Offer{}, `, "required_capabilities": ["tool.http", "tool.mcp", "tool.openapi"]`, "it depends on tool."},
+		"not there":                   {shelfWith(gone), all, "", "its server has no such tool"},
+		"nothing is listed":           {shelfWith(nil), all, "", "its server lists no tool for it"},
+		"a schema that reaches out":   {shelfWith(nil, toolThatSays("t", `{"$ref":"https://db.internal/x.json"}`, "1")), all, "", "its schemas are refused"},
+		"there":                       {shelfWith(nil, toolThatSays("t", "", "1")), all, "", ""},
+		"down":                        {shelfWith(down), all, "", "its server cannot be reached now"},
 	} {
 		for _, protocol := range []aaif.Protocol{aaif.ProtocolHTTP, aaif.ProtocolMCP, aaif.ProtocolOpenAPI} {
 			t.Run(fmt.Sprintf("%s/%s", name, protocol), func(t *testing.T) {

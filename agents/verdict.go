@@ -81,7 +81,7 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 	v.add(withoutEffect(doc, slices.Concat(elsewhere, lacking), team)...)
 	for _, p := range lacking {
 		if p.Pointer == approval && acts(def, plan) && !v.accepts(p.Pointer) {
-			p.Message, p.Hint = "nobody can approve tool calls here yet, so an agent that wants it can have neither tools nor a team that its model leads", ""
+			p.Message, p.Hint = "tool calls cannot be approved here yet, so an agent that wants approval can have neither tools nor a team that its model leads", ""
 			v.Unkept = append(v.Unkept, p.Pointer)
 			v.refuse(p)
 			continue

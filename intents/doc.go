@@ -32,7 +32,7 @@
 // what agents tell of their steps on bus.mesh.run; [EventSchema] has the schema of
 // each of the mesh's topics.
 //
-// Schemas come out of documents and from peers, and payloads from anybody: package
+// Schemas come out of documents and from peers, and payloads from any sender: package
 // [github.com/aeemesh/aeemesh/intents/schema] compiles and validates them within
 // bounds.
 //

@@ -225,7 +225,7 @@ var insteads = []struct{ path, text string }{
 	{"/agent/orchestration/subagents/*/pass_memory_keys", "memories travel with the tasks, and no agent of this runtime reads or makes any yet"},
 	{"/agent/orchestration/handoff/*/pass_memory", "memories travel with the task, and no agent of this runtime reads or makes any yet"},
 	{"/agent/orchestration", "this part of a team is not honoured yet"},
-	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: nobody can approve tool calls"},
+	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: tool calls cannot be approved"},
 	{"/agent/compliance/audit_log", "the audit log is not honoured yet: none is kept"},
 	{"/agent/compliance/data_residency", "data residency is not honoured yet: models are not chosen by region"},
 	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: nothing is looked for in what passes"},

@@ -125,7 +125,7 @@ const (
 )
 
 // LeavesNothingOut is true of the levels at which nothing that a document declares may be left out: strict,
-// regulated and, since nobody knows what it means, any other. An absent level is standard.
+// regulated and, since its meaning is not known, any other. An absent level is standard.
 func (l SafetyLevel) LeavesNothingOut() bool {
 	return l != "" && l != SafetyMinimal && l != SafetyStandard
 }

@@ -138,7 +138,7 @@ func TestADocumentOfAnotherKindIsNamed(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`{}`, `[]`, `{"sc_standard":"SC-006","name":"a"}`} { // nobody knows what these are
+	for _, text := range []string{`{}`, `[]`, `{"sc_standard":"SC-006","name":"a"}`} { // of no known kind
 		var e *Error
 		if _, err := Parse([]byte(text), Options{Kind: KindState}); !errors.As(err, &e) || e.Kind != "" {
 			t.Errorf("%s: %v", text, err)

@@ -14,7 +14,7 @@ type Severity string
 const (
 	SeverityError   Severity = "error"   // the document is refused
 	SeverityWarning Severity = "warning" // the document is accepted; its author should know
-	SeverityNote    Severity = "note"    // nothing is amiss; whoever runs the agent may want to know
+	SeverityNote    Severity = "note"    // nothing is amiss; the agent's operator may want to know
 )
 
 // Rule names the rule that a problem breaks, for programs and for searching the documentation.

@@ -66,11 +66,19 @@ Exit 1 if a tool of a document is not offered.`,
 				return err
 			}
 			missing := 0
+			var docs []*aaif.Document
 			for _, name := range args {
-				t, err := a.toolsOf(ctx, name, set, registry, offline)
+				doc, err := a.readDefinition(name)
 				if err != nil {
 					return err
 				}
+				docs = append(docs, doc)
+			}
+			if err := checkTools(cmd, functions, docs); err != nil {
+				return err
+			}
+			for i, name := range args {
+				t := toolsOf(ctx, name, docs[i].Definition(), set, registry, offline)
 				for _, entry := range t.Tools {
 					if !entry.Offered {
 						missing++
@@ -94,12 +102,7 @@ Exit 1 if a tool of a document is not offered.`,
 }
 
 // toolsOf finds what the tools of one document come to.
-func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, registry *tool.Registry, offline bool) (toolEntries, error) {
-	doc, err := a.readDefinition(name)
-	if err != nil {
-		return toolEntries{}, err
-	}
-	def := doc.Definition()
+func toolsOf(ctx context.Context, name string, def *aaif.Definition, set *adapters.Set, registry *tool.Registry, offline bool) toolEntries {
 	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}
 	taken := make(map[string]bool)
 	for i := range def.Agent.Tools {
@@ -114,7 +117,7 @@ func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, regis
 			out.Tools = append(out.Tools, t)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // toolsOfEntry finds what one entry comes to.

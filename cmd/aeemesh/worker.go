@@ -337,6 +337,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		return []*agents.Agent{agent}, nil
 	}
 	var out []*agents.Agent
+	var docs []*aaif.Document
 	from := map[string]string{}
 	for _, name := range files {
 		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
@@ -350,6 +351,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 			}
 			return nil, err
 		}
+		docs = append(docs, doc)
 		view := f.teams.view(name, f.as, doc)
 		opts.Directory = view
 		agent, err := agents.New(doc, opts)
@@ -364,7 +366,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		out = append(out, agent)
 	}
 	a.warnUnusedAcceptances(opts.AcceptUnhonoured, out)
-	return out, nil
+	return out, checkTools(cmd, f.tools, docs)
 }
 
 // undocumented is the agent of a program alone. Its intents are those of the

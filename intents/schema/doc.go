@@ -1,5 +1,5 @@
-// Package schema is a JSON Schema engine for schemas and documents that nobody
-// here wrote: those of agents' documents, of tools, of peers.
+// Package schema is a bounded JSON Schema engine for schemas and documents from
+// strangers: those of agents' documents, of tools, of peers.
 //
 //	s, err := schema.Compile(raw)         // an *Error lists what is wrong with the schema
 //	err = s.Validate(payload)             // a *ValidationError lists what is wrong with the payload
