@@ -51,6 +51,11 @@ type Options struct {
 	Counters Counters
 	// Budget bounds what runs spend on models. Default: nothing does.
 	Budget Budget
+	// RequireTools refuses an agent of which a tool is not offered, whatever its
+	// protocol, when it is made or when Run begins. Default: the agent is hosted, and
+	// its health is degraded for as long. A function that is not registered refuses it
+	// in any case.
+	RequireTools bool
 	// ParallelTools is how many tools that a model calls at once really run at
 	// once. Default 4.
 	ParallelTools int
@@ -131,13 +136,21 @@ type Options struct {
 	// Deprecated lets agents be hosted whose status is deprecated. Default: they
 	// are refused.
 	Deprecated bool
+	// AcceptUnhonoured names places of documents, as JSON pointers
+	// (/agent/compliance/audit_log), of which the operator accepts that this runtime
+	// does not do what a runtime MUST: an agent that would be refused for that alone
+	// is hosted, and the mesh is told. [aaif.FieldPointer] makes a pointer of a field's
+	// path. A condition in words of a pipeline's step
+	// (/agent/orchestration/subagents/1/when) that is named here holds. Default none.
+	AcceptUnhonoured []string
 
 	// Directory finds the subagents that a document names. Default: a subagent
 	// is the entity that its ref is.
 	Directory orchestrate.Directory
 
-	off  func(*aaif.Tool) string // which capability a tool lacks
-	team *orchestrate.Team       // that the model leads; nil: none
+	off       func(*aaif.Tool) string // which capability a tool lacks
+	team      *orchestrate.Team       // that the model leads; nil: none
+	traceable bool                    // spans go somewhere
 
 	// Telemetry is where the agent reports what it does. Default: nowhere.
 	Telemetry Telemetry
@@ -158,9 +171,13 @@ type Agent struct {
 	Notices []aaif.Problem
 	// Negotiation is how the document's required_capabilities fared.
 	Negotiation aaif.Negotiation
+	// Accepted are the places of Options.AcceptUnhonoured that made a difference:
+	// what a runtime MUST do there, and this one does not. Run tells the mesh, and so
+	// does the agent's metadata (accepted_unhonoured).
+	Accepted []string
 
+	verdict   Verdict
 	encrypt   bool // the document wants its state encrypted
-	traceable bool // its spans go somewhere, if it makes any
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
 	tools     *toolset // of a model; nil where something else does the work
@@ -198,7 +215,11 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	note(err)
 	a.log = opts.Logger
 	note(a.limits(def, opts))
-	note(a.terms(doc, opts))
+	a.verdict, doc = judge(doc, opts)
+	def = doc.Definition()
+	a.negotiate = func(durable bool) aaif.Negotiation { return def.Negotiate(Offers(opts, durable)) }
+	a.Negotiation = a.verdict.Negotiation
+	a.encrypt = encrypts(def) && !a.verdict.accepts(piiHandling)
 
 	c, err := newContract(a.Entity, def, opts)
 	note(err)
@@ -207,6 +228,11 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	}
 	opts.off = func(t *aaif.Tool) string { return switchedOff(a.Negotiation, t) }
 	note(a.handler(def, c, opts))
+	a.Notices, a.Accepted = append(a.Notices, a.verdict.Notices...), a.verdict.Accepted
+	if len(a.Accepted) > 0 {
+		a.Metadata[MetaAccepted] = strings.Join(a.Accepted, ",")
+	}
+	note(a.refused())
 	if report != nil && a.Handler != nil {
 		a.Handler = reported{a.Handler, report}
 	}
@@ -229,6 +255,9 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	for _, p := range a.Notices[known:] { // nobody was shown them
 		a.log.Warn("not as the document says", "entity", a.Entity, "pointer", p.Pointer, "why", p.Message)
 	}
+	if err := a.tellAccepted(node); err != nil {
+		return err
+	}
 	if a.tools != nil {
 		defer func() {
 			if err := a.tools.close(); err != nil {
@@ -236,8 +265,8 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 			}
 		}()
 		if err := a.tools.warm(ctx); err != nil {
-			err = tellRefusal(node, a.refusal(a.Negotiation, []error{err}))
-			return fmt.Errorf("agent %s: safety level %s: %w", a.Entity, a.Negotiation.Safety, err)
+			err = tellRefusal(node, a.refusal(err))
+			return fmt.Errorf("agent %s: %w", a.Entity, err)
 		}
 	}
 	if a.Program == nil {
@@ -285,14 +314,11 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 			return a.teamHandler(def, plan, c, opts)
 		}
 		l, notices, err := newLoop(a.Entity, def, c, opts)
-		a.Notices = append(a.Notices, notices...)
+		a.verdict.add(notices...)
 		if err != nil {
 			return err
 		}
-		a.Handler, a.tools = l, l.tools
-		if refuses(a.Negotiation.Safety) {
-			return a.refusal(a.Negotiation, a.refusals(notices))
-		}
+		a.Handler, a.tools, a.Health = l, l.tools, l.tools.health
 	}
 	return nil
 }
@@ -300,16 +326,13 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 // teamHandler sets a team to do the work.
 func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) error {
 	t, notices, err := newTeam(a.Entity, def, plan, c, opts)
-	a.Notices = append(a.Notices, notices...)
+	a.verdict.add(notices...)
 	if err != nil {
 		return err
 	}
 	a.Handler = t
 	if t.loop != nil {
-		a.tools = t.loop.tools
-	}
-	if refuses(a.Negotiation.Safety) {
-		return a.refusal(a.Negotiation, a.refusals(notices))
+		a.tools, a.Health = t.loop.tools, t.loop.tools.health
 	}
 	return nil
 }
@@ -348,7 +371,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 		a.MeshConcurrency = declared
 		if opts.Concurrency > declared {
 			a.Notices = append(a.Notices, aaif.Problem{
-				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityWarning,
+				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityNote,
 				Message: fmt.Sprintf("the operator's concurrency of %d is lowered to the document's %d", opts.Concurrency, declared),
 			})
 		}

@@ -106,7 +106,7 @@ func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
 		"required_capabilities": ["memory.vector", "tool.function"]`
 	a := newAgent(t, doc(t, text), agents.Options{})
 	want := map[string]aaif.Severity{
-		"/agent/memory": aaif.SeverityWarning, "/agent/compliance/audit_log": aaif.SeverityError,
+		"/agent/memory": aaif.SeverityWarning, "/agent/compliance/audit_log": aaif.SeverityWarning,
 		"/agent/tools/0": aaif.SeverityWarning, "/agent/required_capabilities": aaif.SeverityWarning,
 	}
 	if got := pointers(a.Notices); !maps.Equal(got, want) {
@@ -118,8 +118,9 @@ func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
 
 	// A program does the model's work: what it has to keep by itself is said.
 	a = newAgent(t, doc(t, text), agents.Options{Program: program(t, "serve", nil)})
-	for _, pointer := range []string{"/agent/constraints", "/agent/model", "/agent/tools", "/agent/orchestration/max_iterations"} {
-		want[pointer] = aaif.SeverityWarning
+	for pointer, severity := range map[string]aaif.Severity{"/agent/constraints": aaif.SeverityWarning, "/agent/model": aaif.SeverityNote,
+		"/agent/tools": aaif.SeverityNote, "/agent/orchestration/max_iterations": aaif.SeverityWarning} {
+		want[pointer] = severity
 	}
 	delete(want, "/agent/tools/0")
 	if got := pointers(a.Notices); !maps.Equal(got, want) {
@@ -173,8 +174,8 @@ func TestNewRefuses(t *testing.T) {
 		"no functions":       {echoModel + `, "tools": [{"name": "look", "description": "Looks."}]`, none, "none is registered"},
 		"bad tool schema":    {echoModel + `, "tools": [{"name": "lint", "description": "Lints.", "parameters_schema": {"$ref": "file:///etc/passwd"}}]`, agents.Options{Tools: registry(t, "lint")}, "/agent/tools/0"},
 		"bad input schema":   {echoModel + `, "io": {"input_schema": {"type": "objekt"}}`, none, "/agent/io"},
-		"capability, strict": {echoModel + `, "required_capabilities": ["memory.vector"], "compliance": {"safety_level": "strict"}`, none, "memory.vector"},
-		"binding, strict":    {echoModel + `, "compliance": {"safety_level": "strict", "audit_log": true}`, none, "/agent/compliance/audit_log"},
+		"capability, strict": {echoModel + `, "required_capabilities": ["memory.vector"], "compliance": {"safety_level": "strict", "pii_handling": "none"}`, none, "memory.vector"},
+		"binding, strict":    {echoModel + `, "compliance": {"safety_level": "strict", "audit_log": true, "pii_handling": "none"}`, none, "/agent/compliance/audit_log"},
 		"approval": {echoModel + `, "compliance": {"human_in_the_loop": {"enabled": true}}, "tools": [{"name": "lint", "description": "Lints."}]`,
 			agents.Options{Tools: registry(t, "lint")}, "human_in_the_loop"},
 		"two workers":     {echoModel, agents.Options{Model: fake, Handler: mesh.HandlerFunc(nil)}, "only one"},

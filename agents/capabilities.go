@@ -17,10 +17,15 @@ var teamCapabilities = []string{aaif.CapOrchestrationPipeline, aaif.CapOrchestra
 // teamFields are what this runtime does of an orchestration block.
 var teamFields = []string{
 	"/agent/orchestration/max_iterations", "/agent/orchestration/role", "/agent/orchestration/pipeline",
-	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus", "/agent/orchestration/handoff",
+	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus",
+	"/agent/orchestration/handoff/*/condition", "/agent/orchestration/handoff/*/target_agent", "/agent/orchestration/handoff/*/pass_context",
 	"/agent/orchestration/subagents/*/ref", "/agent/orchestration/subagents/*/alias",
-	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when", "/agent/orchestration/subagents/*/pass_memory_keys",
+	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when",
 }
+
+// memoryFields pass memories on. They travel, and only a runtime with Options.Memory
+// makes anything of them.
+var memoryFields = []string{"/agent/orchestration/handoff/*/pass_memory", "/agent/orchestration/subagents/*/pass_memory_keys"}
 
 // Offers is what a runtime with these options has for agents (AAIF, Capability
 // Negotiation): what this package does by itself, what the operator's telemetry
@@ -36,7 +41,7 @@ func Offers(opts Options, durable bool) aaif.Offer {
 	}
 	maps.Copy(o.Capabilities, opts.Offer.Capabilities)
 	maps.Copy(o.Languages, opts.Offer.Languages)
-	if opts.Telemetry.Tracer != nil {
+	if opts.Telemetry.Tracer != nil || opts.traceable {
 		o.Capabilities[aaif.CapTelemetryOTel] = struct{}{}
 	}
 	if opts.Telemetry.Meter != nil {
@@ -54,7 +59,8 @@ func Offers(opts Options, durable bool) aaif.Offer {
 // given what the operator's adapters offer; see [aaif.NotHonoured].
 func Honours(with aaif.Offer) aaif.Supported {
 	s := aaif.WorkerSupports().With(append(teamFields, "/agent/tools/*/timeout_seconds")...)
-	s.Protocols = maps.Clone(s.Protocols)
+	s.Protocols, s.Values = maps.Clone(s.Protocols), maps.Clone(s.Values)
+	s.Values["/agent/orchestration/handoff/*/pass_memory"] = []string{"false"}
 	for _, p := range aaif.Protocols() {
 		if with.Offers(toolCapability(p)) {
 			s.Protocols[p] = struct{}{}

@@ -50,7 +50,7 @@ func TestRequiredCapabilitiesAreHeldAgainstWhatThereIs(t *testing.T) {
 						lane == "durable" && slices.Contains(durable, capability)
 					name := fmt.Sprintf("%s, %s, %s, %s", level, capability, worker, lane)
 					seen++
-					d := doc(t, echoModel+`, "required_capabilities": ["`+capability+`"], "compliance": {"safety_level": "`+string(level)+`"}`)
+					d := doc(t, echoModel+`, "required_capabilities": ["`+capability+`"], "compliance": {"pii_handling": "none", "safety_level": "`+string(level)+`"}`)
 					a, err := agents.New(d, opts)
 					if err == nil {
 						err = a.Accept(node)
@@ -94,7 +94,7 @@ func TestStandardSwitchesOffWhatDependsOnALackingCapability(t *testing.T) {
 			opened[entry.Name] = true
 			return tool.Static(&tooltest.Fake{Def: tool.Definition{Name: entry.Name}}), nil
 		}}
-		a := newAgent(t, doc(t, echoModel+tools+`, "compliance": {"safety_level": "`+level+`"}`), opts)
+		a := newAgent(t, doc(t, echoModel+tools+`, "compliance": {"pii_handling": "none", "safety_level": "`+level+`"}`), opts)
 		if got := slices.Sorted(maps.Keys(opened)); !slices.Equal(got, want) {
 			t.Errorf("%s: the tools are %v, want %v", level, got, want)
 		}
@@ -122,7 +122,7 @@ func TestARegulatedRefusalIsToldToTheMesh(t *testing.T) {
 	}
 	for level, want := range map[string]bool{"strict": false, "regulated": true} {
 		log.Reset()
-		_, err := agents.New(doc(t, echoModel+`, "required_capabilities": ["memory.redis", "memory.qdrant"], "compliance": {"safety_level": "`+level+`"}`),
+		_, err := agents.New(doc(t, echoModel+`, "required_capabilities": ["memory.redis", "memory.qdrant"], "compliance": {"pii_handling": "none", "safety_level": "`+level+`"}`),
 			agents.Options{Logger: slog.New(slog.NewJSONHandler(&log, nil))})
 		var refused *agents.Refusal
 		if !errors.As(err, &refused) {
@@ -152,7 +152,7 @@ func TestARegulatedRefusalIsToldToTheMesh(t *testing.T) {
 func TestARegulatedRefusalForAToolIsAudited(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	_, err := agents.New(doc(t, echoModel+`, "compliance": {"safety_level": "regulated"}, "tools": [{"name": "far", "description": "d", "protocol": "http", "endpoint": "https://x.example/a", "parameters_schema": {}}]`),
+	_, err := agents.New(doc(t, echoModel+`, "compliance": {"pii_handling": "none", "safety_level": "regulated"}, "tools": [{"name": "far", "description": "d", "protocol": "http", "endpoint": "https://x.example/a", "parameters_schema": {}}]`),
 		agents.Options{
 			Logger: slog.New(slog.NewJSONHandler(&log, nil)), Offer: aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolHTTP)},
 			Open: func(*aaif.Tool) (tool.Source, error) { return nil, errors.New("the host is not allowed") },
@@ -207,9 +207,9 @@ func TestConcurrencyAcrossWorkersNeedsTheDurableLane(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for level, hosted := range map[string]bool{"minimal": true, "standard": true, "strict": false, "regulated": false} {
-		a := newAgent(t, doc(t, echoModel+`, "runtime": {"concurrency": 2}, "compliance": {"safety_level": "`+level+`"}`), agents.Options{})
+		a := newAgent(t, doc(t, echoModel+`, "runtime": {"concurrency": 2}, "compliance": {"pii_handling": "none", "safety_level": "`+level+`"}`), agents.Options{})
 		err := a.Accept(w.node)
-		if (err == nil) != hosted || len(a.Notices) == 0 || a.Notices[len(a.Notices)-1].Pointer != "/agent/runtime/concurrency" {
+		if (err == nil) != hosted || !strings.Contains(fmt.Sprint(err, a.Notices), "/agent/runtime/concurrency") {
 			t.Errorf("%s: %v, notices %v", level, err, a.Notices)
 		}
 	}

@@ -30,8 +30,8 @@
 // it lingers on its place for a while; where all places are taken so, tasks are
 // refused with E_BUSY, which promises that the program has not seen them.
 //
-// [New] holds the document against what there is (terms.go, capabilities.go,
-// refusal.go), registers what it takes and gives (contract.go), and puts the agent
+// [New] holds the document against what there is (verdict.go, terms.go,
+// capabilities.go, refusal.go), registers what it takes and gives (contract.go), and puts the agent
 // together (agent.go); lanes.go fits it to its node. Spans and metrics are
 // telemetry*.go; docs/telemetry.md has their names.
 //
@@ -46,16 +46,17 @@
 // own. Goal, instructions, skills and constraints are the system prompt, the
 // constraints last and numbered, as hard rules.
 //
-// What the document declares beyond this is in [Agent].Notices; nothing is
-// dropped in silence. Fields that a runtime MUST honour are errors among them,
-// and keep the agent from being hosted at safety levels strict and regulated.
-// required_capabilities are negotiated by the same levels, and so are the
-// languages of conditions. A condition that does not compile is an error among
-// the notices, one in words a warning. Tools of other
-// protocols than function are what Options.Open makes of them; those that it
-// cannot open are not offered to the model. A function that nobody
-// registered is an error. An agent that wants a person's approval and has tools
-// is refused: nobody can approve yet.
+// What the document declares beyond this is in [Agent].Notices. [Judge] decides
+// whether the agent is hosted, by one rule (verdict.go): a field that a runtime MUST
+// honour and this one does not keep refuses the agent at safety levels strict and
+// regulated, whatever does its work, unless Options.AcceptUnhonoured names it; at
+// the others it is a warning. required_capabilities are negotiated by the same
+// levels, and so are the languages of conditions. A condition that does not compile
+// is refused like such a field, one in words is a warning. Tools of other protocols
+// than function are what Options.Open makes of them; those that it cannot open are
+// not offered to the model. A function that was not registered is an error. An agent
+// that wants a person's approval and has tools, or a team that its model leads, is
+// refused: tool calls cannot be approved yet.
 //
 // # The model
 //

@@ -272,7 +272,7 @@ func TestEncryptedStateNeedsAKey(t *testing.T) {
 	}
 	l := newLane(t)
 	a := newAgent(t, doc(t, encrypt), agents.Options{})
-	if got := pointers(a.Notices); got["/agent/compliance/pii_handling"] != aaif.SeverityError {
+	if got := pointers(a.Notices); got["/agent/compliance/pii_handling"] != aaif.SeverityWarning {
 		t.Errorf("notices without a key: %v", a.Notices)
 	}
 	if err := a.Run(l.ctx(), l.client); err == nil || !strings.Contains(err.Error(), "pii_handling encrypt") {
@@ -283,7 +283,7 @@ func TestEncryptedStateNeedsAKey(t *testing.T) {
 	}
 
 	a = newAgent(t, doc(t, encrypt), agents.Options{StateKeys: keys})
-	if got := pointers(a.Notices); got["/agent/compliance/pii_handling"] != aaif.SeverityWarning {
+	if got := pointers(a.Notices); got["/agent/compliance/pii_handling"] != aaif.SeverityNote {
 		t.Errorf("notices with a key: %v", a.Notices)
 	}
 	l.host(a, nil)

@@ -3,7 +3,6 @@ package agents
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -47,55 +46,46 @@ func (a *Agent) acceptLive() error {
 			Message: "tasks are done while their senders wait: there is no durable lane here"})
 	}
 	if a.MeshConcurrency > 0 {
-		lacking = append(lacking, aaif.Problem{Pointer: "/agent/runtime/concurrency", Rule: RuleLane, Severity: aaif.SeverityWarning,
-			Message: fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency)})
+		p := aaif.Unhonoured("/agent/runtime/concurrency", RuleLane, aaif.SeverityWarning,
+			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency))
+		p.Hint = ""
+		lacking = append(lacking, p)
 	}
 	a.Async, a.MeshConcurrency = false, 0
 	if a.negotiate == nil { // put together by hand
 		a.Notices = append(a.Notices, lacking...)
 		return nil
 	}
-	known := a.Negotiation.Problems()
+	known := len(a.verdict.Notices)
+	a.verdict.add(lacking...)
+	was := a.Negotiation.Problems()
 	a.Negotiation = a.negotiate(false)
-	for _, p := range a.Negotiation.Problems() {
-		if !slices.Contains(known, p) {
-			lacking = append(lacking, p)
-		}
-	}
-	var bad []error
-	if err := a.Negotiation.Err(); err != nil {
-		bad = append(bad, err)
-	}
-	if refuses(a.Negotiation.Safety) {
-		for i := range lacking {
-			if lacking[i].Pointer == "/agent/runtime/concurrency" { // a runtime MUST NOT exceed it
-				lacking[i].Severity = aaif.SeverityError
-				bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, lacking[i]))
-			}
-		}
-	}
-	a.Notices = append(a.Notices, lacking...)
-	if err := a.refusal(a.Negotiation, bad); err != nil {
+	a.verdict.negotiated(a.Negotiation, was...)
+	a.Notices = append(a.Notices, a.verdict.Notices[known:]...)
+	if err := a.refused(); err != nil {
 		return fmt.Errorf("agent %s: %w", a.Entity, err)
 	}
 	return nil
 }
 
-// encryption is what there is to say about compliance.pii_handling encrypt.
-func (a *Agent) encryption(def *aaif.Definition, opts Options) []aaif.Problem {
+// encrypts is true of a definition that wants the state of its runs encrypted.
+func encrypts(def *aaif.Definition) bool {
 	c := def.Agent.Compliance
-	if c == nil || c.PIIHandling != aaif.PIIEncrypt {
+	return c != nil && c.PIIHandling == aaif.PIIEncrypt
+}
+
+const piiHandling = "/agent/compliance/pii_handling"
+
+// encryption is what there is to say about compliance.pii_handling encrypt.
+func encryption(def *aaif.Definition, opts Options) []aaif.Problem {
+	switch {
+	case !encrypts(def):
 		return nil
+	case opts.StateKeys == nil:
+		p := aaif.Unhonoured(piiHandling, RuleEncrypt, aaif.SeverityError, "nothing is encrypted without a key for the state of its runs")
+		p.Hint = "name a key: worker --state-key"
+		return []aaif.Problem{p}
 	}
-	a.encrypt = true
-	p := aaif.Problem{
-		Pointer: "/agent/compliance/pii_handling", Rule: RuleEncrypt, Severity: aaif.SeverityWarning,
-		Message: "the state of its runs, and what its tools return, is encrypted where it is stored; tasks and results are stored as they are sent",
-	}
-	if opts.StateKeys == nil {
-		p.Severity = aaif.SeverityError
-		p.Message = "nothing is encrypted without a key for the state of its runs; without one it takes no durable tasks"
-		p.Hint = "name a key"
-	}
-	return []aaif.Problem{p}
+	return []aaif.Problem{{Pointer: piiHandling, Rule: RuleEncrypt, Severity: aaif.SeverityNote,
+		Message: "the state of its runs, and what its tools return, is encrypted where it is stored; tasks and results are stored as they are sent"}}
 }

@@ -9,12 +9,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
 // process is one life of a program.
 type process struct {
 	p      *Program
-	cmd    *exec.Cmd
+	group  *subprocess.Group
 	stdin  *os.File
 	stdout *os.File
 	stderr *os.File
@@ -33,12 +35,11 @@ type process struct {
 // startProcess starts the program. On error nothing is left behind.
 func startProcess(p *Program) (x *process, err error) {
 	x = &process{
-		p: p, cmd: exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...),
-		lines: make(chan *writing), gone: make(chan struct{}), broken: make(chan error, 2),
+		p: p, lines: make(chan *writing), gone: make(chan struct{}), broken: make(chan error, 2),
 		flights: make(map[string]*flight),
 	}
-	x.cmd.Dir, x.cmd.Env = p.cfg.Dir, p.cfg.Env
-	ownGroup(x.cmd)
+	cmd := exec.Command(p.cfg.Command[0], p.cfg.Command[1:]...)
+	cmd.Dir, cmd.Env = p.cfg.Dir, p.cfg.Env
 	var theirs []*os.File
 	defer func() {
 		for _, f := range theirs {
@@ -63,8 +64,8 @@ func startProcess(p *Program) (x *process, err error) {
 	theirs = append(theirs, stderr)
 	// Files, not readers and writers: Wait then waits for the program alone,
 	// and not for whoever inherited its pipes.
-	x.cmd.Stdin, x.cmd.Stdout, x.cmd.Stderr = stdin, stdout, stderr
-	if err = x.cmd.Start(); err != nil {
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+	if x.group, err = subprocess.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	return x, nil
@@ -90,7 +91,11 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 	x.loops.Go(x.readLoop)
 	x.loops.Go(x.stderrLoop)
 	exited := make(chan error, 1)
-	go func() { exited <- x.cmd.Wait() }()
+	go func() {
+		x.group.Exited()
+		x.group.Kill() // what it has left behind
+		exited <- x.group.Wait()
+	}()
 
 	var err, why error
 	select {
@@ -106,7 +111,6 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 		close(x.gone)
 		err = x.stop(exited)
 	}
-	killGroup(x.cmd) // whatever it has left behind
 	deadline := time.Now().Add(lastWords)
 	x.stdout.SetReadDeadline(deadline)
 	x.stderr.SetReadDeadline(deadline)
@@ -133,7 +137,7 @@ func (x *process) hungUp(ctx context.Context, exited <-chan error, reason error)
 		return err, nil
 	case <-ctx.Done():
 	case <-timer.C:
-		x.p.cfg.Logger.Warn("program is being stopped", "reason", reason.Error(), "pid", x.cmd.Process.Pid)
+		x.p.cfg.Logger.Warn("program is being stopped", "reason", reason.Error(), "pid", x.group.PID())
 	}
 	return x.stop(exited), reason
 }
@@ -143,15 +147,15 @@ func (x *process) stop(exited <-chan error) error {
 	x.stdin.Close()
 	for _, step := range []struct {
 		wait time.Duration
-		next func(*exec.Cmd)
-	}{{x.p.cfg.Grace, terminateGroup}, {x.p.cfg.TermGrace, killGroup}} {
+		next func()
+	}{{x.p.cfg.Grace, x.group.Terminate}, {x.p.cfg.TermGrace, x.group.Kill}} {
 		timer := time.NewTimer(step.wait)
 		select {
 		case err := <-exited:
 			timer.Stop()
 			return err
 		case <-timer.C:
-			step.next(x.cmd)
+			step.next()
 		}
 	}
 	return <-exited

@@ -117,7 +117,7 @@ func (p *Program) Run(ctx context.Context) error {
 		proc, err := startProcess(p)
 		if err == nil {
 			p.set(func() { p.proc, p.started = proc, time.Now() })
-			p.cfg.Logger.Info("program started", "pid", proc.cmd.Process.Pid)
+			p.cfg.Logger.Info("program started", "pid", proc.group.PID())
 			err = proc.supervise(ctx, func() { p.set(func() { p.proc = nil }) })
 		}
 		if ctx.Err() != nil {

@@ -29,7 +29,8 @@ type ProgramConfig struct {
 	Command []string
 	// Dir is where it runs. Default: this process's directory.
 	Dir string
-	// Env is its environment. Default: this process's, as os/exec does.
+	// Env is its whole environment, as NAME=value; see [subprocess.Env]. Default:
+	// empty. Nothing is inherited.
 	Env []string
 
 	// MaxLine bounds a line that it writes, in bytes. A longer one is skipped
@@ -99,6 +100,7 @@ func (c *ProgramConfig) complete() error {
 	if c.MaxLine < 0 {
 		bad = append(bad, fmt.Errorf("max line %d: must be above 0", c.MaxLine))
 	}
+	c.Env = append([]string{}, c.Env...) // never nil, which would mean inherit
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
@@ -19,7 +21,8 @@ type Refusal struct {
 	Safety                   aaif.SafetyLevel
 	Unsatisfied              []string // required capabilities, sorted
 	Unevaluated              []aaif.Language
-	Err                      error // everything that is lacking
+	Unkept                   []string // places of what an operator may accept: Options.AcceptUnhonoured
+	Err                      error    // everything that is lacking
 }
 
 // Error lists what is lacking.
@@ -66,6 +69,37 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }
 
+// MetaAccepted is the metadata of an agent, in what NATS micro shows, that lists
+// what the operator has accepted: Agent.Accepted, with commas.
+const MetaAccepted = "accepted_unhonoured"
+
+// AlertAccepted is the code of the alert that tells of an agent that is hosted
+// although this runtime does not do what its document makes binding.
+const AlertAccepted = "AGENT_UNHONOURED_ACCEPTED"
+
+// tellAccepted tells the log and the mesh what the operator has accepted of an
+// agent that is about to be served.
+func (a *Agent) tellAccepted(node *mesh.Node) error {
+	if len(a.Accepted) == 0 {
+		return nil
+	}
+	a.log.Warn("agent hosted with what the operator accepts", "audit", true, "entity", a.Entity, "agent_id", a.AgentID, "version", a.Version,
+		"safety_level", string(a.Negotiation.Safety), "accepted", a.Accepted)
+	payload, err := json.Marshal(struct {
+		Code     string   `json:"code"`
+		Message  string   `json:"message"`
+		Entity   string   `json:"entity"`
+		AgentID  string   `json:"agent_id,omitempty"`
+		Version  string   `json:"version,omitempty"`
+		Safety   string   `json:"safety_level"`
+		Accepted []string `json:"accepted"`
+	}{AlertAccepted, clip("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
+	if err != nil {
+		return fmt.Errorf("tell what is accepted: %w", err)
+	}
+	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
+}
+
 // tellRefusal is [Refusal.Tell] where err is a refusal; it returns err, and what
 // kept it from being told.
 func tellRefusal(node *mesh.Node, err error) error {
@@ -76,13 +110,17 @@ func tellRefusal(node *mesh.Node, err error) error {
 	return errors.Join(err, r.Tell(node))
 }
 
-// refusal is the error of an agent that lacks something; nil if nothing is bad.
-func (a *Agent) refusal(n aaif.Negotiation, bad []error) error {
-	err := errors.Join(bad...)
+// refused is the refusal of an agent by its verdict; nil if it is hosted.
+func (a *Agent) refused() error { return a.refusal(a.verdict.Err()) }
+
+// refusal is the error of an agent that is not hosted because of err; nil for nil.
+func (a *Agent) refusal(err error) error {
 	if err == nil {
 		return nil
 	}
-	r := &Refusal{Entity: a.Entity, AgentID: a.AgentID, Version: a.Version, Safety: n.Safety, Unsatisfied: n.Unsatisfied, Unevaluated: n.Unevaluated, Err: err}
+	n := a.Negotiation
+	r := &Refusal{Entity: a.Entity, AgentID: a.AgentID, Version: a.Version, Safety: n.Safety, Unsatisfied: n.Unsatisfied, Unevaluated: n.Unevaluated,
+		Unkept: slices.Clone(a.verdict.Unkept), Err: err}
 	r.log(a.log)
 	return r
 }

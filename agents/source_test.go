@@ -50,7 +50,7 @@ func toolThatSays(name, schema, what string) tool.Tool {
 	})
 }
 
-const shelved = `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look.","compliance":{"safety_level":%LEVEL},
+const shelved = `{"sc_standard":"SC-006","agent":{"name":"Clerk","goal":"Look.","compliance":{"pii_handling":"none","safety_level":%LEVEL},
 	"tools":[{"name":"shelf","description":"Things.","protocol":"mcp","endpoint":"mcp://shelf/*"}]}}`
 
 func onShelf(t *testing.T, level string) *aaif.Document {

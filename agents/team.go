@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -32,7 +32,7 @@ type team struct {
 func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
 	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts)})}
 	if !plan.NeedsMind() {
-		return t, idle(def, plan), nil
+		return t, nil, nil
 	}
 	if plan.Pattern == orchestrate.ModelLed {
 		opts.team = t.team
@@ -43,24 +43,6 @@ func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *con
 	}
 	t.loop = l
 	return t, notices, nil
-}
-
-// idle are the notices about what a team does without.
-func idle(def *aaif.Definition, plan *orchestrate.Plan) []aaif.Problem {
-	var out []aaif.Problem
-	note := func(pointer, message string) {
-		out = append(out, aaif.Problem{Pointer: pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: message})
-	}
-	if plan.OwnModel && def.Agent.Model != nil {
-		note("/agent/model", fmt.Sprintf("the model is not used: the agent's team does the work (%s)", plan.Pattern))
-	}
-	if len(def.Agent.Tools) > 0 {
-		note("/agent/tools", fmt.Sprintf("the tools are not offered: the agent's team does the work (%s)", plan.Pattern))
-	}
-	if len(def.Agent.Constraints) > 0 {
-		note("/agent/constraints", "the constraints are told to no model: the members of the team have their own")
-	}
-	return out
 }
 
 // Handle does a task with the team, from where its run stands.
@@ -154,7 +136,7 @@ func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessa
 // Ask asks one question, without the agent's tools. An answer that does not fit
 // is asked for once more.
 func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
-	schema, err := intents.Compile(q.Schema)
+	due, err := schema.Compile(q.Schema)
 	if err != nil {
 		return nil, fmt.Errorf("the schema of a question: %w", err)
 	}
@@ -172,7 +154,7 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 		if !json.Valid(answer) {
 			err = errors.New("it is no JSON")
 		} else {
-			err = schema.Validate(answer)
+			err = due.Validate(answer)
 		}
 		if err == nil {
 			return answer, nil
@@ -221,7 +203,7 @@ func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, e
 
 // teamEntry is the entry of a toolset for the members of a team.
 func teamEntry(t *orchestrate.Team, redactor *secret.Redactor) *toolEntry {
-	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, team: true}
+	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, schemas: new(schema.Pool), team: true}
 }
 
 // teamFunction is a function that the document declares and its team is, if it

@@ -90,7 +90,7 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 			tracer, meter = own, metrics
 		}
 	}
-	a.traceable = tracer != nil
+	opts.traceable = tracer != nil
 	a.TraceHeader = t.TraceContextHeader
 	off := func(b *bool) bool { return b != nil && !*b }
 	if off(t.Tracing) {

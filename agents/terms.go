@@ -1,14 +1,12 @@
 package agents
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/agents/condition"
-	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
+	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
 // Rules of notices, beside those of package aaif.
@@ -43,78 +41,51 @@ func leads(a *aaif.Agent) bool {
 	return o != nil && (len(o.Subagents) > 0 || len(o.Pipeline) > 0 || len(o.Handoff) > 0)
 }
 
-// terms holds the definition against what this runtime does, and decides
-// whether it may be hosted (AAIF, Capability Negotiation and Compliance
-// Controls).
-//
-// What a runtime MUST do and this one does not is a notice of severity error.
-// At safety levels strict and regulated it refuses the agent: these are the
-// levels at which nothing may be left out. Approval by a person is asked for
-// before tools write; since nobody can approve yet, such an agent gets no tools,
-// and is refused if it has any.
-func (a *Agent) terms(doc *aaif.Document, opts Options) error {
-	def := doc.Definition()
-	supported := Honours(opts.Offer)
-	byModel := opts.Handler == nil && opts.Program == nil
-	var elsewhere []aaif.Problem
-	if !byModel {
-		for _, d := range delegated {
-			supported = supported.With(d.pointer)
-			if d.used(&def.Agent) {
-				elsewhere = append(elsewhere, aaif.Problem{Pointer: d.pointer, Rule: RuleDelegated, Severity: aaif.SeverityWarning, Message: d.message})
-			}
-		}
-		a.Notices = append(a.Notices, elsewhere...)
-	}
-	var bad []error
-	if def.Status == aaif.StatusDeprecated { // AAIF, Root and Identity Fields: a runtime MAY refuse it
-		a.Notices = append(a.Notices, aaif.Problem{Pointer: "/status", Rule: aaif.RuleDeprecated, Severity: aaif.SeverityWarning, Message: "the agent is retired"})
-		if !opts.Deprecated {
-			bad = append(bad, errors.New("/status: the agent is deprecated; it is hosted only if the operator says so (worker --allow-deprecated)"))
-		}
-	}
-	lacking := slices.Concat(aaif.NotHonoured(doc, supported), a.encryption(def, opts), condition.Check(doc))
-	a.Notices = append(a.Notices, withoutEffect(doc, slices.Concat(elsewhere, lacking))...)
-	a.Notices = append(a.Notices, lacking...)
-	if byModel {
-		for _, p := range topology.Check(doc) { // a team that cannot work is not hosted
-			a.Notices = append(a.Notices, p)
-			if p.Severity == aaif.SeverityError {
-				bad = append(bad, errors.New(p.String()))
-			}
-		}
-	}
-	a.negotiate = func(durable bool) aaif.Negotiation {
-		have := Offers(opts, durable)
-		if a.traceable {
-			have.Capabilities[aaif.CapTelemetryOTel] = struct{}{}
-		}
-		return def.Negotiate(have)
-	}
-	a.Negotiation = a.negotiate(true)
-	a.Notices = append(a.Notices, a.Negotiation.Problems()...)
+// byModel reports whether a model does the agent's work, or a team.
+func (o *Options) byModel() bool { return o.Handler == nil && o.Program == nil }
 
-	if err := a.Negotiation.Err(); err != nil {
-		bad = append(bad, err)
+// delegates are the parts of a definition that who does its work has to keep:
+// the operator's program or handler, or the members of its team.
+func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out []aaif.Problem) {
+	note := func(pointer string, otherwise aaif.Severity, format string, args ...any) {
+		out = append(out, aaif.Unhonoured(pointer, RuleDelegated, otherwise, fmt.Sprintf(format, args...)))
 	}
-	if refuses(a.Negotiation.Safety) {
-		bad = append(bad, a.refusals(lacking)...)
+	if !opts.byModel() {
+		for _, d := range delegated {
+			if d.used(&def.Agent) {
+				note(d.pointer, aaif.SeverityNote, "%s", d.message)
+			}
+		}
+		return out
 	}
-	if byModel && needsApproval(def) && len(def.Agent.Tools) > 0 {
-		bad = append(bad, errors.New("/agent/compliance/human_in_the_loop: nobody can approve tool calls here yet, so an agent that wants it cannot have tools"))
+	if plan == nil || plan.Pattern == orchestrate.ModelLed {
+		return nil
 	}
-	return a.refusal(a.Negotiation, bad)
+	if plan.OwnModel && def.Agent.Model != nil && !plan.NeedsMind() {
+		note("/agent/model", aaif.SeverityNote, "the model is not used: the agent's team does the work (%s)", plan.Pattern)
+	}
+	if len(def.Agent.Tools) > 0 {
+		note("/agent/tools", aaif.SeverityWarning, "the tools are not offered: the agent's team does the work (%s)", plan.Pattern)
+	}
+	if len(def.Agent.Constraints) > 0 {
+		note("/agent/constraints", aaif.SeverityWarning, "the members of the team do the work (%s), and each is held to constraints of its own", plan.Pattern)
+	}
+	return out
 }
 
 // withoutEffect are the warnings about a document that say what of it has no
 // effect: conditions in words, of which a runtime SHOULD warn (AAIF, Condition
 // Expressions), fields that others overrule or need, and a later version of AAIF.
-// What lies within a part of which more is said already is left out.
-func withoutEffect(doc *aaif.Document, said []aaif.Problem) []aaif.Problem {
+// What lies within a part of which more is said already is left out, and so are
+// conditions of which the team's check says what comes of them.
+func withoutEffect(doc *aaif.Document, said, team []aaif.Problem) []aaif.Problem {
 	var out []aaif.Problem
 	for _, p := range doc.Lint() {
 		switch p.Rule {
 		case aaif.RuleStringCondition:
+			if slices.ContainsFunc(team, func(s aaif.Problem) bool { return p.Pointer == s.Pointer }) {
+				continue
+			}
 		case aaif.RuleIgnoredField, aaif.RuleIncomplete, aaif.RuleVersion:
 			if slices.ContainsFunc(said, func(s aaif.Problem) bool {
 				return p.Pointer == s.Pointer || strings.HasPrefix(p.Pointer, s.Pointer+"/")
@@ -127,24 +98,4 @@ func withoutEffect(doc *aaif.Document, said []aaif.Problem) []aaif.Problem {
 		out = append(out, p)
 	}
 	return out
-}
-
-// refuses is true of the safety levels at which nothing may be left out.
-func refuses(l aaif.SafetyLevel) bool { return l != aaif.SafetyMinimal && l != aaif.SafetyStandard }
-
-// refusals are the problems that keep an agent of such a level from being
-// hosted.
-func (a *Agent) refusals(problems []aaif.Problem) []error {
-	var bad []error
-	for _, p := range problems {
-		if p.Severity == aaif.SeverityError {
-			bad = append(bad, fmt.Errorf("safety level %s: %s", a.Negotiation.Safety, p))
-		}
-	}
-	return bad
-}
-
-func needsApproval(def *aaif.Definition) bool {
-	c := def.Agent.Compliance
-	return c != nil && c.HumanInTheLoop != nil && c.HumanInTheLoop.Enabled != nil && *c.HumanInTheLoop.Enabled
 }

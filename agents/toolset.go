@@ -1,12 +1,14 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // DefaultParallelTools is how many tools run at once for one task.
@@ -39,7 +41,10 @@ type toolset struct {
 	policy   map[string]LostCall
 	optional bool // a run begins without a tool that cannot be had for now
 	strict   bool // none is served without a tool that can never be had
+	required bool // none is served without one of its tools
 	log      *slog.Logger
+	schemas  *schema.Pool // of the document itself
+	absent   []absence    // tools that this runtime cannot have at all
 }
 
 // toolEntry is one of a document's tools.
@@ -51,9 +56,11 @@ type toolEntry struct {
 	secrets *secret.Redactor
 	team    bool // it is the members of a team
 
-	mu     sync.Mutex
-	listed []listedTool // the last time
-	said   string       // why it cannot be had, as the log has it
+	mu      sync.Mutex
+	listed  []listedTool // the last time
+	schemas *schema.Pool // of the last list; of a function, of the document
+	said    string       // why it cannot be had, as the log has it
+	lacks   string       // why nothing of it is offered, in words for the mesh; "": it is
 }
 
 // listedTool is a tool that a source gave, and the bounds around it.
@@ -66,12 +73,12 @@ type listedTool struct {
 // operator registered, the others with Options.Open. One that cannot be used
 // here is left out, and a notice says so.
 func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
-	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, log: opts.Logger}
+	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, required: opts.RequireTools, log: opts.Logger, schemas: new(schema.Pool)}
 	if s.parallel <= 0 {
 		s.parallel = DefaultParallelTools
 	}
 	if c := def.Agent.Compliance; c != nil && c.SafetyLevel != "" {
-		s.optional, s.strict = c.SafetyLevel == aaif.SafetyMinimal, refuses(c.SafetyLevel)
+		s.optional, s.strict = c.SafetyLevel == aaif.SafetyMinimal, c.SafetyLevel.LeavesNothingOut()
 	}
 	registry := opts.Tools
 	if registry == nil {
@@ -85,7 +92,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 	var bad []error
 	names := make(map[string]bool)
 	for i := range def.Agent.Tools {
-		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i), secrets: opts.Redactor}
+		e := &toolEntry{Tool: &def.Agent.Tools[i], pointer: fmt.Sprintf("/agent/tools/%d", i), secrets: opts.Redactor, schemas: s.schemas}
 		if names[e.Name] {
 			bad = append(bad, fmt.Errorf("%s: there are two tools named %s", e.pointer, e.Name))
 		}
@@ -100,6 +107,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 		if lacks := opts.off(e.Tool); lacks != "" {
 			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityWarning,
 				Message: fmt.Sprintf("tool %s is switched off: it depends on %s, which this runtime lacks", e.Name, lacks)})
+			s.absent = append(s.absent, absence{e.Name, "it depends on " + lacks + ", which this worker lacks"})
 			continue
 		}
 		if e.EffectiveProtocol() == aaif.ProtocolFunction {
@@ -109,13 +117,15 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 			s.entries = append(s.entries, e)
 			continue
 		}
-		if opts.Open == nil {
-			continue // the notices say that the protocol is not honoured
+		if opts.Open == nil { // the notices say that the protocol is not honoured
+			s.absent = append(s.absent, absence{e.Name, fmt.Sprintf("this worker has no tools of protocol %s", e.EffectiveProtocol())})
+			continue
 		}
 		source, err := opts.Open(e.Tool)
 		if err != nil {
 			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityError,
 				Message: fmt.Sprintf("tool %s is not offered to the model: %v", e.Name, err)})
+			s.absent = append(s.absent, absence{e.Name, "its operator has not allowed it, or has not set it up"})
 			continue
 		}
 		e.source = source
@@ -125,7 +135,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 		s.entries = append(s.entries, teamEntry(opts.team, opts.Redactor))
 	}
 	if len(bad) == 0 {
-		bad = append(bad, s.checkLost(opts.LostCalls, registry))
+		bad = append(bad, s.checkLost(opts.LostCalls, registry), s.demand())
 	}
 	return s, notices, errors.Join(bad...)
 }
@@ -165,7 +175,7 @@ func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error)
 	return tool.Guard(t, tool.Options{
 		Definition: d,
 		Timeout:    e.timeout(),
-		Compile:    compileStrangers,
+		Compile:    tool.Within(e.schemas),
 	})
 }
 
@@ -177,9 +187,6 @@ func (e *toolEntry) timeout() time.Duration {
 	}
 	return -1
 }
-
-// compileStrangers compiles a schema that may come from anybody's document.
-func compileStrangers(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }
 
 // list returns the entry's tools as they are now. A tool whose schemas do not
 // compile is left out, and said.
@@ -193,20 +200,48 @@ func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, e
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	listed := len(tools)
+	tools = tools[:min(listed, maxTools)] // a model is told of no more
+	if slices.EqualFunc(e.listed, tools, func(l listedTool, t tool.Tool) bool { return same(l.tool, t) }) {
+		return e.listed, nil
+	}
+	e.schemas = e.schemas.Next()
 	now := make([]listedTool, 0, len(tools))
+	var why error // the first of them
+	if listed > maxTools {
+		why = fmt.Errorf("a model is told of %d at most", maxTools)
+	}
+	offered := 0
 	for i, t := range tools {
-		if i < len(e.listed) && same(e.listed[i].tool, t) {
-			now = append(now, e.listed[i])
-			continue
+		one := listedTool{tool: t}
+		if i < len(e.listed) && same(e.listed[i].tool, t) && e.listed[i].guarded != nil && e.affords(t.Definition()) {
+			one = e.listed[i]
+		} else if one.guarded, err = e.guard(t, tool.Definition{}); err != nil {
+			why = cmp.Or(why, err)
 		}
-		guarded, err := e.guard(t, tool.Definition{})
-		if err != nil {
-			log.Warn("a tool is left out", "entry", e.Name, "err", err)
+		if one.guarded != nil {
+			offered++
 		}
-		now = append(now, listedTool{t, guarded}) // nil: left out, and said once
+		now = append(now, one)
+	}
+	if why != nil {
+		log.Warn("tools are left out", "entry", e.Name, "listed", listed, "offered", offered, "err", why)
 	}
 	e.listed = now
 	return now, nil
+}
+
+// affords counts the schemas of a tool that stays, among those of a new list.
+func (e *toolEntry) affords(d tool.Definition) bool {
+	for _, raw := range []json.RawMessage{d.Parameters, d.Output} {
+		if len(raw) == 0 {
+			continue
+		}
+		if _, err := e.schemas.Compile(raw); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // same reports whether two tools are one. Those that cannot be compared are
@@ -230,42 +265,59 @@ type offered struct {
 // So it does without an entry that can never be had as it is, which the log says
 // once: [toolset.warm] has refused the agent already if it must not do without.
 func (s *toolset) offer(ctx context.Context) (*offered, error) {
-	asking, cancel := context.WithTimeout(ctx, listPatience)
-	defer cancel()
-	lists := make([][]listedTool, len(s.entries))
-	failed := make([]error, len(s.entries))
-	var wg sync.WaitGroup
-	for i, e := range s.entries {
-		if e.source == nil {
-			lists[i] = e.listed
-			continue
-		}
-		wg.Go(func() { lists[i], failed[i] = e.list(asking, s.log) })
+	lists, failed := s.ask(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
 	}
-	wg.Wait()
-	o := &offered{tools: make(map[string]*tool.Guarded), entries: make(map[string]*toolEntry), policy: s.policy}
 	for i, e := range s.entries {
 		switch err := failed[i]; {
-		case err == nil:
-			s.add(o, e, lists[i])
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
+		case err == nil, len(lists[i]) > 0:
 		case !mayPass(err):
 			e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
-		case len(e.last()) > 0:
-			s.add(o, e, e.last())
 		case s.optional:
 			s.log.Warn("a run goes on without a tool that cannot be had", "tool", e.Name, "err", err)
 		default:
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's tool %s cannot be had now: %w", e.Name, err)
 		}
 	}
-	return o, nil
+	return s.compose(lists, failed), nil
 }
 
-// add offers what an entry stands for. Of two tools with one name the first
-// counts.
-func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) {
+// ask has all sources list their tools. One that cannot be asked for now gives
+// its last list beside the error.
+func (s *toolset) ask(ctx context.Context) (lists [][]listedTool, failed []error) {
+	ctx, cancel := context.WithTimeout(ctx, listPatience)
+	defer cancel()
+	lists, failed = make([][]listedTool, len(s.entries)), make([]error, len(s.entries))
+	var wg sync.WaitGroup
+	for i, e := range s.entries {
+		if e.source == nil {
+			lists[i] = e.listed
+			continue
+		}
+		wg.Go(func() {
+			if lists[i], failed[i] = e.list(ctx, s.log); failed[i] != nil && mayPass(failed[i]) {
+				lists[i] = e.last()
+			}
+		})
+	}
+	wg.Wait()
+	return lists, failed
+}
+
+// compose is what there is for a model, and notes of each entry why nothing of it
+// is.
+func (s *toolset) compose(lists [][]listedTool, failed []error) *offered {
+	o := &offered{tools: make(map[string]*tool.Guarded), entries: make(map[string]*toolEntry), policy: s.policy}
+	for i, e := range s.entries {
+		e.lacking(s.add(o, e, lists[i]), lists[i], failed[i])
+	}
+	return o
+}
+
+// add offers what an entry stands for, and returns how many tools that are. Of
+// two tools with one name the first counts.
+func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) (added int) {
 	for _, t := range listed {
 		if t.guarded == nil {
 			continue
@@ -281,7 +333,9 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) {
 		}
 		o.tools[d.Name], o.entries[d.Name] = t.guarded, e
 		o.defs = append(o.defs, model.ToolDef{Name: d.Name, Description: d.Description, Parameters: d.Parameters})
+		added++
 	}
+	return added
 }
 
 // missing is what a model is told that calls a tool which does not exist.
@@ -317,30 +371,26 @@ func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 
 // warm has all sources list their tools before the first task, and says which
 // cannot. At safety levels strict and regulated what can never be had, as the
-// document has it, is an error.
+// document has it, is an error; so is, with Options.RequireTools, each tool that
+// is not there.
 func (s *toolset) warm(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, listPatience)
-	defer cancel()
-	var wg sync.WaitGroup
-	bad := make([]error, len(s.entries))
+	lists, failed := s.ask(ctx)
+	var bad []error
 	for i, e := range s.entries {
-		if e.source == nil {
-			continue
+		switch err := failed[i]; {
+		case err == nil || errors.Is(err, context.Canceled):
+		case mayPass(err):
+			e.tell(s.log, "a tool cannot be had yet", err)
+		case s.strict:
+			bad = append(bad, fmt.Errorf("%s: tool %s: %w", e.pointer, e.Name, err))
+		default:
+			e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
 		}
-		wg.Go(func() {
-			_, err := e.list(ctx, s.log)
-			switch {
-			case err == nil || errors.Is(err, context.Canceled):
-			case mayPass(err):
-				e.tell(s.log, "a tool cannot be had yet", err)
-			case s.strict:
-				bad[i] = fmt.Errorf("%s: tool %s: %w", e.pointer, e.Name, err)
-			default:
-				e.tell(s.log, "a tool cannot be had, and is not offered to the model", err)
-			}
-		})
 	}
-	wg.Wait()
+	s.compose(lists, failed)
+	if ctx.Err() == nil {
+		bad = append(bad, s.demand())
+	}
 	return errors.Join(bad...)
 }
 

@@ -8,14 +8,42 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
+// maxTold bounds the schemas in one answer, in bytes. A message has a megabyte.
+const maxTold = 512 << 10
+
 // AnswerCapabilityList answers an aee.capability.list task from what the
-// registry knows. The error is a [*ValidationError] about the task's payload.
+// registry knows. Where schemas are asked for, it gives those of the listed
+// intents, of reserved ones only where the namespace names them, as far as 512 KiB
+// go. The error is a [*ValidationError] about the task's payload.
 func (r *Registry) AnswerCapabilityList(task stdjson.RawMessage) (CapabilityListResult, error) {
 	var t CapabilityListTask
 	if err := r.decode(CapabilityList, task, &t); err != nil {
 		return CapabilityListResult{}, err
 	}
-	return CapabilityListResult{Intents: r.List(t.NamespaceFilter)}, nil
+	answer := CapabilityListResult{Intents: r.List(t.NamespaceFilter)}
+	if t.Schemas != true {
+		return answer, nil
+	}
+	answer.Schemas = make(map[string]IntentSchemas)
+	left := maxTold
+	for _, name := range answer.Intents {
+		if Reserved(name) && t.NamespaceFilter == "" {
+			continue
+		}
+		var told IntentSchemas
+		size := len(name)
+		for v, to := range map[Variant]*stdjson.RawMessage{Task: &told.Task, Result: &told.Result, Error: &told.Error} {
+			if s := r.Schema(name, v); s != nil {
+				*to = s.JSON()
+				size += len(*to)
+			}
+		}
+		if left -= size; left < 0 {
+			break
+		}
+		answer.Schemas[name] = told
+	}
+	return answer, nil
 }
 
 // AnswerValidatePayload answers an aee.validate.payload task. Without a

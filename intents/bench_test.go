@@ -68,13 +68,3 @@ func BenchmarkLibrary(b *testing.B) {
 		})
 	}
 }
-
-func BenchmarkCompile(b *testing.B) {
-	raw := NewRegistry().Schema(ValidatePayload, Task).JSON()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := Compile(raw); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -4,7 +4,11 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // Our own schemas of the reserved intents, laid out as the draft recommends
@@ -31,7 +35,7 @@ var builtin = sync.OnceValue(func() snapshot {
 		}
 		s.intents[d.Intent] = compiled
 	}
-	s.names = sorted(s.intents)
+	s.names = slices.Sorted(maps.Keys(s.intents))
 	return s
 })
 
@@ -50,7 +54,7 @@ var eventSchemas = sync.OnceValue(func() map[string]*Schema {
 	for _, topic := range []string{"mesh.agent", "mesh.task", "mesh.run", "mesh.alert"} {
 		raw, err := eventFiles.ReadFile(topic + ".event.schema.json")
 		if err == nil {
-			out[topic], err = Compile(raw)
+			out[topic], err = schema.Compile(raw)
 		}
 		if err != nil {
 			panic(fmt.Sprintf("intents: embedded schemas: %v", err))

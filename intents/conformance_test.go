@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/santhosh-tekuri/jsonschema/v5"
 	"pgregory.net/rapid"
 )
@@ -173,7 +174,7 @@ func TestEvidenceSchemaAgreesWithTheReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := intents.Compile(intents.EvidenceSchema())
+	s, err := schema.Compile(intents.EvidenceSchema())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,33 +32,9 @@
 // what agents tell of their steps on bus.mesh.run; [EventSchema] has the schema of
 // each of the mesh's topics.
 //
-// # Schemas from strangers
-//
-// Schemas come out of documents and from peers, and payloads from anybody, so
-// neither is trusted. [Compile] refuses a schema that would load anything from
-// disk or network, that refers to itself without end, or that is beyond fixed
-// bounds. [Schema.Validate] keeps an account of its work and gives up with a
-// problem "limit" where a schema would make it exponential, or a regular
-// expression endless; no combination of schema and payload panics, overflows the
-// stack or runs for much more than a second. Messages name places, types,
-// sizes and what the schema says, and no value from the payload.
-//
-// The compiler is santhosh-tekuri/jsonschema: it reads the drafts and resolves
-// references. Its validator is not used on payloads, because it has no such
-// account (a number like 1e1000001 makes it panic, thirty lines of schema keep it
-// busy for years) and wants a tree of maps; ours walks the compiled schema over
-// the payload's own bytes. A test holds the two against each other over random
-// schemas and documents.
-//
-// # Limits
-//
-// Schemas: 256 KiB, 64 levels, 20,000 values, 2,000 subschemas; regular
-// expressions of the RE2 syntax, 1 KiB and 2,000 instructions each; $id at the
-// top only; no $dynamicRef and $recursiveRef. format is asserted. $schema may
-// name draft 2020-12, 2019-09, 07, 06 or 04, and is 2020-12 when absent.
-//
-// Payloads: 1,000 levels, 250,000 values, numbers of 400 characters with
-// exponents up to ±400. The account of work allows about two million checks.
+// Schemas come out of documents and from peers, and payloads from any sender: package
+// [github.com/aeemesh/aeemesh/intents/schema] compiles and validates them within
+// bounds.
 //
 // # Concurrency
 //

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // EvidenceLevel is how much account of itself a task asks for, by
@@ -70,7 +72,7 @@ var evidenceSchemas = sync.OnceValue(func() map[EvidenceLevel]*Schema {
 	for _, d := range demands {
 		required = append(required, d.members...)
 		names, _ := json.Marshal(required)
-		s, err := Compile(fmt.Appendf(nil, `{
+		s, err := schema.Compile(fmt.Appendf(nil, `{
 			"type": "object", "required": [%q], "properties": {%q: {
 				"allOf": [{"$ref": "#/$defs/evidence"}],
 				"required": %s,

@@ -46,12 +46,6 @@ func ExampleRegistry_Register_reserved() {
 	// Output: intent "aee.schedule.run": names under aee. are the protocol's own (AEE, Reserved Namespace)
 }
 
-func ExampleCompile() {
-	_, err := intents.Compile(json.RawMessage(`{"properties": {"user": {"$ref": "file:///etc/user.json"}}}`))
-	fmt.Println(err)
-	// Output: schema is refused: /properties/user/$ref: refers to another document, "file:///etc/user.json"; schemas are never loaded from disk or network: put it under $defs ($ref)
-}
-
 func ExampleRegistry_AnswerValidatePayload() {
 	answer, err := intents.NewRegistry().AnswerValidatePayload(json.RawMessage(
 		`{"intent": "aee.status.ping", "payload_to_validate": {"pong": false}, "type_hint": "result"}`))

@@ -5,8 +5,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // maxFolder bounds how many intents one folder may define.
@@ -66,7 +70,7 @@ func ReadFS(fsys fs.FS) ([]Definition, error) {
 		return nil, fmt.Errorf("read intent schemas: %w", errors.Join(problems...))
 	}
 	definitions := make([]Definition, 0, len(found))
-	for _, name := range sorted(found) {
+	for _, name := range slices.Sorted(maps.Keys(found)) {
 		definitions = append(definitions, *found[name])
 	}
 	return definitions, nil
@@ -80,13 +84,13 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	raw, err := io.ReadAll(io.LimitReader(f, MaxSchemaBytes+1))
+	raw, err := io.ReadAll(io.LimitReader(f, schema.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	switch text := strings.TrimSpace(string(raw)); {
-	case len(raw) > MaxSchemaBytes:
-		return nil, fmt.Errorf("%s: is larger than %d bytes", name, MaxSchemaBytes)
+	case len(raw) > schema.MaxBytes:
+		return nil, fmt.Errorf("%s: is larger than %d bytes", name, schema.MaxBytes)
 	case text == "" || text == "null":
 		return nil, fmt.Errorf("%s: holds no schema", name)
 	}

@@ -37,11 +37,25 @@ type SpecQueryResult struct {
 // CapabilityListTask asks which intents the recipient serves.
 type CapabilityListTask struct {
 	NamespaceFilter string `json:"namespace_filter,omitempty"` // see [Registry.List]
+	// Schemas is this mesh's addition: true asks for the schemas, too. Anything else
+	// is no question, for the draft leaves the member open.
+	Schemas any `json:"schemas,omitzero"`
 }
 
 // CapabilityListResult answers aee.capability.list.
 type CapabilityListResult struct {
 	Intents []string `json:"intents"` // sorted; never null on the wire when made by [Registry.AnswerCapabilityList]
+	// Schemas is this mesh's addition, which the draft's open result leaves room for:
+	// the schemas of the intents, where the task asked for them. An intent without a
+	// schema has an empty entry.
+	Schemas map[string]IntentSchemas `json:"schemas,omitempty"`
+}
+
+// IntentSchemas are the schemas of an intent's payloads, nil where there is none.
+type IntentSchemas struct {
+	Task   json.RawMessage `json:"task,omitempty"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  json.RawMessage `json:"error,omitempty"`
 }
 
 // FetchTask asks for the envelope behind a reference.

@@ -3,7 +3,8 @@ package intents
 import (
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // Sentinels that callers branch on.
@@ -30,98 +31,15 @@ func (e *NameError) Error() string { return fmt.Sprintf("intent %s: %s", quoted(
 
 func (e *NameError) Unwrap() error { return e.cause }
 
-// A Problem is one thing wrong with one place of a document.
-type Problem struct {
-	// Pointer is the JSON pointer (RFC 6901) of the value, "" for the whole
-	// document. Overlong pointers are cut and end in "…".
-	Pointer string
-	// Keyword is the schema keyword that refused it ("required", "type", …),
-	// or "json" (not well-formed JSON, or a duplicate name), "number" (a number
-	// beyond the bounds), "limit" (too deep, too large, too much work), and in
-	// schemas "keyword" (a keyword that is not accepted).
-	Keyword string
-	// Message says what was expected. It tells types and sizes, and what the
-	// schema says; never a value from the document.
-	Message string
-}
-
-// String is the problem in one line, pointer first.
-func (p Problem) String() string {
-	where := p.Pointer
-	if where == "" {
-		where = "(root)"
-	}
-	return where + ": " + p.Message + " (" + p.Keyword + ")"
-}
-
-// MaxProblems is how many problems an error lists; beyond it, Truncated is set.
-const MaxProblems = 20
-
-// ValidationError lists what is wrong with a payload.
-type ValidationError struct {
-	Intent    string  // "" where a bare [Schema] was asked
-	Variant   Variant // "" likewise
-	Problems  []Problem
-	Truncated bool // there may be more problems than are listed
-}
-
-func (e *ValidationError) Error() string {
-	subject := "document"
-	if e.Intent != "" {
-		subject = fmt.Sprintf("%s payload of %s", e.Variant, e.Intent)
-	}
-	return subject + " does not fit its schema: " + summary(e.Problems, e.Truncated)
-}
-
-// Strings are the problems, one a line, for the errors array of aee.validate.payload.
-func (e *ValidationError) Strings() []string {
-	lines := make([]string, 0, len(e.Problems)+1)
-	for _, p := range e.Problems {
-		lines = append(lines, p.String())
-	}
-	if e.Truncated {
-		lines = append(lines, "there may be more problems than these")
-	}
-	return lines
-}
-
-// SchemaError lists what is wrong with a schema. Its pointers lead into the schema.
-type SchemaError struct {
-	Intent    string  // "" where a bare schema was compiled
-	Variant   Variant // "" likewise
-	Problems  []Problem
-	Truncated bool
-}
-
-func (e *SchemaError) Error() string {
-	subject := "schema"
-	if e.Intent != "" {
-		subject = fmt.Sprintf("%s schema of %s", e.Variant, e.Intent)
-	}
-	return subject + " is refused: " + summary(e.Problems, e.Truncated)
-}
-
-// summary shows the first problems: enough to act on, short enough for a log line.
-func summary(problems []Problem, truncated bool) string {
-	const shown = 3
-	var b strings.Builder
-	for i, p := range problems {
-		if i == shown {
-			break
-		}
-		if i > 0 {
-			b.WriteString("; ")
-		}
-		b.WriteString(p.String())
-	}
-	switch more := len(problems) - shown; {
-	case truncated:
-		b.WriteString("; and more")
-	case more > 0:
-		fmt.Fprintf(&b, "; and %d more", more)
-	}
-	return b.String()
-}
+// What a [Registry] is made of, and what it reports: the schema engine's own types.
+type (
+	// Schema is a compiled JSON Schema.
+	Schema = schema.Schema
+	// SchemaError says why a schema is refused.
+	SchemaError = schema.Error
+	// ValidationError says why a payload does not fit its schema.
+	ValidationError = schema.ValidationError
+)
 
 // quoted shows a name that somebody else chose: escaped, and no longer than
 // a line bears.

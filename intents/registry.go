@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // A Definition is one intent with the schemas of its payloads. A variant that
@@ -38,13 +41,13 @@ func (d Definition) compile() (*intent, error) {
 		if len(raw) == 0 || string(raw) == "null" {
 			continue
 		}
-		s, err := Compile(raw)
-		if err == nil && !s.takesObject() {
-			err = &SchemaError{Problems: []Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
+		s, err := schema.Compile(raw)
+		if err == nil && !s.TakesObject() {
+			err = &SchemaError{Problems: []schema.Problem{{Keyword: "type", Message: "no object fits it, and a payload is always an object (AEE, validity rule 4)"}}}
 		}
 		var refused *SchemaError
 		if errors.As(err, &refused) {
-			refused.Intent, refused.Variant = clip(d.Intent, MaxNameLength), v
+			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip(d.Intent, MaxNameLength))
 		}
 		if err != nil {
 			problems = append(problems, err)
@@ -125,7 +128,7 @@ func (r *Registry) add(definitions []Definition, replace bool) error {
 	defer r.mu.Unlock()
 	now := r.current.Load()
 	if !replace {
-		for _, name := range sorted(fresh) {
+		for _, name := range slices.Sorted(maps.Keys(fresh)) {
 			if now.intents[name] != nil && !Reserved(name) {
 				problems = append(problems, fmt.Errorf("%w: %s", ErrRegistered, quoted(name)))
 			}
@@ -136,7 +139,7 @@ func (r *Registry) add(definitions []Definition, replace bool) error {
 	}
 	next := &snapshot{intents: maps.Clone(now.intents)}
 	maps.Copy(next.intents, fresh)
-	next.names = sorted(next.intents)
+	next.names = slices.Sorted(maps.Keys(next.intents))
 	r.current.Store(next)
 	return nil
 }
@@ -184,7 +187,7 @@ func (r *Registry) Validate(intent string, v Variant, payload json.RawMessage) e
 	}
 	err := known.schemas[i].Validate(payload)
 	if invalid, ok := err.(*ValidationError); ok {
-		invalid.Intent, invalid.Variant = intent, v
+		invalid.Subject = fmt.Sprintf("%s payload of %s", v, intent)
 	}
 	return err
 }

@@ -14,6 +14,7 @@ import (
 	"testing/fstest"
 
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 var reserved = []string{
@@ -162,7 +163,7 @@ func TestValidateByIntentAndVariant(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *intents.ValidationError
-	if err := r.Validate("app.x", intents.Task, raw(`{}`)); !errors.As(err, &e) || e.Intent != "app.x" || e.Variant != intents.Task ||
+	if err := r.Validate("app.x", intents.Task, raw(`{}`)); !errors.As(err, &e) || e.Subject != "task payload of app.x" ||
 		err.Error() != `task payload of app.x does not fit its schema: (root): lacks the property "a" (required)` {
 		t.Errorf("%v", err)
 	}
@@ -231,7 +232,7 @@ func TestReadFS(t *testing.T) {
 		"bare":          {"task.schema.json", "{}", "a schema file is named"},
 		"empty":         {"app.x.task.schema.json", " \n", "holds no schema"},
 		"null":          {"app.x.task.schema.json", "null", "holds no schema"},
-		"large":         {"app.x.task.schema.json", strings.Repeat(" ", intents.MaxSchemaBytes+1), "is larger than"},
+		"large":         {"app.x.task.schema.json", strings.Repeat(" ", schema.MaxBytes+1), "is larger than"},
 		"broken":        {"app.x.task.schema.json", "{", "not well-formed"},
 		"reserved":      {"aee.status.ping.task.schema.json", "{}", "the protocol's own"},
 		"mesh":          {"mesh.x.task.schema.json", "{}", "the mesh's own"},
@@ -317,6 +318,31 @@ func TestAnswerCapabilityList(t *testing.T) {
 		}
 	}
 	var e *intents.ValidationError
+	for task, want := range map[string]string{
+		`{"namespace_filter":"app","schemas":true}`:    `{"app.x":{"task":{"required":["a"]}},"app.y":{}}`,
+		`{"schemas":true}`:                             `{"app.x":{"task":{"required":["a"]}},"app.y":{}}`,
+		`{"namespace_filter":"app"}`:                   `null`,
+		`{"namespace_filter":"app","schemas":"app.x"}`: `null`,
+		`{"namespace_filter":"app","schemas":null}`:    `null`,
+	} {
+		r := intents.NewRegistry()
+		if err := r.Register(intents.Definition{Intent: "app.x", Task: raw(`{"required":["a"]}`)}, intents.Definition{Intent: "app.y"}); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := r.AnswerCapabilityList(raw(task))
+		if got, _ := json.Marshal(answer.Schemas); err != nil || string(got) != want {
+			t.Errorf("%s: schemas %s, %v, want %s", task, got, err, want)
+		}
+	}
+	large := intents.NewRegistry()
+	for i := range 4 {
+		if err := large.Register(intents.Definition{Intent: fmt.Sprintf("app.x%d", i), Task: raw(`{"description":"` + strings.Repeat("x", 200<<10) + `"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if answer, err := large.AnswerCapabilityList(raw(`{"schemas":true}`)); err != nil || len(answer.Schemas) != 2 {
+		t.Errorf("of schemas beyond the bound %d are told, %v, want 2", len(answer.Schemas), err)
+	}
 	if _, err := r.AnswerCapabilityList(raw(`{"namespace_filter":1}`)); !errors.As(err, &e) {
 		t.Errorf("%v", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // resultSchema is the JSON Schema that the answer to a task for a person must fit
@@ -20,7 +20,7 @@ func askable(task *envelope.Envelope) error {
 	if raw == nil {
 		return nil
 	}
-	if _, err := intents.Compile(raw); err != nil {
+	if _, err := schema.Compile(raw); err != nil {
 		return envelope.Errorf(envelope.CodeRequires, "requires.result_schema: %w", err)
 	}
 	return nil
@@ -28,11 +28,11 @@ func askable(task *envelope.Envelope) error {
 
 // fits says why an answer does not fit a schema. An error needs to fit none, and
 // so does what is held to a schema that is none: that is its asker's mistake.
-func fits(schema json.RawMessage, reply *envelope.Envelope) error {
-	if len(schema) == 0 || reply.Type != envelope.TypeResult {
+func fits(due json.RawMessage, reply *envelope.Envelope) error {
+	if len(due) == 0 || reply.Type != envelope.TypeResult {
 		return nil
 	}
-	s, err := intents.Compile(schema)
+	s, err := schema.Compile(due)
 	if err != nil {
 		return nil
 	}

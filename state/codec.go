@@ -23,6 +23,9 @@ var (
 	// ErrChecksum: provenance.checksum is not that of the document, or is
 	// missing.
 	ErrChecksum = errors.New("the checksum does not match")
+	// ErrNoChecksum: the document has none, or a text in its place that is none. It
+	// is ErrChecksum, too.
+	ErrNoChecksum error = noChecksum{}
 	// ErrNewer: a newer release has written the document in a form that this one
 	// does not know.
 	ErrNewer = errors.New("written by a newer release")

@@ -183,7 +183,10 @@ func (p *parsed) verify(mayLack bool) error {
 		if mayLack {
 			return nil
 		}
-		return fmt.Errorf("%w: the document has none", ErrChecksum)
+		return ErrNoChecksum
+	}
+	if err := isChecksum(p.doc.Provenance.Checksum); err != nil {
+		return err
 	}
 	want := strings.ToLower(p.doc.Provenance.Checksum)
 	if p.sum() == want {
@@ -198,6 +201,56 @@ func (p *parsed) verify(mayLack bool) error {
 	}
 	return nil
 }
+
+// isChecksum is ErrNoChecksum for what is no checksum at all.
+func isChecksum(text string) error {
+	if text == "" {
+		return ErrNoChecksum
+	}
+	if raw, err := hex.DecodeString(text); err != nil || len(raw) != sha256.Size {
+		return fmt.Errorf("%w: %q is no SHA-256 in hex", ErrNoChecksum, clip(text))
+	}
+	return nil
+}
+
+// CheckChecksum holds an Agent State document, JSON or CBOR, to its
+// provenance.checksum, and returns what that has to be. The error is ErrNoChecksum,
+// ErrChecksum or ErrInvalid.
+func CheckChecksum(doc []byte) (want string, err error) {
+	text, err := asJSON(doc)
+	if err != nil {
+		return "", err
+	}
+	members, err := readObject(text)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	p, err := readProvenance(members)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	with, err := setProvenance(members, "checksum", "") // the object has to be there for the checksum to be in it
+	if err == nil {
+		want, err = checksum(with, "checksum")
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	if err := isChecksum(p.checksum); err != nil {
+		return want, err
+	}
+	if !strings.EqualFold(p.checksum, want) {
+		return want, ErrChecksum
+	}
+	return want, nil
+}
+
+// noChecksum is what ErrNoChecksum is.
+type noChecksum struct{}
+
+func (noChecksum) Error() string { return "the document has no checksum" }
+
+func (noChecksum) Is(target error) bool { return target == ErrChecksum }
 
 // canonical is the document with its text in canonical form: p itself, if it
 // has that form.

@@ -68,6 +68,9 @@ func takeToken(doc []byte) (string, []byte, error) {
 	if p.token == "" {
 		return "", nil, fmt.Errorf("%w: the document has no migration token", ErrTokenInvalid)
 	}
+	if err := isChecksum(p.checksum); err != nil {
+		return "", nil, err
+	}
 	whole, err := checksum(text, "checksum")
 	if err != nil {
 		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)

@@ -470,3 +470,31 @@ func TestOpenAICompatible(t *testing.T) {
 		t.Error("the registry says otherwise")
 	}
 }
+
+// A runtime's level follows from what it honours.
+func TestLevelOfARuntime(t *testing.T) {
+	t.Parallel()
+	all := WorkerSupports()
+	all.Protocols = SetOf(Protocols()...)
+	team := all.With("/agent/orchestration/role", "/agent/orchestration/subagents", "/agent/orchestration/handoff")
+	audited := team.With("/agent/evaluation", "/agent/compliance/audit_log", "/provenance/signature")
+	state := Offer{Capabilities: SetOf(CapStateCheckpoint, CapStateRestore)}
+	for name, tt := range map[string]struct {
+		s    Supported
+		have Offer
+		want Level
+	}{
+		"nothing":                  {Supported{}, state, LevelNone},
+		"functions alone":          {WorkerSupports(), state, LevelTooled},
+		"all protocols":            {all, state, LevelPortable},
+		"teams":                    {team, state, LevelMultiAgent},
+		"gates":                    {team.With("/agent/evaluation"), state, LevelObservable},
+		"audit and signatures":     {audited, Offer{}, LevelEnterprise},
+		"and checkpoints":          {audited, state, LevelStateful},
+		"audit without evaluation": {all.With("/agent/compliance/audit_log", "/provenance/signature"), state, LevelPortable},
+	} {
+		if got := tt.s.Level(tt.have); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}

@@ -28,7 +28,8 @@ type Definition struct {
 	Agent      Agent       `json:"agent"`
 	Provenance *Provenance `json:"provenance,omitzero"`
 
-	// Extensions holds the x- members as one JSON object, untouched. They never change what an agent does.
+	// Extensions holds the x- members as one JSON object, untouched. A runtime ignores those that it does not know;
+	// this project's own is x-aeemesh, which refines teams (docs/orchestration.md).
 	Extensions jsontext.Value `json:",embed"`
 }
 

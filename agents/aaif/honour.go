@@ -59,8 +59,7 @@ func (s Supported) With(paths ...string) Supported {
 	return s
 }
 
-// binding are the fields that the draft says a runtime MUST honour: not to honour them is no matter of taste,
-// and the problem is an error.
+// binding are the fields that the draft says a runtime MUST honour: where one is not, the problem is an error.
 var binding = []string{
 	"/agent/constraints",
 	"/agent/compliance/human_in_the_loop",
@@ -73,9 +72,23 @@ var binding = []string{
 	"/agent/model/min_context_tokens",
 }
 
+// Unhonoured is the problem of one field that a runtime does not honour: an error where the draft makes the field
+// binding, else of the severity that is given.
+func Unhonoured(pointer string, rule Rule, otherwise Severity, message string) Problem {
+	p := Problem{Pointer: pointer, Rule: rule, Severity: otherwise, Message: message}
+	if slices.Contains(binding, pointer) {
+		p.Severity = SeverityError
+		p = p.hint("a runtime must not drop %s", pointer)
+	}
+	return p
+}
+
 // NotHonoured lists every field that an agent definition uses and a runtime does not honour: the widest field
 // that says it all, such as /agent/memory rather than each part of it. Fields that the draft makes binding are
 // errors, the rest are warnings. Extensions and comments have no effect by definition and are never listed.
+//
+// At safety levels strict and regulated nothing may be left out, and so the schema's default of pii_handling,
+// detect, counts as if it were written. At the others an author who wrote nothing is not told of it.
 //
 // It returns nil for documents of another kind.
 func NotHonoured(doc *Document, s Supported) []Problem {
@@ -84,6 +97,10 @@ func NotHonoured(doc *Document, s Supported) []Problem {
 	}
 	h := honourCheck{Supported: s}
 	h.value(doc.tree, "", "")
+	if c := doc.definition.Agent.Compliance; c != nil && c.PIIHandling == "" && c.SafetyLevel.LeavesNothingOut() && !h.covered(pii) && !slices.Contains(h.Values[pii], string(PIIDetect)) {
+		h.report(string(PIIDetect), pii, pii, "the schema's default, "+unhonoured(pii, string(PIIDetect)))
+		h.problems[len(h.problems)-1].Hint = `write pii_handling: none if nothing of it is wanted`
+	}
 	if m := doc.definition.Agent.Model; m != nil && m.Provider != "" && !s.Providers.Has(m.Provider) &&
 		(m.BaseURL == "" || !s.Providers.Has(ProviderCustom)) {
 		h.problems = append(h.problems, warnf("/agent/model/provider", RuleNotHonoured, "provider %q cannot be reached from this runtime", m.Provider).
@@ -92,8 +109,10 @@ func NotHonoured(doc *Document, s Supported) []Problem {
 	return doc.locate(sortProblems(h.problems))
 }
 
-// approval is the gate that counts only where it is enabled.
-const approval = "/agent/compliance/human_in_the_loop"
+const (
+	approval = "/agent/compliance/human_in_the_loop" // a gate that counts only where it is enabled
+	pii      = "/agent/compliance/pii_handling"
+)
 
 type honourCheck struct {
 	Supported
@@ -203,8 +222,10 @@ var insteads = []struct{ path, text string }{
 	{"/agent/context", "context sources are not honoured yet: nothing of them reaches the model"},
 	{"/agent/events", "triggers are not honoured yet: the agent runs when it is sent a task"},
 	{"/agent/evaluation", "evaluation is not honoured yet: no judge, no test case and no gate is run"},
+	{"/agent/orchestration/subagents/*/pass_memory_keys", "memories travel with the tasks, and no agent of this runtime reads or makes any yet"},
+	{"/agent/orchestration/handoff/*/pass_memory", "memories travel with the task, and no agent of this runtime reads or makes any yet"},
 	{"/agent/orchestration", "this part of a team is not honoured yet"},
-	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: nobody can approve tool calls"},
+	{"/agent/compliance/human_in_the_loop", "approval is not honoured yet: tool calls cannot be approved"},
 	{"/agent/compliance/audit_log", "the audit log is not honoured yet: none is kept"},
 	{"/agent/compliance/data_residency", "data residency is not honoured yet: models are not chosen by region"},
 	{"/agent/compliance/pii_handling", "this handling of personal data is not honoured yet: nothing is looked for in what passes"},

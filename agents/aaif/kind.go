@@ -60,6 +60,32 @@ func kindOf(tree any) Kind {
 	}
 }
 
+// another says whether a document is plainly of another kind than the one that is asked for: it has the fields of
+// that kind, and not those of this one.
+func another(tree any, is, want Kind) bool {
+	root, ok := tree.(map[string]any)
+	if !ok || is == want {
+		return false
+	}
+	_, agent := root["agent"]
+	return (is == KindAgent) == agent // what gives no clue is taken for an agent, and is none for that
+}
+
+// article is the kind in words.
+func (k Kind) article() string {
+	switch k {
+	case KindAgent:
+		return "an agent definition"
+	case KindState:
+		return "an agent state"
+	case KindManifest:
+		return "a platform manifest"
+	case KindReport:
+		return "a conformance report"
+	}
+	return "an AAIF document of kind " + string(k)
+}
+
 // Format is an encoding of documents.
 type Format string
 

@@ -44,6 +44,43 @@ func (l Level) Base() Level {
 	return LevelNone
 }
 
+// levelFields are what each level asks of a document: a runtime of the level honours them.
+var levelFields = map[Level][]string{
+	LevelCore:       {"/agent/name", "/agent/goal"},
+	LevelTooled:     {"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/parameters_schema"},
+	LevelPortable:   {"/agent/constraints"},
+	LevelMultiAgent: {"/agent/orchestration/role", "/agent/orchestration/subagents/*/ref", "/agent/orchestration/handoff/*/condition", "/agent/orchestration/handoff/*/target_agent"},
+	LevelObservable: {"/agent/telemetry/tracing", "/agent/evaluation/metrics"},
+	LevelEnterprise: {"/agent/compliance/safety_level", "/agent/compliance/audit_log", "/provenance/signature"},
+}
+
+// Level is the highest level, in the draft's order, of which a runtime honours every construct that documents of
+// that level must have (Conformance Levels: "a Consumer at level L"). Portable asks for tools of all protocols, and
+// Stateful for checkpoints.
+func (s Supported) Level(have Offer) Level {
+	h := honourCheck{Supported: s}
+	reached := map[Level]bool{LevelNone: true}
+	highest := LevelNone
+	for _, l := range AllLevels() {
+		ok := reached[l.Base()]
+		for _, f := range levelFields[l] {
+			ok = ok && h.covered(f)
+		}
+		switch l {
+		case LevelPortable:
+			for _, p := range Protocols() {
+				ok = ok && s.Protocols.Has(p)
+			}
+		case LevelStateful:
+			ok = ok && have.Offers(CapStateCheckpoint) && have.Offers(CapStateRestore)
+		}
+		if reached[l] = ok; ok {
+			highest = l
+		}
+	}
+	return highest
+}
+
 // A LevelStatus says whether a definition reaches a level.
 type LevelStatus struct {
 	Level   Level     `json:"level"`

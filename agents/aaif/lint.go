@@ -1,15 +1,13 @@
 package aaif
 
 import (
-	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v5"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // Lint reports what is legal and yet not what the author can have wanted: all of it warnings, sorted, with
@@ -32,7 +30,10 @@ func (d *Document) Lint() []Problem {
 	return d.locate(sortProblems(l.problems))
 }
 
-type linter struct{ problems []Problem }
+type linter struct {
+	problems []Problem
+	schemas  schema.Pool // that the document embeds
+}
 
 // warn adds a warning, unless there are too many already.
 func (l *linter) warn(pointer string, rule Rule, hint, format string, args ...any) {
@@ -152,35 +153,13 @@ func (l *linter) capability(pointer, c string) {
 	l.warn(pointer, RuleRegistry, hint, "capability %q is not in the registry: no runtime has to know it", clip(c))
 }
 
-// subschema compiles an embedded JSON Schema, which has to be complete in itself.
+// subschema compiles an embedded JSON Schema. It has to be complete in itself,
+// and within the bounds of one schema and of all that the document embeds.
 func (l *linter) subschema(pointer string, text []byte) {
 	if len(text) == 0 {
 		return
 	}
-	if err := CheckSchema(text); err != nil {
-		l.warn(pointer, RuleSubschema, "", "%s", err)
+	if _, err := l.schemas.Compile(text); err != nil {
+		l.warn(pointer, RuleSubschema, "", "the JSON %s", err)
 	}
-}
-
-// CheckSchema says what is wrong with a JSON Schema that a document embeds, such as a tool's
-// parameters_schema. It loads nothing: a reference to a file or a host is an error.
-func CheckSchema(text []byte) error {
-	_, err := compileSchema("urn:aaif:subschema", text)
-	var ve *jsonschema.ValidationError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &ve):
-		for leaf := range leaves(ve) {
-			at, _ := url.PathUnescape(leaf.InstanceLocation)
-			return fmt.Errorf("not a JSON Schema: %s: %s", at, leaf.Message)
-		}
-	case errors.Is(err, errNoLoading):
-		return fmt.Errorf("the JSON Schema refers to another document: %w", errNoLoading)
-	}
-	var se *jsonschema.SchemaError
-	if errors.As(err, &se) && se.Err != nil {
-		err = se.Err
-	}
-	return fmt.Errorf("not a JSON Schema: %w", err)
 }

@@ -124,6 +124,12 @@ const (
 	SafetyRegulated SafetyLevel = "regulated"
 )
 
+// LeavesNothingOut is true of the levels at which nothing that a document declares may be left out: strict,
+// regulated and, since its meaning is not known, any other. An absent level is standard.
+func (l SafetyLevel) LeavesNothingOut() bool {
+	return l != "" && l != SafetyMinimal && l != SafetyStandard
+}
+
 // Residency is the region that data must not leave.
 type Residency string
 

@@ -15,7 +15,11 @@ import (
 func Parse(data []byte, opts Options) (*Document, error) {
 	doc, problems := parse(data, opts)
 	if len(problems) > 0 {
-		return nil, &Error{Name: opts.Name, Problems: problems}
+		err := &Error{Name: opts.Name, Problems: problems}
+		if problems[0].Rule == RuleKind {
+			err.Kind = doc.kind
+		}
+		return nil, err
 	}
 	return doc, nil
 }
@@ -36,13 +40,13 @@ func Read(name string, r io.Reader, opts Options) (*Document, error) {
 // else what the linter warns of. No problems is a good document.
 func Check(data []byte, opts Options) []Problem {
 	doc, problems := parse(data, opts)
-	if doc == nil {
+	if len(problems) > 0 {
 		return problems
 	}
 	return doc.Lint()
 }
 
-// parse returns a document, or the errors that prevent it.
+// parse returns a document, or the errors that prevent it; of one of another kind than is asked for, both.
 func parse(data []byte, opts Options) (*Document, []Problem) {
 	opts = opts.withDefaults()
 	if len(data) > opts.MaxBytes {
@@ -76,8 +80,11 @@ func parse(data []byte, opts Options) (*Document, []Problem) {
 		return nil, problems
 	}
 	doc.tree, doc.kind = tree, opts.Kind
-	if doc.kind == "" {
-		doc.kind = kindOf(tree)
+	if is := kindOf(tree); doc.kind == "" {
+		doc.kind = is
+	} else if another(tree, is, opts.Kind) {
+		doc.kind = is
+		return doc, []Problem{errorf("", RuleKind, "it is %s, and %s is needed", is.article(), opts.Kind.article())}
 	}
 	problems = validateTree(doc.kind, tree)
 	problems = append(problems, scanSecrets(doc.kind, tree)...)

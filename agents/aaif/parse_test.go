@@ -119,6 +119,33 @@ func TestFormatsAreSniffed(t *testing.T) {
 	}
 }
 
+// Fault 16 of the operator's tour: a document of another kind was told of as one with
+// seventeen unknown fields.
+func TestADocumentOfAnotherKindIsNamed(t *testing.T) {
+	t.Parallel()
+	for kind, text := range map[Kind]string{
+		KindState:    `{"sc_standard":"SC-006","state_id":"s","agent_id":"a","run_id":"r","checkpoint_at":"2026-01-01T00:00:00Z","status":"paused","conversation":[]}`,
+		KindManifest: `{"sc_standard":"SC-006","platform":{"name":"p"}}`,
+		KindReport:   `{"sc_standard":"SC-006","claims":[]}`,
+		KindAgent:    `{"sc_standard":"SC-006","agent":{"name":"A","goal":"G"}}`,
+	} {
+		for _, want := range Kinds() {
+			_, err := Parse([]byte(text), Options{Kind: want})
+			var e *Error
+			named := errors.As(err, &e) && e.Kind == kind && len(e.Problems) == 1 && strings.HasPrefix(e.Problems[0].Message, "it is a") && strings.Contains(e.Error(), want.article()+" is needed")
+			if named != (kind != want) {
+				t.Errorf("%s where %s is asked for: %v", kind, want, err)
+			}
+		}
+	}
+	for _, text := range []string{`{}`, `[]`, `{"sc_standard":"SC-006","name":"a"}`} { // of no known kind
+		var e *Error
+		if _, err := Parse([]byte(text), Options{Kind: KindState}); !errors.As(err, &e) || e.Kind != "" {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestKinds(t *testing.T) {
 	for text, want := range map[string]Kind{
 		`{"agent": {}}`:                  KindAgent,
@@ -137,9 +164,9 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	// Who asks for a kind gets it, whatever the document says.
+	// Who asks for a kind gets that, or is told what it is.
 	_, err := Parse([]byte(`{"sc_standard": "SC-006", "sc_version": "3.4.0", "platform": {"name": "n", "version": "1", "aaif_conformance_level": "Core"}}`), Options{Kind: KindAgent})
-	if err == nil || !strings.Contains(err.Error(), `"agent" is missing`) {
+	if err == nil || !strings.Contains(err.Error(), "an agent definition is needed") {
 		t.Errorf("%v", err)
 	}
 }

@@ -14,6 +14,7 @@ type Severity string
 const (
 	SeverityError   Severity = "error"   // the document is refused
 	SeverityWarning Severity = "warning" // the document is accepted; its author should know
+	SeverityNote    Severity = "note"    // nothing is amiss; the agent's operator may want to know
 )
 
 // Rule names the rule that a problem breaks, for programs and for searching the documentation.
@@ -48,6 +49,9 @@ const (
 	RuleUnique       Rule = "unique"        // an array with the same item twice
 	RuleSchema       Rule = "schema"        // any other keyword
 )
+
+// RuleKind is broken by a document of another kind than Options.Kind asks for. It is then the only problem.
+const RuleKind Rule = "kind"
 
 // RuleTooMany closes a list of problems that would go on.
 const RuleTooMany Rule = "too-many"
@@ -118,6 +122,7 @@ func (p Problem) String() string {
 // Error says why a document was refused. It holds at least one problem of [SeverityError].
 type Error struct {
 	Name     string    // where the document came from; may be empty
+	Kind     Kind      // what the document is, where that is not what Options.Kind asks for; else ""
 	Problems []Problem // sorted, errors only
 }
 

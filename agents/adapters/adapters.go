@@ -18,9 +18,6 @@ import (
 type Options struct {
 	// Env looks up an environment variable. Default: none is set.
 	Env func(name string) (string, bool)
-	// ChildEnv is the environment of programs that the configuration names. Default:
-	// what they inherit.
-	ChildEnv []string
 	// Logger gets what the operator should know. Default discards.
 	Logger *slog.Logger
 	// Version is the program's, which servers are told. Default "dev".
@@ -55,13 +52,14 @@ func New(cfg Config, opts Options) (*Set, error) {
 	if err := cfg.Telemetry.check(); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
-	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate()); err != nil {
+	if err := errors.Join(cfg.Budget.Validate(), cfg.Tree.Validate(), cfg.Programs.check()); err != nil {
 		return nil, fmt.Errorf("configuration: %w", err)
 	}
 	s := &Set{cfg: cfg, opts: opts, openers: make(map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error))}
 	if err := s.openSecrets(); err != nil {
 		return nil, err
 	}
+	s.knowHanded(cfg.Programs.Env)
 	if err := s.openOutbound(); err != nil {
 		return nil, err
 	}

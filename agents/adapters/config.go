@@ -35,6 +35,8 @@ type Config struct {
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
 	// Secrets is what documents may read of the worker's environment.
 	Secrets Secrets `json:"secrets,omitzero"`
+	// Programs is what function tools and agents get that are programs.
+	Programs Programs `json:"programs,omitzero"`
 	// Directory is how the subagents of documents are found.
 	Directory Directory `json:"directory,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
@@ -67,6 +69,10 @@ func Read(data []byte) (Config, error) {
 	if data[0] != '{' {
 		var err error
 		if text, err = aaif.YAMLToJSON(data, 0); err != nil {
+			var e *aaif.Error // which speaks of an AAIF document
+			if errors.As(err, &e) && len(e.Problems) == 1 {
+				return c, fmt.Errorf("configuration: %s", e.Problems[0])
+			}
 			return c, fmt.Errorf("configuration: %w", err)
 		}
 	}
@@ -85,7 +91,7 @@ func explain(err error) error {
 	at := pointer(semantic.JSONPointer)
 	switch {
 	case errors.Is(semantic.Err, jsonv2.ErrUnknownName):
-		return fmt.Errorf("%s is not known", at)
+		return fmt.Errorf("%s is not known%s", at, didYouMean(semantic.JSONPointer))
 	case semantic.Err != nil:
 		return fmt.Errorf("%s: %w", at, semantic.Err)
 	}

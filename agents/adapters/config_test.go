@@ -22,7 +22,14 @@ func TestConfigIsStrict(t *testing.T) {
 		"tree: {depth: 8}":                     "/tree/depth is not known",
 		"tree: {tokens: 8}":                    "/tree/tokens is not known",
 		"x: &a 1\ny: *a":                       "alias",
-		strings.Repeat("x", 2<<20):             "larger",
+		"modles: {}":                           "/modles is not known (did you mean models?)",
+		"models: {providers: {lab: {baseurl: x}}}":                "/models/providers/lab/baseurl is not known (did you mean base_url?)",
+		"mcp_servers: {a: {comand: [x]}}":                         "(did you mean command?)",
+		"vaults: {custom: {allow: [x], comand: {command: [x]}}}":  "(did you mean command?)",
+		"vaults: {custom: {allow: [x], command: {comandd: [x]}}}": "(did you mean command?)",
+		"budget: {zzzzz: 1}":                                      "/budget/zzzzz is not known",
+		"models:\n\tproviders: {}":                                "configuration: 2:1: not YAML: a tab",
+		strings.Repeat("x", 2<<20):                                "larger",
 	} {
 		_, err := Read([]byte(text))
 		switch {
@@ -30,6 +37,8 @@ func TestConfigIsStrict(t *testing.T) {
 			if err == nil {
 				t.Errorf("%q is accepted", text)
 			}
+		case err != nil && (strings.Contains(err.Error(), "AAIF document") || strings.Contains(want, "zzzzz") && strings.Contains(err.Error(), "did you mean")):
+			t.Errorf("%.40q: %v", text, err)
 		case want == "" && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
 			t.Errorf("%.40q: %v, want %q", text, err, want)
 		}

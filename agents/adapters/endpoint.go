@@ -80,9 +80,10 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 
 // credential decides which key goes to an endpoint. A base_url comes from the
 // document, maybe a stranger's: a key that everybody has under a well-known name
-// must not go wherever it points, and neither must a cloud's credentials. That of
-// a custom provider has a name that the document chose, and with it any variable
-// that ends in _API_KEY: it goes where the outbound policy allows requests to go.
+// must not go wherever it points, and neither must a cloud's credentials. The key of
+// a custom provider has a name that the document chose, and so could be any variable
+// that ends in _API_KEY: it goes to the document's base_url only if the operator has
+// allowed documents to read that variable and has named the host.
 func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
 	switch {
 	case own && opts.KeyName != "":
@@ -134,9 +135,13 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 		p.Hint = "name the key yourself to send it there"
 		return []aaif.Problem{p}, nil
 	case owner == "":
-		if _, err := s.policy.Check(e.base); err != nil {
+		err := s.secrets.Check(&aaif.Auth{Type: aaif.AuthBearer, EnvVar: keys[0]})
+		if err == nil {
+			err = s.policy.CheckNamed(e.base)
+		}
+		if err != nil {
 			p := keyNotice("the key in %s is not sent to the document's base_url, %s: %v", keys[0], originOf(e.base), err)
-			p.Hint = fmt.Sprintf("or set models.providers.%s.base_url, or name the key yourself (worker --api-key-env %s)", e.name, keys[0])
+			p.Hint = fmt.Sprintf("set models.providers.%s.base_url, or name the key yourself (worker --api-key-env %s), or allow the variable and the host (--allow-env, --allow)", e.name, keys[0])
 			return []aaif.Problem{p}, nil
 		}
 		if loopback(e.base) {

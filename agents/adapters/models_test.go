@@ -53,7 +53,8 @@ func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 		"custom in google's clothes":  {model: `"provider": "custom", "provider_id": "gemini"`, notice: true},
 		"azure's key, the document's": {model: `"provider": "azure_openai"`, notice: true},
 		"the operator says so":        {model: `"provider": "openai"`, keyName: "OPENAI_API_KEY", auth: "Bearer secret-of-OPENAI_API_KEY"},
-		"custom, by its own name":     {model: `"provider": "custom", "provider_id": "lite-llm"`, auth: "Bearer secret-of-LITE_LLM_API_KEY"},
+		"custom, by its own name":     {model: `"provider": "custom", "provider_id": "lite-llm"`, notice: true},
+		"and the variable is allowed": {model: `"provider": "custom", "provider_id": "lite-llm"`, config: `{"outbound": {"allow": ["URL"]}, "secrets": {"env": ["LITE_LLM_*"]}}`, auth: "Bearer secret-of-LITE_LLM_API_KEY"},
 		"custom, key not set":         {model: `"provider": "custom", "provider_id": "unset"`},
 		"custom without a name":       {model: `"provider": "custom", "provider_id": "custom"`},
 		"the operator's endpoint":     {model: `"provider": "openai"`, config: `{"models": {"providers": {"openai": {"base_url": "URL/v1"}}}}`, auth: "Bearer secret-of-OPENAI_API_KEY"},
@@ -92,8 +93,9 @@ func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 	}
 }
 
-// A custom provider's key has the name that the document gives it: it goes to the
-// document's base_url only where the operator says so.
+// Finding 12 of the security review: a document chose which variable of the worker's
+// went to its base_url, by its provider_id. The operator's configuration names the
+// variable, and the host; "*" names none.
 func TestCustomKeyNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,9 +103,13 @@ func TestCustomKeyNeedsTheOperator(t *testing.T) {
 		key             string // that is sent
 		notice          string // part of it
 	}{
-		"nobody says so":          {notice: `not sent to the document's base_url, https://models.example: refused by the operator's policy: models.example is not allowed: to allow it, add "models.example" to outbound.allow`},
-		"another host is allowed": {config: `{"outbound": {"allow": ["other.example"]}}`, notice: "not sent"},
-		"the host is allowed":     {config: `{"outbound": {"allow": ["models.example"]}}`, key: "STRIPE_API_KEY", notice: "is sent to https://models.example"},
+		"nothing is said":         {notice: `the key in STRIPE_API_KEY is not sent to the document's base_url, https://models.example: env_var STRIPE_API_KEY: it is not allowed here`},
+		"the host is allowed":     {config: `{"outbound": {"allow": ["models.example"]}}`, notice: "the operator has not allowed documents to read this variable"},
+		"all hosts are allowed":   {config: `{"outbound": {"allow": ["*"]}}`, notice: "the operator has not allowed documents to read this variable"},
+		"the variable is allowed": {config: `{"secrets": {"env": ["STRIPE_API_KEY"]}}`, notice: `models.example is not allowed: to allow it, add "models.example" to outbound.allow`},
+		"and all hosts":           {config: `{"outbound": {"allow": ["*"]}, "secrets": {"env": ["STRIPE_API_KEY"]}}`, notice: `add "models.example" to outbound.allow`},
+		"and another host":        {config: `{"outbound": {"allow": ["other.example"]}, "secrets": {"env": ["STRIPE_API_KEY"]}}`, notice: "not sent"},
+		"and the host":            {config: `{"outbound": {"allow": ["*", "models.example"]}, "secrets": {"env": ["STRIPE_API_KEY"]}}`, key: "STRIPE_API_KEY", notice: "is sent to https://models.example"},
 		"the key is named":        {keyName: "STRIPE_API_KEY", key: "STRIPE_API_KEY"},
 		"the key is configured":   {config: `{"models": {"providers": {"stripe": {"key": {"env": "MINE"}}}}}`, key: "MINE"},
 		"the place is configured": {config: `{"models": {"providers": {"stripe": {"base_url": "https://models.example/v1"}}}}`, key: "STRIPE_API_KEY"},
@@ -346,7 +352,7 @@ func TestKeylessProvidersAreToldOf(t *testing.T) {
 		}
 		config := operators
 		if strings.Contains(block, "keyed") {
-			config = `{"outbound": {"allow": ["keyed.example"]}}`
+			config = `{"outbound": {"allow": ["keyed.example"]}, "secrets": {"env": ["KEYED_API_KEY"]}}`
 		}
 		_, notices, err := newSet(t, config, nil).Model(definition(t, block), agents.Options{Secret: env("KEYED_API_KEY", "k")})
 		if err != nil {

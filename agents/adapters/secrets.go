@@ -33,8 +33,10 @@ type Secrets struct {
 // documents' vault_ref. Exactly one of its kinds is given; it need not be the
 // provider's own, so that a folder of files can stand for any vault.
 type Vault struct {
-	// Allow are the paths that documents may name: "*" is any text within one part
-	// of a path, "**" any text at all. At least one is needed.
+	// Allow are the entries that documents may name, as PATH, PATH#KEY,
+	// PATH?version=VERSION or PATH?version=VERSION#KEY: "*" is any text within one part of
+	// a path, "**" any text at all. At least one is needed. Of a command, keys and
+	// versions have to be named.
 	Allow []string `json:"allow"`
 	// CacheSeconds is how long a secret is used again that was read. Default 30; 0
 	// reads at each call.
@@ -84,19 +86,22 @@ func (s *Set) openSecrets() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.cfg.Vaults)) {
 		cfg := s.cfg.Vaults[name]
-		v, err := cfg.open(name, lookup, s.opts.ChildEnv)
+		v, err := cfg.open(name, lookup, s.opts.Env)
 		if err != nil {
 			bad = append(bad, fmt.Errorf("configuration: /vaults/%s: %w", name, err))
 			continue
 		}
+		if cfg.Command != nil {
+			s.knowHanded(cfg.Command.Env)
+		}
 		s.secrets.Vaults[name] = secret.Guard(v, cfg.options(cfg.Allow))
-		s.vaults[name] = secret.Guard(v, cfg.options([]string{"**"}))
+		s.vaults[name] = secret.Guard(v, cfg.options([]string{"**?version=**#**"}))
 	}
 	return errors.Join(bad...)
 }
 
 func (c Vault) options(allow []string) secret.Options {
-	o := secret.Options{Allow: allow, Timeout: seconds(c.TimeoutSeconds)}
+	o := secret.Options{Allow: allow, Strict: c.Command != nil, Timeout: seconds(c.TimeoutSeconds)}
 	if c.CacheSeconds != nil {
 		if o.TTL = seconds(*c.CacheSeconds); o.TTL == 0 {
 			o.TTL = -1
@@ -111,7 +116,7 @@ func (c Vault) options(allow []string) secret.Options {
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // open makes the vault of an entry.
-func (c Vault) open(name aaif.VaultProvider, lookup secret.Lookup, env []string) (secret.Vault, error) {
+func (c Vault) open(name aaif.VaultProvider, lookup secret.Lookup, env func(string) (string, bool)) (secret.Vault, error) {
 	if !slices.Contains(aaif.VaultProviders(), name) {
 		return nil, fmt.Errorf("documents know no such provider: it is one of %v", aaif.VaultProviders())
 	}
@@ -135,7 +140,7 @@ func (c Vault) open(name aaif.VaultProvider, lookup secret.Lookup, env []string)
 	add(c.File != nil, func() (secret.Vault, error) { return file.New(*c.File) })
 	add(c.Command != nil, func() (secret.Vault, error) {
 		cfg := *c.Command
-		cfg.Env = env
+		cfg.Getenv = env
 		return command.New(cfg)
 	})
 	if len(kinds) != 1 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // Extension is the root extension of a document that says what AAIF has no words
@@ -150,6 +151,7 @@ func (x *Extras) check() error {
 	if _, err := ParsePointer(x.VoteOn); err != nil {
 		return fmt.Errorf("%svote_on: %w", at, err)
 	}
+	var schemas schema.Pool
 	for alias, s := range x.Steps {
 		at := at + "steps/" + alias + "/"
 		switch s.OnError {
@@ -163,7 +165,7 @@ func (x *Extras) check() error {
 			return fmt.Errorf("%sretry_backoff: %q is none of fixed, linear, exponential", at, s.RetryBackoff)
 		}
 		if s.ResultSchema != nil {
-			if _, err := intents.Compile(s.ResultSchema); err != nil {
+			if _, err := schemas.Compile(s.ResultSchema); err != nil {
 				return fmt.Errorf("%sresult_schema: %w", at, err)
 			}
 		}

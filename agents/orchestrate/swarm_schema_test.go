@@ -7,16 +7,16 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-func swarmSchema(t testing.TB, name string) *intents.Schema {
+func swarmSchema(t testing.TB, name string) *schema.Schema {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("schema", name+".schema.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := intents.Compile(raw)
+	s, err := schema.Compile(raw)
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -48,7 +48,7 @@ func TestWhatJudgesAreSentFitsTheSchemas(t *testing.T) {
 		{"referee.result", json.RawMessage(`{"choice":1}`)},
 	} {
 		if err := swarmSchema(t, tt.schema).Validate(tt.payload); err != nil {
-			var invalid *intents.ValidationError
+			var invalid *schema.ValidationError
 			errors.As(err, &invalid)
 			t.Errorf("%s: %s\n%v", tt.schema, tt.payload, err)
 		}

@@ -147,7 +147,7 @@ type guard struct {
 
 // way is how a URL is reached, if it may be.
 func (g *guard) way(u *url.URL) (http.RoundTripper, error) {
-	_, err := g.policy.check(u)
+	_, err := g.policy.check(u, false)
 	if err == nil || g.outside == nil {
 		return g.next, err
 	}

@@ -286,7 +286,7 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 	if err != nil || strings.ContainsFunc(rawURL, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
 		return nil, refusef("%q is no URL", clip(rawURL))
 	}
-	t, err := p.check(u)
+	t, err := p.check(u, false)
 	if err != nil {
 		return nil, err
 	}
@@ -296,6 +296,17 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 		u.Host = "[" + t.host + "]"
 	}
 	return u, nil
+}
+
+// CheckNamed is [Policy.Check] without the entry "*": it says whether the operator
+// has named the endpoint, and not only opened all.
+func (p *Policy) CheckNamed(rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return refusef("%q is no URL", clip(rawURL))
+	}
+	_, err = p.check(u, true)
+	return err
 }
 
 // CheckLiteral is the check of an endpoint that needs no entry where it is public,
@@ -320,7 +331,7 @@ func (p *Policy) checkPublic(u *url.URL) error {
 	if !local && (!t.ip.IsValid() || notPublic(t.ip) == "") {
 		return nil
 	}
-	if _, err := p.check(u); err != nil {
+	if _, err := p.check(u, false); err != nil {
 		return err
 	}
 	if local {
@@ -329,8 +340,8 @@ func (p *Policy) checkPublic(u *url.URL) error {
 	return nil
 }
 
-// check is the check of one request.
-func (p *Policy) check(u *url.URL) (target, error) {
+// check is the check of one request. named leaves the entry "*" out of account.
+func (p *Policy) check(u *url.URL, named bool) (target, error) {
 	t, err := targetOf(u)
 	if err != nil {
 		return t, err
@@ -338,7 +349,7 @@ func (p *Policy) check(u *url.URL) (target, error) {
 	allowed := false
 	if p != nil {
 		for _, e := range p.allow {
-			allowed = allowed || e.matches(t, u)
+			allowed = allowed || !(named && e.any) && e.matches(t, u)
 		}
 	}
 	if !allowed {

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,10 +24,16 @@ const maxCached = 1024
 
 // Options are what a Guard keeps.
 type Options struct {
-	// Allow are the paths that documents may name, in the vault's own words: "*"
-	// is any text within one part of a path, "**" any text at all, the rest
-	// stands for itself. Default none.
+	// Allow are the entries that documents may name, in the vault's own words:
+	// PATH, PATH#KEY, PATH?version=VERSION or PATH?version=VERSION#KEY. In each part "*"
+	// is any text without a slash, "**" any text at all, the rest stands for
+	// itself. An entry that names no key allows every one, and so with versions;
+	// see Strict. Default none.
 	Allow []string
+	// Strict has an entry of Allow that names no key allow none, and one that names
+	// no version the current one alone: for a vault in which key and version may
+	// lead anywhere, such as a program.
+	Strict bool
 	// TTL is how long a secret that was read is used again. Default 30 s;
 	// negative reads at every call. What failed is never remembered.
 	TTL time.Duration
@@ -60,7 +64,7 @@ func Guard(v Vault, o Options) Vault {
 		g.Now = time.Now
 	}
 	for _, pattern := range o.Allow {
-		g.allow = append(g.allow, compile(pattern))
+		g.allow = append(g.allow, parseAllowed(pattern))
 	}
 	return g
 }
@@ -74,7 +78,7 @@ func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, 
 type guarded struct {
 	Options
 	vault Vault
-	allow []*regexp.Regexp
+	allow []allowed
 
 	mu      sync.Mutex
 	entries map[aaif.VaultRef]*entry
@@ -121,10 +125,20 @@ func (g *guarded) Check(ref aaif.VaultRef) error {
 	if err := CheckRef(ref); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(g.allow, func(p *regexp.Regexp) bool { return p.MatchString(ref.Path) }) {
-		return Errorf(ErrNotAllowed, ref, "the operator has not allowed documents to read this path")
+	path := false
+	for _, a := range g.allow {
+		if !a.path.MatchString(ref.Path) {
+			continue
+		}
+		path = true
+		if part(a.key, ref.Key, g.Strict && ref.Key != "") && part(a.version, ref.Version, g.Strict && ref.Version != "" && ref.Version != "latest") {
+			return nil
+		}
 	}
-	return nil
+	if path {
+		return Errorf(ErrNotAllowed, ref, "the operator has not allowed documents to read this key or version of the path")
+	}
+	return Errorf(ErrNotAllowed, ref, "the operator has not allowed documents to read this path")
 }
 
 // enter finds the entry for a reference, or makes one that the caller fills.
@@ -210,16 +224,4 @@ func CheckRef(ref aaif.VaultRef) error {
 		}
 	}
 	return nil
-}
-
-// Matches reports whether a path fits a pattern of Options.Allow.
-func Matches(pattern, path string) bool { return compile(pattern).MatchString(path) }
-
-// stars are what a pattern's stars become.
-var stars = strings.NewReplacer(`\*\*`, `.*`, `\*`, `[^/]*`)
-
-// compile makes a pattern an expression, which takes time in proportion to the
-// path: patterns are the operator's, paths a stranger's.
-func compile(pattern string) *regexp.Regexp {
-	return regexp.MustCompile(`(?s)\A` + stars.Replace(regexp.QuoteMeta(pattern)) + `\z`)
 }

@@ -39,6 +39,41 @@ func TestGuardAllowsPathsOnly(t *testing.T) {
 	}
 }
 
+// Finding 23 of the security review: key and version were under no list.
+func TestKeysAndVersionsAreAllowedToo(t *testing.T) {
+	t.Parallel()
+	all := secret.VaultFunc(func(context.Context, aaif.VaultRef) (secret.Secret, error) { return secret.New("value"), nil })
+	for _, tt := range []struct {
+		allow, key, version string
+		lax, strict         bool
+	}{
+		{"p", "", "", true, true},
+		{"p", "k", "", true, false},
+		{"p", "", "3", true, false},
+		{"p", "", "latest", true, true},
+		{"p#k", "k", "", true, true},
+		{"p#k", "", "", false, false},
+		{"p#k", "other", "", false, false},
+		{"p#k", "k", "3", true, false},
+		{"p#a/*", "a/b", "", true, true},
+		{"p#a/*", "a/b/c", "", false, false},
+		{"p#**", "../admin", "", true, true},
+		{"p?version=3", "", "3", true, true},
+		{"p?version=3", "", "", false, false},
+		{"p?version=3#k", "k", "3", true, true},
+		{"p?version=**#**", "", "", true, true},
+		{"p?version=**#**", "k", "3", true, true},
+	} {
+		for strict, want := range map[bool]bool{false: tt.lax, true: tt.strict} {
+			v := secret.Guard(all, secret.Options{Allow: []string{"other#**", tt.allow}, Strict: strict})
+			_, err := v.Read(t.Context(), aaif.VaultRef{Provider: aaif.VaultCustom, Path: "p", Key: tt.key, Version: tt.version})
+			if (err == nil) != want || err != nil && !errors.Is(err, secret.ErrNotAllowed) {
+				t.Errorf("%s, strict %v: key %q version %q: %v, want allowed %v", tt.allow, strict, tt.key, tt.version, err, want)
+			}
+		}
+	}
+}
+
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -38,5 +38,5 @@ func Example() {
 	}
 	// Output:
 	// 3 <nil>
-	//  tool add: invalid arguments: at /a: expected integer, but got string
+	//  tool add: invalid arguments: document does not fit its schema: /a: must be integer, not string (type)
 }

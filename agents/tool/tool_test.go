@@ -122,14 +122,14 @@ func TestGuardChecksArgumentsBeforeTheToolSeesThem(t *testing.T) {
 		`{"type":"object","required":["path"],"additionalProperties":false,"properties":{"path":{"type":"string","minLength":1},"n":{"type":"integer","maximum":5}}}`)}}
 	g := guard(t, fake, tool.Options{MaxArgs: 100})
 	for args, want := range map[string]string{
-		`{}`:                             `at /: missing properties: 'path'`,
-		`{"path":"","n":6}`:              `at /n: must be <= 5 but found 6; at /path: length must be >= 1, but got 0`,
-		`{"path":"x","y":1}`:             `'y' not allowed`,
+		`{}`:                             `(root): lacks the property "path" (required)`,
+		`{"path":"","n":6}`:              `/path: has 0 characters, 1 at least are due (minLength); /n: must be at most 5 (maximum)`,
+		`{"path":"x","y":1}`:             `/y: is no property that is allowed here`,
 		`"rm -rf /"`:                     `want a JSON object`,
 		`[]`:                             `want a JSON object`,
 		`{"path":"x"`:                    `want a JSON object`,
-		`{"path":"x","n":1e999999999}`:   `beyond what is compared exactly`,
-		`{"path":"x","n":-1E-999999999}`: `beyond what is compared exactly`,
+		`{"path":"x","n":1e999999999}`:   `exponent beyond`,
+		`{"path":"x","n":-1E-999999999}`: `exponent beyond`,
 		`{"path":"` + strings.Repeat("x", 100) + `"}`: `bytes exceed the bound of 100`,
 	} {
 		_, err := g.Call(t.Context(), json.RawMessage(args))
@@ -159,9 +159,9 @@ func TestGuardChecksResults(t *testing.T) {
 	t.Parallel()
 	def := tool.Definition{Name: "f", Output: json.RawMessage(`{"type":"object","required":["ok"]}`)}
 	for result, want := range map[string]string{
-		`{}`:     "missing properties: 'ok'",
+		`{}`:     `lacks the property "ok"`,
 		`{"ok":`: "not valid JSON",
-		``:       "expected object, but got null",
+		``:       "must be object, not null",
 		`{"ok":1e5000,"x":"` + strings.Repeat("x", 300) + `"}`: "exceed the bound of 200",
 	} {
 		g := guard(t, tool.Raw(def, func(context.Context, json.RawMessage) (json.RawMessage, error) {
@@ -197,15 +197,15 @@ func TestGuardHoldsADocumentsSchemaAndTheToolsOwn(t *testing.T) {
 func TestGuardRefusesSchemasThatReachOut(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]string{
-		`{"$ref":"file:///etc/passwd"}`:                "outside itself",
-		`{"$ref":"http://169.254.169.254/latest"}`:     "outside itself",
-		`{"$schema":"https://evil.example/meta"}`:      "outside itself",
-		`{"$ref":"#/$defs/none"}`:                      "$defs/none",
+		`{"$ref":"file:///etc/passwd"}`:                "refers to another document",
+		`{"$ref":"http://169.254.169.254/latest"}`:     "refers to another document",
+		`{"$schema":"https://evil.example/meta"}`:      "no JSON Schema draft",
+		`{"$ref":"#/$defs/none"}`:                      "where no schema stands",
 		`{"type":"objekt"}`:                            "schema",
 		`{"type":`:                                     "must be a JSON object",
 		`[]`:                                           "must be a JSON object",
-		`{"maximum":1e999999999}`:                      "compared exactly",
-		`{"x":"` + strings.Repeat("x", 300_000) + `"}`: "exceed the bound",
+		`{"maximum":1e999999999}`:                      "exponent beyond",
+		`{"x":"` + strings.Repeat("x", 300_000) + `"}`: "is larger than",
 	} {
 		fake := &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(schema)}}
 		if _, err := tool.Guard(fake, tool.Options{}); err == nil || !strings.Contains(err.Error(), want) {
@@ -214,6 +214,25 @@ func TestGuardRefusesSchemasThatReachOut(t *testing.T) {
 	}
 	if _, err := tool.CompileSchema(json.RawMessage(`{"$defs":{"a":{"type":"string"}},"properties":{"x":{"$ref":"#/$defs/a"}}}`)); err != nil {
 		t.Errorf("a reference within: %v", err)
+	}
+}
+
+// Finding 21 of the security review: a Guard without a Compiler of its own panicked
+// on the first schema, and validated by the second without end.
+func TestGuardsOwnCompilerIsBounded(t *testing.T) {
+	t.Parallel()
+	fake := &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(`{"regexProperties":1}`)}}
+	if _, err := tool.Guard(fake, tool.Options{}); err == nil || !strings.Contains(err.Error(), "regexProperties") {
+		t.Errorf("error %v, want one about regexProperties", err)
+	}
+	var defs []string
+	for i := range 60 {
+		defs = append(defs, fmt.Sprintf(`"a%d":{"allOf":[{"$ref":"#/$defs/a%d"},{"$ref":"#/$defs/a%d"}]}`, i, i+1, i+1))
+	}
+	fake = &tooltest.Fake{Def: tool.Definition{Name: "f", Parameters: json.RawMessage(`{"$ref":"#/$defs/a0","$defs":{` + strings.Join(defs, ",") + `,"a60":{}}}`)}}
+	_, err := guard(t, fake, tool.Options{Timeout: -1}).Call(t.Context(), nil)
+	if !errors.Is(err, tool.ErrInvalidArguments) || !strings.Contains(err.Error(), "too much work") {
+		t.Errorf("error %v, want that it takes too much work", err)
 	}
 }
 
@@ -322,21 +341,6 @@ func TestGuardBoundsTheTimeOfValidation(t *testing.T) {
 	if err := g.Wait(t.Context()); err != nil {
 		t.Error(err)
 	}
-}
-
-func FuzzCompileSchema(f *testing.F) {
-	f.Add([]byte(`{"type":"object","properties":{"a":{"$ref":"#"}}}`), []byte(`{"a":{"a":1}}`))
-	f.Add([]byte(`{"$ref":"#"}`), []byte(`{}`))
-	f.Add([]byte(`{"pattern":"(a+)+$","minimum":1e300}`), []byte(`"aaaaaaaaaaaaaaaa!"`))
-	f.Add([]byte(`{"multipleOf":1e-300}`), []byte(`1e300`))
-	f.Add([]byte(`{"$ref":"file:///etc/passwd"}`), []byte(`1`))
-	f.Fuzz(func(t *testing.T, schema, value []byte) {
-		v, err := tool.CompileSchema(schema)
-		if err != nil {
-			return
-		}
-		_ = v.Validate(value) // must return
-	})
 }
 
 func TestRepeatSafeIsSaidByTheTool(t *testing.T) {

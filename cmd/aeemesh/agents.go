@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -214,14 +215,20 @@ type agentDescription struct {
 
 func (a *app) agentsDescribeCommand() *cobra.Command {
 	var wait time.Duration
+	var schemas bool
 	c := connects(&cobra.Command{
 		Use:   "describe ENTITY",
 		Short: "Tell all that an agent says about itself",
 		Long: `Asks an agent for its workers, its health, its intents and the version of AEE
 that it speaks (the intents aee.status.health, aee.capability.list and
-aee.spec.query, which every agent answers).`,
+aee.spec.query, which every agent answers).
+
+With --schema it prints what the agent takes and gives: by intent, the JSON
+Schemas of its tasks and results. ENTITY.run is that of tasks whose intent the
+agent has no schema for, such as those of "send" and "ask".`,
 		Example: `  aeemesh agents describe agent.reviewer
   aeemesh agents describe agent.reviewer --json | jq .intents
+  aeemesh agents describe agent.reviewer --schema | jq '."agent.reviewer.run".task'
 
   # with the nats CLI:
   nats micro info agent-reviewer
@@ -237,6 +244,9 @@ aee.spec.query, which every agent answers).`,
 				return err
 			}
 			defer s.close()
+			if schemas {
+				return a.describeSchemas(ctx, s, args[0])
+			}
 			d, err := s.describe(ctx, args[0], wait)
 			if err != nil {
 				return sendFailed(ctx, err)
@@ -249,6 +259,7 @@ aee.spec.query, which every agent answers).`,
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
+	c.Flags().BoolVar(&schemas, "schema", false, "print the schemas of what it takes and gives, and nothing else")
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
@@ -294,6 +305,17 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 	return d, nil
 }
 
+// accepted is what operators accept of the agent's document that is not done.
+func (d *agentDescription) accepted() string {
+	said := map[string]bool{}
+	for _, i := range d.Instances {
+		if what := i.Info.Metadata[agents.MetaAccepted]; what != "" {
+			said["not done, which the operator accepts: "+what] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(said)), "; ")
+}
+
 func (a *app) printDescription(d agentDescription) {
 	t := a.term
 	field := func(name, value string) {
@@ -306,6 +328,7 @@ func (a *app) printDescription(d agentDescription) {
 	field("agent id", d.AgentID)
 	field("subjects", d.Subject+", "+d.Ask+" (plain text)")
 	field("service", d.Service)
+	field("accepted", d.accepted())
 	if d.Health != nil {
 		details := []string{}
 		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -134,11 +134,11 @@ func refusedAnswer(k *mesh.Ask) error {
 
 // fitAnswer holds an answer to the schema that the asker gave. A text that does
 // not fit may stand for the one member that an object needs.
-func fitAnswer(schema, payload json.RawMessage) (json.RawMessage, error) {
-	if schema == nil {
+func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
+	if due == nil {
 		return payload, nil
 	}
-	s, err := intents.Compile(schema)
+	s, err := schema.Compile(due)
 	if err != nil {
 		return payload, nil // it is the asker's mistake, who will see what comes
 	}
@@ -151,7 +151,7 @@ func fitAnswer(schema, payload json.RawMessage) (json.RawMessage, error) {
 		if literal := bytes.TrimSpace([]byte(text)); json.Valid(literal) {
 			values = append(values, literal)
 		}
-		for _, name := range singles(schema) {
+		for _, name := range singles(due) {
 			for _, value := range values {
 				one := append(append(append(envelope.AppendString([]byte{'{'}, name), ':'), value...), '}')
 				if s.Validate(one) == nil {

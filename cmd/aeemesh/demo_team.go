@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -90,6 +91,14 @@ func (d *demo) gather(ctx context.Context) error {
 // demoPatience is how long a worker may take to serve.
 const demoPatience = 20 * time.Second
 
+// demoEnv is the environment of the demo's workers: this program's own, without
+// what would lead them to another mesh.
+func demoEnv() []string {
+	return slices.DeleteFunc(os.Environ(), func(kv string) bool {
+		return strings.HasPrefix(kv, "NATS_") || strings.HasPrefix(kv, "AEEMESH_")
+	})
+}
+
 // start starts a worker and waits until it serves.
 func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	self, err := os.Executable()
@@ -98,7 +107,7 @@ func (d *demo) start(ctx context.Context, w *demoWorker) error {
 	}
 	cmd := exec.CommandContext(ctx, self, "worker", w.file, "--json", "--nats", d.srv.ClientURL(), "--keys", d.app.sign.dir,
 		"--durable", "on", "--lease", "1s", "--drain", "1s", "--review-root", d.root)
-	cmd.Env = append(childEnv(), "AEEMESH_LOG_LEVEL=error")
+	cmd.Env = append(demoEnv(), "AEEMESH_LOG_LEVEL=error")
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Stderr = &w.words

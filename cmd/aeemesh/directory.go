@@ -174,11 +174,17 @@ func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agen
 			if h.view == nil {
 				continue
 			}
-			for _, p := range h.doc.Locate(h.view.Check(looking, h.doc.Definition())) {
-				if p.Severity = ""; ctx.Err() == nil { // the word is there already
-					a.term.warn("%s: %s", agent.Entity, printable(p.String()))
-				}
+			missing := h.doc.Locate(h.view.Check(looking, h.doc.Definition()))
+			if ctx.Err() != nil {
+				return
 			}
+			all := len(directory.References(h.doc.Definition()))
+			if answered := all - len(missing); len(missing) == 0 {
+				a.term.note("%s: %d of %d references are answered", agent.Entity, all, all)
+			} else if answered > 0 {
+				a.term.warn("%s: %d of %d references are answered", agent.Entity, answered, all)
+			}
+			a.term.notices(agent.Entity, missing)
 		}
 	})
 	return told.Wait

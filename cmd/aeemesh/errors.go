@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -104,6 +105,10 @@ func hintFor(err error) string {
 	if errors.As(err, &own) {
 		return own.hint
 	}
+	var refused *agents.Refusal
+	if errors.As(err, &refused) {
+		return acceptanceHint(refused)
+	}
 	var problem *envelope.Error
 	if errors.As(err, &problem) {
 		return hintForCode(problem)
@@ -158,7 +163,7 @@ func hintForCode(e *envelope.Error) string {
 	case envelope.CodeIntentUnknown:
 		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
 	case envelope.CodeInputSchema:
-		return "\"aeemesh agents describe ENTITY\" lists its intents; the agent's author knows their schemas."
+		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
 	}
 	switch {
 	case !e.Retryable:

@@ -174,13 +174,9 @@ func (w logWriter) Write(b []byte) (int, error) {
 func (a *app) knownAgents(files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {
-		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+		doc, err := a.readDefinition(name)
 		if err != nil {
 			return nil, err
-		}
-		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-		if err != nil {
-			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
 		}
 		def := doc.Definition()
 		entity, err := aaif.EntityName(def.Agent.Name)

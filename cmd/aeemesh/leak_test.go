@@ -206,7 +206,7 @@ func TestNoSecretLeaks(t *testing.T) {
 	keep("vault/file", secrets["vaulted file"])
 	account, _ := json.Marshal(map[string]string{"type": "service_account", "client_email": "w@p.example", "private_key": gcpKey, "private_key_id": "k", "token_uri": d.URL + "/gcp/token"})
 	config := keep("config.json", fmt.Sprintf(`{
-		"secrets": {"env": ["LEAK_*"]}, "outbound": {"allow": [%[1]q]}, "telemetry": {"content": true},
+		"secrets": {"env": ["LEAK_*", "GOOD_API_KEY", "BAD_API_KEY"]}, "outbound": {"allow": [%[1]q]}, "telemetry": {"content": true},
 		"vaults": {
 			"hashicorp_vault": {"allow": ["**"], "hashicorp": {"address": %[1]q, "approle": {"role_id": "env:V_ROLE", "secret_id": "env:V_SECRET"}}},
 			"aws_secretsmanager": {"allow": ["**"], "aws": {"region": "eu-west-1", "endpoint": %[1]q, "access_key_id": "env:V_AWS_ID", "secret_access_key": "env:V_AWS_KEY", "session_token": "env:V_AWS_SESSION"}},

@@ -70,12 +70,11 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 	}
 	opts := agents.Options{Telemetry: a.agentTelemetry(cmd, tel, set.Telemetry(), false)}
 	set.Use(&opts)
+	offer := agents.Offers(opts, durable)
 	return aaif.PlatformConfig{
 		Name: "aeemesh", Version: version(), Vendor: "aeemesh",
-		// Everything that the level's documents may say is honoured, and nothing
-		// of what the next one asks for, which is orchestration.
-		Level:             aaif.LevelPortable,
-		Offer:             agents.Offers(opts, durable),
+		Level:             agents.Honours(opts.Offer).Level(offer),
+		Offer:             offer,
 		Providers:         set.Providers(),
 		RoutingStrategies: []aaif.RoutingStrategy{aaif.RouteCost, aaif.RouteLatency, aaif.RouteQuality, aaif.RouteRoundRobin},
 		Vaults:            set.Vaults(),

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os/user"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -48,6 +51,9 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 		}
 	}
 	intent := f.intent
+	if err := intents.CheckName(intent); intent != "" && err != nil {
+		return nil, usagef(cmd, "--intent: %w", err)
+	}
 	switch {
 	case intent != "":
 	case kind == envelope.TypeTask:
@@ -67,7 +73,7 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	}
 	e.ReplyTo = f.replyTo
 	e.Priority = envelope.Priority(f.priority)
-	requires, err := f.requirements(cmd)
+	requires, err := f.requirements(a, cmd)
 	if err != nil {
 		return nil, err
 	}
@@ -81,13 +87,29 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	return e, nil
 }
 
+// requireKeys are the keys of requires that this mesh knows (docs/nats-binding.md).
+// Peers ignore others, so a slip would be a wish that is lost.
+var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalate_to", "evidence", "format", "handed_by", "handoff", "human_approval",
+	"min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
+
 // requirements puts --requires and the flags that stand for its keys together.
-func (f *messageFlags) requirements(cmd *cobra.Command) (json.RawMessage, error) {
+func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
 		if err := json.Unmarshal([]byte(f.requires), &members); err != nil || members == nil {
 			return nil, usagef(cmd, "--requires %s: it must be a JSON object", f.requires)
 		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		if slices.Contains(requireKeys, name) || strings.HasPrefix(name, "x-") {
+			continue
+		}
+		near := aaif.Nearest(name, requireKeys)
+		if near == "" { // half of a name is a slip, too: timeout is timeout_ms
+			a.term.warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
+			continue
+		}
+		return nil, &usageError{err: fmt.Errorf("--requires: %q is not a known key", name), cmd: cmd, hint: fmt.Sprintf("Did you mean %q? A key of your own begins with x-.", near)}
 	}
 	if f.decisionEvidence != "" {
 		members["decision_evidence"] = envelope.AppendString(nil, f.decisionEvidence)

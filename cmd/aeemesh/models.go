@@ -274,13 +274,9 @@ measured.`,
 }
 
 func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) error {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	doc, err := a.readDefinition(name)
 	if err != nil {
 		return err
-	}
-	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-	if err != nil {
-		return hinted(err, "\"aeemesh validate %s\" tells more.", name)
 	}
 	set.Use(&opts)
 	routes, notices, err := set.Routes(doc.Definition(), opts)
@@ -315,9 +311,12 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 	if !a.term.json {
 		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
-	for _, n := range notices {
-		a.term.notice(name, n)
+	for i := range notices { // what stops it is said below
+		if notices[i].Severity == aaif.SeverityError {
+			notices[i].Severity = aaif.SeverityWarning
+		}
 	}
+	a.term.notices(name, notices)
 	if usable == 0 {
 		return errorf("%s: no route to a model can be used here", name)
 	}

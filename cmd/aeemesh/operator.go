@@ -18,7 +18,7 @@ type operatorFlags struct {
 	file                  string
 	allow, private, files []string
 	mcp                   []string
-	env                   []string
+	env, programEnv       []string
 }
 
 func (f *operatorFlags) add(flags *pflag.FlagSet) {
@@ -28,6 +28,7 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.mcp, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server, which documents name as mcp://NAME/TOOL; repeatable")
 	flags.StringArrayVar(&f.files, "allow-file", nil, "`PATH` of a file, or a folder of files, that their tools (OpenAPI) and subagents may be described in; repeatable")
 	flags.StringArrayVar(&f.env, "allow-env", nil, "`NAME` of a variable that their tools may take a credential from (env_var), or a pattern like BILLING_*; repeatable (default none)")
+	flags.StringArrayVar(&f.programEnv, "program-env", nil, "`NAME` of a variable that programs (--tool, --exec) get beside PATH, HOME and the like, or NAME=value; repeatable (default none)")
 }
 
 // adapters makes the adapters of a command's agents. Its caller closes them.
@@ -49,11 +50,11 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 		return nil, usagef(cmd, "%w", err)
 	}
 	cfg.Secrets.Env = append(cfg.Secrets.Env, f.env...)
+	cfg.Programs.Env = append(cfg.Programs.Env, f.programEnv...)
 	set, err := adapters.New(cfg, adapters.Options{
-		Version:  version(),
-		ChildEnv: childEnv(),
-		Env:      func(name string) (string, bool) { v := a.env(name); return v, v != "" },
-		Logger:   a.log,
+		Version: version(),
+		Env:     func(name string) (string, bool) { v := a.env(name); return v, v != "" },
+		Logger:  a.log,
 	})
 	if err != nil {
 		return nil, usagef(cmd, "%w", err)

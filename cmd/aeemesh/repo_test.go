@@ -100,7 +100,7 @@ var floors = []struct {
 	name     string
 	packages []string // path.Match patterns
 }{
-	{"ground", []string{"envelope", "envelope/sign", "agents/aaif", "mesh/subject", "agents/condition/*"}},
+	{"ground", []string{"envelope", "envelope/sign", "intents/schema", "agents/aaif", "agents/subprocess", "mesh/subject", "agents/condition/*"}},
 	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
@@ -116,6 +116,7 @@ var floors = []struct {
 // beside are the imports within one floor.
 var beside = map[string][]string{
 	"envelope/sign":         {"envelope"},
+	"agents/aaif":           {"intents/schema"},
 	"intents/template":      {"intents"},
 	"mesh/natsd/natstest":   {"mesh/natsd"},
 	"mesh":                  {"mesh/handoff"},
@@ -214,6 +215,9 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"envelope/sign", "envelope", false, true},
 		{"envelope", "envelope/sign", false, false},
 		{"intents", "envelope", false, true},
+		{"intents/schema", "envelope", false, false},
+		{"agents/aaif", "intents/schema", false, true},
+		{"agents/tool", "intents/schema", false, true},
 		{"intents", "jetstream", false, false},
 		{"state", "state/statetest", true, true},
 		{"state", "state/statetest", false, false},
@@ -278,6 +282,7 @@ var heavy = []struct {
 	{"github.com/anthropics/anthropic-sdk-go", []string{"agents/model/anthropic"}, nil},
 	{"github.com/getkin/kin-openapi", []string{"agents/tool/openapi"}, nil},
 	{"github.com/oasdiff/yaml", []string{"agents/tool/openapi"}, nil},
+	{"golang.org/x/sys", []string{"agents/subprocess"}, nil},
 	{"golang.org/x/oauth2", []string{"agents/outbound", "agents/secret/gcpsm"}, nil},
 	{"github.com/hashicorp/vault", []string{"agents/secret/hashicorp"}, nil},
 	{"github.com/aws/aws-sdk-go-v2/service/secretsmanager", []string{"agents/secret/awssm"}, nil},
@@ -288,7 +293,7 @@ var heavy = []struct {
 	{"github.com/sony/gobreaker", []string{"agents/model/route"}, nil},
 	{"github.com/goccy/go-yaml", []string{"agents/aaif"}, []string{"cmd/*"}},
 	{"github.com/fxamacker/cbor", []string{"envelope", "agents/aaif"}, []string{"mesh"}},
-	{"github.com/santhosh-tekuri/jsonschema", []string{"intents", "agents/aaif", "agents/tool"}, []string{"envelope", "state", "mesh", "cmd/*"}},
+	{"github.com/santhosh-tekuri/jsonschema", []string{"intents/schema", "agents/aaif"}, []string{"envelope", "intents", "state", "mesh", "cmd/*"}},
 	{"filippo.io/edwards25519", []string{"envelope/sign"}, nil},
 	{"github.com/golang-jwt/jwt", []string{"state"}, nil},
 	{"github.com/gowebpki/jcs", nil, []string{"envelope", "envelope/sign"}},

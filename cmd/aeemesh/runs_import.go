@@ -178,7 +178,8 @@ func importFailed(err error) error {
 		{state.ErrRunExists, "\"aeemesh runs list\" shows it."},
 		{state.ErrSealed, "Give the key with --state-key env:NAME or file:PATH."},
 		{state.ErrUnknownAgent, "Start its worker first: \"aeemesh worker FILE\"."},
-		{state.ErrChecksum, "The file was changed on its way."},
+		{state.ErrNoChecksum, "Nothing says that it is whole, and a run is not restored from such a document. Who made it has to write provenance.checksum; \"aeemesh validate FILE\" says which it is."},
+		{state.ErrChecksum, "The file was changed after its checksum was made, on its way or by hand. \"aeemesh validate FILE\" says which checksum it has."},
 	} {
 		if errors.Is(err, known.err) {
 			return hinted(err, "%s", known.hint)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -214,8 +215,21 @@ func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *send
 	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
 		a.term.payload(reply.Payload)
 	}
+	if isJob(task, reply) {
+		a.term.hint(fmt.Sprintf("%s does it in the background. \"aeemesh result %s %s --follow\" waits for the result.", task.To, task.ID, task.To))
+	}
 	a.term.progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))
 	return nil
+}
+
+// isJob reports whether a task was answered with the id of a job, under which its
+// result will be kept (AAIF, io.mode async).
+func isJob(task, reply *envelope.Envelope) bool {
+	var job struct {
+		ID      string `json:"job_id"`
+		Replies string `json:"replies"`
+	}
+	return json.Unmarshal(reply.Payload, &job) == nil && job.ID == task.ID && job.Replies != ""
 }
 
 // sendFailed says what ended a task.

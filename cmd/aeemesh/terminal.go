@@ -123,15 +123,40 @@ func (t *terminal) warn(format string, args ...any) {
 	fmt.Fprintln(t.words, t.words.paint(styleWarn, "warning: ")+fmt.Sprintf(format, args...))
 }
 
-// notice says what an agent's document declares and nobody does here, and the
-// like: an error where a runtime MUST do it.
-func (t *terminal) notice(about string, p aaif.Problem) {
-	word, style := "warning: ", styleWarn
-	if p.Severity == aaif.SeverityError {
-		word, style = "error: ", styleError
+// notices say what is done otherwise than a document says, and the like: as errors
+// only what stops something. What is said of several places in the same words is
+// one line, and a hint that several have stands once.
+func (t *terminal) notices(about string, problems []aaif.Problem) {
+	folded := map[aaif.Problem][]int{} // places of problems, by what they say
+	bare := func(p aaif.Problem) aaif.Problem {
+		return aaif.Problem{Rule: p.Rule, Severity: p.Severity, Message: p.Message, Hint: p.Hint}
 	}
-	p.Severity = aaif.SeverityError // the word is said once
-	fmt.Fprintln(t.words, t.words.paint(style, word)+printable(about+": "+p.String()))
+	for i, p := range problems {
+		folded[bare(p)] = append(folded[bare(p)], i)
+	}
+	hints := map[string]bool{}
+	for i, p := range problems {
+		same := folded[bare(p)]
+		if same[0] != i {
+			continue
+		}
+		if len(same) > 1 {
+			p.Pointer += fmt.Sprintf(" and %s", counted(len(same)-1, "place more", "places more"))
+		}
+		if hints[p.Hint] {
+			p.Hint = ""
+		}
+		hints[p.Hint] = true
+		word, style := "warning: ", styleWarn
+		switch p.Severity {
+		case aaif.SeverityError:
+			word, style = "error: ", styleError
+		case aaif.SeverityNote:
+			word, style = "note: ", styleFaint
+		}
+		p.Severity = aaif.SeverityError // the word is said once
+		fmt.Fprintln(t.words, t.words.paint(style, word)+printable(about+": "+p.String()))
+	}
 }
 
 // hint is the line under an error or a warning.
@@ -379,8 +404,11 @@ func (t *terminal) problem(p aaif.Problem) string {
 		b.WriteString(t.data.paint(styleStrong, printable(p.Pointer)) + " ")
 	}
 	style := styleError
-	if p.Severity == aaif.SeverityWarning {
+	switch p.Severity {
+	case aaif.SeverityWarning:
 		style = styleWarn
+	case aaif.SeverityNote:
+		style = styleFaint
 	}
 	fmt.Fprintf(&b, "%s %s", t.data.paint(style, string(p.Severity)+" "+string(p.Rule)+":"), printable(p.Message))
 	if p.Hint != "" {

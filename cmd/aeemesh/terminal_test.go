@@ -66,16 +66,19 @@ func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	}
 }
 
-// A notice says once how bad it is.
-func TestNoticesSayOnceHowBadTheyAre(t *testing.T) {
+// A notice says once how bad it is; the same of several places is one line, and a
+// hint stands once (fault 14 of the operator's tour).
+func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 	t.Parallel()
 	var out, words bytes.Buffer
 	term := newTerminal(&out, &words, func(string) string { return "" })
-	p := aaif.Problem{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning}
-	term.notice("agent.a", p)
-	p.Severity = aaif.SeverityError
-	term.notice("agent.a", p)
-	const want = "warning: agent.a: /agent/x: not done (add y)\nerror: agent.a: /agent/x: not done (add y)\n"
+	term.notices("agent.a", []aaif.Problem{
+		{Pointer: "/agent/x", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
+		{Pointer: "/agent/y", Message: "nor this", Hint: "add y", Severity: aaif.SeverityNote},
+		{Pointer: "/agent/z", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
+		{Pointer: "/agent/x", Message: "not done", Severity: aaif.SeverityError},
+	})
+	const want = "warning: agent.a: /agent/x and 1 place more: not done (add y)\nnote: agent.a: /agent/y: nor this\nerror: agent.a: /agent/x: not done\n"
 	if words.String() != want {
 		t.Errorf("got %q, want %q", words.String(), want)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/tool"
-	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // toolEntries are what one document's tools come to.
@@ -62,16 +61,24 @@ Exit 1 if a tool of a document is not offered.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, set.Close()) }()
-			registry, err := a.programTools(cmd, functions)
+			registry, err := a.programTools(cmd, functions, nil)
 			if err != nil {
 				return err
 			}
 			missing := 0
+			var docs []*aaif.Document
 			for _, name := range args {
-				t, err := a.toolsOf(ctx, name, set, registry, offline)
+				doc, err := a.readDefinition(name)
 				if err != nil {
 					return err
 				}
+				docs = append(docs, doc)
+			}
+			if err := checkTools(cmd, functions, docs); err != nil {
+				return err
+			}
+			for i, name := range args {
+				t := toolsOf(ctx, name, docs[i].Definition(), set, registry, offline)
 				for _, entry := range t.Tools {
 					if !entry.Offered {
 						missing++
@@ -95,16 +102,7 @@ Exit 1 if a tool of a document is not offered.`,
 }
 
 // toolsOf finds what the tools of one document come to.
-func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, registry *tool.Registry, offline bool) (toolEntries, error) {
-	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
-	if err != nil {
-		return toolEntries{}, err
-	}
-	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
-	if err != nil {
-		return toolEntries{}, hinted(err, "\"aeemesh validate %s\" tells more.", name)
-	}
-	def := doc.Definition()
+func toolsOf(ctx context.Context, name string, def *aaif.Definition, set *adapters.Set, registry *tool.Registry, offline bool) toolEntries {
 	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}
 	taken := make(map[string]bool)
 	for i := range def.Agent.Tools {
@@ -119,11 +117,12 @@ func (a *app) toolsOf(ctx context.Context, name string, set *adapters.Set, regis
 			out.Tools = append(out.Tools, t)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // toolsOfEntry finds what one entry comes to.
 func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, registry *tool.Registry, offline bool) []toolEntry {
+	schemas := new(schema.Pool)
 	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
 	refused := func(err error) []toolEntry {
 		base.Why = oneLine(err.Error())
@@ -134,7 +133,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 		if err != nil {
 			return refused(errors.New("no function of this name is registered; --tool names a program"))
 		}
-		return []toolEntry{guarded(base, function, tool.Definition{Name: entry.Name, Description: entry.Description,
+		return []toolEntry{guarded(base, function, schemas, tool.Definition{Name: entry.Name, Description: entry.Description,
 			Parameters: entry.ParametersSchema, Output: entry.OutputSchema})}
 	}
 	source, err := set.Open(entry)
@@ -165,14 +164,14 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 		if d := t.Definition(); d.Name != entry.Name {
 			own.Name, own.Entry, own.Description = d.Name, entry.Name, d.Description
 		}
-		out = append(out, guarded(own, t, tool.Definition{}))
+		out = append(out, guarded(own, t, schemas, tool.Definition{}))
 	}
 	return out
 }
 
 // guarded says whether a tool can be offered with its schemas.
-func guarded(e toolEntry, t tool.Tool, d tool.Definition) toolEntry {
-	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: func(schema json.RawMessage) (tool.Validator, error) { return intents.Compile(schema) }})
+func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) toolEntry {
+	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: tool.Within(schemas)})
 	if err != nil {
 		e.Why = oneLine(err.Error())
 		return e

@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // verdict is what "validate" says about one document.
@@ -32,7 +33,11 @@ type verdict struct {
 	Next     string         `json:"next_level,omitempty"`
 	Missing  []aaif.Problem `json:"next_level_missing,omitempty"`
 	Problems []aaif.Problem `json:"problems"`
-	Ignored  []aaif.Problem `json:"not_honoured,omitempty"`
+	// Hosted says, of a valid agent, whether a worker here hosts it; Refused says why
+	// it does not, and Ignored what it does otherwise than the document says.
+	Hosted  *bool          `json:"hosted,omitempty"`
+	Refused []aaif.Problem `json:"refused,omitempty"`
+	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
 }
 
 func (a *app) validateCommand() *cobra.Command {
@@ -43,8 +48,12 @@ func (a *app) validateCommand() *cobra.Command {
 		Long: `Checks AAIF documents, in JSON, YAML or CBOR: agents, agent states, platform
 manifests, conformance reports. It tells everything that is wrong with each, and
 where; conditions that do not compile; teams that cannot work; what its author
-should know; which conformance level an agent reaches; and what of it this
-program does not honour. "-" reads standard input.
+should know; which conformance level an agent reaches; what of it this program
+does not honour, and whether a worker refuses the agent for that, as it does at
+compliance.safety_level strict and regulated. "-" reads standard input.
+
+The exit status is 1 where a document is no good; with --strict also where there
+are warnings, or a worker here refuses the agent.
 
 Several documents are also held against one another: whom each names is looked
 for among the others, and agents that call one another without end are found, as
@@ -72,7 +81,7 @@ there knows or serves.`,
 			}
 			bad := 0
 			for _, v := range verdicts {
-				if !v.Valid || strict && len(v.Problems) > 0 {
+				if !v.Valid || strict && len(v.Problems)+len(v.Refused) > 0 {
 					bad++
 				}
 				if a.term.json {
@@ -94,7 +103,7 @@ there knows or serves.`,
 	})
 	c.Flags().BoolVar(&inMesh, "mesh", false, "ask the mesh that runs, too: who of those that are named is there")
 	c.Flags().BoolVar(&levels, "levels", false, "tell what the next conformance level asks for")
-	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too")
+	c.Flags().BoolVar(&strict, "strict", false, "fail on warnings too, and on agents that a worker here refuses")
 	return c
 }
 
@@ -145,8 +154,12 @@ func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
 	return verdicts, docs, nil
 }
 
-// add adds what else there is to say.
+// add adds what else there is to say. Of a condition in words of which more is said
+// then, the linter's general warning goes.
 func (v *verdict) add(problems []aaif.Problem) {
+	v.Problems = slices.DeleteFunc(v.Problems, func(p aaif.Problem) bool {
+		return p.Rule == aaif.RuleStringCondition && slices.ContainsFunc(problems, func(more aaif.Problem) bool { return more.Pointer == p.Pointer })
+	})
 	v.Problems = append(v.Problems, problems...)
 	slices.SortStableFunc(v.Problems, func(x, y aaif.Problem) int { return cmp.Compare(x.Severity, y.Severity) })
 	for _, p := range problems {
@@ -173,6 +186,9 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	}
 	v.Valid, v.Kind = true, doc.Kind()
 	v.Problems = append(v.Problems, doc.Lint()...)
+	if doc.Kind() == aaif.KindState {
+		v.add(doc.Locate(checksumOf(doc)))
+	}
 	if d := doc.Definition(); d != nil {
 		if bad := condition.Check(doc); len(bad) > 0 {
 			v.Valid = false
@@ -181,12 +197,38 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 		v.Problems = append(v.Problems, doc.Locate(slices.Concat(unplayable(d), uncallable(d), unfillable(d)))...)
 		reached, next := d.Level()
 		v.Level, v.Next, v.Missing = reached, string(next.Level), next.Missing
-		if v.Ignored, err = notHonoured(doc); err != nil {
+		if err := v.held(doc); err != nil {
 			return v, nil, err
 		}
 	}
 	return v, doc, nil
 }
+
+// checksumOf holds an agent state to its checksum (AAIF, Agent State Document: a
+// platform MUST verify it before it restores the run).
+func checksumOf(doc *aaif.Document) []aaif.Problem {
+	text, err := doc.MarshalJSON()
+	if err != nil {
+		return nil // it is valid: it can be written
+	}
+	p := aaif.Problem{Pointer: "/provenance/checksum", Rule: ruleChecksum, Severity: aaif.SeverityWarning}
+	want, err := state.CheckChecksum(text)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, state.ErrNoChecksum):
+		p.Message = err.Error() + ": no platform may restore a run from it"
+	default:
+		p.Severity, p.Message = aaif.SeverityError, err.Error()+": the document was changed after it was made, and no platform may restore a run from it"
+	}
+	if want != "" {
+		p.Hint = "that of the document as it stands is " + want
+	}
+	return []aaif.Problem{p}
+}
+
+// ruleChecksum is the rule of what is said of a state's checksum.
+const ruleChecksum aaif.Rule = "checksum"
 
 // unplayable says what keeps a worker from having the custom model that a document names, the offline one above
 // all.
@@ -232,7 +274,7 @@ func (a *app) printVerdict(v verdict, levels bool) {
 	switch {
 	case !v.Valid:
 		outcome = "fail"
-	case len(v.Problems)+len(v.Ignored) > 0:
+	case len(v.Problems)+len(v.Refused)+len(v.Ignored) > 0:
 		outcome = "warn"
 	}
 	about := string(v.Kind)
@@ -245,11 +287,18 @@ func (a *app) printVerdict(v verdict, levels bool) {
 			about = "1 problem"
 		}
 	}
+	if len(v.Refused) > 0 {
+		about += ": a worker here refuses this agent"
+	}
 	a.term.line("%s %s: %s", a.term.mark(outcome), v.File, about)
 	show := func(ps []aaif.Problem) {
 		for _, p := range ps {
 			a.term.line("     %s", a.term.problem(p))
 		}
+	}
+	if len(v.Refused) > 0 {
+		a.term.line("     a worker here refuses this agent:")
+		show(v.Refused)
 	}
 	show(v.Problems)
 	if len(v.Ignored) > 0 {
@@ -283,11 +332,25 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// notHonoured is what this program does not do of an agent definition.
-func notHonoured(doc *aaif.Document) ([]aaif.Problem, error) {
+// held adds what a worker here makes of an agent that is valid by itself. What is
+// said already is not said again.
+func (v *verdict) held(doc *aaif.Document) error {
+	if !v.Valid {
+		return nil
+	}
 	set, err := adapters.New(adapters.Config{}, adapters.Options{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return aaif.NotHonoured(doc, agents.Honours(set.Offer())), set.Close()
+	judged := agents.Judge(doc, agents.Options{Offer: set.Offer()})
+	hosted := len(judged.Refusals) == 0
+	v.Hosted, v.Refused = &hosted, doc.Locate(judged.Refusals)
+	for _, p := range judged.Notices {
+		switch p.Rule {
+		case aaif.RuleNotHonoured, aaif.RuleCapability, aaif.RuleConditionLanguage, agents.RuleDelegated, agents.RuleEncrypt:
+			v.Ignored = append(v.Ignored, p)
+		}
+	}
+	v.Ignored = doc.Locate(v.Ignored)
+	return set.Close()
 }

@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
 // judgeInMesh adds to the verdicts who of those that the documents name is not
@@ -29,6 +31,8 @@ func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []strin
 		if doc == nil || doc.Definition() == nil || doc.Definition().Agent.Orchestration == nil {
 			continue
 		}
+		// The mesh says who is there.
+		verdicts[i].Problems = slices.DeleteFunc(verdicts[i].Problems, func(p aaif.Problem) bool { return p.Rule == topology.RuleName })
 		verdicts[i].add(doc.Locate(t.view(names[i], "", doc).Present(looking, doc.Definition())))
 	}
 	return ctx.Err()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -31,9 +30,10 @@ type workerFlags struct {
 	as, command, intents, keyName, taskEvents, journal string
 	concurrency, queue, contextTokens                  int
 	drain, maxTimeout, heartbeat                       time.Duration
-	tools, known, lostCalls, workQueues                []string
+	tools, known, lostCalls, workQueues, accept        []string
 	review                                             string
 	refuseUnknown, content, deprecated, register       bool
+	requireTools                                       bool
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
@@ -77,6 +77,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringVar(&f.as, "as", "", "serve as this `entity` instead of the name's (one document only)")
 	flags.StringVar(&f.command, "exec", "", "let this `command` do the work (one document, or none with --as)")
 	flags.StringArrayVar(&f.tools, "tool", nil, "`NAME=COMMAND` behind the function tool NAME; repeatable")
+	flags.BoolVar(&f.requireTools, "require-tools", false, "refuse an agent of which a tool is not there; without, its health is degraded as long (a function tool without a program or function refuses it in any case)")
 	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
 	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
@@ -101,6 +102,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	f.operator.add(flags)
 	flags.StringArrayVar(&f.workQueues, "work-queue", nil, "`NAME` of a work queue (runtime.queue) whose durable tasks are done here; those of other queues are left to their workers; repeatable (default all)")
 	flags.BoolVar(&f.deprecated, "allow-deprecated", false, "host agents whose status is deprecated")
+	flags.StringArrayVar(&f.accept, "accept-unhonoured", nil, "`FIELD` of documents (compliance.audit_log) of which you accept that this runtime does not do what it says, where the agent would be refused for that; of a pipeline's step with a condition in words (orchestration.subagents.1.when) that it holds; told to the log and the mesh; repeatable")
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
@@ -146,9 +148,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			return err
 		}
 		accepted := agent.Accept(s.node)
-		for _, p := range agent.Notices {
-			a.term.notice(agent.Entity, p)
-		}
+		a.term.notices(agent.Entity, agent.Notices)
 		if accepted != nil {
 			return accepted
 		}
@@ -295,7 +295,11 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 	if f.queue == 0 {
 		opts.Queue = -1
 	}
-	opts.ContextTokens = f.contextTokens
+	opts.ContextTokens, opts.RequireTools = f.contextTokens, f.requireTools
+	var err error
+	if opts.AcceptUnhonoured, err = acceptances(cmd, f.accept); err != nil {
+		return nil, err
+	}
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return nil, err
@@ -309,7 +313,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 		opts.LostCalls[name] = agents.LostCall(what)
 	}
-	if opts.Tools, err = a.programTools(cmd, f.tools); err != nil {
+	if opts.Tools, err = a.programTools(cmd, f.tools, set.ProgramEnv()); err != nil {
 		return nil, err
 	}
 	if f.review != "" {
@@ -318,7 +322,7 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		}
 	}
 	if f.command != "" {
-		if opts.Program, err = a.program(cmd, f.command); err != nil {
+		if opts.Program, err = a.program(cmd, f.command, set.ProgramEnv()); err != nil {
 			return nil, err
 		}
 	}
@@ -330,19 +334,21 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		return []*agents.Agent{agent}, nil
 	}
 	var out []*agents.Agent
+	var docs []*aaif.Document
 	from := map[string]string{}
 	for _, name := range files {
 		data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
 		if err != nil {
 			return nil, err
 		}
-		doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+		doc, err := parseDefinition(name, data)
 		if err != nil {
 			if bytes.Contains(data, []byte(aaif.SafetyRegulated)) { // as far as one can tell
 				a.log.Error("document refused", "audit", true, "file", name, "err", err)
 			}
-			return nil, hinted(err, "\"aeemesh validate %s\" tells more.", name)
+			return nil, err
 		}
+		docs = append(docs, doc)
 		view := f.teams.view(name, f.as, doc)
 		opts.Directory = view
 		agent, err := agents.New(doc, opts)
@@ -356,7 +362,8 @@ func (a *app) readAgents(cmd *cobra.Command, f *workerFlags, set *adapters.Set, 
 		f.teams.add(agent.Entity, name, doc, view, f.command == "")
 		out = append(out, agent)
 	}
-	return out, nil
+	a.warnUnusedAcceptances(opts.AcceptUnhonoured, out)
+	return out, checkTools(cmd, f.tools, docs)
 }
 
 // undocumented is the agent of a program alone. Its intents are those of the
@@ -378,12 +385,12 @@ func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
 }
 
 // program is what --exec runs.
-func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) {
+func (a *app) program(cmd *cobra.Command, line string, env []string) (*agents.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: childEnv(), Stderr: a.term.words, Logger: a.log})
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: env, Stderr: a.term.words, Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
@@ -391,7 +398,7 @@ func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) 
 }
 
 // programTools are the function tools that --tool names.
-func (a *app) programTools(cmd *cobra.Command, specs []string) (*tool.Registry, error) {
+func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Registry, error) {
 	reg := &tool.Registry{}
 	for _, spec := range specs {
 		name, line, ok := strings.Cut(spec, "=")
@@ -403,7 +410,7 @@ func (a *app) programTools(cmd *cobra.Command, specs []string) (*tool.Registry, 
 			return nil, usagef(cmd, "--tool %s: %w", name, err)
 		}
 		t, err := program.New(program.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
-			Command: command, Env: childEnv(), Log: a.log})
+			Command: command, Env: env, Log: a.log})
 		if err == nil {
 			err = reg.Add(t)
 		}
@@ -432,16 +439,4 @@ func splitCommand(line string) ([]string, error) {
 		return nil, err
 	}
 	return command, nil
-}
-
-// childEnv is the environment of programs that the operator names: all of it
-// but what lets one into the mesh.
-func childEnv() []string {
-	var out []string
-	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") {
-			out = append(out, kv)
-		}
-	}
-	return out
 }

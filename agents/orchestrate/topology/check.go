@@ -13,6 +13,7 @@ const (
 	RuleTeam        aaif.Rule = "team"        // a team without somebody that its pattern needs
 	RuleExtension   aaif.Rule = "extension"   // the extension x-aeemesh has a form that nobody reads
 	RuleContract    aaif.Rule = "contract"    // what one gives is not what the next one takes
+	RuleName        aaif.Rule = "name"        // references that only a mesh can resolve
 	RuleLanguage    aaif.Rule = aaif.RuleConditionLanguage
 )
 
@@ -44,6 +45,7 @@ func (t *team) check() {
 		t.nobody()
 	}
 	t.consensus()
+	t.conditions()
 	t.idle()
 }
 

@@ -43,7 +43,7 @@ func (g *group) calls(i int) []call {
 	}
 	for j := range t.members[:t.listed] {
 		m := &t.members[j]
-		if len(m.uses) == 0 || m.when == never || !slices.ContainsFunc(m.uses, func(use string) bool { return use != receiving }) {
+		if len(m.uses) == 0 || m.when == never && m.is(working) || !slices.ContainsFunc(m.uses, func(use string) bool { return use != receiving }) {
 			continue
 		}
 		b := sure

@@ -147,7 +147,7 @@ func (t *team) swarm() {
 	case aaif.ConsensusBestOfN:
 		judges := 0
 		for i := range t.members[:t.listed] {
-			if t.members[i].role == aaif.SubagentEvaluator && t.members[i].when != never {
+			if t.members[i].role == aaif.SubagentEvaluator {
 				t.members[i].use(judging)
 				judges++
 			}

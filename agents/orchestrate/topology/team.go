@@ -51,6 +51,7 @@ type team struct {
 	listed   int            // how many of them are subagents
 	byName   map[string]int // places of members: the first that is called so, or has the reference
 	problems []aaif.Problem
+	names    []*member // whose references are mere names
 
 	// unsure: a step names nobody, and may be meant for any of the members.
 	unsure bool
@@ -150,20 +151,58 @@ func (t *team) refs() {
 		case m.ref == "":
 			t.fail(m.pointer+"/ref", aaif.RuleID, refForms, "the reference is empty")
 		case !orchestrate.IsRef(m.ref) && !isPath(m.ref):
-			t.warn(m.pointer+"/ref", aaif.RuleID, refForms, "%s is found only if the mesh's registry has an agent of that name", quote(m.ref))
+			t.names = append(t.names, m)
 		case t.isSelf(m.ref):
 			t.self(m)
-		}
-		if c := t.o.Subagents[i].When; m.when == never && (c.Lang == aaif.LangNever || !c.IsString()) {
-			t.warn(m.pointer+"/when", RuleUnreachable, "delete the subagent, or its condition", "the condition never holds: %s takes no part", quote(m.alias))
-		} else if m.when == never {
-			t.warn(m.pointer+"/when", RuleUnreachable, `write {"lang": …, "expr": …}; the words can stay as "nl"`, "words are never satisfied here: %s takes no part", quote(m.alias))
 		}
 	}
 	for i := range t.members {
 		if j, ok := seen[t.members[i].ref]; ok && j != i && t.members[j].ref != t.members[i].ref {
 			t.warn(t.members[j].pointer+"/alias", aaif.RuleReference, "choose another alias", "the alias %s is also the reference of subagent %d: the alias wins", quote(t.members[j].alias), i)
 		}
+	}
+}
+
+// conditions is about the conditions of subagents: those that never hold, and those
+// that are not asked, because they are of members which judge or merge.
+func (t *team) conditions() {
+	for i := range t.members[:t.listed] {
+		m, c := &t.members[i], t.o.Subagents[i].When
+		switch {
+		case c == nil:
+		case !m.is(working) && (m.is(refereeing) || m.is(merging) || m.is(judging) || m.is(standingIn)):
+			t.warn(m.pointer+"/when", aaif.RuleIgnoredField, "delete it", "the condition is not asked: %s is %s, and is called when that is due", quote(m.alias), m.uses[0])
+		case m.when != never:
+		case c.IsString():
+			hint := `write {"lang": …, "expr": …}; the words can stay as "nl"`
+			if t.pattern == pipeline {
+				hint += "; or accept that they hold: worker --accept-unhonoured " + strings.ReplaceAll(strings.TrimPrefix(m.pointer, "/agent/"), "/", ".") + ".when"
+			}
+			t.warn(m.pointer+"/when", RuleUnreachable, hint, "words are never satisfied here: %s takes no part", quote(m.alias))
+		default:
+			t.warn(m.pointer+"/when", RuleUnreachable, "delete the subagent, or its condition", "the condition never holds: %s takes no part", quote(m.alias))
+		}
+	}
+}
+
+// nameless says which references are mere names, in one line: only a mesh knows
+// who they are.
+func (t *team) nameless(known func(*member) bool) {
+	var who []string
+	pointer := ""
+	for _, m := range t.names {
+		if known(m) {
+			continue
+		}
+		if who = append(who, quote(m.ref)); pointer == "" {
+			pointer = m.pointer + "/ref"
+		}
+	}
+	switch n := len(who); {
+	case n == 1:
+		t.warn(pointer, RuleName, refForms, "only a mesh can tell who %s is: an agent that is registered or runs under that name", who[0])
+	case n > 1:
+		t.warn(pointer, RuleName, refForms, "only a mesh can tell who %d of the references are (%s): agents that are registered or run under these names", n, strings.Join(who[:min(n, 5)], ", ")+strings.Repeat(", …", min(1, max(0, n-5))))
 	}
 }
 
@@ -260,11 +299,11 @@ func (t *team) fallback() *member {
 
 // What members are for.
 const (
-	working    = "working"
-	refereeing = "refereeing"
-	merging    = "merging"
-	judging    = "judging"
-	standingIn = "standing in"
+	working    = "doing the work"
+	refereeing = "the referee"
+	merging    = "the synthesizer"
+	judging    = "an evaluator"
+	standingIn = "the fallback"
 	receiving  = "receiving"
 	answering  = "answering" // for a person who did not
 )

@@ -48,6 +48,7 @@ func Together(sources []Source) [][]aaif.Problem {
 		if t != nil {
 			g.roles(i, t)
 			t.check()
+			t.nameless(func(m *member) bool { return len(g.resolve(i, m.ref)) > 0 })
 		}
 	}
 	if len(sources) > 1 {
@@ -110,6 +111,9 @@ func (g *group) resolve(from int, ref string) []int {
 		scheme = ""
 	}
 	keys := []string{ref, strings.ToLower(ref), "agent." + ref} // an agent_id, an entity, a name
+	if entity, err := aaif.EntityName(ref); err == nil && !uri {
+		keys = append(keys, entity)
+	}
 	switch strings.ToLower(scheme) {
 	case "skill":
 		return g.skills[registry.FoldSkill(rest)]

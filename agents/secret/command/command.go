@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"os/exec"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
 // DefaultTimeoutSeconds is how long the program may take by default.
@@ -32,8 +32,12 @@ type Config struct {
 	// TimeoutSeconds is how long a read may take. Default 10.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
 
-	// Env is the program's environment. Default: what it inherits.
-	Env []string `json:"-"`
+	// Env is what the program gets of the worker's environment beside
+	// [subprocess.BaseEnv]: NAME, or NAME=value.
+	Env []string `json:"env,omitzero"`
+
+	// Getenv looks up a variable of the worker. Default: none is set.
+	Getenv func(name string) (string, bool) `json:"-"`
 }
 
 // Vault runs a program for each read. It is safe for concurrent use.
@@ -50,6 +54,15 @@ func New(cfg Config) (*Vault, error) {
 		return nil, errors.New("timeout_seconds: it is between 0 and 3600")
 	case cfg.TimeoutSeconds == 0:
 		cfg.TimeoutSeconds = DefaultTimeoutSeconds
+	}
+	if err := subprocess.CheckEnv(cfg.Env); err != nil {
+		return nil, err
+	}
+	if err := checkArguments(cfg.Command); err != nil {
+		return nil, err
+	}
+	if cfg.Getenv == nil {
+		cfg.Getenv = func(string) (string, bool) { return "", false }
 	}
 	return &Vault{cfg}, nil
 }
@@ -72,10 +85,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 		args = append(args, fill.Replace(a))
 	}
 	cmd := exec.CommandContext(ctx, v.cfg.Command[0], args...)
-	cmd.Env = append(slices.Clip(cmd.Environ()), "SECRET_PATH="+ref.Path, "SECRET_KEY="+ref.Key, "SECRET_VERSION="+ref.Version)
-	if v.cfg.Env != nil {
-		cmd.Env = append(slices.Clip(v.cfg.Env), cmd.Env[len(cmd.Env)-3:]...)
-	}
+	cmd.Env = append(subprocess.Env(v.cfg.Env, v.cfg.Getenv), "SECRET_PATH="+ref.Path, "SECRET_KEY="+ref.Key, "SECRET_VERSION="+ref.Version)
 	out := &bounded{}
 	cmd.Stdout = out
 	cmd.WaitDelay = time.Second // for what the program has started and left behind

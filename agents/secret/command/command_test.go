@@ -32,6 +32,8 @@ func program() {
 	switch {
 	case path == "args":
 		fmt.Println(strings.Join(os.Args[1:], "|"))
+	case path == "env":
+		fmt.Println(strings.Join(os.Environ(), " "))
 	case path == "hang":
 		select {}
 	case path == "large":
@@ -58,7 +60,7 @@ func ref(path, key, version string) aaif.VaultRef {
 
 func open(t *testing.T, cfg command.Config, down string) *command.Vault {
 	t.Helper()
-	cfg.Command, cfg.Env = append([]string{os.Args[0]}, cfg.Command...), []string{"SECRET_TEST=1", "SECRET_DOWN=" + down}
+	cfg.Command, cfg.Env = append([]string{os.Args[0]}, cfg.Command...), append(cfg.Env, "SECRET_TEST=1", "SECRET_DOWN="+down)
 	v, err := command.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -106,9 +108,53 @@ func TestArgumentsStayApart(t *testing.T) {
 	}
 }
 
+// Finding 23 of the security review: sh -c "… {path}" runs what a document writes.
+func TestPlaceholdersAreNoCode(t *testing.T) {
+	t.Parallel()
+	for line, ok := range map[string]bool{
+		"pass show {path}":                          true,
+		"op read op://{path}/{key}":                 true,
+		"vault kv get -field={key} secret/{path}":   true,
+		"/bin/sh get.sh {path} --version={version}": true,
+		"sh -c|pass show \"$1\"|sh|{path}":          true,
+		"sh -c|cat \"$SECRET_PATH\"":                true,
+		"python3 -u get.py {path}":                  true,
+		"tool -c {path}":                            true,
+		"sh -c|pass show {path}":                    false,
+		"sh -c|{path}":                              false,
+		"/usr/bin/env|bash|-ec|{path}":              false,
+		"bash -lc|x={path};pass show $x":            false,
+		"python3 -c|{path}":                         false,
+		"perl -e|{key}":                             false,
+		"cmd.exe /c|{path}":                         false,
+		"ssh vault.internal pass show {path}":       false,
+		"jq .[\"{key}\"]":                           false,
+		"tool --query|select value where k='{key}'": false,
+	} {
+		words := strings.Fields(line)
+		if strings.Contains(line, "|") {
+			words = strings.FieldsFunc(strings.Replace(line, " ", "|", 1), func(r rune) bool { return r == '|' })
+		}
+		if _, err := command.New(command.Config{Command: words}); (err == nil) != ok {
+			t.Errorf("%q: %v", words, err)
+		}
+	}
+}
+
+// The program gets a short list of variables, and what the operator names.
+func TestTheProgramsEnvironmentIsShort(t *testing.T) {
+	t.Parallel()
+	worker := map[string]string{"OPENAI_API_KEY": "sk-1", "VAULT_TOKEN": "hvs-1", "HOME": "/h"}
+	lookup := func(name string) (string, bool) { v, ok := worker[name]; return v, ok }
+	got, err := open(t, command.Config{Env: []string{"VAULT_TOKEN"}, Getenv: lookup}, "").Read(t.Context(), ref("env", "", ""))
+	if want := "HOME=/h VAULT_TOKEN=hvs-1 SECRET_TEST=1 SECRET_DOWN= SECRET_PATH=env SECRET_KEY= SECRET_VERSION="; err != nil || got.Reveal() != want {
+		t.Errorf("%s, %v, want %s", got.Reveal(), err, want)
+	}
+}
+
 func TestNewRefusesAConfigThatCannotWork(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []command.Config{{}, {Command: []string{""}}, {Command: []string{"{path}"}}, {Command: []string{"x"}, TimeoutSeconds: -1}, {Command: []string{"x"}, TimeoutSeconds: 1e9}} {
+	for _, cfg := range []command.Config{{}, {Command: []string{""}}, {Command: []string{"{path}"}}, {Command: []string{"x"}, TimeoutSeconds: -1}, {Command: []string{"x"}, TimeoutSeconds: 1e9}, {Command: []string{"x"}, Env: []string{"=x"}}} {
 		if _, err := command.New(cfg); err == nil {
 			t.Errorf("%+v is accepted", cfg)
 		}

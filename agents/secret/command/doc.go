@@ -7,7 +7,11 @@
 // {version} in its arguments stand for what the document asks for, and the same is
 // in its environment, as SECRET_PATH, SECRET_KEY and SECRET_VERSION, which are
 // empty where the document says nothing. A part of a reference that begins with a
-// hyphen is refused, so that it cannot become an option.
+// hyphen is refused, so that it cannot become an option. A command in which a
+// placeholder would be read as code, such as sh -c "pass show {path}", is refused.
+//
+// The rest of its environment is short: [subprocess.BaseEnv], and what Config.Env
+// lists.
 //
 // It writes the secret to standard output, up to 64 KiB; one line end at the end is
 // no part of it. The exit status says the rest: 0 it is there, 2 there is no such

@@ -32,7 +32,8 @@ type Server struct {
 	// output. A name without a slash is looked up in the worker's PATH.
 	Command []string `json:"command,omitzero"`
 
-	// Env is what the program gets of the environment beside [BaseEnv]: NAME
+	// Env is what the program gets of the environment beside
+	// [subprocess.BaseEnv]: NAME
 	// hands on the worker's own variable, NAME=value sets one. Name secrets, do
 	// not write them here.
 	Env []string `json:"env,omitzero"`
@@ -59,12 +60,6 @@ type Server struct {
 	// Untrusted disbelieves what the server says of its tools being harmless to
 	// repeat; see [Tool.RepeatSafe].
 	Untrusted bool `json:"untrusted,omitzero"`
-}
-
-// BaseEnv are the variables that every program gets, where the worker has them:
-// those without which programs do not start. No secret belongs into them.
-func BaseEnv() []string {
-	return []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE"}
 }
 
 // ServerName is what a server may be called: the host of mcp://NAME/CAPABILITY.

@@ -20,6 +20,7 @@ const (
 	maxListed      = 1024     // tools
 	maxPages       = 100      //
 	maxDescription = 16 << 10 // bytes
+	maxCatalogue   = 4 << 20  // bytes of all names, descriptions and schemas
 )
 
 // catalogue is what a server listed the last time.
@@ -116,8 +117,11 @@ func (l *link) read(listed []*sdk.Tool) *catalogue {
 	c := &catalogue{}
 	seen := make(map[string]bool)
 	var names []string
+	left := maxCatalogue
 	for _, t := range listed {
 		switch {
+		case left < 0:
+			continue
 		case t == nil || t.Name == "" || len(t.Name) > 256 || !utf8.ValidString(t.Name):
 			l.log.Warn("a tool of an mcp server is left out: its name cannot be used")
 			continue
@@ -132,6 +136,10 @@ func (l *link) read(listed []*sdk.Tool) *catalogue {
 		}
 		if err != nil {
 			l.log.Warn("a tool of an mcp server is left out", "tool", t.Name, "err", err)
+			continue
+		}
+		if left -= len(r.name) + len(r.description) + len(r.input) + len(r.output); left < 0 {
+			l.log.Warn("mcp server describes its tools at too great a length, the rest is left out", "most", maxCatalogue, "from", t.Name)
 			continue
 		}
 		if a := t.Annotations; a != nil {

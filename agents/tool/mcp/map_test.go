@@ -160,4 +160,11 @@ func TestListsOfStrangers(t *testing.T) {
 	if want := []string{"good", "long", "none"}; !slices.Equal(names, want) {
 		t.Errorf("tools %v, want %v", names, want)
 	}
+	var large []*sdk.Tool
+	for i := range maxListed {
+		large = append(large, &sdk.Tool{Name: fmt.Sprint("t", i), InputSchema: map[string]any{"type": "object", "title": strings.Repeat("x", 64<<10)}})
+	}
+	if got := len(l.read(large).tools); got == 0 || got*64<<10 > maxCatalogue {
+		t.Errorf("%d tools of 64 KiB are kept, within a bound of %d bytes", got, maxCatalogue)
+	}
 }

@@ -100,7 +100,7 @@ type source struct {
 	entry      aaif.Tool
 
 	mu    sync.Mutex
-	given map[string]*Tool // by the server's names: the same as long as nothing changes
+	given map[string]*Tool // the last time, by the server's names: the same as long as nothing changes
 }
 
 // Tools are the tools of the server that the entry means.
@@ -117,14 +117,17 @@ func (s *source) Tools(ctx context.Context) ([]tool.Tool, error) {
 		if r == nil {
 			return nil, &tool.Error{Kind: tool.ErrNotFound, Tool: s.entry.Name, Message: s.link.missing(list, s.capability)}
 		}
-		return []tool.Tool{s.give(r, s.definition(r))}, nil
+		return s.give([]*remote{r}, []tool.Definition{s.definition(r)}), nil
 	}
-	var out []tool.Tool
+	var chosen []*remote
+	var defs []tool.Definition
 	for i := range list.tools {
 		if r := &list.tools[i]; selects(s.capability, r.name) && s.link.permits(r.name) {
-			out = append(out, s.give(r, tool.Definition{Name: r.legal, Description: r.description, Parameters: r.input, Output: r.output}))
+			chosen = append(chosen, r)
+			defs = append(defs, tool.Definition{Name: r.legal, Description: r.description, Parameters: r.input, Output: r.output})
 		}
 	}
+	out := s.give(chosen, defs)
 	if len(out) == 0 {
 		s.link.log.Warn("mcp server lists no tool for an entry", "tool", s.entry.Name, "capability", s.capability)
 	}
@@ -147,20 +150,20 @@ func (s *source) definition(r *remote) tool.Definition {
 	return d
 }
 
-// give returns the tool, the same as before if nothing of it has changed.
-func (s *source) give(r *remote, d tool.Definition) *Tool {
-	repeatable := r.repeatable && s.link.target.listed && !s.link.Untrusted
+// give returns the tools of a list; one that has not changed is the same as before.
+func (s *source) give(list []*remote, defs []tool.Definition) []tool.Tool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t := s.given[r.name]; t != nil && t.repeatable == repeatable && equal(t.def, d) {
-		return t
+	given, out := make(map[string]*Tool, len(list)), make([]tool.Tool, len(list))
+	for i, r := range list {
+		t := &Tool{link: s.link, remote: r.name, def: defs[i], repeatable: r.repeatable && s.link.target.listed && !s.link.Untrusted}
+		if was := s.given[r.name]; was != nil && was.repeatable == t.repeatable && equal(was.def, t.def) {
+			t = was
+		}
+		given[r.name], out[i] = t, t
 	}
-	if s.given == nil {
-		s.given = make(map[string]*Tool)
-	}
-	t := &Tool{link: s.link, remote: r.name, def: d, repeatable: repeatable}
-	s.given[r.name] = t
-	return t
+	s.given = given
+	return out
 }
 
 func equal(a, b tool.Definition) bool {

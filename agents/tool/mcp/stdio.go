@@ -10,12 +10,13 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
 // The patience with a program that is to end: until it is asked with a signal,
@@ -30,7 +31,7 @@ var errTooLarge = errors.New("a message of the server exceeds the bound")
 
 // pipes are the standard input and output of a program: one message a line.
 type pipes struct {
-	cmd    *exec.Cmd
+	group  *subprocess.Group
 	stdin  *os.File
 	stdout *os.File
 
@@ -55,10 +56,9 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 	cmd := exec.Command(program, s.Command[1:]...)
 	cmd.Args[0] = s.Command[0]
 	cmd.Dir = s.Dir
-	cmd.Env = environment(s.Env, env)
+	cmd.Env = subprocess.Env(s.Env, env)
 	cmd.Stderr = &stderrLog{log: log, limit: rate.NewLimiter(10, 50)}
 	cmd.WaitDelay = graceTerm // a child may hold standard error
-	ownGroup(cmd)
 
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
@@ -69,29 +69,16 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 		return nil, errors.Join(err, childIn.Close(), stdin.Close())
 	}
 	cmd.Stdin, cmd.Stdout = childIn, childOut
-	err = cmd.Start()
+	group, err := subprocess.Start(cmd)
 	_, _ = childIn.Close(), childOut.Close()
 	if err != nil {
 		_, _ = stdin.Close(), stdout.Close()
 		return nil, err
 	}
-	p := &pipes{cmd: cmd, stdin: stdin, stdout: stdout, incoming: make(chan frame),
+	p := &pipes{group: group, stdin: stdin, stdout: stdout, incoming: make(chan frame),
 		drained: make(chan struct{}), closed: make(chan struct{}), ended: make(chan struct{})}
 	go p.pump(maxMessage)
 	return p, nil
-}
-
-// environment is what a program gets: [BaseEnv], and what is listed.
-func environment(listed []string, env func(string) (string, bool)) []string {
-	out := []string{} // never nil, which would mean inherit
-	for _, e := range slices.Concat(BaseEnv(), listed) {
-		if strings.Contains(e, "=") {
-			out = append(out, e)
-		} else if value, ok := env(e); ok {
-			out = append(out, e+"="+value)
-		}
-	}
-	return out
 }
 
 // pump reads lines until standard output ends. Once nobody wants them they are
@@ -171,8 +158,7 @@ func (p *pipes) end() {
 	if p.isDrained(graceClose) {
 		patience = graceChild
 	}
-	// Until Wait is called the group's number cannot belong to others.
-	terminateGroup(p.cmd)
+	p.group.Terminate()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	if patience == graceTerm {
@@ -180,8 +166,8 @@ func (p *pipes) end() {
 	} else {
 		<-timer.C
 	}
-	killGroup(p.cmd)
-	_ = p.cmd.Wait() // it was killed; what it said is in the log
+	p.group.Kill()
+	_ = p.group.Wait() // it was killed; what it said is in the log
 	_ = p.stdout.Close()
 	<-p.drained
 }

@@ -20,6 +20,9 @@ type builder struct {
 	doc     *openapi3.T
 	root    *url.URL // where the description is
 	clients map[clientKey]*outboundClient
+
+	patterns map[string]bool // regular expressions, and whether they are usable
+	spent    int             // their sizes together
 }
 
 // maxParams is how many parameters an operation may have.
@@ -44,7 +47,7 @@ func (b *builder) build(f found, single bool) (*Operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newConverter(b.doc.IsOpenAPI30(), false, maxSchemas)
+	c := newConverter(b.doc.IsOpenAPI30(), false, maxSchemas, b.usable)
 	for _, p := range parameters {
 		if err := c.count(schemaOf(p)); err != nil {
 			return nil, err
@@ -95,7 +98,7 @@ func (b *builder) build(f found, single bool) (*Operation, error) {
 	if len(required) > 0 {
 		schema["required"] = required
 	}
-	o.def = tool.Definition{Name: f.name, Description: describe(f), Output: plainOutput(f.op, b.doc.IsOpenAPI30())}
+	o.def = tool.Definition{Name: f.name, Description: describe(f), Output: plainOutput(f.op, b.doc.IsOpenAPI30(), b.usable)}
 	if single {
 		o.def.Description = b.source.entry.Description
 		if len(b.source.entry.OutputSchema) > 0 {

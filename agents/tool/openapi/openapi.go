@@ -136,7 +136,7 @@ func (s *Source) load(ctx context.Context) ([]tool.Tool, error) {
 	if len(s.entry.ParametersSchema) > 0 {
 		s.log.Warn("parameters_schema is not used: the OpenAPI description has its own")
 	}
-	b := builder{source: s, doc: doc, root: root, clients: make(map[clientKey]*outboundClient)}
+	b := builder{source: s, doc: doc, root: root, clients: make(map[clientKey]*outboundClient), patterns: make(map[string]bool)}
 	var tools []tool.Tool
 	var last error
 	for _, f := range found {

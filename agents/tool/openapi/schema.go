@@ -4,11 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
 // The bounds of one operation's schemas.
@@ -17,6 +18,7 @@ const (
 	maxSchemaSize = 128 << 10 // bytes of JSON
 	maxEnum       = 500       // values; of more none is told
 	maxOutput     = 200       // subschemas of an output that counts as plain
+	maxPatterns   = 200_000   // schema.PatternSize of all regular expressions of a description
 )
 
 var errSchemas = errors.New("its schemas are too large")
@@ -29,10 +31,25 @@ type converter struct {
 	names  map[*openapi3.Schema]string
 	defs   map[string]any
 	left   int
+	usable func(pattern string) bool
 }
 
-func newConverter(v30, output bool, most int) *converter {
-	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most}
+func newConverter(v30, output bool, most int, usable func(pattern string) bool) *converter {
+	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most, usable: usable}
+}
+
+// usable says whether a regular expression of the description is told: those of
+// ECMA-262 alone are not, nor what is large, alone or together with the others.
+func (b *builder) usable(pattern string) bool {
+	ok, known := b.patterns[pattern]
+	if known || b.spent > maxPatterns {
+		return ok
+	}
+	size, err := schema.PatternSize(pattern)
+	b.spent += size
+	ok = err == nil && size <= schema.MaxPatternSize
+	b.patterns[pattern] = ok
+	return ok
 }
 
 // count counts how often each schema is referred to. What is met once is written
@@ -163,10 +180,8 @@ func (c *converter) words(s *openapi3.Schema, m map[string]any) {
 	if s.Default != nil && !c.output {
 		m["default"] = s.Default
 	}
-	if s.Pattern != "" {
-		if _, err := regexp.Compile(s.Pattern); err == nil { // others are ECMA-262's own
-			m["pattern"] = s.Pattern
-		}
+	if s.Pattern != "" && c.usable(s.Pattern) {
+		m["pattern"] = s.Pattern
 	}
 }
 
@@ -225,7 +240,7 @@ func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	}
 	patterns := make(map[string]any)
 	for pattern, r := range s.PatternProperties {
-		if _, err := regexp.Compile(pattern); err == nil {
+		if c.usable(pattern) {
 			patterns[pattern] = c.convert(r)
 		}
 	}
@@ -275,7 +290,7 @@ func (c *converter) finish(schema map[string]any) (json.RawMessage, error) {
 // plainOutput is the schema that results are held to: of the operation's one
 // successful answer, if that is JSON and its schema is an object or an array
 // without alternatives. nil is any.
-func plainOutput(op *openapi3.Operation, v30 bool) json.RawMessage {
+func plainOutput(op *openapi3.Operation, v30 bool, usable func(pattern string) bool) json.RawMessage {
 	if op.Responses == nil {
 		return nil
 	}
@@ -297,7 +312,7 @@ func plainOutput(op *openapi3.Operation, v30 bool) json.RawMessage {
 	if schema == nil || schema.Value == nil || !schema.Value.Type.Is("object") && !schema.Value.Type.Is("array") {
 		return nil
 	}
-	c := newConverter(v30, true, maxOutput)
+	c := newConverter(v30, true, maxOutput, usable)
 	if c.count(schema) != nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package openapi
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -71,5 +72,28 @@ func TestABodyThatCannotBeWrittenIsSaid(t *testing.T) {
 	}
 	if strings.Count(log.String(), "a body is left out") != 1 || !strings.Contains(log.String(), "upload") && !strings.Contains(log.String(), "/photo") {
 		t.Errorf("log %s", &log)
+	}
+}
+
+// The class of findings 11 and 20 of the security review: regular expressions of a
+// description were compiled whatever they were and however many.
+func TestPatternsOfADescriptionAreBounded(t *testing.T) {
+	t.Parallel()
+	var properties []string
+	for i := range 1_000 {
+		properties = append(properties, fmt.Sprintf(`"p%d":{"type":"string","pattern":"a{999}%[1]d"}`, i))
+	}
+	a := newAPI(t, `{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/x":{"post":{"operationId":"op","responses":{},"requestBody":{"content":{"application/json":{"schema":
+		{"type":"object","properties":{"large":{"type":"string","pattern":"(a{999}){2}b{999}"},`+strings.Join(properties, ",")+`}}}}}}}}}`)
+	tools, err := a.tools(t, aaif.Tool{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := string(tools["api"].Definition().Parameters)
+	if n := strings.Count(told, `"pattern"`); n == 0 || n*1_000 > maxPatterns {
+		t.Errorf("%d patterns of some thousand instructions are told, within a bound of %d", n, maxPatterns)
+	}
+	if strings.Contains(told, "b{999}") || strings.Count(told, `"type":"string"`) != 1_001 {
+		t.Errorf("a pattern that is too large is told, or its property is not: %.300s", told)
 	}
 }

@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/subprocess"
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
@@ -124,34 +127,23 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	stdout := &head{max: t.cfg.MaxResult, overflow: func() { cancel(errTooMuch) }}
 	stderr := &tail{max: t.cfg.MaxStderr}
 
-	cmd := exec.CommandContext(runCtx, t.cfg.Command[0], t.cfg.Command[1:]...)
+	cmd := exec.Command(t.cfg.Command[0], t.cfg.Command[1:]...)
 	cmd.Dir = t.cfg.Dir
 	cmd.Env = t.cfg.Env
 	if key := tool.KeyFrom(ctx); key != "" {
 		cmd.Env = append(slices.Clip(cmd.Env), KeyVariable+"="+key)
 	}
-	cmd.Stdin = bytes.NewReader(args)
-	cmd.Stdout = stdout
-	cmd.Stderr = stderr
-	cmd.WaitDelay = grace
-	ownGroup(cmd)
-
-	err := cmd.Start()
-	if err != nil {
-		// The reason names paths of this machine: for the log, not the model.
-		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
-	}
-	err = cmd.Wait()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		killGroup(cmd)
-	}
+	left, err := run(runCtx, cmd, args, stdout, stderr)
 	t.log(ctx, stderr, err)
 	switch {
+	case cmd.ProcessState == nil:
+		// The reason names paths of this machine: for the log, not the model.
+		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
 	case context.Cause(runCtx) == errTooMuch:
 		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), errTooMuch)
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, exec.ErrWaitDelay):
+	case left:
 		return nil, t.fail(tool.ErrFailed, "the program left a child behind", err)
 	case err != nil:
 		return nil, t.fail(tool.ErrFailed, words(stdout.buf.Bytes(), cmd), err)
@@ -161,6 +153,61 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 		return nil, t.fail(tool.ErrInvalidResult, "the program's output is not one JSON value", nil)
 	}
 	return result, nil
+}
+
+// run runs a program until it has ended and what it wrote is read. left says
+// that children of it held its input or output open for longer than the grace;
+// they are killed then. So is the whole group when ctx is done.
+func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Writer) (left bool, err error) {
+	var pipes []*os.File // read and write ends in turn
+	defer func() {
+		for _, f := range pipes {
+			_ = f.Close() // some are closed already
+		}
+	}()
+	for range 3 {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return false, err
+		}
+		pipes = append(pipes, r, w)
+	}
+	in, out, errs := pipes[1], pipes[2], pipes[4]
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = pipes[0], pipes[3], pipes[5]
+	group, err := subprocess.Start(cmd)
+	if err != nil {
+		return false, err
+	}
+	for _, i := range []int{0, 3, 5} {
+		_ = pipes[i].Close()
+	}
+	var copying sync.WaitGroup
+	copying.Go(func() {
+		_, _ = in.Write(stdin) // a program need not read its input
+		_ = in.Close()
+	})
+	copying.Go(func() { _, _ = io.Copy(stdout, out) })
+	copying.Go(func() { _, _ = io.Copy(stderr, errs) })
+	copied := make(chan struct{})
+	go func() { copying.Wait(); close(copied) }()
+
+	stop := context.AfterFunc(ctx, group.Kill)
+	defer stop()
+	group.Exited()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-copied:
+	case <-timer.C:
+		left = true
+		group.Kill()
+	}
+	err = group.Wait()
+	for _, f := range []*os.File{in, out, errs} {
+		_ = f.Close() // a child that has left the group may hold the other end
+	}
+	<-copied
+	return left, err
 }
 
 var errTooMuch = errors.New("the program writes more than it may")

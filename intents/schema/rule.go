@@ -1,9 +1,11 @@
-package intents
+package schema
 
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 
@@ -127,10 +129,10 @@ func (b *builder) general(r *rule, s *jsonschema.Schema) {
 	r.ref, r.not = b.rule(s.Ref), b.rule(s.Not)
 	r.allOf, r.anyOf, r.oneOf = b.all(s.AllOf), b.all(s.AnyOf), b.all(s.OneOf)
 	r.when, r.then, r.otherwise = b.rule(s.If), b.rule(s.Then), b.rule(s.Else)
-	for _, name := range sorted(s.DependentSchemas) {
+	for _, name := range slices.Sorted(maps.Keys(s.DependentSchemas)) {
 		r.dependent = append(r.dependent, dependency{name, b.rule(s.DependentSchemas[name])})
 	}
-	for _, name := range sorted(s.Dependencies) {
+	for _, name := range slices.Sorted(maps.Keys(s.Dependencies)) {
 		switch d := s.Dependencies[name].(type) {
 		case *jsonschema.Schema:
 			r.dependent = append(r.dependent, dependency{name, b.rule(d)})
@@ -147,7 +149,7 @@ func (b *builder) object(r *rule, s *jsonschema.Schema) {
 	r.required = s.Required
 	if len(s.Properties) > 0 {
 		r.props = make(map[string]*rule, len(s.Properties))
-		for _, name := range sorted(s.Properties) {
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			r.props[name] = b.rule(s.Properties[name])
 		}
 	}
@@ -157,7 +159,7 @@ func (b *builder) object(r *rule, s *jsonschema.Schema) {
 	}
 	sort.Slice(r.patterns, func(i, j int) bool { return r.patterns[i].expr.String() < r.patterns[j].expr.String() })
 	r.additional = b.open(s.AdditionalProperties)
-	for _, name := range sorted(s.DependentRequired) {
+	for _, name := range slices.Sorted(maps.Keys(s.DependentRequired)) {
 		r.dependentNames = append(r.dependentNames, dependentNames{name, s.DependentRequired[name]})
 	}
 }
@@ -250,9 +252,9 @@ func (b *builder) endless() bool {
 }
 
 func sizeOf(expr *regexp.Regexp) int {
-	size, err := patternSize(expr.String())
+	size, err := PatternSize(expr.String())
 	if err != nil {
-		return maxPatternSize // out of reach: the expression compiled
+		return MaxPatternSize // out of reach: the expression compiled
 	}
 	return size
 }
@@ -274,13 +276,4 @@ func listed(values []any) string {
 		}
 	}
 	return b.String()
-}
-
-func sorted[V any](m map[string]V) []string {
-	names := make([]string, 0, len(m))
-	for name := range m {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	return names
 }

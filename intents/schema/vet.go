@@ -1,4 +1,4 @@
-package intents
+package schema
 
 import (
 	"fmt"
@@ -6,15 +6,17 @@ import (
 	"strings"
 )
 
-// Bounds of a schema. They are far above what people write and far below
-// what hurts: at all of them at once a schema still compiles within a second.
+// MaxPatternSize bounds the [PatternSize] of one regular expression.
+const MaxPatternSize = 2_000
+
+// Bounds of a schema. They are far above what people write: a schema that is
+// at all of them at once compiles in a tenth of a second.
 const (
-	MaxSchemaBytes   = 256 << 10 // of its text
+	MaxBytes         = 256 << 10 // of its text
 	maxSchemaDepth   = 64        // open objects and arrays
 	maxSchemaValues  = 20_000    // JSON values in it
 	maxSubschemas    = 2_000
 	maxPatternLength = 1_024  // bytes of one regular expression
-	maxPatternSize   = 2_000  // instructions it compiles to: {1000} is a thousand
 	maxPatternsSize  = 20_000 // all of a schema's together
 	maxCount         = 1 << 53
 )
@@ -100,7 +102,7 @@ type vetter struct {
 	refs      []int32
 	id        string // $id of the whole schema
 	draft     string // its $schema
-	patterns  int    // instructions so far
+	patterns  int    // size of all patterns so far
 }
 
 func (w *vetter) fail(at int32, keyword, format string, args ...any) {
@@ -111,15 +113,26 @@ func (w *vetter) fail(at int32, keyword, format string, args ...any) {
 	w.problems = append(w.problems, Problem{Pointer: w.pointer(at), Keyword: keyword, Message: fmt.Sprintf(format, args...)})
 }
 
-// vet returns the problems of a schema, none when it may be compiled.
-func vet(raw []byte) ([]Problem, bool) {
-	if len(raw) > MaxSchemaBytes {
-		return []Problem{{Keyword: "limit", Message: fmt.Sprintf("is larger than %d bytes", MaxSchemaBytes)}}, false
+// vet looks at a schema, and returns what it costs (see [MaxTogether]). The
+// error is an [*Error]; a schema that is refused costs what looking at it took.
+func vet(raw []byte) (cost int, err error) {
+	if len(raw) > MaxBytes {
+		return 1, refuse("limit", fmt.Sprintf("is larger than %d bytes", MaxBytes))
 	}
 	w := &vetter{schemas: map[int32]bool{}, anchors: map[string]bool{}}
 	if p := w.parse(raw, maxSchemaDepth, maxSchemaValues); p != nil {
-		return []Problem{*p}, false
+		w.problems = []Problem{*p}
+	} else {
+		w.whole()
 	}
+	cost = len(raw)/100 + len(w.values) + 30*len(w.schemas) + w.patterns
+	if len(w.problems) > 0 {
+		return cost, &Error{Problems: w.problems, Truncated: w.truncated}
+	}
+	return cost, nil
+}
+
+func (w *vetter) whole() {
 	w.draft = defaultDraft
 	if i := w.member(&w.values[0], "$schema"); i != none && w.values[i].kind == kString {
 		w.draft = draftName(string(w.text(&w.values[i])))
@@ -128,7 +141,11 @@ func vet(raw []byte) ([]Problem, bool) {
 	for _, at := range w.refs {
 		w.ref(at)
 	}
-	return w.problems, w.truncated
+}
+
+// refuse is the error of one problem with the whole schema.
+func refuse(keyword, message string) *Error {
+	return &Error{Problems: []Problem{{Keyword: keyword, Message: message}}}
 }
 
 // schema looks at the value at index at, where a schema is due.

@@ -1,4 +1,4 @@
-package intents
+package schema
 
 import (
 	"encoding/json"
@@ -30,19 +30,26 @@ type Schema struct {
 // So are schemas beyond the bounds (256 KiB, 64 levels, 2,000 subschemas,
 // regular expressions of 2,000 instructions), endless references, $id below
 // the top, the dynamic and recursive references, and regular expressions that
-// RE2 does not know. The error is a [*SchemaError]; raw is not retained.
+// RE2 does not know. The error is an [*Error]; raw is not retained.
+//
+// Who compiles many schemas of one origin does it with a [Pool].
 func Compile(raw json.RawMessage) (*Schema, error) {
-	if problems, truncated := vet(raw); len(problems) > 0 {
-		return nil, &SchemaError{Problems: problems, Truncated: truncated}
+	if _, err := vet(raw); err != nil {
+		return nil, err
 	}
+	return build(raw)
+}
+
+// build compiles a schema that has been vetted.
+func build(raw json.RawMessage) (*Schema, error) {
 	compiled, err := compile(raw)
 	if err != nil {
-		return nil, &SchemaError{Problems: compilerProblems(err)}
+		return nil, &Error{Problems: compilerProblems(err)}
 	}
 	b := &builder{rules: map[*jsonschema.Schema]*rule{}}
 	s := &Schema{raw: append(json.RawMessage(nil), raw...), root: b.rule(compiled), annotates: b.annotates}
 	if b.endless() {
-		return nil, &SchemaError{Problems: []Problem{{Keyword: "$ref", Message: "leads back to itself without end"}}}
+		return nil, refuse("$ref", "leads back to itself without end")
 	}
 	problems, _ := s.validate([]byte("{}"))
 	s.emptyOK = len(problems) == 0
@@ -67,13 +74,13 @@ func (s *Schema) Validate(doc json.RawMessage) error {
 	return nil
 }
 
-// takesObject reports whether an object can fit at all, as far as the root's type tells.
-func (s *Schema) takesObject() bool {
+// TakesObject reports whether an object can fit at all, as far as the root's type tells.
+func (s *Schema) TakesObject() bool {
 	return !s.root.never && (s.root.types == 0 || s.root.types&kObject != 0)
 }
 
 // schemaURL is where the one document stands as far as the compiler knows.
-const schemaURL = "intent:///schema"
+const schemaURL = "mem:///schema"
 
 // compile runs the compiler over a vetted schema. Its panics are errors here:
 // it asserts the types of some keywords of other drafts unchecked.

@@ -1,4 +1,4 @@
-package intents
+package schema
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 func refused(t *testing.T, schema string) []Problem {
 	t.Helper()
 	_, err := Compile(json.RawMessage(schema))
-	var e *SchemaError
+	var e *Error
 	if !errors.As(err, &e) {
 		t.Fatalf("%.200s: compiled, or failed otherwise: %v", schema, err)
 	}
@@ -120,7 +120,7 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		return strings.Join(parts, ",")
 	}
 	for name, c := range map[string]struct{ schema, keyword string }{
-		"too large":             {`{"description":"` + strings.Repeat("x", MaxSchemaBytes) + `"}`, "limit"},
+		"too large":             {`{"description":"` + strings.Repeat("x", MaxBytes) + `"}`, "limit"},
 		"too deep":              {strings.Repeat(`{"not":`, 100) + "{}" + strings.Repeat("}", 100), "limit"},
 		"very deep":             {strings.Repeat(`[`, 200_000), "limit"},
 		"too many values":       {`{"enum":[` + many(maxSchemaValues, "%d") + `]}`, "limit"},
@@ -129,6 +129,8 @@ func TestHostileSchemasAreRefused(t *testing.T) {
 		"large pattern":         {`{"pattern":"` + strings.Repeat("x{1000}", 50) + `"}`, "limit"},
 		"large name pattern":    {`{"patternProperties":{"` + strings.Repeat("x{1000}", 50) + `":{}}}`, "limit"},
 		"many large patterns":   {`{"allOf":[` + many(20, `{"pattern":"a%dx{1000}x{900}"}`) + `]}`, "limit"},
+		"large classes":         {`{"pattern":"` + strings.Repeat(`\\pL`, 300) + `"}`, "limit"},
+		"many patterns of none": {`{"allOf":[` + many(200, `{"pattern":"`+strings.Repeat(`\\pL`, 300)+`(%d"}`) + `]}`, "pattern"},
 		"look-ahead":            {`{"pattern":"(?=a)b"}`, "pattern"},
 		"back-reference":        {`{"pattern":"(a)\\1"}`, "pattern"},
 		"huge number":           {`{"minimum":1e1000001}`, "number"},

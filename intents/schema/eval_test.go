@@ -1,9 +1,11 @@
-package intents
+package schema
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,7 +108,7 @@ func drawSchema(t *rapid.T, depth int, draft7 bool) string {
 		keywords["prefixItems"] = list
 	}
 	var members []string
-	for _, k := range rapid.SliceOfNDistinct(rapid.SampledFrom(sorted(keywords)), 1, 5, rapid.ID).Draw(t, "keywords") {
+	for _, k := range rapid.SliceOfNDistinct(rapid.SampledFrom(slices.Sorted(maps.Keys(keywords))), 1, 5, rapid.ID).Draw(t, "keywords") {
 		members = append(members, quoteJSON(k)+":"+keywords[k]())
 	}
 	return "{" + strings.Join(members, ",") + "}"
@@ -120,7 +122,7 @@ func TestValidatesAsTheCompilersOwnValidator(t *testing.T) {
 		schema := fmt.Sprintf(`{"$schema":%q,"definitions":{"d":%s},"allOf":[%s]}`, draft, drawSchema(rt, 1, !strings.Contains(draft, "2020")), drawSchema(rt, 3, !strings.Contains(draft, "2020")))
 		ours, err := Compile([]byte(schema))
 		if err != nil {
-			var refused *SchemaError
+			var refused *Error
 			if !errors.As(err, &refused) {
 				rt.Fatalf("%s: %v", schema, err)
 			}

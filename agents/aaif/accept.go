@@ -1,0 +1,62 @@
+package aaif
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rootFields are the fields beside agent in a definition.
+var rootFields = []string{"sc_standard", "sc_version", "agent_id", "status", "tags", "provenance"}
+
+// FieldPointer reads the name of one place of an agent definition: a JSON pointer (/agent/compliance/audit_log), or
+// the field's path with dots, from the root or from the agent block (compliance.audit_log). It stands for that place
+// alone: there are no wildcards.
+func FieldPointer(text string) (string, error) {
+	switch {
+	case text == "" || text == "/":
+		return "", errors.New("it is empty: name one field, such as compliance.audit_log")
+	case strings.ContainsAny(text, "*?[]"):
+		return "", fmt.Errorf("%q: each field is named by itself, without wildcards", clip(text))
+	case text[0] == '/':
+		return text, nil
+	}
+	fields := strings.Split(text, ".")
+	if slices.Contains(fields, "") {
+		return "", fmt.Errorf("%q: a field has no name", clip(text))
+	}
+	if fields[0] != "agent" && !slices.Contains(rootFields, fields[0]) {
+		fields = append([]string{"agent"}, fields...)
+	}
+	pointer := ""
+	for _, f := range fields {
+		pointer = child(pointer, f)
+	}
+	return pointer, nil
+}
+
+// HoldHints returns a document in which some conditions in words always hold: those of subagents that are steps of a
+// pipeline, whose order the document gives by other means, where pointers names them. No runtime evaluates words;
+// that they hold is the word of an operator who has read them. It reports each as a warning. The receiver stays as
+// it is, and is what is returned where nothing is held.
+func (d *Document) HoldHints(pointers []string) (*Document, []Problem) {
+	if d.definition == nil || d.definition.Agent.Orchestration == nil || len(d.definition.Agent.Orchestration.Pipeline) == 0 {
+		return d, nil
+	}
+	var held []Problem
+	out := d
+	for i, s := range d.definition.Agent.Orchestration.Subagents {
+		pointer := child("/agent/orchestration/subagents", i) + "/when"
+		if s.When == nil || !s.When.IsString() || !slices.Contains(pointers, pointer) {
+			continue
+		}
+		if out == d {
+			copied := *d
+			copied.definition, out = d.definition.Clone(), &copied
+		}
+		out.definition.Agent.Orchestration.Subagents[i].When = &Condition{Lang: LangAlways, NL: s.When.Hint}
+		held = append(held, warnf(pointer, RuleStringCondition, "the condition in words counts as satisfied: %s", show(s.When.Hint)).hint("accepted by the operator"))
+	}
+	return out, d.locate(held)
+}

@@ -1,0 +1,33 @@
+package adapters
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/agents/subprocess"
+)
+
+// Programs is section programs: what the programs get that the operator names for
+// function tools and agents (worker --tool, --exec).
+type Programs struct {
+	// Env is what they get of the worker's environment beside
+	// [subprocess.BaseEnv]: NAME hands on the worker's own variable, NAME=value sets
+	// one. NATS_* and AEEMESH_* let a process into the mesh, and are not handed on.
+	Env []string `json:"env,omitzero"`
+}
+
+func (p Programs) check() error {
+	if err := subprocess.CheckEnv(p.Env); err != nil {
+		return fmt.Errorf("/programs/%w", err)
+	}
+	for i, e := range p.Env {
+		if !strings.Contains(e, "=") && secret.MeshOwn(e) {
+			return fmt.Errorf("/programs/env/%d: %s may let a process into the mesh, and is not handed on; a program that is to have a key of its own gets it as NAME=value", i, e)
+		}
+	}
+	return nil
+}
+
+// ProgramEnv is the whole environment of a program that the operator names.
+func (s *Set) ProgramEnv() []string { return subprocess.Env(s.cfg.Programs.Env, s.opts.Env) }

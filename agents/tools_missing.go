@@ -1,0 +1,94 @@
+package agents
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/agents/outbound"
+	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// absence is a tool that a document declares and its agent does not have. Why is
+// for the mesh: what the operator should know besides is in notices and the log.
+type absence struct{ tool, why string }
+
+func (a absence) String() string { return fmt.Sprintf("tool %s is not offered: %s", a.tool, a.why) }
+
+// missing are the tools that the document declares and that are not offered as
+// things stand, whatever their protocol.
+func (s *toolset) missing() []absence {
+	out := append([]absence(nil), s.absent...)
+	for _, e := range s.entries {
+		e.mu.Lock()
+		if e.lacks != "" {
+			out = append(out, absence{e.Name, e.lacks})
+		}
+		e.mu.Unlock()
+	}
+	return out
+}
+
+// lacking notes why an entry stands for nothing, of what was listed for it and of
+// what of that is offered.
+func (e *toolEntry) lacking(offered int, listed []listedTool, failed error) {
+	why := ""
+	var u *tool.Error
+	switch {
+	case offered > 0 || e.team: // who the members of a team are is the directory's to say
+	case errors.Is(failed, outbound.ErrRefused), errors.Is(failed, outbound.ErrCredential), errors.Is(failed, tool.ErrRefused):
+		why = "its operator has not allowed it, or its credential cannot be had"
+	case errors.Is(failed, tool.ErrNotFound):
+		why = "its server has no such tool"
+	case failed != nil && mayPass(failed):
+		why = "its server cannot be reached now"
+	case errors.As(failed, &u), failed != nil:
+		why = "its server or its description cannot be used"
+	case len(listed) == 0:
+		why = "its server lists no tool for it"
+	default:
+		why = "its schemas are refused, or another tool has its name"
+		for _, t := range listed {
+			if t.guarded != nil {
+				why = "another tool has its name, or there are too many"
+			}
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.lacks = why
+}
+
+// demand is an error about the tools that are not offered, where the operator
+// wants all of them.
+func (s *toolset) demand() error {
+	if !s.required {
+		return nil
+	}
+	var bad []error
+	for _, m := range s.missing() {
+		bad = append(bad, errors.New(m.String()))
+	}
+	return errors.Join(bad...)
+}
+
+// maxMissing bounds how many tools are named in the agent's health.
+const maxMissing = 16
+
+// health is degraded for as long as a tool that the document declares is not
+// offered: the agent answers, and not as its author meant it to.
+func (s *toolset) health() mesh.Health {
+	missing := s.missing()
+	if len(missing) == 0 {
+		return mesh.Health{Status: "healthy"}
+	}
+	reason := missing[0].String()
+	if n := len(missing) - 1; n > 0 {
+		reason += fmt.Sprintf("; and %d more", n)
+	}
+	var all []string
+	for _, m := range missing[:min(len(missing), maxMissing)] {
+		all = append(all, m.String())
+	}
+	return mesh.Health{Status: "degraded", Details: map[string]any{"reason": reason, "tools_missing": all}}
+}

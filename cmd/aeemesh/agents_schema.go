@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// describeSchemas prints what an agent takes and gives: the schemas of its own
+// intents, as the agent publishes them.
+func (a *app) describeSchemas(ctx context.Context, s *session, entity string) error {
+	asking, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	var list intents.CapabilityListResult
+	if _, err := s.node.Query(asking, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list); err != nil {
+		return sendFailed(ctx, err)
+	}
+	schemas := list.Schemas
+	if schemas == nil {
+		var err error
+		if schemas, err = s.registeredSchemas(ctx, entity); err != nil {
+			return err
+		}
+	}
+	if a.term.json {
+		return a.term.object(schemas)
+	}
+	raw, err := json.Marshal(schemas)
+	if err != nil {
+		return fmt.Errorf("encode schemas: %w", err)
+	}
+	a.term.line("%s", a.term.safe(indented(raw)))
+	for _, name := range slices.Sorted(maps.Keys(schemas)) {
+		if schemas[name].Task == nil {
+			a.term.note("%s takes any object", printable(name))
+		}
+	}
+	for _, name := range list.Intents {
+		if _, told := schemas[name]; !told && !intents.Reserved(name) {
+			a.term.note("%s is left out: the schemas are too large together", printable(name))
+		}
+	}
+	return nil
+}
+
+// registeredSchemas are those of the registered definition of an agent whose worker
+// does not tell them, for it is of an older release.
+func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
+	unknown := hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
+		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")
+	reg, err := s.definitions()
+	if err != nil {
+		return nil, unknown
+	}
+	listing, cancel := context.WithTimeout(ctx, s.app.conn.wait())
+	defer cancel()
+	all, err := reg.List(listing)
+	if err != nil {
+		return nil, unknown
+	}
+	i := slices.IndexFunc(all, func(e registry.Entry) bool { return !e.Removed && e.Err == nil && e.Record.Entity == entity })
+	if i < 0 {
+		return nil, unknown
+	}
+	doc, err := all[i].Record.Parse()
+	if err != nil {
+		return nil, fmt.Errorf("the registered definition of %s: %w", entity, err)
+	}
+	var told intents.IntentSchemas
+	if io := doc.Definition().Agent.IO; io != nil {
+		told.Task, told.Result = json.RawMessage(io.InputSchema), json.RawMessage(io.OutputSchema)
+	}
+	return map[string]intents.IntentSchemas{intents.RunIntent(entity): told}, nil
+}

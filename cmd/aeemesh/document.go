@@ -1,0 +1,75 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+)
+
+// parseDefinition reads an agent definition. What is something else is told what it
+// is, and which command takes it.
+func parseDefinition(name string, data []byte) (*aaif.Document, error) {
+	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
+	if err == nil {
+		return doc, nil
+	}
+	hint := fmt.Sprintf("\"aeemesh validate %s\" tells more.", name)
+	var refused *aaif.Error
+	if errors.As(err, &refused) {
+		switch refused.Kind {
+		case aaif.KindState:
+			hint = fmt.Sprintf("\"aeemesh runs import %s\" takes it, where its agent is served.", name)
+		case aaif.KindManifest:
+			hint = fmt.Sprintf("It says what a platform offers: \"aeemesh validate AGENT... %s\" holds agents against it.", name)
+		case aaif.KindReport:
+			hint = fmt.Sprintf("\"aeemesh validate %s\" checks it; there is nothing to run.", name)
+		}
+	}
+	return nil, hinted(err, "%s", hint)
+}
+
+// checkTools refuses programs for function tools that no document declares: the
+// documents would go on without, and the slip would not show.
+func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error {
+	var declared, others []string
+	for _, doc := range docs {
+		for _, t := range doc.Definition().Agent.Tools {
+			if t.EffectiveProtocol() == aaif.ProtocolFunction {
+				declared = append(declared, t.Name)
+			} else {
+				others = append(others, t.Name)
+			}
+		}
+	}
+	for _, spec := range specs {
+		name, _, _ := strings.Cut(spec, "=")
+		if slices.Contains(declared, name) {
+			continue
+		}
+		err := &usageError{err: fmt.Errorf("--tool %s: no document declares a function tool of this name", name), cmd: cmd}
+		switch near := aaif.Nearest(name, declared); {
+		case slices.Contains(others, name):
+			err.hint = "The tool of that name has another protocol than function, and needs no program."
+		case near != "":
+			err.hint = fmt.Sprintf("Did you mean %s?", near)
+		case len(declared) > 0:
+			err.hint = "Declared are " + strings.Join(slices.Compact(slices.Sorted(slices.Values(declared))), ", ") + "."
+		}
+		return err
+	}
+	return nil
+}
+
+// readDefinition reads the file of an agent definition.
+func (a *app) readDefinition(name string) (*aaif.Document, error) {
+	data, err := a.readFile(name, aaif.DefaultMaxBytes+1)
+	if err != nil {
+		return nil, err
+	}
+	return parseDefinition(name, data)
+}
