@@ -276,7 +276,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 			out.tell = c.Terminal()
 			return out
 		}
-		if out.err = n.vouchFor(reply, signer, n.serverTime(ctx)); out.err != nil {
+		if reply, out.err = n.fromReceipt(c, reply, signer, n.serverTime(ctx)); out.err != nil {
 			return out
 		}
 		if c.Mesh.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
@@ -305,10 +305,24 @@ func endedWith(c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt) (*
 	if err != nil || hash != v.Reply {
 		return nil, fmt.Errorf("%w: the reply in the receipt is not the one that was signed", state.ErrChecksum)
 	}
-	if reply.From != c.Mesh.Entity || reply.ReplyTo != c.Mesh.TaskID || reply.Type != envelope.TypeResult && reply.Type != envelope.TypeError {
-		return nil, fmt.Errorf("%w: the reply in the receipt answers another task", state.ErrTokenState)
-	}
 	return reply, nil
+}
+
+// fromReceipt is the terminal envelope that is told here for the one in a receipt,
+// see [Node.fromPeer].
+func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
+	if !reply.Type.Terminal() {
+		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", state.ErrTokenState, reply.Type)
+	}
+	task, err := envelope.Parse(c.Mesh.Task)
+	if err != nil {
+		return nil, fmt.Errorf("the task in the run's record: %w", err)
+	}
+	out, err := n.fromPeer(c.Mesh.Entity, task, reply, signer, now)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the reply in the receipt: %w", state.ErrTokenState, err)
+	}
+	return out, nil
 }
 
 // back makes a run ours again.

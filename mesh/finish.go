@@ -252,14 +252,22 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	if err != nil {
 		return nil, outputError(err)
 	}
-	room := headerRoom
+	room := 0
 	if t.handed != nil {
-		room += len(t.handed.header())
+		room = len(t.handed.header())
 	}
-	if limit := int(l.host.node.conn.MaxPayload()) - room; limit > 0 && len(raw) > limit {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	if err := l.host.node.sendable(raw, room); err != nil {
+		return nil, err
 	}
 	return raw, nil
+}
+
+// sendable reports that no message can carry a reply with more headers than usual.
+func (n *Node) sendable(raw []byte, more int) error {
+	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
+		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	}
+	return nil
 }
 
 // headerRoom is what the headers of a reply may take of a message.

@@ -54,17 +54,20 @@ type httpGate struct {
 	next http.Handler
 	down atomic.Bool
 	mu   sync.Mutex
-	cut  func(r *http.Request) bool // drop the connection of this one
+	cut  func(r *http.Request) bool                        // drop the connection of this one
+	lie  func(w http.ResponseWriter, r *http.Request) bool // answers in the receiver's place
 }
 
 func (g *httpGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
-	cut := g.cut
+	cut, lie := g.cut, g.lie
 	g.mu.Unlock()
 	if g.down.Load() || cut != nil && cut(r) {
 		panic(http.ErrAbortHandler)
 	}
-	g.next.ServeHTTP(w, r)
+	if lie == nil || !lie(w, r) {
+		g.next.ServeHTTP(w, r)
+	}
 }
 
 func (g *httpGate) cutting(f func(*http.Request) bool) {
