@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -295,4 +297,79 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 	} else if id, err := p.berlinKeys.Verify(e, time.Now()); err != nil || id.KID != "berlin-1" {
 		t.Errorf("signed by %q, %v", id.KID, err)
 	}
+}
+
+// Finding 8 of the security review, with two runs in paris and everything signed:
+// berlin's key speaks for the agent, and commands the run that berlin handed over.
+func TestASourceCommandsNoRunThatItDidNotHandOver(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t, func(v *voyage) { v.parisMode = sign.Required })
+	adas := newKeyFor(t, "ada-1", ada, v.parisKeys)
+	v.write(2)
+	v.move()
+	within(t, "the target", v.target.begun)
+	eventually(t, "it is relayed", func() bool { return v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseRelaying })
+
+	// A run of ada's own in paris, that waits for its first word.
+	own := requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
+	own.Corr = v.task.Corr
+	if err := adas.Sign(own); err != nil {
+		t.Fatal(err)
+	}
+	inParis := v.paris.lane(mesh.Config{Entity: ada, Signer: adas, Verifier: sign.Verifier{Ring: v.parisKeys}})
+	v.paris.submit(inParis, own)
+	within(t, "ada's run", v.target.begun)
+
+	p, err := handoff.NewClient(v.server.URL, handoff.ClientOptions{TLS: v.trusting()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	id := v.berlin.record(v.task).Mesh.Migration.ID
+	ownRun := state.RunID(reviewer, own.ID)
+	for _, payload := range []string{
+		`{"id":"` + own.ID + `","durable":true}`, `{"run":"` + ownRun + `"}`, `{"corr":"` + own.Corr + `"}`,
+		`{"run":"` + state.RunID(reviewer, v.task.ID) + `","ID":"` + own.ID + `"}`,
+	} {
+		e := envelope.New(envelope.TypeTask, reviewer, reviewer, intents.TaskCancel, json.RawMessage(payload))
+		if err := v.signer.Sign(e); err != nil {
+			t.Fatal(err)
+		}
+		raw, err := e.AppendJSON(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := state.Request{Handoff: id, Issuer: reviewer, Target: "paris", Action: handoff.ActionCommand, Issued: time.Now()}.Sign(v.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if answer, err := p.Command(ctxFor(t), id, request, raw); err == nil {
+			t.Errorf("%s: %s", payload, answer)
+		}
+	}
+	equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
+
+	// The run that was handed over obeys.
+	result, err := v.command(intents.CancelTask{ID: v.task.ID, Reason: "enough"})
+	if err != nil || !result.Cancelled {
+		t.Fatalf("cancel: %+v, %v", result, err)
+	}
+	within(t, "the reply", v.heard.done)
+	equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
+
+}
+
+// While a run is elsewhere its source does not pass on that it be moved.
+func TestARunThatIsElsewhereIsNotMovedFromHere(t *testing.T) {
+	t.Parallel()
+	v := newVoyage(t)
+	v.write(2)
+	v.move()
+	within(t, "the target", v.target.begun)
+	eventually(t, "it is relayed", func() bool { return v.berlin.record(v.task).Mesh.Migration.Phase == state.PhaseRelaying })
+	_, err := v.command(intents.MigrateTask{Target: intents.Target{ID: v.task.ID}, To: intents.MigrateAny})
+	if codeOf(err) != envelope.CodeDenied || !strings.Contains(err.Error(), "paris") {
+		t.Errorf("a move: %v", err)
+	}
+	v.finish("target")
 }

@@ -163,13 +163,18 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 	}
 }
 
-// forward gives a command that came with a handoff to its entity, as it is.
+// forward gives a command that came with a handoff to its entity's workers. It is
+// not queued where none of them answers: the command's id is the peer's, and its
+// answer would be stored among the replies to the task with that id.
 func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
 	e, err := envelope.ParseLimits(command, n.limits)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
 	}
-	reply, err := n.sendCommand(ctx, entity, e)
+	reply, err := n.tryCommand(ctx, entity, e)
+	if unheard(err) {
+		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
+	}
 	if err != nil {
 		// What the agent says is an answer, too.
 		reply = e.Reply(envelope.TypeError, border(err).Payload())

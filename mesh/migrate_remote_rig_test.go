@@ -47,6 +47,7 @@ type voyage struct {
 	berlinKeys    *sign.Ring
 	parisKeys     *sign.Ring
 	targetEntity  string
+	parisMode     sign.Mode
 }
 
 // httpGate lets a test cut the way to the receiver.
@@ -78,7 +79,12 @@ func (g *httpGate) cutting(f func(*http.Request) bool) {
 
 func newKey(t *testing.T, kid string, rings ...*sign.Ring) *sign.Signer {
 	t.Helper()
-	s, key, err := sign.NewKey(kid, sign.Ed25519, reviewer)
+	return newKeyFor(t, kid, reviewer, rings...)
+}
+
+func newKeyFor(t *testing.T, kid, from string, rings ...*sign.Ring) *sign.Signer {
+	t.Helper()
+	s, key, err := sign.NewKey(kid, sign.Ed25519, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,11 +133,15 @@ func (v *voyage) serveBerlin(a *author, at *points) {
 			if v.trust != nil {
 				return v.trust(url)
 			}
-			roots := x509.NewCertPool()
-			roots.AddCert(v.server.Certificate())
-			return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{RootCAs: roots}, Idle: 5 * time.Second})
+			return handoff.NewClient(url, handoff.ClientOptions{TLS: v.trusting(), Idle: 5 * time.Second})
 		}
 	}), mesh.Agent{Handler: a})
+}
+
+func (v *voyage) trusting() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(v.server.Certificate())
+	return &tls.Config{RootCAs: roots}
 }
 
 // serveParis serves the agent and a receiver at the target.
@@ -139,9 +149,9 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target, Concurrency: 4})
 	nc := natstest.Conn(v.t, v.paris.srv)
-	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}})
+	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{
 		Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(nc), v.paris.m),
 		Observe: func(_ context.Context, phase state.Phase, done bool) {
