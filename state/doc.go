@@ -75,7 +75,7 @@
 // [RunID] and [AgentID] are hard to change: every worker computes them for
 // itself, and runs are stored under them. Two releases that disagree about them
 // would not find each other's runs, and would do a task twice. The same goes for
-// [EffectKey], by which tools know a call again, and for [KeyID]. They are
+// [EffectKey], by which tools know a call again, for [AdoptedTask], and for [KeyID]. They are
 // UUIDs of version 5 because that is what every language's library can compute;
 // their hash, SHA-1, is broken only for those who choose both names, and two tasks
 // that share a run's name are told apart by the task that the run's record holds.

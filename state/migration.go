@@ -69,8 +69,9 @@ func (m *Migration) Away() bool {
 
 // Outbound is what another platform gets of a checkpoint: with the platforms in
 // provenance, and without what is this mesh's own business, such as a stack
-// trace (AAIF, Security Considerations) or the place of a message. The clone is
-// to be captured, by [Codec.Encode].
+// trace (AAIF, Security Considerations), the place of a message, or what others
+// here do for the run. The clone is to be captured, by [Codec.Encode]. What the
+// other one takes over of it says [Checkpoint.Inbound].
 func (c *Checkpoint) Outbound(source, target string) *Checkpoint {
 	out := c.Clone()
 	out.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: source, TargetPlatform: target}
@@ -82,7 +83,9 @@ func (c *Checkpoint) Outbound(source, target string) *Checkpoint {
 	}
 	out.Doc.Status = aaif.RunMigrating
 	m := &out.Mesh
-	m.Owner, m.Work, m.Claims, m.Want, m.Noted = "", 0, 0, "", nil
+	m.Owner, m.Work, m.Claims, m.Want = "", 0, 0, ""
+	m.Calls, m.Waits, m.WakeAt, m.Noted = nil, nil, time.Time{}, nil
+	m.Plan = withoutChosen(m.Plan)
 	if m.Migration != nil {
 		m.Migration = &Migration{ID: m.Migration.ID, Phase: PhaseCaptured, Status: m.Migration.Status, Source: source, Target: target}
 	}

@@ -153,6 +153,11 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 			}
 		}
 	}
+	if c.Mesh.Entity != "" { // a file may say anything of others here
+		if err := c.Inbound(time.Now()); err != nil {
+			return importFailed(err)
+		}
+	}
 	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})
 	if err != nil {
 		return importFailed(err)

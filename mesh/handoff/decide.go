@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -21,45 +19,6 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 		return err
 	}
 	return r.write(ctx, h, state.PhaseStaged, func(next *state.Checkpoint) { *next = *c })
-}
-
-// localize makes a run of this mesh of the one that came.
-func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
-	entity, grant := h.c.Mesh.Entity, *h.migration()
-	if c.Mesh.Entity == "" {
-		if err := Adopt(c, entity, holder); err != nil {
-			return err
-		}
-	}
-	m := &c.Mesh
-	if m.Entity != entity {
-		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", state.ErrUnknownAgent, entity, m.Entity)
-	}
-	task, err := envelope.Parse(m.Task)
-	if err != nil || task.ID != m.TaskID {
-		return fmt.Errorf("%w: the run's task cannot be read", state.ErrInvalid)
-	}
-	status := aaif.RunRunning
-	if m.Migration != nil && m.Migration.Status != "" && m.Migration.Status != aaif.RunMigrating && !state.Terminal(m.Migration.Status) {
-		status = m.Migration.Status
-	}
-	grant.Status = status
-	// Times on the source's clock become times on ours: what has passed, has.
-	shift := time.Duration(0)
-	if at := c.At(); !at.IsZero() {
-		shift = r.cfg.Now(ctx).Sub(at)
-	}
-	for _, t := range []*time.Time{&m.StoredAt, &m.StartedAt, &m.Deadline} {
-		if !t.IsZero() {
-			*t = t.Add(shift).UTC()
-		}
-	}
-	m.Parent = h.c.Mesh.Parent
-	m.Step = state.Step{Kind: state.StepImport, Name: grant.Source, Detail: string(c.Doc.Status)}
-	m.Owner, m.Work, m.Claims, m.Want, m.Reply = "", 0, 0, "", nil
-	m.Migration = &grant
-	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
-	return nil
 }
 
 // Commit is the source's word that it has let go of the run. When it returns
