@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,12 +32,16 @@ type ReceiverOptions struct {
 	// Agents are agents that are known here although no worker serves them now,
 	// by agent_id. Those that are served are known, too.
 	Agents map[string]string // agent_id → entity
+	// Registered finds the entity that an agent_id is registered for; "" where there
+	// is none. It counts before what workers say of themselves. nil: none is.
+	Registered func(ctx context.Context, agentID string) (entity string, err error)
 	// Codec says how an entity's documents are kept at rest. Default
 	// [Durable].Codec for all.
 	Codec func(entity string) state.Codec
 
 	Limits  state.HandoffLimits
 	Stay    time.Duration // see handoff.ReceiverConfig
+	Share   int64         // likewise
 	Observe func(ctx context.Context, phase state.Phase, done bool)
 }
 
@@ -62,7 +65,14 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	if keys == nil {
 		keys = new(sign.Ring)
 	}
-	served := &served{node: n, known: opts.Agents, codec: opts.Codec}
+	var tidy func(context.Context) error
+	if store, ok := opts.Handoffs.(sweeper); ok {
+		tidy = func(ctx context.Context) error {
+			_, err := store.Sweep(ctx, jetstream.SweepOptions{})
+			return err
+		}
+	}
+	served := &served{node: n, known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
 	return handoff.NewReceiver(handoff.ReceiverConfig{
 		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
@@ -74,63 +84,8 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 			}
 			return time.Now()
 		},
-		Limits: opts.Limits, Stay: opts.Stay, Observe: opts.Observe, Logger: n.log,
+		Limits: opts.Limits, Stay: opts.Stay, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: n.log,
 	})
-}
-
-// served knows which entity serves an agent.
-type served struct {
-	node  *Node
-	known map[string]string
-	codec func(entity string) state.Codec
-
-	mu     sync.Mutex
-	seen   map[string]string
-	sealed map[string]bool // entities
-	at     time.Time
-}
-
-// servedFor is for how long a look at the mesh counts. An agent that is not found
-// is looked for at once.
-const servedFor = 10 * time.Second
-
-// entity finds the entity of an agent. One whose workers encrypt what they store is
-// not found by who could not: a run of it would lie about in the clear until its
-// worker writes (AAIF, Security Considerations).
-func (s *served) entity(ctx context.Context, agentID string) (string, error) {
-	if entity := s.known[agentID]; entity != "" {
-		return entity, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if entity := s.seen[agentID]; entity != "" && time.Since(s.at) < servedFor {
-		return entity, s.maySee(entity)
-	}
-	found, err := s.node.Discover(ctx, "", 2*time.Second)
-	if err != nil {
-		return "", fmt.Errorf("look for the agent: %w", err)
-	}
-	s.seen, s.sealed, s.at = map[string]string{}, map[string]bool{}, time.Now()
-	for _, i := range found {
-		s.seen[state.AgentID(i.Entity)] = i.Entity
-		s.sealed[i.Entity] = s.sealed[i.Entity] || i.Info.Metadata[MetaSealed] != ""
-	}
-	for _, i := range found {
-		if id := i.Info.Metadata[MetaAgentID]; id != "" {
-			s.seen[id] = i.Entity
-		}
-	}
-	if entity := s.seen[agentID]; entity != "" {
-		return entity, s.maySee(entity)
-	}
-	return "", fmt.Errorf("%w: no worker serves it", state.ErrUnknownAgent)
-}
-
-func (s *served) maySee(entity string) error {
-	if s.sealed[entity] && s.codec(entity).Seal == nil {
-		return fmt.Errorf("%w: the runs of %s are stored %w here, and the key is not at hand", state.ErrUnknownAgent, entity, state.ErrSealed)
-	}
-	return nil
 }
 
 // followed reads replies for a receiver.

@@ -47,6 +47,7 @@ type voyage struct {
 	berlinKeys    *sign.Ring
 	parisKeys     *sign.Ring
 	targetEntity  string
+	agentID       string // of both; "": the one that stands for the entity
 	parisMode     sign.Mode
 }
 
@@ -135,7 +136,7 @@ func (v *voyage) serveBerlin(a *author, at *points) {
 			}
 			return handoff.NewClient(url, handoff.ClientOptions{TLS: v.trusting(), Idle: 5 * time.Second})
 		}
-	}), mesh.Agent{Handler: a})
+	}), mesh.Agent{Handler: a, AgentID: v.agentID})
 }
 
 func (v *voyage) trusting() *tls.Config {
@@ -149,7 +150,7 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target, Concurrency: 4})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target, Concurrency: 4, AgentID: v.agentID})
 	nc := natstest.Conn(v.t, v.paris.srv)
 	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{

@@ -33,6 +33,7 @@ type app struct {
 	as        string   // who asks, where a command makes its own envelopes
 	platform  string   // this mesh's name, to other platforms
 	issuers   []string // who may hand over runs of any agent
+	perIssuer int      // MiB that are kept of one issuer's handoffs; 0: the default
 }
 
 // run is the program. env looks up an environment variable, "" where it is

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -59,7 +60,17 @@ func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) 
 	if err != nil {
 		return nil, err
 	}
-	return s.node.Receiver(mesh.ReceiverOptions{Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known})
+	definitions := jetstream.NewAgents(js, m)
+	return s.node.Receiver(mesh.ReceiverOptions{
+		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known, Share: int64(a.perIssuer) << 20,
+		Registered: func(ctx context.Context, agentID string) (string, error) {
+			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
+			if err != nil && !errors.Is(err, registry.ErrNotFound) {
+				a.log.Debug("the registry does not say who has an agent_id", "agent_id", agentID, "err", err)
+			}
+			return e.Record.Entity, nil
+		},
+	})
 }
 
 func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {

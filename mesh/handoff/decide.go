@@ -152,11 +152,15 @@ func bare(c *state.Checkpoint) {
 // Refuse ends a handoff that has not been accepted, for ever: when it returns
 // without error the run will never run here. It fails with [ErrAccepted] where
 // that is too late. A handoff that never came is refused too, so that it cannot
-// come later; entity and run are what is known of it.
+// come later, if its issuer may hand runs over to here at all ([state.ErrTokenKey]):
+// what nobody else could bring needs no refusal.
 func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
 	for {
 		h, err := r.load(ctx, id)
 		if errors.Is(err, ErrUnknown) {
+			if err := r.mayIssue(ctx, issuer); err != nil {
+				return Status{}, err
+			}
 			h = &record{id: id, c: &state.Checkpoint{Mesh: state.Mesh{
 				Format: state.Format, Entity: holder, Step: state.Step{Kind: state.StepImport}, Migration: &state.Migration{ID: id, Issuer: issuer, Target: r.cfg.Platform},
 			}}}
@@ -200,7 +204,7 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 		return Status{}, err
 	}
 	entity := cmp.Or(head.Entity, grant.Issuer)
-	h := &record{id: grant.ID, c: opening(entity, grant)}
+	h := &record{id: grant.ID, c: opening(entity, grant), own: true}
 	switch err := r.refuse(ctx, h, reason); {
 	case errors.Is(err, state.ErrChanged):
 		return r.Refuse(ctx, grant.ID, grant.Issuer, reason)
@@ -223,7 +227,7 @@ func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string,
 		return "", err
 	}
 	if !refuse {
-		entity, err := r.cfg.Agent(ctx, grant.AgentID)
+		entity, err := r.cfg.Agent(ctx, grant.AgentID, grant.Issuer)
 		if err != nil {
 			return "", fmt.Errorf("agent_id %.50q: %w", grant.AgentID, err)
 		}
@@ -261,43 +265,4 @@ func (r *Receiver) Get(ctx context.Context, id string) (Status, error) {
 		return Status{}, err
 	}
 	return h.status(), nil
-}
-
-// Collect finishes what was left behind: it refuses handoffs that have waited for
-// longer than [ReceiverConfig.Stay], and starts accepted runs whose receiver
-// died in between. It is to be called now and then, and may be by several at
-// once. One that fails does not keep it from the others.
-func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
-	var failed []error
-	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
-		if err != nil {
-			failed = append(failed, err)
-			break
-		}
-		h, err := r.decode(rec)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		m := h.migration()
-		age := r.cfg.Now(ctx).Sub(m.Since)
-		switch {
-		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > r.cfg.Stay:
-			if _, err = r.Refuse(ctx, h.id, m.Issuer, "the source did not come back"); err == nil {
-				refused++
-			} else if errors.Is(err, ErrAccepted) {
-				err = nil
-			}
-		case m.Phase == state.PhaseRefused && age < 2*r.cfg.Stay:
-			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
-		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
-			if _, err = r.Commit(ctx, h.id); err == nil {
-				started++
-			}
-		}
-		if err != nil {
-			failed = append(failed, err)
-		}
-	}
-	return refused, started, errors.Join(failed...)
 }

@@ -68,8 +68,8 @@ func newPlatform(t testing.TB, change ...func(*handoff.ReceiverConfig, *handoff.
 func (p *platform) config() handoff.ReceiverConfig {
 	return handoff.ReceiverConfig{
 		Platform: here, Keys: p.ring, Handoffs: p.handoffs, States: p.states, Replies: p.replies,
-		Agent: func(_ context.Context, id string) (string, error) {
-			if id != agentID {
+		Agent: func(_ context.Context, id, _ string) (string, error) {
+			if id != agentID && id != state.AgentID(entity) {
 				return "", state.ErrUnknownAgent
 			}
 			return entity, nil

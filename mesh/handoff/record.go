@@ -28,6 +28,7 @@ type record struct {
 	id  string // of the token
 	c   *state.Checkpoint
 	rev uint64
+	own bool // an operator of this platform brought it: its issuer's share does not count
 }
 
 func (h *record) migration() *state.Migration { return h.c.Mesh.Migration }
@@ -82,9 +83,14 @@ func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, chan
 	if err != nil {
 		return err
 	}
-	r.cfg.Observe(ctx, phase, false)
-	rev, err := r.put(ctx, r.cfg.Handoffs, key(h.id), h.rev, data)
+	undo, err := r.reserve(ctx, h, &record{id: h.id, c: next, own: h.own}, len(data))
 	if err != nil {
+		return err
+	}
+	r.cfg.Observe(ctx, phase, false)
+	rev, err := r.put(ctx, lasting{r.cfg.Handoffs, r.life(h, phase)}, key(h.id), h.rev, data)
+	if err != nil {
+		undo()
 		return err
 	}
 	h.c, h.rev = next, rev
