@@ -327,7 +327,7 @@ func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer
 
 // back makes a run ours again.
 func back(c *state.Checkpoint) {
-	c.Doc.Status = c.Mesh.Migration.Status
+	c.Doc.Status = c.After()
 	c.Mesh.Epoch++
 	c.Mesh.Owner, c.Mesh.Work, c.Mesh.Claims = "", 0, 0
 }

@@ -138,7 +138,7 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip(m.Migration.Target))
 	}
 	if c.Doc.Status == aaif.RunMigrating {
-		c.Doc.Status = m.Migration.Status
+		c.Doc.Status = c.After()
 		kick = !state.Parked(c.Doc.Status)
 		m.Epoch++
 		m.Owner, m.Work = "", 0

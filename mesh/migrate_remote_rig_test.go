@@ -47,7 +47,10 @@ type voyage struct {
 	berlinKeys    *sign.Ring
 	parisKeys     *sign.Ring
 	targetEntity  string
-	agentID       string // of both; "": the one that stands for the entity
+	sourceHandler mesh.Handler // nil: source; it tells source.begun as well
+	targetHandler mesh.Handler
+	sweep         time.Duration // of the source's workers; 0: they sweep nothing
+	agentID       string        // of both; "": the one that stands for the entity
 	parisMode     sign.Mode
 }
 
@@ -120,6 +123,13 @@ func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	return v
 }
 
+func orElse(h mesh.Handler, a *author) mesh.Handler {
+	if h != nil {
+		return h
+	}
+	return a
+}
+
 // serveBerlin serves a worker of the source's.
 func (v *voyage) serveBerlin(a *author, at *points) {
 	v.t.Helper()
@@ -130,13 +140,16 @@ func (v *voyage) serveBerlin(a *author, at *points) {
 	cfg := mesh.Config{Drain: time.Millisecond, Signer: v.signer, Verifier: sign.Verifier{Ring: v.berlinKeys}}
 	v.berlin.serve(v.berlin.laneOn(nc, cfg, observing(at), func(d *mesh.Durable) {
 		d.Platform = "berlin"
+		if v.sweep > 0 {
+			d.Sweep = v.sweep
+		}
 		d.Remotes = func(url string) (*handoff.Client, error) {
 			if v.trust != nil {
 				return v.trust(url)
 			}
 			return handoff.NewClient(url, handoff.ClientOptions{TLS: v.trusting(), Idle: 5 * time.Second})
 		}
-	}), mesh.Agent{Handler: a, AgentID: v.agentID})
+	}), mesh.Agent{Handler: orElse(v.sourceHandler, a), AgentID: v.agentID})
 }
 
 func (v *voyage) trusting() *tls.Config {
@@ -150,7 +163,7 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target, Concurrency: 4, AgentID: v.agentID})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID})
 	nc := natstest.Conn(v.t, v.paris.srv)
 	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{

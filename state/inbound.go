@@ -28,7 +28,8 @@ const (
 // would send something in the agent's name, look for the answers of others, or name
 // entities of this mesh is left out: Calls, Waits and WakeAt, Handed, Noted, who
 // was chosen for a step of the Plan, and members that this release does not know.
-// So is what belongs to an owner: Owner, Work, Claims, Want, Reply, Dead.
+// So is what belongs to an owner: Owner, Work, Claims, Reply, Dead, and Want but for a
+// pause.
 //
 // It fails with ErrInvalid where the run cannot be taken over: a count is negative,
 // or a tool call is open under the idempotency key of another run, so that to
@@ -38,13 +39,16 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	if err := m.checkInbound(c.Doc.RunID); err != nil {
 		return err
 	}
-	m.Owner, m.Work, m.Claims, m.Want, m.Reply, m.Dead = "", 0, 0, "", nil, ""
+	m.Owner, m.Work, m.Claims, m.Reply, m.Dead = "", 0, 0, nil, ""
+	if m.Want != string(aaif.RunPaused) {
+		m.Want = ""
+	}
+	if (len(m.Waits) > 0 || !m.WakeAt.IsZero()) && len(c.Unknown()) == 0 {
+		c.Doc.ApprovalRequest = nil // it is for what is left out
+	}
 	m.Calls, m.Waits, m.WakeAt, m.Handed, m.Noted, m.More = nil, nil, time.Time{}, nil, nil, nil
 	m.Usage.TreeTokens, m.Usage.TreeCostNanoUSD = 0, 0 // of counters that are not here
 	m.Plan = withoutChosen(m.Plan)
-	if c.Doc.ApprovalRequest != nil && len(c.Unknown()) == 0 {
-		c.Doc.ApprovalRequest = nil // for an answer of others
-	}
 	shift := time.Duration(0)
 	if at := c.At(); !at.IsZero() {
 		shift = now.Sub(at)
@@ -109,15 +113,13 @@ func withoutChosen(plan json.RawMessage) json.RawMessage {
 	return out
 }
 
-// InboundStatus is what a run that came with a checkpoint goes on with, where its
-// source says that it was doing something. It waits only for what somebody here can
-// end: a pause, or a person's word on a tool call whose outcome is unknown.
+// InboundStatus is what a run that came with a checkpoint goes on with, once
+// [Checkpoint.Inbound] was called: [Checkpoint.After], as far as a platform may say so.
+// It waits only for what somebody here can end.
 func (c *Checkpoint) InboundStatus() aaif.RunStatus {
-	if m := c.Mesh.Migration; m != nil {
-		switch {
-		case m.Status == aaif.RunPaused, m.Status == aaif.RunAwaitingApproval && len(c.Unknown()) > 0:
-			return m.Status
-		}
+	switch s := c.After(); s {
+	case aaif.RunPaused, aaif.RunAwaitingApproval:
+		return s
 	}
 	return aaif.RunRunning
 }

@@ -30,7 +30,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 		Format: 2, Entity: "agent.x", TaskID: "01J00000000000000000000000", Epoch: 4, Owner: "w", Step: state.Step{Kind: state.StepModel}, Work: 7, WakeAt: at,
 		Task: json.RawMessage(`{}`), KeyID: "k", Priority: "normal", CBOR: true, Deadline: now, StoredAt: at, StartedAt: at, Ran: time.Second,
 		Claims: 1, Attempt: 1, Stream: 3, Told: "half", Notes: []state.Note{{}}, Effects: []state.Effect{{Key: state.EffectKey(c.Doc.RunID, 1, 1)}},
-		Commands: []string{"c"}, Noted: []state.Noted{{}}, Want: "paused", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
+		Commands: []string{"c"}, Noted: []state.Noted{{}}, Want: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
 		Calls: []state.Call{{}}, Loop: json.RawMessage(`{}`), Plan: json.RawMessage(`{"a":1}`), Waits: []state.Wait{{}}, Reply: json.RawMessage(`{}`),
 		Handed: &state.Handed{}, Dead: "d", Parent: &state.Parent{}, Migration: &state.Migration{ID: "m"}, More: []byte(`{"new":1}`),
 	}
@@ -105,16 +105,22 @@ func TestInboundStatus(t *testing.T) {
 	for _, tt := range []struct {
 		was     aaif.RunStatus
 		unknown bool
+		asks    bool
 		want    aaif.RunStatus
 	}{
-		{aaif.RunRunning, false, aaif.RunRunning}, {aaif.RunPaused, false, aaif.RunPaused}, {aaif.RunAwaitingToolResult, false, aaif.RunRunning},
-		{aaif.RunAwaitingApproval, true, aaif.RunAwaitingApproval}, {aaif.RunAwaitingApproval, false, aaif.RunRunning},
-		{aaif.RunMigrating, false, aaif.RunRunning}, {aaif.RunCompleted, false, aaif.RunRunning}, {"asleep", false, aaif.RunRunning}, {"", true, aaif.RunRunning},
+		{was: aaif.RunRunning, want: aaif.RunRunning}, {was: aaif.RunPaused, want: aaif.RunPaused}, {was: aaif.RunAwaitingToolResult, want: aaif.RunRunning},
+		{was: aaif.RunAwaitingApproval, unknown: true, want: aaif.RunAwaitingApproval}, {was: aaif.RunAwaitingApproval, want: aaif.RunRunning},
+		{was: aaif.RunAwaitingApproval, asks: true, want: aaif.RunAwaitingApproval},
+		{was: aaif.RunMigrating, want: aaif.RunRunning}, {was: aaif.RunCompleted, want: aaif.RunRunning}, {was: "asleep", want: aaif.RunRunning},
+		{unknown: true, want: aaif.RunRunning},
 	} {
 		c := state.New("agent.x", "01J00000000000000000000000", "")
 		c.Mesh.Migration = &state.Migration{Status: tt.was}
 		if tt.unknown {
 			c.Mesh.Effects = []state.Effect{{Status: state.EffectUnknown}}
+		}
+		if tt.asks { // its handler, for an approval
+			c.Doc.ApprovalRequest = &aaif.ApprovalRequest{}
 		}
 		if got := c.InboundStatus(); got != tt.want {
 			t.Errorf("%s, unknown %t: %s", tt.was, tt.unknown, got)

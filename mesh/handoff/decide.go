@@ -113,7 +113,7 @@ func (r *Receiver) start(ctx context.Context, h *record) error {
 	}
 	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
 		next := run.c.Clone()
-		next.Doc.Status = next.Mesh.Migration.Status
+		next.Doc.Status = next.After()
 		next.Mesh.Migration.Phase, next.Mesh.Migration.Since = state.PhaseAccepted, r.cfg.Now(ctx).UTC()
 		data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
 		if err != nil {
