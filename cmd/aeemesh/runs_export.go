@@ -153,7 +153,7 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	case errors.Is(err, mesh.ErrStopping):
 		return nil, hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
 	case err != nil:
-		return nil, commandFailed(err, h.Entity)
+		return nil, a.commandFailed(err, h.Entity)
 	}
 	return file, nil
 }
