@@ -2,7 +2,11 @@ package jetstream
 
 import (
 	"context"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -23,4 +27,16 @@ func noteOf(data []byte, life time.Duration) Note {
 		return Note{TTL: life}
 	}
 	return Note{Status: h.Status, Work: h.Work, TTL: life}
+}
+
+// swappedOver is the sequence that the server has held a write to: it stores no
+// message with this header unless that was the last one on its subject. It is kept
+// with the message, so nobody can store an old one anew with the sequence that it had
+// then. With the second header the server would have looked at other subjects.
+func swappedOver(h nats.Header) (over uint64, ok bool) {
+	if _, elsewhere := h[natsjs.ExpectedLastSubjSeqSubjHeader]; elsewhere {
+		return 0, false
+	}
+	over, err := strconv.ParseUint(h.Get(natsjs.ExpectedLastSubjSeqHeader), 10, 64)
+	return over, err == nil
 }

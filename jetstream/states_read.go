@@ -51,6 +51,7 @@ func (s *States) get(ctx context.Context, id state.ID, query map[string]any) (st
 // record is the checkpoint in a message, fetched if it is an object.
 func (s *States) record(ctx context.Context, id state.ID, m Message) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.Seq, Time: m.Time}
+	r.Over, r.Swapped = swappedOver(m.Header)
 	if o, ok := objectOf(m.Header); ok {
 		var err error
 		if r.Data, err = s.getObject(ctx, o); err != nil {

@@ -44,7 +44,7 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 	if err != nil {
 		return Receipt{}, err
 	}
-	data, err := d.Codec.Encode(fork)
+	data, err := d.Codec.Over(0).Encode(fork)
 	if err != nil {
 		return Receipt{}, err
 	}

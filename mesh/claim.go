@@ -57,7 +57,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			}
 			next, end = c, r.judgeFirst(c)
 		} else {
-			c, err := r.lane.codec.Decode(rec.Data)
+			c, err := r.lane.codec.Read(*rec)
 			if err != nil {
 				return 0, err
 			}

@@ -29,7 +29,7 @@ func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
 			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
 			return out
 		}
-		c, err := l.codec.Decode(rec.Data)
+		c, err := l.codec.Read(rec)
 		if err != nil || c.Mesh.Task == nil {
 			continue
 		}
@@ -136,7 +136,7 @@ var noteKind = map[string]state.StepKind{
 // applyToRecord applies an order to a record that was read. again says that it
 // has changed meanwhile.
 func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return out, false, err
 	}

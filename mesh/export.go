@@ -86,7 +86,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 // halt brings the run to a stop, to be exported, and returns it.
 func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state.Checkpoint, rev uint64, err error) {
 	ready := func(rec state.Record) (bool, error) {
-		if c, err = n.cfg.Durable.Codec.Decode(rec.Data); err != nil {
+		if c, err = n.cfg.Durable.Codec.Read(rec); err != nil {
 			return false, err
 		}
 		rev = rec.Revision
@@ -196,7 +196,7 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 		if err != nil {
 			return nil, fmt.Errorf("run %s of %s: %w", clip(id.Run), clip(id.Entity), err)
 		}
-		c, err := d.Codec.Decode(rec.Data)
+		c, err := d.Codec.Read(rec)
 		if err != nil {
 			return nil, err
 		}
@@ -376,7 +376,7 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.Codec.Decode(rec.Data)
+	c, err := d.Codec.Read(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -395,7 +395,7 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 
 // store writes a checkpoint over a revision.
 func (n *Node) store(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, error) {
-	data, err := n.cfg.Durable.Codec.Encode(c)
+	data, err := n.cfg.Durable.Codec.Over(prev).Encode(c)
 	if err != nil {
 		return 0, err
 	}

@@ -335,9 +335,9 @@ func (l *lane) stuck(r *Run, err error) {
 const unreadablePause = time.Minute
 
 // unreadable reports errors that will be there the next time, too: this worker
-// lacks a key, or is too old.
+// lacks a key, or is too old, or what is stored was put there by another.
 func unreadable(err error) bool {
-	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
+	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -218,7 +218,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return nil, err
 	}

@@ -371,7 +371,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 // r.mu is held.
 func (r *Run) adopt(rec *state.Record) error {
 	if rec != nil {
-		c, err := r.lane.codec.Decode(rec.Data)
+		c, err := r.lane.codec.Read(*rec)
 		if err != nil {
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}

@@ -89,7 +89,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 
 // requeue gives a run a message, if it should have one.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return false, err
 	}

@@ -294,7 +294,7 @@ and calls that both make have the same idempotency key.`,
 		}),
 	})
 	a.entityFlag(c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.addStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c
@@ -306,7 +306,7 @@ func (a *app) forkRun(ctx context.Context, s *session, runs *runStore, rec state
 			return notKept(err, at)
 		}
 	}
-	parent, err := runs.decode(rec)
+	parent, err := a.ownRecord(runs, rec)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ brings it back.`,
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
 	a.entityFlag(c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
@@ -106,7 +106,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	}
 	var file []byte
 	if f.platform == "" {
-		c, err := runs.decode(rec)
+		c, err := a.ownRecord(runs, rec)
 		if err != nil {
 			return err
 		}

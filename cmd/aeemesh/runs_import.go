@@ -46,7 +46,7 @@ be another platform's, of an agent that is served here.`,
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
-	a.addStateKeyFlag(c.Flags())
+	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 }
 
@@ -149,7 +149,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	if err != nil {
 		return err
 	}
-	c, err := state.Codec{Seal: ring}.Decode(file)
+	c, err := state.Codec{Seal: ring, AcceptClear: true}.Decode(file)
 	if err != nil {
 		return importFailed(err)
 	}

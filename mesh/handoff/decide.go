@@ -64,7 +64,7 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 func (r *Receiver) prepare(ctx context.Context, h *record) error {
 	run := h.c.Clone()
 	run.Mesh.Epoch++
-	data, err := r.cfg.Codec(run.Mesh.Entity).Encode(run)
+	data, err := r.cfg.Codec(run.Mesh.Entity).Over(0).Encode(run)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
-	c, err := r.cfg.Codec(h.c.Mesh.Entity).Decode(rec.Data)
+	c, err := r.cfg.Codec(h.c.Mesh.Entity).Read(rec)
 	if err != nil {
 		return stored{}, err
 	}
@@ -115,7 +115,7 @@ func (r *Receiver) start(ctx context.Context, h *record) error {
 		next := run.c.Clone()
 		next.Doc.Status = next.After()
 		next.Mesh.Migration.Phase, next.Mesh.Migration.Since = state.PhaseAccepted, r.cfg.Now(ctx).UTC()
-		data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+		data, err := r.cfg.Codec(next.Mesh.Entity).Over(run.rev).Encode(next)
 		if err != nil {
 			return err
 		}

@@ -223,7 +223,9 @@ func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	c, err := r.cfg.Codec(head.Entity).Decode(text)
+	codec := r.cfg.Codec(head.Entity)
+	codec.AcceptClear = true // its checksum and token vouch for the file
+	c, err := codec.Decode(text)
 	if err != nil {
 		return Status{}, err
 	}
@@ -288,7 +290,7 @@ func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
 		return err
 	}
 	exists := fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, id.Run, id.Entity)
-	c, err := r.cfg.Codec(id.Entity).Decode(rec.Data)
+	c, err := r.cfg.Codec(id.Entity).Read(rec)
 	if err != nil || c.Doc.Status != aaif.RunMigrating || c.Mesh.Migration == nil || c.Mesh.Migration.Phase != state.PhaseStaged {
 		return exists
 	}

@@ -59,11 +59,13 @@ func (r *Receiver) decode(rec state.Record) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
-	c, err := r.cfg.Codec(head.Entity).Decode(rec.Data)
+	run := rec
+	run.ID = head.ID() // it is kept by the token, and of a run
+	c, err := r.cfg.Codec(head.Entity).Read(run)
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
-	if c.Mesh.Migration == nil {
+	if m := c.Mesh.Migration; m == nil || m.ID != rec.ID.Run {
 		return nil, fmt.Errorf("record of handoff %.50q: it is none", rec.ID.Run)
 	}
 	return &record{id: rec.ID.Run, c: c, rev: rec.Revision}, nil
@@ -79,7 +81,7 @@ func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, chan
 	}
 	m := next.Mesh.Migration
 	m.Phase, m.Since = phase, r.cfg.Now(ctx).UTC()
-	data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+	data, err := r.cfg.Codec(next.Mesh.Entity).Over(h.rev).Encode(next)
 	if err != nil {
 		return err
 	}
