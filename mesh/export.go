@@ -145,7 +145,7 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 // pack makes the file.
 func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) ([]byte, error) {
 	d := n.cfg.Durable
-	out := c.Outbound(d.Platform, o.Platform)
+	out := c.Outbound(d.Platform, o.Platform, n.cfg.Version)
 	doc, err := o.Codec.Encode(out)
 	if err != nil {
 		return nil, err

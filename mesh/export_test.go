@@ -28,7 +28,7 @@ type parcel struct {
 func newParcel(t *testing.T, change ...func(*voyage)) *parcel {
 	v := newVoyage(t, change...)
 	p := &parcel{voyage: v, paris1: newKey(t, "paris-2", v.parisKeys, v.berlinKeys)}
-	p.office = v.berlin.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.berlinKeys}}, func(d *mesh.Durable) { d.Platform = "berlin" })
+	p.office = v.berlin.lane(mesh.Config{Entity: ada, Version: "7.6.5", Verifier: sign.Verifier{Ring: v.berlinKeys}}, func(d *mesh.Durable) { d.Platform = "berlin" })
 	p.receiver = v.receiver()
 	return p
 }

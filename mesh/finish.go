@@ -229,10 +229,22 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
 	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
 	if c := r.cp.Load(); c != nil {
-		out.Step = string(c.Mesh.Step.Kind)
+		out.Step = errorStep(c, problem)
 	}
 	out.RetriesRemaining = aaif.Int(int64(left))
 	return out
+}
+
+// errorStep is the pipeline step or the tool in which a run failed (AAIF, Agent State,
+// error.step), as far as its last checkpoint tells; "" where it was in neither.
+func errorStep(c *state.Checkpoint, problem *envelope.Error) string {
+	switch step := c.Mesh.Step; {
+	case step.Kind == state.StepTeam, step.Kind == state.StepIntent, step.Kind == state.StepReceipt && problem.Code == envelope.CodeTool:
+		return step.Name
+	case c.Doc.PipelinePosition != nil:
+		return c.Doc.PipelinePosition.CurrentStep
+	}
+	return ""
 }
 
 // encodeReply signs the terminal envelope and writes it as JSON, and makes sure

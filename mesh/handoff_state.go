@@ -149,12 +149,33 @@ func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
 
 // User is whose memories of scope user the task may have: its Caller's. Where
 // another agent has sent memories along in a call it is the user that it names, as
-// far as that agent says so: nobody can pass for somebody else's user.
+// far as that agent says so; and of a run that another platform has handed over, by
+// whose word alone its sender is known, that platform's: nobody can pass for somebody
+// else's user.
 func (t *Task) User() string {
 	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
 	}
+	if platform := t.vouchedBy(); platform != "" {
+		return t.Caller() + " of " + platform
+	}
 	return t.Caller()
+}
+
+// vouchedBy is the platform by whose word it is known who sent the task; see
+// [state.Mesh.Vouched].
+func (t *Task) vouchedBy() string {
+	if t.run == nil {
+		return ""
+	}
+	c := t.run.cp.Load()
+	if c == nil {
+		c = t.run.stored
+	}
+	if c == nil {
+		return ""
+	}
+	return c.Mesh.Vouched()
 }
 
 // HandedState is the Agent State document that came along with a task that was

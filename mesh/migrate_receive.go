@@ -35,6 +35,9 @@ type ReceiverOptions struct {
 	// Registered finds the entity that an agent_id is registered for; "" where there
 	// is none. It counts before what workers say of themselves. nil: none is.
 	Registered func(ctx context.Context, agentID string) (entity string, err error)
+	// AnyVersion takes in runs of whatever version of their agent (agent_version).
+	// Else the workers that serve it must agree in the major one, where both say theirs.
+	AnyVersion bool
 	// Codec says how an entity's documents are kept at rest. Default
 	// [Durable].Codec for all.
 	Codec func(entity string) state.Codec
@@ -73,8 +76,12 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 		}
 	}
 	served := &served{node: n, known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
+	fits := served.fits
+	if opts.AnyVersion {
+		fits = nil
+	}
 	return handoff.NewReceiver(handoff.ReceiverConfig{
-		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity,
+		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity, Fits: fits,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
 		Kick:    func(ctx context.Context, c *state.Checkpoint) error { return kickRun(ctx, d.Queue, c) },
 		Replies: followed{n}, Forward: n.forward,

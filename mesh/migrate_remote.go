@@ -103,7 +103,7 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err e
 	r.mu.Lock()
 	c, sent := r.cp.Load(), r.rev
 	r.mu.Unlock()
-	out := c.Outbound(l.cfg.Platform, about.Platform)
+	out := c.Outbound(l.cfg.Platform, about.Platform, l.host.node.cfg.Version)
 	doc, err := (state.Codec{}).Encode(out)
 	if err != nil {
 		return 0, err
@@ -153,6 +153,8 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 				}
 				return
 			}
+			// What others here still do for it, it asks for there.
+			l.work.Go(func() { l.stopCalls(r.cp.Load()) })
 			l.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:

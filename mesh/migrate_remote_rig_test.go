@@ -50,7 +50,9 @@ type voyage struct {
 	sourceHandler mesh.Handler // nil: source; it tells source.begun as well
 	targetHandler mesh.Handler
 	sweep         time.Duration // of the source's workers; 0: they sweep nothing
-	agentID       string        // of both; "": the one that stands for the entity
+	sourceVersion string        // of the agent
+	targetVersion string
+	agentID       string // of both; "": the one that stands for the entity
 	parisMode     sign.Mode
 }
 
@@ -149,7 +151,7 @@ func (v *voyage) serveBerlin(a *author, at *points) {
 			}
 			return handoff.NewClient(url, handoff.ClientOptions{TLS: v.trusting(), Idle: 5 * time.Second})
 		}
-	}), mesh.Agent{Handler: orElse(v.sourceHandler, a), AgentID: v.agentID})
+	}), mesh.Agent{Handler: orElse(v.sourceHandler, a), AgentID: v.agentID, Version: v.sourceVersion})
 }
 
 func (v *voyage) trusting() *tls.Config {
@@ -163,7 +165,7 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID, Version: v.targetVersion})
 	nc := natstest.Conn(v.t, v.paris.srv)
 	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{

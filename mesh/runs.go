@@ -222,6 +222,9 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 			m.Told = ""
 		}
 		stop, status = false, ""
+		if c.Doc.Status = aaif.RunRunning; midCall(c) {
+			c.Doc.Status = aaif.RunAwaitingToolResult
+		}
 		switch {
 		case park != "":
 			status = park

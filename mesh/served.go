@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ type served struct {
 	mu      sync.Mutex
 	seen    map[string][]string // entities by agent_id
 	sealed  map[string]bool     // entities
+	version map[string][]string // of the agent, by entity: as its workers say
 	at      time.Time           // of the last look, when it ended
 }
 
@@ -102,7 +104,7 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	seen, sealed := map[string][]string{}, map[string]bool{}
+	seen, sealed, version := map[string][]string{}, map[string]bool{}, map[string][]string{}
 	claim := func(id, entity string) {
 		if id != "" && !slices.Contains(seen[id], entity) {
 			seen[id] = append(seen[id], entity)
@@ -111,10 +113,11 @@ func (s *served) claimed(ctx context.Context, agentID string) ([]string, error) 
 	for _, i := range found {
 		claim(state.AgentID(i.Entity), i.Entity)
 		claim(i.Info.Metadata[MetaAgentID], i.Entity)
+		version[i.Entity] = append(version[i.Entity], i.Info.Version)
 		sealed[i.Entity] = sealed[i.Entity] || i.Info.Metadata[MetaSealed] != ""
 	}
 	s.mu.Lock()
-	s.seen, s.sealed, s.at = seen, sealed, time.Now()
+	s.seen, s.sealed, s.version, s.at = seen, sealed, version, time.Now()
 	s.mu.Unlock()
 	return seen[agentID], nil
 }
@@ -144,4 +147,31 @@ func (s *served) maySee(entity string) error {
 		return fmt.Errorf("%w: the runs of %s are stored %w here, and the key is not at hand", state.ErrUnknownAgent, entity, state.ErrSealed)
 	}
 	return nil
+}
+
+// fits reports that an entity serves its agent in another major version than the one
+// that a run was begun under, as far as both say: what a document means may have
+// changed then. A worker's word only ever lets a run in.
+func (s *served) fits(_ context.Context, entity, version string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	hosted := s.version[entity]
+	if len(hosted) == 0 || slices.ContainsFunc(hosted, func(v string) bool { return sameMajor(v, version) }) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", state.ErrUnknownAgent, entity, clip(hosted[0]), clip(version))
+}
+
+// noVersion is what an agent has whose document does not say its version.
+const noVersion = "0.0.0"
+
+// sameMajor reports whether two versions of an agent agree in what stands before the
+// first dot, or one of them says nothing.
+func sameMajor(a, b string) bool {
+	if a == "" || b == "" || a == noVersion || b == noVersion {
+		return true
+	}
+	x, _, _ := strings.Cut(a, ".")
+	y, _, _ := strings.Cut(b, ".")
+	return x == y
 }

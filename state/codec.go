@@ -94,7 +94,8 @@ func (k Codec) maxBytes() int {
 }
 
 // Encode captures a checkpoint: it gives c a state_id of its own, the time of
-// now as checkpoint_at and its checksum, and writes the document. On error c
+// now as checkpoint_at and its checksum, counts down what memories have left to live,
+// and writes the document. On error c
 // is what it was.
 func (k Codec) Encode(c *Checkpoint) ([]byte, error) { return k.EncodeIn(nil, c) }
 
@@ -107,10 +108,14 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 		now = k.Now
 	}
 	id, at := c.Doc.StateID, c.Doc.CheckpointAt
-	c.Doc.StateID, c.Doc.CheckpointAt = newStateID(), Time(now())
+	memories, memoryAt := c.Doc.MemorySnapshot, c.memoryAt
+	t := now()
+	c.Doc.MemorySnapshot, c.memoryAt = c.memoriesLeft(t)
+	c.Doc.StateID, c.Doc.CheckpointAt = newStateID(), Time(t)
 	data, err := k.marshalIn(buf, c)
 	if err != nil {
 		c.Doc.StateID, c.Doc.CheckpointAt = id, at
+		c.Doc.MemorySnapshot, c.memoryAt = memories, memoryAt
 	}
 	return data, err
 }

@@ -93,11 +93,14 @@ func (c *Checkpoint) After() aaif.RunStatus {
 // trace (AAIF, Security Considerations), the place of a message, or what others
 // here do for the run. The clone is to be captured, by [Codec.Encode]. What the
 // other one takes over of it says [Checkpoint.Inbound].
-func (c *Checkpoint) Outbound(source, target string) *Checkpoint {
+//
+// release is the version of the program that writes it. Who asked for the move is
+// who it was captured by.
+func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	out := c.Clone()
-	out.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: source, TargetPlatform: target}
-	if p := c.Doc.Provenance; p != nil {
-		out.Doc.Provenance.SourceRuntimeVersion, out.Doc.Provenance.CapturedBy = p.SourceRuntimeVersion, p.CapturedBy
+	out.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: source, TargetPlatform: target, SourceRuntimeVersion: release}
+	if m := c.Mesh.Migration; m != nil {
+		out.Doc.Provenance.CapturedBy = m.By
 	}
 	if out.Doc.Error != nil {
 		out.Doc.Error.StackTrace = ""

@@ -34,6 +34,7 @@ type app struct {
 	platform    string   // this mesh's name, to other platforms
 	acceptClear bool     // with state keys: believe what is not sealed
 	issuers     []string // who may hand over runs of any agent
+	anyVersion  bool     // take in runs of whatever version of their agent
 	perIssuer   int      // MiB that are kept of one issuer's handoffs; 0: the default
 }
 

@@ -110,7 +110,11 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 		if err != nil {
 			return err
 		}
-		if file, err = codec.Marshal(c.Strip()); err != nil {
+		c = c.Strip()
+		if p := c.Doc.Provenance; p != nil {
+			p.SourceRuntimeVersion, p.CapturedBy = version(), a.defaultFrom()
+		}
+		if file, err = codec.Marshal(c); err != nil {
 			return err
 		}
 	} else if file, err = a.handOver(ctx, cmd, s, f, codec, h); err != nil {

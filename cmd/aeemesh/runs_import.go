@@ -46,6 +46,7 @@ be another platform's, of an agent that is served here.`,
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
+	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
 	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 }
@@ -62,7 +63,7 @@ func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) 
 	}
 	definitions := jetstream.NewAgents(js, m)
 	return s.node.Receiver(mesh.ReceiverOptions{
-		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known, Share: int64(a.perIssuer) << 20,
+		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known, Share: int64(a.perIssuer) << 20, AnyVersion: a.anyVersion,
 		Registered: func(ctx context.Context, agentID string) (string, error) {
 			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
 			if err != nil && !errors.Is(err, registry.ErrNotFound) {

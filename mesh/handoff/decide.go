@@ -15,6 +15,11 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 	if c.Terminal() {
 		return fmt.Errorf("%w: the run has ended, with status %s", state.ErrInvalid, c.Doc.Status)
 	}
+	if r.cfg.Fits != nil {
+		if err := r.cfg.Fits(ctx, h.c.Mesh.Entity, c.Doc.AgentVersion); err != nil {
+			return err
+		}
+	}
 	if err := r.localize(ctx, h, c); err != nil {
 		return err
 	}

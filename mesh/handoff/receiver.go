@@ -43,6 +43,10 @@ type ReceiverConfig struct {
 	// issuer of the handoff is meant, if it is one of them.
 	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
 
+	// Fits reports, with [state.ErrUnknownAgent], that an entity does not go on with
+	// runs of another version of its agent (agent_version). nil: it goes on with all.
+	Fits func(ctx context.Context, entity, version string) error
+
 	// Handoffs keeps the records of handoffs, States the runs; they are not the
 	// same store.
 	Handoffs, States state.Store
