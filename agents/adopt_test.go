@@ -89,6 +89,30 @@ func TestDocumentsOfOthersAreAdopted(t *testing.T) {
 	}
 }
 
+// Where another platform's call is to be answered stays in the document as long as the
+// call is open: a platform that it goes on to may be able to listen there.
+func TestACallbackOfAnotherPlatformIsKept(t *testing.T) {
+	t.Parallel()
+	w := newWorkbench(t, Options{LostCalls: map[string]LostCall{AnyTool: LostAsk}})
+	cp := &state.Checkpoint{Doc: aaif.State{
+		Standard: "SC-006", StateID: "4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11", AgentID: "0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11", RunID: "7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11",
+		CheckpointAt: "2026-01-02T03:04:05Z", Status: aaif.RunAwaitingToolResult, Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: "go"}},
+		PendingToolCalls: []aaif.PendingToolCall{{ID: "y", ToolName: "pay", Arguments: []byte(`{}`), Status: aaif.ToolCallAwaitingResult, CallbackURL: "https://conveyor.example/y"}},
+	}}
+	cp.Mesh.Entity, cp.Mesh.TaskID, cp.Mesh.Format = w.task.Envelope.To, w.task.Envelope.ID, state.Format
+	p := newPaper(t, cp)
+	for range 2 { // as it came, and from the ledger
+		if _, err := w.work(p); err == nil {
+			t.Fatal("it did not park")
+		}
+		end := p.next()
+		if calls := end.Doc.PendingToolCalls; end.Doc.Status != aaif.RunAwaitingApproval || len(calls) != 1 || calls[0].CallbackURL != "https://conveyor.example/y" {
+			t.Fatalf("status %s, calls %+v", end.Doc.Status, calls)
+		}
+		p = newPaper(t, end)
+	}
+}
+
 // The turns that another worker took count.
 func TestMaxIterationsHoldsForTheWholeRun(t *testing.T) {
 	t.Parallel()

@@ -241,6 +241,38 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	}
 }
 
+// A run that another platform has completed in part does not begin anew with a program.
+func TestAProgramTakesNoRunUpInTheMiddle(t *testing.T) {
+	t.Parallel()
+	l := newLane(t)
+	a := newAgent(t, doc(t, echoModel), agents.Options{Program: program(t, "serve", nil)})
+	l.host(a, nil)
+	until(t, "the agent answers", func() bool {
+		found, err := l.client.Discover(l.ctx(), a.Entity, time.Second)
+		return err == nil && len(found) == 1
+	})
+	for completed, want := range map[bool]string{false: `{"echo":`, true: "1 of its steps were completed"} {
+		c := &state.Checkpoint{Doc: aaif.State{
+			Standard: "SC-006", StateID: state.RunID("agent.x", t.Name()), AgentID: state.AgentID(a.Entity), RunID: state.RunID("agent.y", t.Name()), CheckpointAt: state.Time(time.Now()), Status: aaif.RunPaused,
+			Conversation: []aaif.Message{{Role: aaif.MessageUser, Content: `{"do":"echo","text":"hi"}`}},
+		}}
+		if completed {
+			c.Doc.PipelinePosition = &aaif.PipelinePosition{CurrentStep: "write", CompletedSteps: []string{"fetch"}}
+		}
+		if id := a.AgentID; id != "" {
+			c.Doc.AgentID = id
+		}
+		receipt, err := l.client.Fork(l.ctx(), c, state.ForkOf{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reply, err := l.client.Result(l.ctx(), a.Entity, receipt.TaskID, mesh.ResultOptions{Follow: true})
+		if completed != (err != nil && strings.Contains(err.Error(), want)) {
+			t.Errorf("completed %t: %v, %v", completed, reply, err)
+		}
+	}
+}
+
 // Document fields that only the durable lane can keep.
 func TestTheDocumentOnTheDurableLane(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
@@ -141,7 +142,8 @@ func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system str
 			return false, err
 		}
 		if r.memories == nil { // all of it stays, in this run's document
-			r.memories = &cp.Doc.MemorySnapshot
+			kept, _ := orchestrate.Memories(task, cp, r.id)
+			r.memories, r.memoriesAt = &kept, time.Now()
 		}
 	}
 	talk := orchestrate.Passed(cp.Messages())

@@ -21,10 +21,11 @@ import (
 // the tool's message in the conversation.
 type toolCall struct {
 	model.ToolCall
-	effect  state.Effect
-	receipt *model.Message // nil while the outcome is not known
-	written bool           // the journal knows the line as it is
-	wait    *state.Wait    // what the call waits for, which may take days: it is made again when the run is woken
+	effect   state.Effect
+	receipt  *model.Message // nil while the outcome is not known
+	written  bool           // the journal knows the line as it is
+	callback string         // where another platform's call was to be answered
+	wait     *state.Wait    // what the call waits for, which may take days: it is made again when the run is woken
 }
 
 // newCalls are the calls of a turn that has just been generated.
@@ -188,7 +189,7 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 			cp.Append(*c.receipt, line.DoneAt, estimate(c.receipt))
 			continue
 		}
-		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending}
+		p := aaif.PendingToolCall{ID: c.ID, ToolName: c.Name, Arguments: argumentsObject(c.Arguments), Status: aaif.ToolCallPending, CallbackURL: c.callback}
 		if line.Status != state.EffectPending {
 			p.Status = aaif.ToolCallInFlight
 			p.SubmittedAt = state.Time(line.At)

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
@@ -34,7 +35,7 @@ func (l *loop) loadMemory(ctx context.Context, task *mesh.Task, r *run, cp *stat
 	e := task.Envelope
 	kept, is := orchestrate.Memories(task, cp, r.id)
 	if dropped := len(all) - len(kept); dropped > 0 {
-		r.memories = &kept
+		r.memories, r.memoriesAt = &kept, time.Now()
 		l.log.Warn("memories of a restored run were dropped: they are another user's or session's, or have expired",
 			"id", e.ID, "corr", e.Corr, "intent", e.Intent, "dropped", dropped, "kept", len(kept))
 	}

@@ -178,6 +178,9 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		if err := task.Run().Claim(ctx); err != nil {
 			return nil, err
 		}
+		if err := begunElsewhere(task.Run()); err != nil {
+			return nil, err
+		}
 	}
 	line, err := taskLine(task.Envelope, attemptOf(task))
 	if err != nil {
@@ -210,6 +213,18 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			proc = nil // the same again
 		}
 	}
+}
+
+// begunElsewhere refuses a run of another platform whose steps were completed there in
+// part: a program begins with its input, and would do them again.
+func begunElsewhere(run *mesh.Run) error {
+	if !run.Restored() {
+		return nil
+	}
+	if p := run.View().Doc.PipelinePosition; p != nil && len(p.CompletedSteps) > 0 {
+		return envelope.Errorf(envelope.CodeInternal, "the run, which another platform began, cannot go on here: %d of its steps were completed, and a program does not take a run up in the middle", len(p.CompletedSteps))
+	}
+	return nil
 }
 
 // attempt tells a program which attempt of which run a task is.

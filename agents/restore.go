@@ -76,6 +76,13 @@ func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 			}
 		}
 	}
+	for _, p := range cp.Doc.PendingToolCalls {
+		for _, c := range r.calls {
+			if c.ID == p.ID {
+				c.callback = p.CallbackURL
+			}
+		}
+	}
 	if len(ledger) > 0 {
 		return
 	}

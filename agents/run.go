@@ -56,9 +56,10 @@ type progress struct {
 	learned   int      // how many tokens of conversation fit the model; 0: nobody knows
 	taskFirst bool     // the first message of a user is the task
 
-	rewrite  bool               // the document's conversation is not the beginning of messages
-	memories *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
-	trace    string             // the traceparent under which the run began; "": nobody knows
+	rewrite    bool               // the document's conversation is not the beginning of messages
+	memories   *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
+	memoriesAt time.Time          // when they had the time to live that they say
+	trace      string             // the traceparent under which the run began; "": nobody knows
 }
 
 // saved is the part of a run that the specification has no place for: the
@@ -126,7 +127,7 @@ func (r *progress) save(cp *state.Checkpoint) error {
 	cp.Doc.Iteration = aaif.Int(int64(r.turns))
 	cp.Mesh.Usage = r.usage
 	if r.memories != nil {
-		cp.Doc.MemorySnapshot = *r.memories
+		cp.Remember(*r.memories, r.memoriesAt)
 	}
 	cp.Doc.ApprovalRequest = nil
 

@@ -105,11 +105,7 @@ type Note struct {
 // document; without one that can be read the run counts as one that has not
 // ended.
 func (s *States) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
-	var note Note
-	if h, err := state.ReadHeader(data); err == nil {
-		note = Note{Status: h.Status, Work: h.Work}
-	}
-	return s.PutNoted(ctx, id, prev, data, note)
+	return s.PutNoted(ctx, id, prev, data, noteOf(data, 0))
 }
 
 // PutNoted is Put for who knows what is in the document. Its errors are those

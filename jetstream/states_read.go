@@ -54,6 +54,7 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 // record is the checkpoint in a message, fetched if it is an object.
 func (s *States) record(ctx context.Context, id state.ID, m Message) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.Seq, Time: m.Time}
+	r.Over, r.Swapped = swappedOver(m.Header)
 	if o, ok := objectOf(m.Header); ok {
 		if key, _, _ := strings.Cut(strings.TrimPrefix(o.Name, s.object), "/"); key != stateKey(id) {
 			return state.Record{}, fmt.Errorf("get run %s of %s: %w: its document is of %q", id.Run, id.Entity, state.ErrInvalid, o.Name)

@@ -31,7 +31,7 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 	}
 	if c.Mesh.Entity == "" {
 		served := &served{node: n, codec: func(string) state.Codec { return d.Codec }}
-		entity, err := served.entity(ctx, c.Doc.AgentID)
+		entity, err := served.entity(ctx, c.Doc.AgentID, "")
 		if err != nil {
 			return Receipt{}, fmt.Errorf("agent_id %q: %w", clip(c.Doc.AgentID), err)
 		}
@@ -44,7 +44,7 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 	if err != nil {
 		return Receipt{}, err
 	}
-	data, err := d.Codec.Encode(fork)
+	data, err := d.Codec.Over(0).Encode(fork)
 	if err != nil {
 		return Receipt{}, err
 	}

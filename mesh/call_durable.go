@@ -90,7 +90,9 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) *envelop
 	if err != nil {
 		return nil
 	}
-	c, err := d.Codec.Decode(rec.Data)
+	codec := d.Codec
+	codec.AcceptClear = true // another agent's, whose workers may have no key
+	c, err := codec.Read(rec)
 	if err != nil || c.Mesh.Task == nil || c.Mesh.KeyID == "" && t.host.Signer != nil {
 		return nil
 	}
@@ -102,18 +104,25 @@ func (t *Task) sentBefore(ctx context.Context, task *envelope.Envelope) *envelop
 }
 
 // interruptible is ctx, but ends with [ErrInterrupted] when somebody asks t's run
-// to stop.
+// to stop. A run that is to leave the mesh waits for the answer: the one that is asked
+// stays here, and where the run comes to it would have to be asked again.
 func (t *Task) interruptible(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		select {
-		case <-t.run.Asked():
-			cancel(ErrInterrupted)
-		case <-t.run.lane.parting:
-			cancel(ErrInterrupted)
-		case <-ctx.Done():
+		for asked := t.run.Asked(); ; asked = nil {
+			select {
+			case <-asked:
+				if c := t.run.cp.Load(); c != nil && leaves(c) {
+					continue
+				}
+				cancel(ErrInterrupted)
+			case <-t.run.lane.parting:
+				cancel(ErrInterrupted)
+			case <-ctx.Done():
+			}
+			return
 		}
 	}()
 	return ctx, func() {

@@ -274,7 +274,7 @@ func (w *treeCancel) read(ctx context.Context, b branch) (c *state.Checkpoint, k
 	if err != nil {
 		return nil, errors.Is(err, state.ErrNotFound)
 	}
-	c, err = d.Codec.Decode(rec.Data)
+	c, err = d.Codec.Read(rec)
 	return c, err == nil
 }
 

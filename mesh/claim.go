@@ -61,7 +61,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			}
 			next = c
 		} else {
-			c, err := r.lane.codec.Decode(rec.Data)
+			c, err := r.lane.codec.Read(*rec)
 			if err != nil {
 				return 0, err
 			}
@@ -346,7 +346,7 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 	m.Epoch++
 	m.Claims++
 	m.Owner, m.Work = r.lane.host.id, r.hold.Seq
-	m.Step = state.Step{Kind: state.StepClaim}
+	m.Step = state.Step{Kind: state.StepClaim, Detail: r.otherVersion(c)}
 	backFrom(c, r.lane.clock.now())
 	c.Doc.Status = aaif.RunRunning
 	if end == nil && !m.Deadline.IsZero() && !m.Deadline.After(r.lane.clock.now()) {
@@ -368,6 +368,19 @@ func (r *Run) enter(c *state.Checkpoint, end *envelope.Error) (verdict, error) {
 		return parked, nil
 	}
 	return runs, nil
+}
+
+// otherVersion says in a few words that a run was begun, or went on last, under
+// another version of the agent than this worker's: it goes on under this one, which
+// the next checkpoints say (AAIF, Agent State, agent_version).
+func (r *Run) otherVersion(c *state.Checkpoint) string {
+	h, was := r.lane.host, c.Doc.AgentVersion
+	c.Doc.AgentVersion = h.Version
+	if was == "" || was == h.Version {
+		return ""
+	}
+	h.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip(was), "is", h.Version)
+	return "of version " + clip(was) + ", goes on under " + h.Version
 }
 
 // progressed reports whether there is more in a checkpoint than claims.

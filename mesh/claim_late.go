@@ -81,7 +81,7 @@ func (r *Run) changed(ctx context.Context, rec *state.Record) error {
 	if r.rev > 0 || rec == nil {
 		return r.adopt(rec)
 	}
-	c, err := r.lane.codec.Decode(rec.Data)
+	c, err := r.lane.codec.Read(*rec)
 	if err != nil {
 		return fmt.Errorf("first checkpoint of run %s: %w", r.id.Run, err)
 	}

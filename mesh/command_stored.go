@@ -29,7 +29,7 @@ func (l *lane) stored(ctx context.Context, o *order, alone bool) (out outcome) {
 			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the runs cannot be listed for now: %w", err)
 			return out
 		}
-		c, err := l.codec.Decode(rec.Data)
+		c, err := l.codec.Read(rec)
 		if err != nil || c.Mesh.Task == nil {
 			continue
 		}
@@ -136,7 +136,7 @@ var noteKind = map[string]state.StepKind{
 // applyToRecord applies an order to a record that was read. again says that it
 // has changed meanwhile.
 func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, alone bool) (out outcome, again bool, err error) {
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return out, false, err
 	}
@@ -206,11 +206,15 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
 		m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
 	case intents.TaskResume:
-		if c.Doc.Status != aaif.RunPaused {
+		if c.Doc.Status != aaif.RunPaused && !approvable(c) {
 			if c.Doc.Status == aaif.RunMigrating || !unwishPause(c) {
 				return out, false, nil
 			}
 		} else {
+			if c.Doc.Status == aaif.RunAwaitingApproval {
+				c.Doc.ApprovalRequest = nil
+				unwishPause(c)
+			}
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			m.Epoch++
 			resumeMoves(c)
@@ -229,7 +233,7 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 			return out, false, nil
 		}
 		m.Step = state.Step{Kind: state.StepSettle, Name: o.Call, Detail: string(o.Outcome) + ", says " + o.who()}
-		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval {
+		if left == 0 && c.Doc.Status == aaif.RunAwaitingApproval { // one that is being moved goes on there, or when it is back
 			c.Doc.Status, m.Owner, m.Work, kick = aaif.RunRunning, "", 0, true
 			c.Doc.ApprovalRequest = nil
 			m.Epoch++
@@ -247,6 +251,12 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 	}
 	return out, false, nil
+}
+
+// approvable reports whether a run is awaiting_approval for nothing but an approval,
+// which to resume it is: no call's outcome is unknown, and no answer is to come.
+func approvable(c *state.Checkpoint) bool {
+	return c.Doc.Status == aaif.RunAwaitingApproval && len(c.Unknown()) == 0 && !waiting(c)
 }
 
 // cancelScheduled ends a task that waits for its time with a record that says so: its

@@ -86,7 +86,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 // halt brings the run to a stop, to be exported, and returns it.
 func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state.Checkpoint, rev uint64, err error) {
 	ready := func(rec state.Record) (bool, error) {
-		if c, err = n.cfg.Durable.Codec.Decode(rec.Data); err != nil {
+		if c, err = n.cfg.Durable.Codec.Read(rec); err != nil {
 			return false, err
 		}
 		rev = rec.Revision
@@ -145,7 +145,7 @@ func (n *Node) halt(ctx context.Context, id state.ID, o ExportOptions) (c *state
 // pack makes the file.
 func (n *Node) pack(ctx context.Context, c *state.Checkpoint, o ExportOptions) ([]byte, error) {
 	d := n.cfg.Durable
-	out := c.Outbound(d.Platform, o.Platform)
+	out := c.Outbound(d.Platform, o.Platform, n.cfg.Version)
 	doc, err := o.Codec.Encode(out)
 	if err != nil {
 		return nil, err
@@ -196,7 +196,7 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 		if err != nil {
 			return nil, fmt.Errorf("run %s of %s: %w", clip(id.Run), clip(id.Entity), err)
 		}
-		c, err := d.Codec.Decode(rec.Data)
+		c, err := d.Codec.Read(rec)
 		if err != nil {
 			return nil, err
 		}
@@ -276,7 +276,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 			out.tell = c.Terminal()
 			return out
 		}
-		if out.err = n.vouchFor(reply, signer, n.serverTime(ctx)); out.err != nil {
+		if reply, out.err = n.fromReceipt(c, reply, signer, n.serverTime(ctx)); out.err != nil {
 			return out
 		}
 		if c.Mesh.Reply, out.err = reply.AppendJSON(nil); out.err != nil {
@@ -305,15 +305,29 @@ func endedWith(c *state.Checkpoint, v state.Verdict, receipt handoff.Receipt) (*
 	if err != nil || hash != v.Reply {
 		return nil, fmt.Errorf("%w: the reply in the receipt is not the one that was signed", state.ErrChecksum)
 	}
-	if reply.From != c.Mesh.Entity || reply.ReplyTo != c.Mesh.TaskID || reply.Type != envelope.TypeResult && reply.Type != envelope.TypeError {
-		return nil, fmt.Errorf("%w: the reply in the receipt answers another task", state.ErrTokenState)
-	}
 	return reply, nil
+}
+
+// fromReceipt is the terminal envelope that is told here for the one in a receipt,
+// see [Node.fromPeer].
+func (n *Node) fromReceipt(c *state.Checkpoint, reply *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
+	if !reply.Type.Terminal() {
+		return nil, fmt.Errorf("%w: the reply in the receipt is of type %s, which ends no task", state.ErrTokenState, reply.Type)
+	}
+	task, err := envelope.Parse(c.Mesh.Task)
+	if err != nil {
+		return nil, fmt.Errorf("the task in the run's record: %w", err)
+	}
+	out, err := n.fromPeer(c.Mesh.Entity, task, reply, signer, now)
+	if err != nil {
+		return nil, fmt.Errorf("%w: the reply in the receipt: %w", state.ErrTokenState, err)
+	}
+	return out, nil
 }
 
 // back makes a run ours again.
 func back(c *state.Checkpoint) {
-	c.Doc.Status = c.Mesh.Migration.Status
+	c.Doc.Status = c.After()
 	c.Mesh.Epoch++
 	c.Mesh.Owner, c.Mesh.Work, c.Mesh.Claims = "", 0, 0
 }
@@ -362,7 +376,7 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.Codec.Decode(rec.Data)
+	c, err := d.Codec.Read(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -381,7 +395,7 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 
 // store writes a checkpoint over a revision.
 func (n *Node) store(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, error) {
-	data, err := n.cfg.Durable.Codec.Encode(c)
+	data, err := n.cfg.Durable.Codec.Over(prev).Encode(c)
 	if err != nil {
 		return 0, err
 	}

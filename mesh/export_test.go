@@ -25,10 +25,10 @@ type parcel struct {
 	paris1   *sign.Signer
 }
 
-func newParcel(t *testing.T) *parcel {
-	v := newVoyage(t)
+func newParcel(t *testing.T, change ...func(*voyage)) *parcel {
+	v := newVoyage(t, change...)
 	p := &parcel{voyage: v, paris1: newKey(t, "paris-2", v.parisKeys, v.berlinKeys)}
-	p.office = v.berlin.lane(mesh.Config{Entity: ada, Verifier: sign.Verifier{Ring: v.berlinKeys}}, func(d *mesh.Durable) { d.Platform = "berlin" })
+	p.office = v.berlin.lane(mesh.Config{Entity: ada, Version: "7.6.5", Verifier: sign.Verifier{Ring: v.berlinKeys}}, func(d *mesh.Durable) { d.Platform = "berlin" })
 	p.receiver = v.receiver()
 	return p
 }

@@ -228,10 +228,22 @@ func (r *Run) conclude(c *state.Checkpoint, payload json.RawMessage, problem *en
 func (r *Run) runError(problem *envelope.Error, left int) *aaif.RunError {
 	out := &aaif.RunError{Code: string(problem.Code), Message: problem.Message, OccurredAt: state.Time(r.lane.clock.now())}
 	if c := r.cp.Load(); c != nil {
-		out.Step = string(c.Mesh.Step.Kind)
+		out.Step = errorStep(c, problem)
 	}
 	out.RetriesRemaining = aaif.Int(int64(left))
 	return out
+}
+
+// errorStep is the pipeline step or the tool in which a run failed (AAIF, Agent State,
+// error.step), as far as its last checkpoint tells; "" where it was in neither.
+func errorStep(c *state.Checkpoint, problem *envelope.Error) string {
+	switch step := c.Mesh.Step; {
+	case step.Kind == state.StepTeam, step.Kind == state.StepIntent, step.Kind == state.StepReceipt && problem.Code == envelope.CodeTool:
+		return step.Name
+	case c.Doc.PipelinePosition != nil:
+		return c.Doc.PipelinePosition.CurrentStep
+	}
+	return ""
 }
 
 // encodeReply signs the terminal envelope and writes it as JSON, and makes sure
@@ -251,14 +263,22 @@ func (l *lane) encodeReply(t *Task, e *envelope.Envelope) ([]byte, error) {
 	if err != nil {
 		return nil, outputError(err)
 	}
-	room := headerRoom
+	room := 0
 	if t.handed != nil {
-		room += len(t.handed.header())
+		room = len(t.handed.header())
 	}
-	if limit := int(l.host.node.conn.MaxPayload()) - room; limit > 0 && len(raw) > limit {
-		return nil, envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	if err := l.host.node.sendable(raw, room); err != nil {
+		return nil, err
 	}
 	return raw, nil
+}
+
+// sendable reports that no message can carry a reply with more headers than usual.
+func (n *Node) sendable(raw []byte, more int) error {
+	if limit := int(n.conn.MaxPayload()) - headerRoom - more; limit > 0 && len(raw) > limit {
+		return envelope.Errorf(envelope.CodeTooLarge, "the answer has %d bytes, a message takes %d", len(raw), limit)
+	}
+	return nil
 }
 
 // headerRoom is what the headers of a reply may take of a message.
@@ -328,9 +348,9 @@ func (l *lane) stuck(r *Run, err error) {
 const unreadablePause = time.Minute
 
 // unreadable reports errors that will be there the next time, too: this worker
-// lacks a key, or is too old.
+// lacks a key, or is too old, or what is stored was put there by another.
 func unreadable(err error) bool {
-	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
+	for _, e := range []error{state.ErrSealed, state.ErrForged, state.ErrClear, state.ErrReplaced, state.ErrNewer, state.ErrInvalid, state.ErrChecksum, state.ErrTooLarge} {
 		if errors.Is(err, e) {
 			return true
 		}

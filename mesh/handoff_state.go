@@ -85,7 +85,7 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 		Step: state.Step{Kind: state.StepHandoff, Detail: "goes along with a task"},
 	}
 	codec := h.stateCodec()
-	data, err := codec.Encode(c)
+	data, err := codec.Over(0).Encode(c)
 	if err != nil {
 		return nil, fmt.Errorf("what goes along with a task: %w", err)
 	}
@@ -95,7 +95,7 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 		if errors.Is(err, state.ErrChanged) {
 			var was state.Record
 			if was, err = d.States.Get(ctx, c.ID()); err == nil {
-				if c, err = codec.Decode(was.Data); err == nil {
+				if c, err = codec.Read(was); err == nil {
 					ref.StateID, ref.Hash = c.Doc.StateID, hashOf(was.Data)
 				}
 			}
@@ -144,12 +144,33 @@ func checkRef(ref *StateRef, from []string) (*StateRef, []string, error) {
 
 // User is whose memories of scope user the task may have: its Caller's. Where
 // another agent has sent memories along in a call it is the user that it names, as
-// far as that agent says so: nobody can pass for somebody else's user.
+// far as that agent says so; and of a run that another platform has handed over, by
+// whose word alone its sender is known, that platform's: nobody can pass for somebody
+// else's user.
 func (t *Task) User() string {
 	if ref, _, err := t.stateRef(); err == nil && ref != nil && ref.User != "" {
 		return ref.User + " of " + t.Envelope.From
 	}
+	if platform := t.vouchedBy(); platform != "" {
+		return t.Caller() + " of " + platform
+	}
 	return t.Caller()
+}
+
+// vouchedBy is the platform by whose word it is known who sent the task; see
+// [state.Mesh.Vouched].
+func (t *Task) vouchedBy() string {
+	if t.run == nil {
+		return ""
+	}
+	c := t.run.cp.Load()
+	if c == nil {
+		c = t.run.stored
+	}
+	if c == nil {
+		return ""
+	}
+	return c.Mesh.Vouched()
 }
 
 // HandedState is the Agent State document that came along with a task that was
@@ -172,7 +193,9 @@ func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 	if got := hashOf(data); subtle.ConstantTimeCompare([]byte(got), []byte(ref.Hash)) != 1 {
 		return nil, envelope.Errorf(envelope.CodeHashMismatch, "the state that came along has another hash")
 	}
-	c, err := t.host.stateCodec().Decode(data)
+	codec := t.host.stateCodec()
+	codec.AcceptClear = true // its hash, in the task, vouches for it
+	c, err := codec.Decode(data)
 	switch {
 	case errors.Is(err, state.ErrSealed), errors.Is(err, state.ErrForged):
 		return nil, envelope.Errorf(envelope.CodeDenied, "%s cannot read the state that came along: it is sealed with a key that this worker does not have: %w", t.host.Entity, err)

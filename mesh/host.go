@@ -210,7 +210,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 		bad = append(bad, fmt.Errorf("trace header %q is no name of a header", a.TraceHeader))
 	}
 	if a.Version == "" {
-		a.Version = "0.0.0"
+		a.Version = noVersion
 	} else if !semver.MatchString(a.Version) {
 		bad = append(bad, fmt.Errorf("version %q is no semantic version such as 1.0.0", a.Version))
 	}

@@ -148,7 +148,7 @@ func (l *lane) whileHere(r *Run) (context.Context, context.CancelFunc) {
 }
 
 // pass writes the next phase of a run's move. The swap is what makes it so.
-func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint)) error {
+func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.observe(PointBeforeMove + Point(phase))
@@ -158,7 +158,7 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint)) e
 		m.Phase, m.Since, m.Detail = phase, l.clock.now(), ""
 		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "to " + clip(m.To)}
 		if change != nil {
-			change(c)
+			return change(c)
 		}
 		return nil
 	})
@@ -177,14 +177,15 @@ func (l *lane) takeBack(r *Run, why error) {
 	if e := new(state.HandoffError); errors.As(why, &e) {
 		reason = clip(e.Error())
 	}
-	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) {
+	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) error {
 		m := &c.Mesh
 		m.Epoch++
 		m.Migration.Detail = reason
-		c.Doc.Status, m.Owner = m.Migration.Status, l.host.id
+		c.Doc.Status, m.Owner = c.After(), l.host.id
 		if state.Parked(c.Doc.Status) {
 			m.Owner, m.Work = "", 0
 		}
+		return nil
 	})
 	switch {
 	case errors.Is(err, ErrLost):
@@ -197,6 +198,7 @@ func (l *lane) takeBack(r *Run, why error) {
 	if state.Parked(r.cp.Load().Doc.Status) {
 		l.forget(r)
 		l.ack(r.hold)
+		l.waits.call(r.id.Run) // what it waits for may have come meanwhile
 		return
 	}
 	l.goOn(r)

@@ -147,7 +147,7 @@ func (l *lane) issue(r *Run, target string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) { c.Mesh.Migration.Key = rec.Public }); err != nil {
+		if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error { c.Mesh.Migration.Key = rec.Public; return nil }); err != nil {
 			return "", err
 		}
 	}
@@ -218,7 +218,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return nil, err
 	}

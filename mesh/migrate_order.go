@@ -138,7 +138,7 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip(m.Migration.Target))
 	}
 	if c.Doc.Status == aaif.RunMigrating {
-		c.Doc.Status = m.Migration.Status
+		c.Doc.Status = c.After()
 		kick = !state.Parked(c.Doc.Status)
 		m.Epoch++
 		m.Owner, m.Work = "", 0
@@ -197,19 +197,19 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s", clip(m.Target))
 		return out
 	}
+	if o.intent == intents.TaskMigrate {
+		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s: from there it can only be moved by that platform", clip(m.Target))
+		return out
+	}
 	p, err := l.remote(m.To)
 	if err != nil {
 		return fail(err)
 	}
 	defer p.Close()
-	var payload map[string]any
-	if err := json.Unmarshal(mustJSON(o), &payload); err != nil {
-		return fail(err)
-	}
-	payload["run"] = c.Doc.RunID
-	delete(payload, "id")
-	delete(payload, "corr")
-	e := envelope.New(envelope.TypeTask, l.host.Entity, l.host.Entity, o.intent, mustJSON(payload))
+	there := *o // names the run by its own id, which is the same there
+	there.ID, there.Corr, there.Run = "", "", c.Doc.RunID
+	there.To, there.Platform, there.WaitMS, there.Abort = "", "", 0, false
+	e := envelope.New(envelope.TypeTask, l.host.Entity, l.host.Entity, o.intent, mustJSON(there))
 	e.Priority = envelope.PriorityUrgent
 	if err := p.signer.Sign(e); err != nil {
 		return fail(err)
@@ -226,19 +226,28 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 	if err != nil {
 		return fail(err)
 	}
-	reply, err := envelope.Parse(answer)
+	reply, err := envelope.ParseLimits(answer, l.host.node.limits)
+	if err == nil && (reply.ReplyTo != e.ID || reply.From != e.To || !reply.Type.Terminal()) {
+		err = errors.New("it answers something else")
+	}
 	if err != nil {
-		return fail(err)
+		return fail(fmt.Errorf("its answer: %w", err))
 	}
 	if reply.Type == envelope.TypeError {
-		out.refused = envelope.ErrorOf(reply)
+		// The peer's words, in an error of our own: a code of ours and nothing long.
+		said := envelope.ErrorOf(reply)
+		code := said.Code
+		if !code.Known() {
+			code = envelope.CodeAgent
+		}
+		out.refused = envelope.Errorf(code, "%s says: %s", clip(m.Target), clip(said.Message))
 		return out
 	}
 	var result intents.CommandResult
 	if err := json.Unmarshal(reply.Payload, &result); err != nil {
 		return fail(fmt.Errorf("its answer: %w", err))
 	}
-	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled || result.Migrating
-	out.status, out.runs = result.Status, []string{c.Doc.RunID}
+	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled
+	out.status, out.runs = clip(result.Status), []string{c.Doc.RunID}
 	return out
 }

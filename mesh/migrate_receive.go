@@ -8,7 +8,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -33,12 +32,19 @@ type ReceiverOptions struct {
 	// Agents are agents that are known here although no worker serves them now,
 	// by agent_id. Those that are served are known, too.
 	Agents map[string]string // agent_id → entity
+	// Registered finds the entity that an agent_id is registered for; "" where there
+	// is none. It counts before what workers say of themselves. nil: none is.
+	Registered func(ctx context.Context, agentID string) (entity string, err error)
+	// AnyVersion takes in runs of whatever version of their agent (agent_version).
+	// Else the workers that serve it must agree in the major one, where both say theirs.
+	AnyVersion bool
 	// Codec says how an entity's documents are kept at rest. Default
 	// [Durable].Codec for all.
 	Codec func(entity string) state.Codec
 
 	Limits  state.HandoffLimits
 	Stay    time.Duration // see handoff.ReceiverConfig
+	Share   int64         // likewise
 	Observe func(ctx context.Context, phase state.Phase, done bool)
 }
 
@@ -62,9 +68,20 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 	if keys == nil {
 		keys = new(sign.Ring)
 	}
-	served := &served{node: n, known: opts.Agents, codec: opts.Codec}
+	var tidy func(context.Context) error
+	if store, ok := opts.Handoffs.(sweeper); ok {
+		tidy = func(ctx context.Context) error {
+			_, err := store.Sweep(ctx, jetstream.SweepOptions{})
+			return err
+		}
+	}
+	served := &served{node: n, known: opts.Agents, registered: opts.Registered, codec: opts.Codec}
+	fits := served.fits
+	if opts.AnyVersion {
+		fits = nil
+	}
 	return handoff.NewReceiver(handoff.ReceiverConfig{
-		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity,
+		Platform: opts.Platform, Keys: keys, Issuers: opts.Issuers, Agent: served.entity, Fits: fits,
 		Handoffs: opts.Handoffs, States: d.States, Codec: opts.Codec,
 		Kick:    func(ctx context.Context, c *state.Checkpoint) error { return kickRun(ctx, d.Queue, c) },
 		Replies: followed{n}, Forward: n.forward,
@@ -74,63 +91,8 @@ func (n *Node) Receiver(opts ReceiverOptions) (*handoff.Receiver, error) {
 			}
 			return time.Now()
 		},
-		Limits: opts.Limits, Stay: opts.Stay, Observe: opts.Observe, Logger: n.log,
+		Limits: opts.Limits, Stay: opts.Stay, Share: opts.Share, Tidy: tidy, Observe: opts.Observe, Logger: n.log,
 	})
-}
-
-// served knows which entity serves an agent.
-type served struct {
-	node  *Node
-	known map[string]string
-	codec func(entity string) state.Codec
-
-	mu     sync.Mutex
-	seen   map[string]string
-	sealed map[string]bool // entities
-	at     time.Time
-}
-
-// servedFor is for how long a look at the mesh counts. An agent that is not found
-// is looked for at once.
-const servedFor = 10 * time.Second
-
-// entity finds the entity of an agent. One whose workers encrypt what they store is
-// not found by who could not: a run of it would lie about in the clear until its
-// worker writes (AAIF, Security Considerations).
-func (s *served) entity(ctx context.Context, agentID string) (string, error) {
-	if entity := s.known[agentID]; entity != "" {
-		return entity, nil
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if entity := s.seen[agentID]; entity != "" && time.Since(s.at) < servedFor {
-		return entity, s.maySee(entity)
-	}
-	found, err := s.node.Discover(ctx, "", 2*time.Second)
-	if err != nil {
-		return "", fmt.Errorf("look for the agent: %w", err)
-	}
-	s.seen, s.sealed, s.at = map[string]string{}, map[string]bool{}, time.Now()
-	for _, i := range found {
-		s.seen[state.AgentID(i.Entity)] = i.Entity
-		s.sealed[i.Entity] = s.sealed[i.Entity] || i.Info.Metadata[MetaSealed] != ""
-	}
-	for _, i := range found {
-		if id := i.Info.Metadata[MetaAgentID]; id != "" {
-			s.seen[id] = i.Entity
-		}
-	}
-	if entity := s.seen[agentID]; entity != "" {
-		return entity, s.maySee(entity)
-	}
-	return "", fmt.Errorf("%w: no worker serves it", state.ErrUnknownAgent)
-}
-
-func (s *served) maySee(entity string) error {
-	if s.sealed[entity] && s.codec(entity).Seal == nil {
-		return fmt.Errorf("%w: the runs of %s are stored %w here, and the key is not at hand", state.ErrUnknownAgent, entity, state.ErrSealed)
-	}
-	return nil
 }
 
 // followed reads replies for a receiver.
@@ -163,13 +125,18 @@ func (f followed) Follow(ctx context.Context, entity, taskID string, after uint6
 	}
 }
 
-// forward gives a command that came with a handoff to its entity, as it is.
+// forward gives a command that came with a handoff to its entity's workers. It is
+// not queued where none of them answers: the command's id is the peer's, and its
+// answer would be stored among the replies to the task with that id.
 func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]byte, error) {
 	e, err := envelope.ParseLimits(command, n.limits)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
 	}
-	reply, err := n.sendCommand(ctx, entity, e)
+	reply, err := n.tryCommand(ctx, entity, e)
+	if unheard(err) {
+		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
+	}
 	if err != nil {
 		// What the agent says is an answer, too.
 		reply = e.Reply(envelope.TypeError, border(err).Payload())

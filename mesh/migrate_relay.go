@@ -2,9 +2,12 @@ package mesh
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -40,7 +43,10 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 			l.relayed(r, last)
 			return
 		case errors.Is(context.Cause(ctx), errOverdue):
-			l.relayOverdue(r)
+			l.endHere(r, r.overdue())
+			return
+		case err != nil && border(err).Code == envelope.CodeTooLarge:
+			l.endHere(r, border(err)) // it is as large the next time
 			return
 		case ctx.Err() == nil:
 			l.host.log.Warn("the replies of a run that is elsewhere do not come", "run", r.id.Run, "to", m.To, "err", err)
@@ -55,9 +61,9 @@ func (l *lane) relay(ctx context.Context, r *Run) {
 	}
 }
 
-// relayOnce relays over one connection, and returns the terminal reply when it
-// has come.
-func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *handoff.Reply, err error) {
+// relayOnce relays over one connection, and returns the terminal reply, as it is
+// told here, when it has come.
+func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last *relayedReply, err error) {
 	p, err := l.remote(m.To)
 	if err != nil {
 		return nil, err
@@ -75,12 +81,12 @@ func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last 
 		if reply.Seq <= after {
 			return nil
 		}
-		env, err := l.vouch(r, reply)
+		env, err := l.fromTarget(r, reply)
 		if err != nil {
-			return err
+			return fmt.Errorf("reply %d of the target: %w", reply.Seq, err)
 		}
 		if reply.Last {
-			last = &reply
+			last = &relayedReply{env, int(reply.Seq)}
 			return nil
 		}
 		header := nats.Header{jetstream.HeaderSeq: {strconv.FormatUint(reply.Seq, 10)}, HeaderEpoch: {strconv.FormatUint(r.Epoch(), 10)}}
@@ -99,6 +105,12 @@ func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last 
 	return last, err
 }
 
+// relayedReply is a terminal reply that came from another platform, and its number.
+type relayedReply struct {
+	env *envelope.Envelope
+	seq int
+}
+
 // relayedUpTo is the number of the last reply that is stored here.
 func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	after := uint64(r.cp.Load().Mesh.Stream)
@@ -115,39 +127,75 @@ func (l *lane) relayedUpTo(ctx context.Context, r *Run) (uint64, error) {
 	return after, nil
 }
 
-// vouch reads a reply of the target's: it must answer this task. One whose
-// signature cannot be judged here, because its key is unknown, is signed anew as
-// the agent's; it came over a connection that was verified.
-func (l *lane) vouch(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
-	env, _, err := l.host.node.decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)})
+// maxReplies bounds the number of a reply from another platform.
+const maxReplies = math.MaxInt32
+
+// fromTarget reads a reply of the target's, and makes of it the one that is told
+// here.
+func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, error) {
+	n, task := l.host.node, r.task.Envelope
+	env, _, err := n.decode(&nats.Msg{Data: reply.Data, Header: nats.Header(reply.Header)})
 	if err != nil {
-		return nil, fmt.Errorf("reply %d of the target: %w", reply.Seq, err)
+		return nil, err
 	}
-	task := r.task.Envelope
-	if env.From != l.host.Entity || env.ReplyTo != task.ID || env.Corr != task.Corr {
-		return nil, fmt.Errorf("reply %d of the target answers another task", reply.Seq)
+	switch {
+	case reply.Seq > maxReplies:
+		return nil, fmt.Errorf("there are no more than %d", maxReplies)
+	case env.Type.Terminal() != reply.Last:
+		return nil, fmt.Errorf("it is of type %s, and last is %t", env.Type, reply.Last)
 	}
-	if err := l.host.node.vouchFor(env, l.host.Signer, l.clock.now()); err != nil {
-		return nil, fmt.Errorf("reply %d of the target: %w", reply.Seq, err)
+	if !reply.Last {
+		var members map[string]json.RawMessage // by exact names, unlike a struct
+		if err := json.Unmarshal(env.Payload, &members); err != nil {
+			return nil, err
+		}
+		if string(members["seq"]) != strconv.FormatUint(reply.Seq, 10) {
+			return nil, fmt.Errorf("its payload has seq %s", clip(string(members["seq"])))
+		}
 	}
-	return env, nil
+	if env, err = n.fromPeer(l.host.Entity, task, env, l.host.Signer, l.clock.now()); err != nil {
+		return nil, err
+	}
+	raw, err := env.AppendJSON(nil)
+	if err == nil {
+		err = n.sendable(raw, 0)
+	}
+	return env, err
 }
 
-// vouchFor sees to it that a reply from another platform can be verified here: one
-// whose key nobody knows is signed anew.
-func (n *Node) vouchFor(env *envelope.Envelope, signer *sign.Signer, now time.Time) error {
-	_, err := n.cfg.Verifier.Verify(env, now)
-	if err == nil {
-		return nil
+// fromPeer is what is told here of the reply that another platform gives to a task
+// of entity's. One that is signed with a key that is trusted here stays as it is.
+// Of any other only type and payload are taken: the envelope is made here, from the
+// task, and signed with the agent's key (nil: with none). So a peer has nothing
+// signed that it has put together, and what it did not sign never looks as if.
+//
+// It fails where the reply answers another task, or has a signature that is wrong.
+func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sign.Signer, now time.Time) (*envelope.Envelope, error) {
+	switch {
+	case env.Type != envelope.TypeStream && !env.Type.Terminal():
+		return nil, fmt.Errorf("an envelope of type %s is no reply", env.Type)
+	case env.From != entity, env.To != task.From, env.Intent != task.Intent, env.Corr != task.Corr, env.ReplyTo != task.ID:
+		return nil, errors.New("it answers another task")
+	case env.Requires != nil:
+		return nil, errors.New("a reply requires nothing")
 	}
-	if code := border(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
-		return err
+	identity, err := n.cfg.Verifier.Verify(env, now)
+	if err != nil {
+		if code := border(err).Code; code != envelope.CodeKeyUnknown && code != envelope.CodeSigRequired {
+			return nil, err
+		}
 	}
-	env.Sig = nil
+	// An id with a dot may be that of another message to the server, see Nats-Msg-Id
+	// in docs/nats-binding.md: then that one would be lost.
+	if identity.Signed && !strings.Contains(env.ID, ".") {
+		return env, nil
+	}
+	reply := task.Reply(env.Type, env.Payload)
+	reply.From = entity
 	if signer == nil {
-		return nil
+		return reply, nil
 	}
-	return signer.Sign(env)
+	return reply, signer.Sign(reply)
 }
 
 // inEncoding writes an envelope as the task's sender speaks.
@@ -160,39 +208,32 @@ func (l *lane) inEncoding(r *Run, env *envelope.Envelope, header nats.Header) ([
 }
 
 // relayed ends the run here, as it has ended there.
-func (l *lane) relayed(r *Run, last *handoff.Reply) {
-	env, err := l.vouch(r, *last)
-	var raw []byte
-	if err == nil {
-		raw, err = env.AppendJSON(nil)
-	}
+func (l *lane) relayed(r *Run, last *relayedReply) {
+	raw, err := last.env.AppendJSON(nil)
 	if err != nil {
 		l.stuck(r, err)
 		return
 	}
-	r.mu.Lock()
-	if r.end != nil {
-		r.mu.Unlock()
-		return
-	}
-	r.observe(PointBeforeTerminal)
-	r.begun = time.Now()
-	err = r.write(l.ctx, func(c *state.Checkpoint) error {
+	l.endRelay(r, func(c *state.Checkpoint) error {
 		m := &c.Mesh
-		m.Reply, m.Stream, m.Told = raw, int(last.Seq)-1, ""
+		m.Reply, m.Stream, m.Told = raw, last.seq-1, ""
 		m.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip(m.Migration.Target)}
 		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
-		if env.Type == envelope.TypeError {
-			c.Doc.Status, c.Doc.Error = aaif.RunFailed, r.runError(envelope.ErrorOf(env), 0)
+		if last.env.Type == envelope.TypeError {
+			c.Doc.Status, c.Doc.Error = aaif.RunFailed, r.runError(envelope.ErrorOf(last.env), 0)
 		}
 		return nil
 	})
-	l.afterTerminal(r, err)
 }
 
-// relayOverdue ends the run here although its target has not: nobody waits for
-// it any more.
-func (l *lane) relayOverdue(r *Run) {
+// endHere ends the run here although its target has not: because its time is over,
+// or because what the target answers cannot be told here.
+func (l *lane) endHere(r *Run, problem *envelope.Error) {
+	l.endRelay(r, func(c *state.Checkpoint) error { return r.conclude(c, nil, problem) })
+}
+
+// endRelay writes the end of a run that is elsewhere.
+func (l *lane) endRelay(r *Run, change func(*state.Checkpoint) error) {
 	r.mu.Lock()
 	if r.end != nil {
 		r.mu.Unlock()
@@ -200,8 +241,7 @@ func (l *lane) relayOverdue(r *Run) {
 	}
 	r.observe(PointBeforeTerminal)
 	r.begun = time.Now()
-	err := r.write(l.ctx, func(c *state.Checkpoint) error { return r.conclude(c, nil, r.overdue()) })
-	l.afterTerminal(r, err)
+	l.afterTerminal(r, r.write(l.ctx, change))
 }
 
 // afterTerminal lets the world know of a terminal record. r.mu is held, and is

@@ -55,7 +55,8 @@ func (l *lane) send(ctx context.Context, r *Run) {
 		return
 	}
 	defer p.Close()
-	if err := l.stage(ctx, p, r); err != nil {
+	sent, err := l.stage(ctx, p, r)
+	if err != nil {
 		var said *state.HandoffError
 		if l.takeBack(r, err); !errors.As(err, &said) || !said.Remote {
 			l.work.Go(func() { l.unstage(r) }) // it may have something
@@ -63,8 +64,16 @@ func (l *lane) send(ctx context.Context, r *Run) {
 		return
 	}
 	r.observe(PointStaged)
-	if err := l.pass(r, state.PhaseCommitted, nil); err != nil {
-		if !errors.Is(err, ErrLost) {
+	if err := l.pass(r, state.PhaseCommitted, func(*state.Checkpoint) error {
+		if r.rev != sent {
+			return errChangedMeanwhile
+		}
+		return nil
+	}); err != nil {
+		switch {
+		case errors.Is(err, errChangedMeanwhile):
+			l.takeBack(r, err)
+		case !errors.Is(err, ErrLost):
 			l.stuck(r, err) // whoever gets the message takes it back, or goes on
 		}
 		l.unstage(r)
@@ -73,24 +82,31 @@ func (l *lane) send(ctx context.Context, r *Run) {
 	l.decide(ctx, r)
 }
 
-// stage streams the run to the target.
-func (l *lane) stage(ctx context.Context, p *remote, r *Run) error {
+// errChangedMeanwhile is why a run is not let go of: a command has changed it since it
+// was sent, and would be lost.
+var errChangedMeanwhile = envelope.Errorf(envelope.CodeUnavailable, "the run was commanded while it was being sent; ask for the move again")
+
+// stage streams the run to the target, and returns the revision that was sent.
+func (l *lane) stage(ctx context.Context, p *remote, r *Run) (sent uint64, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, moveTimeout, fmt.Errorf("%w: %v", state.ErrHandoffTimeout, moveTimeout))
 	defer cancel()
 	about, err := p.About(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) {
+	if err := l.pass(r, state.PhaseCaptured, func(c *state.Checkpoint) error {
 		c.Mesh.Migration.Target, c.Mesh.Migration.Issuer = about.Platform, l.host.Entity
+		return nil
 	}); err != nil {
-		return err
+		return 0, err
 	}
-	c := r.cp.Load()
-	out := c.Outbound(l.cfg.Platform, about.Platform)
+	r.mu.Lock()
+	c, sent := r.cp.Load(), r.rev
+	r.mu.Unlock()
+	out := c.Outbound(l.cfg.Platform, about.Platform, l.host.node.cfg.Version)
 	doc, err := (state.Codec{}).Encode(out)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	now := l.clock.now()
 	token, err := state.Grant{
@@ -99,11 +115,11 @@ func (l *lane) stage(ctx context.Context, p *remote, r *Run) error {
 		Issued: now, Expires: now.Add(moveTimeout),
 	}.Sign(p.signer)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	r.observe(PointOffer)
 	_, err = p.Send(ctx, token, doc)
-	return err
+	return sent, err
 }
 
 // unstage tells the target that its half is not wanted. If it does not hear it,
@@ -137,6 +153,8 @@ func (l *lane) decide(ctx context.Context, r *Run) {
 				}
 				return
 			}
+			// What others here still do for it, it asks for there.
+			l.work.Go(func() { l.stopCalls(r.cp.Load()) })
 			l.relay(ctx, r)
 			return
 		case status.Phase == state.PhaseRefused:

@@ -47,6 +47,13 @@ type voyage struct {
 	berlinKeys    *sign.Ring
 	parisKeys     *sign.Ring
 	targetEntity  string
+	sourceHandler mesh.Handler // nil: source; it tells source.begun as well
+	targetHandler mesh.Handler
+	sweep         time.Duration // of the source's workers; 0: they sweep nothing
+	sourceVersion string        // of the agent
+	targetVersion string
+	agentID       string // of both; "": the one that stands for the entity
+	parisMode     sign.Mode
 }
 
 // httpGate lets a test cut the way to the receiver.
@@ -54,17 +61,20 @@ type httpGate struct {
 	next http.Handler
 	down atomic.Bool
 	mu   sync.Mutex
-	cut  func(r *http.Request) bool // drop the connection of this one
+	cut  func(r *http.Request) bool                        // drop the connection of this one
+	lie  func(w http.ResponseWriter, r *http.Request) bool // answers in the receiver's place
 }
 
 func (g *httpGate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
-	cut := g.cut
+	cut, lie := g.cut, g.lie
 	g.mu.Unlock()
 	if g.down.Load() || cut != nil && cut(r) {
 		panic(http.ErrAbortHandler)
 	}
-	g.next.ServeHTTP(w, r)
+	if lie == nil || !lie(w, r) {
+		g.next.ServeHTTP(w, r)
+	}
 }
 
 func (g *httpGate) cutting(f func(*http.Request) bool) {
@@ -75,7 +85,12 @@ func (g *httpGate) cutting(f func(*http.Request) bool) {
 
 func newKey(t *testing.T, kid string, rings ...*sign.Ring) *sign.Signer {
 	t.Helper()
-	s, key, err := sign.NewKey(kid, sign.Ed25519, reviewer)
+	return newKeyFor(t, kid, reviewer, rings...)
+}
+
+func newKeyFor(t *testing.T, kid, from string, rings ...*sign.Ring) *sign.Signer {
+	t.Helper()
+	s, key, err := sign.NewKey(kid, sign.Ed25519, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +125,13 @@ func newVoyage(t *testing.T, change ...func(*voyage)) *voyage {
 	return v
 }
 
+func orElse(h mesh.Handler, a *author) mesh.Handler {
+	if h != nil {
+		return h
+	}
+	return a
+}
+
 // serveBerlin serves a worker of the source's.
 func (v *voyage) serveBerlin(a *author, at *points) {
 	v.t.Helper()
@@ -120,15 +142,22 @@ func (v *voyage) serveBerlin(a *author, at *points) {
 	cfg := mesh.Config{Drain: time.Millisecond, Signer: v.signer, Verifier: sign.Verifier{Ring: v.berlinKeys}}
 	v.berlin.serve(v.berlin.laneOn(nc, cfg, observing(at), func(d *mesh.Durable) {
 		d.Platform = "berlin"
+		if v.sweep > 0 {
+			d.Sweep = v.sweep
+		}
 		d.Remotes = func(url string) (*handoff.Client, error) {
 			if v.trust != nil {
 				return v.trust(url)
 			}
-			roots := x509.NewCertPool()
-			roots.AddCert(v.server.Certificate())
-			return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{RootCAs: roots}, Idle: 5 * time.Second})
+			return handoff.NewClient(url, handoff.ClientOptions{TLS: v.trusting(), Idle: 5 * time.Second})
 		}
-	}), mesh.Agent{Handler: a})
+	}), mesh.Agent{Handler: orElse(v.sourceHandler, a), AgentID: v.agentID, Version: v.sourceVersion})
+}
+
+func (v *voyage) trusting() *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(v.server.Certificate())
+	return &tls.Config{RootCAs: roots}
 }
 
 // serveParis serves the agent and a receiver at the target.
@@ -136,9 +165,9 @@ func (v *voyage) serveParis() {
 	v.t.Helper()
 	signer := newKey(v.t, "paris-1", v.parisKeys) // which berlin does not know
 	v.targetNC = natstest.Conn(v.t, v.paris.srv)
-	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys}}), mesh.Agent{Entity: v.targetEntity, Handler: v.target})
+	v.paris.serve(v.paris.laneOn(v.targetNC, mesh.Config{Drain: time.Millisecond, Signer: signer, Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}}), mesh.Agent{Entity: v.targetEntity, Handler: orElse(v.targetHandler, v.target), Concurrency: 4, AgentID: v.agentID, Version: v.targetVersion})
 	nc := natstest.Conn(v.t, v.paris.srv)
-	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys}})
+	node := v.paris.laneOn(nc, mesh.Config{Entity: "service.handoff", Verifier: sign.Verifier{Ring: v.parisKeys, Mode: v.parisMode}})
 	receiver, err := node.Receiver(mesh.ReceiverOptions{
 		Platform: "paris", Handoffs: jetstream.NewHandoffs(v.paris.js(nc), v.paris.m),
 		Observe: func(_ context.Context, phase state.Phase, done bool) {

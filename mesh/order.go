@@ -117,7 +117,7 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 	if err != nil {
 		return nil, err
 	}
-	return d.Codec.Decode(rec.Data)
+	return d.Codec.Read(rec)
 }
 
 // kickRun queues a run that is to go on: its task again, with a header that names

@@ -222,6 +222,9 @@ func (r *Run) commit(ctx context.Context, step state.Step, park aaif.RunStatus, 
 			m.Told = ""
 		}
 		stop, status = false, ""
+		if c.Doc.Status = aaif.RunRunning; midCall(c) {
+			c.Doc.Status = aaif.RunAwaitingToolResult
+		}
 		switch {
 		case park != "":
 			status = park
@@ -371,7 +374,7 @@ func (r *Run) keep(c *state.Checkpoint, rev uint64) {
 // r.mu is held.
 func (r *Run) adopt(rec *state.Record) error {
 	if rec != nil {
-		c, err := r.lane.codec.Decode(rec.Data)
+		c, err := r.lane.codec.Read(*rec)
 		if err != nil {
 			return fmt.Errorf("checkpoint of run %s: %w", r.id.Run, err)
 		}

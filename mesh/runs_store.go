@@ -22,7 +22,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
 	defer documents.Put(buf)
-	data, err := l.codec.EncodeIn(*buf, c)
+	data, err := l.codec.Over(prev).EncodeIn(*buf, c)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
@@ -52,7 +53,7 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 		if h.Status == aaif.RunAwaitingApproval {
 			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
 		}
-		if h.Work != 0 && !state.Parked(h.Status) {
+		if h.Work != 0 && (!state.Parked(h.Status) || h.Status == aaif.RunMigrating) {
 			if there, err := l.carried(ctx, &rec, h.Work); err != nil {
 				return queued, err
 			} else if there != no || l.alive(ctx, h.Owner) {
@@ -88,7 +89,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 
 // requeue gives a run a message, if it should have one.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil {
 		return false, err
 	}
@@ -96,8 +97,12 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	switch {
 	case m.Task == nil:
 		return false, nil // commands for a task that was never begun
+	case c.Doc.Status == aaif.RunMigrating:
+		if m.Migration == nil || m.Migration.To == "" || m.Migration.To == intents.MigrateFile {
+			return false, nil // it stands still, here or elsewhere, until somebody says so
+		}
 	case state.Parked(c.Doc.Status):
-		if c.Doc.Status == aaif.RunMigrating || m.Deadline.IsZero() || m.Deadline.After(l.clock.now()) {
+		if m.Deadline.IsZero() || m.Deadline.After(l.clock.now()) {
 			return false, nil
 		}
 		// It waits in vain: whoever claims it finds the deadline passed.

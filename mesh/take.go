@@ -85,8 +85,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	t.queued = l.clock.past(hold.Stored)
 
 	if err := l.resumed(r); err != nil {
-		h.log.Warn("run not read", "run", r.id.Run, "err", err)
-		l.nak(hold, time.Second)
+		l.stuck(r, err)
 		return
 	}
 	var problem *envelope.Error
@@ -192,7 +191,7 @@ func (l *lane) resumed(r *Run) error {
 	if err != nil {
 		return err
 	}
-	c, err := l.codec.Decode(rec.Data)
+	c, err := l.codec.Read(rec)
 	if err != nil || c.Mesh.Task == nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (w *waits) try(ctx context.Context, id state.ID) error {
 		}
 		return err
 	}
-	c, err := w.l.codec.Decode(rec.Data)
+	c, err := w.l.codec.Read(rec)
 	if err != nil || !waiting(c) {
 		w.forget(id.Run)
 		return err

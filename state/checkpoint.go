@@ -31,6 +31,8 @@ type Checkpoint struct {
 	Mesh Mesh
 
 	texts *texts // what Encode wrote of it the last time, shared by clones
+
+	memoryAt time.Time // when the memories had the time to live that they say; zero: at checkpoint_at
 }
 
 // New is the first checkpoint of the run of a task: status running, nothing

@@ -34,6 +34,11 @@ var (
 	// ErrForged: the document is sealed with a key that is at hand, and was
 	// altered since, or the key is another one of the same id.
 	ErrForged = errors.New("the seal is broken")
+	// ErrClear: the document is clear, and the codec takes only sealed ones.
+	ErrClear = errors.New("not sealed, where only sealed documents count")
+	// ErrReplaced: the record is sealed, and not the one that was stored at this
+	// revision of this run: an older one, or another run's, was put in its place.
+	ErrReplaced = errors.New("another record was put in the place of this one")
 	// ErrElsewhere: the record only says where the document is, see [Refer].
 	ErrElsewhere = errors.New("the document is kept elsewhere")
 	// ErrTooLarge: the document is larger than the codec's limit.
@@ -53,10 +58,13 @@ type Codec struct {
 	Encoding aaif.Format
 
 	// Seal encrypts all that is written, and decrypts what was sealed with any
-	// of its keys. nil: what is written is clear, and what is sealed cannot be
-	// read. Clear documents are read in either case, so that a mesh may begin to
-	// seal; what is written next is sealed.
+	// of its keys. Clear documents are refused then (ErrClear): who may write to the
+	// store must not be believed without the key. nil: what is written is clear, and
+	// what is sealed cannot be read.
 	Seal *Keyring
+	// AcceptClear reads clear documents with Seal, too: so that a mesh may begin to
+	// seal, or for what is vouched for otherwise. What is written next is sealed.
+	AcceptClear bool
 
 	// MaxBytes bounds the encoded document, written or read. Default
 	// [DefaultMaxBytes], 16 MiB.
@@ -69,6 +77,16 @@ type Codec struct {
 
 	// Now is the clock for checkpoint_at. Default [time.Now].
 	Now func() time.Time
+
+	bound bool   // see Over
+	over  uint64 // the revision
+}
+
+// Over is the codec that writes a document to be stored over a revision of its run
+// (prev of [Store.Put]). A seal covers that, and [Codec.Read] holds the record to it.
+func (k Codec) Over(prev uint64) Codec {
+	k.bound, k.over = true, prev
+	return k
 }
 
 func (k Codec) maxBytes() int {
@@ -79,7 +97,8 @@ func (k Codec) maxBytes() int {
 }
 
 // Encode captures a checkpoint: it gives c a state_id of its own, the time of
-// now as checkpoint_at and its checksum, and writes the document. On error c
+// now as checkpoint_at and its checksum, counts down what memories have left to live,
+// and writes the document. On error c
 // is what it was.
 func (k Codec) Encode(c *Checkpoint) ([]byte, error) { return k.EncodeIn(nil, c) }
 
@@ -92,10 +111,14 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 		now = k.Now
 	}
 	id, at, trail := c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail
-	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = newStateID(), Time(now()), c.trail()
+	memories, memoryAt := c.Doc.MemorySnapshot, c.memoryAt
+	t := now()
+	c.Doc.MemorySnapshot, c.memoryAt = c.memoriesLeft(t)
+	c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = newStateID(), Time(t), c.trail()
 	data, err := k.marshalIn(buf, c)
 	if err != nil {
 		c.Doc.StateID, c.Doc.CheckpointAt, c.Mesh.Trail = id, at, trail
+		c.Doc.MemorySnapshot, c.memoryAt = memories, memoryAt
 	}
 	return data, err
 }
@@ -135,7 +158,7 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	}
 	sum := checksum.sum(text)
 	if k.Seal != nil {
-		if text, err = k.Seal.seal(c.header(), text); err != nil {
+		if text, err = k.Seal.seal(c.header(), text, k); err != nil {
 			return nil, err
 		}
 	}
@@ -162,46 +185,71 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 // checksum over the canonical JSON. A document of another platform, without our
 // extension member, is held to the schema besides; its Mesh is zero.
 //
-// The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged,
+// The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged, ErrClear,
 // ErrElsewhere or ErrTooLarge. The checkpoint keeps nothing of data.
 func (k Codec) Decode(data []byte) (*Checkpoint, error) {
-	c, err := k.decode(data)
+	c, _, err := k.decode(data)
 	if err != nil {
 		return nil, fmt.Errorf("decode checkpoint: %w", err)
 	}
 	return c, nil
 }
 
-func (k Codec) decode(data []byte) (*Checkpoint, error) {
+// Read is [Codec.Decode] for a record of a store. A sealed one must be of the run that
+// it is stored as, and written for the revision that it was stored over
+// ([Codec.Over]); else the error wraps ErrReplaced.
+//
+// It cannot tell this of the first record of a run, nor of those of releases and
+// callers that did not bind theirs.
+func (k Codec) Read(rec Record) (*Checkpoint, error) {
+	c, seal, err := k.decode(rec.Data)
+	if err != nil {
+		return nil, fmt.Errorf("decode checkpoint: %w", err)
+	}
+	switch {
+	case seal == nil:
+	case c.ID() != rec.ID:
+		return nil, fmt.Errorf("decode checkpoint: %w: it is of run %s of %s", ErrReplaced, clip(c.Doc.RunID), clip(c.Mesh.Entity))
+	case seal.Over != nil && *seal.Over > 0 && (!rec.Swapped || rec.Over != *seal.Over):
+		return nil, fmt.Errorf("decode checkpoint: %w: it was written over revision %d, and stored over %d", ErrReplaced, *seal.Over, rec.Over)
+	}
+	return c, nil
+}
+
+func (k Codec) decode(data []byte) (c *Checkpoint, seal *sealed, err error) {
 	if len(data) > k.maxBytes() {
-		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), k.maxBytes())
+		return nil, nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), k.maxBytes())
 	}
 	text, err := asJSON(data)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p, err := parse(text)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.verify(k.Unchecked); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case p.outer.Object != nil:
-		return nil, ErrElsewhere
+		return nil, nil, ErrElsewhere
 	case p.outer.Sealed != nil:
+		seal = p.outer.Sealed
 		if text, err = k.Seal.open(p); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if p, err = parse(text); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if p.outer.Sealed != nil || p.outer.Object != nil {
-			return nil, fmt.Errorf("%w: a seal within a seal", ErrInvalid)
+			return nil, nil, fmt.Errorf("%w: a seal within a seal", ErrInvalid)
 		}
+	case k.Seal != nil && !k.AcceptClear:
+		return nil, nil, ErrClear
 	}
-	return p.checkpoint()
+	c, err = p.checkpoint()
+	return c, seal, err
 }
 
 // asJSON is a document's JSON text, whichever encoding it came in. No JSON text

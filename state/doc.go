@@ -58,8 +58,11 @@
 // text sealed with XChaCha20-Poly1305, and the clear part is authenticated with
 // it, so that it cannot be altered either. The checksum of a sealed document
 // covers the document as it is at rest. A seal protects what is stored from
-// those who can read the store. It does not tell one writer with the key from
-// another, and an old revision put in place of a newer one opens.
+// those who can read the store, and from those who can write to it without the key:
+// a codec with a key refuses clear documents, and [Codec.Read] a record that was
+// sealed for another run, or over another revision than the one that the store says
+// ([Codec.Over], [Record]). It does not tell one writer with the key from another,
+// and the first record of a run may be put back in place of a later one.
 //
 // # Versions
 //
@@ -75,7 +78,7 @@
 // [RunID] and [AgentID] are hard to change: every worker computes them for
 // itself, and runs are stored under them. Two releases that disagree about them
 // would not find each other's runs, and would do a task twice. The same goes for
-// [EffectKey], by which tools know a call again, and for [KeyID]. They are
+// [EffectKey], by which tools know a call again, for [AdoptedTask], and for [KeyID]. They are
 // UUIDs of version 5 because that is what every language's library can compute;
 // their hash, SHA-1, is broken only for those who choose both names, and two tasks
 // that share a run's name are told apart by the task that the run's record holds.
@@ -90,6 +93,6 @@
 //
 // Documents are at most 16 MiB, or what the codec says, and nest at most 128
 // deep. Integers beyond 2^53 are refused where the schema wants an integer. The
-// checksum protects from damage, not from forgery: who may write to the store may
-// write any checkpoint.
+// checksum protects from damage, not from forgery: without a key who may write to the
+// store may write any checkpoint.
 package state

@@ -339,6 +339,7 @@ func resume(t *testing.T, k state.Codec, c *state.Checkpoint) {
 	next.Mesh.Owner, next.Mesh.Step = "host-9", state.Step{Kind: state.StepClaim}
 	next.Doc.Status = aaif.RunRunning
 	next.Append(model.User("Go on."), start, 2)
+	k.Now = c.At // no memory has grown older
 	data, err := k.Encode(next)
 	if err != nil {
 		t.Fatalf("the next checkpoint: %v", err)

@@ -38,7 +38,7 @@ func (m *Mem) Put(ctx context.Context, id ID, prev uint64, data []byte) (uint64,
 	if m.runs == nil {
 		m.runs = make(map[ID][]Record)
 	}
-	r := Record{ID: id, Data: bytes.Clone(data), Revision: m.last, Time: time.Now()}
+	r := Record{ID: id, Data: bytes.Clone(data), Revision: m.last, Time: time.Now(), Over: prev, Swapped: true}
 	if history = append(history, r); len(history) > HistoryLimit {
 		history = append([]Record(nil), history[len(history)-HistoryLimit:]...)
 	}

@@ -101,6 +101,16 @@ type Mesh struct {
 	More jsontext.Value `json:",embed"`
 }
 
+// Vouched is the platform whose word it is who sent the run's task, "" where that is
+// not so: the run came from there, and no key that is known here proves the sender.
+// Then the run is what one of an unsigned task is.
+func (m *Mesh) Vouched() string {
+	if m.KeyID == "" && m.Parent != nil && m.Parent.Kind == "migration" {
+		return m.Parent.Platform
+	}
+	return ""
+}
+
 // Handed is to whom a run has handed its task on. The run has ended with that,
 // and has no reply of its own.
 type Handed struct {

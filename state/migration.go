@@ -67,22 +67,52 @@ func (m *Migration) Away() bool {
 	return false
 }
 
+// Awaits reports whether there is something that a run which is awaiting_approval
+// waits for: a person's word on a tool call, an answer or a time, or an approval that
+// its handler has asked for. Nothing would wake one that waits for nothing.
+func (c *Checkpoint) Awaits() bool {
+	m := &c.Mesh
+	return c.Doc.ApprovalRequest != nil || len(c.Unknown()) > 0 || len(m.Waits) > 0 || !m.WakeAt.IsZero()
+}
+
+// After is what a run that is being moved goes on with, here or where it came to: what
+// it was doing before, unless that was to wait for something that has come meanwhile.
+func (c *Checkpoint) After() aaif.RunStatus {
+	switch m := c.Mesh.Migration; {
+	case m == nil || m.Status == "" || m.Status == aaif.RunMigrating || Terminal(m.Status):
+		return aaif.RunRunning
+	case m.Status == aaif.RunAwaitingApproval && !c.Awaits():
+		return aaif.RunRunning
+	default:
+		return m.Status
+	}
+}
+
 // Outbound is what another platform gets of a checkpoint: with the platforms in
 // provenance, and without what is this mesh's own business, such as a stack
-// trace (AAIF, Security Considerations) or the place of a message. The clone is
-// to be captured, by [Codec.Encode].
-func (c *Checkpoint) Outbound(source, target string) *Checkpoint {
+// trace (AAIF, Security Considerations), the place of a message, or what others
+// here do for the run. The clone is to be captured, by [Codec.Encode]. What the
+// other one takes over of it says [Checkpoint.Inbound].
+//
+// release is the version of the program that writes it. Who asked for the move is
+// who it was captured by.
+func (c *Checkpoint) Outbound(source, target, release string) *Checkpoint {
 	out := c.Clone()
-	out.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: source, TargetPlatform: target}
-	if p := c.Doc.Provenance; p != nil {
-		out.Doc.Provenance.SourceRuntimeVersion, out.Doc.Provenance.CapturedBy = p.SourceRuntimeVersion, p.CapturedBy
+	out.Doc.Provenance = &aaif.StateProvenance{SourcePlatform: source, TargetPlatform: target, SourceRuntimeVersion: release}
+	if m := c.Mesh.Migration; m != nil {
+		out.Doc.Provenance.CapturedBy = m.By
 	}
 	if out.Doc.Error != nil {
 		out.Doc.Error.StackTrace = ""
 	}
 	out.Doc.Status = aaif.RunMigrating
 	m := &out.Mesh
-	m.Owner, m.Work, m.Claims, m.Want, m.Noted = "", 0, 0, "", nil
+	m.Owner, m.Work, m.Claims = "", 0, 0
+	if m.Want != string(aaif.RunPaused) { // a pause goes along
+		m.Want = ""
+	}
+	m.Calls, m.Waits, m.WakeAt, m.Noted = nil, nil, time.Time{}, nil
+	m.Plan = withoutChosen(m.Plan)
 	if m.Migration != nil {
 		m.Migration = &Migration{ID: m.Migration.ID, Phase: PhaseCaptured, Status: m.Migration.Status, Source: source, Target: target}
 	}

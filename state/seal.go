@@ -90,7 +90,9 @@ type sealed struct {
 	Algorithm string `json:"alg"`
 	Key       string `json:"key"`
 	Nonce     string `json:"nonce"` // base64
-	Text      string `json:"text"`  // base64
+	// Over is the revision of the run that it was written over; nil: nobody said.
+	Over *uint64 `json:"over"`
+	Text string  `json:"text"` // base64
 }
 
 // seal writes the document that stands for a clear one at rest: a valid Agent
@@ -99,8 +101,9 @@ type sealed struct {
 //
 // What is authenticated besides the sealed text is that document without
 // provenance.checksum and without the member text: nobody without the key
-// moves a sealed text under another header.
-func (k *Keyring) seal(h Header, text []byte) ([]byte, error) {
+// moves a sealed text under another header, or says that it was written over another
+// revision.
+func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 	if h.Entity == "" {
 		return nil, errors.New("only the mesh's own checkpoints are sealed: Mesh.Entity is empty")
 	}
@@ -115,6 +118,9 @@ func (k *Keyring) seal(h Header, text []byte) ([]byte, error) {
 		w.text("alg", sealAlgorithm)
 		w.text("key", k.newest)
 		w.text("nonce", base64.StdEncoding.EncodeToString(nonce))
+		if codec.bound {
+			w.uint("over", codec.over)
+		}
 		at = len(w.b)
 		w.end()
 	})

@@ -65,7 +65,12 @@ func TestKeysChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := old.Decode(clear) // what was stored before the mesh began to seal
+	if _, err := old.Decode(clear); !errors.Is(err, state.ErrClear) {
+		t.Errorf("a clear document, with a key: %v, want %v", err, state.ErrClear)
+	}
+	lenient := old
+	lenient.AcceptClear = true
+	c, err := lenient.Decode(clear) // what was stored before the mesh began to seal
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -220,4 +225,100 @@ func TestRefer(t *testing.T) {
 			t.Errorf("%s: a reference to a reference", name)
 		}
 	}
+}
+
+// Finding 18 of the security review: who can write to the store, and has no key, puts
+// no older record of a run in the place of a newer one, nor one of another run.
+func TestARecordIsHeldToItsPlace(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	k := state.Codec{Seal: ring(t, key(1))}
+	var store state.Mem
+	c := full()
+	var records []state.Record
+	for prev := uint64(0); len(records) < 4; {
+		data, err := k.Over(prev).Encode(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if prev, err = store.Put(ctx, c.ID(), prev, data); err != nil {
+			t.Fatal(err)
+		}
+		rec, err := store.Get(ctx, c.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Read(rec); err != nil {
+			t.Errorf("revision %d: %v", prev, err)
+		}
+		records = append(records, rec)
+	}
+	last := records[3].Revision
+	for i, old := range records[1:] { // the newest, too, a second time
+		rev, err := store.Put(ctx, c.ID(), last, old.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = rev
+		rec, err := store.Get(ctx, c.ID())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Read(rec); !errors.Is(err, state.ErrReplaced) {
+			t.Errorf("record %d again: %v", i+2, err)
+		}
+	}
+	for _, rec := range records { // as history they are what they were
+		if _, err := k.Read(rec); err != nil {
+			t.Errorf("revision %d: %v", rec.Revision, err)
+		}
+	}
+	elsewhere := records[2]
+	elsewhere.ID.Run = "another"
+	if _, err := k.Read(elsewhere); !errors.Is(err, state.ErrReplaced) {
+		t.Errorf("as another run's: %v", err)
+	}
+	unheld := records[2]
+	unheld.Swapped = false
+	if _, err := k.Read(unheld); !errors.Is(err, state.ErrReplaced) {
+		t.Errorf("written without a swap: %v", err)
+	}
+	altered := records[2]
+	altered.Data = bytes.Replace(altered.Data, fmt.Appendf(nil, `"over":%d`, altered.Over), []byte(`"over":4`), 1)
+	altered.Over = 4
+	if _, err := k.Read(resummed(t, altered)); !errors.Is(err, state.ErrForged) {
+		t.Errorf("with another revision written into it: %v", err)
+	}
+	unbound, err := k.Encode(c) // of an earlier release
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Read(state.Record{ID: c.ID(), Data: unbound, Revision: 9, Over: 8, Swapped: true}); err != nil {
+		t.Errorf("one that says nothing: %v", err)
+	}
+}
+
+// resummed is a record with a checksum that fits what is in it.
+func resummed(t *testing.T, r state.Record) state.Record {
+	t.Helper()
+	var doc map[string]json.RawMessage
+	if err := json.Unmarshal(r.Data, &doc); err != nil {
+		t.Fatal(err)
+	}
+	var p map[string]any
+	if err := json.Unmarshal(doc["provenance"], &p); err != nil {
+		t.Fatal(err)
+	}
+	sum, err := state.ContentChecksum(r.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p["checksum"] = sum
+	if doc["provenance"], err = json.Marshal(p); err != nil {
+		t.Fatal(err)
+	}
+	if r.Data, err = json.Marshal(doc); err != nil {
+		t.Fatal(err)
+	}
+	return r
 }

@@ -26,6 +26,13 @@ type Record struct {
 	Data     []byte
 	Revision uint64
 	Time     time.Time // when the store took it, by the store's clock
+
+	// Over is the revision that the writer wrote it over (prev of [Store.Put]), and
+	// Swapped that the store has held the write to that: so a record that is taken
+	// from before, and stored again, has another Over. Where there was none, and the
+	// run was deleted before, Over may be the deletion's.
+	Over    uint64
+	Swapped bool
 }
 
 // Errors for errors.Is.
@@ -56,6 +63,9 @@ var (
 //     mesh/subject accepts, never mixing up two of them, whatever characters
 //     they hold. Other ids are refused with an error that is none of the
 //     sentinels;
+//   - say of each record, wherever they give it out, over which revision it was
+//     written (Record.Over), if they have held the write to that; nobody may be able
+//     to make it say otherwise by writing to the store;
 //   - see their own writes: after a Put has returned, Get returns it or
 //     something newer;
 //   - keep the newest revisions of each run, in History, as far as they remember

@@ -22,14 +22,14 @@ func travelling(t testing.TB) *state.Checkpoint {
 	c.Mesh.Task, c.Mesh.Told, c.Mesh.Owner, c.Mesh.Work = raw, "half a sen", "me", 7
 	c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: "hi"}}
 	c.Doc.Error = &aaif.RunError{Code: "E", StackTrace: "goroutine 1"}
-	c.Mesh.Migration = &state.Migration{ID: grant().ID, Phase: state.PhaseCaptured, Status: aaif.RunRunning, To: "https://b", Key: "k"}
+	c.Mesh.Migration = &state.Migration{ID: grant().ID, Phase: state.PhaseCaptured, Status: aaif.RunRunning, To: "https://b", Key: "k", By: "human.ada"}
 	return c
 }
 
 func TestOutboundLeavesOutWhatIsNobodysBusiness(t *testing.T) {
 	t.Parallel()
 	c := travelling(t)
-	out := c.Outbound("berlin", "paris")
+	out := c.Outbound("berlin", "paris", "9.8.7")
 	data, err := state.Codec{}.Encode(out)
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +46,9 @@ func TestOutboundLeavesOutWhatIsNobodysBusiness(t *testing.T) {
 		out.Mesh.Told != "half a sen" || out.Mesh.Migration.Status != aaif.RunRunning {
 		t.Errorf("%+v, %+v", p, out.Mesh)
 	}
+	if p := out.Doc.Provenance; p.SourceRuntimeVersion != "9.8.7" || p.CapturedBy != "human.ada" {
+		t.Errorf("captured by %q, with %q", p.CapturedBy, p.SourceRuntimeVersion)
+	}
 	if c.Doc.Error.StackTrace == "" || c.Mesh.Owner != "me" || c.Doc.Status != aaif.RunRunning {
 		t.Error("the original has changed")
 	}
@@ -58,7 +61,7 @@ func TestTokenInADocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, codec := range map[string]state.Codec{"clear": {}, "sealed": {Seal: ring}} {
-		doc, err := codec.Encode(travelling(t).Outbound("berlin", "paris"))
+		doc, err := codec.Encode(travelling(t).Outbound("berlin", "paris", "9.8.7"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +101,7 @@ func TestTokenInADocument(t *testing.T) {
 
 // FuzzTakeToken: what comes out is what would have been put in.
 func FuzzTakeToken(f *testing.F) {
-	doc, err := state.Codec{}.Encode(travelling(f).Outbound("berlin", "paris"))
+	doc, err := state.Codec{}.Encode(travelling(f).Outbound("berlin", "paris", "9.8.7"))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -16,8 +16,9 @@ type Outcome struct {
 	Slot    int    `json:"slot"` // place in the plan's members; of a pipeline, in its steps
 	Alias   string `json:"alias"`
 	Entity  string `json:"entity,omitempty"`
-	TaskID  string `json:"task_id,omitempty"` // of the task that the member was sent
-	Durable bool   `json:"durable,omitempty"` // over the durable lane
+	AgentID string `json:"agent_id,omitempty"` // of who answered on another platform
+	TaskID  string `json:"task_id,omitempty"`  // of the task that the member was sent
+	Durable bool   `json:"durable,omitempty"`  // over the durable lane
 
 	// Output is what it answered, bare: see [Bare]. It is nil where Err is not.
 	Output json.RawMessage `json:"-"`

@@ -73,7 +73,7 @@ func (w *work) begin() error {
 	}
 	cp := w.run.View()
 	if cp.Mesh.Plan == nil {
-		return nil
+		return w.adopt(&cp.Doc) // nothing, unless another platform began the run
 	}
 	var was position
 	if err := json.Unmarshal(cp.Mesh.Plan, &was); err != nil {
@@ -139,6 +139,9 @@ func (w *work) save(cp *state.Checkpoint) error {
 // agentID is the agent_id of who gave an outcome; of one without a definition
 // that its entity stands for.
 func (w *work) agentID(o *Outcome) string {
+	if o.AgentID != "" {
+		return o.AgentID
+	}
 	for _, c := range w.pos.Chosen {
 		if c.Entity == o.Entity && c.AgentID != "" {
 			return c.AgentID

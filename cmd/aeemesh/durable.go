@@ -36,7 +36,7 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
 	flags.BoolVar(&f.fenced, "fenced", false, "the NATS user has what \"auth perms\" prints and no more: ask the server for nothing else")
 	flags.StringArrayVar(&f.operators, "operator", nil, "`PATTERN` of who may cancel, pause, resume, steer and settle the runs of others (default human.>); repeatable")
-	a.addStateKeyFlag(flags)
+	a.addStateFlags(flags)
 	f.remotes.add(a, flags)
 }
 
@@ -81,7 +81,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	js = jetstream.Gather(js)
 	d := newLane(js, m)
 	d.Slots = jetstream.NewSlots(js, m, f.lease)
-	d.Codec = state.Codec{Seal: ring}
+	d.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
 	d.Platform, d.Remotes = a.platform, remotes
 	if f.fenced {
@@ -160,7 +160,7 @@ func (a *app) laneClient(cmd *cobra.Command) func(*session, *mesh.Config) error 
 			return err
 		}
 		cfg.Durable = newLane(js, m)
-		cfg.Durable.Codec = state.Codec{Seal: ring}
+		cfg.Durable.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
 		return nil
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // usageError is a command line that cannot be understood: exit 2.
@@ -130,6 +131,10 @@ func hintFor(err error) string {
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):
 		return "JetStream is off on this server or for this account. Where it is on, \"aeemesh apply\" makes the mesh's streams."
+	case errors.Is(err, state.ErrClear):
+		return "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one."
+	case errors.Is(err, state.ErrReplaced):
+		return "Somebody else has written to the store of runs. \"aeemesh runs show RUN\" lists the revisions; \"aeemesh runs fork RUN --at REVISION\" goes on from one that is good."
 	case errors.Is(err, context.Canceled):
 		return ""
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission):

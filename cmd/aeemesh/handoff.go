@@ -48,8 +48,12 @@ key that is trusted here ("aeemesh keys trust") and may speak for the agent, is
 for this platform, unexpired and unused, and when the agent is served here.
 Plaintext is refused. Several of these may run at once, on one mesh.
 
+Whose an agent_id is says --agent, else the registry ("aeemesh agents
+definitions"), else the workers that serve it.
+
 Each phase is recorded; "aeemesh handoff list" shows them. A run that its
-source does not let go of within 20 minutes is refused.`,
+source does not let go of within 20 minutes is refused. Of one issuer at most
+1,000 handoffs are kept that were not accepted, and --per-issuer MiB in all.`,
 		Example: `  aeemesh handoff serve --listen :7443 --cert tls.crt --key tls.key --platform paris
   aeemesh handoff serve --cert tls.crt --key tls.key --client-ca berlin.crt --bearer file:/run/secrets/handoff`,
 		Args: arguments(),
@@ -61,6 +65,7 @@ source does not let go of within 20 minutes is refused.`,
 	flags.StringVar(&f.key, "key", "", "its private key `file`")
 	flags.StringVar(&f.clientCA, "client-ca", "", "accept only clients with a certificate of this `file`'s authorities")
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
+	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
 	a.addReceiverFlags(c)
 	return c
@@ -85,6 +90,9 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	bearer, err := a.secretRef(f.bearer)
 	if err != nil {
 		return usagef(cmd, "--bearer: %w", err)
+	}
+	if a.perIssuer <= 0 {
+		return usagef(cmd, "--per-issuer must be above 0")
 	}
 	known, err := a.knownAgents(f.agents)
 	if err != nil {
@@ -197,7 +205,8 @@ func (a *app) handoffListCommand() *cobra.Command {
 		Short: "List the runs that were handed over to here",
 		Long: `Lists the handoffs of the last 30 days, newest first, with the phase that each
 has reached: receiving, staged (it waits for its source to let go), accepted,
-running (its workers have it), or refused.`,
+running (its workers have it), or refused. Those that were refused are kept for
+20 to 40 minutes.`,
 		Example: `  aeemesh handoff list
   aeemesh handoff list --json | jq 'select(.phase == "refused")'`,
 		Args: arguments(),

@@ -112,7 +112,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		Target: intents.Target{Run: h.Run}, To: f.to, WaitMS: f.tools.Milliseconds(), Abort: f.abort, Reason: f.reason,
 	})
 	if err != nil {
-		return commandFailed(err, h.Entity)
+		return a.commandFailed(err, h.Entity)
 	}
 	switch {
 	case !got.Migrating:

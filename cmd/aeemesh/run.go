@@ -29,11 +29,14 @@ type app struct {
 	sign   signFlags
 	levels logFlags
 
-	stateKeys []string // references to the keys of checkpoints
-	as        string   // who asks, where a command makes its own envelopes
-	speaker   string   // who the connection speaks as, where that is known
-	platform  string   // this mesh's name, to other platforms
-	issuers   []string // who may hand over runs of any agent
+	stateKeys   []string // references to the keys of checkpoints
+	as          string   // who asks, where a command makes its own envelopes
+	speaker     string   // who the connection speaks as, where that is known
+	platform    string   // this mesh's name, to other platforms
+	acceptClear bool     // with state keys: believe what is not sealed
+	issuers     []string // who may hand over runs of any agent
+	anyVersion  bool     // take in runs of whatever version of their agent
+	perIssuer   int      // MiB that are kept of one issuer's handoffs; 0: the default
 }
 
 // run is the program. env looks up an environment variable, "" where it is

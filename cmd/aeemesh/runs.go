@@ -29,7 +29,8 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
 		append(a.runCommands(), a.runMoveCommands()...)...)...)
 }
 
-// runStore is the store of runs, and how to read what is in it.
+// runStore is the store of runs, and how to show what is in it: also of agents whose
+// workers have no key.
 type runStore struct {
 	state.Store
 	codec state.Codec
@@ -49,7 +50,7 @@ func (a *app) runs(cmd *cobra.Command, s *session) (*runStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &runStore{jetstream.NewStates(js, m), state.Codec{Seal: ring}}, nil
+	return &runStore{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
 }
 
 // find is the one run that a person means.
@@ -110,6 +111,20 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 	c, err := r.codec.Decode(rec.Data)
 	if errors.Is(err, state.ErrSealed) {
 		return nil, hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+	}
+	return c, err
+}
+
+// ownRecord reads a checkpoint to go on from, as a worker would.
+func (a *app) ownRecord(runs *runStore, rec state.Record) (*state.Checkpoint, error) {
+	codec := runs.codec
+	codec.AcceptClear = a.acceptClear
+	c, err := codec.Read(rec)
+	switch {
+	case errors.Is(err, state.ErrSealed):
+		return nil, hinted(err, "Give the key with --state-key env:NAME or file:PATH.")
+	case errors.Is(err, state.ErrClear):
+		return nil, hinted(err, "Leave --state-key out if the agent's workers have none; --accept-clear-state believes what was stored before they had one.")
 	}
 	return c, err
 }

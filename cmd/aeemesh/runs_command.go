@@ -156,7 +156,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		got, err = s.node.Command(ctx, entity, command)
 	}
 	if err != nil {
-		return commandFailed(err, entity)
+		return a.commandFailed(err, entity)
 	}
 	if a.term.json {
 		if err := a.term.object(commandOutput{got, below}); err != nil {
@@ -217,9 +217,16 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 	return nil
 }
 
-func commandFailed(err error, entity string) error {
+func (a *app) commandFailed(err error, entity string) error {
 	var e *envelope.Error
 	switch {
+	case errors.As(err, &e) && e.Code == envelope.CodeKeyUnknown && !e.FromPeer():
+		where := fmt.Sprintf("no --keys was given, and there is no %s", a.defaultKeyDir())
+		if dir := a.keyDir(); dir != "" {
+			where = "keys are looked for in " + dir
+		}
+		return hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
+			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" tells what became of the command.")
 	case errors.As(err, &e):
 		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -287,7 +294,7 @@ and calls that both make have the same idempotency key.`,
 		}),
 	})
 	a.entityFlag(c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.addStateFlags(c.Flags())
 	c.Flags().Uint64Var(&at, "at", 0, "from the checkpoint of this `revision` (default the last)")
 	c.Flags().StringVar(&taskID, "task", "", "the new task's `id` (default a new one)")
 	return c
@@ -299,7 +306,7 @@ func (a *app) forkRun(ctx context.Context, s *session, runs *runStore, rec state
 			return notKept(err, at)
 		}
 	}
-	parent, err := runs.decode(rec)
+	parent, err := a.ownRecord(runs, rec)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ brings it back.`,
 	c.Flags().StringVarP(&f.out, "out", "o", "-", "`file` to write, object:BUCKET/NAME, or - for standard output")
 	f.add(a, c.Flags())
 	a.entityFlag(c, &entity)
-	a.addStateKeyFlag(c.Flags())
+	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
@@ -106,11 +106,15 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	}
 	var file []byte
 	if f.platform == "" {
-		c, err := runs.decode(rec)
+		c, err := a.ownRecord(runs, rec)
 		if err != nil {
 			return err
 		}
-		if file, err = codec.Marshal(c.Strip()); err != nil {
+		c = c.Strip()
+		if p := c.Doc.Provenance; p != nil {
+			p.SourceRuntimeVersion, p.CapturedBy = version(), a.defaultFrom()
+		}
+		if file, err = codec.Marshal(c); err != nil {
 			return err
 		}
 	} else if file, err = a.handOver(ctx, cmd, s, f, codec, h); err != nil {
@@ -153,7 +157,7 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	case errors.Is(err, mesh.ErrStopping):
 		return nil, hinted(err, "It stands still when its step has ended: then the same \"aeemesh runs export\" writes the file. \"aeemesh migrate %s --abort\" lets it go on.", shortRun(h.Run))
 	case err != nil:
-		return nil, commandFailed(err, h.Entity)
+		return nil, a.commandFailed(err, h.Entity)
 	}
 	return file, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/agents/registry"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -45,7 +46,8 @@ be another platform's, of an agent that is served here.`,
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
-	a.addStateKeyFlag(c.Flags())
+	c.Flags().BoolVar(&a.anyVersion, "any-version", false, "take in runs of whatever agent_version, also of another major one than the workers serve here")
+	a.addStateFlags(c.Flags())
 	a.addSignFlags(c.Flags(), signAll)
 }
 
@@ -59,7 +61,17 @@ func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) 
 	if err != nil {
 		return nil, err
 	}
-	return s.node.Receiver(mesh.ReceiverOptions{Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known})
+	definitions := jetstream.NewAgents(js, m)
+	return s.node.Receiver(mesh.ReceiverOptions{
+		Handoffs: jetstream.NewHandoffs(js, m), Platform: a.platform, Issuers: a.issuers, Agents: known, Share: int64(a.perIssuer) << 20, AnyVersion: a.anyVersion,
+		Registered: func(ctx context.Context, agentID string) (string, error) {
+			e, err := definitions.Get(ctx, registry.KeyOf(agentID, ""))
+			if err != nil && !errors.Is(err, registry.ErrNotFound) {
+				a.log.Debug("the registry does not say who has an agent_id", "agent_id", agentID, "err", err)
+			}
+			return e.Record.Entity, nil
+		},
+	})
 }
 
 func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, reason string, refuse bool) error {
@@ -138,7 +150,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	if err != nil {
 		return err
 	}
-	c, err := state.Codec{Seal: ring}.Decode(file)
+	c, err := state.Codec{Seal: ring, AcceptClear: true}.Decode(file)
 	if err != nil {
 		return importFailed(err)
 	}
@@ -151,6 +163,11 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 			if i.Info.Metadata[mesh.MetaSealed] != "" {
 				return importFailed(fmt.Errorf("the runs of %s are stored %w here, and the key is not at hand", c.Mesh.Entity, state.ErrSealed))
 			}
+		}
+	}
+	if c.Mesh.Entity != "" { // a file may say anything of others here
+		if err := c.Inbound(time.Now()); err != nil {
+			return importFailed(err)
 		}
 	}
 	receipt, err := s.node.Fork(ctx, c, state.ForkOf{})

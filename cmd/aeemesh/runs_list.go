@@ -91,7 +91,7 @@ func (a *app) runsListCommand() *cobra.Command {
 				if l.Step == string(state.StepHandoff) && l.Task == "" {
 					continue // no run, but what went along with a task that was handed on
 				}
-				if wanted == nil || slices.Contains(wanted, l.Status) {
+				if wanted == nil || slices.Contains(wanted, l.Status) || l.Status == string(aaif.RunAwaitingToolResult) && slices.Contains(wanted, string(aaif.RunRunning)) {
 					list = append(list, l)
 				}
 			}
@@ -104,7 +104,7 @@ func (a *app) runsListCommand() *cobra.Command {
 		}),
 	})
 	a.entityFlag(c, &entity)
-	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", "))
+	c.Flags().StringVar(&status, "status", "", "in one of these `states` only, comma-separated: "+strings.Join(runStatuses, ", ")+"; running is awaiting_tool_result, too")
 	c.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
 	return c
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -120,7 +121,8 @@ type runView struct {
 	Calls    []state.Call          `json:"calls,omitempty"` // tasks that it has sent, and that go on
 	Team     *teamView             `json:"team,omitempty"`
 	Reply    json.RawMessage       `json:"reply,omitempty"`
-	Handed   *state.Handed         `json:"handed,omitempty"` // who answers instead
+	Handed   *state.Handed         `json:"handed,omitempty"`     // who answers instead
+	Vouched  string                `json:"vouched_by,omitempty"` // the platform whose word it is who sent the task
 	Timeline []state.Moment        `json:"timeline"`
 }
 
@@ -130,7 +132,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	if err == nil {
 		v.Usage, v.Attempt, v.Error, v.Approval = c.Mesh.Usage, c.Mesh.Attempt, c.Doc.Error, c.Doc.ApprovalRequest
 		v.Effects, v.Reply, v.Handed = c.Mesh.Effects, c.Mesh.Reply, c.Mesh.Handed
-		v.Calls, v.Team = c.Mesh.Calls, teamOf(c)
+		v.Calls, v.Team, v.Vouched = c.Mesh.Calls, teamOf(c), c.Mesh.Vouched()
 		if c.Doc.Status == aaif.RunAwaitingApproval {
 			v.Waits = slices.DeleteFunc(c.Mesh.Waits, func(w state.Wait) bool { return w.Void })
 		}
@@ -143,6 +145,13 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	a.term.line("run %s of %s, task %s: %s", v.Run, v.Entity, v.Task, v.Status)
 	if v.Owner != "" && !state.Terminal(aaif.RunStatus(v.Status)) {
 		a.term.line("owner %s, epoch %d, last step %s", v.Owner, v.Epoch, ago(v.At))
+	}
+	if v.Vouched != "" {
+		from := "?"
+		if task, err := envelope.Parse(c.Mesh.Task); err == nil {
+			from = task.From
+		}
+		a.term.line("sent by %s, by the word of %s: no key that is trusted here proves it", oneLine(from), oneLine(v.Vouched))
 	}
 	if v.Problem != "" {
 		a.term.warn("only its header can be read: %s", printable(v.Problem))

@@ -20,6 +20,13 @@ func (a *app) addStateKeyFlag(flags *pflag.FlagSet) {
 	bindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
 }
 
+// addStateFlags adds --state-key, and what goes with it where records are not only
+// shown.
+func (a *app) addStateFlags(flags *pflag.FlagSet) {
+	a.addStateKeyFlag(flags)
+	flags.BoolVar(&a.acceptClear, "accept-clear-state", false, "with --state-key: believe checkpoints that are not sealed, too, while runs go on from before there was a key")
+}
+
 // keyring resolves --state-key; nil where none is given.
 func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	var keys []state.Key
@@ -31,6 +38,9 @@ func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 		keys = append(keys, state.Key{Secret: secret})
 	}
 	if len(keys) == 0 {
+		if a.acceptClear {
+			return nil, usagef(cmd, "--accept-clear-state goes with --state-key")
+		}
 		return nil, nil
 	}
 	ring, err := state.NewKeyring(keys[0], keys[1:]...)

@@ -30,7 +30,7 @@ func (r *treeReader) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	runs := &runStore{jetstream.NewStates(r.js, m), state.Codec{Seal: ring}}
+	runs := &runStore{jetstream.NewStates(r.js, m), state.Codec{Seal: ring, AcceptClear: true}}
 	replies := jetstream.NewReplies(r.js, m)
 	if r.builder == nil {
 		if err := r.findRun(ctx, runs, replies); err != nil || r.builder == nil {

@@ -2,7 +2,6 @@ package handoff
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,7 +33,9 @@ func Adopt(c *state.Checkpoint, entity, from string) error {
 		return fmt.Errorf("%w: the document has no conversation, and nothing else in it says what the run was given", state.ErrInvalid)
 	}
 	task := envelope.New(envelope.TypeTask, from, entity, "agent.ask", nil)
-	task.Corr = cmp.Or(c.Doc.RunID, task.Corr)
+	if c.Doc.RunID != "" {
+		task.ID, task.Corr = state.AdoptedTask(entity, c.Doc.RunID), c.Doc.RunID
+	}
 	raw, err := withInput(task, c.Doc.Conversation)
 	if err != nil {
 		return err

@@ -5,10 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -17,49 +15,15 @@ func (r *Receiver) stage(ctx context.Context, h *record, c *state.Checkpoint) er
 	if c.Terminal() {
 		return fmt.Errorf("%w: the run has ended, with status %s", state.ErrInvalid, c.Doc.Status)
 	}
+	if r.cfg.Fits != nil {
+		if err := r.cfg.Fits(ctx, h.c.Mesh.Entity, c.Doc.AgentVersion); err != nil {
+			return err
+		}
+	}
 	if err := r.localize(ctx, h, c); err != nil {
 		return err
 	}
 	return r.write(ctx, h, state.PhaseStaged, func(next *state.Checkpoint) { *next = *c })
-}
-
-// localize makes a run of this mesh of the one that came.
-func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
-	entity, grant := h.c.Mesh.Entity, *h.migration()
-	if c.Mesh.Entity == "" {
-		if err := Adopt(c, entity, holder); err != nil {
-			return err
-		}
-	}
-	m := &c.Mesh
-	if m.Entity != entity {
-		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", state.ErrUnknownAgent, entity, m.Entity)
-	}
-	task, err := envelope.Parse(m.Task)
-	if err != nil || task.ID != m.TaskID {
-		return fmt.Errorf("%w: the run's task cannot be read", state.ErrInvalid)
-	}
-	status := aaif.RunRunning
-	if m.Migration != nil && m.Migration.Status != "" && m.Migration.Status != aaif.RunMigrating && !state.Terminal(m.Migration.Status) {
-		status = m.Migration.Status
-	}
-	grant.Status = status
-	// Times on the source's clock become times on ours: what has passed, has.
-	shift := time.Duration(0)
-	if at := c.At(); !at.IsZero() {
-		shift = r.cfg.Now(ctx).Sub(at)
-	}
-	for _, t := range []*time.Time{&m.StoredAt, &m.StartedAt, &m.Deadline} {
-		if !t.IsZero() {
-			*t = t.Add(shift).UTC()
-		}
-	}
-	m.Parent = h.c.Mesh.Parent
-	m.Step = state.Step{Kind: state.StepImport, Name: grant.Source, Detail: string(c.Doc.Status)}
-	m.Owner, m.Work, m.Claims, m.Want, m.Reply = "", 0, 0, "", nil
-	m.Migration = &grant
-	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
-	return nil
 }
 
 // Commit is the source's word that it has let go of the run. When it returns
@@ -105,7 +69,7 @@ func (r *Receiver) Commit(ctx context.Context, id string) (Status, error) {
 func (r *Receiver) prepare(ctx context.Context, h *record) error {
 	run := h.c.Clone()
 	run.Mesh.Epoch++
-	data, err := r.cfg.Codec(run.Mesh.Entity).Encode(run)
+	data, err := r.cfg.Codec(run.Mesh.Entity).Over(0).Encode(run)
 	if err != nil {
 		return err
 	}
@@ -131,7 +95,7 @@ func (r *Receiver) own(ctx context.Context, h *record) (stored, error) {
 	if err != nil {
 		return stored{}, err
 	}
-	c, err := r.cfg.Codec(h.c.Mesh.Entity).Decode(rec.Data)
+	c, err := r.cfg.Codec(h.c.Mesh.Entity).Read(rec)
 	if err != nil {
 		return stored{}, err
 	}
@@ -154,9 +118,9 @@ func (r *Receiver) start(ctx context.Context, h *record) error {
 	}
 	if run.c.Mesh.Migration.Phase == state.PhaseStaged {
 		next := run.c.Clone()
-		next.Doc.Status = next.Mesh.Migration.Status
+		next.Doc.Status = next.After()
 		next.Mesh.Migration.Phase, next.Mesh.Migration.Since = state.PhaseAccepted, r.cfg.Now(ctx).UTC()
-		data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+		data, err := r.cfg.Codec(next.Mesh.Entity).Over(run.rev).Encode(next)
 		if err != nil {
 			return err
 		}
@@ -193,11 +157,15 @@ func bare(c *state.Checkpoint) {
 // Refuse ends a handoff that has not been accepted, for ever: when it returns
 // without error the run will never run here. It fails with [ErrAccepted] where
 // that is too late. A handoff that never came is refused too, so that it cannot
-// come later; entity and run are what is known of it.
+// come later, if its issuer may hand runs over to here at all ([state.ErrTokenKey]):
+// what nobody else could bring needs no refusal.
 func (r *Receiver) Refuse(ctx context.Context, id, issuer, reason string) (Status, error) {
 	for {
 		h, err := r.load(ctx, id)
 		if errors.Is(err, ErrUnknown) {
+			if err := r.mayIssue(ctx, issuer); err != nil {
+				return Status{}, err
+			}
 			h = &record{id: id, c: &state.Checkpoint{Mesh: state.Mesh{
 				Format: state.Format, Entity: holder, Step: state.Step{Kind: state.StepImport}, Migration: &state.Migration{ID: id, Issuer: issuer, Target: r.cfg.Platform},
 			}}}
@@ -241,7 +209,7 @@ func (r *Receiver) Decline(ctx context.Context, doc []byte, reason string) (Stat
 		return Status{}, err
 	}
 	entity := cmp.Or(head.Entity, grant.Issuer)
-	h := &record{id: grant.ID, c: opening(entity, grant)}
+	h := &record{id: grant.ID, c: opening(entity, grant), own: true}
 	switch err := r.refuse(ctx, h, reason); {
 	case errors.Is(err, state.ErrChanged):
 		return r.Refuse(ctx, grant.ID, grant.Issuer, reason)
@@ -264,7 +232,7 @@ func (r *Receiver) Entity(ctx context.Context, doc []byte, refuse bool) (string,
 		return "", err
 	}
 	if !refuse {
-		entity, err := r.cfg.Agent(ctx, grant.AgentID)
+		entity, err := r.cfg.Agent(ctx, grant.AgentID, grant.Issuer)
 		if err != nil {
 			return "", fmt.Errorf("agent_id %.50q: %w", grant.AgentID, err)
 		}
@@ -302,43 +270,4 @@ func (r *Receiver) Get(ctx context.Context, id string) (Status, error) {
 		return Status{}, err
 	}
 	return h.status(), nil
-}
-
-// Collect finishes what was left behind: it refuses handoffs that have waited for
-// longer than [ReceiverConfig.Stay], and starts accepted runs whose receiver
-// died in between. It is to be called now and then, and may be by several at
-// once. One that fails does not keep it from the others.
-func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
-	var failed []error
-	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
-		if err != nil {
-			failed = append(failed, err)
-			break
-		}
-		h, err := r.decode(rec)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
-		m := h.migration()
-		age := r.cfg.Now(ctx).Sub(m.Since)
-		switch {
-		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > r.cfg.Stay:
-			if _, err = r.Refuse(ctx, h.id, m.Issuer, "the source did not come back"); err == nil {
-				refused++
-			} else if errors.Is(err, ErrAccepted) {
-				err = nil
-			}
-		case m.Phase == state.PhaseRefused && age < 2*r.cfg.Stay:
-			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
-		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
-			if _, err = r.Commit(ctx, h.id); err == nil {
-				started++
-			}
-		}
-		if err != nil {
-			failed = append(failed, err)
-		}
-	}
-	return refused, started, errors.Join(failed...)
 }

@@ -31,6 +31,8 @@
 // # Limits
 //
 // What a stranger can make grow is bounded: how many streams are open, how
-// long each may take and how large it may be. Without a token that verifies
-// nothing is kept.
+// long each may take and how large it may be, how many records of one issuer are
+// kept that were not accepted and for how long, and how many bytes of all of them.
+// Without a token that verifies nothing is kept; nor is the refusal of what never
+// came, unless its issuer may hand runs over to here.
 package handoff

@@ -65,7 +65,10 @@ func TestHandoffOfAPausedRun(t *testing.T) {
 	t.Parallel()
 	for _, status := range []aaif.RunStatus{aaif.RunPaused, aaif.RunAwaitingApproval} {
 		p := newPlatform(t)
-		x := p.pack(func(c *state.Checkpoint, _ *state.Grant) { c.Mesh.Migration.Status = status })
+		x := p.pack(func(c *state.Checkpoint, _ *state.Grant) {
+			c.Mesh.Migration.Status = status
+			c.Mesh.Effects = []state.Effect{{ID: "call-1", Tool: "pay", Key: state.EffectKey(c.Doc.RunID, 1, 1), Status: state.EffectUnknown}}
+		})
 		if _, err := p.send(x); err != nil {
 			t.Fatal(err)
 		}

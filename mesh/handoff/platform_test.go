@@ -68,8 +68,8 @@ func newPlatform(t testing.TB, change ...func(*handoff.ReceiverConfig, *handoff.
 func (p *platform) config() handoff.ReceiverConfig {
 	return handoff.ReceiverConfig{
 		Platform: here, Keys: p.ring, Handoffs: p.handoffs, States: p.states, Replies: p.replies,
-		Agent: func(_ context.Context, id string) (string, error) {
-			if id != agentID {
+		Agent: func(_ context.Context, id, _ string) (string, error) {
+			if id != agentID && id != state.AgentID(entity) {
 				return "", state.ErrUnknownAgent
 			}
 			return entity, nil
@@ -150,7 +150,7 @@ func (p *platform) pack(change ...func(*state.Checkpoint, *state.Grant)) parcel 
 	m.StoredAt, m.Deadline = p.now.Add(-time.Hour), p.now.Add(time.Hour)
 	c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: strings.Repeat("hi ", 20_000)}}
 	m.Migration = &state.Migration{ID: newID(p.t), Phase: state.PhaseCaptured, Status: aaif.RunRunning}
-	out := c.Outbound(there, here)
+	out := c.Outbound(there, here, "1.2.3")
 	g := state.Grant{
 		ID: m.Migration.ID, Issuer: entity, Source: there, Target: here, AgentID: agentID, RunID: c.Doc.RunID,
 		Issued: p.now, Expires: p.now.Add(5 * time.Minute),

@@ -38,8 +38,14 @@ type ReceiverConfig struct {
 	Issuers []string
 
 	// Agent finds the entity that serves an agent here, by its document's
-	// agent_id, or fails with [state.ErrUnknownAgent].
-	Agent func(ctx context.Context, agentID string) (entity string, err error)
+	// agent_id or the one that stands for the entity ([state.AgentID]), or fails with
+	// [state.ErrUnknownAgent]. Where several entities say that they have the id, the
+	// issuer of the handoff is meant, if it is one of them.
+	Agent func(ctx context.Context, agentID, issuer string) (entity string, err error)
+
+	// Fits reports, with [state.ErrUnknownAgent], that an entity does not go on with
+	// runs of another version of its agent (agent_version). nil: it goes on with all.
+	Fits func(ctx context.Context, entity, version string) error
 
 	// Handoffs keeps the records of handoffs, States the runs; they are not the
 	// same store.
@@ -68,6 +74,17 @@ type ReceiverConfig struct {
 	Stay time.Duration
 	// Open is how many streams are read at once. Default 16.
 	Open int
+	// Pending is how many handoffs of one issuer are kept that were not accepted:
+	// that are on their way, wait, or were refused. Share is how many bytes are kept
+	// for one issuer. Beyond that its next handoff is refused ([ErrBusy]), until
+	// records of earlier ones expire. Default 1000, and 24 MiB of the 64 that
+	// jetstream.BucketHandoff has.
+	Pending int
+	Share   int64
+
+	// Tidy, if set, takes away what Handoffs still keeps of documents that are gone.
+	// [Receiver.Collect] calls it.
+	Tidy func(ctx context.Context) error
 
 	// Observe is called synchronously before and after each write: with the
 	// phase that is written, and done false and then true.
@@ -94,8 +111,9 @@ type Reply struct {
 // A Receiver takes runs in. Its methods may be called from many goroutines,
 // and by several receivers on the same stores.
 type Receiver struct {
-	cfg  ReceiverConfig
-	open chan struct{}
+	cfg    ReceiverConfig
+	open   chan struct{}
+	shares shares
 }
 
 // NewReceiver makes a receiver. It does no I/O. All faults of the configuration
@@ -132,6 +150,12 @@ func NewReceiver(cfg ReceiverConfig) (*Receiver, error) {
 	}
 	if cfg.Open <= 0 {
 		cfg.Open = DefaultOpen
+	}
+	if cfg.Pending <= 0 {
+		cfg.Pending = DefaultPending
+	}
+	if cfg.Share <= 0 {
+		cfg.Share = DefaultShare
 	}
 	if cfg.Observe == nil {
 		cfg.Observe = func(context.Context, state.Phase, bool) {}
@@ -172,7 +196,7 @@ func (r *Receiver) Receive(ctx context.Context, stream io.Reader) (Status, error
 		}
 		grant, err := r.verify(ctx, in.Token, source, in.State)
 		if err == nil {
-			h, err = r.admit(ctx, grant)
+			h, err = r.admit(ctx, grant, false)
 		}
 		return grant, err
 	})
@@ -203,7 +227,9 @@ func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	c, err := r.cfg.Codec(head.Entity).Decode(text)
+	codec := r.cfg.Codec(head.Entity)
+	codec.AcceptClear = true // its checksum and token vouch for the file
+	c, err := codec.Decode(text)
 	if err != nil {
 		return Status{}, err
 	}
@@ -214,7 +240,7 @@ func (r *Receiver) Import(ctx context.Context, doc []byte) (Status, error) {
 	if err := grant.Covers(grant.Source, grant.AgentID, grant.RunID, grant.StateID, c.Doc.Provenance.Checksum); err != nil {
 		return Status{}, err
 	}
-	h, err := r.admit(ctx, grant)
+	h, err := r.admit(ctx, grant, true)
 	if err != nil {
 		return Status{}, err
 	}
@@ -234,22 +260,19 @@ func (r *Receiver) verify(ctx context.Context, token, source string, s *aaif.Sta
 }
 
 // admit uses the token up: of any number of streams that bring it, one makes
-// the record.
-func (r *Receiver) admit(ctx context.Context, g state.Grant) (*record, error) {
-	entity, err := r.cfg.Agent(ctx, g.AgentID)
+// the record. own is for what an operator of this platform brings.
+func (r *Receiver) admit(ctx context.Context, g state.Grant, own bool) (*record, error) {
+	entity, err := r.cfg.Agent(ctx, g.AgentID, g.Issuer)
 	if err != nil {
 		return nil, fmt.Errorf("agent_id %.50q: %w", g.AgentID, err)
 	}
 	if g.Issuer != entity && !matchAny(r.cfg.Issuers, g.Issuer) {
 		return nil, fmt.Errorf("%w: %.80q may not hand over runs of %s", state.ErrTokenKey, g.Issuer, entity)
 	}
-	switch _, err := r.cfg.States.Get(ctx, state.ID{Entity: entity, Run: g.RunID}); {
-	case err == nil:
-		return nil, fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, g.RunID, entity)
-	case !errors.Is(err, state.ErrNotFound):
+	if err := r.vacant(ctx, state.ID{Entity: entity, Run: g.RunID}); err != nil {
 		return nil, err
 	}
-	h := &record{id: g.ID, c: opening(entity, g)}
+	h := &record{id: g.ID, c: opening(entity, g), own: own}
 	if err := r.write(ctx, h, state.PhaseReceiving, nil); err != nil {
 		if errors.Is(err, state.ErrChanged) {
 			err = fmt.Errorf("%w: %s", state.ErrTokenUsed, g.ID)
@@ -257,6 +280,31 @@ func (r *Receiver) admit(ctx context.Context, g state.Grant) (*record, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+// vacant reports whether a run may come under a name: there is none
+// ([state.ErrRunExists]). One that a receiver had prepared for a handoff of which
+// there is no record any more was never accepted, and is taken away.
+func (r *Receiver) vacant(ctx context.Context, id state.ID) error {
+	rec, err := r.cfg.States.Get(ctx, id)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	exists := fmt.Errorf("%w: run %.50q of %s", state.ErrRunExists, id.Run, id.Entity)
+	c, err := r.cfg.Codec(id.Entity).Read(rec)
+	if err != nil || c.Doc.Status != aaif.RunMigrating || c.Mesh.Migration == nil || c.Mesh.Migration.Phase != state.PhaseStaged {
+		return exists
+	}
+	switch _, err := r.load(ctx, c.Mesh.Migration.ID); {
+	case errors.Is(err, ErrUnknown):
+		return r.cfg.States.Delete(ctx, id)
+	case err != nil:
+		return err
+	}
+	return exists
 }
 
 // opening is what the record of a handoff begins with.

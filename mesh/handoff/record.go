@@ -28,6 +28,7 @@ type record struct {
 	id  string // of the token
 	c   *state.Checkpoint
 	rev uint64
+	own bool // an operator of this platform brought it: its issuer's share does not count
 }
 
 func (h *record) migration() *state.Migration { return h.c.Mesh.Migration }
@@ -58,11 +59,13 @@ func (r *Receiver) decode(rec state.Record) (*record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
-	c, err := r.cfg.Codec(head.Entity).Decode(rec.Data)
+	run := rec
+	run.ID = head.ID() // it is kept by the token, and of a run
+	c, err := r.cfg.Codec(head.Entity).Read(run)
 	if err != nil {
 		return nil, fmt.Errorf("record of handoff %.50q: %w", rec.ID.Run, err)
 	}
-	if c.Mesh.Migration == nil {
+	if m := c.Mesh.Migration; m == nil || m.ID != rec.ID.Run {
 		return nil, fmt.Errorf("record of handoff %.50q: it is none", rec.ID.Run)
 	}
 	return &record{id: rec.ID.Run, c: c, rev: rec.Revision}, nil
@@ -78,13 +81,18 @@ func (r *Receiver) write(ctx context.Context, h *record, phase state.Phase, chan
 	}
 	m := next.Mesh.Migration
 	m.Phase, m.Since = phase, r.cfg.Now(ctx).UTC()
-	data, err := r.cfg.Codec(next.Mesh.Entity).Encode(next)
+	data, err := r.cfg.Codec(next.Mesh.Entity).Over(h.rev).Encode(next)
+	if err != nil {
+		return err
+	}
+	undo, err := r.reserve(ctx, h, &record{id: h.id, c: next, own: h.own}, len(data))
 	if err != nil {
 		return err
 	}
 	r.cfg.Observe(ctx, phase, false)
-	rev, err := r.put(ctx, r.cfg.Handoffs, key(h.id), h.rev, data)
+	rev, err := r.put(ctx, lasting{r.cfg.Handoffs, r.life(h, phase)}, key(h.id), h.rev, data)
 	if err != nil {
+		undo()
 		return err
 	}
 	h.c, h.rev = next, rev

@@ -32,6 +32,7 @@ func Run(t *testing.T, open OpenFunc) {
 		{"lets one of many create", testCreateRace},
 		{"lets one of many update", testUpdateRace},
 		{"keeps a history in order", testHistory},
+		{"tells over which revision", testOver},
 		{"finds revisions", testAt},
 		{"lists runs by entity", testList},
 		{"lists under change", testListUnderChange},
@@ -114,7 +115,7 @@ func testKeeps(t *testing.T, s state.Store) {
 		t.Errorf("stored at %v", got.Time)
 	}
 	got.Time = time.Time{}
-	if want := (state.Record{ID: id("r"), Data: []byte(data), Revision: rev}); !sameRecord(got, want) {
+	if want := (state.Record{ID: id("r"), Data: []byte(data), Revision: rev, Swapped: true}); !sameRecord(got, want) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	second := put(t, s, id("r"), rev, "2")
@@ -124,7 +125,50 @@ func testKeeps(t *testing.T, s state.Store) {
 }
 
 func sameRecord(a, b state.Record) bool {
-	return a.ID == b.ID && string(a.Data) == string(b.Data) && a.Revision == b.Revision && a.Time.Equal(b.Time)
+	return a.ID == b.ID && string(a.Data) == string(b.Data) && a.Revision == b.Revision && a.Time.Equal(b.Time) && a.Over == b.Over && a.Swapped == b.Swapped
+}
+
+// testOver: a writer that binds a document to the revision that it writes over must
+// find it in every record, however that is read.
+func testOver(t *testing.T, s state.Store) {
+	ctx := background(t)
+	first := put(t, s, id("r"), 0, "1")
+	second := put(t, s, id("r"), first, "2")
+	third := put(t, s, id("r"), second, strings.Repeat("3", 600<<10)) // where it may be kept elsewhere
+	over := map[uint64]uint64{first: 0, second: first, third: second}
+	check := func(how string, r state.Record) {
+		t.Helper()
+		if !r.Swapped || r.Over != over[r.Revision] {
+			t.Errorf("%s: revision %d was stored over %d, %t, want %d", how, r.Revision, r.Over, r.Swapped, over[r.Revision])
+		}
+	}
+	check("Get", get(t, s, id("r")))
+	at, err := s.At(ctx, id("r"), second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("At", at)
+	history, err := s.History(ctx, id("r"))
+	if err != nil || len(history) != 3 {
+		t.Fatalf("history of %d, %v", len(history), err)
+	}
+	for _, r := range history {
+		check("History", r)
+	}
+	for r, err := range s.List(ctx, "agent.a") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		check("List", r)
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := s.Watch(watching, id("r"), func(r state.Record) { check("Watch", r); stop() }); err != nil {
+		t.Fatal(err)
+	}
+	if watching.Err() == nil || ctx.Err() != nil {
+		t.Error("nothing was watched")
+	}
 }
 
 func testSwaps(t *testing.T, s state.Store) {

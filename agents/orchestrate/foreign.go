@@ -1,0 +1,248 @@
+package orchestrate
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// A run that another platform began says in pipeline_position and subagent_states
+// how far it has come (AAIF, Cross-Platform Migration Protocol, step 5). This file
+// reads that against the document here: what was done is not done again, and its
+// outputs are what the next member is sent. What does not fit ends the run with an
+// error, for to guess would be to do something twice, or to leave it out.
+
+// foreign is what the checkpoint of another platform says of a team.
+type foreign struct {
+	w      *work
+	at     aaif.PipelinePosition
+	states []aaif.SubagentState
+	used   []bool // of states
+}
+
+// adopt takes over how far the run had come on another platform.
+func (w *work) adopt(doc *aaif.State) error {
+	f := &foreign{w: w, states: doc.SubagentStates, used: make([]bool, len(doc.SubagentStates))}
+	if doc.PipelinePosition != nil {
+		f.at = *doc.PipelinePosition
+	}
+	if w.plan.Pattern == ModelLed {
+		return nil // its conversation has the calls and their answers
+	}
+	for i := range f.states {
+		s := &f.states[i]
+		who := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == s.Alias || p.Ref == s.Alias })
+		switch {
+		case who < 0:
+			return unfit("it had a subagent %q, and the document here has none of that name", clip(s.Alias, maxName))
+		case aaif.IsUUID(w.plan.Members[who].Ref) && s.AgentID != w.plan.Members[who].Ref:
+			return unfit("its subagent %q was another agent (%s)", clip(s.Alias, maxName), clip(s.AgentID, maxName))
+		case s.StateID != "" && (s.Status == aaif.SubagentRunning || s.Status == aaif.SubagentPaused):
+			return unfit("its subagent %q is in the middle of its work, with a state of its own (%s): let it end there first", clip(s.Alias, maxName), clip(s.StateID, maxName))
+		}
+	}
+	switch w.plan.Pattern {
+	case Pipeline:
+		return f.pipeline()
+	case Router:
+		return f.router()
+	case Swarm:
+		return f.swarm()
+	}
+	return nil
+}
+
+// maxName bounds what an error tells of another platform's names.
+const maxName = 128
+
+func unfit(format string, args ...any) error {
+	return envelope.Errorf(envelope.CodeInternal, "the run, which another platform began, cannot go on here: "+format, args...)
+}
+
+// is reports whether a name means a member.
+func (f *foreign) is(who int, name string) bool {
+	p := &f.w.plan.Members[who]
+	return name == p.Alias || name == p.Ref
+}
+
+// take is the first state of a member that was not taken before; nil: there is none.
+func (f *foreign) take(who int) *aaif.SubagentState {
+	for i := range f.states {
+		if !f.used[i] && f.is(who, f.states[i].Alias) {
+			f.used[i] = true
+			return &f.states[i]
+		}
+	}
+	return nil
+}
+
+// completed reports whether a subagent has done its work.
+func completed(s *aaif.SubagentState) bool {
+	return s != nil && (s.Status == aaif.SubagentCompleted || s.Status == "" && present(s))
+}
+
+func present(s *aaif.SubagentState) bool {
+	return len(s.Output) > 0 && !bytes.Equal(bytes.TrimSpace(s.Output), []byte("null"))
+}
+
+// outcome is what a member that is completed has answered.
+func (f *foreign) outcome(slot, who int, s *aaif.SubagentState) Outcome {
+	o := Outcome{Slot: slot, Alias: f.w.plan.Members[who].Alias, Output: json.RawMessage("null")}
+	if s == nil {
+		return o
+	}
+	o.AgentID = s.AgentID
+	if !present(s) {
+		return o
+	}
+	switch raw := bytes.TrimSpace(s.Output); raw[0] {
+	case '{':
+		o.Output = Bare(json.RawMessage(raw))
+	case '"':
+		var text string
+		if json.Unmarshal(raw, &text) == nil {
+			o.Output = mustJSON(map[string]string{"text": text})
+		}
+	default: // as what a model gives an agent that is no object
+		o.Output = mustJSON(map[string]string{"text": string(raw)})
+	}
+	return o
+}
+
+// pipeline: what is completed is the beginning of the steps here, in their order, and
+// what the last of it gave is there.
+func (f *foreign) pipeline() error {
+	steps, said := f.w.plan.Steps, f.at.CompletedSteps
+	if len(said) > len(steps) {
+		return unfit("%d steps were completed, and the pipeline here has %d", len(said), len(steps))
+	}
+	for i, name := range said {
+		if !f.is(steps[i], name) {
+			return unfit("it had completed %q as its step %d, which is %q here", clip(name, maxName), i+1, f.w.plan.Members[steps[i]].Alias)
+		}
+	}
+	if err := f.standsAt(steps, len(said)); err != nil {
+		return err
+	}
+	done := len(said)
+	var outcomes []Outcome
+	var last *aaif.SubagentState
+	for i, who := range steps {
+		s := f.take(who)
+		alias := f.w.plan.Members[who].Alias
+		switch {
+		case i < done && s != nil && !completed(s):
+			return unfit("step %q was completed, and its subagent is %s", alias, s.Status)
+		case i > done && completed(s):
+			return unfit("step %q was completed, and %q before it was not", alias, f.w.plan.Members[steps[done]].Alias)
+		case i == done && completed(s):
+			done++ // it had ended, and its platform had not gone on yet
+		case i >= done:
+			continue
+		}
+		outcomes, last = append(outcomes, f.outcome(i, who, s)), s
+	}
+	if done > 0 && (last == nil || !present(last)) {
+		return unfit("step %q was completed, and subagent_states has no output of it, which the next one needs", outcomes[done-1].Alias)
+	}
+	f.w.pos.Outcomes = outcomes
+	return nil
+}
+
+// standsAt holds current_step, current_subagent and remaining_steps to the steps
+// here, of which done are completed. Platforms differ in whether the current step is
+// one of those that remain.
+func (f *foreign) standsAt(steps []int, done int) error {
+	at := min(done, len(steps)-1)
+	for _, name := range []string{f.at.CurrentStep, f.at.CurrentSubagent} {
+		if name != "" && !f.is(steps[at], name) {
+			return unfit("it stands at %q, and the step after those that were completed is %q here", clip(name, maxName), f.w.plan.Members[steps[at]].Alias)
+		}
+	}
+	left := f.at.RemainingSteps
+	if len(left) == 0 {
+		return nil
+	}
+	same := func(rest []int) bool {
+		return slices.EqualFunc(rest, left, func(who int, name string) bool { return f.is(who, name) })
+	}
+	if same(steps[done:]) || f.at.CurrentStep != "" && done < len(steps) && same(steps[done+1:]) {
+		return nil
+	}
+	return unfit("the steps that remain are not those of the pipeline here")
+}
+
+// router: whom the task was given to, and what that one answered.
+func (f *foreign) router() error {
+	chosen := -1
+	choose := func(who int) error {
+		if chosen >= 0 && chosen != who {
+			return unfit("it was given to %q and to %q, and a router chooses one", f.w.plan.Members[chosen].Alias, f.w.plan.Members[who].Alias)
+		}
+		chosen = who
+		return nil
+	}
+	for _, name := range append(slices.Clone(f.at.CompletedSteps), f.at.CurrentSubagent) {
+		if name == "" {
+			continue
+		}
+		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
+		if who < 0 {
+			return unfit("it was given to %q, and the document here has no subagent of that name", clip(name, maxName))
+		}
+		if err := choose(who); err != nil {
+			return err
+		}
+	}
+	for who := range f.w.plan.Members {
+		s := f.take(who)
+		if s == nil || s.Status == aaif.SubagentPending {
+			continue
+		}
+		if err := choose(who); err != nil {
+			return err
+		}
+		if completed(s) {
+			if !present(s) {
+				return unfit("%q was completed, and subagent_states has no output of it", s.Alias)
+			}
+			f.w.pos.Outcomes = []Outcome{f.outcome(0, who, s)}
+		}
+	}
+	switch {
+	case chosen < 0:
+		return nil
+	case len(f.at.CompletedSteps) > 0 && len(f.w.pos.Outcomes) == 0:
+		return unfit("%q was completed, and subagent_states has no output of it", f.w.plan.Members[chosen].Alias)
+	}
+	f.w.pos.Routed = f.w.plan.Members[chosen].Alias
+	return nil
+}
+
+// swarm: who has answered. Those who judge and merge are asked here, on what all
+// have said.
+func (f *foreign) swarm() error {
+	workers := f.w.plan.Workers()
+	for _, who := range workers {
+		s := f.take(who)
+		if completed(s) {
+			if !present(s) {
+				return unfit("%q was completed, and subagent_states has no output of it", s.Alias)
+			}
+			f.w.pos.Outcomes = append(f.w.pos.Outcomes, f.outcome(who, who, s))
+		}
+	}
+	for _, name := range f.at.CompletedSteps {
+		who := slices.IndexFunc(f.w.plan.Members, func(p Participant) bool { return name == p.Alias || name == p.Ref })
+		switch {
+		case who < 0:
+			return unfit("%q was completed, and the document here has no subagent of that name", clip(name, maxName))
+		case slices.Contains(workers, who) && f.w.ended(who) == nil:
+			return unfit("%q was completed, and subagent_states has no output of it", clip(name, maxName))
+		}
+	}
+	return nil
+}

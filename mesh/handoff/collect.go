@@ -1,0 +1,76 @@
+package handoff
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Collect finishes what was left behind: it refuses handoffs that have waited for
+// longer than [ReceiverConfig.Stay], and starts accepted runs whose receiver
+// died in between. It is to be called now and then, and may be by several at
+// once. One that fails does not keep it from the others. It also counts anew what is
+// kept for each issuer, and has documents taken away that nothing refers to.
+func (r *Receiver) Collect(ctx context.Context) (refused, started int, err error) {
+	var failed []error
+	kept, err := r.count(ctx, func(err error) { failed = append(failed, err) })
+	if err != nil {
+		failed = append(failed, err)
+	}
+	for _, h := range kept {
+		m := h.migration()
+		age := r.cfg.Now(ctx).Sub(m.Since)
+		switch {
+		case (m.Phase == state.PhaseReceiving || m.Phase == state.PhaseStaged) && age > r.cfg.Stay:
+			if _, err = r.Refuse(ctx, h.id, m.Issuer, "the source did not come back"); err == nil {
+				refused++
+			} else if errors.Is(err, ErrAccepted) {
+				err = nil
+			}
+		case m.Phase == state.PhaseRefused && age < 2*r.cfg.Stay:
+			err = r.drop(ctx, h, h.c.ID()) // whose refusal was cut off
+		case m.Phase == state.PhaseAccepted && age > r.cfg.Idle:
+			if _, err = r.Commit(ctx, h.id); err == nil {
+				started++
+			}
+		default:
+			err = nil
+		}
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if r.cfg.Tidy != nil {
+		if err := r.cfg.Tidy(ctx); err != nil {
+			failed = append(failed, fmt.Errorf("take away the documents of refused handoffs: %w", err))
+		}
+	}
+	return refused, started, errors.Join(failed...)
+}
+
+// count reads what is kept, for the shares of issuers, and returns the records that
+// are not running, without their documents. What cannot be
+// read is told to unreadable.
+func (r *Receiver) count(ctx context.Context, unreadable func(error)) ([]*record, error) {
+	next := newShares()
+	var kept []*record
+	for rec, err := range r.cfg.Handoffs.List(ctx, holder) {
+		if err != nil {
+			return kept, fmt.Errorf("list the handoffs that are kept: %w", err)
+		}
+		h, err := r.decode(rec)
+		if err != nil {
+			unreadable(err)
+			continue
+		}
+		next.set(h.id, holding{h.migration().Issuer, h.pending(), int64(len(rec.Data))})
+		if h.migration().Phase != state.PhaseRunning {
+			bare(h.c)
+			kept = append(kept, h)
+		}
+	}
+	r.shares.take(next)
+	return kept, nil
+}

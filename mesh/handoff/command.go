@@ -1,0 +1,94 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// commandMembers are the commands that a source may give to a run that it handed
+// over, and what they may say besides "run". A move is not among them: where a run
+// goes from here is for this platform to say.
+var commandMembers = map[string][]string{
+	intents.TaskCancel: {"reason", "durable"},
+	intents.TaskPause:  {"reason", "durable"},
+	intents.TaskResume: {"reason", "durable"},
+	intents.TaskSteer:  {"text", "durable"},
+	intents.TaskSettle: {"call", "outcome", "result", "error", "reason", "durable"},
+}
+
+// Command gives a command about a handed-over run, an envelope of the handoff's
+// issuer, to the run's entity here, and returns its answer, an envelope too.
+//
+// The source's key speaks for the agent, which may command all of its runs. So the
+// command must name the run of this handoff and nothing else, and what the entity
+// gets is made here of what is known of a command: a signature that covers more
+// does not verify there.
+func (r *Receiver) Command(ctx context.Context, id string, command []byte) ([]byte, error) {
+	if r.cfg.Forward == nil {
+		return nil, fmt.Errorf("%w: commands are not taken here", state.ErrHandoffAborted)
+	}
+	h, err := r.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if phase := h.migration().Phase; phase != state.PhaseRunning && phase != state.PhaseAccepted {
+		return nil, fmt.Errorf("handoff %s: %w", id, ErrNotStaged)
+	}
+	e, err := h.command(command)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
+	}
+	raw, err := e.AppendJSON(nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return r.cfg.Forward(ctx, h.c.Mesh.Entity, raw)
+}
+
+// command makes the command that the entity gets of the one that came.
+func (h *record) command(raw []byte) (*envelope.Envelope, error) {
+	e, err := envelope.Parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	allowed, known := commandMembers[e.Intent]
+	switch {
+	case e.Type != envelope.TypeTask || !known:
+		return nil, fmt.Errorf("%s %.80s is no command that a source may give", e.Type, e.Intent)
+	case e.To != h.c.Mesh.Entity:
+		return nil, fmt.Errorf("the command is for %.80q, and the run is of %s", e.To, h.c.Mesh.Entity)
+	case e.From != h.migration().Issuer:
+		return nil, fmt.Errorf("the command is from %.80q, and the handoff is of %s", e.From, h.migration().Issuer)
+	}
+	// A map has the names as they are written; a struct would take RUN for run.
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(e.Payload, &members); err != nil {
+		return nil, err
+	}
+	var run string
+	if json.Unmarshal(members["run"], &run) != nil || run != h.c.Doc.RunID {
+		return nil, fmt.Errorf("the command must name run %s, which was handed over", h.c.Doc.RunID)
+	}
+	for name := range members {
+		if name != "run" && !slices.Contains(allowed, name) {
+			return nil, fmt.Errorf("a command %s has no member %.80q here", e.Intent, name)
+		}
+	}
+	payload, err := json.Marshal(members)
+	if err != nil {
+		return nil, err
+	}
+	return &envelope.Envelope{
+		V: e.V, ID: e.ID, TS: e.TS, Type: e.Type, From: e.From, To: e.To, Intent: e.Intent, Corr: e.Corr,
+		Priority: e.Priority, Payload: payload, Sig: e.Sig,
+	}, nil
+}

@@ -1,0 +1,101 @@
+package handoff
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// localize makes a run of this mesh of the one that came. docs/migration.md, "What
+// a peer vouches for", has what that takes over.
+func (r *Receiver) localize(ctx context.Context, h *record, c *state.Checkpoint) error {
+	entity, grant, now := h.c.Mesh.Entity, *h.migration(), r.cfg.Now(ctx)
+	if c.Mesh.Entity == "" {
+		if err := Adopt(c, entity, holder); err != nil {
+			return err
+		}
+	}
+	m := &c.Mesh
+	if m.Entity != entity {
+		return fmt.Errorf("%w: it is served as %s here, and the run is of %.80q", state.ErrUnknownAgent, entity, m.Entity)
+	}
+	if err := r.judgeTask(m, now); err != nil {
+		return fmt.Errorf("%w: the run's task: %w", state.ErrInvalid, err)
+	}
+	if err := c.CheckNames(); err != nil {
+		return err
+	}
+	if err := c.Inbound(now); err != nil {
+		return err
+	}
+	grant.Status = c.InboundStatus()
+	m.Parent = h.c.Mesh.Parent
+	m.Step = state.Step{Kind: state.StepImport, Name: grant.Source, Detail: string(c.Doc.Status)}
+	m.Migration = &grant
+	c.Doc.Status, c.Doc.Provenance = aaif.RunMigrating, nil
+	return nil
+}
+
+// judgeTask holds the task that came with a run to what it is for, and notes what
+// its signature proves here. A sender that nothing proves is the platform's word
+// ([state.Mesh.Vouched]).
+func (r *Receiver) judgeTask(m *state.Mesh, now time.Time) error {
+	task, err := envelope.Parse(m.Task)
+	switch {
+	case err != nil:
+		return err
+	case task.ID != m.TaskID:
+		return fmt.Errorf("its id is %.80q, and the run says %.80q", task.ID, m.TaskID)
+	case task.Type != envelope.TypeTask || task.To != m.Entity:
+		return fmt.Errorf("it is a %s for %.80q, and the run is of %s", task.Type, task.To, m.Entity)
+	}
+	// A task that was handed on is answered for another agent: its replies go to that
+	// one's caller, by a chain of signatures that this platform was not asked about.
+	var requires map[string]json.RawMessage
+	if task.Requires != nil {
+		if err := json.Unmarshal(task.Requires, &requires); err != nil {
+			return err
+		}
+	}
+	var handed map[string]json.RawMessage
+	if json.Unmarshal(requires["handoff"], &handed) == nil && handed != nil {
+		return errors.New("it was handed on to this agent, which answers for another one: such a run moves within its mesh only")
+	}
+	if m.KeyID, err = r.signedBy(task, now); err != nil {
+		return err
+	}
+	if envelope.Priority(m.Priority).Rank() < 0 {
+		m.Priority = string(envelope.PriorityNormal)
+	}
+	if m.KeyID == "" && m.Priority == string(envelope.PriorityUrgent) {
+		m.Priority = string(envelope.PriorityHigh) // as any unknown sender's
+	}
+	return nil
+}
+
+// signedBy is the key that proves here who sent a task; "" where nothing does: it is
+// unsigned, or its key is not known here, or not valid now. A signature that is
+// wrong is an error.
+func (r *Receiver) signedBy(task *envelope.Envelope, now time.Time) (string, error) {
+	_, kid, ok := sign.Describe(task)
+	if !ok {
+		return "", nil
+	}
+	key, ok := r.cfg.Keys.Lookup(kid)
+	if !ok || !key.Valid(now) {
+		return "", nil
+	}
+	var ring sign.Ring
+	if err := ring.Put(sign.Local, key); err != nil {
+		return "", err
+	}
+	identity, err := ring.Verify(task, now)
+	return identity.KID, err
+}

@@ -1,0 +1,129 @@
+package state_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Each member of the extension is either another platform's to say, or not. A new
+// one has to be decided about here, and in docs/migration.md.
+func TestInboundDecidesAboutEveryMember(t *testing.T) {
+	t.Parallel()
+	kept := []string{
+		"Format", "Entity", "TaskID", "Epoch", "Step", "Task", "KeyID", "Priority", "CBOR", // judged by who takes the run in
+		"Deadline", "StoredAt", "StartedAt", "Ran", "Attempt", "Stream", "Told", "Notes", "Effects", "Commands", "Steering", "Usage", "Turns",
+		"Loop", "Plan", "Parent", "Migration",
+	}
+	dropped := []string{"Owner", "Work", "WakeAt", "Claims", "Noted", "Want", "Calls", "Waits", "Trail", "Reply", "Handed", "Dead", "More"}
+	now := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
+	c := state.New("agent.x", "01J00000000000000000000000", "")
+	c.Doc.CheckpointAt = state.Time(now.Add(-time.Hour))
+	at := now.Add(-90 * time.Minute)
+	c.Mesh = state.Mesh{
+		Format: 2, Entity: "agent.x", TaskID: "01J00000000000000000000000", Epoch: 4, Owner: "w", Step: state.Step{Kind: state.StepModel}, Work: 7, WakeAt: at,
+		Task: json.RawMessage(`{}`), KeyID: "k", Priority: "normal", CBOR: true, Deadline: now, StoredAt: at, StartedAt: at, Ran: time.Second,
+		Claims: 1, Attempt: 1, Stream: 3, Told: "half", Notes: []state.Note{{}}, Effects: []state.Effect{{Key: state.EffectKey(c.Doc.RunID, 1, 1)}},
+		Commands: []string{"c"}, Noted: []state.Noted{{}}, Want: "migrating", Steering: []state.Steer{{}}, Usage: state.Usage{InputTokens: 5, TreeTokens: 9}, Turns: 2,
+		Calls: []state.Call{{}}, Loop: json.RawMessage(`{}`), Plan: json.RawMessage(`{"a":1}`), Waits: []state.Wait{{}}, Reply: json.RawMessage(`{}`),
+		Trail: []string{"t"}, Handed: &state.Handed{}, Dead: "d", Parent: &state.Parent{}, Migration: &state.Migration{ID: "m"}, More: []byte(`{"new":1}`),
+	}
+	was := reflect.ValueOf(c.Mesh)
+	for i := range was.NumField() {
+		name := was.Type().Field(i).Name
+		if was.Field(i).IsZero() {
+			t.Errorf("%s is not set: the test does not tell about it", name)
+		}
+		if slices.Contains(kept, name) == slices.Contains(dropped, name) {
+			t.Errorf("%s: is it another platform's to say?", name)
+		}
+	}
+	if err := c.Inbound(now); err != nil {
+		t.Fatal(err)
+	}
+	is := reflect.ValueOf(c.Mesh)
+	for i := range is.NumField() {
+		if name := is.Type().Field(i).Name; is.Field(i).IsZero() != slices.Contains(dropped, name) {
+			t.Errorf("%s is %v", name, is.Field(i))
+		}
+	}
+	if c.Mesh.Usage.TreeTokens != 0 {
+		t.Error("the counters of another mesh are kept")
+	}
+	// By the clock of this mesh, which is an hour ahead of the checkpoint.
+	if want := at.Add(time.Hour); !c.Mesh.StoredAt.Equal(want) || !c.Mesh.StartedAt.Equal(want) || !c.Mesh.Deadline.Equal(now.Add(time.Hour)) {
+		t.Errorf("times %v %v %v", c.Mesh.StoredAt, c.Mesh.StartedAt, c.Mesh.Deadline)
+	}
+}
+
+func TestInboundRefuses(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*state.Mesh){
+		"a running time below zero": func(m *state.Mesh) { m.Ran = -time.Hour },
+		"tokens below zero":         func(m *state.Mesh) { m.Usage.InputTokens = -1 << 40 },
+		"costs below zero":          func(m *state.Mesh) { m.Usage.CostNanoUSD = -1 },
+		"turns below zero":          func(m *state.Mesh) { m.Turns = -1 },
+		"attempts below zero":       func(m *state.Mesh) { m.Attempt = -1 },
+		"tries below zero":          func(m *state.Mesh) { m.Effects = []state.Effect{{Status: state.EffectDone, Tries: -1}} },
+		"an epoch beyond all":       func(m *state.Mesh) { m.Epoch = 1<<64 - 1 },
+		"a stream beyond all":       func(m *state.Mesh) { m.Stream = 1 << 40 },
+		"another run's open call":   func(m *state.Mesh) { m.Effects = []state.Effect{{Key: "another.1.1", Status: state.EffectInFlight}} },
+	} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		change(&c.Mesh)
+		if err := c.Inbound(time.Now()); !errors.Is(err, state.ErrInvalid) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Whoever is named in a plan by another spelling is not asked either.
+func TestInboundPlanNamesNobody(t *testing.T) {
+	t.Parallel()
+	for plan, want := range map[string]string{
+		`{"chosen":[{"key":"k","entity":"agent.bank"}],"scope":"s"}`:       `{"scope":"s"}`,
+		`{"Chosen":[{"key":"k"}],"\u0063HOSEN":[{"key":"k"}],"scope":"s"}`: `{"scope":"s"}`,
+		`{"scope":"s"}`: `{"scope":"s"}`,
+		`[1]`:           `[1]`,
+	} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		c.Mesh.Plan = json.RawMessage(plan)
+		if err := c.Inbound(time.Now()); err != nil || string(c.Mesh.Plan) != want {
+			t.Errorf("%s: %s, %v", plan, c.Mesh.Plan, err)
+		}
+	}
+}
+
+func TestInboundStatus(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		was     aaif.RunStatus
+		unknown bool
+		asks    bool
+		want    aaif.RunStatus
+	}{
+		{was: aaif.RunRunning, want: aaif.RunRunning}, {was: aaif.RunPaused, want: aaif.RunPaused}, {was: aaif.RunAwaitingToolResult, want: aaif.RunRunning},
+		{was: aaif.RunAwaitingApproval, unknown: true, want: aaif.RunAwaitingApproval}, {was: aaif.RunAwaitingApproval, want: aaif.RunRunning},
+		{was: aaif.RunAwaitingApproval, asks: true, want: aaif.RunAwaitingApproval},
+		{was: aaif.RunMigrating, want: aaif.RunRunning}, {was: aaif.RunCompleted, want: aaif.RunRunning}, {was: "asleep", want: aaif.RunRunning},
+		{unknown: true, want: aaif.RunRunning},
+	} {
+		c := state.New("agent.x", "01J00000000000000000000000", "")
+		c.Mesh.Migration = &state.Migration{Status: tt.was}
+		if tt.unknown {
+			c.Mesh.Effects = []state.Effect{{Status: state.EffectUnknown}}
+		}
+		if tt.asks { // its handler, for an approval
+			c.Doc.ApprovalRequest = &aaif.ApprovalRequest{}
+		}
+		if got := c.InboundStatus(); got != tt.want {
+			t.Errorf("%s, unknown %t: %s", tt.was, tt.unknown, got)
+		}
+	}
+}
