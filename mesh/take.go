@@ -87,9 +87,15 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		l.work.Go(func() { l.again(mine, hold) })
 		return
 	}
-	if r.stored == nil && l.early(r) {
+	if r.stored == nil && (l.early(r) || l.putOff(r)) {
 		return
 	}
+	l.enqueue(r)
+}
+
+// enqueue gives a task a place in the agent's queue.
+func (l *lane) enqueue(r *Run) {
+	h, t, hold := l.host, r.task, r.hold
 	t.span = h.node.tel.startTask(t, hold.Header)
 	if isCommand(t.Envelope.Intent) {
 		l.work.Go(func() { l.command(hold, t) })
@@ -101,6 +107,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	if !h.queue.put(t) {
 		h.running.remove(t)
 		l.wait(r, -1)
+		l.counted.add(hold.Seq)
 		l.nak(hold, 250*time.Millisecond)
 	}
 }
@@ -235,11 +242,7 @@ func (l *lane) stale(r *Run) *envelope.Error {
 func (l *lane) prepare(t *Task) *envelope.Error {
 	r := t.run
 	requires, illegible := t.Envelope.Requirements()
-	timeout := requires.Timeout
-	if timeout == 0 {
-		timeout = l.cfg.DefaultTimeout
-	}
-	requires.Timeout = min(timeout, l.cfg.MaxTimeout)
+	requires.Timeout = l.timeout(requires)
 	t.Requires = requires
 	r.deadline = r.hold.Stored.Add(requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
