@@ -273,10 +273,11 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case given > 1:
 		return errors.New("only one of a handler, a program and a model can do the work")
 	case opts.Handler != nil:
-		a.Handler = opts.Handler
+		a.Handler, a.Formats = sure{opts.Handler}, formats(&def.Agent, false)
 	case opts.Program != nil:
-		a.Handler, a.Health = opts.Program, opts.Program.Health
+		a.Handler, a.Health, a.Formats = sure{opts.Program}, opts.Program.Health, formats(&def.Agent, false)
 	default:
+		a.Formats = formats(&def.Agent, true)
 		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
 		if err != nil {
 			return err
@@ -305,6 +306,9 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 		return err
 	}
 	a.Handler = t
+	if plan.Pattern == orchestrate.Swarm {
+		a.Formats = formats(&def.Agent, false) // its members are not told of the format
+	}
 	if t.loop != nil {
 		a.tools = t.loop.tools
 	}

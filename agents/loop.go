@@ -14,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -136,9 +135,6 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Chec
 // not begun.
 func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	schema := l.contract.schema(task.Envelope.Intent)
-	if wantsEvidence(task) && closedToEvidence(schema) {
-		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
-	}
 	system := l.system
 	switch {
 	case l.wantsJSON(task):
@@ -147,7 +143,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 			text = schema.JSON()
 		}
 		system += jsonPrompt(text)
-	case l.format == aaif.ResponseMarkdown:
+	case l.formatFor(task) == aaif.ResponseMarkdown:
 		system += markdownPrompt
 	}
 	if cp != nil {

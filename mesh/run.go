@@ -100,6 +100,9 @@ func (h *host) prepare(t *Task) error {
 	if err := h.node.inTree(t); err != nil {
 		return err
 	}
+	if err := h.demandable(t); err != nil {
+		return err
+	}
 	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
 }
 
@@ -249,12 +252,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
 		return err
 	}
-	if level := t.Requires.DecisionEvidence; level != "" && level != envelope.EvidenceNone {
-		if err := intents.CheckEvidence(intents.EvidenceLevel(level), payload); err != nil {
-			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", level, err)
-		}
-	}
-	return nil
+	return asDemanded(&t.Requires, payload)
 }
 
 // validateError holds what the agent says of its failure against the intent's

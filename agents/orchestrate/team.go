@@ -106,6 +106,8 @@ type Result struct {
 	// Swarm is a swarm's account of itself, for the reserved member of that name;
 	// nil for other patterns.
 	Swarm json.RawMessage
+	// Tasks are the ids of the tasks of members that gave a result.
+	Tasks []string
 }
 
 // Handle does a task with the team, from where its run stands. mind may be nil.
@@ -122,7 +124,7 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, 
 	if err != nil {
 		return Result{}, w.park(ctx, err)
 	}
-	return Result{payload, w.used(), w.account}, nil
+	return Result{payload, w.used(), w.account, w.answered()}, nil
 }
 
 // work is the team's work on one task.
@@ -191,6 +193,18 @@ func (w *work) used() Usage {
 		u = u.Add(w.pos.Outcomes[i].Usage)
 	}
 	return u
+}
+
+// answered are the tasks of members that gave a result.
+func (w *work) answered() (ids []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pos.Outcomes {
+		if o := &w.pos.Outcomes[i]; o.OK() && o.TaskID != "" {
+			ids = append(ids, o.TaskID)
+		}
+	}
+	return ids
 }
 
 // fatal reports whether an error ends the run here, whatever the member did.
