@@ -99,8 +99,9 @@ type Options struct {
 	HTTPClient *http.Client
 
 	// Concurrency is how many tasks may run at once in this process. A document
-	// that declares runtime.concurrency can be lowered by it, never raised.
-	// Default: the document's, or 1.
+	// that declares runtime.concurrency can be lowered by it, never raised; of one
+	// that declares none, each worker then does so many. Default: the document's,
+	// or 1, of all workers together where the node can count them.
 	Concurrency int
 	// Queue is [mesh.Agent].Queue.
 	Queue int
@@ -163,8 +164,10 @@ type Agent struct {
 	traceable bool // its spans go somewhere, if it makes any
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
-	tools     *toolset // of a model; nil where something else does the work
-	log       *slog.Logger
+	// undeclared: MeshConcurrency is the default of a document that names none
+	undeclared bool
+	tools      *toolset // of a model; nil where something else does the work
+	log        *slog.Logger
 }
 
 // New makes an agent of a definition, or reports all that keeps it from being
@@ -331,6 +334,9 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	a.Concurrency = max(1, opts.Concurrency)
 	a.Retry.Max = DefaultMaxRetries
 	a.Async = def.Agent.IO != nil && def.Agent.IO.Mode == aaif.ModeAsync // says the same as async_execution
+	if opts.Concurrency == 0 {                                           // the schema's default of runtime.concurrency, which a Consumer MUST NOT exceed either
+		a.MeshConcurrency, a.undeclared = 1, true
+	}
 	r := def.Agent.Runtime
 	if r == nil {
 		return nil
@@ -349,7 +355,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	}
 	if r.Concurrency.IsSet() {
 		declared := int(min(r.Concurrency.Int64(), 1<<20))
-		a.MeshConcurrency = declared
+		a.MeshConcurrency, a.undeclared = declared, false
 		if opts.Concurrency > declared {
 			a.Notices = append(a.Notices, aaif.Problem{
 				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityWarning,
