@@ -76,7 +76,8 @@
 // # Tasks and results
 //
 // The payload {"text": …} is the user's message as it is, reserved members
-// aside; of any other payload it is the JSON. The result's payload is
+// aside; of any other payload it is the JSON. What it refers to is fetched, and stands
+// behind it as the words of others (references.go). The result's payload is
 // {"text": …}, or the model's JSON object, where response_format is json or
 // json_schema, or where a text could not fit the result's schema. JSON that
 // does not parse or does not fit gets one repair turn, then E_OUTPUT_SCHEMA.

@@ -42,6 +42,7 @@ type loop struct {
 	log      *slog.Logger
 	retries  mesh.RetryPolicy // of a turn, on the live lane
 	header   string           // that a trace travels in to tools
+	fetch    fetcher          // of what tasks refer to
 	dropped  *sync.Map        // parameters of which the operator was told that they are left out
 }
 
@@ -55,7 +56,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
-		retries: liveRetries(def), header: traceHeader(def), handoffs: newHandoffs(def, opts),
+		retries: liveRetries(def), header: traceHeader(def), handoffs: newHandoffs(def, opts), fetch: fetchByTask,
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -159,6 +160,9 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 		}
 		r.phase, r.taskFirst = phaseModel, true
 		r.messages = []model.Message{model.System(system), model.User(userMessage(r.input))}
+		if context := l.referred(ctx, task); context != "" {
+			r.messages = append(r.messages, model.User(context))
+		}
 		return nil
 	}
 	return l.restore(ctx, task, r, cp, system)

@@ -103,6 +103,9 @@ func (h *host) prepare(t *Task) error {
 	if err := h.demandable(t); err != nil {
 		return err
 	}
+	if err := checkReferences(t.Envelope); err != nil {
+		return err
+	}
 	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
 }
 
@@ -121,6 +124,11 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 		intent = h.DefaultIntent
 	}
 	err := h.Intents.Validate(intent, variant, payload)
+	if err != nil && variant == intents.Task {
+		if bare := withoutReferences(payload); bare != nil && h.Intents.Validate(intent, variant, bare) == nil {
+			return nil
+		}
+	}
 	var bad *intents.ValidationError
 	if errors.As(err, &bad) && variant != intents.Task {
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())

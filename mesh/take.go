@@ -284,6 +284,9 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	if err := l.host.demandable(t); err != nil {
 		return border(err)
 	}
+	if err := checkReferences(t.Envelope); err != nil {
+		return border(err)
+	}
 	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {
 		return border(err)
 	}
