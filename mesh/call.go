@@ -182,6 +182,11 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	e := envelope.New(envelope.TypeTask, t.host.Entity, c.To, intent, payload)
 	e.Corr, e.Priority, e.Trace, e.ReplyTo = t.Envelope.Corr, t.Envelope.Priority, t.Envelope.Trace, t.Envelope.ID
 	members := map[string]json.RawMessage{}
+	if len(c.Requires) > 0 {
+		if err := secretIn(mustJSON(c.Requires)); err != nil {
+			return nil, err
+		}
+	}
 	for name, value := range c.Requires {
 		switch name {
 		case "timeout_ms", "stream", "human_approval", "tree":
