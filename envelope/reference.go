@@ -39,7 +39,7 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 // module routes or processes them (AEE, "Exception: Archival and Forensic
 // Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
-	if !bytes.Contains(e.Payload, []byte(`"references"`)) && bytes.IndexByte(e.Payload, '\\') < 0 {
+	if !bytes.Contains(e.Payload, []byte(`"references"`)) && !bytes.Contains(e.Payload, []byte(`\u`)) {
 		return nil, nil // an escape might hide the name
 	}
 	var refs []Reference
