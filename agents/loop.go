@@ -108,7 +108,7 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if r := task.Run(); r != nil {
 		j, cp = r, r.View()
 	}
-	payload, err := l.work(ctx, task, &run{journal: j, input: task.Envelope.Payload}, cp)
+	payload, err := l.work(ctx, task, &run{journal: j, input: task.Input()}, cp)
 	return payload, l.secrets.Error(err)
 }
 

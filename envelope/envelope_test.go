@@ -374,6 +374,24 @@ func TestWithReferences(t *testing.T) {
 	}
 }
 
+func TestKeepReferences(t *testing.T) {
+	t.Parallel()
+	keep := func(r envelope.Reference) bool { return r.Corr != "mine" }
+	const mine, other = `{"id":"aaaaaaaa","type":"aee.envelope","corr":"mine"}`, `{"id":"bbbbbbbb","corr":"other","type":"aee.envelope"}`
+	for payload, want := range map[string]string{
+		`{}`:                                     `{}`,
+		`{"z": 1, "references":[` + other + `]}`: `{"z": 1, "references":[` + other + `]}`,
+		`{"z": 1.50, "references":[` + mine + `], "a\u0062":[1, 2]}`: `{"z":1.50,"ab":[1, 2]}`,
+		`{"references":[` + mine + `]}`:                              `{}`,
+		`{"references":[` + mine + `,` + other + `],"z":1}`:          `{"references":[` + other + `],"z":1}`,
+		`{"references":"none"}`:                                      `{"references":"none"}`,
+	} {
+		if got := envelope.KeepReferences(json.RawMessage(payload), keep); string(got) != want {
+			t.Errorf("%s: got %s, want %s", payload, got, want)
+		}
+	}
+}
+
 // TestAllocations pins that the hot path does not begin to allocate.
 func TestAllocations(t *testing.T) {
 	data := []byte(draftTask)

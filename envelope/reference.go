@@ -139,3 +139,36 @@ func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage
 	out = append(out, `"references":`...)
 	return append(append(out, raw...), '}'), nil
 }
+
+// KeepReferences is a payload, a JSON object, with those of its references alone that
+// keep says yes to, and without the member where none is left. All else stays as it is,
+// in its order. Where all stay, or the references cannot be read, it is the payload
+// itself.
+func KeepReferences(payload json.RawMessage, keep func(Reference) bool) json.RawMessage {
+	refs, err := (&Envelope{Payload: payload}).References()
+	if err != nil || !slices.ContainsFunc(refs, func(r Reference) bool { return !keep(r) }) {
+		return payload
+	}
+	kept, err := json.Marshal(slices.DeleteFunc(refs, func(r Reference) bool { return !keep(r) }))
+	if err != nil {
+		return payload
+	}
+	out := []byte{'{'}
+	err = eachMember(payload, func(name, value []byte) error {
+		if string(name) == referencesMember {
+			if value = kept; string(kept) == "[]" {
+				return nil
+			}
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(AppendString(out, string(name)), ':')
+		out = append(out, value...)
+		return nil
+	})
+	if err != nil {
+		return payload
+	}
+	return append(out, '}')
+}

@@ -116,7 +116,7 @@ func (t *Task) mayHandOff(o *handover) error {
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
-		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil {
+		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil && !isPerson(o.To) {
 			o.Payload = with
 		}
 	}

@@ -35,7 +35,7 @@ var answersFor = mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json
 		return nil, err
 	}
 	out, err := json.Marshal(map[string]any{
-		"input": task.Envelope.Payload, "by": task.Envelope.To, "from": task.Envelope.From, "caller": task.Caller(), "chain": task.Chain(),
+		"input": task.Input(), "by": task.Envelope.To, "from": task.Envelope.From, "caller": task.Caller(), "chain": task.Chain(),
 		"intent": task.Envelope.Intent, "priority": task.Envelope.Priority,
 	})
 	return out, err

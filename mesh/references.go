@@ -11,6 +11,17 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
+// Input is what the task is about: its payload, of a hop without references to envelopes
+// of its own workflow (the same corr). These are the mesh's account of what it made the
+// task of; what the hop is to know of them is in the payload, and in [Task.HandedState].
+func (t *Task) Input() json.RawMessage {
+	e := t.Envelope
+	if e.ReplyTo == "" {
+		return e.Payload
+	}
+	return envelope.KeepReferences(e.Payload, func(r envelope.Reference) bool { return r.Corr != e.Corr })
+}
+
 // Fetched is an earlier envelope that a task refers to, and what was said against
 // it. It was sent by others: nobody here has asked for it, and its payload was held
 // against no schema.

@@ -223,3 +223,29 @@ func mustMarshal(t testing.TB, v any) json.RawMessage {
 	}
 	return raw
 }
+
+// What a hop works on has no references to its own workflow: what the mesh makes of
+// the results of others is as it would be without.
+func TestTheInputOfAHopIsWithoutItsOwnWorkflow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
+		return task.Input(), nil
+	})})
+	for _, c := range []struct {
+		replyTo, corr string
+		kept          bool
+	}{{"", "workflow-1", true}, {"01PARENTTASK", "workflow-1", false}, {"01PARENTTASK", "workflow-2", true}, {"01PARENTTASK", "", true}} {
+		task := newTask(reviewer, "code.review", "")
+		payload, err := envelope.WithReferences(json.RawMessage(`{"z":1.50,"a":2}`), envelope.Reference{ID: "01REFERENCE", Type: envelope.ReferenceType, Corr: c.corr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		task.Payload, task.Corr, task.ReplyTo = payload, "workflow-1", c.replyTo
+		want := `{"z":1.50,"a":2}`
+		if c.kept {
+			want = string(payload)
+		}
+		equal(t, fmt.Sprintf("%+v", c), string(r.request(task).Payload), want)
+	}
+}

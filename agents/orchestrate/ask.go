@@ -158,7 +158,9 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		return err
 	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
-	c.Whole, c.References = a.whole, a.on
+	if c.Whole = a.whole; !mesh.PublishesTo(c.To) { // a person reads what is asked, and fetches nothing
+		c.References = a.on
+	}
 	c.Begun = func(taskID string, durable bool) {
 		out.TaskID, out.Durable = taskID, durable
 		if len(at.before) > 0 && out.Tries == 1 {
@@ -396,7 +398,7 @@ func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool,
 func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	e := w.task.Envelope
 	f := condition.Facts{
-		Input: input, Output: output, TaskInput: e.Payload, Outputs: map[string]json.RawMessage{},
+		Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
 		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
 		State: &condition.State{Status: string(aaif.RunRunning)},
 	}

@@ -13,7 +13,7 @@ import (
 // gave (AAIF, Sequential pipeline). Every outcome is committed before the next
 // step begins.
 func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
-	input := w.task.Envelope.Payload
+	input := w.task.Input()
 	var on []envelope.Reference // what input was made of
 	for slot := range w.plan.Steps {
 		o := w.ended(slot)

@@ -152,9 +152,9 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	case Router:
 		return w.orHandOff(ctx, w.router)
 	case Swarm:
-		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Envelope.Payload) })
+		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Input()) })
 	case ModelLed:
-		return w.mind.Work(With(ctx, w), w.task.Envelope.Payload)
+		return w.mind.Work(With(ctx, w), w.task.Input())
 	}
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
 }
@@ -178,7 +178,7 @@ func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMes
 	if w.opts.Handoffs == nil {
 		return nil, false, nil
 	}
-	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Envelope.Payload, output)})
+	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Input(), output)})
 }
 
 // left is how much of the task's time is left.
