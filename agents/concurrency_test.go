@@ -25,7 +25,7 @@ func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 		each    int // the operator's word
 		want    int32
 	}{
-		"nobody says":                     {"", 0, 1},
+		"undeclared":                      {"", 0, 1},
 		"a runtime block without it":      {`"runtime": {"max_retries": 0}`, 0, 1},
 		"the document says one":           {`"runtime": {"concurrency": 1}`, 0, 1},
 		"the operators say one each":      {"", 1, 2},
@@ -109,7 +109,7 @@ func TestUndeclaredConcurrencyIsOneInTheWholeMesh(t *testing.T) {
 	}
 }
 
-// Where workers cannot count together, what nobody declared is each worker's own.
+// Where workers cannot count together, an undeclared concurrency is that of each worker.
 func TestUndeclaredConcurrencyNeedsNoJetStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -28,7 +28,7 @@ func (a *Agent) Accept(node *mesh.Node) error {
 	}
 	d := node.Durable()
 	if a.undeclared && (d == nil || a.LiveOnly || d.Slots == nil) {
-		a.MeshConcurrency = 0 // nobody has asked for it, and it cannot be counted here
+		a.MeshConcurrency = 0 // no author has asked for it, and it cannot be counted here
 	}
 	switch {
 	case d == nil || a.LiveOnly:

@@ -13,7 +13,7 @@ import (
 )
 
 // Gap 17 of the traceability review: what a task asks of its result is kept or refused,
-// on both lanes, whoever does the work.
+// on both lanes.
 func TestWhatIsAskedOfAResultIsKeptOrRefused(t *testing.T) {
 	t.Parallel()
 	const (
@@ -47,7 +47,7 @@ func TestWhatIsAskedOfAResultIsKeptOrRefused(t *testing.T) {
 		"markdown":                  {mesh.Agent{Formats: []string{mesh.FormatMarkdown}}, `{"format":"markdown"}`, text, "", true},
 		"markdown that is none":     {mesh.Agent{Formats: []string{mesh.FormatMarkdown}}, `{"format":"markdown"}`, object, late, true},
 		"not this agent's":          {mesh.Agent{Formats: []string{mesh.FormatJSON}}, `{"format":"text"}`, text, refused, false},
-		"nobody's":                  {mesh.Agent{}, `{"format":"application/pdf"}`, text, refused, false},
+		"unknown":                   {mesh.Agent{}, `{"format":"application/pdf"}`, text, refused, false},
 		"none at all":               {mesh.Agent{Formats: []string{}}, `{"format":"json"}`, object, refused, false},
 		"empty":                     {mesh.Agent{}, `{"format":""}`, object, "", true},
 		"text, and a schema":        {closed(`{"required":["n"]}`), `{"format":"text"}`, both, refused, false},

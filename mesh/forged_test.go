@@ -125,7 +125,7 @@ func TestForgedDurableRepliesAreRefused(t *testing.T) {
 			replies := jetstream.NewReplies(r.js(r.nc), r.m)
 			for _, kind := range []envelope.Type{envelope.TypeResult, envelope.TypeError, envelope.TypeStream} {
 				task := newTask(reviewer, "code.review", `{}`)
-				r.submit(client, task) // nobody serves it
+				r.submit(client, task) // no worker takes it
 				reply := task.Reply(kind, json.RawMessage(`{"text":"forged"}`))
 				if kind == envelope.TypeError {
 					reply = task.ReplyError(envelope.Errorf(envelope.CodeDenied, "forged"))

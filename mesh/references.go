@@ -22,9 +22,8 @@ func (t *Task) Input() json.RawMessage {
 	return envelope.KeepReferences(e.Payload, func(r envelope.Reference) bool { return r.Corr != e.Corr })
 }
 
-// Fetched is an earlier envelope that a task refers to, and what was said against
-// it. It was sent by others: nobody here has asked for it, and its payload was held
-// against no schema.
+// Fetched is an earlier envelope that a task refers to, and its refutations. Its payload
+// is the word of others, and was held against no schema.
 type Fetched struct {
 	Envelope    *envelope.Envelope
 	Refutations []intents.Refutation

@@ -27,7 +27,7 @@ type Outcome struct {
 	MS    float64   `json:"ms,omitempty"`    // how long it took
 	Tries int       `json:"tries,omitempty"` // more than one: it was asked again
 
-	// Result is what its output stood in; nil: nobody was asked, or it cannot be referred to.
+	// Result refers to the envelope of its output; nil: no member was asked, or it cannot be referred to.
 	Result *envelope.Reference `json:"result,omitempty"`
 
 	Skipped bool   `json:"skipped,omitempty"` // nobody was asked: its condition did not hold
