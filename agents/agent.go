@@ -104,8 +104,9 @@ type Options struct {
 	HTTPClient *http.Client
 
 	// Concurrency is how many tasks may run at once in this process. A document
-	// that declares runtime.concurrency can be lowered by it, never raised.
-	// Default: the document's, or 1.
+	// that declares runtime.concurrency can be lowered by it, never raised; of one
+	// that declares none, each worker then does so many. Default: the document's,
+	// or 1, of all workers together where the node can count them.
 	Concurrency int
 	// Queue is [mesh.Agent].Queue.
 	Queue int
@@ -180,8 +181,10 @@ type Agent struct {
 	encrypt   bool // the document wants its state encrypted
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
-	tools     *toolset // of a model; nil where something else does the work
-	log       *slog.Logger
+	// undeclared: MeshConcurrency is the default of a document that names none
+	undeclared bool
+	tools      *toolset // of a model; nil where something else does the work
+	log        *slog.Logger
 }
 
 // New makes an agent of a definition, or reports all that keeps it from being
@@ -302,10 +305,11 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	case given > 1:
 		return errors.New("only one of a handler, a program and a model can do the work")
 	case opts.Handler != nil:
-		a.Handler = opts.Handler
+		a.Handler, a.Formats = sure{opts.Handler}, formats(&def.Agent, false)
 	case opts.Program != nil:
-		a.Handler, a.Health = opts.Program, opts.Program.Health
+		a.Handler, a.Health, a.Formats = sure{opts.Program}, opts.Program.Health, formats(&def.Agent, false)
 	default:
+		a.Formats = formats(&def.Agent, true)
 		plan, err := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def))
 		if err != nil {
 			return err
@@ -331,6 +335,9 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 		return err
 	}
 	a.Handler = t
+	if plan.Pattern == orchestrate.Swarm {
+		a.Formats = formats(&def.Agent, false) // its members are not told of the format
+	}
 	if t.loop != nil {
 		a.tools, a.Health = t.loop.tools, t.loop.tools.health
 	}
@@ -350,6 +357,9 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	a.Concurrency = max(1, opts.Concurrency)
 	a.Retry.Max = DefaultMaxRetries
 	a.Async = def.Agent.IO != nil && def.Agent.IO.Mode == aaif.ModeAsync // says the same as async_execution
+	if opts.Concurrency == 0 {                                           // the schema's default of runtime.concurrency, which a Consumer MUST NOT exceed either
+		a.MeshConcurrency, a.undeclared = 1, true
+	}
 	r := def.Agent.Runtime
 	if r == nil {
 		return nil
@@ -368,7 +378,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	}
 	if r.Concurrency.IsSet() {
 		declared := int(min(r.Concurrency.Int64(), 1<<20))
-		a.MeshConcurrency = declared
+		a.MeshConcurrency, a.undeclared = declared, false
 		if opts.Concurrency > declared {
 			a.Notices = append(a.Notices, aaif.Problem{
 				Pointer: "/agent/runtime/concurrency", Rule: RuleLimit, Severity: aaif.SeverityNote,

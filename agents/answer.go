@@ -23,7 +23,7 @@ func answerFormat(a *aaif.Agent) aaif.ResponseFormat {
 	if m := a.Model; m != nil && m.ResponseFormat != "" {
 		return m.ResponseFormat
 	}
-	if a.IO == nil {
+	if a.IO == nil || a.IO.Format == "" {
 		return ""
 	}
 	switch a.IO.Format {
@@ -40,7 +40,7 @@ func answerFormat(a *aaif.Agent) aaif.ResponseFormat {
 // wantsJSON says whether the model has to answer a task with a JSON object:
 // where the document asks for it, and where {"text": …} could not be a result.
 func (l *loop) wantsJSON(task *mesh.Task) bool {
-	if l.format == aaif.ResponseJSON || l.format == aaif.ResponseJSONSchema {
+	if f := l.formatFor(task); f == aaif.ResponseJSON || f == aaif.ResponseJSONSchema {
 		return true
 	}
 	return l.contract.fits(task.Envelope.Intent, json.RawMessage(`{"text":"an answer"}`)) != nil

@@ -82,13 +82,15 @@ func TestRequiredCapabilitiesAreHeldAgainstWhatThereIs(t *testing.T) {
 }
 
 // At level standard what depends on a capability that is lacking is switched
-// off; at level minimal it is tried.
+// off; at level minimal it is tried. (Mutation M11 of the traceability review: of the
+// tool's protocol, too.)
 func TestStandardSwitchesOffWhatDependsOnALackingCapability(t *testing.T) {
 	t.Parallel()
 	const tools = `, "tools": [{"name": "open", "description": "d", "protocol": "http", "endpoint": "https://x.example/a"},
 		{"name": "locked", "description": "d", "protocol": "http", "endpoint": "https://x.example/b",
-		 "auth": {"type": "bearer", "vault_ref": {"provider": "hashicorp_vault", "path": "a/b"}}}], "required_capabilities": ["auth.vault"]`
-	for level, want := range map[string][]string{"minimal": {"locked", "open"}, "standard": {"open"}} {
+		 "auth": {"type": "bearer", "vault_ref": {"provider": "hashicorp_vault", "path": "a/b"}}},
+		{"name": "far", "description": "d", "protocol": "mcp", "endpoint": "mcp://x.example/c"}], "required_capabilities": ["auth.vault", "tool.mcp"]`
+	for level, want := range map[string][]string{"minimal": {"far", "locked", "open"}, "standard": {"open"}} {
 		opened := map[string]bool{}
 		opts := agents.Options{Offer: aaif.Offer{Capabilities: aaif.SetOf(aaif.CapToolHTTP)}, Open: func(entry *aaif.Tool) (tool.Source, error) {
 			opened[entry.Name] = true
@@ -98,11 +100,13 @@ func TestStandardSwitchesOffWhatDependsOnALackingCapability(t *testing.T) {
 		if got := slices.Sorted(maps.Keys(opened)); !slices.Equal(got, want) {
 			t.Errorf("%s: the tools are %v, want %v", level, got, want)
 		}
-		off := slices.ContainsFunc(a.Notices, func(p aaif.Problem) bool {
-			return p.Pointer == "/agent/tools/1" && strings.Contains(p.Message, "auth.vault")
-		})
-		if off != (level == "standard") {
-			t.Errorf("%s: notices %v", level, a.Notices)
+		for pointer, lacks := range map[string]string{"/agent/tools/1": "auth.vault", "/agent/tools/2": "tool.mcp"} {
+			off := slices.ContainsFunc(a.Notices, func(p aaif.Problem) bool {
+				return p.Pointer == pointer && strings.Contains(p.Message, "is switched off: it depends on "+lacks)
+			})
+			if off != (level == "standard") {
+				t.Errorf("%s: %s: notices %v", level, pointer, a.Notices)
+			}
 		}
 	}
 }

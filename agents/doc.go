@@ -77,7 +77,8 @@
 // # Tasks and results
 //
 // The payload {"text": …} is the user's message as it is, reserved members
-// aside; of any other payload it is the JSON. The result's payload is
+// aside; of any other payload it is the JSON. What it refers to is fetched, and stands
+// behind it as the words of others (references.go). The result's payload is
 // {"text": …}, or the model's JSON object, where response_format is json or
 // json_schema, or where a text could not fit the result's schema. JSON that
 // does not parse or does not fit gets one repair turn, then E_OUTPUT_SCHEMA.
@@ -94,7 +95,11 @@
 //     before anything is done where that is plain to see.
 //
 // requires.min_confidence is held against the same confidence: below it the task
-// ends with E_REQUIRES. requires.format and requires.evidence are not looked at.
+// ends with E_REQUIRES. requires.format is json, text or markdown: where the document
+// leaves the form of answers open, the model is asked for that one; a format other than
+// the document's is refused. requires.evidence puts evidence_refs into the result: the
+// task, what it refers to, the tools, the run. The result of a program or a handler has
+// to be so by itself (demands.go).
 //
 // A run has orchestration.max_iterations turns of the model, 10 by default, the
 // repair and the account included; then it is E_MAX_ITERATIONS. When the last

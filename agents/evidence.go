@@ -24,23 +24,6 @@ func wantsEvidence(task *mesh.Task) bool {
 	return level != "" && level != envelope.EvidenceNone
 }
 
-// closedToEvidence is true of a schema that plainly allows no decision_evidence.
-func closedToEvidence(s *intents.Schema) bool {
-	if s == nil {
-		return false
-	}
-	var top struct {
-		Additional any                        `json:"additionalProperties"`
-		Patterns   map[string]json.RawMessage `json:"patternProperties"`
-		Properties map[string]json.RawMessage `json:"properties"`
-	}
-	if json.Unmarshal(s.JSON(), &top) != nil {
-		return false
-	}
-	_, named := top.Properties[intents.EvidenceMember]
-	return top.Additional == false && !named && len(top.Patterns) == 0
-}
-
 const accountPrompt = `Account for your last answer. Reply with one JSON object and nothing else:
 {"decision": "the decision that you reached, concisely", "reason_summary": "why, in one to three sentences", "action_taken": "what you did", "confidence": a number from 0 to 1}`
 
@@ -59,12 +42,13 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 			return err
 		}
 		if least := task.Requires.MinConfidence; *e.Confidence < least {
-			return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the agent's confidence in its answer is %v, below %v", *e.Confidence, least)
+			return tooUnsure(*e.Confidence, least)
 		}
 		if err := l.addEvidence(task, r, e); err != nil {
 			return err
 		}
 	}
+	r.payload = withRefs(task, r.payload, evidenceRefs(task, r))
 	l.addUsage(task, r)
 	r.phase = phaseDone
 	return r.stage(state.Step{Kind: state.StepAnswer}, (*progress).save)

@@ -26,6 +26,9 @@ func (a *Agent) Accept(node *mesh.Node) error {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	d := node.Durable()
+	if a.undeclared && (d == nil || a.LiveOnly || d.Slots == nil) {
+		a.MeshConcurrency = 0 // no author has asked for it, and it cannot be counted here
+	}
 	switch {
 	case d == nil || a.LiveOnly:
 		if err := a.acceptLive(); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/secret"
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -43,6 +42,7 @@ type loop struct {
 	log      *slog.Logger
 	retries  mesh.RetryPolicy // of a turn, on the live lane
 	header   string           // that a trace travels in to tools
+	fetch    fetcher          // of what tasks refer to
 	dropped  *sync.Map        // parameters of which the operator was told that they are left out
 }
 
@@ -56,7 +56,7 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	l := &loop{
 		model: m, system: systemPrompt(&def.Agent), contract: c, tools: tools, maxTurns: DefaultMaxIterations, stream: streams(&def.Agent),
 		context: opts.ContextTokens, memory: opts.Memory, books: newTreasury(opts), secrets: opts.Redactor, log: opts.Logger, dropped: &sync.Map{},
-		retries: liveRetries(def), header: traceHeader(def), handoffs: newHandoffs(def, opts),
+		retries: liveRetries(def), header: traceHeader(def), handoffs: newHandoffs(def, opts), fetch: fetchByTask,
 	}
 	if o := def.Agent.Orchestration; o != nil && o.MaxIterations.IsSet() {
 		l.maxTurns = int(min(max(1, o.MaxIterations.Int64()), math.MaxInt32))
@@ -108,7 +108,7 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if r := task.Run(); r != nil {
 		j, cp = r, r.View()
 	}
-	payload, err := l.work(ctx, task, &run{journal: j, input: task.Envelope.Payload}, cp)
+	payload, err := l.work(ctx, task, &run{journal: j, input: task.Input()}, cp)
 	return payload, l.secrets.Error(err)
 }
 
@@ -136,9 +136,6 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Chec
 // not begun.
 func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	schema := l.contract.schema(task.Envelope.Intent)
-	if wantsEvidence(task) && closedToEvidence(schema) {
-		return envelope.Errorf(envelope.CodeRequires, "requires.decision_evidence: the schema of this agent's results leaves no room for it")
-	}
 	system := l.system
 	switch {
 	case l.wantsJSON(task):
@@ -147,7 +144,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 			text = schema.JSON()
 		}
 		system += jsonPrompt(text)
-	case l.format == aaif.ResponseMarkdown:
+	case l.formatFor(task) == aaif.ResponseMarkdown:
 		system += markdownPrompt
 	}
 	if cp != nil {
@@ -163,6 +160,9 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 		}
 		r.phase, r.taskFirst = phaseModel, true
 		r.messages = []model.Message{model.System(system), model.User(userMessage(r.input))}
+		if context := l.referred(ctx, task); context != "" {
+			r.messages = append(r.messages, model.User(context))
+		}
 		return nil
 	}
 	return l.restore(ctx, task, r, cp, system)

@@ -181,7 +181,8 @@ func TestPromptHoldsWhatTheAuthorWrote(t *testing.T) {
 	d := definition(t, `{"sc_standard":"SC-006","agent":{
 		"name": "Clerk", "description": "A clerk.", "goal": "Order.", "instructions": "Write short.", "skills": ["filing"],
 		"constraints": ["Never shout.", "Never lie."],
-		"model": {"provider": "openai", "preferred": "m-1", "temperature": 0.5, "params": {"max_tokens": 9, "seed": 4, "stop": ["X"], "extended": {"k": 1}}},
+		"model": {"provider": "openai", "preferred": "m-1", "temperature": 0.5, "params": {"max_tokens": 9, "seed": 4, "stop": ["X"], "extended": {"k": 1},
+			"top_p": 0.25, "frequency_penalty": 0.75, "presence_penalty": -0.75}},
 		"tools": [{"name": "lint", "description": "Lints well.", "parameters_schema": {"type": "object"}}]
 	}}`)
 	w := newWorld(t)
@@ -191,6 +192,7 @@ func TestPromptHoldsWhatTheAuthorWrote(t *testing.T) {
 		t.Errorf("got %+v", got)
 	}
 	half, seed := 0.5, int64(4)
+	topP, frequency, presence := 0.25, 0.75, -0.75
 	want := &model.Request{
 		Model: "m-1",
 		Messages: []model.Message{
@@ -199,7 +201,7 @@ func TestPromptHoldsWhatTheAuthorWrote(t *testing.T) {
 			model.User("file this"),
 		},
 		Tools:  []model.ToolDef{{Name: "lint", Description: "Lints well.", Parameters: json.RawMessage(`{"type":"object"}`)}},
-		Params: model.Params{Temperature: &half, MaxTokens: 9, Stop: []string{"X"}, Seed: &seed, Extended: json.RawMessage(`{"k":1}`)},
+		Params: model.Params{Temperature: &half, TopP: &topP, FrequencyPenalty: &frequency, PresencePenalty: &presence, MaxTokens: 9, Stop: []string{"X"}, Seed: &seed, Extended: json.RawMessage(`{"k":1}`)},
 	}
 	got := fake.Requests()
 	if len(got) != 1 {

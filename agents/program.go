@@ -182,7 +182,9 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			return nil, err
 		}
 	}
-	line, err := taskLine(task.Envelope, attemptOf(task))
+	e := *task.Envelope
+	e.Payload = task.Input()
+	line, err := taskLine(&e, attemptOf(task))
 	if err != nil {
 		return nil, err
 	}

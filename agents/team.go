@@ -47,6 +47,9 @@ func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *con
 
 // Handle does a task with the team, from where its run stands.
 func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+	if err := unanswered(t.team.Plan(), task); err != nil {
+		return nil, err
+	}
 	var m *mind
 	var own orchestrate.Mind
 	if t.loop != nil {
@@ -61,7 +64,7 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	if m != nil {
 		used = used.Add(m.used())
 	}
-	return t.withUsage(task, t.withSwarm(task, res), used), nil
+	return t.withUsage(task, withRefs(task, t.withSwarm(task, res), memberRefs(task, res)), used), nil
 }
 
 // withSwarm tells in the payload how a swarm came to it, where the result's

@@ -75,7 +75,7 @@ func TestAStepIsPartOfTheTree(t *testing.T) {
 	w.host(one.agent())
 	w.host(lead(t, `{"pipeline":["agent.one"]}`, ""))
 	task := envelope.New(envelope.TypeTask, "human.ada", "agent.lead", "test.run", json.RawMessage(`{"text":"zero"}`))
-	task.Priority, task.Requires = envelope.PriorityHigh, json.RawMessage(`{"format":"json"}`)
+	task.Priority, task.Requires = envelope.PriorityHigh, json.RawMessage(`{"format":"text"}`)
 	if _, err := w.node.Send(t.Context(), task, mesh.SendOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAStepIsPartOfTheTree(t *testing.T) {
 	if child.From != "agent.lead" || child.Corr != task.Corr || child.ReplyTo != task.ID || child.Priority != envelope.PriorityHigh || child.Intent != "agent.one.run" {
 		t.Errorf("child %+v", child)
 	}
-	if !strings.Contains(string(child.Requires), `"format":"json"`) {
+	if !strings.Contains(string(child.Requires), `"format":"text"`) {
 		t.Errorf("requires %s: what is demanded of the result is demanded of the last step", child.Requires)
 	}
 }

@@ -336,10 +336,58 @@ func TestReferences(t *testing.T) {
 		{`{"references":[{"id":"x"}]}`, nil, false},
 		{`{"references":[{"id":"x","type":"url"}]}`, nil, false},
 		{`{"references":[{"id":1,"type":"aee.envelope"}]}`, nil, false},
+		{`{"references":null}`, nil, true},
+		{`{"references":[null]}`, nil, false},
+		{`{"references":[{"ID":"12345678","type":"aee.envelope"}]}`, nil, false}, // names are as they are
+		{`{"referenc\u0065s":[{"id":"x"}]}`, nil, false},
+		{`{"references":[{"i\u0064":"12345678","type":"aee.envelope","locator":null,"more":[1]}]}`, []envelope.Reference{{ID: "12345678", Type: "aee.envelope"}}, true},
+		{`{"references":[{"id":"12345678","type":"aee.envelope","hash":5}]}`, nil, false},
 	} {
 		got, err := (&envelope.Envelope{Payload: json.RawMessage(tt.payload)}).References()
 		if (err == nil) != tt.ok || tt.ok && !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("%s: got %+v, %v; want %+v", tt.payload, got, err, tt.want)
+		}
+	}
+}
+
+func TestWithReferences(t *testing.T) {
+	t.Parallel()
+	a, b := envelope.Reference{ID: "aaaaaaaa", Type: envelope.ReferenceType}, envelope.Reference{ID: "bbbbbbbb", Type: envelope.ReferenceType, Locator: "agent.b"}
+	for _, tt := range []struct {
+		payload string
+		more    []envelope.Reference
+		want    string // "": an error
+	}{
+		{`{}`, nil, `{}`},
+		{`{}`, []envelope.Reference{a}, `{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}]}`},
+		{"{\"z\": 1.50 }\n", []envelope.Reference{a, b}, `{"z": 1.50 ,"references":[{"id":"aaaaaaaa","type":"aee.envelope"},{"id":"bbbbbbbb","type":"aee.envelope","locator":"agent.b"}]}`},
+		{`{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`, []envelope.Reference{a}, `{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`},
+		{`{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}],"a":1}`, []envelope.Reference{b, b}, `{"a":1,"references":[{"id":"aaaaaaaa","type":"aee.envelope"},{"id":"bbbbbbbb","type":"aee.envelope","locator":"agent.b"}]}`},
+		{`{"references":null}`, []envelope.Reference{a}, `{"references":[{"id":"aaaaaaaa","type":"aee.envelope"}]}`},
+		{`{"references":"none"}`, []envelope.Reference{a}, ""},
+	} {
+		before := tt.payload
+		got, err := envelope.WithReferences(json.RawMessage(tt.payload), tt.more...)
+		if string(got) != tt.want || (err == nil) != (tt.want != "") || tt.payload != before {
+			t.Errorf("%s: got %s, %v; want %s", tt.payload, got, err, tt.want)
+		}
+	}
+}
+
+func TestKeepReferences(t *testing.T) {
+	t.Parallel()
+	keep := func(r envelope.Reference) bool { return r.Corr != "mine" }
+	const mine, other = `{"id":"aaaaaaaa","type":"aee.envelope","corr":"mine"}`, `{"id":"bbbbbbbb","corr":"other","type":"aee.envelope"}`
+	for payload, want := range map[string]string{
+		`{}`:                                     `{}`,
+		`{"z": 1, "references":[` + other + `]}`: `{"z": 1, "references":[` + other + `]}`,
+		`{"z": 1.50, "references":[` + mine + `], "a\u0062":[1, 2]}`: `{"z":1.50,"ab":[1, 2]}`,
+		`{"references":[` + mine + `]}`:                              `{}`,
+		`{"references":[` + mine + `,` + other + `],"z":1}`:          `{"references":[` + other + `],"z":1}`,
+		`{"references":"none"}`:                                      `{"references":"none"}`,
+	} {
+		if got := envelope.KeepReferences(json.RawMessage(payload), keep); string(got) != want {
+			t.Errorf("%s: got %s, want %s", payload, got, want)
 		}
 	}
 }

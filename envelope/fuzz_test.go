@@ -70,7 +70,19 @@ func FuzzParse(f *testing.F) {
 		// The typed views must not panic on anything that was accepted.
 		e.TraceContext()
 		e.Requirements()
-		e.References()
+		refs, err := e.References()
+		bare := envelope.KeepReferences(e.Payload, func(envelope.Reference) bool { return false })
+		if left, again := (&envelope.Envelope{Payload: bare}).References(); !json.Valid(bare) || err == nil && (again != nil || len(left) > 0) {
+			t.Fatalf("payload %s without references is %s: %v, %v", e.Payload, bare, left, again)
+		}
+		more := envelope.Reference{ID: "another one", Type: envelope.ReferenceType}
+		with, failed := envelope.WithReferences(e.Payload, more)
+		if (failed == nil) != (err == nil) {
+			t.Fatalf("payload %s: %v, and with one more %v", e.Payload, err, failed)
+		}
+		if now, again := (&envelope.Envelope{Payload: with}).References(); err == nil && (again != nil || len(now) < len(refs) || len(now) > len(refs)+1) {
+			t.Fatalf("payload %s with one more is %s: %v", e.Payload, with, again)
+		}
 		e.Time()
 		envelope.ErrorOf(e)
 		if hash, err := e.Hash(); err == nil {

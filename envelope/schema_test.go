@@ -5,13 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
@@ -161,4 +164,107 @@ func TestParseAgreesWithOurSchema(t *testing.T) {
 func TestParseAgreesWithTheDraftsSchema(t *testing.T) {
 	t.Parallel()
 	differential(t, compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json")))
+}
+
+// vectorDocs are the inputs of accept.txtar and reject.txtar that are JSON.
+func vectorDocs(t *testing.T) map[string]any {
+	t.Helper()
+	docs := map[string]any{}
+	for _, name := range []string{"accept", "reject"} {
+		archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			d := json.NewDecoder(bytes.NewReader(file.Data))
+			d.UseNumber()
+			var doc any
+			if filepath.Ext(file.Name) == ".json" && d.Decode(&doc) == nil {
+				docs[name+" "+file.Name] = doc
+			}
+		}
+	}
+	return docs
+}
+
+// Each keyword and word of the schema decides about one of the vectors, so that it
+// cannot change unseen where the draft's own schema is not at hand.
+func TestVectorsCoverTheSchema(t *testing.T) {
+	t.Parallel()
+	docs := vectorDocs(t)
+	as := func(schema map[string]any) map[string]bool {
+		text, err := json.Marshal(schema)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compiled := compileSchema(t, text)
+		fits := map[string]bool{}
+		for name, doc := range docs {
+			fits[name] = compiled.Validate(doc) == nil
+		}
+		return fits
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(envelope.Schema(), &schema); err != nil {
+		t.Fatal(err)
+	}
+	usual := as(schema)
+	var visit func(node map[string]any, place string)
+	visit = func(node map[string]any, place string) {
+		for keyword, value := range node {
+			decides := func(what string) {
+				if maps.Equal(as(schema), usual) {
+					t.Errorf("no vector depends on %s/%s%s", place, keyword, what)
+				}
+				node[keyword] = value
+			}
+			switch keyword {
+			case "type", "const", "minLength", "if", "then":
+				if _, words := node["enum"]; words && keyword == "type" || node["const"] != nil && keyword == "type" {
+					break // the words say it, too
+				}
+				delete(node, keyword)
+				decides("")
+			case "required", "enum":
+				words := value.([]any)
+				for i, word := range words {
+					node[keyword] = slices.Delete(slices.Clone(words), i, i+1)
+					decides(fmt.Sprint(": ", word))
+				}
+			}
+			switch sub := value.(type) {
+			case map[string]any:
+				if keyword == "if" {
+					break // a result or an error has a type
+				}
+				if keyword != "properties" {
+					visit(sub, place+"/"+keyword)
+					break
+				}
+				for name, property := range sub {
+					if property, ok := property.(map[string]any); ok {
+						visit(property, place+"/"+name)
+					}
+				}
+			case []any:
+				for i, item := range sub {
+					if item, ok := item.(map[string]any); ok {
+						visit(item, fmt.Sprintf("%s/%s/%d", place, keyword, i))
+					}
+				}
+			}
+		}
+	}
+	visit(schema, "")
+}
+
+// The draft's schema judges the vectors as ours does, where it is.
+func TestVectorsAgreeWithTheDraftsSchema(t *testing.T) {
+	t.Parallel()
+	ours, drafts := compileSchema(t, envelope.Schema()), compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json"))
+	for name, doc := range vectorDocs(t) {
+		if got, want := ours.Validate(doc), drafts.Validate(doc); (got == nil) != (want == nil) {
+			t.Errorf("%s: ours says %v, the draft's %v", name, got, want)
+		}
+	}
 }

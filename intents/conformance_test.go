@@ -56,7 +56,9 @@ func payload(t *rapid.T, schema map[string]any) string {
 	}
 	switch schema["type"] {
 	case "string":
-		return rapid.SampledFrom([]string{`""`, `"x"`, `"é\u00e9\n"`}).Draw(t, "string")
+		long, _ := schema["minLength"].(json.Number)
+		n, _ := long.Int64()
+		return rapid.SampledFrom([]string{`""`, `"x"`, `"é\u00e9\n"`, `"` + strings.Repeat("é", int(n)) + `"`}).Draw(t, "string")
 	case "boolean":
 		return rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "boolean")
 	case "number", "integer":

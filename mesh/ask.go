@@ -97,6 +97,16 @@ func (h *host) sendText(t *Task, e *envelope.Envelope, problem *envelope.Error) 
 	return h.node.publish(t.reply, plainText(e.Payload), t.replyHeader(e, nil))
 }
 
+// reservedMember reports whether a member of a payload is the mesh's own
+// (docs/nats-binding.md, "Payloads").
+func reservedMember(name string) bool {
+	switch name {
+	case "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm":
+		return true
+	}
+	return false
+}
+
 // plainText is the text of {"text": …}, whatever the mesh has put beside it.
 func plainText(payload json.RawMessage) []byte {
 	var members map[string]json.RawMessage
@@ -104,9 +114,7 @@ func plainText(payload json.RawMessage) []byte {
 		return payload
 	}
 	for name := range members {
-		switch name {
-		case "text", "usage", "cost", "decision_evidence", "references", "job_id", "run_id", "replies", "swarm": // reserved: docs/nats-binding.md, "Payloads"
-		default:
+		if name != "text" && !reservedMember(name) {
 			return payload
 		}
 	}

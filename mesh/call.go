@@ -34,6 +34,10 @@ type Call struct {
 	// mesh writes itself (timeout_ms, stream, human_approval, tree) are not taken
 	// from here.
 	Requires map[string]json.RawMessage
+	// References are envelopes that the call builds on, such as the result of an
+	// earlier one ([Answer].Envelope and [envelope.Envelope.Refer]). They stand in
+	// payload.references, behind those that are there.
+	References []envelope.Reference
 	// State goes along as an Agent State document, by reference: what of its
 	// memories the caller passes on ([Task.HandedState]). It is stored once for the
 	// key. Who does not know what that is sees a member of requires that it does not
@@ -168,9 +172,21 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	if intent == "" {
 		intent = intents.RunIntent(c.To)
 	}
-	e := envelope.New(envelope.TypeTask, t.host.Entity, c.To, intent, c.Payload)
+	payload := c.Payload
+	if len(c.References) > 0 {
+		var err error
+		if payload, err = envelope.WithReferences(payload, c.References...); err != nil {
+			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip(c.To), err)
+		}
+	}
+	e := envelope.New(envelope.TypeTask, t.host.Entity, c.To, intent, payload)
 	e.Corr, e.Priority, e.Trace, e.ReplyTo = t.Envelope.Corr, t.Envelope.Priority, t.Envelope.Trace, t.Envelope.ID
 	members := map[string]json.RawMessage{}
+	if len(c.Requires) > 0 {
+		if err := secretIn(mustJSON(c.Requires)); err != nil {
+			return nil, err
+		}
+	}
 	for name, value := range c.Requires {
 		switch name {
 		case "timeout_ms", "stream", "human_approval", requireTree:

@@ -44,7 +44,7 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	var begun string
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: helper, Handler: echo})
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: lead, Handler: calling(mesh.Call{
-		To: helper, Key: "one", Requires: map[string]json.RawMessage{"format": json.RawMessage(`"json"`), "tree": json.RawMessage(`{"depth":-9}`)},
+		To: helper, Key: "one", Requires: map[string]json.RawMessage{"format": json.RawMessage(`"text"`), "tree": json.RawMessage(`{"depth":-9}`)},
 		Begun: func(id string, durable bool) { begun = id },
 	}, func(a *mesh.Answer, err error) { answer = a })})
 	task := requiring(newTask(lead, "lead.work", `{"text":"hello"}`), `{"timeout_ms":600000}`)
@@ -59,7 +59,7 @@ func TestCallOverTheLiveLaneInheritsWhatItsTaskSays(t *testing.T) {
 	equal(t, "inherited", []any{hop.From, hop.To, hop.Intent, hop.Corr, hop.ReplyTo, hop.Priority, string(hop.Trace)},
 		[]any{lead, helper, "agent.helper.run", task.Corr, task.ID, envelope.PriorityHigh, string(task.Trace)})
 	equal(t, "tree", canonical(t, json.RawMessage(member(t, hop.Requires, "tree"))), `{"depth":1,"max_depth":16,"max_iterations":10000,"max_tasks":10000,"root":"`+task.ID+`","waiting":[{"entity":"agent.lead","task":"`+task.ID+`"}]}`)
-	equal(t, "format", member(t, hop.Requires, "format"), `"json"`)
+	equal(t, "format", member(t, hop.Requires, "format"), `"text"`)
 	requires, err := hop.Requirements()
 	if err != nil || requires.Timeout <= 9*time.Minute || requires.Timeout >= 10*time.Minute {
 		t.Errorf("the hop has %v of ten minutes, %v", requires.Timeout, err)

@@ -49,6 +49,9 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 	if task.Type != envelope.TypeTask {
 		return nil, fmt.Errorf("send %s: only a task has a result; publish events with Broadcast", task.Type)
 	}
+	if err := withoutSecrets(task); err != nil {
+		return nil, err
+	}
 	ctx, span := n.tel.startSend(ctx, task)
 	reply, err := n.sendRetrying(ctx, task, opts)
 	endSend(span, err)
@@ -433,6 +436,9 @@ func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
 // Post publishes an envelope to its to without waiting for anything: an event
 // to a person's inbox or a channel, or a task whose result nobody awaits.
 func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
+	if err := withoutSecrets(e); err != nil {
+		return err
+	}
 	to, err := n.subjects.Live(e.To)
 	if err != nil {
 		return err

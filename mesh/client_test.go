@@ -233,7 +233,7 @@ func TestAgentLearnsHowLongTheSenderWaits(t *testing.T) {
 	client := r.node(mesh.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	for requires, atMost := range map[string]time.Duration{"": time.Minute, `{"x-mine":[1.0],"evidence":true}`: time.Minute, `{"timeout_ms":7000}`: 7 * time.Second} {
+	for requires, atMost := range map[string]time.Duration{"": time.Minute, `{"x-mine":[1.0],"format":"json"}`: time.Minute, `{"timeout_ms":7000}`: 7 * time.Second} {
 		task := newTask(reviewer, "code.review", `{}`)
 		if requires != "" {
 			requiring(task, requires)

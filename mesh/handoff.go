@@ -116,6 +116,9 @@ func (t *Task) mayHandOff(o *handover) error {
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
+		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil && !isPerson(o.To) {
+			o.Payload = with
+		}
 	}
 	o.intent = o.Intent
 	if o.intent == "" {

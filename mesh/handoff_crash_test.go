@@ -58,7 +58,7 @@ func TestAWorkerMayDieAtEveryPointOfAHandOver(t *testing.T) {
 						if err != nil {
 							return nil, err
 						}
-						return json.Marshal(map[string]json.RawMessage{"a": task.Envelope.Payload, "b": own})
+						return json.Marshal(map[string]json.RawMessage{"a": task.Input(), "b": own})
 					})}
 				}
 				agents := map[string]func(by string) mesh.Agent{"agent.a": hands, "agent.b": takes}

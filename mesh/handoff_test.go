@@ -35,7 +35,7 @@ var answersFor = mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json
 		return nil, err
 	}
 	out, err := json.Marshal(map[string]any{
-		"input": task.Envelope.Payload, "by": task.Envelope.To, "from": task.Envelope.From, "caller": task.Caller(), "chain": task.Chain(),
+		"input": task.Input(), "by": task.Envelope.To, "from": task.Envelope.From, "caller": task.Caller(), "chain": task.Chain(),
 		"intent": task.Envelope.Intent, "priority": task.Envelope.Priority,
 	})
 	return out, err
@@ -352,12 +352,20 @@ func TestAReceiverThatCannotTakeOverIsCalled(t *testing.T) {
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: "agent.a", Handler: handsTo("agent.node")})
 	client := r.client()
 	reply, err := client.Send(ctxFor(t), newTask("agent.a", "x.y.z", `{"n":1}`), mesh.SendOptions{})
-	if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"n":1}` {
+	// What it was sent is the input, with a reference to the task.
+	given := func(reply *envelope.Envelope) string {
+		refs, err := reply.References()
+		if err != nil || len(refs) != 1 || refs[0].ID != reply.ReplyTo || refs[0].Locator != "agent.a" {
+			t.Errorf("references %+v, %v", refs, err)
+		}
+		return string(envelope.KeepReferences(reply.Payload, func(envelope.Reference) bool { return false }))
+	}
+	if err != nil || reply.From != "agent.a" || given(reply) != `{"n":1}` {
 		t.Errorf("live: %v, %v", reply, err)
 	}
 	task := newTask("agent.a", "x.y.z", `{"n":2}`)
 	_, reply, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{})
-	if err != nil || reply.From != "agent.a" || string(reply.Payload) != `{"n":2}` {
+	if err != nil || reply.From != "agent.a" || given(reply) != `{"n":2}` {
 		t.Errorf("durable: %v, %v", reply, err)
 	}
 	if text, err := client.Ask(ctxFor(t), "agent.a", "plain words"); err != nil || text != "plain words" {

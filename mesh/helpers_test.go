@@ -325,9 +325,9 @@ func drained(c <-chan *nats.Msg) (out []*nats.Msg) {
 	}
 }
 
-// echo answers with the task's payload.
+// echo answers with what the task is about.
 var echo = mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) {
-	return task.Envelope.Payload, nil
+	return task.Input(), nil
 })
 
 // gate is a handler whose tasks wait until the test lets them go.

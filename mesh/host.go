@@ -65,6 +65,11 @@ type Agent struct {
 	// NoStream gives senders no stream, whatever they ask for and the handler
 	// emits (AAIF io.streaming false).
 	NoStream bool
+	// Formats are what a task may ask for in requires.format, such as [FormatJSON];
+	// the handler finds it in [Task].Requires, and gives it. Any other is refused with
+	// E_REQUIRES, and so is a result of another form than the mesh can tell apart
+	// (E_OUTPUT_SCHEMA). Default text and json.
+	Formats []string
 	// Leave leaves the agent's durable tasks to its other workers: this one hands
 	// tasks in (Async), and draws none.
 	Leave bool

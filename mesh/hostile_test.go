@@ -334,10 +334,11 @@ func TestNestedLiveEnvelopeIsNeverRouted(t *testing.T) {
 	victim.open()
 	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: "agent.victim", Handler: victim})
 	inner := encode(t, newTask("agent.victim", "code.review", `{}`))
-	for _, payload := range []string{string(inner), `{"envelope":` + string(inner) + `}`, `{"references":[` + string(inner) + `]}`} {
+	for _, payload := range []string{string(inner), `{"envelope":` + string(inner) + `}`, `{"archive":[` + string(inner) + `]}`} {
 		task := newTask(reviewer, "code.review", payload)
 		same(t, r.request(task), task.Reply(envelope.TypeResult, task.Payload))
 	}
+	equal(t, "an envelope for a reference", errorOf(t, r.request(newTask(reviewer, "code.review", `{"references":[`+string(inner)+`]}`))).Code, envelope.CodeInputSchema)
 	var found intents.FetchResult
 	task := newTask(reviewer, "code.review", `{"envelope":`+string(inner)+`}`)
 	r.request(task)

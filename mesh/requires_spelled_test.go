@@ -94,8 +94,9 @@ func TestAConstraintHoldsHoweverItIsSpelled(t *testing.T) {
 		durable  string // "" where it is the same
 	}{
 		{`"evidence":false`, "", reviewer + " " + nothing, ""},
-		{`"evidence":true,"format":"json","min_confidence":0.5,"decision_evidence":"none"`, "",
-			told(`{\"timeout_ms\"`, `{\"decision_evidence\":\"none\",\"evidence\":true,\"format\":\"json\",\"min_confidence\":0.5,\"timeout_ms\"`), ""},
+		{`"format":"json","decision_evidence":"none"`, "", told(`{\"timeout_ms\"`, `{\"decision_evidence\":\"none\",\"format\":\"json\",\"timeout_ms\"`), ""},
+		{`"evidence":true`, "", "E_OUTPUT_SCHEMA the result lacks the evidence that the task requires: evidence_refs, a list of texts that say what it rests on", ""},
+		{`"min_confidence":0.5`, "", told(`{\"timeout_ms\"`, `{\"min_confidence\":0.5,\"timeout_ms\"`), ""},
 		{`"decision_evidence":"full"`, "", "E_OUTPUT_SCHEMA the result lacks the decision evidence that the task requires (full): document does not fit its schema: (root): lacks the property \"decision_evidence\" (required)", ""},
 		{`"stream":true`, "", told(`{\"timeout_ms\"`, `{\"stream\":true,\"timeout_ms\"`), ""},
 		{`"human_approval":true`, "", "E_REQUIRES requires.human_approval: nobody can approve tasks on this worker", ""},

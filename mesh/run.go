@@ -98,6 +98,12 @@ func (h *host) prepare(t *Task) error {
 	if err := h.node.inTree(t); err != nil {
 		return err
 	}
+	if err := h.demandable(t); err != nil {
+		return err
+	}
+	if err := checkReferences(t.Envelope); err != nil {
+		return err
+	}
 	return h.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload)
 }
 
@@ -116,6 +122,11 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 		intent = h.DefaultIntent
 	}
 	err := h.Intents.Validate(intent, variant, payload)
+	if err != nil && variant == intents.Task {
+		if bare := withoutReferences(payload); bare != nil && h.Intents.Validate(intent, variant, bare) == nil {
+			return nil
+		}
+	}
 	var bad *intents.ValidationError
 	if errors.As(err, &bad) && variant != intents.Task {
 		return envelope.Errorf(envelope.CodeOutputSchema, "%s", bad.Error())
@@ -247,12 +258,7 @@ func (h *host) validateResult(t *Task, payload json.RawMessage) error {
 	if err := h.validate(t.Envelope.Intent, intents.Result, payload); err != nil {
 		return err
 	}
-	if level := t.Requires.DecisionEvidence; level != "" && level != envelope.EvidenceNone {
-		if err := intents.CheckEvidence(intents.EvidenceLevel(level), payload); err != nil {
-			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", level, err)
-		}
-	}
-	return nil
+	return asDemanded(&t.Requires, payload)
 }
 
 // validateError holds what the agent says of its failure against the intent's

@@ -54,6 +54,9 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 	if task.Type != envelope.TypeTask {
 		return Receipt{}, fmt.Errorf("submit %s: only a task has a result", task.Type)
 	}
+	if err := withoutSecrets(task); err != nil {
+		return Receipt{}, err
+	}
 	if PublishesTo(task.To) {
 		return Receipt{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
 	}

@@ -117,6 +117,15 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 			return
 		}
 	}
+	if r.stored == nil && l.putOff(r) {
+		return
+	}
+	l.enqueue(r)
+}
+
+// enqueue gives a task a place in the agent's queue.
+func (l *lane) enqueue(r *Run) {
+	h, t, hold := l.host, r.task, r.hold
 	t.span = h.node.tel.startTask(t, hold.Header)
 	if isCommand(t.Envelope.Intent) {
 		l.work.Go(func() { l.command(hold, t) })
@@ -128,6 +137,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	if !h.queue.put(t) {
 		h.running.remove(t)
 		l.wait(r, -1)
+		l.counted.add(hold.Seq)
 		l.nak(hold, 250*time.Millisecond)
 	}
 }
@@ -237,11 +247,7 @@ func (l *lane) stale(r *Run, retried bool) *envelope.Error {
 func (l *lane) prepare(t *Task) *envelope.Error {
 	r := t.run
 	illegible := t.readRequires()
-	timeout := t.Requires.Timeout
-	if timeout == 0 {
-		timeout = l.cfg.DefaultTimeout
-	}
-	t.Requires.Timeout = min(timeout, l.cfg.MaxTimeout)
+	t.Requires.Timeout = l.timeout(t.Requires)
 	r.deadline = r.hold.Stored.Add(t.Requires.Timeout)
 	if r.stored != nil && !r.stored.Mesh.Deadline.IsZero() {
 		r.deadline = r.stored.Mesh.Deadline
@@ -277,6 +283,12 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 		return nil
 	}
 	if err := t.checkCompany(); err != nil {
+		return border(err)
+	}
+	if err := l.host.demandable(t); err != nil {
+		return border(err)
+	}
+	if err := checkReferences(t.Envelope); err != nil {
 		return border(err)
 	}
 	if err := l.host.validate(t.Envelope.Intent, intents.Task, t.Envelope.Payload); err != nil {

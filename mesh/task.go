@@ -46,7 +46,7 @@ func (f HandlerFunc) Handle(ctx context.Context, task *Task) (json.RawMessage, e
 func Typed[I, O any](f func(ctx context.Context, in I) (O, error)) Handler {
 	return HandlerFunc(func(ctx context.Context, task *Task) (json.RawMessage, error) {
 		var in I
-		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+		if err := json.Unmarshal(task.Input(), &in); err != nil {
 			return nil, misfit(err)
 		}
 		out, err := f(ctx, in)

@@ -14,7 +14,7 @@ import (
 )
 
 // corpus is where the published schema and its examples stand beside the
-// repository.
+// repository, on the machines that have them.
 const corpus = "../../shared/conformance/aaif"
 
 // documents are all kinds that this release writes: clear, sealed, referring.
@@ -65,25 +65,32 @@ func TestDocumentsObeyTheSchema(t *testing.T) {
 	}
 }
 
-// TestDocumentsObeyThePublishedSchema holds them to the schema as it was
-// published, formats asserted.
-func TestDocumentsObeyThePublishedSchema(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile(filepath.Join(corpus, "schema/agent-state.schema.json"))
-	if err != nil {
-		t.Skipf("the published schema is not beside the repository: %v", err)
-	}
+// formatted compiles a schema so that formats are asserted.
+func formatted(t *testing.T, text []byte) *jsonschema.Schema {
+	t.Helper()
 	c := jsonschema.NewCompiler()
 	c.Draft, c.AssertFormat = jsonschema.Draft2020, true
-	if err := c.AddResource("state.json", bytes.NewReader(text)); err != nil {
+	if err := c.AddResource("mem:///state.json", bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := c.Compile("state.json")
+	schema, err := c.Compile("mem:///state.json")
 	if err != nil {
 		t.Fatal(err)
+	}
+	return schema
+}
+
+// TestDocumentsObeyTheSchemasFormats holds them to our schema, formats asserted, and
+// to the schema as it was published, where that stands beside the repository.
+func TestDocumentsObeyTheSchemasFormats(t *testing.T) {
+	t.Parallel()
+	schemas := map[string]*jsonschema.Schema{"ours": formatted(t, aaif.SchemaJSON(aaif.KindState))}
+	if text, err := os.ReadFile(filepath.Join(corpus, "schema/agent-state.schema.json")); err == nil {
+		schemas["the published one"] = formatted(t, text)
 	}
 	for name, data := range documents(t) {
 		if strings.HasSuffix(name, ".cbor") {
+			var err error
 			if data, err = aaif.CBORToJSON(data, 64); err != nil {
 				t.Fatal(err)
 			}
@@ -99,42 +106,62 @@ func TestDocumentsObeyThePublishedSchema(t *testing.T) {
 				s.(map[string]any)["agent_id"], s.(map[string]any)["state_id"] = c0ffee, c0ffee // no UUIDs in there, for short
 			}
 		}
-		if err := schema.Validate(v); err != nil {
-			t.Errorf("%s: %#v", name, err)
+		for which, schema := range schemas {
+			if err := schema.Validate(v); err != nil {
+				t.Errorf("%s: %s: %#v", name, which, err)
+			}
 		}
 	}
 }
 
 const c0ffee = "c0ffee00-0000-4000-8000-000000000000"
 
-func TestPublishedExamplesAreRead(t *testing.T) {
+// A document that another platform wrote: ours by hand, and the published one, where
+// that stands beside the repository.
+func TestForeignDocumentsAreRead(t *testing.T) {
 	t.Parallel()
-	data, err := os.ReadFile(filepath.Join(corpus, "tests/conformance/valid/stateful-checkpoint.json"))
-	if err != nil {
-		t.Skipf("the published examples are not beside the repository: %v", err)
-	}
-	if _, err := (state.Codec{}).Decode(data); err == nil {
-		t.Error("a document without a checksum was read")
-	}
-	c, err := state.Codec{Unchecked: true}.Decode(data)
+	own, err := os.ReadFile("testdata/examples/night-porter.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Doc.Status != aaif.RunPaused || len(c.Messages()) != 2 || c.Doc.PipelinePosition.CurrentStep != "process_record" {
-		t.Errorf("read %+v", c.Doc)
+	type example struct {
+		data     []byte
+		messages int
+		step     string
 	}
-	out, err := state.Codec{}.Marshal(c)
-	if err != nil {
-		t.Fatal(err)
+	examples := map[string]example{"ours": {own, 3, "lock_gate"}}
+	if data, err := os.ReadFile(filepath.Join(corpus, "tests/conformance/valid/stateful-checkpoint.json")); err == nil {
+		examples["the published one"] = example{data, 2, "process_record"}
 	}
-	if _, err := (state.Codec{}).Decode(out); err != nil {
-		t.Errorf("written with a checksum: %v", err)
-	}
-	bad, err := os.ReadFile(filepath.Join(corpus, "tests/conformance/invalid/state-missing-agent-id.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := (state.Codec{Unchecked: true}).Decode(bad); err == nil {
-		t.Error("a document without agent_id was read")
+	for name, e := range examples {
+		if _, err := (state.Codec{}).Decode(e.data); err == nil {
+			t.Errorf("%s: a document without a checksum was read", name)
+		}
+		c, err := state.Codec{Unchecked: true}.Decode(e.data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if c.Doc.Status != aaif.RunPaused || len(c.Messages()) != e.messages || c.Doc.PipelinePosition.CurrentStep != e.step {
+			t.Errorf("%s: read %+v", name, c.Doc)
+		}
+		out, err := state.Codec{}.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (state.Codec{}).Decode(out); err != nil {
+			t.Errorf("%s, written with a checksum: %v", name, err)
+		}
+		var members map[string]json.RawMessage
+		if err := json.Unmarshal(e.data, &members); err != nil {
+			t.Fatal(err)
+		}
+		delete(members, "agent_id")
+		bad, err := json.Marshal(members)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := (state.Codec{Unchecked: true}).Decode(bad); err == nil {
+			t.Errorf("%s without agent_id was read", name)
+		}
 	}
 }

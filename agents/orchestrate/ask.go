@@ -21,17 +21,18 @@ import (
 
 // ask is one member's part of the work.
 type ask struct {
-	key     string          // names the call within the run: "step/0"
-	slot    int             // of the outcome
-	who     int             // place in the plan's members
-	payload json.RawMessage // what the member is sent, unless the document maps it
-	timeout time.Duration   // of each try, at most; 0: what is left
-	patient time.Duration   // the same of a person; 0: timeout
-	plain   bool            // the payload is sent as it is: the document's mapping is not for this call
-	apart   bool            // the document's mapping does not see what others have answered so far
-	final   bool            // the answer is the result of the whole task
-	whole   bool            // it is waited for, though the run is to stop
-	schema  json.RawMessage // what a person's answer must fit, where the document says nothing; nil: nothing
+	key     string               // names the call within the run: "step/0"
+	slot    int                  // of the outcome
+	who     int                  // place in the plan's members
+	payload json.RawMessage      // what the member is sent, unless the document maps it
+	timeout time.Duration        // of each try, at most; 0: what is left
+	patient time.Duration        // the same of a person; 0: timeout
+	plain   bool                 // the payload is sent as it is: the document's mapping is not for this call
+	apart   bool                 // the document's mapping does not see what others have answered so far
+	final   bool                 // the answer is the result of the whole task
+	whole   bool                 // it is waited for, though the run is to stop
+	on      []envelope.Reference // results of others that the payload was made of
+	schema  json.RawMessage      // what a person's answer must fit, where the document says nothing; nil: nothing
 }
 
 // ask has a member do its part, again where that may help, and returns what came
@@ -157,7 +158,9 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		return err
 	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
-	c.Whole = a.whole
+	if c.Whole = a.whole; !mesh.PublishesTo(c.To) { // a person reads what is asked, and fetches nothing
+		c.References = a.on
+	}
 	c.Begun = func(taskID string, durable bool) {
 		out.TaskID, out.Durable = taskID, durable
 		if len(at.before) > 0 && out.Tries == 1 {
@@ -177,6 +180,7 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		switch {
 		case err == nil:
 			out.Output, out.Usage = parts(answer.Envelope.Payload, a.final)
+			out.Result = w.refer(answer.Envelope)
 			return nil
 		case errors.Is(err, mesh.ErrInterrupted):
 			// The run is to stop between two steps: this one is taken up again.
@@ -188,6 +192,33 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		}
 	}
 }
+
+// refer is a reference to a member's result, for those whose task is made of it. What
+// people and channels have said is asked of this agent, which has received it.
+func (w *work) refer(result *envelope.Envelope) *envelope.Reference {
+	keeper := result.From
+	if mesh.PublishesTo(keeper) {
+		keeper = w.task.Envelope.To
+	}
+	ref, err := result.Refer(keeper)
+	if err != nil {
+		return nil // a number in it has no canonical form
+	}
+	return &ref
+}
+
+// madeOf are references to the results of outcomes.
+func madeOf(outcomes []Outcome) (refs []envelope.Reference) {
+	for i := range outcomes {
+		if o := &outcomes[i]; o.OK() && o.Result != nil && len(refs) < maxMadeOf {
+			refs = append(refs, *o.Result)
+		}
+	}
+	return refs
+}
+
+// maxMadeOf bounds the references of one task.
+const maxMadeOf = 64
 
 // demands are what the sender of the task demands of its result, for the member
 // whose answer that is.
@@ -361,7 +392,7 @@ func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool,
 func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	e := w.task.Envelope
 	f := condition.Facts{
-		Input: input, Output: output, TaskInput: e.Payload, Outputs: map[string]json.RawMessage{},
+		Input: input, Output: output, TaskInput: w.task.Input(), Outputs: map[string]json.RawMessage{},
 		Task:  &condition.Task{ID: e.ID, Intent: e.Intent, From: e.From, To: e.To, Corr: e.Corr, Priority: string(e.Priority), Attempt: 1},
 		State: &condition.State{Status: string(aaif.RunRunning)},
 	}

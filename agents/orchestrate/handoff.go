@@ -264,7 +264,7 @@ func Passed(messages []model.Message) []model.Message {
 
 // teamTalk makes a conversation of a task and what a team's members said to it.
 func teamTalk(task *mesh.Task, outputs map[string]json.RawMessage) []model.Message {
-	out := []model.Message{model.User(text(task.Envelope.Payload))}
+	out := []model.Message{model.User(text(task.Input()))}
 	aliases := make([]string, 0, len(outputs))
 	for alias := range outputs {
 		aliases = append(aliases, alias)

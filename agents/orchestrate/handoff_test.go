@@ -44,7 +44,7 @@ func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
 					for _, m := range c.Messages() {
 						said = append(said, string(m.Role)+": "+m.Content)
 					}
-					return json.Marshal(map[string]string{"said": strings.Join(said, "|"), "input": string(task.Envelope.Payload)})
+					return json.Marshal(map[string]string{"said": strings.Join(said, "|"), "input": string(task.Input())})
 				}), "agent.expert")
 				p := plan(t, c.block, "")
 				team := orchestrate.New(p, orchestrate.Options{Handoffs: orchestrate.NewHandoffs(definitionOf(t, c.block), orchestrate.HandoffOptions{})})

@@ -28,6 +28,9 @@ type Outcome struct {
 	MS    float64   `json:"ms,omitempty"`    // how long it took
 	Tries int       `json:"tries,omitempty"` // more than one: it was asked again
 
+	// Result refers to the envelope of its output; nil: no member was asked, or it cannot be referred to.
+	Result *envelope.Reference `json:"result,omitempty"`
+
 	Skipped bool   `json:"skipped,omitempty"` // nobody was asked: its condition did not hold
 	Instead string `json:"instead,omitempty"` // the alias whose part the fallback did
 	Usage   Usage  `json:"usage,omitzero"`    // as far as its answer says
@@ -53,7 +56,7 @@ func (u Usage) Add(v Usage) Usage {
 // reserved are the members of a payload that are the mesh's (docs/nats-binding.md).
 // They say something of the task that was done, and are not handed on to the
 // next.
-var reserved = map[string]bool{"usage": true, "cost": true, "decision_evidence": true, "job_id": true, "swarm": true}
+var reserved = map[string]bool{"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true}
 
 // Bare is a result's payload without the members that the mesh adds: what the
 // agent itself answered. What is no JSON object is returned as it is.

@@ -5,17 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+
+	"github.com/aeemesh/aeemesh/envelope"
 )
 
 // pipeline has the steps done one after the other, each on what the one before
 // gave (AAIF, Sequential pipeline). Every outcome is committed before the next
 // step begins.
 func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
-	input := w.task.Envelope.Payload
+	input := w.task.Input()
+	var on []envelope.Reference // what input was made of
 	for slot := range w.plan.Steps {
 		o := w.ended(slot)
 		if o == nil {
-			done, err := w.step(ctx, slot, input)
+			done, err := w.step(ctx, slot, input, on)
 			if err != nil {
 				return nil, err
 			}
@@ -27,6 +30,9 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 		}
 		if o.OK() {
 			input = o.Output
+			if o.Result != nil {
+				on = []envelope.Reference{*o.Result}
+			}
 			if w.ended(slot+1) != nil {
 				continue // the rules were asked before
 			}
@@ -42,7 +48,7 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 
 // step does one step, or has the fallback do it. A step whose condition does not
 // hold is passed over: the next one gets its input.
-func (w *work) step(ctx context.Context, slot int, input json.RawMessage) (Outcome, error) {
+func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []envelope.Reference) (Outcome, error) {
 	who := w.plan.Steps[slot]
 	alias := w.plan.Members[who].Alias
 	if ok, err := w.holds(ctx, who, input); err != nil {
@@ -53,11 +59,11 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage) (Outco
 	}
 	key := fmt.Sprintf("step/%d", slot)
 	final := slot == len(w.plan.Steps)-1
-	out, err := w.ask(ctx, ask{key: key, slot: slot, who: who, payload: input, final: final})
+	out, err := w.ask(ctx, ask{key: key, slot: slot, who: who, payload: input, on: on, final: final})
 	if err != nil || out.OK() {
 		return out, err
 	}
-	return w.instead(ctx, out, ask{key: key + "/fallback", slot: slot, payload: input, final: final})
+	return w.instead(ctx, out, ask{key: key + "/fallback", slot: slot, payload: input, on: on, final: final})
 }
 
 // instead has the fallback do what a member could not, where the document wants

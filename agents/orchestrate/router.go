@@ -16,7 +16,7 @@ import (
 // document's order whose condition holds, else the fallback. Whom it chose is
 // committed before that one is asked.
 func (w *work) router(ctx context.Context) (json.RawMessage, error) {
-	input := w.task.Envelope.Payload
+	input := w.task.Input()
 	if w.pos.Routed == "" {
 		who, by, err := w.route(ctx, input)
 		if err != nil {

@@ -86,7 +86,7 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	}
 	f := s.fan(s.task.Deadline.Add(-reserve(s.left(), false)))
 	payload := mergePayload(s.input, given, consensus)
-	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, final: true})
+	f.add(ask{key: "swarm/merge", slot: s.mergeSlot(), who: i, payload: payload, on: madeOf(given), final: true})
 	if err := f.run(ctx); err != nil {
 		return nil, "", err
 	}

@@ -106,6 +106,8 @@ type Result struct {
 	// Swarm is a swarm's account of itself, for the reserved member of that name;
 	// nil for other patterns.
 	Swarm json.RawMessage
+	// Tasks are the ids of the tasks of members that gave a result.
+	Tasks []string
 }
 
 // Handle does a task with the team, from where its run stands. mind may be nil.
@@ -122,7 +124,7 @@ func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, 
 	if err != nil {
 		return Result{}, w.park(ctx, err)
 	}
-	return Result{payload, w.used(), w.account}, nil
+	return Result{payload, w.used(), w.account, w.answered()}, nil
 }
 
 // work is the team's work on one task.
@@ -150,9 +152,9 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	case Router:
 		return w.orHandOff(ctx, w.router)
 	case Swarm:
-		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Envelope.Payload) })
+		return w.orHandOff(ctx, func(ctx context.Context) (json.RawMessage, error) { return w.swarm(ctx, w.task.Input()) })
 	case ModelLed:
-		return w.mind.Work(With(ctx, w), w.task.Envelope.Payload)
+		return w.mind.Work(With(ctx, w), w.task.Input())
 	}
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
 }
@@ -176,7 +178,7 @@ func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMes
 	if w.opts.Handoffs == nil {
 		return nil, false, nil
 	}
-	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Envelope.Payload, output)})
+	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Input(), output)})
 }
 
 // left is how much of the task's time is left.
@@ -191,6 +193,18 @@ func (w *work) used() Usage {
 		u = u.Add(w.pos.Outcomes[i].Usage)
 	}
 	return u
+}
+
+// answered are the tasks of members that gave a result.
+func (w *work) answered() (ids []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.pos.Outcomes {
+		if o := &w.pos.Outcomes[i]; o.OK() && o.TaskID != "" {
+			ids = append(ids, o.TaskID)
+		}
+	}
+	return ids
 }
 
 // fatal reports whether an error ends the run here, whatever the member did.

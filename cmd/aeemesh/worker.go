@@ -81,7 +81,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.StringArrayVar(&f.lostCalls, "lost-call", nil, "`NAME=WHAT` becomes of a call of the tool NAME (* for the others) that was under way when a durable task's worker was lost: repeat, timeout, or ask a person; repeatable (default: repeat what says that it is safe, ask about the rest)")
 	flags.IntVar(&f.contextTokens, "context-tokens", 0, "size of the model's context window; older turns that do not fit are left out (default what the catalogue knows of each)")
 	flags.StringVar(&f.review, "review-root", "", "offer the code reviewer's own functions (check_format, check_code, find_secrets, summarize), which read below this `directory` only")
-	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once (default the document's, else 1; it can be lowered, not raised)")
+	flags.IntVar(&f.concurrency, "concurrency", 0, "tasks at once in this worker (default the document's, else 1 in the whole mesh; what a document declares can be lowered, not raised)")
 	flags.IntVar(&f.queue, "queue", mesh.DefaultQueue, "tasks that may wait; beyond it senders get E_BUSY")
 	flags.DurationVar(&f.drain, "drain", mesh.DefaultDrain, "how long to finish what has begun when stopped")
 	flags.DurationVar(&f.maxTimeout, "max-timeout", mesh.DefaultMaxTimeout, "the longest that a task may take, whatever it asks for")

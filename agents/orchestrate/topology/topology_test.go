@@ -162,16 +162,21 @@ func TestManySubagents(t *testing.T) {
 	}
 }
 
-// The valid documents of the published corpus, which stands next to the module
-// on the machines that have it, are hosted as they are.
-func TestDocumentsOfThePublishedCorpusCanWork(t *testing.T) {
+// The documents of our examples are hosted as they are; so are the valid ones of the
+// published corpus, which stands next to the module on the machines that have it.
+func TestExamplesCanWork(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob(filepath.Join("..", "..", "..", "..", "shared", "conformance", "aaif", "tests", "conformance", "valid", "*.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Skip("the published AAIF corpus is not on this machine")
+	root := filepath.Join("..", "..", "..")
+	var paths []string
+	for _, pattern := range []string{
+		filepath.Join(root, "examples", "*", "*.yaml"), filepath.Join(root, "examples", "*", "*", "*.yaml"),
+		filepath.Join(root, "..", "shared", "conformance", "aaif", "tests", "conformance", "valid", "*.json"),
+	} {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths = append(paths, more...)
 	}
 	teams := 0
 	for _, path := range paths {
@@ -181,6 +186,9 @@ func TestDocumentsOfThePublishedCorpusCanWork(t *testing.T) {
 		}
 		doc, err := aaif.Parse(data, aaif.Options{Name: path})
 		if err != nil {
+			if strings.Contains(path, "testdata") {
+				continue // no document, but what an example looks at
+			}
 			t.Fatal(err)
 		}
 		for _, p := range Check(doc) {
@@ -195,8 +203,8 @@ func TestDocumentsOfThePublishedCorpusCanWork(t *testing.T) {
 			}
 		}
 	}
-	if teams == 0 {
-		t.Error("none of the documents has a team")
+	if teams < 8 {
+		t.Errorf("only %d of the documents have a team", teams)
 	}
 }
 

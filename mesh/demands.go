@@ -1,0 +1,106 @@
+package mesh
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// What requires.format may ask for. A payload is always a JSON object, so a format
+// is about what stands in it.
+const (
+	FormatText     = "text"     // the member text, a string
+	FormatMarkdown = "markdown" // the same; the text is Markdown
+	FormatJSON     = "json"     // members of the agent's own, not a text alone
+)
+
+// defaultFormats are those of agents that name none: what the mesh can tell apart.
+var defaultFormats = []string{FormatText, FormatJSON}
+
+// demandable refuses a task that asks for something of its result which this agent
+// plainly cannot give. It is asked before anything is done.
+func (h *host) demandable(t *Task) error {
+	r := &t.Requires
+	evidence := wantsEvidence(r)
+	if r.Format == "" && !r.Evidence && !evidence {
+		return nil
+	}
+	if intents.Reserved(t.Envelope.Intent) {
+		if r.Evidence || evidence || r.Format != "" && r.Format != FormatJSON {
+			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are as the specification has them: neither evidence nor another format than json", clip(t.Envelope.Intent))
+		}
+		return nil
+	}
+	schema := h.gives(t.Envelope.Intent)
+	for member, wanted := range map[string]bool{intents.EvidenceRefsMember: r.Evidence, intents.EvidenceMember: evidence} {
+		if wanted && intents.ClosedTo(schema, member) {
+			return envelope.Errorf(envelope.CodeRequires, "requires asks for %s: the schema of this agent's results leaves no room for it", member)
+		}
+	}
+	if r.Format == "" {
+		return nil
+	}
+	formats := h.Formats
+	if formats == nil {
+		formats = defaultFormats
+	}
+	switch {
+	case !slices.Contains(formats, r.Format):
+		return envelope.Errorf(envelope.CodeRequires, "requires.format: this agent gives %s, not %s", strings.Join(formats, " or "), clip(r.Format))
+	case r.Format != FormatJSON && schema != nil && schema.Validate(json.RawMessage(`{"text":"an answer"}`)) != nil:
+		return envelope.Errorf(envelope.CodeRequires, "requires.format: the schema of this agent's results has no room for a text alone, so it cannot be %s", r.Format)
+	}
+	return nil
+}
+
+// gives is the schema of the results of an intent, nil where there is none.
+func (h *host) gives(intent string) *intents.Schema {
+	if !h.Intents.Has(intent) {
+		intent = h.DefaultIntent
+	}
+	return h.Intents.Schema(intent, intents.Result)
+}
+
+func wantsEvidence(r *envelope.Requirements) bool {
+	return r.DecisionEvidence != "" && r.DecisionEvidence != envelope.EvidenceNone
+}
+
+// asDemanded holds a result against what the task asks of it.
+func asDemanded(r *envelope.Requirements, payload json.RawMessage) error {
+	if wantsEvidence(r) {
+		if err := intents.CheckEvidence(intents.EvidenceLevel(r.DecisionEvidence), payload); err != nil {
+			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the decision evidence that the task requires (%s): %v", r.DecisionEvidence, err)
+		}
+	}
+	if !r.Evidence && r.Format == "" {
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &members); err != nil {
+		return envelope.Errorf(envelope.CodeOutputSchema, "the result is no JSON object")
+	}
+	if r.Evidence {
+		var refs []string
+		if json.Unmarshal(members[intents.EvidenceRefsMember], &refs) != nil || len(refs) == 0 || slices.Contains(refs, "") {
+			return envelope.Errorf(envelope.CodeOutputSchema, "the result lacks the evidence that the task requires: %s, a list of texts that say what it rests on", intents.EvidenceRefsMember)
+		}
+	}
+	if r.Format == "" {
+		return nil
+	}
+	var text *string
+	alone := json.Unmarshal(members["text"], &text) == nil && text != nil
+	if r.Format != FormatJSON && !alone {
+		return envelope.Errorf(envelope.CodeOutputSchema, "the result has no text, and the task requires the format %s", clip(r.Format))
+	}
+	for name := range members {
+		alone = alone && (name == "text" || name == intents.EvidenceRefsMember || reservedMember(name))
+	}
+	if r.Format == FormatJSON && alone {
+		return envelope.Errorf(envelope.CodeOutputSchema, "the result is a text, and the task requires the format json")
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// A consumer must verify a signature that is there, and must reject the envelope
+// when it does not verify (AEE, "Signature Verification and Trust Model"). The
+// tests of this file hold that for what comes back to a sender, for commands
+// and for inboxes; for tasks sign_test.go and durable_dead_test.go do.
+
+// forgery is an envelope's signature that does not vouch for it.
+type forgery struct {
+	name     string
+	make     func(t *testing.T, e *envelope.Envelope)
+	own      *sign.Signer // who may sign for the entity
+	verifier sign.Verifier
+	want     envelope.Code // "": it is no forgery
+}
+
+// forgeries are the ways to get a signature of the entities wrong, and one to get
+// it right.
+func forgeries(t *testing.T, entities ...string) []forgery {
+	k := newKeys(t)
+	own, foreign, gone := k.signer("own", sign.Ed25519, entities...), k.signer("foreign", sign.Ed25519, "service.other"), k.signer("gone", sign.Ed25519, entities...)
+	key, _ := k.ring.Lookup("gone")
+	key.Revoked = true
+	if err := k.ring.Put(sign.Local, key); err != nil {
+		t.Fatal(err)
+	}
+	stranger, _, err := sign.NewKey("stranger", sign.Ed25519, entities...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := func(s *sign.Signer) func(*testing.T, *envelope.Envelope) {
+		return func(t *testing.T, e *envelope.Envelope) { signed(t, s, e) }
+	}
+	present, required := k.verifier(), k.verifier()
+	required.Mode = sign.Required
+	return []forgery{
+		{"good", by(own), own, required, ""},
+		{"changed", func(t *testing.T, e *envelope.Envelope) {
+			payload := e.Payload
+			e.Payload = json.RawMessage(`{"text":"what was signed"}`)
+			signed(t, own, e)
+			e.Payload = payload
+		}, own, present, envelope.CodeSigInvalid},
+		{"of a key for others", by(foreign), own, present, envelope.CodeFromDenied},
+		{"of an unknown key", by(stranger), own, present, envelope.CodeKeyUnknown},
+		{"of a revoked key", by(gone), own, present, envelope.CodeKeyInvalid},
+		{"in words", func(_ *testing.T, e *envelope.Envelope) { e.Sig = json.RawMessage(`"trust me"`) }, own, present, envelope.CodeSigUncheckable},
+		{"missing where required", func(*testing.T, *envelope.Envelope) {}, own, required, envelope.CodeSigRequired},
+	}
+}
+
+// judge compares what a sender was told with what a forgery demands.
+func (f forgery) judge(t *testing.T, what string, reply *envelope.Envelope, err error) {
+	t.Helper()
+	if f.want == "" {
+		if reply == nil || reply.Type == envelope.TypeResult && err != nil {
+			t.Errorf("%s: %v, %v", what, reply, err)
+		}
+		return
+	}
+	if reply != nil || codeOf(err) != f.want {
+		t.Errorf("%s was believed: %+v, %v; want %s", what, reply, err, f.want)
+	}
+}
+
+// Mutation V3 of the traceability review.
+func TestForgedLiveRepliesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, f := range forgeries(t, reviewer) {
+		for _, kind := range []envelope.Type{envelope.TypeResult, envelope.TypeError, envelope.TypeStream} {
+			t.Run(f.name+" "+string(kind), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t)
+				if _, err := r.nc.Subscribe(reviewer, func(msg *nats.Msg) {
+					task := parse(t, msg.Data)
+					reply := task.Reply(kind, json.RawMessage(`{"text":"forged"}`))
+					if kind == envelope.TypeError {
+						reply = task.ReplyError(envelope.Errorf(envelope.CodeDenied, "forged"))
+					}
+					f.make(t, reply)
+					msg.Respond(encode(t, reply))
+					if kind == envelope.TypeStream {
+						end := task.Reply(envelope.TypeResult, json.RawMessage(`{}`))
+						f.make(t, end)
+						msg.Respond(encode(t, end))
+					}
+				}); err != nil {
+					t.Fatal(err)
+				}
+				settle(t, r.nc)
+				var streamed int
+				reply, err := r.node(mesh.Config{Verifier: f.verifier}).Send(ctxFor(t), newTask(reviewer, "code.review", `{}`),
+					mesh.SendOptions{OnStream: func(*envelope.Envelope) error { streamed++; return nil }})
+				f.judge(t, string(kind), reply, err)
+				if want := kind == envelope.TypeStream && f.want == ""; (streamed > 0) != want {
+					t.Errorf("%d stream envelopes were passed on", streamed)
+				}
+			})
+		}
+	}
+}
+
+// Mutation V6 of the traceability review.
+func TestForgedDurableRepliesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, f := range forgeries(t, reviewer) {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			client := r.lane(mesh.Config{Entity: ada, Verifier: f.verifier})
+			replies := jetstream.NewReplies(r.js(r.nc), r.m)
+			for _, kind := range []envelope.Type{envelope.TypeResult, envelope.TypeError, envelope.TypeStream} {
+				task := newTask(reviewer, "code.review", `{}`)
+				r.submit(client, task) // no worker takes it
+				reply := task.Reply(kind, json.RawMessage(`{"text":"forged"}`))
+				if kind == envelope.TypeError {
+					reply = task.ReplyError(envelope.Errorf(envelope.CodeDenied, "forged"))
+				}
+				sent := []*envelope.Envelope{reply}
+				if kind == envelope.TypeStream {
+					sent = append(sent, task.Reply(envelope.TypeResult, json.RawMessage(`{}`)))
+				}
+				for i, e := range sent {
+					f.make(t, e)
+					if err := replies.Publish(ctxFor(t), jetstream.Reply{Entity: reviewer, TaskID: task.ID, MsgID: e.ID,
+						Header: nats.Header{jetstream.HeaderSeq: {fmt.Sprint(i + 1)}}, Data: encode(t, e)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var streamed int
+				onStream := func(*envelope.Envelope) error { streamed++; return nil }
+				got, err := client.Result(ctxFor(t), reviewer, task.ID, mesh.ResultOptions{OnStream: onStream})
+				f.judge(t, string(kind)+", read", got, err)
+				got, err = client.Result(ctxFor(t), reviewer, task.ID, mesh.ResultOptions{Follow: true, OnStream: onStream})
+				f.judge(t, string(kind)+", followed", got, err)
+				_, got, err = client.Perform(ctxFor(t), task, mesh.SubmitOptions{}, mesh.ResultOptions{OnStream: onStream})
+				f.judge(t, string(kind)+", performed", got, err)
+				if want := kind == envelope.TypeStream && f.want == ""; (streamed > 0) != want {
+					t.Errorf("%d stream envelopes were passed on", streamed)
+				}
+			}
+		})
+	}
+}
+
+// Mutation V2 of the traceability review. A task that came unsigned may be ended by
+// an unsigned command of its sender, so that nothing but the check of the command's
+// own signature refuses a forged one.
+func TestForgedCommandsAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, f := range forgeries(t, ada) {
+		for _, durable := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, durable %t", f.name, durable), func(t *testing.T) {
+				t.Parallel()
+				r := newDurableRig(t)
+				g := newGate(t)
+				r.serve(r.lane(mesh.Config{Verifier: f.verifier}), mesh.Agent{Handler: willing{g}})
+				task := newTask(reviewer, "code.review", `{}`)
+				if f.verifier.Mode == sign.Required {
+					signed(t, f.own, task)
+				}
+				var end func() *envelope.Envelope
+				if client := r.client(); durable {
+					r.submit(client, task)
+					end = func() *envelope.Envelope { reply, _ := r.result(client, task); return reply }
+				} else {
+					answers := r.send(task)
+					end = func() *envelope.Envelope { return parse(t, within(t, "the task's end", answers).Data) }
+				}
+				within(t, "the task", g.entered)
+				alerts := r.listen("bus.mesh.alert")
+				cancel := cancelOf(task, fmt.Sprintf(`{"id":%q}`, task.ID))
+				f.make(t, cancel)
+				answer := r.control(cancel)
+				if f.want == "" {
+					equal(t, "answer", parse(t, within(t, "the answer", answer).Data).Type, envelope.TypeResult)
+					equal(t, "code", errorOf(t, end()).Code, envelope.CodeCancelled)
+					return
+				}
+				equal(t, "alert", alertOf(t, parse(t, within(t, "an alert", alerts).Data)).Code, f.want)
+				g.open()
+				equal(t, "the task's end", end().Type, envelope.TypeResult)
+				empty(t, "answers", answer)
+			})
+		}
+	}
+}
+
+// Mutation V5 of the traceability review; of an answer, V6.
+func TestForgedEnvelopesDoNotCountInAnInbox(t *testing.T) {
+	t.Parallel()
+	for _, f := range forgeries(t, reviewer, bob) {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			client := r.lane(mesh.Config{Entity: bob, Verifier: f.verifier})
+			deliver := func(sig func(*testing.T, *envelope.Envelope), e *envelope.Envelope) *envelope.Envelope {
+				sig(t, e)
+				if err := r.nc.Publish(bob, encode(t, e)); err != nil {
+					t.Fatal(err)
+				}
+				settle(t, r.nc)
+				return e
+			}
+			question := func() *envelope.Envelope {
+				return envelope.New(envelope.TypeTask, reviewer, bob, "human.ask", json.RawMessage(`{"text":"May I?"}`))
+			}
+			honest := func(t *testing.T, e *envelope.Envelope) { signed(t, f.own, e) }
+			want := []mesh.AskState{mesh.AskOpen, mesh.AskOpen}
+			if f.want == "" {
+				want = []mesh.AskState{mesh.AskWithdrawn, mesh.AskAnswered}
+			}
+
+			dubious := deliver(f.make, question())
+			withdrawn, answered := deliver(honest, question()), deliver(honest, question())
+			event := envelope.New(envelope.TypeEvent, reviewer, bob, intents.TaskWithdrawn, json.RawMessage(`{"reason":"forged"}`))
+			event.Corr, event.ReplyTo = withdrawn.Corr, withdrawn.ID
+			deliver(f.make, event)
+			answer := answered.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))
+			f.make(t, answer)
+			if err := jetstream.NewReplies(r.js(r.nc), r.m).Publish(ctxFor(t), jetstream.Reply{Entity: bob, TaskID: answered.ID, MsgID: answer.ID,
+				Header: nats.Header{jetstream.HeaderSeq: {"1"}}, Data: encode(t, answer)}); err != nil {
+				t.Fatal(err)
+			}
+			last := deliver(honest, question()) // all before it has been stored before it
+			eventually(t, "the last question is there", func() bool {
+				_, err := client.FindAsk(ctxFor(t), bob, last.ID)
+				return err == nil
+			})
+
+			states := map[string]mesh.AskState{}
+			asks, err := client.Asks(ctxFor(t), bob)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range asks {
+				states[a.Task.ID] = a.State
+			}
+			equal(t, "states", []mesh.AskState{states[withdrawn.ID], states[answered.ID]}, want)
+			if _, shown := states[dubious.ID]; shown != (f.want == "") {
+				t.Errorf("the question of doubtful origin is shown: %t", shown)
+			}
+			if _, err := client.FindAsk(ctxFor(t), bob, dubious.ID); (err == nil) != (f.want == "") {
+				t.Errorf("the question of doubtful origin: %v", err)
+			}
+		})
+	}
+}

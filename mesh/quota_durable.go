@@ -1,0 +1,108 @@
+package mesh
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+)
+
+// putOff gives a new task back to the queue whose sender is over its quota, until
+// its turn comes or its time is over. The bus is told of it (mesh.task.retrying,
+// E_RATE_LIMITED); the task's reply comes when it is done, or with its deadline.
+//
+// It is not refused as on the live lane: the sender may have gone since the server
+// acknowledged the task, and a refusal would end its run. Each worker counts a task
+// once, so that what comes back after its wait is done.
+func (l *lane) putOff(r *Run) bool {
+	t := r.task
+	if isCommand(t.Envelope.Intent) {
+		return false // it may be the one that ends what is too much
+	}
+	priority, problem := l.host.node.quotas.pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
+	if problem == nil {
+		t.Envelope = capped(t.Envelope, priority)
+		return false
+	}
+	wait := min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now()))
+	if wait <= 0 {
+		return false // its turn, or too late: the one who begins it sees that
+	}
+	problem = problem.WithBackoff(wait)
+	if r.hold.Delivered <= 1 {
+		l.giveBackLater(r, problem)
+		return true
+	}
+	// It was handed out before. Perhaps a worker began it and was lost: a run goes on
+	// at once, whatever its sender's quota.
+	l.wait(nil, 1)
+	l.work.Go(func() {
+		defer l.wait(nil, -1)
+		ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)
+		defer cancel()
+		switch rec, err := r.read(ctx); {
+		case err != nil:
+			l.host.log.Warn("run not read", "run", r.id.Run, "err", err)
+			l.nak(r.hold, time.Second)
+		case rec != nil:
+			l.enqueue(r)
+		default:
+			l.giveBackLater(r, problem)
+		}
+	})
+	return true
+}
+
+// giveBackLater gives a task back to the queue, and tells the bus.
+func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
+	e := r.task.Envelope
+	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
+		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
+	l.counted.add(r.hold.Seq)
+	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+	l.nak(r.hold, problem.Backoff())
+}
+
+// deadlineOf is when a new task is over, by the server's clock.
+func (l *lane) deadlineOf(r *Run) time.Time {
+	_ = r.task.readRequires() // what cannot be read is refused later
+	return r.hold.Stored.Add(l.timeout(r.task.Requires))
+}
+
+// timeout is how long a durable task may take, whatever its sender asks for.
+func (l *lane) timeout(requires envelope.Requirements) time.Duration {
+	timeout := requires.Timeout
+	if timeout == 0 {
+		timeout = l.cfg.DefaultTimeout
+	}
+	return min(timeout, l.cfg.MaxTimeout)
+}
+
+// counted remembers messages of the work queue that count in their sender's quota
+// already: the last maxCounted at least. One that is forgotten is counted again, and
+// waits once more.
+type counted struct {
+	mu       sync.Mutex
+	new, old map[uint64]struct{}
+}
+
+const maxCounted = 32768
+
+func (c *counted) add(seq uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.new == nil || len(c.new) >= maxCounted {
+		c.new, c.old = map[uint64]struct{}{}, c.new
+	}
+	c.new[seq] = struct{}{}
+}
+
+func (c *counted) has(seq uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, recent := c.new[seq]
+	_, older := c.old[seq]
+	return recent || older
+}

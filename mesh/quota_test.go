@@ -1,0 +1,71 @@
+package mesh
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Each task that is put off is put off further than the one before, so that the
+// queue hands out as many at a time as the rate allows.
+func TestPaceGivesEachTaskItsTurn(t *testing.T) {
+	t.Parallel()
+	q := newQuotas(Quotas{UnknownRate: 10, UnknownBurst: 2, UrgentRate: 1, Rate: 0})
+	now := time.Now()
+	task := func(from string, p envelope.Priority) *envelope.Envelope {
+		e := envelope.New(envelope.TypeTask, from, "agent.a", "code.review", json.RawMessage(`{}`))
+		e.Priority = p
+		return e
+	}
+	wait := func(e *envelope.Envelope, verified, again bool) time.Duration {
+		_, err := q.pace(e, verified, again, now)
+		if err == nil {
+			return 0
+		}
+		if err.Code != envelope.CodeRateLimited || !err.Retryable {
+			t.Errorf("put off with %+v", err)
+		}
+		return err.Backoff()
+	}
+	eve := task("agent.eve", envelope.PriorityNormal)
+	for i, want := range []time.Duration{0, 0, 100, 200, 300} {
+		if got := wait(eve, false, false); got != want*time.Millisecond {
+			t.Errorf("task %d waits for %v", i, got)
+		}
+	}
+	if got := wait(eve, false, true); got != 0 {
+		t.Errorf("a task that has waited waits for %v more", got)
+	}
+	if got := wait(eve, true, false); got != 0 {
+		t.Errorf("a proven sender without a limit waits for %v", got)
+	}
+	if got := wait(task("agent.other", envelope.PriorityNormal), false, false); got != 0 {
+		t.Errorf("another sender waits for %v", got)
+	}
+	// The debt of one lane is none of the other's.
+	if _, err := q.admit(eve, false, now); err != nil {
+		t.Errorf("live: %v", err)
+	}
+	// All unknown senders together have ten times as much.
+	var longest time.Duration
+	for i := range 40 {
+		longest = max(longest, wait(task("agent.n"+string(rune('a'+i)), envelope.PriorityNormal), false, false))
+	}
+	if longest == 0 {
+		t.Error("unknown senders have no limit together")
+	}
+	// Of the urgent ones, only so many stay urgent.
+	var kept int
+	for range 5 {
+		if p, _ := q.pace(task("agent.p", envelope.PriorityUrgent), true, false, now); p == envelope.PriorityUrgent {
+			kept++
+		} else if p != envelope.PriorityNormal {
+			t.Errorf("served as %s", p)
+		}
+	}
+	if kept != 2 {
+		t.Errorf("%d tasks stayed urgent", kept)
+	}
+}

@@ -1,0 +1,71 @@
+package mesh
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+)
+
+// A reply that another platform relays is made and signed anew only where its key is not
+// known here. One whose signature is wrong is refused: signing it anew would make a
+// forgery the agent's own word.
+func TestOnlyRepliesOfUnknownKeysAreSignedAnew(t *testing.T) {
+	t.Parallel()
+	ring := &sign.Ring{}
+	key := func(kid string, known bool, from string, change func(*sign.Key)) *sign.Signer {
+		s, k, err := sign.NewKey(kid, sign.Ed25519, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		change(&k)
+		if known {
+			if err := ring.Put(sign.Local, k); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	same := func(*sign.Key) {}
+	here, there := key("here", true, "agent.a", same), key("there", false, "agent.a", same)
+	gone, foreign := key("gone", true, "agent.a", func(k *sign.Key) { k.Revoked = true }), key("foreign", true, "agent.b", same)
+	for _, c := range []struct {
+		name string
+		mode sign.Mode
+		make func(*envelope.Envelope) error
+		kid  string // by which it is signed then
+		code envelope.Code
+	}{
+		{"of a known key", sign.Required, here.Sign, "here", ""},
+		{"of an unknown key", sign.Required, there.Sign, "here", ""},
+		{"unsigned where required", sign.Required, func(*envelope.Envelope) error { return nil }, "here", ""},
+		{"unsigned", sign.VerifyIfPresent, func(*envelope.Envelope) error { return nil }, "here", ""},
+		{"of a revoked key", sign.VerifyIfPresent, gone.Sign, "", envelope.CodeKeyInvalid},
+		{"of another's key", sign.VerifyIfPresent, foreign.Sign, "", envelope.CodeFromDenied},
+		{"changed", sign.VerifyIfPresent, func(e *envelope.Envelope) error {
+			err := here.Sign(e)
+			e.Payload = json.RawMessage(`{"text":"no"}`)
+			return err
+		}, "", envelope.CodeSigInvalid},
+	} {
+		n := &Node{cfg: Config{Verifier: sign.Verifier{Ring: ring, Mode: c.mode}}}
+		task := envelope.New(envelope.TypeTask, "human.ada", "agent.a", "code.review", json.RawMessage(`{}`))
+		e := task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"yes"}`))
+		if err := c.make(e); err != nil {
+			t.Fatal(err)
+		}
+		e, err := n.fromPeer("agent.a", task, e, here, time.Now())
+		if c.code != "" {
+			if border(err).Code != c.code {
+				t.Errorf("%s: %v, want %s", c.name, err, c.code)
+			}
+			continue
+		}
+		_, kid, _ := sign.Describe(e)
+		if err != nil || kid != c.kid {
+			t.Errorf("%s: signed by %q, %v; want %q", c.name, kid, err, c.kid)
+		}
+	}
+}
