@@ -117,19 +117,11 @@ func (w *bucketWatch) once(ctx context.Context, status <-chan nats.Status) error
 	if err != nil {
 		return err
 	}
-	// The watcher lives as long as its context, so the deadline for opening it
-	// cannot be in there.
-	watching, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	bound := time.AfterFunc(requestTimeout, func() { cancel(context.DeadlineExceeded) })
-	watcher, err := kv.WatchAll(watching)
-	if !bound.Stop() {
-		err = context.Cause(watching)
-	}
+	watcher, end, err := openWatcher(ctx, requestTimeout, func(ctx context.Context) (natsjs.KeyWatcher, error) { return kv.WatchAll(ctx) })
+	defer end()
 	if err != nil {
 		return w.b.explain(err, "watch %s", w.b.name)
 	}
-	defer endWatcher(func() { cancel(nil) }, watcher)
 	fresh := map[string]bool{}
 	for reading := true; ctx.Err() == nil; { // changed is not called any more once it has ended
 		select {

@@ -34,6 +34,9 @@ func ParseAck(s string) (string, error) {
 	return fmt.Sprintf("%s %s %d %d %d %s", a.stream, a.consumer, a.delivered, a.seq, a.pending, a.stored.Format(time.RFC3339Nano)), err
 }
 
+// OpenWatcher opens a watcher within a bound.
+var OpenWatcher = openWatcher
+
 // ReadMessage, StateKey and StateID are the decoders of States.
 var (
 	ReadMessage = readMessage

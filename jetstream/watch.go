@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,6 +42,28 @@ func rewatch(ctx context.Context, nc *nats.Conn, what string, once func(<-chan n
 			pause = min(2*pause, longest)
 		}
 	}
+}
+
+// openWatcher opens a watcher that lives until ctx ends or the returned function
+// is called, and waits for it for at most within: the watcher lives as long as the
+// context that it is opened with, so that cannot hold the bound. There is either a
+// watcher or an error; the function may be called in both cases.
+func openWatcher(ctx context.Context, within time.Duration, open func(context.Context) (natsjs.KeyWatcher, error)) (natsjs.KeyWatcher, func(), error) {
+	watching, cancel := context.WithCancel(ctx)
+	bound := time.AfterFunc(within, cancel)
+	w, err := open(watching)
+	late := !bound.Stop() // its cancel may be still to come
+	switch {
+	case err == nil && late:
+		endWatcher(cancel, w)
+		err = context.DeadlineExceeded
+	case err != nil && late && errors.Is(err, context.Canceled) && ctx.Err() == nil:
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
+		return nil, cancel, err
+	}
+	return w, func() { endWatcher(cancel, w) }, nil
 }
 
 // endWatcher ends a watcher by its context. Stopping it would wait for a server
