@@ -189,17 +189,11 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 	if err != nil {
 		return nil, explain(s.js.Conn(), err, "open %s", s.bucket)
 	}
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	bound := time.AfterFunc(s.lease, cancel)
-	w, err := kv.Watch(watching, subject.Escape(entity)+".*")
-	if !bound.Stop() && err == nil {
-		err = context.DeadlineExceeded
-	}
+	w, end, err := openWatcher(ctx, s.lease, func(ctx context.Context) (natsjs.KeyWatcher, error) { return kv.Watch(ctx, subject.Escape(entity)+".*") })
+	defer end()
 	if err != nil {
 		return nil, explain(s.js.Conn(), err, "watch the slots of %s", entity)
 	}
-	defer endWatcher(cancel, w)
 	slots := map[int]slotState{}
 	known := false
 	// A watcher may fall silent with its server: now and then it is made anew.
