@@ -30,7 +30,7 @@ type Counters interface {
 // headcount counts the tasks of trees, and their turns. Those of one counter that
 // come while others of it are being counted are counted together with the next.
 type headcount struct {
-	counters Counters // nil: this process counts for itself
+	counters func() Counters // nil: this process counts for itself
 
 	mu    sync.Mutex
 	busy  map[string]*counting
@@ -63,7 +63,7 @@ const (
 func (c *headcount) add(ctx context.Context, n int64, warn func(error), kind string, ids ...string) (int64, error) {
 	key := kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
-	if c.counters == nil || time.Now().Before(c.down) {
+	if c.counters() == nil || time.Now().Before(c.down) {
 		defer c.mu.Unlock()
 		return c.here(key, n), nil
 	}
@@ -105,7 +105,7 @@ func (c *headcount) count(key string, cc *counting, warn func(error)) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
-		total, err := c.counters.Add(ctx, batch.n, cc.kind, cc.ids...)
+		total, err := c.counters().Add(ctx, batch.n, cc.kind, cc.ids...)
 		cancel()
 		if err != nil {
 			warn(err)
@@ -152,13 +152,14 @@ func (n *Node) countTask(ctx context.Context, t *Task) error {
 // solvent refuses a task whose tree has used up what its senders allow it.
 func (n *Node) solvent(ctx context.Context, t *Task) error {
 	b := n.bounds(t.tree)
-	if n.cfg.Counters == nil || b.Tokens == 0 && b.USD == 0 {
+	counters := n.counters()
+	if counters == nil || b.Tokens == 0 && b.USD == 0 {
 		return nil
 	}
 	used := func(kind string) (int64, error) {
 		ctx, cancel := context.WithTimeout(ctx, countPatience)
 		defer cancel()
-		total, err := n.cfg.Counters.Add(ctx, 0, kind, t.Envelope.Corr)
+		total, err := counters.Add(ctx, 0, kind, t.Envelope.Corr)
 		if err != nil {
 			return 0, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
 		}

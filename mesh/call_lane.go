@@ -45,7 +45,7 @@ func (t *Task) hasLane(ctx context.Context, c *Call) bool {
 
 // hasLane reports whether an entity takes tasks over the durable lane.
 func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
-	d := n.cfg.Durable
+	d := n.durable()
 	if d == nil {
 		return false, nil
 	}

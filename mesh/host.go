@@ -126,7 +126,8 @@ type host struct {
 	counts  counts
 	running running
 	passed  passed
-	durable *lane        // nil: live only
+	durable *lane        // nil: live only; see joined
+	unjoin  func()       // ends the waiting for the lane's streams
 	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64
 
@@ -262,7 +263,7 @@ func (h *host) start() (err error) {
 	for range lookers {
 		h.controls.Go(func() { h.controlLoop(h.lookups) })
 	}
-	if h.durable != nil {
+	if h.joined() != nil {
 		// Before anybody can find the worker: a durable task whose member can be
 		// reached, but has no durable lane yet, would go over the live one.
 		h.durable.hear()
@@ -311,9 +312,7 @@ func (h *host) start() (err error) {
 		return err
 	}
 	h.lanes, h.ears = subs[:2], subs[2:]
-	if h.durable != nil {
-		h.durable.start()
-	}
+	h.unjoin = h.join()
 	return nil
 }
 
@@ -377,6 +376,7 @@ func (h *host) drainSubscriptions(subs []*nats.Subscription) {
 func (h *host) stop() error {
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.len() > 0
+	h.unjoin()
 	if h.durable != nil {
 		h.durable.stopDrawing()
 	}

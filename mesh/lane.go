@@ -143,8 +143,10 @@ func (l *lane) start() {
 func (l *lane) stopDrawing() {
 	l.leaving.Store(true)
 	close(l.parting)
-	l.drawing()
-	<-l.drawn
+	if l.drawing != nil { // it has started
+		l.drawing()
+		<-l.drawn
+	}
 	if l.slots != nil {
 		close(l.slots.over)
 	}
@@ -212,7 +214,9 @@ func (l *lane) close() {
 	<-done
 	l.tenders.Wait()
 	l.work.Wait() // what the tenders have begun meanwhile
-	l.unwatch()
+	if l.unwatch != nil {
+		l.unwatch()
+	}
 }
 
 // errStopped is why a worker that has stopped writes nothing more.

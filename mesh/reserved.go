@@ -95,7 +95,7 @@ func (h *host) reserved(ctx context.Context, task *envelope.Envelope) (any, erro
 
 func (h *host) extensions() []string {
 	speaks := []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
-	if h.durable != nil {
+	if h.joined() != nil {
 		speaks = append(speaks, intents.ExtDurable)
 	}
 	return speaks
