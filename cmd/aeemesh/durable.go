@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ type laneFlags struct {
 }
 
 func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
-	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (where JetStream has the streams)")
+	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (as soon as JetStream has the streams; on fails at once where it has not)")
 	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
@@ -41,8 +40,9 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 // laneStores are the streams and buckets without which there is no durable lane.
 var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
 
-// lane gives a worker's node the durable lane, where it is wanted and there.
-func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, cfg *mesh.Config) error {
+// lane gives a worker's node the durable lane, where it is wanted. With auto the
+// worker waits for one that is not there, and takes live tasks meanwhile.
+func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
 	if err := oneOf(cmd, "durable", f.durable, "auto", "on", "off"); err != nil {
 		return err
 	}
@@ -68,37 +68,34 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	looking, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := haveLane(looking, js, m); err != nil {
-		if f.durable == "on" {
-			return hinted(fmt.Errorf("--durable on: %w", err), "\"aeemesh apply\" makes the streams and buckets.")
-		}
-		a.liveOnly(ctx, err)
-		return nil
+	lacking := haveLane(looking, js, m)
+	if lacking != nil && f.durable == "on" {
+		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
-	js = jetstream.Gather(js)
-	d := newLane(js, m)
+	d := newLane(jetstream.Gather(js), m)
 	d.Slots = jetstream.NewSlots(js, m, f.lease)
 	d.Codec = state.Codec{Seal: ring}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
 	d.Platform, d.Remotes = a.platform, remotes
-	cfg.Durable = d
-	return nil
-}
-
-// liveOnly says that a worker takes no durable tasks, and why: to the operator
-// who has JetStream and may have meant them. Where it is off, or all of it is
-// another's, nobody did.
-func (a *app) liveOnly(ctx context.Context, err error) {
-	level := slog.LevelWarn
-	switch {
-	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, jetstream.ErrDenied) && errors.Is(err, errNoLane):
-		level = slog.LevelInfo
-	case errors.Is(err, errNoLane):
-		a.term.say("live tasks only: %s", errorText(err))
-		a.term.hint("\"aeemesh apply\" makes the streams and buckets for durable tasks, for a worker that is started after it; --durable off means live tasks only.")
-		return
+	counters := jetstream.NewCounters(js, m)
+	cfg.Durable, cfg.Counters = d, counters
+	if lacking == nil {
+		shared.use(counters)
+		return nil
 	}
-	a.log.Log(ctx, level, "no durable lane: the worker takes live tasks only (--durable off means that, --durable on insists on both)", "err", err)
+	a.log.Warn("live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
+		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
+	look := func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+		defer cancel()
+		return haveLane(ctx, js, m)
+	}
+	await := awaitLane(ctx, js.Conn(), laneLook, look, lacking, func() {
+		shared.use(counters)
+		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
+	})
+	d.Ready, d.Lacks = await.ready, await.lacks
+	return nil
 }
 
 // newLane is the durable lane over a mesh's streams and buckets.
@@ -109,33 +106,27 @@ func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	}
 }
 
-// errNoLane is said of a server that has nothing of the durable lane, or nothing
-// that this NATS user may see.
-var errNoLane = errors.New("there is no durable lane at all")
+// lackingError names the streams and buckets that a server has not.
+type lackingError []string
+
+func (e lackingError) Error() string { return "the server has no " + strings.Join(e, ", ") }
 
 // haveLane says what the durable lane lacks on the server.
 func haveLane(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
-	if _, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores[:1]}); errors.Is(err, jetstream.ErrDenied) {
-		return fmt.Errorf("%w: %w", err, errNoLane)
-	}
 	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores})
 	if err != nil {
 		return err
 	}
-	var missing []string
+	var missing lackingError
 	for _, c := range plan {
 		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionConflict {
 			missing = append(missing, c.Name)
 		}
 	}
-	switch names := strings.Join(missing, ", "); len(missing) {
-	case 0:
+	if len(missing) == 0 {
 		return nil
-	case len(laneStores):
-		return fmt.Errorf("the server has no %s: %w", names, errNoLane)
-	default:
-		return fmt.Errorf("the server has no %s", names)
 	}
+	return missing
 }
 
 // laneClient gives the node of a command the durable lane to talk to.

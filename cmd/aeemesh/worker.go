@@ -57,6 +57,9 @@ with --exec: it is started once, reads one task envelope a line on standard
 input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
 "reply_to": "<task id>", "payload": {…}}.
 
+A server that is away is waited for; with --timeout the worker fails when that is
+over. So are JetStream and its streams, for durable tasks (--durable).
+
 The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
 handed back. The second ends at once. The exit status is 1 if work was lost.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
@@ -243,13 +246,8 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		}
 		cfg.Seen = jetstream.NewSeen(js, m, cfg.ReplayWindow)
 	}
-	if err := a.lane(ctx, cmd, js, m, &f.lane, cfg); err != nil {
+	if err := a.lane(ctx, cmd, js, m, &f.lane, &f.counters, cfg); err != nil {
 		return err
-	}
-	if cfg.Durable != nil {
-		counters := jetstream.NewCounters(js, m)
-		f.counters.use(counters)
-		cfg.Counters = counters
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
@@ -264,14 +262,16 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	work := ""
-	if s.node.Durable() != nil && !agent.LiveOnly {
-		if work, err = s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity); err != nil {
-			return nil, err
-		}
+	durable, err := s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
+	if err != nil {
+		return nil, err
 	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
 	return func() {
+		work := ""
+		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
+			work = durable
+		}
 		if !a.term.json {
 			durably := ""
 			if work != "" {
