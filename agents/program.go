@@ -199,6 +199,11 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		case errors.As(err, &on):
 			return task.HandOff(ctx, on.HandOff)
 		case errors.Is(err, errNotBegun):
+		case durable && err == errUnderWay:
+			if err := (&noPlace{until: time.Now().Add(underWayPause)}).wait(ctx); err != nil {
+				return nil, err
+			}
+			proc = nil // the same again
 		case !errors.As(err, &full):
 			return payload, err
 		case !durable:
