@@ -39,7 +39,7 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	msg, err := d.Inbox.Put(ctx, e.To, nil, raw)
-	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
+	if errors.Is(err, jetstream.ErrNotFound) {
 		return time.Time{}, errNoInbox.WithCause(err)
 	}
 	return msg.Time, err
