@@ -298,10 +298,14 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 	m.Epoch++
 	m.Step = state.Step{Kind: state.StepResume, Detail: why}
 	resumeMoves(c)
-	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
 		return err
 	}
-	return l.persist(ctx, func() error { return l.kick(ctx, c) })
+	return l.persist(ctx, func() error {
+		_, err := l.kick(ctx, c, rev)
+		return err
+	})
 }
 
 // answerTo returns the first answer to a task that counts: a terminal envelope of
