@@ -34,12 +34,19 @@ type Slots struct {
 	lease  time.Duration
 }
 
+// DefaultSlotLease is how long a slot lasts that is not renewed. A holder that
+// cannot renew it must stop before it ends, or there would be more than the limit:
+// so this is what decides whether tasks outlast a server that is away, and for how
+// long the slots of a worker that died are lost to the others. A restart takes
+// some seconds, and clients some more to come back.
+const DefaultSlotLease = 15 * time.Second
+
 // NewSlots returns the slots of m's mesh. lease is how long a slot lasts that is
-// not renewed: whole seconds, at least two; 0 is [DefaultLease]. The server may
+// not renewed: whole seconds, at least two; 0 is [DefaultSlotLease]. The server may
 // take a second longer to notice. It does no I/O.
 func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
 	if lease <= 0 {
-		lease = DefaultLease
+		lease = DefaultSlotLease
 	}
 	return &Slots{js: js, bucket: BucketSlots + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
 }
@@ -179,6 +186,9 @@ func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState
 	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil
 }
 
+// watcherLife is how long a watcher of slots is listened to at most.
+const watcherLife = 10 * time.Second
+
 // wait watches the slots until it gets one. It returns neither a slot nor an
 // error when it should be called again.
 func (s *Slots) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
@@ -189,7 +199,9 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 	if err != nil {
 		return nil, explain(s.js.Conn(), err, "open %s", s.bucket)
 	}
-	w, end, err := openWatcher(ctx, s.lease, func(ctx context.Context) (natsjs.KeyWatcher, error) { return kv.Watch(ctx, subject.Escape(entity)+".*") })
+	w, end, err := openWatcher(ctx, s.lease, func(ctx context.Context) (natsjs.KeyWatcher, error) {
+		return kv.Watch(ctx, subject.Escape(entity)+".*")
+	})
 	defer end()
 	if err != nil {
 		return nil, explain(s.js.Conn(), err, "watch the slots of %s", entity)
@@ -197,7 +209,7 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 	slots := map[int]slotState{}
 	known := false
 	// A watcher may fall silent with its server: now and then it is made anew.
-	anew := time.NewTimer(2 * s.lease)
+	anew := time.NewTimer(min(2*s.lease, watcherLife))
 	defer anew.Stop()
 	for {
 		select {

@@ -29,7 +29,7 @@ type laneFlags struct {
 
 func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (as soon as JetStream has the streams; on fails at once where it has not)")
-	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life")
+	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life (at least 1s)")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
 	flags.StringArrayVar(&f.operators, "operator", nil, "`PATTERN` of who may cancel, pause, resume, steer and settle the runs of others (default human.>); repeatable")
@@ -37,20 +37,16 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
+// leastLease is the shortest lease of a worker's: with a shorter one, what a busy
+// machine or network takes to renew it ends it.
+const leastLease = time.Second
+
 // laneStores are the streams and buckets without which there is no durable lane.
 var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
 
 // lane gives a worker's node the durable lane, where it is wanted. With auto the
 // worker waits for one that is not there, and takes live tasks meanwhile.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
-	if err := oneOf(cmd, "durable", f.durable, "auto", "on", "off"); err != nil {
-		return err
-	}
-	for flag, d := range map[string]time.Duration{"lease": f.lease, "max-durable-timeout": f.timeout} {
-		if d <= 0 {
-			return usagef(cmd, "--%s %v: it must be above 0", flag, d)
-		}
-	}
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return err
@@ -73,7 +69,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
 	d := newLane(jetstream.Gather(js), m)
-	d.Slots = jetstream.NewSlots(js, m, f.lease)
+	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, f.lease))
 	d.Codec = state.Codec{Seal: ring}
 	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
 	d.Platform, d.Remotes = a.platform, remotes
