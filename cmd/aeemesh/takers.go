@@ -92,7 +92,7 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 		turn, cancel := context.WithTimeout(ctx, lookGap)
 		msg, err := sub.NextMsgWithContext(turn)
 		cancel()
-		if errors.Is(err, nats.ErrNoResponders) {
+		if errors.Is(err, nats.ErrNoResponders) || err == nil && len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
 			return &takers{}
 		}
 		if err != nil {
