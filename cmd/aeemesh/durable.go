@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -41,9 +40,6 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 // machine or network takes to renew it ends it.
 const leastLease = time.Second
 
-// laneStores are the streams and buckets without which there is no durable lane.
-var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
-
 // lane gives a worker's node the durable lane, where it is wanted. With auto the
 // worker waits for one that is not there, and takes live tasks meanwhile.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
@@ -64,7 +60,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	looking, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	lacking := haveLane(looking, js, m)
+	lacking := jetstream.LaneLacks(looking, js, m)
 	if lacking != nil && f.durable == "on" {
 		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
@@ -81,16 +77,11 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	a.log.Warn("live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
 		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
-	look := func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
-		defer cancel()
-		return haveLane(ctx, js, m)
-	}
-	await := awaitLane(ctx, js.Conn(), laneLook, look, lacking, func() {
+	await := jetstream.AwaitLane(ctx, js, m, laneLook, lacking, func() {
 		shared.use(counters)
 		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
 	})
-	d.Ready, d.Lacks = await.ready, await.lacks
+	d.Ready, d.Lacks = await.Ready(), await.Lacks
 	return nil
 }
 
@@ -100,29 +91,6 @@ func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
 	}
-}
-
-// lackingError names the streams and buckets that a server has not.
-type lackingError []string
-
-func (e lackingError) Error() string { return "the server has no " + strings.Join(e, ", ") }
-
-// haveLane says what the durable lane lacks on the server.
-func haveLane(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
-	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores})
-	if err != nil {
-		return err
-	}
-	var missing lackingError
-	for _, c := range plan {
-		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionConflict {
-			missing = append(missing, c.Name)
-		}
-	}
-	if len(missing) == 0 {
-		return nil
-	}
-	return missing
 }
 
 // laneClient gives the node of a command the durable lane to talk to.
