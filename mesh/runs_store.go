@@ -135,11 +135,17 @@ func (t *Task) persist(ctx context.Context, f func() error) error {
 }
 
 // persist calls f again as long as it fails with what another try may not meet,
-// until ctx ends. f must do no harm when it is called twice.
+// until ctx ends: then it fails with the cause of that, which f need not know. f must
+// do no harm when it is called twice.
 func (l *lane) persist(ctx context.Context, f func() error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		err := f()
-		if err == nil || ctx.Err() != nil || !l.passing(err) {
+		switch ended := ctx.Err(); {
+		case err == nil:
+			return nil
+		case ended != nil && (errors.Is(err, ended) || l.passing(err)):
+			return context.Cause(ctx)
+		case !l.passing(err):
 			return err
 		}
 		l.storeFailed(err)
