@@ -34,7 +34,7 @@ func (a *Agents) Put(ctx context.Context, rec registry.Record, after uint64) (ui
 	if err != nil {
 		return 0, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	var revision uint64
 	if after == 0 {
@@ -54,7 +54,7 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 	if revision == 0 {
 		return fmt.Errorf("remove %q from %s: %w", key, a.name, registry.ErrChanged)
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	return a.wrote(kv.Delete(ctx, at, natsjs.LastRevision(revision)), "remove %q from %s", key, a.name)
 }
@@ -73,7 +73,7 @@ func (a *Agents) Get(ctx context.Context, key string) (registry.Entry, error) {
 	if err != nil {
 		return registry.Entry{}, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	e, err := kv.Get(ctx, at)
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *Agents) At(ctx context.Context, key string, revision uint64) (registry.
 	if err != nil {
 		return registry.Entry{}, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	e, err := kv.GetRevision(ctx, at, revision)
 	if err != nil {

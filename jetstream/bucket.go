@@ -21,10 +21,17 @@ type kvBucket struct {
 	kv natsjs.KeyValue
 }
 
-// requestTimeout bounds a request whose context has no deadline, as nats.go
-// does.
+// requestTimeout bounds one request.
 const requestTimeout = 5 * time.Second
 
+// oneRequest is the context of one request. The answer can be lost with a connection
+// or a leader and then never comes, so that a request must not last as long as the
+// task that it is for.
+func oneRequest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, requestTimeout)
+}
+
+// bounded bounds what takes several requests, where its context has no deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -36,7 +43,7 @@ func (b *kvBucket) handle(ctx context.Context) (natsjs.KeyValue, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.kv == nil {
-		ctx, cancel := bounded(ctx)
+		ctx, cancel := oneRequest(ctx)
 		defer cancel()
 		kv, err := b.js.KeyValue(ctx, b.name)
 		if err != nil {

@@ -37,7 +37,7 @@ func (c *Counters) Add(ctx context.Context, n int64, kind string, ids ...string)
 	if err != nil {
 		return 0, fmt.Errorf("count: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	// The server takes no expectations beside it, so the answer is looked at.
 	msg := &nats.Msg{Subject: subj, Header: nats.Header{headerIncr: {strconv.FormatInt(n, 10)}}}

@@ -68,7 +68,7 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, every ti
 			if !conn.IsConnected() {
 				continue
 			}
-			looking, cancel := context.WithTimeout(ctx, requestTimeout)
+			looking, cancel := oneRequest(ctx)
 			err := LaneLacks(looking, js, m)
 			cancel()
 			switch {

@@ -30,7 +30,7 @@ func request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 	}
 	// However long the caller would wait: what a dying server swallowed is never
 	// answered.
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	msg, err := js.Conn().RequestWithContext(ctx, apiPrefix(js)+subject, data)
 	if err != nil {

@@ -275,7 +275,7 @@ func (s *Slots) key(entity string, n int) string {
 // write stores a key at a revision with a time to live, which kv.Update would
 // drop.
 func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	msg := &nats.Msg{Subject: kvPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
 		natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},

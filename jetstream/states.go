@@ -306,7 +306,7 @@ func (s *States) leader(ctx context.Context, query map[string]any) (Message, err
 	if err != nil {
 		return Message{}, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	answer, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+s.stream, body)
 	if err != nil {
