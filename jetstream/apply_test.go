@@ -54,7 +54,7 @@ func TestApplyTwiceChangesNothing(t *testing.T) {
 		"KV_aee_seen_acme_eu": {"$KV.aee_seen_acme_eu.>"}, "AEE_SCHEDULE_acme_eu": {"acme.eu.aee.schedule.>", "acme.eu.aee.due.>"},
 		"OBJ_aee_state_objects_acme_eu": {"$O.aee_state_objects_acme_eu.C.>", "$O.aee_state_objects_acme_eu.M.>"},
 	} {
-		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "4" {
+		if got := configs(t, js)[name]; !slices.Equal(got.Subjects, want) || got.Metadata[jetstream.MetaTopology] != "5" {
 			t.Errorf("%s captures %v, metadata %v", name, got.Subjects, got.Metadata)
 		}
 	}
@@ -219,8 +219,8 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 4; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
-		"update aee_keys: topology none, should be 4; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
+		"update AEE_BUS: topology none, should be 5; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
+		"update aee_keys: topology none, should be 5; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -276,7 +276,7 @@ func TestApplyLeavesConflictsAndNewerStreamsAlone(t *testing.T) {
 	before := configs(t, js)
 	report, err := jetstream.Apply(ctx, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.StreamHuman, jetstream.StreamJournal}})
 	want := []string{
-		"newer AEE_BUS: topology 99, should be 4 (a newer aeemesh made it)",
+		"newer AEE_BUS: topology 99, should be 5 (a newer aeemesh made it)",
 		"conflict AEE_HUMAN: retention WorkQueue, should be Limits (it cannot be changed without making the stream anew)",
 		"conflict AEE_JOURNAL: subjects something.else, should be aee.journal.> (a foreign stream has the name)",
 	}
