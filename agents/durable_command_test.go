@@ -206,8 +206,9 @@ func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 	}
 }
 
-// A program's task comes again after its worker has died, as the same run and
-// the next attempt.
+// A program's task comes again after its worker has died, and again after the program
+// has died of it, as the same run and the next attempt each time: the claims of a try
+// and the tries are counted anew in turn, and a number that comes twice tells nothing.
 func TestProgramsSeeTheirAttempt(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -236,7 +237,7 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	until(t, "the program has the task", func() bool { return seen("1") })
 	first.kill()
 	l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: program(t, "serve", nil)}), nil)
-	if got := l.result(task); got != `{"attempt":2}` || !seen("2") {
+	if got := l.result(task); got != `{"attempt":3}` || !seen("2") {
 		t.Errorf("result %s", got)
 	}
 }

@@ -33,6 +33,13 @@ func (h *handsOn) Error() string {
 	return "the agent's program hands the task on to " + clip(h.To, 128)
 }
 
+// errUnderWay refuses a second live task with one id. A durable one waits for its
+// turn: it was accepted, and may be an attempt whose worker has just lost the run.
+var errUnderWay = envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
+
+// underWayPause is how long a durable task waits before it asks again.
+const underWayPause = 20 * time.Millisecond
+
 // errNotBegun says that the process has seen nothing of the task.
 var errNotBegun = errors.New("the program ended before it was given the task")
 
@@ -91,7 +98,7 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 	}
 	if same := x.flights[id]; same != nil {
 		if same.until.IsZero() {
-			return nil, envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
+			return nil, errUnderWay
 		}
 		return nil, &noPlace{until: same.until} // an earlier attempt of it lingers
 	}

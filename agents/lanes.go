@@ -12,7 +12,8 @@ import (
 // hosted there; what it has to say is added to Notices. Run does it too, so only
 // those call it who show the notices before. Twice is as good as once.
 //
-// A node without a durable lane serves an agent live: then no state is kept,
+// A node whose durable lane is still to come serves an agent live until then, and
+// a notice says what holds only from then on. A node without a durable lane serves an agent live: then no state is kept,
 // retrying is the sender's affair, whoever sends a task waits for its result,
 // and the document's concurrency holds for each worker alone. An agent that
 // requires more is refused at safety levels strict and regulated. One whose state
@@ -26,31 +27,42 @@ func (a *Agent) Accept(node *mesh.Node) error {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	d := node.Durable()
-	if a.undeclared && (d == nil || a.LiveOnly || d.Slots == nil) {
+	inTheClear := d != nil && a.encrypt && a.Seal == nil && d.Codec.Seal == nil // its runs would be stored so
+	if a.undeclared && d != nil && d.Slots == nil {
 		a.MeshConcurrency = 0 // no author has asked for it, and it cannot be counted here
 	}
+	var err error
 	switch {
 	case d == nil || a.LiveOnly:
-		if err := a.acceptLive(); err != nil {
-			return tellRefusal(node, err)
-		}
-	case a.encrypt && a.Seal == nil && d.Codec.Seal == nil:
+		err = a.acceptLive("")
+	case inTheClear && d.There():
 		return fmt.Errorf("agent %s: compliance.pii_handling encrypt: its runs would be stored in the clear; give a key for their state, or keep the agent off the durable lane", a.Entity)
+	case inTheClear:
+		a.LiveOnly = true
+		err = a.acceptLive("")
+	case !d.There():
+		async, limit, negotiated := a.Async, a.MeshConcurrency, a.Negotiation
+		err = a.acceptLive(", until the durable lane is there")
+		a.Async, a.MeshConcurrency, a.Negotiation = async, limit, negotiated
+	}
+	if err != nil {
+		return tellRefusal(node, err)
 	}
 	a.accepted = true
 	return nil
 }
 
-// acceptLive is Accept without the durable lane.
-func (a *Agent) acceptLive() error {
+// acceptLive is Accept without the durable lane. What is lacking is so until that
+// comes, where it is still to come.
+func (a *Agent) acceptLive(until string) error {
 	var lacking []aaif.Problem
 	if a.Async {
 		lacking = append(lacking, aaif.Problem{Pointer: "/agent/runtime/async_execution", Rule: RuleLane, Severity: aaif.SeverityWarning,
-			Message: "tasks are done while their senders wait: there is no durable lane here"})
+			Message: "tasks are done while their senders wait: there is no durable lane here" + until})
 	}
-	if a.MeshConcurrency > 0 {
+	if a.MeshConcurrency > 0 && !a.undeclared { // else no author has asked for it
 		p := aaif.Unhonoured("/agent/runtime/concurrency", RuleLane, aaif.SeverityWarning,
-			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together", a.MeshConcurrency))
+			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together%s", a.MeshConcurrency, until))
 		p.Hint = ""
 		lacking = append(lacking, p)
 	}

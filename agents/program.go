@@ -42,8 +42,9 @@ import (
 //
 //	"durable":{"run":"7e6d3c1a-…","attempt":2}
 //
-// The run is the same each time, and attempt counts from 1. A program whose work
-// must not be done twice notes what it has done under the run or the task's id.
+// The run is the same each time, and each attempt has a higher number than the one
+// before it: from 1, and with gaps where the run was paused or moved. A program whose
+// work must not be done twice notes what it has done under the run or the task's id.
 //
 // As many tasks are under way at once as the agent's concurrency allows. A
 // program is told nothing when a task is cancelled or times out; what it still
@@ -204,6 +205,11 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 		case errors.As(err, &on):
 			return task.HandOff(ctx, on.HandOff)
 		case errors.Is(err, errNotBegun):
+		case durable && err == errUnderWay:
+			if err := (&noPlace{until: time.Now().Add(underWayPause)}).wait(ctx); err != nil {
+				return nil, err
+			}
+			proc = nil // the same again
 		case !errors.As(err, &full):
 			return payload, err
 		case !durable:
@@ -232,7 +238,7 @@ func begunElsewhere(run *mesh.Run) error {
 // attempt tells a program which attempt of which run a task is.
 type attempt struct {
 	Run     string `json:"run"`
-	Attempt int    `json:"attempt"`
+	Attempt uint64 `json:"attempt"` // the epoch: no other number of the record only rises
 }
 
 // attemptOf is nil for a live task, which comes once.
@@ -241,8 +247,7 @@ func attemptOf(task *mesh.Task) *attempt {
 	if r == nil {
 		return nil
 	}
-	m := r.View().Mesh
-	return &attempt{Run: r.ID(), Attempt: max(1, m.Attempt+m.Claims)}
+	return &attempt{Run: r.ID(), Attempt: r.Epoch()}
 }
 
 func (p *Program) begin() {

@@ -63,10 +63,18 @@ func runTestProgram(mode string) int {
 		switch c := task.Payload; c.Do {
 		case "echo":
 			say("result", map[string]string{"text": c.Text})
-		case "attempt": // leaves a file; answers the second attempt only
+		case "attempt": // leaves a file; dies of the second attempt, and answers the third only
 			d := task.Durable
-			os.WriteFile(filepath.Join(c.Text, fmt.Sprintf("%s.%d", d.Run, d.Attempt)), nil, 0o600)
-			if d.Attempt == 2 {
+			f, err := os.OpenFile(filepath.Join(c.Text, fmt.Sprintf("%s.%d", d.Run, d.Attempt)), os.O_CREATE|os.O_EXCL, 0o600)
+			if err != nil {
+				say("result", map[string]int{"again": d.Attempt})
+				continue
+			}
+			f.Close()
+			switch d.Attempt {
+			case 2:
+				return 7
+			case 3:
 				say("result", map[string]int{"attempt": d.Attempt})
 			}
 		case "line": // how the task arrived

@@ -244,7 +244,7 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 	got := words(apply(t, js, jetstream.Options{Only: []string{jetstream.StreamBus, jetstream.BucketKeys}}))
 	want := []string{
-		"update AEE_BUS: topology none, should be 5; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true",
+		"update AEE_BUS: topology none, should be 5; subjects bus.ops news.>, should be news.> bus.>; no_ack false, should be true; allow_direct false, should be true; allow_msg_ttl false, should be true",
 		"update aee_keys: topology none, should be 5; allow_direct false, should be true; allow_rollup_hdrs false, should be true; deny_delete false, should be true; discard DiscardOld, should be DiscardNew; max_msgs_per_subject 1, should be 8",
 	}
 	if !slices.Equal(got, want) {

@@ -33,10 +33,17 @@ type kvEntry struct {
 	stray    bool // no user published it
 }
 
-// requestTimeout bounds a request whose context has no deadline, as nats.go
-// does.
+// requestTimeout bounds one request.
 const requestTimeout = 5 * time.Second
 
+// oneRequest is the context of one request. The answer can be lost with a connection
+// or a leader and then never comes, so that a request must not last as long as the
+// task that it is for.
+func oneRequest(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, requestTimeout)
+}
+
+// bounded bounds what takes several requests, where its context has no deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)

@@ -38,7 +38,7 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 	if err != nil {
 		return 0, fmt.Errorf("count: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	// The server takes no expectations beside it, so the answer is looked at.
 	msg := &nats.Msg{Subject: subj, Header: nats.Header{headerIncr: {strconv.FormatInt(n, 10)}}}

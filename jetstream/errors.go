@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -56,6 +57,8 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 		return fmt.Errorf("%s: %w: %w", op, ErrNoRoom, err)
 	case isFull(err):
 		return fmt.Errorf("%s: %w: %w", op, ErrFull, err)
+	case isAway(err):
+		return fmt.Errorf("%s: %w: %w", op, ErrUnavailable, err)
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, natsjs.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%s: %w: %w", op, ErrTooLarge, err)
 	case errors.Is(err, nats.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
@@ -133,6 +136,13 @@ func isFull(err error) bool {
 		return false
 	}
 	return hasCode(err, jsAccountExceeded, jsNotEnoughStorage) || api.ErrorCode == jsStoreFailed && strings.Contains(api.Description, "maximum")
+}
+
+// isAway says that the server cannot do it just now: there is no leader, or it is
+// about to shut down.
+func isAway(err error) bool {
+	var api *natsjs.APIError
+	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
 }
 
 func hasCode(err error, codes ...natsjs.ErrorCode) bool {

@@ -63,13 +63,13 @@ const (
 	publishRetryWait = 250 * time.Millisecond
 )
 
-// PublishMsg publishes a message and waits for its acknowledgement. Without a
-// deadline in ctx it waits 5 s.
+// PublishMsg publishes a message and waits for its acknowledgement, for 5 s at
+// most.
 func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	for try := 0; ; try++ {
 		answer, err := g.exchange(ctx, m)

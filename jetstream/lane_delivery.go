@@ -55,7 +55,7 @@ func (d *Delivery) Ack() error { return d.say("+ACK") }
 // done so. It fails with [ErrUnavailable] when nobody takes acknowledgements, as
 // when the consumer was deleted, and with [ErrUncertain] when no answer comes.
 func (d *Delivery) DoubleAck(ctx context.Context) error {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	_, err := d.nc.RequestWithContext(ctx, d.AckSubject, []byte("+ACK"))
 	return uncertain(explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))

@@ -41,7 +41,7 @@ func Migrations() []Migration {
 		{Version: 2, About: "streams and buckets for durable tasks and the checkpoints of their runs"},
 		{Version: 3, About: "a stream of counters, for budgets and rate limits"},
 		{Version: 4, About: "a bucket of agents' definitions, by which teams find their members"},
-		{Version: 5, About: "documents of runs below their entity, buckets without roll-ups, inboxes that acknowledge, more than 250 durable agents", Step: fence},
+		{Version: 5, About: "documents of runs below their entity, buckets without roll-ups, inboxes that acknowledge, more than 250 durable agents, heartbeats that leave the history of broadcasts after a minute", Step: fence},
 	}
 }
 

@@ -160,7 +160,8 @@ func migrateFrom(t *testing.T, version int) {
 	var want []string
 	for _, s := range jetstream.Topology() {
 		if _, there := before[s.StreamName(subject.Map{})]; there {
-			want = append(want, fmt.Sprintf("update %s: topology %d, should be %d", s.Name, version, jetstream.TopologyVersion))
+			line := fmt.Sprintf("update %s: topology %d, should be %d", s.Name, version, jetstream.TopologyVersion)
+			want = append(want, line)
 		} else {
 			want = append(want, "create "+s.Name)
 		}
@@ -190,6 +191,9 @@ func migrateFrom(t *testing.T, version int) {
 		is, spec := after[name], specs[name]
 		is.Metadata, was.Metadata = nil, nil
 		was.NoAck, was.AllowRollup, was.MaxConsumers, was.SubjectDeleteMarkerTTL = spec.NoAck, spec.AllowRollup, spec.MaxConsumers, spec.SubjectDeleteMarkerTTL
+		if name == jetstream.StreamBus {
+			was.AllowMsgTTL = true
+		}
 		if !reflect.DeepEqual(is, was) {
 			t.Errorf("%s was\n%+v, is\n%+v", name, was, is)
 		}

@@ -77,7 +77,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	fail := func(err error) (directBatch, error) {
 		return directBatch{}, explain(js.Conn(), err, "read %s", stream)
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	nc := js.Conn()
 	to := apiPrefix(js) + "DIRECT.GET." + stream

@@ -96,7 +96,7 @@ type Sent struct {
 // Wait returns when the server has stored the reply, and whether it had done so
 // before, under the same MsgID. It may be called once.
 func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	select {
 	case ack := <-s.future.Ok():

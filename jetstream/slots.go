@@ -34,12 +34,19 @@ type Slots struct {
 	lease  time.Duration
 }
 
+// DefaultSlotLease is how long a slot lasts that is not renewed. A holder that
+// cannot renew it must stop before it ends, or there would be more than the limit:
+// so this is what decides whether tasks outlast a server that is away, and for how
+// long the slots of a worker that died are lost to the others. A restart takes
+// some seconds, and clients some more to come back.
+const DefaultSlotLease = 15 * time.Second
+
 // NewSlots returns the slots of m's mesh. lease is how long a slot lasts that is
-// not renewed: whole seconds, at least two; 0 is [DefaultLease]. The server may
+// not renewed: whole seconds, at least two; 0 is [DefaultSlotLease]. The server may
 // take a second longer to notice. It does no I/O.
 func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
 	if lease <= 0 {
-		lease = DefaultLease
+		lease = DefaultSlotLease
 	}
 	return &Slots{js: js, bucket: BucketSlots + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
 }
@@ -290,7 +297,7 @@ func (s *Slots) subject(entity, n string) string {
 // write stores a key at a revision with a time to live, which kv.Update would
 // drop.
 func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	msg := &nats.Msg{Subject: kvPrefix(s.js) + "$KV." + s.bucket + "." + key, Data: value, Header: nats.Header{
 		natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)},

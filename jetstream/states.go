@@ -328,7 +328,7 @@ func (s *States) leader(ctx context.Context, query map[string]any) (Message, err
 	if err != nil {
 		return Message{}, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := oneRequest(ctx)
 	defer cancel()
 	answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: apiPrefix(s.js) + "STREAM.MSG.GET." + s.stream, Data: body})
 	if err != nil {

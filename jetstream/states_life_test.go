@@ -149,7 +149,7 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 		t.Errorf("held to another subject: %v", err)
 	}
 	// Nor without all that was before.
-	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: key, Header: nats.Header{"KV-Operation": {"PURGE"}, natsjs.MsgRollup: {natsjs.MsgRollupSubject}}}); err != nil {
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: key, Header: nats.Header{"KV-Operation": {"PURGE"}}}); err != nil {
 		t.Fatal(err)
 	}
 	rev, err := s.Put(ctx, c.ID(), 0, old.Data)

@@ -76,7 +76,7 @@ func Topology() []Spec {
 			Name: StreamBus, Kind: KindStream,
 			About:    "broadcasts, for replay",
 			Subjects: func(m subject.Map) []string { return []string{m.AllBus()} },
-			Config:   lane(7*day, 256*mib),
+			Config:   broadcasts(7*day, 256*mib),
 		},
 		{
 			Name: StreamHuman, Kind: KindStream,
@@ -177,6 +177,13 @@ func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.NoAck = true
+	return c
+}
+
+// broadcasts lets what is of no interest later have a short time to live.
+func broadcasts(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
+	c := lane(maxAge, maxBytes)
+	c.AllowMsgTTL = true
 	return c
 }
 

@@ -52,5 +52,6 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		return Receipt{}, fmt.Errorf("store the fork: %w", err)
 	}
 	r := Receipt{TaskID: of.TaskID, Run: fork.Doc.RunID}
-	return r, kickRun(ctx, d.Queue, fork)
+	_, err = kickRun(ctx, d.Queue, fork)
+	return r, err
 }

@@ -64,7 +64,11 @@ func (t *Task) askDurable(ctx context.Context, c *Call, task *envelope.Envelope,
 	if w.Void {
 		return noAnswer(w.Entity)
 	}
-	answer, err := l.host.node.answerTo(ctx, w, task.Corr)
+	var answer *stored
+	err := l.persist(ctx, func() (err error) {
+		answer, err = l.host.node.answerTo(ctx, w, task.Corr)
+		return err
+	})
 	switch {
 	case err != nil:
 		return err
@@ -103,8 +107,11 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 	if c.Begun != nil {
 		c.Begun(task.ID, true)
 	}
-	var err error
-	if w.Asked, err = t.host.post(ctx, task); err != nil {
+	err := t.persist(ctx, func() (err error) { // whoever is asked twice is shown one task
+		w.Asked, err = t.host.post(ctx, task)
+		return err
+	})
+	if err != nil {
 		return w, err
 	}
 	t.TellRun(intents.RunWaiting, intents.StepEvent{Step: c.Key, To: c.To, Child: task.ID, Durable: t.run != nil, Until: state.Time(w.Until)})

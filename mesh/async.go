@@ -20,7 +20,7 @@ type job struct {
 
 // later reports whether a task of the live lane is to be done in the background.
 func (h *host) later(t *Task) bool {
-	return h.Async && t.run == nil && !t.ask && t.handed == nil && !intents.Reserved(t.Envelope.Intent)
+	return h.Async && h.joined() != nil && t.run == nil && !t.ask && t.handed == nil && !intents.Reserved(t.Envelope.Intent)
 }
 
 // background moves a task of the live lane to the durable one, and answers with

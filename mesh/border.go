@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 )
 
 // begun turns an error of a handler's into one that its own sender can act
@@ -55,6 +56,10 @@ func border(err error) *envelope.Error {
 		return envelope.Errorf(envelope.CodeInputSchema, "%s", payload.Error()).WithCause(err)
 	case errors.Is(err, intents.ErrUnknownIntent):
 		return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know the intent; aee.capability.list tells which it knows").WithCause(err)
+	case errors.Is(err, jetstream.ErrTooLarge):
+		return envelope.Errorf(envelope.CodeTooLarge, "what is to be stored is larger than a message may be").WithCause(err)
+	case away(err): // before the timeouts and missing responders that may be in it
+		return envelope.Errorf(envelope.CodeUnavailable, "JetStream does not answer for now, or is full").WithCause(err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		return envelope.Errorf(envelope.CodeTimeout, "not done by the deadline").WithCause(err)
 	case errors.Is(err, context.Canceled):

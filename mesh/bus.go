@@ -6,6 +6,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
@@ -24,10 +27,10 @@ const (
 // be empty. Whoever subscribes gets it, at most once; stream AEE_BUS keeps it
 // where there is one.
 func (n *Node) Broadcast(topic, intent, corr string, payload json.RawMessage) error {
-	return n.broadcast(n.cfg.Entity, n.cfg.Signer, topic, intent, corr, payload, nil)
+	return n.broadcast(n.cfg.Entity, n.cfg.Signer, topic, intent, corr, payload, nil, nil)
 }
 
-func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr string, payload, trace json.RawMessage) error {
+func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr string, payload, trace json.RawMessage, header nats.Header) error {
 	to, err := n.subjects.Bus(topic)
 	if err != nil {
 		return err
@@ -47,12 +50,23 @@ func (n *Node) broadcast(from string, signer *sign.Signer, topic, intent, corr s
 	if *buf, err = e.AppendJSON((*buf)[:0]); err != nil {
 		return err
 	}
-	return n.publish(to, *buf, nil)
+	return n.publish(to, *buf, header)
 }
 
 // tell broadcasts an event of the agent's, and logs where it cannot.
 func (h *host) tell(topic, intent, corr string, payload, trace json.RawMessage) {
-	if err := h.node.broadcast(h.Entity, h.Signer, topic, intent, corr, payload, trace); err != nil {
+	h.tellFor(nil, topic, intent, corr, payload, trace)
+}
+
+// passing is on what is of no interest to those who come later: the stream of
+// broadcasts keeps it for a minute. Heartbeats would fill it: some 6 MB a day for
+// each agent and worker, and with a few hundred of these hardly an hour of what
+// people look for were left. They stay on their subject, so that who watches the bus
+// sees them.
+var passing = nats.Header{natsjs.MsgTTLHeader: {"60s"}}
+
+func (h *host) tellFor(header nats.Header, topic, intent, corr string, payload, trace json.RawMessage) {
+	if err := h.node.broadcast(h.Entity, h.Signer, topic, intent, corr, payload, trace, header); err != nil {
 		h.log.Warn("event not sent", "intent", intent, "corr", corr, "err", err)
 	}
 }
@@ -135,7 +149,11 @@ func (h *host) announce(intent string) {
 		p.Requests += h.stats[i].requests.Load()
 		p.Errors += h.stats[i].errors.Load()
 	}
-	h.tell(BusAgent, intent, h.id, mustJSON(p), nil)
+	var header nats.Header
+	if intent == intents.AgentHeartbeat {
+		header = passing
+	}
+	h.tellFor(header, BusAgent, intent, h.id, mustJSON(p), nil)
 }
 
 // heartbeats announces the agent from time to time until the returned

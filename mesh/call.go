@@ -145,7 +145,11 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 		return nil, callError(err)
 	}
 	if c.State != nil {
-		ref, err := h.storeCalled(ctx, t, c.Key, c.State)
+		var ref *StateRef
+		err := t.persist(ctx, func() (err error) {
+			ref, err = h.storeCalled(ctx, t, c.Key, c.State)
+			return err
+		})
 		if err != nil {
 			return nil, callError(err)
 		}

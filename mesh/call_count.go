@@ -64,7 +64,7 @@ func (t *Task) Counters() []Counter {
 // headcount counts the tasks of trees, and their turns. Those of one counter that
 // come while others of it are being counted are counted together with the next.
 type headcount struct {
-	counters Counters // nil: this process counts for itself
+	counters func() Counters // nil: this process counts for itself
 
 	mu    sync.Mutex
 	busy  map[string]*counting
@@ -97,7 +97,7 @@ const (
 func (c *headcount) add(ctx context.Context, n int64, warn func(error), owner, kind string, ids ...string) (int64, error) {
 	key := owner + "\x00" + kind + "\x00" + strings.Join(ids, "\x00")
 	c.mu.Lock()
-	if c.counters == nil || time.Now().Before(c.down) {
+	if c.counters() == nil || time.Now().Before(c.down) {
 		defer c.mu.Unlock()
 		return c.here(key, n), nil
 	}
@@ -139,7 +139,7 @@ func (c *headcount) count(key string, cc *counting, warn func(error)) {
 			return
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), countPatience)
-		total, err := c.counters.Add(ctx, batch.n, cc.owner, cc.kind, cc.ids...)
+		total, err := c.counters().Add(ctx, batch.n, cc.owner, cc.kind, cc.ids...)
 		cancel()
 		if err != nil {
 			warn(err)
@@ -204,7 +204,8 @@ func (n *Node) countTask(ctx context.Context, t *Task) error {
 // solvent refuses a task whose tree has used up what its senders allow it.
 func (n *Node) solvent(ctx context.Context, t *Task) error {
 	b := n.bounds(t.tree)
-	if n.cfg.Counters == nil || b.Tokens == 0 && b.USD == 0 {
+	counters := n.counters()
+	if counters == nil || b.Tokens == 0 && b.USD == 0 {
 		return nil
 	}
 	used := func(kind string) (int64, error) {
@@ -212,7 +213,7 @@ func (n *Node) solvent(ctx context.Context, t *Task) error {
 		defer cancel()
 		most := int64(0)
 		for _, c := range t.Counters() {
-			total, err := n.cfg.Counters.Add(ctx, 0, c.Owner, kind, c.ID)
+			total, err := counters.Add(ctx, 0, c.Owner, kind, c.ID)
 			if err != nil {
 				return 0, envelope.Errorf(envelope.CodeUnavailable, "what this corr has spent cannot be counted now: %w", err).WithBackoff(time.Second)
 			}

@@ -47,12 +47,15 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	wait, span := n.tel.startSend(wait, task)
 	opts := ResultOptions{OnStream: c.OnStream, again: again || t.run.restored}
 	var reply *envelope.Envelope
-	var err error
-	if was != nil {
-		reply, err = n.await(wait, was, opts)
-	} else {
-		_, reply, err = n.Perform(wait, task, SubmitOptions{}, opts)
-	}
+	err := t.persist(wait, func() (err error) {
+		if was != nil {
+			reply, err = n.await(wait, was, opts)
+		} else {
+			_, reply, err = n.Perform(wait, task, SubmitOptions{}, opts)
+		}
+		opts.again = true
+		return err
+	})
 	endSend(span, err)
 	a.Envelope = reply
 	switch {

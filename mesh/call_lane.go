@@ -10,12 +10,13 @@ import (
 )
 
 // For how long it is taken for known that an entity has a durable lane, or that
-// this cannot be seen, and for how long nobody asks a server that did not answer.
-// That an entity has none is not remembered: its first worker may start at any time.
-const (
-	laneKnown   = time.Minute
-	laneUnknown = 2 * time.Second
-)
+// this cannot be seen. That an entity has none is not remembered: its first worker
+// may start at any time.
+const laneKnown = time.Minute
+
+// lanePatience is for how long a run waits for a server that does not say whether
+// an entity has a durable lane, before it takes the live one.
+const lanePatience = 30 * time.Second
 
 // laneBook remembers which entities have a durable lane.
 type laneBook struct {
@@ -36,16 +37,27 @@ func (t *Task) hasLane(ctx context.Context, c *Call) bool {
 	if t.run == nil || c.Live {
 		return false
 	}
-	durable, err := t.host.node.hasLane(ctx, c.To)
+	durable, err := t.lookForLane(ctx, c.To)
 	if err != nil {
 		t.host.log.Warn("lane not known, the live one is taken", "to", c.To, "err", err)
 	}
 	return durable
 }
 
-// hasLane reports whether an entity takes tasks over the durable lane.
+// lookForLane reports whether an entity takes tasks over the durable lane.
+func (t *Task) lookForLane(ctx context.Context, entity string) (durable bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lanePatience)
+	defer cancel()
+	err = t.persist(ctx, func() (err error) {
+		durable, err = t.host.node.hasLane(ctx, entity)
+		return err
+	})
+	return durable, err
+}
+
+// hasLane is lookForLane, once.
 func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
-	d := n.cfg.Durable
+	d := n.durable()
 	if d == nil {
 		return false, nil
 	}
@@ -63,12 +75,10 @@ func (n *Node) hasLane(ctx context.Context, entity string) (bool, error) {
 	switch {
 	case errors.Is(err, jetstream.ErrDenied):
 		news.until = now.Add(laneKnown)
-	case err != nil:
-		news.until = now.Add(laneUnknown)
 	case durable:
 		news = laneNews{true, now.Add(laneKnown)}
 	default:
-		return false, nil
+		return false, err
 	}
 	n.lanes.mu.Lock()
 	defer n.lanes.mu.Unlock()

@@ -153,7 +153,7 @@ func (n *Node) inTree(t *Task) (err error) {
 // within lets a task end by the deadline of its tree. A worker that does not know
 // the server's clock allows for as much as clocks may differ.
 func (t *Task) within(deadline time.Time) error {
-	n, l := t.host.node, t.host.durable
+	n, l := t.host.node, t.host.joined()
 	switch {
 	case t.run != nil:
 		t.run.deadline = earlier(t.run.deadline, deadline)
@@ -196,7 +196,7 @@ func (t *Task) inherit(members map[string]json.RawMessage, waits bool) error {
 	if next.Depth > next.MaxDepth {
 		return tooDeep(next.Depth, next.MaxDepth)
 	}
-	if l := t.host.durable; next.Deadline.IsZero() && l != nil {
+	if l := t.host.joined(); next.Deadline.IsZero() && l != nil {
 		end := l.clock.at(t.Deadline)
 		if t.run != nil {
 			end = t.run.deadline

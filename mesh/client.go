@@ -60,27 +60,40 @@ func (n *Node) Send(ctx context.Context, task *envelope.Envelope, opts SendOptio
 
 func (n *Node) sendRetrying(ctx context.Context, task *envelope.Envelope, opts SendOptions) (*envelope.Envelope, error) {
 	attempted := *task // the caller's stays as it is
+	var reply *envelope.Envelope
+	err := retrying(ctx, opts.Retries, opts.OnRetry, func(attempt int) (err error) {
+		if attempt > 0 {
+			attempted = *task
+			attempted.ID, attempted.TS, attempted.Sig = envelope.NewID(), envelope.Now(), nil
+		}
+		reply, err = n.sendOnce(ctx, &attempted, opts)
+		return err
+	})
+	return reply, err
+}
+
+// retrying calls send until it succeeds, at most retries times more, as long as
+// nothing was done and it may help.
+func retrying(ctx context.Context, retries int, told func(attempt int, wait time.Duration, why *envelope.Error), send func(attempt int) error) error {
 	for attempt := 0; ; attempt++ {
-		reply, err := n.sendOnce(ctx, &attempted, opts)
+		err := send(attempt)
 		if err == nil {
-			return reply, nil
+			return nil
 		}
 		problem, wait := worthRetrying(err, attempt)
-		if problem == nil || attempt >= opts.Retries {
-			return reply, err
+		if problem == nil || attempt >= retries {
+			return err
 		}
-		if opts.OnRetry != nil {
-			opts.OnRetry(attempt+1, wait, problem)
+		if told != nil {
+			told(attempt+1, wait, problem)
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return reply, err // the answer says more than "deadline exceeded"
+			return err // the answer says more than "deadline exceeded"
 		}
-		attempted = *task
-		attempted.ID, attempted.TS, attempted.Sig = envelope.NewID(), envelope.Now(), nil
 	}
 }
 
@@ -406,6 +419,20 @@ func (n *Node) cancelAs(from, entity string, what intents.CancelTask) error {
 // Ask sends plain text to an entity's aee.ask lane and returns the plain text
 // of its answer. An error of the agent's is an *[envelope.Error].
 func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
+	return n.AskRetrying(ctx, entity, text, 0, nil)
+}
+
+// AskRetrying is Ask, and asks again as often as retries says where nothing was done,
+// as [SendOptions].Retries has it; told, if not nil, hears of each time.
+func (n *Node) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
+	err = retrying(ctx, retries, told, func(int) (err error) {
+		answer, err = n.askOnce(ctx, entity, text)
+		return err
+	})
+	return answer, err
+}
+
+func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error) {
 	to, err := n.subjects.Ask(entity)
 	if err != nil {
 		return "", err

@@ -241,12 +241,13 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 		out.status = string(c.Doc.Status)
 	}
-	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
 		return out, errors.Is(err, state.ErrChanged), err
 	}
 	out.did(rec.ID.Run, out.status)
 	if kick {
-		if err := l.kick(ctx, c); err != nil {
+		if _, err := l.kick(ctx, c, rev); err != nil {
 			l.host.log.Warn("resumed run not queued, the sweep will do it", "run", rec.ID.Run, "err", err)
 		}
 	}
@@ -337,7 +338,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	// to bring the reply about.
 	there, err := l.carried(ctx, &rec, c.Mesh.Work)
 	if err == nil && there != yes {
-		err = l.kick(ctx, c)
+		_, err = l.kick(ctx, c, 0) // the record that names it is to be written yet
 	}
 	if err != nil {
 		return out, false, err
@@ -358,9 +359,23 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	return out, false, nil
 }
 
-// kick queues a run that is to go on.
-func (l *lane) kick(ctx context.Context, c *state.Checkpoint) error {
-	return kickRun(ctx, l.cfg.Queue, c)
+// kick queues a run that is to go on, whose record is c at the given revision, and
+// notes its message there, so that the sweep sees that it has one. It says whether
+// that is a new message.
+func (l *lane) kick(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh bool, err error) {
+	stored, err := kickRun(ctx, l.cfg.Queue, c)
+	if err != nil || rev == 0 {
+		return err == nil, err
+	}
+	next := c.Clone()
+	next.Mesh.Work = stored.Seq
+	if data, err := l.codec.Encode(next); err == nil {
+		// If somebody has claimed it meanwhile, there is nothing to note.
+		if _, err := l.store(ctx, next.ID(), rev, data, next); err != nil && !errors.Is(err, state.ErrChanged) {
+			l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
+		}
+	}
+	return !stored.Duplicate, nil
 }
 
 // settle says what became of a call whose outcome is unknown, or of all of

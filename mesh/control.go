@@ -17,8 +17,8 @@ import (
 // Only the replica that has the task answers.
 func (h *host) onControl(msg *nats.Msg) {
 	if instance := msg.Header.Get(headerSlots); instance != "" && len(msg.Data) == 0 {
-		if h.durable != nil && h.durable.slots != nil {
-			h.durable.slots.hear(instance)
+		if l := h.joined(); l != nil && l.slots != nil {
+			l.slots.hear(instance)
 		}
 		return
 	}
@@ -69,7 +69,7 @@ func (h *host) checkControl(a arrival) {
 		return
 	}
 	consumed(h.log, a.env)
-	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.durable != nil {
+	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.joined() != nil {
 		t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
 		select {
 		case h.lookups <- func() { h.durable.offered(t) }:
@@ -92,7 +92,7 @@ func (h *host) checkControl(a arrival) {
 		t.span = h.node.tel.startTask(t, a.msg.Header)
 		h.succeed(t, payload)
 	}
-	if h.durable == nil {
+	if h.joined() == nil {
 		if found {
 			answer(mustJSON(intents.CancelResult{Cancelled: true}))
 		}

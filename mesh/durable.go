@@ -81,6 +81,13 @@ type Durable struct {
 	// runs may go; nil: to none.
 	Remotes Remotes
 
+	// Ready, if set, says that the streams are not there yet: until it is closed
+	// the node's agents take live tasks alone, as on a node without a durable lane
+	// (a limit across the mesh and Async wait for it, too), and then join the lane.
+	// Lacks says why, for health; it must return at once. Default: they are there.
+	Ready <-chan struct{}
+	Lacks func() error
+
 	// Observe, if set, is called at each point of the commit order, from the
 	// goroutine that is about to go on: for tests, which stop or kill the
 	// process there, and for tracing. It may be called for many runs at once.

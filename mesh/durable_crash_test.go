@@ -31,7 +31,8 @@ type cable struct {
 func newCable(t *testing.T) *cable {
 	c := &cable{}
 	c.changed = sync.NewCond(&c.mu)
-	t.Cleanup(func() { c.block(false) })
+	// Before the cleanups, of which some wait for the worker behind it.
+	context.AfterFunc(t.Context(), func() { c.block(false) })
 	return c
 }
 

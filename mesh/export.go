@@ -336,7 +336,8 @@ func back(c *state.Checkpoint) {
 // when it is done again.
 func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirmation) error {
 	if what.kick {
-		return kickRun(ctx, n.cfg.Durable.Queue, c)
+		_, err := kickRun(ctx, n.cfg.Durable.Queue, c)
+		return err
 	}
 	if !what.tell {
 		return nil

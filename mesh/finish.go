@@ -66,6 +66,7 @@ func (l *lane) begin(r *Run) bool {
 			if v == ended {
 				r.finish(ErrLost) // a cancel that comes now has nothing to end
 			}
+			r.gone = true
 			t.claim()
 			l.work.Go(func() { l.settled(r, v, err) })
 			return false
@@ -74,6 +75,7 @@ func (l *lane) begin(r *Run) bool {
 	r.observe(PointClaimed)
 	l.mu.Lock()
 	l.runs[r.id.Run] = r
+	delete(l.enlisted, r.id.Run)
 	l.mu.Unlock()
 	c := r.cp.Load()
 	if r.recovered {

@@ -88,7 +88,11 @@ func (t *Task) HandOff(ctx context.Context, h HandOff) (json.RawMessage, error) 
 		return nil, err
 	}
 	if knows && h.State != nil {
-		if o.state, err = t.host.storeHanded(ctx, t, h.State); err != nil {
+		err := t.persist(ctx, func() (err error) {
+			o.state, err = t.host.storeHanded(ctx, t, h.State)
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 		if !direct {
@@ -178,7 +182,7 @@ func (t *Task) handsDirectly(ctx context.Context, o *handover) (direct, knows bo
 	}
 	// Who serves the durable lane must be able to take a task over, so that one
 	// may be handed on while none of its workers is there.
-	durable, err := t.host.node.hasLane(ctx, o.To)
+	durable, err := t.lookForLane(ctx, o.To)
 	if err == nil && !durable && !there {
 		err = envelope.Errorf(envelope.CodeUnavailable, "hand-over: no worker serves %s", o.To)
 	}

@@ -90,7 +90,7 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 		return nil, fmt.Errorf("what goes along with a task: %w", err)
 	}
 	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
-	if d := h.node.cfg.Durable; d != nil {
+	if d := h.node.durable(); d != nil {
 		_, err := d.States.Put(ctx, c.ID(), 0, data)
 		if errors.Is(err, state.ErrChanged) {
 			var was state.Record
@@ -212,7 +212,7 @@ func (t *Task) handedBytes(ctx context.Context, ref *StateRef) ([]byte, error) {
 	if ref.Document != "" {
 		return []byte(ref.Document), nil
 	}
-	d := t.host.node.cfg.Durable
+	d := t.host.node.durable()
 	if d == nil {
 		return nil, envelope.Errorf(envelope.CodeUnavailable, "the state that came along is in the store of runs, which this worker of %s does not have", t.host.Entity)
 	}

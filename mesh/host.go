@@ -131,7 +131,8 @@ type host struct {
 	counts  counts
 	running running
 	passed  passed
-	durable *lane        // nil: live only
+	durable *lane        // nil: live only; see joined
+	unjoin  func()       // ends the waiting for the lane's streams
 	heard   *sign.Replay // control messages; nil: the check is off
 	active  atomic.Int64
 
@@ -270,7 +271,7 @@ func (h *host) start() (err error) {
 	for range lookers {
 		h.controls.Go(func() { h.controlLoop(h.lookups) })
 	}
-	if h.durable != nil {
+	if h.joined() != nil {
 		// Before anybody can find the worker: a durable task whose member can be
 		// reached, but has no durable lane yet, would go over the live one.
 		h.durable.hear()
@@ -319,9 +320,7 @@ func (h *host) start() (err error) {
 		return err
 	}
 	h.lanes, h.ears = subs[:2], subs[2:]
-	if h.durable != nil {
-		h.durable.start()
-	}
+	h.unjoin = h.join()
 	return nil
 }
 
@@ -353,38 +352,44 @@ func refusedSubscription(before, after error, subs []*nats.Subscription) error {
 	return nil
 }
 
-// drainSubscriptions takes the subscriptions back, after what the server has
-// sent already has been handled.
-func (h *host) drainSubscriptions(subs []*nats.Subscription) {
+// drainSubscriptions takes the subscriptions back: the server sends nothing more
+// that it hears of after this. The returned function waits until what it has sent
+// already has been handled.
+func (h *host) drainSubscriptions(subs []*nats.Subscription) (wait func()) {
 	if !h.node.conn.IsConnected() {
 		// Nothing comes, and nobody is there to wait for.
 		for _, sub := range subs {
 			sub.Unsubscribe()
 		}
-		return
+		return func() {}
 	}
-	var wait []<-chan nats.SubStatus
+	var all []<-chan nats.SubStatus
 	for _, sub := range subs {
 		closed := sub.StatusChanged(nats.SubscriptionClosed)
 		if sub.Drain() == nil {
-			wait = append(wait, closed)
+			all = append(all, closed)
 		}
 	}
-	deadline := time.NewTimer(5 * time.Second)
-	defer deadline.Stop()
-	for _, closed := range wait {
-		select {
-		case <-closed:
-		case <-deadline.C:
-			return
+	return func() {
+		deadline := time.NewTimer(5 * time.Second)
+		defer deadline.Stop()
+		for _, closed := range all {
+			select {
+			case <-closed:
+			case <-deadline.C:
+				return
+			}
 		}
 	}
 }
 
 // stop is the graceful end; see Serve.
 func (h *host) stop() error {
+	// Before anything is handed back: who sends it again gets another worker.
+	drained := h.drainSubscriptions(h.lanes)
 	h.stopping.Store(true)
 	busy := h.active.Load() > 0 || h.queue.len() > 0
+	h.unjoin()
 	if h.durable != nil {
 		h.durable.stopDrawing()
 	}
@@ -395,7 +400,7 @@ func (h *host) stop() error {
 		}
 		h.fail(t, handBack(h.Entity))
 	}
-	h.drainSubscriptions(h.lanes)
+	drained()
 	close(h.closing)
 	h.intake.Wait()
 
@@ -427,7 +432,7 @@ func (h *host) stop() error {
 		h.durable.close()
 	}
 	// Until here the agent could be asked how it is, and told to cancel.
-	h.drainSubscriptions(h.ears)
+	h.drainSubscriptions(h.ears)()
 	close(h.deaf)
 	h.controls.Wait()
 	h.running.stop()

@@ -28,7 +28,9 @@ func (h *host) health() Health {
 		out.Status = "degraded"
 		details["reason"] = "the queue is full"
 	}
-	if h.durable != nil {
+	if h.durable != nil && h.joined() == nil {
+		details["durable"] = h.durable.awaited() // which live tasks do not suffer from
+	} else if h.durable != nil {
 		lane := h.durable.status()
 		details["durable"] = lane
 		if status, reason := h.durable.judge(lane); status == "unhealthy" || status != "" && out.Status == "healthy" {

@@ -63,7 +63,7 @@ var (
 
 // inbox is the inboxes, where there are any.
 func (n *Node) inbox() (*jetstream.Inbox, error) {
-	if d := n.cfg.Durable; d != nil && d.Inbox != nil {
+	if d := n.durable(); d != nil && d.Inbox != nil {
 		return d.Inbox, nil
 	}
 	return nil, errNoInbox

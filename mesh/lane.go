@@ -40,9 +40,10 @@ type lane struct {
 	leaving atomic.Bool    // steps that end are handed on
 	parting chan struct{}  // closed when they are
 
-	mu    sync.Mutex
-	holds map[*hold]struct{}
-	runs  map[string]*Run // by run id: those that were claimed and have not ended
+	mu       sync.Mutex
+	holds    map[*hold]struct{}
+	runs     map[string]*Run // by run id: those that were claimed and have not ended
+	enlisted map[string]*Run // those that were drawn, and are not claimed yet
 
 	waiting    atomic.Int64 // drawn and not begun
 	performing atomic.Int64 // in a handler's hands
@@ -73,7 +74,7 @@ func (h *host) newLane() (*lane, error) {
 	cfg := h.node.cfg.Durable
 	l := &lane{
 		host: h, cfg: cfg, codec: cfg.Codec, tel: h.node.tel.lane,
-		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, drawn: make(chan struct{}), parting: make(chan struct{}),
+		holds: map[*hold]struct{}{}, runs: map[string]*Run{}, enlisted: map[string]*Run{}, drawn: make(chan struct{}), parting: make(chan struct{}),
 	}
 	if h.Seal != nil {
 		l.codec.Seal = h.Seal
@@ -144,8 +145,10 @@ func (l *lane) start() {
 func (l *lane) stopDrawing() {
 	l.leaving.Store(true)
 	close(l.parting)
-	l.drawing()
-	<-l.drawn
+	if l.drawing != nil { // it has started
+		l.drawing()
+		<-l.drawn
+	}
 	if l.slots != nil {
 		close(l.slots.over)
 	}
@@ -156,9 +159,17 @@ func (l *lane) giveBack(t *Task, pause time.Duration) {
 	if !t.claim() {
 		return
 	}
-	l.wait(t.run, -1)
-	l.host.running.remove(t)
-	l.nak(t.run.hold, pause)
+	r := t.run
+	l.wait(r, -1)
+	if r.entered { // what is claimed is not what nobody has begun
+		l.work.Go(func() { l.letGo(r) })
+		return
+	}
+	r.mu.Lock()
+	r.gone = true
+	r.mu.Unlock()
+	l.forget(r)
+	l.nak(r.hold, pause)
 }
 
 // giveUp gives a run back that has not ended within the drain: what it has
@@ -213,7 +224,9 @@ func (l *lane) close() {
 	<-done
 	l.tenders.Wait()
 	l.work.Wait() // what the tenders have begun meanwhile
-	l.unwatch()
+	if l.unwatch != nil {
+		l.unwatch()
+	}
 }
 
 // errStopped is why a worker that has stopped writes nothing more.
@@ -294,6 +307,31 @@ func (l *lane) claimed() []*Run {
 	return out
 }
 
+// enlist notes a run that was drawn, or returns the one that this worker has under
+// its id: a worker that stood still gets a message several times, all at once.
+func (l *lane) enlist(r *Run) *Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mine := l.runs[r.id.Run]; mine != nil {
+		return mine
+	}
+	if mine := l.enlisted[r.id.Run]; mine != nil {
+		return mine
+	}
+	l.enlisted[r.id.Run] = r
+	return nil
+}
+
+// has is the run that this worker has or has drawn under an id.
+func (l *lane) has(id string) *Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if mine := l.runs[id]; mine != nil {
+		return mine
+	}
+	return l.enlisted[id]
+}
+
 func (l *lane) run(id string) *Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -305,6 +343,9 @@ func (l *lane) forget(r *Run) {
 	l.mu.Lock()
 	if l.runs[r.id.Run] == r {
 		delete(l.runs, r.id.Run)
+	}
+	if l.enlisted[r.id.Run] == r {
+		delete(l.enlisted, r.id.Run)
 	}
 	l.mu.Unlock()
 	l.host.running.remove(r.task)

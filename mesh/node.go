@@ -229,7 +229,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
 		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
 	}
-	n.heads.counters = cfg.Counters
+	n.heads.counters = n.counters
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)
 	if n.limits.MaxBytes <= 0 {
 		n.limits.MaxBytes = int(conn.MaxPayload())
@@ -265,7 +265,7 @@ func (n *Node) Conn() *nats.Conn { return n.conn }
 func (n *Node) Subjects() subject.Map { return n.subjects }
 
 // Durable is the node's durable lane with its defaults filled in, nil where it has
-// none.
+// none. Its streams may not be there yet: see [Durable].Ready.
 func (n *Node) Durable() *Durable { return n.cfg.Durable }
 
 // Entity is who the node speaks as.

@@ -121,12 +121,24 @@ func (n *Node) Run(ctx context.Context, entity, id string) (*state.Checkpoint, e
 }
 
 // kickRun queues a run that is to go on: its task again, with a header that names
-// the run.
-func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) error {
+// the run. It has waited in the queue before, so it is drawn with the tasks of the
+// next higher priority, ahead of those of its own that have not begun. It keeps its
+// own for all else; that is in its record.
+func kickRun(ctx context.Context, q *jetstream.Queue, c *state.Checkpoint) (jetstream.Submitted, error) {
 	m := &c.Mesh
-	_, err := q.Submit(ctx, jetstream.Submission{
-		Entity: m.Entity, Priority: m.Priority, ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
+	return q.Submit(ctx, jetstream.Submission{
+		Entity: m.Entity, Priority: string(raised(envelope.Priority(m.Priority))), ID: fmt.Sprintf("%s.%d", c.Doc.RunID, m.Epoch),
 		Data: m.Task, Header: nats.Header{HeaderRun: {c.Doc.RunID}},
 	})
-	return err
+}
+
+// raised is the next higher priority.
+func raised(p envelope.Priority) envelope.Priority {
+	switch p {
+	case envelope.PriorityLow:
+		return envelope.PriorityNormal
+	case envelope.PriorityHigh, envelope.PriorityUrgent:
+		return envelope.PriorityUrgent
+	}
+	return envelope.PriorityHigh
 }

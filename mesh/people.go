@@ -23,7 +23,7 @@ var errNoInbox = envelope.Errorf(envelope.CodeUnavailable, "people's inboxes are
 // post puts an envelope of the agent's into a person's inbox, signed, and returns
 // when it was stored.
 func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error) {
-	d := h.node.cfg.Durable
+	d := h.node.durable()
 	if d == nil || d.Inbox == nil {
 		return time.Time{}, errNoInbox
 	}

@@ -94,7 +94,7 @@ func (h *host) reserved(ctx context.Context, t *Task) (any, error) {
 
 func (h *host) extensions() []string {
 	speaks := []string{intents.ExtDecisionEvidence, intents.ExtHandoff}
-	if h.durable != nil {
+	if h.joined() != nil {
 		speaks = append(speaks, intents.ExtDurable)
 	}
 	return speaks

@@ -165,12 +165,12 @@ func (h *host) run(t *Task) {
 		h.durable.perform(t)
 		return
 	}
-	if h.durable != nil && h.durable.slots != nil {
-		if err := h.durable.slots.enter(t, 0); err != nil {
+	if l := h.joined(); l != nil && l.slots != nil {
+		if err := l.slots.enter(t, 0); err != nil {
 			h.fail(t, err)
 			return
 		}
-		defer h.durable.slots.leave(t)
+		defer l.slots.leave(t)
 	}
 	if t.hop() {
 		if err := h.admitHop(taskContext{t}, t); err != nil {

@@ -42,6 +42,7 @@ type Run struct {
 	end       error                            // why nothing more may be written: ErrLost, ErrParked
 	begun     time.Time                        // of this claim, for running time
 	ran       time.Duration                    // before it
+	gone      bool                             // its message is dealt with, though it never began
 	entered   bool                             // claimed before it was queued: see lane.goOn
 	staged    []stagedStep
 	restored  bool

@@ -121,13 +121,49 @@ func (l *lane) passing(err error) bool {
 	if l.host.node.conn.IsClosed() {
 		return false
 	}
-	for _, e := range []error{state.ErrUncertain, jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, context.DeadlineExceeded} {
+	return away(err) || errors.Is(err, context.DeadlineExceeded) || connectionError(err)
+}
+
+// away reports errors of JetStream that may be gone the next time: it does not
+// answer, has no leader, is full, or nobody knows whether it has stored something.
+func away(err error) bool {
+	for _, e := range []error{jetstream.ErrUncertain, jetstream.ErrUnavailable, jetstream.ErrFull, natsjs.ErrNoStreamResponse} {
 		if errors.Is(err, e) {
 			return true
 		}
 	}
 	var api *natsjs.APIError // no leader for now, for instance
-	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable || connectionError(err)
+	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable
+}
+
+// persist is lane.persist for a durable task; for a live one, whose sender waits and
+// may ask again, it calls f once.
+func (t *Task) persist(ctx context.Context, f func() error) error {
+	if t.run == nil {
+		return f()
+	}
+	return t.run.lane.persist(ctx, f)
+}
+
+// persist calls f again as long as it fails with what another try may not meet,
+// until ctx ends: then it fails with the cause of that, which f need not know. f must
+// do no harm when it is called twice.
+func (l *lane) persist(ctx context.Context, f func() error) error {
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := f()
+		switch ended := ctx.Err(); {
+		case err == nil:
+			return nil
+		case ended != nil && (errors.Is(err, ended) || l.passing(err)):
+			return context.Cause(ctx)
+		case !l.passing(err):
+			return err
+		}
+		l.storeFailed(err)
+		if err := sleep(ctx, wait); err != nil {
+			return err
+		}
+	}
 }
 
 // sleep waits, and fails with the cause of ctx when that ends first.

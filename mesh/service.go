@@ -96,7 +96,7 @@ func (h *host) identity() micro.ServiceIdentity {
 		MetaEntity: h.Entity, "aee_version": envelope.Version, "aeemesh_version": h.node.cfg.Version,
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
-	meta[MetaHandoff] = "1"
+	meta[MetaHandoff], meta[MetaDurable] = "1", h.takesDurable()
 	if h.durable != nil && h.durable.codec.Seal != nil {
 		meta[MetaSealed] = "1"
 	}
@@ -122,6 +122,7 @@ const (
 	MetaIntents = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix  = "prefix"
 	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
+	MetaDurable = "durable" // whether this worker takes durable tasks: see [DurableOn]
 	MetaSealed  = "sealed"  // "1": the checkpoints of its runs are encrypted where they are stored
 )
 
@@ -153,7 +154,7 @@ func (h *host) serviceInfo() micro.Info {
 			{Name: "ask", Subject: h.ask, QueueGroup: QueueGroup, Metadata: map[string]string{"format": "text/plain"}},
 		},
 	}
-	if h.durable != nil {
+	if h.joined() != nil {
 		info.Endpoints = append(info.Endpoints, micro.EndpointInfo{Name: "work", Subject: h.durable.subject, Metadata: map[string]string{"format": formats, "lane": "jetstream"}})
 	}
 	return info
@@ -162,7 +163,7 @@ func (h *host) serviceInfo() micro.Info {
 func (h *host) serviceStats() micro.Stats {
 	out := micro.Stats{ServiceIdentity: h.identity(), Type: micro.StatsResponseType, Started: h.started}
 	for i, name := range [numEndpoints]string{"task", "ask", "work"} {
-		if i == endpointWork && h.durable == nil {
+		if i == endpointWork && h.joined() == nil {
 			continue
 		}
 		s := &h.stats[i]

@@ -326,6 +326,11 @@ func (s *slots) renew() {
 }
 
 func (s *slots) lost(slot *heldSlot, why error) {
+	lease := s.lane.cfg.Slots.Lease()
+	gone := envelope.Errorf(envelope.CodeUnavailable, "JetStream was away for too long: the task's slot (runtime.concurrency) could not be renewed within its lease of %v", lease).WithCause(why)
+	if errors.Is(why, jetstream.ErrChanged) {
+		gone = envelope.Errorf(envelope.CodeUnavailable, "the task's slot (runtime.concurrency) has ended: its lease of %v was over before it could be renewed", lease).WithCause(why)
+	}
 	s.lane.host.log.Warn("slot lost", "err", why)
 	var task *Task
 	s.mu.Lock()
@@ -342,7 +347,6 @@ func (s *slots) lost(slot *heldSlot, why error) {
 		}
 	}
 	s.mu.Unlock()
-	gone := envelope.Errorf(envelope.CodeUnavailable, "the task's slot went to another worker").WithCause(why)
 	switch {
 	case task == nil:
 	case task.run != nil:

@@ -166,3 +166,42 @@ func TestAnIdleAgentKeepsOneSlot(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A task in a slot outlasts a server that is away for some seconds. Fault 12 of the
+// operator's tour: it was ended after three seconds, in the name of another worker
+// that had its slot.
+func TestASlotOutlastsARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	stopped := make(chan error, 1)
+	r.serve(r.lane(mesh.Config{}, func(d *mesh.Durable) { d.Slots = jetstream.NewSlots(r.js(natstest.Conn(t, r.srv)), r.m, 0) }), mesh.Agent{MeshConcurrency: 1,
+		Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+			out, err := g.Handle(ctx, task)
+			stopped <- context.Cause(ctx)
+			return out, err
+		})})
+	if err := r.nc.PublishRequest(reviewer, r.nc.NewInbox(), encode(t, newTask(reviewer, "code.review", `{}`))); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the task", g.entered)
+	r.srv.Close()
+	<-time.After(4 * time.Second) // what a restart takes
+	r.srv = natstest.Run(t, r.srv.Config())
+	slots := jetstream.NewSlots(r.js(natstest.Conn(t, r.srv)), r.m, 0)
+	since := time.Time{}
+	eventually(t, "the slot is renewed twice after that", func() bool {
+		held, err := slots.List(ctxFor(t), reviewer)
+		if err != nil || len(held) != 1 {
+			return false
+		}
+		if since.IsZero() {
+			since = held[0].Since
+		}
+		return held[0].Since.After(since.Add(time.Second))
+	})
+	g.open()
+	if why := within(t, "the handler", stopped); why != nil {
+		t.Errorf("the task was stopped: %v", why)
+	}
+}

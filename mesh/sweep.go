@@ -87,7 +87,7 @@ func (l *lane) alive(ctx context.Context, owner string) bool {
 	return err == nil
 }
 
-// requeue gives a run a message, if it should have one.
+// requeue gives a run a message, if it should have one, and says whether it had none.
 func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	c, err := l.codec.Read(rec)
 	if err != nil {
@@ -109,11 +109,13 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 		c.Doc.Status, m.Owner, m.Work = aaif.RunRunning, "", 0
 		m.Epoch++
 		m.Step = state.Step{Kind: state.StepResume, Detail: "its deadline has passed"}
-		if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+		rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+		if err != nil {
 			return false, err
 		}
+		rec.Revision = rev
 	}
-	return true, l.kick(ctx, c)
+	return l.kick(ctx, c, rec.Revision)
 }
 
 // sweeper is a store that makes room by taking the oldest runs away that have

@@ -97,11 +97,11 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 		return
 	}
 	l.observe(PointDelivered, r.id)
-	if mine := l.run(r.id.Run); mine != nil {
-		l.work.Go(func() { l.again(mine, hold) })
+	if r.stored == nil && l.early(r) {
 		return
 	}
-	if r.stored == nil && l.early(r) {
+	if mine := l.has(r.id.Run); mine != nil && !isCommand(t.Envelope.Intent) {
+		l.work.Go(func() { l.again(mine, hold) })
 		return
 	}
 	if r.stored == nil {
@@ -126,8 +126,15 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 // enqueue gives a task a place in the agent's queue.
 func (l *lane) enqueue(r *Run) {
 	h, t, hold := l.host, r.task, r.hold
+	command := isCommand(t.Envelope.Intent)
+	if !command {
+		if mine := l.enlist(r); mine != nil {
+			l.work.Go(func() { l.again(mine, hold) })
+			return
+		}
+	}
 	t.span = h.node.tel.startTask(t, hold.Header)
-	if isCommand(t.Envelope.Intent) {
+	if command {
 		l.work.Go(func() { l.command(hold, t) })
 		return
 	}
@@ -135,10 +142,8 @@ func (l *lane) enqueue(r *Run) {
 	l.wait(r, 1)
 	h.running.add(t)
 	if !h.queue.put(t) {
-		h.running.remove(t)
-		l.wait(r, -1)
 		l.counted.add(hold.Seq)
-		l.nak(hold, 250*time.Millisecond)
+		l.giveBack(t, 250*time.Millisecond)
 	}
 }
 
@@ -297,14 +302,14 @@ func (l *lane) prepare(t *Task) *envelope.Error {
 	return nil
 }
 
-// again takes a message for a run that this worker has already: its lease had
-// ended, because the worker stood still or was cut off, and the server has
-// handed it out anew. If the run is still ours it goes on under the new one.
+// again takes a message for a run that this worker has already, begun or not: its
+// lease had ended, because the worker stood still or was cut off, and the server
+// has handed it out anew. If the run is still ours it goes on under the new one.
 func (l *lane) again(r *Run, hold *hold) {
 	r.verify(l.ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil || r.hold.Seq != hold.Seq {
+	if r.end != nil || r.gone || r.hold.Seq != hold.Seq {
 		l.nak(hold, time.Second)
 		return
 	}

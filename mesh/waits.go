@@ -23,7 +23,7 @@ type waits struct {
 
 	mu     sync.Mutex
 	runs   map[string]*dormant // by run id; nil after close
-	missed bool                // somebody could not be told over wake
+	missed bool                // somebody could not be told over wake, or a look has failed
 }
 
 // dormant is a run that waits.
@@ -112,9 +112,7 @@ func (w *waits) call(run string) {
 	select {
 	case w.wake <- run:
 	default:
-		w.mu.Lock()
-		w.missed = true
-		w.mu.Unlock()
+		w.miss()
 	}
 }
 
@@ -122,9 +120,21 @@ func (w *waits) call(run string) {
 func (w *waits) rouse(run string) {
 	ctx, cancel := context.WithTimeout(w.l.ctx, storeTimeout)
 	defer cancel()
-	if err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run}); err != nil && ctx.Err() == nil {
-		w.l.host.log.Warn("run that waits not looked at", "run", run, "err", err)
+	err := w.try(ctx, state.ID{Entity: w.l.host.Entity, Run: run})
+	if err == nil || w.l.ctx.Err() != nil {
+		return
 	}
+	w.l.host.log.Warn("run that waits not looked at", "run", run, "err", err)
+	if w.l.passing(err) {
+		w.miss()
+	}
+}
+
+// miss has all runs that wait looked at, soon.
+func (w *waits) miss() {
+	w.mu.Lock()
+	w.missed = true
+	w.mu.Unlock()
 }
 
 func (w *waits) try(ctx context.Context, id state.ID) error {
@@ -288,10 +298,14 @@ func (l *lane) wakeUp(ctx context.Context, rec state.Record, c *state.Checkpoint
 	m.Epoch++
 	m.Step = state.Step{Kind: state.StepResume, Detail: why}
 	resumeMoves(c)
-	if _, _, err := l.put(ctx, rec.ID, rec.Revision, c); err != nil {
+	rev, _, err := l.put(ctx, rec.ID, rec.Revision, c)
+	if err != nil {
 		return err
 	}
-	return l.kick(ctx, c)
+	return l.persist(ctx, func() error {
+		_, err := l.kick(ctx, c, rev)
+		return err
+	})
 }
 
 // answerTo returns the first answer to a task that counts: a terminal envelope of

@@ -95,6 +95,9 @@ func events(before, c *Checkpoint) []string {
 	case b.Epoch != a.Epoch:
 		say("taken over by %s from %s (epoch %d)", b.Owner, a.Owner, b.Epoch)
 	}
+	if !first && b.Owner == "" && b.Work != 0 && a.Work == 0 {
+		say("queued")
+	}
 	if p := b.Parent; p != nil && a.Parent == nil {
 		say("%s of run %s, revision %d", p.Kind, p.Run, p.Revision)
 	}

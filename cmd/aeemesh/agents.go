@@ -41,6 +41,7 @@ type agentSummary struct {
 	Status    string  `json:"status"`            // of the one that answered; "unknown" where none did
 	Reason    string  `json:"reason,omitempty"`  // why it is unknown
 	Durable   string  `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
+	Takers    int     `json:"durable_workers"`   // of the instances, the ones that take durable tasks
 	Requests  int     `json:"requests"`
 	Errors    int     `json:"errors"`
 	AverageMS float64 `json:"average_ms"`
@@ -125,6 +126,9 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 			list = append(list, l)
 		}
 		l.Instances++
+		if takesDurable(i.Info) {
+			l.Takers++
+		}
 		if !slices.Contains(strings.Split(l.Version, ","), i.Info.Version) {
 			l.Version = strings.TrimPrefix(l.Version+","+i.Info.Version, ",")
 		}
@@ -150,8 +154,15 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 				return
 			}
 			l.Status = string(health.Status)
-			if lane, ok := laneOf(&health); ok {
+			lane, ok := laneOf(&health)
+			switch {
+			case ok:
 				l.Durable = lane.brief()
+			case l.Takers < l.Instances:
+				l.Durable = "off"
+			}
+			if l.Takers > 0 && l.Takers < l.Instances {
+				l.Durable = fmt.Sprintf("%d of %d workers", l.Takers, l.Instances)
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 
 func (a *app) askCommand() *cobra.Command {
 	var from string
+	var retries int
 	c := connects(&cobra.Command{
 		Use:   "ask ENTITY TEXT...",
 		Short: "Ask an agent in plain text",
@@ -39,6 +40,9 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 				}
 				text = strings.TrimRight(string(b), "\r\n")
 			}
+			if retries < 0 {
+				return usagef(cmd, "--retries %d: it cannot be negative", retries)
+			}
 			if from == "" {
 				from = a.defaultFrom()
 			}
@@ -55,7 +59,7 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			a.term.progress("asking %s", args[0])
 			started := time.Now()
 			waiting, stopWondering := a.wonder(ctx, s.node, args[0])
-			answer, err := s.node.Ask(waiting, args[0], text)
+			answer, err := s.node.AskRetrying(waiting, args[0], text, retries, a.onRetry(cmd, retries))
 			stopWondering()
 			if err != nil {
 				if a.term.json {
@@ -77,5 +81,6 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
+	a.addRetryFlag(c.Flags(), &retries)
 	return c
 }

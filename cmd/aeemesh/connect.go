@@ -25,6 +25,7 @@ type connectFlags struct {
 	tlsFirst                           bool
 	inboxPrefix, prefix, domain        string
 	timeout                            time.Duration
+	patient                            bool // without --timeout, wait for the server for ever
 }
 
 // defaultTimeout is for the connection and for each request of a command.
@@ -80,6 +81,9 @@ func (a *app) connection(cmd *cobra.Command) (mesh.Connection, error) {
 	out := mesh.Connection{
 		URL: c.url, Cert: c.cert, Key: c.key, CA: c.ca, TLSFirst: c.tlsFirst, InboxPrefix: c.inboxPrefix,
 		Wait: c.wait(), Logger: nil,
+	}
+	if c.patient && c.timeout == 0 {
+		out.Wait = -1
 	}
 	a.credentials(cmd, &out)
 	if c.context != "" || c.url == "" {

@@ -59,10 +59,7 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 		d.tell("queues", "warn", hintFor(err), "%s", errorText(err))
 		return
 	}
-	workers := map[string]int{}
-	for _, i := range found {
-		workers[i.Entity]++
-	}
+	workers := takersOf(found)
 	var waiting, inWork, dead int
 	var problems []string
 	for _, b := range list {

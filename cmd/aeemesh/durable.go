@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"strings"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -30,8 +28,8 @@ type laneFlags struct {
 }
 
 func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
-	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (where JetStream has the streams)")
-	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life")
+	flags.StringVar(&f.durable, "durable", "auto", "take durable tasks: on, off, or auto (as soon as JetStream has the streams; on fails at once where it has not)")
+	flags.DurationVar(&f.lease, "lease", mesh.DefaultLease, "for how long a durable task belongs to a worker that gives no sign of life (at least 1s)")
 	flags.DurationVar(&f.timeout, "max-durable-timeout", mesh.DefaultRunTimeout, "the longest that a durable task may take, waiting included, whatever it asks for")
 	flags.BoolVar(&f.noCreate, "no-create", false, "make no consumers; an operator has made them (\"aeemesh apply --entity …\")")
 	flags.BoolVar(&f.fenced, "fenced", false, "the NATS user has what \"auth perms\" prints and no more: ask the server for nothing else")
@@ -40,20 +38,13 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
-// laneStores are the streams and buckets by which a worker sees that there is a durable
-// lane. It may not look at all of them: see "auth perms".
-var laneStores = []string{jetstream.StreamWork, jetstream.BucketState}
+// leastLease is the shortest lease of a worker's: with a shorter one, what a busy
+// machine or network takes to renew it ends it.
+const leastLease = time.Second
 
-// lane gives a worker's node the durable lane, where it is wanted and there.
-func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, cfg *mesh.Config) error {
-	if err := oneOf(cmd, "durable", f.durable, "auto", "on", "off"); err != nil {
-		return err
-	}
-	for flag, d := range map[string]time.Duration{"lease": f.lease, "max-durable-timeout": f.timeout} {
-		if d <= 0 {
-			return usagef(cmd, "--%s %v: it must be above 0", flag, d)
-		}
-	}
+// lane gives a worker's node the durable lane, where it is wanted. With auto the
+// worker waits for one that is not there, and takes live tasks meanwhile.
+func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
 	ring, err := a.keyring(cmd)
 	if err != nil {
 		return err
@@ -71,40 +62,41 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	looking, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	if err := haveLane(looking, js, m); err != nil {
-		if f.durable == "on" {
-			return hinted(fmt.Errorf("--durable on: %w", err), "\"aeemesh apply\" makes the streams and buckets.")
-		}
-		a.liveOnly(ctx, err)
-		return nil
+	lacking := jetstream.LaneLacks(looking, js, m)
+	if lacking != nil && f.durable == "on" {
+		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
-	js = jetstream.Gather(js)
-	d := newLane(js, m)
-	d.Slots = jetstream.NewSlots(js, m, f.lease)
-	d.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
-	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
-	d.Platform, d.Remotes = a.platform, remotes
+	d := newLane(jetstream.Gather(js), m)
+	d.Slots = jetstream.NewSlots(js, m, max(jetstream.DefaultSlotLease, f.lease))
 	if f.fenced {
 		d.Fence()
 	}
-	cfg.Durable = d
-	return nil
-}
-
-// liveOnly says that a worker takes no durable tasks, and why: to the operator
-// who has JetStream and may have meant them. Where it is off, or all of it is
-// another's, nobody did.
-func (a *app) liveOnly(ctx context.Context, err error) {
-	level := slog.LevelWarn
-	switch {
-	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, jetstream.ErrDenied) && errors.Is(err, errNoLane):
-		level = slog.LevelInfo
-	case errors.Is(err, errNoLane):
-		a.term.say("live tasks only: %s", errorText(err))
-		a.term.hint("\"aeemesh apply\" makes the streams and buckets for durable tasks, for a worker that is started after it; --durable off means live tasks only.")
-		return
+	d.Codec = state.Codec{Seal: ring, AcceptClear: a.acceptClear}
+	d.Lease, d.Create, d.MaxTimeout, d.Operators = f.lease, !f.noCreate, f.timeout, f.operators
+	d.Platform, d.Remotes = a.platform, remotes
+	counters := jetstream.NewCounters(js, m)
+	cfg.Durable, cfg.Counters = d, counters
+	if lacking == nil {
+		shared.use(counters)
+		return nil
 	}
-	a.log.Log(ctx, level, "no durable lane: the worker takes live tasks only (--durable off means that, --durable on insists on both)", "err", err)
+	a.log.Warn("live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
+		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
+	var seen *lateSeen
+	window := cfg.ReplayWindow
+	if cfg.Seen == nil && a.sign.replayScope == "auto" && window > 0 {
+		seen = new(lateSeen)
+		cfg.Seen = seen
+	}
+	await := jetstream.AwaitLane(ctx, js, m, laneLook, lacking, func() {
+		shared.use(counters)
+		if seen != nil {
+			seen.look(ctx, a, js, m, window)
+		}
+		a.log.Warn("the durable lane is there: durable tasks are taken from now on")
+	})
+	d.Ready, d.Lacks = await.Ready(), await.Lacks
+	return nil
 }
 
 // newLane is the durable lane over a mesh's streams and buckets.
@@ -112,35 +104,6 @@ func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	return &mesh.Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
 		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Slots: jetstream.NewSlots(js, m, 0),
-	}
-}
-
-// errNoLane is said of a server that has nothing of the durable lane, or nothing
-// that this NATS user may see.
-var errNoLane = errors.New("there is no durable lane at all")
-
-// haveLane says what the durable lane lacks on the server.
-func haveLane(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
-	if _, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores[:1]}); errors.Is(err, jetstream.ErrDenied) {
-		return fmt.Errorf("%w: %w", err, errNoLane)
-	}
-	plan, err := jetstream.Plan(ctx, js, jetstream.Options{Map: m, Only: laneStores})
-	if err != nil {
-		return err
-	}
-	var missing []string
-	for _, c := range plan {
-		if c.Action == jetstream.ActionCreate || c.Action == jetstream.ActionConflict {
-			missing = append(missing, c.Name)
-		}
-	}
-	switch names := strings.Join(missing, ", "); len(missing) {
-	case 0:
-		return nil
-	case len(laneStores):
-		return fmt.Errorf("the server has no %s: %w", names, errNoLane)
-	default:
-		return fmt.Errorf("the server has no %s", names)
 	}
 }
 

@@ -174,7 +174,7 @@ func hintForCode(e *envelope.Error) string {
 	case !e.Retryable:
 		return ""
 	case e.Code == envelope.CodeBusy, e.Code == envelope.CodeRateLimited, e.Code == envelope.CodeDraining:
-		return "Trying again may help: --retries N does it for you." // nothing was done
+		return "Trying again may help: --retries N does it more often for you." // nothing was done
 	}
 	return "Sending it again may help."
 }

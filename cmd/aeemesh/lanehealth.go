@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // healthDurable is what an agent's health tells of its durable lane under.
@@ -34,8 +35,14 @@ func laneOf(h *intents.HealthResult) (lane laneHealth, ok bool) {
 
 func (l laneHealth) lag() time.Duration { return time.Duration(l.LagMS) * time.Millisecond }
 
+// waits reports whether the worker waits for JetStream to have the streams.
+func (l laneHealth) waits() bool { return l.State == string(mesh.LaneWaiting) }
+
 // brief is the state in a word or two: "working", "working, 3s behind".
 func (l laneHealth) brief() string {
+	if l.waits() {
+		return l.String()
+	}
 	if l.Pending == 0 {
 		return l.State
 	}
@@ -43,6 +50,9 @@ func (l laneHealth) brief() string {
 }
 
 func (l laneHealth) String() string {
+	if l.waits() {
+		return l.State + ": " + l.Reason
+	}
 	s := fmt.Sprintf("%s, %d waiting, %d in work", l.State, l.Pending, l.Unacked)
 	if l.Pending > 0 {
 		s += ", the oldest for " + span(l.lag())

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,7 +44,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
 			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream,
-			"collector": cmdCollector, "api": cmdAPI,
+			"collector": cmdCollector, "api": cmdAPI, "restart": cmdRestart, "stopserver": cmdStopServer,
 		},
 	})
 }
@@ -65,6 +66,7 @@ func scriptSetup(env *testscript.Env) error {
 	env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "data"))
 	env.Setenv("USER", "ada")
 	env.Setenv("ROOT", root)
+	env.Values[lastServer{}] = &scriptServer{}
 	return nil
 }
 
@@ -109,15 +111,44 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	if cfg.JetStream {
 		cfg.StoreDir = ts.MkAbs(store)
 	}
+	startServer(ts, cfg)
+	if streams {
+		ts.Check(applyTopology(ts.Value(lastServer{}).(*scriptServer).Server))
+	}
+}
+
+// scriptServer is the server that a script started last.
+type scriptServer struct {
+	*natsd.Server
+	cfg natsd.Config
+}
+
+type lastServer struct{}
+
+func startServer(ts *testscript.TestScript, cfg natsd.Config) {
 	srv, err := natsd.New(cfg)
 	ts.Check(err)
 	ts.Check(srv.Start(context.Background()))
 	ts.Defer(srv.Close)
 	ts.Setenv("NATS_URL", srv.ClientURL())
 	ts.Setenv("MONITOR_URL", srv.MonitorURL())
-	if streams {
-		ts.Check(applyTopology(srv))
-	}
+	*ts.Value(lastServer{}).(*scriptServer) = scriptServer{srv, cfg}
+}
+
+// stopserver: stops the last server.
+func cmdStopServer(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Value(lastServer{}).(*scriptServer).Close()
+}
+
+// restart: stops the last server, and starts it again on its port, over its store.
+func cmdRestart(ts *testscript.TestScript, _ bool, args []string) {
+	last := ts.Value(lastServer{}).(*scriptServer)
+	at, err := url.Parse(last.ClientURL())
+	ts.Check(err)
+	last.cfg.Port, err = strconv.Atoi(at.Port())
+	ts.Check(err)
+	last.Close()
+	startServer(ts, last.cfg)
 }
 
 // exits CODE COMMAND…: the command must end with this status.

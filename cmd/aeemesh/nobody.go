@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,11 +17,21 @@ import (
 // patienceBeforeAsking is how long no answer is nothing unusual.
 const patienceBeforeAsking = 3 * time.Second
 
+// How often it is looked whether the workers are still there that may have a task,
+// and after how many looks without them they are taken for gone: one that is cut off
+// for a moment comes back, and answers.
+const (
+	firstLook = time.Second // after which a task is one that takes time
+	goneLook  = 3 * time.Second
+	goneAfter = 3
+)
+
 // wonder looks after somebody who waits for an answer. It tells when no worker
 // of the entity announces itself: NATS says at once that nobody listens, but
-// whoever watches the subject counts as a listener. And it ends the wait when
-// the server refused what was sent, or the inbox for the answer, of which NATS
-// tells the connection but not the request.
+// whoever watches the subject counts as a listener. It ends the wait when all
+// workers are gone that were there when the task was sent, so that none can answer;
+// and when the server refused what was sent, or the inbox for the answer, of which
+// NATS tells the connection but not the request.
 func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -28,7 +39,9 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 	wait.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		for since, asked := time.Now(), false; ; {
+		var had []mesh.Instance // the workers of which one may have the task
+		missing := 0            // looks without any of them
+		for since, next := time.Now(), time.Now().Add(firstLook); ; {
 			select {
 			case <-ctx.Done():
 				return
@@ -38,13 +51,27 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 				cancel(err)
 				return
 			}
-			if asked || time.Since(since) < patienceBeforeAsking {
+			if time.Now().Before(next) {
 				continue
 			}
-			asked = true
+			next = time.Now().Add(goneLook)
 			found, err := node.Discover(ctx, entity, time.Second)
-			if err == nil && len(found) == 0 && ctx.Err() == nil {
+			switch {
+			case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
+			case had == nil && len(found) == 0 && time.Since(since) < patienceBeforeAsking:
+				next = since.Add(patienceBeforeAsking)
+			case had == nil && len(found) == 0:
 				a.term.warn("no worker announces itself as %s, though somebody listens there; still waiting", entity)
+				next = time.Now().Add(24 * time.Hour) // it is said once
+			case had == nil:
+				had = found
+			case slices.ContainsFunc(found, func(i mesh.Instance) bool { return isOneOf(i, had) }):
+				missing = 0
+			default:
+				if missing++; missing >= goneAfter {
+					cancel(envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity))
+					return
+				}
 			}
 		}
 	})
@@ -52,6 +79,10 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 		cancel(nil)
 		wait.Wait()
 	}
+}
+
+func isOneOf(i mesh.Instance, all []mesh.Instance) bool {
+	return slices.ContainsFunc(all, func(j mesh.Instance) bool { return i.Info.ID == j.Info.ID })
 }
 
 // refusedTo reads the connection's last error, if it is a new one, as the

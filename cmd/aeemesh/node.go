@@ -27,7 +27,7 @@ type session struct {
 // sessionOptions say what a command needs of its node.
 type sessionOptions struct {
 	entity string // who speaks; "" the default
-	long   bool   // it lives long: its connection's life is told in full
+	long   bool   // it lives long: its connection's life is told in full, and a server that is away is waited for
 	signed bool   // it has the signing flags
 	status func(mesh.Status)
 	config func(*session, *mesh.Config) error
@@ -67,6 +67,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 		status = a.term.status(o.long)
 	}
 	a.speaker = o.entity
+	a.conn.patient = o.long
 	if s.conn, err = a.connect(ctx, cmd, status); err != nil {
 		return nil, err
 	}

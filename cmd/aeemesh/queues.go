@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,8 +22,8 @@ func (a *app) queuesCommand() *cobra.Command {
 letters or had a worker: for each priority how many tasks wait, how many workers
 have been handed, how many of those were handed out before, and for how long the
 oldest waits. Behind the first line of an agent are the tasks that wait for their
-time, its dead letters, and the workers that answer now. Agents with tasks and
-without a worker are named.`,
+time, its dead letters, and the workers that answer now, "1 of 3" where one of
+three takes durable tasks. Agents with tasks that no worker takes are named.`,
 		Example: `  aeemesh queues
   aeemesh queues agent.reviewer --watch 2s
   aeemesh queues --json | jq -r 'select(.waiting > 100) | .entity'
@@ -56,7 +57,8 @@ type queueView struct {
 	queueCounts
 	Scheduled int         `json:"scheduled"` // tasks that wait for their time
 	Dead      int         `json:"dead"`
-	Workers   int         `json:"workers"` // that answer now
+	Workers   int         `json:"workers"`         // that answer now
+	Takers    int         `json:"durable_workers"` // of those, the ones that take durable tasks
 	Queues    []queuePart `json:"queues,omitempty"`
 	Problem   string      `json:"problem,omitempty"`
 }
@@ -73,9 +75,12 @@ type queuePart struct {
 	queueCounts
 }
 
-func viewQueue(b jetstream.Backlog, workers int) queueView {
+func viewQueue(b jetstream.Backlog, t *takers) queueView {
+	if t == nil {
+		t = &takers{}
+	}
 	v := queueView{
-		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: workers,
+		Entity: b.Entity, Scheduled: b.Scheduled + b.Due, Dead: b.Dead, Workers: t.workers, Takers: t.durable,
 		queueCounts: queueCounts{b.Pending(), b.Unacked(), b.Redelivered(), b.Oldest()},
 	}
 	var paused []string
@@ -90,8 +95,10 @@ func viewQueue(b jetstream.Backlog, workers int) queueView {
 	switch tasks := v.Waiting + v.InWork + b.Due; {
 	case len(paused) > 0:
 		v.Problem = "somebody has paused the consumers of priority " + strings.Join(paused, ", ")
-	case workers == 0 && tasks > 0:
-		v.Problem = counted(tasks, "task", "tasks") + " and no worker that answers"
+	case t.workers == 0 && tasks > 0:
+		v.Problem = counted(tasks, "task", "tasks") + " and " + t.lacking()
+	case t.durable == 0 && tasks > 0:
+		v.Problem = counted(tasks, "task waits", "tasks wait") + " and " + t.lacking()
 	}
 	return v
 }
@@ -141,10 +148,7 @@ func (s *session) lookAtQueues(ctx context.Context, q *jetstream.Queue, entity s
 	if err != nil {
 		return nil, err
 	}
-	workers := map[string]int{}
-	for _, i := range found {
-		workers[i.Entity]++
-	}
+	workers := takersOf(found)
 	views := make([]queueView, 0, len(list))
 	for _, b := range list {
 		views = append(views, viewQueue(b, workers[b.Entity]))
@@ -169,7 +173,7 @@ func (a *app) printQueues(views []queueView) error {
 		for i, p := range parts {
 			r := []string{"", p.Priority, strconv.Itoa(p.Waiting), strconv.Itoa(p.InWork), strconv.Itoa(p.Redelivered), age(p.Oldest), "", "", ""}
 			if i == 0 {
-				r[0], r[6], r[7], r[8] = v.Entity, strconv.Itoa(v.Scheduled), strconv.Itoa(v.Dead), strconv.Itoa(v.Workers)
+				r[0], r[6], r[7], r[8] = v.Entity, strconv.Itoa(v.Scheduled), strconv.Itoa(v.Dead), v.workers()
 			}
 			rows = append(rows, r)
 		}
@@ -182,8 +186,19 @@ func (a *app) printQueues(views []queueView) error {
 	}
 	if slices.ContainsFunc(views, func(v queueView) bool { return v.Workers == 0 && strings.Contains(v.Problem, "no worker") }) {
 		a.term.hint("\"aeemesh worker FILE\" starts one; the tasks wait for it.")
+	} else if slices.ContainsFunc(views, func(v queueView) bool { return v.Problem != "" && v.Takers == 0 }) {
+		a.term.hint("\"aeemesh agents list\" tells what the workers wait for, \"aeemesh doctor\" what is missing.")
 	}
 	return nil
+}
+
+// workers is how many there are, and how many of them take durable tasks where not
+// all do.
+func (v queueView) workers() string {
+	if v.Takers == v.Workers {
+		return strconv.Itoa(v.Workers)
+	}
+	return fmt.Sprintf("%d of %d", v.Takers, v.Workers)
 }
 
 // age is how long ago something was, "" for never.

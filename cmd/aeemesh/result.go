@@ -46,7 +46,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 			return usagef(cmd, "%w", err)
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, status: quietAboutServices(a.term.status(false)), config: a.laneClient(cmd)})
 	if err != nil {
 		return err
 	}
@@ -63,9 +63,17 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	if follow {
 		opts.OnStream = view.show
 	}
+	mind := func() {}
+	if follow {
+		mind = s.mindTakers(ctx, entity)
+	}
 	reply, err := s.node.Result(ctx, entity, id, opts)
+	mind()
 	view.end()
 	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
+		if why, hint := s.stillUntaken(ctx, entity); why != "" {
+			return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
+		}
 		return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet", printable(id), entity),
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
 	}
@@ -100,6 +108,9 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	case errors.Is(err, mesh.ErrNoResult):
 		return hinted(fmt.Errorf("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
+		if why, hint := s.stillUntaken(ctx, entity); why != "" {
+			return hinted(fmt.Errorf("stopped waiting; the task waits: %s", why), "%s", hint)
+		}
 		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
 		if a.term.json {
@@ -136,14 +147,16 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		if err != nil {
 			return submitFailed(err)
 		}
-		return s.submitted(task, receipt)
+		return s.submitted(ctx, task, receipt)
 	}
 	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		result.OnStream = view.show
 	}
 	a.term.progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	mind := s.mindTakers(ctx, task.To)
 	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
+	mind()
 	view.end()
 	if err != nil && receipt.Seq == 0 {
 		return submitFailed(err)
@@ -166,7 +179,13 @@ func submitFailed(err error) error {
 }
 
 // submitted tells what a detached task can be followed by.
-func (s *session) submitted(task *envelope.Envelope, r mesh.Receipt) error {
+func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
+	if why, hint := s.untaken(ctx, task.To); why != "" && r.Due.IsZero() {
+		defer func() {
+			s.app.term.warn("%s", why)
+			s.app.term.hint(hint)
+		}()
+	}
 	if s.app.term.json {
 		return s.app.term.object(r)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -66,7 +67,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.StringVar(&f.kind, "type", "", "task or event (default task; event to a bus or a human)")
 	flags.BoolVar(&f.stream, "stream", false, "ask for stream envelopes and show them as they come")
 	flags.BoolVar(&f.cbor, "cbor", false, "speak CBOR instead of JSON")
-	flags.IntVar(&f.retries, "retries", 0, "how often to try again where nothing was done (busy, draining, no worker)")
+	a.addRetryFlag(flags, &f.retries)
 	flags.BoolVarP(&f.durable, "durable", "d", false, "store the task before it is worked on, in JetStream")
 	flags.StringVar(&f.at, "at", "", "durable, and not to begin before this `time` (RFC 3339)")
 	flags.DurationVar(&f.after, "after", 0, "durable, and not to begin before this time has passed")
@@ -74,6 +75,25 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	flags.StringVar(&f.envelope, "envelope", "", "send this envelope, from a `file` or \"-\"; it keeps its id and signature")
 	a.addSignFlags(flags, signAll)
 	return c
+}
+
+// defaultRetries is how often a live task that nobody has begun is sent again: the
+// worker that had it stops, its queue is full, or its only one is being started.
+const defaultRetries = 2
+
+func (a *app) addRetryFlag(flags *pflag.FlagSet, retries *int) {
+	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
+}
+
+// onRetry tells of a try: where the user asked for them, and on a terminal.
+func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
+	tell := a.term.progress
+	if cmd.Flags().Changed("retries") {
+		tell = a.term.say
+	}
+	return func(attempt int, wait time.Duration, why *envelope.Error) {
+		tell("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, retries, wait.Round(time.Millisecond))
+	}
 }
 
 func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args []string) error {
@@ -87,7 +107,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	if f.durable && (e.Type != envelope.TypeTask || mesh.PublishesTo(e.To)) {
 		return usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, status: quietAboutServices(a.term.status(false)), config: func(s *session, cfg *mesh.Config) error {
 		if e.Sig != nil {
 			cfg.Signer = nil // it is signed
 		}
@@ -106,7 +126,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	if e.Type != envelope.TypeTask || f.detach || mesh.PublishesTo(e.To) {
 		return s.post(ctx, e)
 	}
-	return s.exchange(ctx, e, f)
+	return s.exchange(ctx, cmd, e, f)
 }
 
 // check refuses flags that make no sense together.
@@ -125,7 +145,7 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 		}
 	}
 	f.durable = f.durable || f.at != "" || f.after > 0
-	if f.durable && f.retries > 0 {
+	if f.durable && f.retries > 0 && cmd.Flags().Changed("retries") {
 		return usagef(cmd, "--retries is for live tasks; a durable one is tried again by its agent's own policy")
 	}
 	return nil
@@ -160,7 +180,7 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 		return nil, err
 	case len(found) > 1:
 		return nil, fmt.Errorf("%s has %d envelopes, and one can be sent", f.envelope, len(found))
-	case f.retries > 0 && found[0].Sig != nil:
+	case f.retries > 0 && found[0].Sig != nil && cmd.Flags().Changed("retries"):
 		return nil, usagef(cmd, "--retries makes new envelopes, and this one is signed")
 	case len(args) > 1 || len(args) == 1 && args[0] != found[0].To:
 		return nil, usagef(cmd, "the envelope is addressed to %s: give neither another ENTITY nor a PAYLOAD", found[0].To)
@@ -184,13 +204,14 @@ func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
 }
 
 // exchange sends a task, shows its stream, and prints its result.
-func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
+func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelope.Envelope, f *sendFlags) error {
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
-	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: func(attempt int, wait time.Duration, why *envelope.Error) {
-		a.term.say("%s: %s; try %d of %d in %v", why.Code, printable(why.Message), attempt, f.retries, wait.Round(time.Millisecond))
-	}}
+	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: a.onRetry(cmd, f.retries)}
+	if f.envelope != "" && !cmd.Flags().Changed("retries") {
+		opts.Retries = 0 // it keeps its id and signature
+	}
 	view := streamView{term: a.term, out: a.term.data}
 	if requires, _ := task.Requirements(); requires.Stream {
 		opts.OnStream = view.show

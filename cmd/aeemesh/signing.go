@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -280,9 +281,7 @@ func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	if err != nil {
 		return nil, err
 	}
-	first, cancel := context.WithTimeout(ctx, a.conn.wait())
-	defer cancel()
-	list, err := records.List(first)
+	list, err := a.listShared(ctx, records)
 	if err != nil {
 		return nil, fmt.Errorf("--shared-keys: %w", err)
 	}
@@ -306,6 +305,34 @@ func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 		}
 	})
 	return func() { stop(); ended.Wait() }, nil
+}
+
+// listShared reads the mesh's keys. Where JetStream does not answer, a command that
+// lives long waits for it, and says so: without them it would refuse what is well
+// signed.
+func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+	for said := false; ; said = true {
+		list, err := a.listOnce(ctx, records)
+		lost := errors.Is(err, jetstream.ErrDenied) || errors.Is(err, jetstream.ErrNotFound)
+		if err == nil || lost || !a.conn.patient || a.conn.timeout > 0 || ctx.Err() != nil {
+			return list, err
+		}
+		if !said {
+			a.log.Warn("waiting for the mesh's shared keys", "err", err, "hint", "\"aeemesh doctor\" tells what JetStream lacks")
+		}
+		timer := time.NewTimer(keyReload)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+	}
+}
+
+func (a *app) listOnce(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	return records.List(ctx)
 }
 
 func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {

@@ -26,7 +26,7 @@ func (a *app) soakCommand() *cobra.Command {
 		Use:   "soak",
 		Short: "Kill servers and workers on purpose, and check that nothing is lost",
 		Long: `Starts NATS servers and workers of its own as separate processes, submits durable
-tasks all the time, and breaks things: kill -9, SIGSTOP beyond the lease,
+tasks to handlers, models, programs and teams all the time, and breaks things: kill -9, SIGSTOP beyond the lease,
 restarts, partitions and slow networks, at random and at each point of the
 commit order. Then it holds every task against a model: accepted means answered,
 exactly once; no finished step and no receipt is made anew; a run never has two
@@ -57,7 +57,7 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
 	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to see that it is found: fence, ack-first or forget")
-	c.AddCommand(a.soakRole("server"), a.soakRole("worker"))
+	c.AddCommand(a.soakRole("server"), a.soakRole("worker"), a.soakRole("program"))
 	return c
 }
 

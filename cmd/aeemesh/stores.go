@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -79,4 +80,33 @@ func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, c
 	}
 	cfg.Seen, cfg.SeenUnsigned = seen, scope == "mesh"
 	return nil
+}
+
+// lateSeen is the mesh's replay window for a worker that has begun before JetStream was
+// there: until then every id is new, and the worker's own memory has to do.
+type lateSeen struct {
+	window atomic.Pointer[jetstream.Seen]
+}
+
+func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
+	if window := s.window.Load(); window != nil {
+		return window.Claim(ctx, entity, id, by)
+	}
+	return by, nil
+}
+
+// look begins to use the window where the mesh keeps ids for long enough.
+func (s *lateSeen) look(ctx context.Context, a *app, js natsjs.JetStream, m subject.Map, length time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
+	defer cancel()
+	window := jetstream.NewSeen(js, m, length)
+	bound, err := window.Bound(ctx)
+	if err == nil && bound > 0 && length > bound {
+		err = fmt.Errorf("the mesh keeps them for %v, and %v are asked for", bound, length)
+	}
+	if err != nil {
+		a.log.Info("ids are remembered by this process alone", "err", err)
+		return
+	}
+	s.window.Store(window)
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -56,6 +55,9 @@ An agent's work is done by the model that its document names, or by any program
 with --exec: it is started once, reads one task envelope a line on standard
 input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
 "reply_to": "<task id>", "payload": {…}}.
+
+A server that is away is waited for; with --timeout the worker fails when that is
+over. So are JetStream and its streams, for durable tasks (--durable).
 
 The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
 handed back. The second ends at once. The exit status is 1 if work was lost.`,
@@ -240,13 +242,8 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	if err := a.useSeen(ctx, js, m, cfg); err != nil {
 		return err
 	}
-	if err := a.lane(ctx, cmd, js, m, &f.lane, cfg); err != nil {
+	if err := a.lane(ctx, cmd, js, m, &f.lane, &f.counters, cfg); err != nil {
 		return err
-	}
-	if cfg.Durable != nil {
-		counters := jetstream.NewCounters(js, m)
-		f.counters.use(counters)
-		cfg.Counters = counters
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
@@ -261,14 +258,16 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	work := ""
-	if s.node.Durable() != nil && !agent.LiveOnly {
-		if work, err = s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity); err != nil {
-			return nil, err
-		}
+	durable, err := s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
+	if err != nil {
+		return nil, err
 	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
 	return func() {
+		work := ""
+		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
+			work = durable
+		}
 		if !a.term.json {
 			durably := ""
 			if work != "" {

@@ -2,7 +2,6 @@ package soak
 
 import (
 	"context"
-	"encoding/json"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -16,22 +15,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// The agents that the workers of a soak host: a Go handler that commits its own
-// steps, and a model that calls tools.
-const (
-	Entity     = "agent.soak_chain"
-	LoopEntity = "agent.soak_loop"
-)
-
-// loopEffects are those of a task of the second one; see loop.yaml. A step is
+// loopEffects are those of a task of the model's agents; see loop.yaml. A step is
 // ten times the turn and the call's number.
 var loopEffects = []expected{{Step: 11}, {Step: 21}, {Step: 22, Once: true}, {Step: 31, Once: true}}
-
-// order is the payload of a task: a chain of steps.
-type order struct {
-	Steps int  `json:"steps"`
-	Once  bool `json:"once"` // the effects are not safe to repeat
-}
 
 // clients submit tasks as `nats pub` does: an envelope on the work subject. Each
 // has one task under way, and begins the next when that is answered. Some tasks
@@ -74,7 +60,12 @@ func (c *clients) run(ctx, stop context.Context) error {
 			}
 		})
 	}
+	answering, enough := context.WithCancel(ctx)
+	var people sync.WaitGroup
+	people.Go(func() { c.answers(answering) })
 	wait.Wait()
+	enough()
+	people.Wait()
 	return nil
 }
 
@@ -84,15 +75,7 @@ var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNorm
 // never acknowledged is submitted again under the same id, so that it is one
 // task however often it arrived.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
-	entity, effects, payload := LoopEntity, loopEffects, []byte("{}")
-	if rng.IntN(3) > 0 {
-		o := order{Steps: 1 + rng.IntN(4), Once: rng.IntN(3) == 0}
-		entity, effects = Entity, nil
-		for i := range o.Steps {
-			effects = append(effects, expected{Step: i, Once: o.Once})
-		}
-		payload, _ = json.Marshal(o)
-	}
+	entity, effects, payload := draw(rng)
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
 	env.Priority = priorities[rng.IntN(len(priorities))]
 	data, err := env.AppendJSON(nil)
@@ -117,6 +100,9 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	meddled, done := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { c.meddle(meddled, entity, env.ID, meddle, rng) })
+	if entity == SettleEntity {
+		wait.Go(func() { c.settle(meddled, env.ID) })
+	}
 	select {
 	case <-answered:
 	case <-ctx.Done():
@@ -146,7 +132,7 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 		once, done := context.WithTimeout(ctx, c.lease)
 		defer done()
 		_, err := c.node.Command(once, entity, cmd)
-		c.seen.commanded(err)
+		c.seen.commanded(cmd.CommandIntent(), err)
 	}
 	target := intents.Target{ID: id, Durable: true}
 	switch {
@@ -161,5 +147,19 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 		}
 	case what <= migrates:
 		order(intents.MigrateTask{Target: target, To: "any"})
+	}
+}
+
+// settle says of calls whose outcome nobody knows that they have failed, until the
+// task is answered.
+func (c *clients) settle(ctx context.Context, id string) {
+	for pause(ctx, c.lease/4) {
+		if !c.seen.awaiting(id) {
+			continue
+		}
+		once, done := context.WithTimeout(ctx, c.lease)
+		_, err := c.node.Command(once, SettleEntity, intents.SettleTask{Target: intents.Target{ID: id, Durable: true}, Outcome: intents.OutcomeFailed, Error: "nobody knows"})
+		done()
+		c.seen.commanded(intents.TaskSettle, err)
 	}
 }

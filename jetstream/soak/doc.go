@@ -9,9 +9,11 @@
 //
 // Real processes, each started anew by [Options].Self: NATS servers with their
 // stores (one, or a cluster with as many replicas), and workers. [Role] is what
-// such a child does. The workers host an agent that takes several steps, commits
-// between them, and has effects on a service of the soak's own. Clients submit
-// tasks all the time. Between every process and every server stands a [Proxy], and
+// such a child does. The workers host the agents of cast.go: a chain of steps, models
+// that call tools, a program, and teams, of agents and of a person. They have effects on
+// a service of the soak's own. Clients submit tasks all the time, answer for the person,
+// and settle calls whose outcome is not known. The workers start before JetStream has
+// its streams. Between every process and every server stands a [Proxy], and
 // between the servers of a cluster, too.
 //
 // # What breaks
@@ -27,7 +29,8 @@
 //
 // The soak reads every revision of every run's record, every reply and every
 // effect, and holds each task against a model (model.go, [Rules]): accepted means
-// answered, once; an epoch has one owner; what was finished is not done again.
+// answered, once; an epoch has one owner; what was finished is not done again; a team
+// gives each member its task once. At the end each worker takes durable tasks.
 // The model looks at what is stored, and uses none of the code that it judges but
 // the checkpoint's decoder.
 //

@@ -24,9 +24,9 @@ var loopDocument []byte
 // runKey is where the context of a tool's call holds the run.
 type runKey struct{}
 
-// loopAgent is the second agent of a soak's workers. Its tools have effects: one
-// is safe to repeat, the other is not and is given up when its worker is lost.
-func loopAgent(effects string, g *gates, places int, owner func(string), log *slog.Logger) (*agents.Agent, error) {
+// loopAgent is a model's agent. Its tools have effects: one is safe to repeat, the
+// other is not, and lost says what becomes of it when its worker is lost.
+func loopAgent(entity string, lost agents.LostCall, cfg workerConfig, g *gates, owner func(string), log *slog.Logger) (*agents.Agent, error) {
 	doc, err := aaif.Parse(loopDocument, aaif.Options{Name: "loop.yaml", Kind: aaif.KindAgent})
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func loopAgent(effects string, g *gates, places int, owner func(string), log *sl
 				return nil, err
 			}
 			g.at(ctx, pointBeforeEffect, run.ID())
-			receipt, err := cause(ctx, effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: step, Once: once})
+			receipt, err := cause(ctx, cfg.Effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: step, Once: once})
 			if err != nil {
 				return nil, err
 			}
@@ -58,19 +58,15 @@ func loopAgent(effects string, g *gates, places int, owner func(string), log *sl
 	); err != nil {
 		return nil, err
 	}
-	a, err := agents.New(doc, agents.Options{As: LoopEntity, Tools: reg, Concurrency: places, Queue: 4 * places, Logger: log,
-		LostCalls: map[string]agents.LostCall{"effect_once": agents.LostTimeOut}})
+	a, err := agents.New(doc, agents.Options{As: entity, Tools: reg, Concurrency: cfg.Places, Queue: 4 * cfg.Places, Logger: log,
+		LostCalls: map[string]agents.LostCall{"effect_once": lost}})
 	if err != nil {
 		return nil, err
 	}
 	inner := a.Handler
-	a.Handler = mesh.HandlerFunc(func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
-		run := t.Run()
-		if run != nil {
-			owner(run.View().Mesh.Owner)
-		}
-		return inner.Handle(context.WithValue(ctx, runKey{}, run), t)
-	})
+	a.Handler = owned{mesh.HandlerFunc(func(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
+		return inner.Handle(context.WithValue(ctx, runKey{}, t.Run()), t)
+	}), owner}
 	return a, nil
 }
 

@@ -3,6 +3,7 @@ package soak
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -37,8 +38,14 @@ const (
 	RuleIntent Rule = "effect without intent"
 	// RuleResult: the result is that of the steps, each once, in order.
 	RuleResult Rule = "wrong result"
+	// RuleMembers: a team gives each member its task once, whatever crashes; one that
+	// comes to a result has given all of them.
+	RuleMembers Rule = "member asked twice, or not"
 	// RuleLeftOver: when all is over, no message waits and no record is open.
 	RuleLeftOver Rule = "left over"
+	// RuleLane: when all is over, each worker takes durable tasks, also one that began
+	// while JetStream was away or had no streams.
+	RuleLane Rule = "worker without durable lane"
 	// RuleRecord: every revision can be read, and its checksum holds.
 	RuleRecord Rule = "unreadable record"
 	// RuleAlive: no worker ends by itself.
@@ -46,7 +53,7 @@ const (
 )
 
 // Rules are all of them, in the order of a report.
-var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleLeftOver, RuleRecord, RuleAlive}
+var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
 
 // A Violation is one promise that was broken.
 type Violation struct {
@@ -216,16 +223,20 @@ func (j *judgement) effects() {
 // result: the receipts of all steps, in order.
 func (j *judgement) result() {
 	last, answered := j.t.terminal()
-	if !answered || len(j.t.Effects) == 0 {
+	if !answered {
 		return
 	}
 	if why := wrongResult(j.t, last); why != "" {
 		j.bad(RuleResult, "%s", why)
 	}
+	if n, most := len(j.t.Children), j.t.Team; n > most || n < most && last.Type == "result" {
+		j.bad(RuleMembers, "%d tasks for the members of a team that has %d to give: %v", n, most, slices.Sorted(maps.Keys(j.t.Children)))
+	}
 }
 
 // wrongResult says what is wrong with the terminal reply of a task:
-// {"receipts": […]} must hold the receipt of each effect, in order.
+// {"receipts": […]} must hold the receipt of each effect, in order, where the task
+// has any.
 func wrongResult(t *task, last reply) string {
 	if last.Type != "result" {
 		var why envelope.Error
@@ -236,6 +247,9 @@ func wrongResult(t *task, last reply) string {
 			return "" // begun again and again without finishing a step: that is said in docs/durability.md
 		}
 		return fmt.Sprintf("the reply is of type %q: %s", last.Type, last.Body)
+	}
+	if len(t.Effects) == 0 {
+		return ""
 	}
 	var body struct{ Receipts []json.RawMessage }
 	if err := json.Unmarshal(last.Body, &body); err != nil {

@@ -51,6 +51,10 @@ func TestModelAcceptsWhatIsRight(t *testing.T) {
 			t.Effects[1].Once, t.Calls = true, t.Calls[:1]
 			t.Replies[0].Body = json.RawMessage(`{"receipts":[1,"nobody knows"]}`)
 		},
+		"a team": func(t *task) { t.Team, t.Children = 2, map[string]bool{"a": true, "b": true} },
+		"a team that was cancelled": func(t *task) {
+			t.Team, t.Cancelled, t.Replies[0].Type, t.Replies[0].Body = 2, true, "error", json.RawMessage(`{"code":"E_CANCELLED","message":"","retryable":false}`)
+		},
 		"a zombie's call arrives late": func(t *task) { t.Calls = append(t.Calls[:1:1], t.Calls[2], t.Calls[1]) },
 		"given up after five claims": func(t *task) {
 			for range 5 {
@@ -114,10 +118,14 @@ func TestModelFindsEachViolation(t *testing.T) {
 			func(t *task) { t.Replies[0].Body = json.RawMessage(`[`) },
 			func(t *task) { t.Calls = t.Calls[:1] },
 		},
+		RuleMembers: {
+			func(t *task) { t.Team, t.Children = 1, map[string]bool{"a": true, "b": true} },
+			func(t *task) { t.Team = 1 },
+		},
 		RuleRecord: {func(t *task) { t.Writes[2].Problem = "checksum" }},
 	}
 	for _, rule := range Rules {
-		if rule != RuleLeftOver && rule != RuleAlive && len(broken[rule]) == 0 {
+		if rule != RuleLeftOver && rule != RuleLane && rule != RuleAlive && len(broken[rule]) == 0 {
 			t.Errorf("nothing here breaks %q", rule)
 		}
 		for i, change := range broken[rule] {

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -32,8 +33,10 @@ type observer struct {
 	records, replies atomic.Uint64 // how far the streams were read
 
 	mu     sync.Mutex
-	tasks  map[string]*task  // those that are not judged yet, by id
-	judged map[string]digest // the terminal replies of the others
+	tasks  map[string]*task           // those that are not judged yet, by id
+	early  map[string][]reply         // replies to what may be a member's task, by its id
+	given  map[string]map[string]bool // the tasks of members, by the id of the team's
+	judged map[string]digest          // the terminal replies of the others
 	quiet  map[string]time.Time
 	found  []Violation
 	counts Counts
@@ -49,11 +52,16 @@ type Counts struct {
 	Answered  int `json:"answered"`  //
 	Errors    int `json:"errors"`    // of the answers, those of type error
 	Published int `json:"published"` // terminal replies that were seen on the wire, again or not
-	Commands  int `json:"commands"`  // to pause, resume, move and cancel
+	Members   int `json:"members"`   // tasks that teams have given to agents
+	Commands  int `json:"commands"`  // to pause, resume, move, settle and cancel, and answers of people
 	Obeyed    int `json:"obeyed"`    // of them, those that were answered without an error
+	Early     int `json:"early"`     // lives of workers that began without the durable lane
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // of them, those under a key that had one
+
+	By     map[string]int `json:"by"`     // accepted tasks by agent
+	Heeded map[string]int `json:"heeded"` // obeyed commands by intent, and answers of people
 }
 
 // maxKept bounds the traces that are kept of tasks that broke a rule.
@@ -77,7 +85,7 @@ func newObserver(conn *nats.Conn, m subject.Map, calls *effects, settle time.Dur
 	if err != nil {
 		return nil, err
 	}
-	return &observer{js: js, m: m, conn: conn, calls: calls, settle: settle, tasks: map[string]*task{}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}, nil
+	return &observer{js: js, m: m, conn: conn, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}, nil
 }
 
 // submitting notes what a client is about to submit. The channel is closed when
@@ -86,7 +94,7 @@ func (o *observer) submitting(id, entity string, effects []expected, cancelled b
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	answered := make(chan struct{})
-	o.tasks[id] = &task{ID: id, Entity: entity, Run: state.RunID(entity, id), Effects: effects, Cancelled: cancelled, answered: answered}
+	o.tasks[id] = &task{ID: id, Entity: entity, Run: state.RunID(entity, id), Effects: effects, Cancelled: cancelled, Team: members[entity], answered: answered}
 	return answered
 }
 
@@ -98,16 +106,63 @@ func (o *observer) accepted(id string) {
 	o.counts.Accepted++
 	if t := o.tasks[id]; t != nil {
 		t.Accepted = time.Now()
+		o.counts.By[t.Entity]++
 	}
 }
 
-// commanded counts a command.
-func (o *observer) commanded(err error) {
+// asked notes a task that a team has given to a person.
+func (o *observer) asked(task *envelope.Envelope) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gave(task)
+}
+
+// gave notes a task that a team has given to a member. o.mu is held.
+func (o *observer) gave(task *envelope.Envelope) {
+	if _, over := o.judged[task.ReplyTo]; over {
+		return
+	}
+	if o.given[task.ReplyTo] == nil {
+		o.given[task.ReplyTo] = map[string]bool{}
+	}
+	o.given[task.ReplyTo][task.ID] = true
+}
+
+// discover notes the task of a member, which no client has submitted, when its
+// record is seen for the first time; nil where it is none. o.mu is held.
+func (o *observer) discover(cp *state.Checkpoint, run string, at time.Time) *task {
+	if cp == nil || cp.Mesh.Task == nil {
+		return nil
+	}
+	env, err := envelope.Parse(cp.Mesh.Task)
+	if err != nil || env.ReplyTo == "" || members[env.From] == 0 {
+		return nil
+	}
+	o.gave(env)
+	o.counts.Members++
+	// Whoever cancels the team's task cancels it.
+	t := &task{ID: env.ID, Entity: env.To, Run: run, Accepted: at, Effects: ordered(env), Cancelled: true, Member: true, Replies: o.early[env.ID]}
+	delete(o.early, env.ID)
+	o.tasks[env.ID] = t
+	return t
+}
+
+// awaiting reports whether a task's run waits for somebody.
+func (o *observer) awaiting(id string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.tasks[id]
+	return t != nil && len(t.Writes) > 0 && t.Writes[len(t.Writes)-1].Status == string(aaif.RunAwaitingApproval)
+}
+
+// commanded counts a command, or the answer of a person.
+func (o *observer) commanded(what string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.counts.Commands++
 	if err == nil {
 		o.counts.Obeyed++
+		o.counts.Heeded[what]++
 	}
 }
 
@@ -226,8 +281,9 @@ func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	}
 	w.Epoch, w.Owner, w.Status, w.Over, w.Kind = h.Epoch, h.Owner, string(h.Status), state.Terminal(h.Status), string(h.Step)
 	w.Running = !w.Over && !state.Parked(h.Status)
+	var cp *state.Checkpoint
 	if h.Object == nil {
-		if cp, err := o.codec.Decode(msg.Data()); err != nil {
+		if cp, err = o.codec.Decode(msg.Data()); err != nil {
 			w.Problem = err.Error()
 		} else {
 			w.take(cp)
@@ -238,10 +294,12 @@ func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	o.counts.Writes++
 	o.moved = append(o.moved, w.At)
 	t, over := o.task(h.TaskID)
-	if t == nil {
-		if !over {
+	if t == nil && !over {
+		if t = o.discover(cp, h.Run, w.At); t == nil {
 			return
 		}
+	}
+	if t == nil {
 		o.found = append(o.found, Violation{Rule: RuleOrder, Task: h.TaskID, Run: h.Run, Detail: "written after it was over: " + lastOf([]write{w})})
 		return
 	}
@@ -278,6 +336,9 @@ func (w *write) take(cp *state.Checkpoint) {
 		said[who]++
 		w.Done[fmt.Sprintf("message %d of %s", said[who], who)] = digestOf([]byte(msg.Content))
 	}
+	if m.Entity == ProgramEntity { // its claim is all that it says before
+		w.Begun = append(w.Begun, programKey(cp.Doc.RunID))
+	}
 	if m.Entity != Entity {
 		return
 	}
@@ -308,6 +369,7 @@ func (o *observer) reply(data []byte, r reply) {
 	t, over := o.task(env.ReplyTo)
 	if t == nil {
 		if !over {
+			o.early[env.ReplyTo] = append(o.early[env.ReplyTo], r)
 			return
 		}
 		if was := o.judged[env.ReplyTo]; was != r.Digest {
@@ -347,7 +409,8 @@ func (o *observer) judge(all bool) {
 		if !all && (!over || time.Since(since) < o.settle || t.Accepted.IsZero()) {
 			continue
 		}
-		t.Calls = o.calls.of(t.Run)
+		t.Calls, t.Children = o.calls.of(t.Run), o.given[id]
+		delete(o.given, id)
 		found := judge(t)
 		o.found = append(o.found, found...)
 		o.counts.Calls += len(t.Calls)
@@ -359,7 +422,7 @@ func (o *observer) judge(all bool) {
 			seen[c.Key] = true
 		}
 		last, answered := t.terminal()
-		if answered {
+		if answered && !t.Member {
 			o.counts.Answered++
 			if last.Type == string(envelope.TypeError) {
 				o.counts.Errors++

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -138,10 +139,17 @@ func (r *Report) Write(w io.Writer) error {
 		what string
 		n    int
 	}{
-		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"commands to pause, resume, move or cancel", c.Commands}, {"commands obeyed", c.Obeyed},
+		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"commands, and answers of people", c.Commands}, {"of them obeyed", c.Obeyed},
+		{"tasks that teams gave to agents", c.Members}, {"workers begun without the durable lane", c.Early},
 		{"checkpoints", c.Writes}, {"effects", c.Calls}, {"effects re-issued under the same key", c.Repeats},
 	} {
 		fmt.Fprintf(w, "  %-46s %7d\n", row.what, row.n)
+	}
+	for _, what := range slices.Sorted(maps.Keys(c.Heeded)) {
+		fmt.Fprintf(w, "  %-46s %7d\n", "obeyed: "+what, c.Heeded[what])
+	}
+	for _, entity := range slices.Sorted(maps.Keys(c.By)) {
+		fmt.Fprintf(w, "  %-46s %7d\n", "accepted for "+entity, c.By[entity])
 	}
 	fmt.Fprintf(w, "\n%-48s %7s %9s %9s %9s\n", "from the fault until somebody goes on", "runs", "p50", "p99", "max")
 	for _, b := range r.Back {

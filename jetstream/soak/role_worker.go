@@ -9,8 +9,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -28,6 +30,9 @@ var Points = []Point{
 	Point(mesh.PointOffer), Point(mesh.PointVerified), Point(mesh.PointMoved),
 	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
 }
+
+// readyEarly is what a worker says in the place of "ready" that has no durable lane yet.
+const readyEarly = "early"
 
 // work is a worker of the soak's agents.
 func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
@@ -47,7 +52,8 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		g.listen(stdin)
 		cancel()
 	}()
-	conn, err := connect(cfg.URLs, "soak worker "+cfg.Name)
+	// As the command does: it waits for its server, and for the durable lane.
+	conn, err := mesh.Connect(ctx, mesh.Connection{URL: strings.Join(cfg.URLs, ","), Name: "soak worker " + cfg.Name, Wait: -1, Options: dialing})
 	if err != nil {
 		return err
 	}
@@ -59,27 +65,32 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	var once sync.Once
 	owner := func(id string) { once.Do(func() { fmt.Fprintln(out, "owner", id) }) }
-	var waiting atomic.Int32
-	waiting.Store(2)
-	served := func() {
-		if waiting.Add(-1) == 0 {
-			fmt.Fprintln(out, "ready")
-		}
-	}
-	steps := mesh.Agent{
-		Entity: Entity, Concurrency: cfg.Places, Queue: 4 * cfg.Places, Ready: served,
-		Handler: &chain{effects: cfg.Effects, gates: g, forgets: cfg.Break == BreakForget, owner: owner},
-	}
-	loop, err := loopAgent(cfg.Effects, g, cfg.Places, owner, log)
+	all, err := cast(cfg, g, owner, log)
 	if err != nil {
 		return err
 	}
-	loop.Ready = served
+	word := "ready"
+	var waiting atomic.Int32
+	waiting.Store(int32(len(all)))
+	served := func() {
+		if waiting.Add(-1) == 0 {
+			fmt.Fprintln(out, word)
+		}
+	}
 	var m subject.Map
 	d := lane(js, m)
 	d.Lease, d.Create, d.Sweep = cfg.Lease, true, 2*cfg.Lease
 	d.Observe = func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) }
 	breakPromise(cfg.Break, d, js)
+	looking, done := context.WithTimeout(ctx, 2*time.Second)
+	lacks := jetstream.LaneLacks(looking, js, m)
+	done()
+	if lacks != nil {
+		log.Warn("the durable lane is waited for", "err", lacks)
+		word = readyEarly
+		await := jetstream.AwaitLane(ctx, js, m, cfg.Lease, lacks, nil)
+		d.Ready, d.Lacks = await.Ready(), await.Lacks
+	}
 	signer, verifier, err := keys()
 	if err != nil {
 		return err
@@ -90,14 +101,11 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		return err
 	}
 	var wait sync.WaitGroup
-	errs := make([]error, 2)
-	for i, run := range []func() error{
-		func() error { return node.Serve(ctx, steps) },
-		func() error { return loop.Run(ctx, node) },
-	} {
+	errs := make([]error, len(all))
+	for i, p := range all {
 		wait.Go(func() {
-			errs[i] = run()
-			cancel() // one that ends takes the other along
+			errs[i] = p.serve(ctx, node, served)
+			cancel() // one that ends takes the others along
 		})
 	}
 	wait.Wait()
@@ -111,7 +119,7 @@ func keys() (*sign.Signer, sign.Verifier, error) {
 		return nil, sign.Verifier{}, err
 	}
 	ring := &sign.Ring{}
-	err = ring.Put(sign.Local, signer.Key(Entity, LoopEntity))
+	err = ring.Put(sign.Local, signer.Key(entities...))
 	return signer, sign.Verifier{Ring: ring}, err
 }
 
@@ -119,7 +127,7 @@ func keys() (*sign.Signer, sign.Verifier, error) {
 func lane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	js = jetstream.Gather(js)
 	return &mesh.Durable{Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),
-		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m)}
+		States: jetstream.NewStates(js, m), Clock: jetstream.NewClock(js, m), Inbox: jetstream.NewInbox(js, m)}
 }
 
 // lines writes whole lines from several goroutines.

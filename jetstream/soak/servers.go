@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -180,11 +181,15 @@ func (s *servers) addresses() []string {
 	return all
 }
 
+// dialing is how all that belongs to a soak comes back to its servers: soon, and
+// through the proxies alone.
+var dialing = []nats.Option{nats.IgnoreDiscoveredServers(), nats.CustomReconnectDelay(func(int) time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }),
+	nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3)}
+
 // connect is a client of the soak's own. It comes back whatever happens.
 func connect(urls []string, name string) (*nats.Conn, error) {
-	return nats.Connect(strings.Join(urls, ","), nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true), nats.IgnoreDiscoveredServers(),
-		nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(50*time.Millisecond, 50*time.Millisecond), nats.Timeout(2*time.Second),
-		nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	return nats.Connect(strings.Join(urls, ","), append(dialing[:len(dialing):len(dialing)], nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 }
 
 // awaitJetStream waits until a stream of as many replicas as there are servers

@@ -16,6 +16,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -161,9 +162,6 @@ func (s *soak) start(ctx context.Context) error {
 	if err := s.servers.startAll(ctx); err != nil {
 		return err
 	}
-	if err := s.connect(ctx); err != nil {
-		return err
-	}
 	s.workers, err = newWorkers(l, s.Workers, s.servers.addresses(), workerConfig{Effects: s.effects.addr, Lease: s.Lease, Places: s.Places, Break: s.Break})
 	if err != nil {
 		return err
@@ -173,7 +171,12 @@ func (s *soak) start(ctx context.Context) error {
 		defer s.mu.Unlock()
 		s.died = append(s.died, err)
 	}
-	return s.workers.startAll(ctx)
+	// The workers are there before the streams are, and must join the durable lane
+	// by themselves.
+	if err := s.workers.startAll(ctx); err != nil {
+		return err
+	}
+	return s.connect(ctx)
 }
 
 // connect makes the streams, and the connections of the soak itself.
@@ -231,7 +234,7 @@ func (s *soak) soak(ctx context.Context) error {
 	late.Stop()
 	// What a zombie may still do it does within its lease.
 	pause(ctx, s.seen.settle)
-	left := s.leftOver(ctx)
+	left := append(s.leftOver(ctx), s.apart(ctx)...)
 	reading, done := context.WithTimeout(ctx, s.Patience)
 	if readErr := s.seen.caughtUp(reading); readErr != nil {
 		err = errors.Join(err, readErr)
@@ -313,6 +316,35 @@ func (s *soak) leftOver(ctx context.Context) []Violation {
 	return left
 }
 
+// apart looks for agents of workers that take no durable tasks, when all is mended.
+func (s *soak) apart(ctx context.Context) []Violation {
+	ctx, cancel := context.WithTimeout(ctx, s.Patience)
+	defer cancel()
+	node, err := mesh.New(s.conn, mesh.Config{Entity: sender, Heartbeat: -1})
+	if err == nil {
+		err = poll(ctx, 100*time.Millisecond, func() error {
+			all, err := node.Discover(ctx, "", time.Second)
+			if err != nil {
+				return err
+			}
+			taking, want := 0, len(entities)*s.workers.living()
+			for _, i := range all {
+				if i.Info.Metadata[mesh.MetaDurable] == mesh.DurableOn {
+					taking++
+				}
+			}
+			if taking < want {
+				return fmt.Errorf("%d of %d agents of workers take durable tasks", taking, want)
+			}
+			return nil
+		})
+	}
+	if err != nil {
+		return []Violation{{Rule: RuleLane, Detail: err.Error()}}
+	}
+	return nil
+}
+
 func (s *soak) close() {
 	if s.workers != nil {
 		s.workers.close()
@@ -344,6 +376,7 @@ func (s *soak) report() (*Report, error) {
 	for _, err := range s.died {
 		r.Violations = append(r.Violations, Violation{Rule: RuleAlive, Detail: err.Error()})
 	}
+	r.Tasks.Early = s.workers.early
 	r.faults(s.strikes)
 	r.recoveries(o.back, s.strikes, o.moved)
 	if len(r.Violations) == 0 {

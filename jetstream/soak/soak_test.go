@@ -43,6 +43,14 @@ func sound(t *testing.T, r *Report, faults int) {
 	if r.Struck() != faults || r.Tasks.Accepted < faults || r.Tasks.Answered != r.Tasks.Accepted {
 		t.Errorf("%d of %d faults struck, %d tasks were accepted, %d answered", r.Struck(), faults, r.Tasks.Accepted, r.Tasks.Answered)
 	}
+	for _, entity := range entities {
+		if entity != VoterEntity && r.Tasks.By[entity] == 0 {
+			t.Errorf("no task was for %s", entity)
+		}
+	}
+	if r.Tasks.Early < r.Workers || r.Tasks.Members == 0 || r.Tasks.Heeded["answer of a person"] == 0 {
+		t.Errorf("%d workers began without their lane, teams gave %d tasks, obeyed: %v", r.Tasks.Early, r.Tasks.Members, r.Tasks.Heeded)
+	}
 	// With few faults, spread over many kinds, hardly any worker is killed in the
 	// middle of a run.
 	after := ""

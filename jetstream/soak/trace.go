@@ -56,6 +56,10 @@ type task struct {
 	Replies         []reply
 	Calls           []call
 
+	Member   bool            // a team has given it to another agent
+	Team     int             // of a team: to how many it gives tasks
+	Children map[string]bool // those tasks, by id
+
 	answered chan struct{} // closed by the first reply that is stored; nil after it
 }
 

@@ -24,6 +24,7 @@ type workerConfig struct {
 	Lease   time.Duration `json:"lease"`
 	Places  int           `json:"places"` // tasks at once
 	Break   string        `json:"break,omitempty"`
+	Self    []string      `json:"self"` // the command that runs a role
 }
 
 // workers are the processes that do the tasks.
@@ -35,6 +36,7 @@ type workers struct {
 	mu    sync.Mutex
 	token int
 	armed map[string]chan hit // by token
+	early int                 // lives that began without the durable lane
 }
 
 // A worker is one place for a process: its lives follow one another.
@@ -71,7 +73,7 @@ func newWorkers(l *launcher, n int, targets []string, cfg workerConfig) (*worker
 		}
 		w := &worker{name: fmt.Sprintf("w%d", i+1), door: d}
 		ws.all = append(ws.all, w)
-		cfg.Name, cfg.URLs = w.name, d.urls()
+		cfg.Name, cfg.URLs, cfg.Self = w.name, d.urls(), l.self
 		text, err := json.Marshal(cfg)
 		if err == nil {
 			w.conf = filepath.Join(l.dir, w.name+".json")
@@ -106,6 +108,11 @@ func (ws *workers) start(ctx context.Context, w *worker) error {
 	w.mu.Lock()
 	w.proc, w.owner = p, ""
 	w.mu.Unlock()
+	if p.ready == readyEarly {
+		ws.mu.Lock()
+		ws.early++
+		ws.mu.Unlock()
+	}
 	go ws.listen(w, p)
 	return nil
 }
@@ -189,6 +196,16 @@ func (w *worker) victim() (*process, string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return p, w.owner
+}
+
+// living is how many workers are there.
+func (ws *workers) living() (n int) {
+	for _, w := range ws.all {
+		if w.process() != nil {
+			n++
+		}
+	}
+	return n
 }
 
 func (ws *workers) close() {

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// takers are the workers of an entity that answer.
+type takers struct {
+	workers int
+	durable int // of those, the ones that take durable tasks
+}
+
+func (t *takers) add(info micro.Info) {
+	t.workers++
+	if takesDurable(info) {
+		t.durable++
+	}
+}
+
+// takersOf counts the workers of each entity.
+func takersOf(found []mesh.Instance) map[string]*takers {
+	out := map[string]*takers{}
+	for _, i := range found {
+		if out[i.Entity] == nil {
+			out[i.Entity] = &takers{}
+		}
+		out[i.Entity].add(i.Info)
+	}
+	return out
+}
+
+// takesDurable reports whether a worker takes durable tasks. One of before
+// [mesh.MetaDurable] has an endpoint for them if it does.
+func takesDurable(info micro.Info) bool {
+	if says, ok := info.Metadata[mesh.MetaDurable]; ok {
+		return says == mesh.DurableOn
+	}
+	for _, e := range info.Endpoints {
+		if e.Name == "work" {
+			return true
+		}
+	}
+	return false
+}
+
+// lacking says what keeps durable tasks waiting, after "and"; "" where a worker
+// takes them.
+func (t *takers) lacking() string {
+	switch {
+	case t == nil || t.workers == 0:
+		return "no worker that answers"
+	case t.durable == 0 && t.workers == 1:
+		return "its only worker takes no durable tasks"
+	case t.durable == 0:
+		return fmt.Sprintf("none of its %d workers takes durable tasks", t.workers)
+	}
+	return ""
+}
+
+// lookGap is how long a silence ends the looking for workers.
+const lookGap = 300 * time.Millisecond
+
+// takers asks the workers of an entity whether they take durable tasks, until one
+// does. It returns nil where nobody can be asked.
+func (s *session) takers(ctx context.Context, entity string) *takers {
+	to, err := micro.ControlSubject(micro.InfoVerb, subject.ServiceName(entity), "")
+	if err != nil {
+		return nil
+	}
+	sub, err := s.conn.SubscribeSync(s.conn.NewRespInbox())
+	if err != nil {
+		return nil
+	}
+	defer sub.Unsubscribe()
+	if err := s.conn.PublishRequest(to, sub.Subject, nil); err != nil {
+		return nil
+	}
+	var t *takers
+	for {
+		turn, cancel := context.WithTimeout(ctx, lookGap)
+		msg, err := sub.NextMsgWithContext(turn)
+		cancel()
+		if errors.Is(err, nats.ErrNoResponders) || err == nil && len(msg.Data) == 0 && msg.Header.Get("Status") == "503" {
+			return &takers{}
+		}
+		if err != nil {
+			return t
+		}
+		if t == nil {
+			t = &takers{}
+		}
+		var info micro.Info
+		switch {
+		case json.Unmarshal(msg.Data, &info) != nil, info.Metadata[mesh.MetaEntity] != entity, info.Metadata[mesh.MetaPrefix] != s.node.Subjects().Prefix():
+		default:
+			if t.add(info); t.durable > 0 {
+				return t
+			}
+		}
+	}
+}
+
+// untaken is why nobody takes an entity's durable tasks now, and what helps; ""
+// where a worker does, or nobody can be asked.
+func (s *session) untaken(ctx context.Context, entity string) (why, hint string) {
+	t := s.takers(ctx, entity)
+	if t == nil || t.durable > 0 {
+		return "", ""
+	}
+	if t.workers == 0 {
+		return "no worker of " + entity + " answers", "\"aeemesh worker FILE\" starts one; the task waits for it."
+	}
+	return entity + ": " + t.lacking(),
+		"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; the task waits meanwhile."
+}
+
+// stillUntaken is untaken at the end of a wait that ran out of time.
+func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint string) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "", ""
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	return s.untaken(ctx, entity)
+}
+
+// quietAboutServices keeps from a person that their NATS user may not look for
+// workers: nothing that they asked for needs it.
+func quietAboutServices(tell func(mesh.Status)) func(mesh.Status) {
+	return func(s mesh.Status) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) {
+			tell(s)
+		}
+	}
+}
+
+// mindTakers warns whoever waits for a durable task that nobody takes it, once
+// that has taken longer than usual.
+func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		timer := time.NewTimer(patienceBeforeAsking)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		if why, hint := s.untaken(ctx, entity); why != "" && ctx.Err() == nil {
+			s.app.term.warn("%s", why)
+			s.app.term.hint(hint)
+		}
+	})
+	return func() { cancel(); wait.Wait() }
+}

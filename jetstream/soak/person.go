@@ -1,0 +1,32 @@
+package soak
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// answers answers what the person is asked, until ctx ends.
+func (c *clients) answers(ctx context.Context) {
+	for pause(ctx, c.lease/2) {
+		looking, done := context.WithTimeout(ctx, 5*time.Second)
+		asks, err := c.node.Asks(looking, person)
+		done()
+		if err != nil {
+			continue // the next look may find them
+		}
+		for _, ask := range asks {
+			c.seen.asked(ask.Task)
+			if ask.State != mesh.AskOpen {
+				continue
+			}
+			answering, done := context.WithTimeout(ctx, c.lease)
+			err := c.node.AnswerAsk(answering, ask, ask.Task.Reply(envelope.TypeResult, json.RawMessage(`{"text":"it may"}`)))
+			done()
+			c.seen.commanded("answer of a person", err)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// unconfirmed is a JetStream that stores what is published on a subject, and does not
+// say so.
+type unconfirmed struct {
+	natsjs.JetStream
+	subject string
+	stored  chan struct{}
+}
+
+func (u unconfirmed) PublishMsg(ctx context.Context, msg *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	ack, err := u.JetStream.PublishMsg(ctx, msg, opts...)
+	if err != nil || msg.Subject != u.subject {
+		return ack, err
+	}
+	u.stored <- struct{}{}
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A run that is asked to stop while it sends a call does not cancel the call: it goes on
+// later, and waits for the same answer. The cluster soak found teams that ended with
+// E_CANCELLED, because a worker was restarted in that moment.
+func TestACallIsNotCancelledThatIsInterruptedWhileItIsSent(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	to, err := r.m.Work("normal", helper)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, stored, ended := natstest.Conn(t, r.srv), make(chan struct{}, 2), make(chan error, 2)
+	hops := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Entity: helper, Handler: hops})
+	r.serve(r.laneOn(nc, mesh.Config{}, func(d *mesh.Durable) {
+		d.Queue = jetstream.NewQueue(unconfirmed{r.js(nc), to, stored}, r.m)
+	}), mesh.Agent{Entity: lead, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		_, err := task.Call(ctx, mesh.Call{To: helper, Key: "one", Payload: task.Envelope.Payload})
+		ended <- err
+		if isErr(err, mesh.ErrInterrupted) {
+			return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+		}
+		return json.RawMessage(`{}`), err
+	})})
+	client, task := r.client(), newTask(lead, "lead.work", `{"n":1}`)
+	r.submit(client, task)
+	within(t, "the call", stored)
+	within(t, "the helper", hops.entered)
+	if _, err := client.Command(ctxFor(t), lead, intents.PauseTask{Target: target(task)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, "the end of the call", ended); !isErr(err, mesh.ErrInterrupted) {
+		t.Errorf("the call ended with %v", err)
+	}
+	hops.open()
+	if _, err := client.Command(ctxFor(t), lead, intents.ResumeTask{Target: target(task)}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := r.result(client, task); err != nil {
+		t.Errorf("%v, %v", reply, err)
+	}
+}

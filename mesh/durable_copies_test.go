@@ -1,0 +1,129 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// gated is a store whose writes wait until the gate is open.
+type gated struct {
+	state.Store
+	came chan struct{} // one for each write
+	open chan struct{}
+}
+
+func (g *gated) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	g.came <- struct{}{}
+	select {
+	case <-g.open:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	return g.Store.Put(ctx, id, prev, data)
+}
+
+// A worker that stood still gets one message several times. What it is claiming it
+// claims once. Finding D4 of the reliability review: two copies were claimed, and
+// the second ended the run of a program with E_REPLAY.
+func TestTwoCopiesOfOneMessageAreOneRun(t *testing.T) {
+	t.Parallel()
+	for where, copied := range map[string]func(r *durableRig, store *gated, g *gate, nak func()){
+		"while it is claimed": func(r *durableRig, store *gated, g *gate, nak func()) {
+			within(r.t, "the claim", store.came)
+			nak()
+			close(store.open)
+			within(r.t, "the task", g.entered)
+		},
+		"while it runs": func(r *durableRig, store *gated, g *gate, nak func()) {
+			close(store.open)
+			within(r.t, "the task", g.entered)
+			nak()
+		},
+	} {
+		t.Run(where, func(t *testing.T) {
+			t.Parallel()
+			r := newDurableRig(t)
+			acks := r.listen("$JS.ACK.AEE_WORK.>")
+			store, g := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}, newGate(t)
+			node := r.lane(mesh.Config{}, func(d *mesh.Durable) { store.Store, d.States = d.States, store })
+			r.serve(node, mesh.Agent{Handler: g, Concurrency: 4})
+			client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+			seq := r.submit(client, task).Seq
+			copied(r, store, g, func() {
+				if err := r.nc.Publish(r.leased(acks, seq), []byte("-NAK")); err != nil {
+					t.Fatal(err)
+				}
+				// The worker has the second copy when it keeps that one leased.
+				for !strings.HasPrefix(r.leased(acks, seq), "$JS.ACK.AEE_WORK.normal-agent=2Ereviewer.2.") {
+				}
+			})
+			for range 3 { // by then another claim would have come through
+				r.leased(acks, seq)
+			}
+			g.open()
+			if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
+				t.Errorf("result %v, %v", reply, err)
+			}
+			r.drainedQueue()
+			equal(t, "handlers beside the first", len(g.entered), 0)
+			equal(t, "epoch", r.record(task).Mesh.Epoch, uint64(1))
+		})
+	}
+}
+
+// A run that this worker has claimed, and that finds no slot to go on in, goes to
+// whoever comes next. Finding D6 of the reliability review: its message was given
+// back, the worker kept the run, and nobody ran it.
+func TestAClaimedRunThatFindsNoSlotGoesOn(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	acks := r.listen("$JS.ACK.AEE_WORK.>")
+	at, g := newPoints(t), newGate(t)
+	begun := make(chan struct{}, 10)
+	r.serve(r.lane(mesh.Config{}, observing(at)), mesh.Agent{Concurrency: 2, MeshConcurrency: 1, Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if string(task.Envelope.Payload) == `{"in":"the way"}` {
+			return g.Handle(ctx, task)
+		}
+		begun <- struct{}{}
+		if task.Run().Restored() {
+			return task.Envelope.Payload, nil
+		}
+		<-task.Run().Asked()
+		return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+	})})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	seq := r.submit(client, task).Seq
+	within(t, "the task", begun)
+
+	// It is to move, and cannot; meanwhile another task takes its slot.
+	moving := at.hold(mesh.PointOffer)
+	if _, err := client.Command(ctxFor(t), reviewer, intents.MigrateTask{Target: intents.Target{ID: task.ID}, To: "NOSUCHINSTANCE"}); err != nil {
+		t.Fatal(err)
+	}
+	release := within(t, "the move", moving)
+	other := newTask(reviewer, "code.review", `{"in":"the way"}`)
+	r.submit(client, other)
+	within(t, "the other task", g.entered)
+	close(release)
+	for {
+		ack := within(t, "the message to be given back", acks)
+		if string(ack.Data) == "-NAK" && strings.Split(ack.Subject, ".")[5] == fmt.Sprint(seq) {
+			break
+		}
+	}
+	g.open()
+	for _, e := range []*envelope.Envelope{other, task} {
+		if _, err := r.result(client, e); err != nil {
+			t.Error(err)
+		}
+	}
+	r.drainedQueue()
+}

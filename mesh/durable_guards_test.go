@@ -1,0 +1,191 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Section 5 of the reliability review broke each of these guards, and neither a test
+// nor soak noticed.
+
+// again puts the message of a task into the queue once more, as a redelivery whose
+// acknowledgement was lost would come, and waits until it has been dealt with.
+func (r *durableRig) again(task *envelope.Envelope, header nats.Header) {
+	r.t.Helper()
+	msg := &nats.Msg{Subject: "aee.work.normal." + task.To, Data: encode(r.t, task), Header: header}
+	if _, err := r.js(r.nc).PublishMsg(ctxFor(r.t), msg); err != nil {
+		r.t.Fatal(err)
+	}
+	r.drainedQueue()
+}
+
+func TestAPausedRunDoesNotRunWhenItsMessageComesAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	s := newStepper(t, 2)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: s})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", s.entered)
+	if _, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{ID: task.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	s.next <- struct{}{}
+	r.drainedQueue()
+	before := r.record(task)
+	equal(t, "status", before.Doc.Status, aaif.RunPaused)
+
+	r.again(task, nil)
+	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
+	equal(t, "handlers that began", len(s.entered), 0)
+}
+
+// A reply that is stored is not stored once more, however late its message comes
+// again: the server forgets Nats-Msg-Ids after two minutes.
+func TestAReplyIsLookedForBeforeItIsPublishedAgain(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	const window = 100 * time.Millisecond
+	js := r.js(r.nc)
+	stream, err := js.Stream(ctxFor(t), jetstream.StreamReply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	cfg.Duplicates = window
+	if _, err := js.UpdateStream(ctxFor(t), cfg); err != nil {
+		t.Fatal(err)
+	}
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	client, task := r.client(), newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(client, task)
+	if _, err := r.result(client, task); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	// The id of something else that was published after the reply is forgotten, so
+	// the reply's is.
+	probe := &nats.Msg{Subject: "aee.reply.agent.probe.x", Header: nats.Header{natsjs.MsgIDHeader: {"probe"}}}
+	eventually(t, "the window is over", func() bool {
+		ack, err := js.PublishMsg(ctxFor(t), probe)
+		return err == nil && !ack.Duplicate && ack.Sequence > 2
+	})
+
+	r.again(task, nil)
+	equal(t, "replies", len(r.replies(task)), 1)
+}
+
+// A worker that gets a message late, because it was cut off, does not take the run
+// from the one that the server has given it to since.
+func TestAnOlderDeliveryDoesNotClaimOverANewerOwner(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	line, at := newCable(t), newPoints(t)
+	delivered := at.hold(mesh.PointDelivered)
+	store := &gated{came: make(chan struct{}, 100), open: make(chan struct{})}
+	close(store.open)
+	begun := make(chan struct{}, 100)
+	late := r.serve(r.over(line, observing(at), func(d *mesh.Durable) { store.Store, d.States = d.States, store }), mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+		begun <- struct{}{}
+		return json.RawMessage(`{"by":"the late one"}`), nil
+	})})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	release := within(t, "the first delivery", delivered)
+	line.block(true)
+
+	heir := newStepper(t, 1)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: heir})
+	within(t, "the heir", heir.entered)
+	eventually(t, "it is claimed", func() bool { return r.begun(task) != nil })
+	before := r.record(task)
+	line.block(false)
+	close(release)
+	within(t, "the late one to try", store.came)
+	if err := late.end(); err != nil { // after what it has begun
+		t.Error(err)
+	}
+	equal(t, "handlers of the late one", len(begun), 0)
+	equal(t, "the record", r.record(task).Doc.StateID, before.Doc.StateID)
+	heir.next <- struct{}{}
+	if _, err := r.result(client, task); err != nil {
+		t.Error(err)
+	}
+	r.drainedQueue()
+	equal(t, "epoch", r.record(task).Mesh.Epoch, before.Mesh.Epoch)
+}
+
+// Nothing is written on top of a record that ends a run, whoever wrote it.
+func TestNothingIsWrittenAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	committed := make(chan error, 1)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		if err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler, Name: "first"}, nil); err != nil {
+			return nil, err
+		}
+		g.Handle(ctx, task)
+		err := task.Run().Commit(ctx, state.Step{Kind: state.StepHandler, Name: "late"}, nil)
+		committed <- err
+		return nil, err
+	})})
+	client, task := r.client(), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+
+	// Under the same owner and epoch, as only this worker could have written it.
+	states := jetstream.NewStates(r.js(r.nc), r.m)
+	id := state.ID{Entity: reviewer, Run: state.RunID(reviewer, task.ID)}
+	rec, err := states.Get(ctxFor(t), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := r.record(task)
+	end.Doc.Status = aaif.RunCompleted
+	end.Mesh.Reply = encode(t, task.Reply(envelope.TypeResult, json.RawMessage(`{"by":"the test"}`)))
+	data, err := state.Codec{}.Encode(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last, err := states.Put(ctxFor(t), id, rec.Revision, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.open()
+	if err := within(t, "the late commit", committed); !isErr(err, mesh.ErrLost) {
+		t.Errorf("the late commit: %v", err)
+	}
+
+	// Nor do commands, and messages that come again, change anything.
+	for intent, payload := range map[string]string{
+		intents.TaskPause: `{"id":"ID"}`, intents.TaskResume: `{"id":"ID"}`, intents.TaskCancel: `{"id":"ID"}`, intents.TaskSteer: `{"id":"ID","text":"on"}`,
+		intents.TaskSettle: `{"id":"ID","outcome":"done"}`, intents.TaskMigrate: `{"id":"ID","to":"any"}`,
+	} {
+		// Over the queue they apply to runs of owners that do not answer, too.
+		r.submit(client, newTask(reviewer, intent, strings.Replace(payload, "ID", task.ID, 1)))
+	}
+	r.drainedQueue()
+	r.again(task, nil)
+	r.again(task, nats.Header{mesh.HeaderRun: {id.Run}})
+	if rec, err = states.Get(ctxFor(t), id); err != nil || rec.Revision != last {
+		t.Errorf("the record is at %d, %v; it ended at %d", rec.Revision, err, last)
+	}
+	replies := r.replies(task)
+	if len(replies) != 1 || string(replies[0].Payload) != `{"by":"the test"}` {
+		t.Errorf("replies %v", replies)
+	}
+}

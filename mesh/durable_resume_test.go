@@ -1,0 +1,88 @@
+package mesh_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A run that is resumed behind a backlog has a message, so the sweep leaves it alone,
+// and it goes on before tasks that nobody has begun. Finding D9 of the reliability
+// review: it went to the end of the queue, and each sweep said that it had been lost.
+func TestAResumedRunGoesBeforeWhatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	log, acks, g := &syncBuffer{}, r.listen("$JS.ACK.AEE_WORK.>"), newGate(t)
+	order := make(chan string, 100)
+	node := r.lane(mesh.Config{Logger: textLogger(log)}, func(d *mesh.Durable) { d.Sweep = 50 * time.Millisecond })
+	r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
+		var in struct{ Name string }
+		if err := json.Unmarshal(task.Envelope.Payload, &in); err != nil {
+			return nil, err
+		}
+		order <- in.Name
+		switch {
+		case in.Name == "blocks":
+			g.Handle(ctx, task)
+		case in.Name == "waits" && !task.Run().Restored():
+			<-task.Run().Asked()
+			return nil, task.Run().Commit(ctx, state.Step{Kind: state.StepHandler}, nil)
+		}
+		return task.Envelope.Payload, nil
+	})})
+	client := r.client()
+	send := func(name string) (*envelope.Envelope, mesh.Receipt) {
+		task := newTask(reviewer, "code.review", `{"name":"`+name+`"}`)
+		return task, r.submit(client, task)
+	}
+	waits, _ := send("waits")
+	equal(t, "begun", within(t, "the first", order), "waits")
+	if _, err := client.Command(ctxFor(t), reviewer, intents.PauseTask{Target: intents.Target{ID: waits.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	r.drainedQueue()
+	_, blocks := send("blocks")
+	equal(t, "begun", within(t, "the second", order), "blocks")
+	backlog := make([]*envelope.Envelope, 20)
+	for i := range backlog {
+		backlog[i], _ = send(fmt.Sprint(i))
+	}
+	if _, err := client.Command(ctxFor(t), reviewer, intents.ResumeTask{Target: intents.Target{ID: waits.ID}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 12 { // four leases: the sweep takes runs for settled after two
+		r.leased(acks, blocks.Seq)
+	}
+	if r.record(waits).Mesh.Work == 0 {
+		t.Error("the record does not name its message, and once the server has forgotten the Nats-Msg-Id the sweep would queue another one")
+	}
+	equal(t, "messages", r.queued(), uint64(2+len(backlog)))
+	if strings.Contains(log.String(), "runs without a message queued anew") {
+		t.Error("the sweep says that the run had no message")
+	}
+	g.open()
+	for _, task := range append(backlog, waits) {
+		if _, err := r.result(client, task); err != nil {
+			t.Error(err)
+		}
+	}
+	r.drainedQueue()
+	close(order)
+	var begun []string
+	for name := range order {
+		begun = append(begun, name)
+	}
+	if at := slices.Index(begun, "waits"); at < 0 || at > 5 {
+		t.Errorf("the resumed run was number %d of %v", at, begun)
+	}
+	equal(t, "its own priority", r.record(waits).Mesh.Priority, "normal")
+}
