@@ -26,11 +26,12 @@ func (a *app) soakCommand() *cobra.Command {
 		Use:   "soak",
 		Short: "Kill servers and workers on purpose, and check that nothing is lost",
 		Long: `Starts NATS servers and workers of its own as separate processes, submits durable
-tasks to handlers, models, programs and teams all the time, and breaks things: kill -9, SIGSTOP beyond the lease,
-restarts, partitions and slow networks, at random and at each point of the
-commit order. Then it holds every task against a model: accepted means answered,
-exactly once; no finished step and no receipt is made anew; a run never has two
-owners. It connects to no server that is there already.
+tasks to handlers, models, programs and teams all the time, and breaks things:
+kill -9, SIGSTOP beyond the lease, restarts, partitions and slow networks, at
+random and at each point of the commit order. Then it holds every task against a
+model: accepted means answered, exactly once; no finished step and no receipt is
+made anew; a run never has two owners. It connects to no server that is there
+already.
 
 The seed draws the faults: the same seed, the same faults in the same order. What
 they hit is up to the machine. The exit status is 1 if a promise was broken; then
