@@ -71,7 +71,7 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			if a.term.json {
 				return a.term.object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
 			}
-			a.term.line("%s", strings.TrimSuffix(a.term.safe(answer), "\n"))
+			a.term.line("%s", strings.TrimSuffix(answer, "\n"))
 			return nil
 		}),
 	})

@@ -143,7 +143,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 					}
 				}
 				a.term.line("")
-				a.term.line("%s", a.term.safe(indented(l.Data)))
+				a.term.line("%s", indented(l.Data))
 				return nil
 			})
 		}),

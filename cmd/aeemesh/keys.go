@@ -187,8 +187,7 @@ func (a *app) printRecord(r sign.Record) error {
 	if err != nil {
 		return err
 	}
-	a.term.data.Write(text)
-	return nil
+	return a.term.bytes(text)
 }
 
 // share puts a record into the mesh's bucket. A revocation there stays.

@@ -110,6 +110,7 @@ var floors = []struct {
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
 	{"proof", []string{"jetstream/soak"}},
+	{"parts", []string{"cmd/aeemesh/internal/*"}},
 	{"command", []string{"cmd/*"}},
 }
 
@@ -247,6 +248,9 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"agents/orchestrate", "agents", false, false},
 		{"cmd/aeemesh", "agents/model/openai", false, true},
 		{"agents", "cmd/aeemesh", false, false},
+		{"cmd/aeemesh", "cmd/aeemesh/internal/plain", false, true},
+		{"cmd/aeemesh/internal/plain", "cmd/aeemesh", false, false},
+		{"jetstream/soak", "cmd/aeemesh/internal/plain", false, false},
 		{"somewhere/new", "envelope", false, false},
 	} {
 		if why := mayImport(tt.from, tt.to, tt.test); (why == "") != tt.ok {

@@ -68,8 +68,7 @@ func (o *outFile) write(ctx context.Context, data []byte) error {
 		_, err := o.store.PutBytes(ctx, o.name, data)
 		return err
 	case o.temp == nil:
-		_, err := o.a.term.data.Write(append(data[:len(data):len(data)], '\n'))
-		return err
+		return o.a.term.bytes(append(data[:len(data):len(data)], '\n'))
 	}
 	_, err := o.temp.Write(data)
 	if err = errors.Join(err, o.temp.Close()); err == nil && o.name != "" {

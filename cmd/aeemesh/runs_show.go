@@ -101,10 +101,10 @@ func (a *app) showDocument(runs *runStore, rec state.Record) error {
 		return err
 	}
 	if a.term.json {
-		a.term.line("%s", text)
+		a.term.raw(text)
 		return nil
 	}
-	a.term.line("%s", a.term.safe(indented(text)))
+	a.term.line("%s", indented(text))
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -41,7 +42,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		v.term.line("%s", b)
+		v.term.raw(b)
 		return nil
 	}
 	if text, ok := textOf(e.Payload); ok {
@@ -56,7 +57,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 		v.tool(note)
 		return nil
 	}
-	fmt.Fprintf(v.out, "%s\n", v.out.safe(string(e.Payload)))
+	fmt.Fprintf(v.out, "%s\n", plain.JSON(compact(e.Payload)))
 	return nil
 }
 

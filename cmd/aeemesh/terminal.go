@@ -10,13 +10,13 @@ import (
 	"strings"
 	"sync"
 	"syscall"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -58,12 +58,60 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// paint gives text a colour where the stream shows colours.
-func (s *stream) paint(style text.Colors, str string) string {
+// painted is text that is fit for its stream already, with colours of our own.
+type painted string
+
+// paint makes text fit for the stream and gives it a colour, where the stream
+// shows colours.
+func (s *stream) paint(style text.Colors, str string) painted {
+	return s.colour(style, s.safe(str))
+}
+
+// colour is paint for text that is fit.
+func (s *stream) colour(style text.Colors, str string) painted {
 	if !s.color || str == "" {
+		return painted(str)
+	}
+	return painted(style.EscapeSeq() + str + text.EscapeReset)
+}
+
+// safe makes a peer's text fit for the stream: a terminal must not be commanded
+// by it. What goes elsewhere stays as it is.
+func (s *stream) safe(str string) string {
+	if !s.tty {
 		return str
 	}
-	return style.EscapeSeq() + str + text.EscapeReset
+	return plain.Text(str)
+}
+
+// sprintf makes all arguments fit for the stream, but what is painted: whatever
+// is printed may hold a peer's words.
+func (s *stream) sprintf(format string, args ...any) string {
+	if !s.tty {
+		return fmt.Sprintf(format, args...)
+	}
+	return sprintf(format, args...)
+}
+
+// sprintf is for the stream of words, which are no data: they are made fit
+// wherever they go.
+func sprintf(format string, args ...any) string {
+	fit := make([]any, len(args))
+	for i, arg := range args {
+		if _, own := arg.(painted); !own {
+			arg = foreign{arg}
+		}
+		fit[i] = arg
+	}
+	return fmt.Sprintf(format, fit...)
+}
+
+// foreign prints as its value does, made fit.
+type foreign struct{ value any }
+
+// Format implements [fmt.Formatter].
+func (f foreign) Format(s fmt.State, verb rune) {
+	io.WriteString(s, plain.Text(fmt.Sprintf(fmt.FormatString(s, verb), f.value)))
 }
 
 // The styles.
@@ -98,12 +146,12 @@ func (t *terminal) broken() bool {
 
 // say prints a line for people.
 func (t *terminal) say(format string, args ...any) {
-	fmt.Fprintf(t.words, format+"\n", args...)
+	io.WriteString(t.words, sprintf(format, args...)+"\n")
 }
 
 // note is say for what matters less.
 func (t *terminal) note(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleFaint, fmt.Sprintf(format, args...)))
+	fmt.Fprintln(t.words, t.words.colour(styleFaint, sprintf(format, args...)))
 }
 
 // progress is a note on a terminal and nothing elsewhere.
@@ -115,12 +163,12 @@ func (t *terminal) progress(format string, args ...any) {
 
 // good says that something worked.
 func (t *terminal) good(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleGood, fmt.Sprintf(format, args...)))
+	fmt.Fprintln(t.words, t.words.colour(styleGood, sprintf(format, args...)))
 }
 
 // warn says what a person should know.
 func (t *terminal) warn(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleWarn, "warning: ")+fmt.Sprintf(format, args...))
+	fmt.Fprintln(t.words, string(t.words.paint(styleWarn, "warning: "))+sprintf(format, args...))
 }
 
 // notice says what an agent's document declares and nobody does here, and the
@@ -131,13 +179,13 @@ func (t *terminal) notice(about string, p aaif.Problem) {
 		word, style = "error: ", styleError
 	}
 	p.Severity = aaif.SeverityError // the word is said once
-	fmt.Fprintln(t.words, t.words.paint(style, word)+printable(about+": "+p.String()))
+	fmt.Fprintln(t.words, string(t.words.paint(style, word))+plain.Text(about+": "+p.String()))
 }
 
 // hint is the line under an error or a warning.
 func (t *terminal) hint(hint string) {
 	if hint != "" {
-		fmt.Fprintln(t.words, t.words.paint(styleFaint, "hint: ")+hint)
+		fmt.Fprintln(t.words, string(t.words.paint(styleFaint, "hint: "))+plain.Text(hint))
 	}
 }
 
@@ -146,8 +194,8 @@ func (t *terminal) fail(err error) {
 	if errors.Is(err, errQuiet) {
 		return
 	}
-	fmt.Fprintln(t.words, t.words.paint(styleError, "error: ")+printable(errorText(err)))
-	t.hint(printable(hintFor(err)))
+	fmt.Fprintln(t.words, string(t.words.paint(styleError, "error: "))+plain.Text(errorText(err)))
+	t.hint(hintFor(err))
 }
 
 // errorText drops what Go's own wrapping repeats.
@@ -158,9 +206,9 @@ func errorText(err error) string {
 // steps prints what a user may type next.
 func (t *terminal) steps(title string, commands ...string) {
 	var b strings.Builder
-	b.WriteString(t.words.paint(styleStrong, title) + "\n")
+	b.WriteString(string(t.words.colour(styleStrong, plain.Text(title))) + "\n")
 	for _, c := range commands {
-		b.WriteString("  " + c + "\n")
+		b.WriteString("  " + plain.Line(c) + "\n")
 	}
 	io.WriteString(t.words, b.String())
 }
@@ -228,12 +276,12 @@ func (s *seldom) over() {
 
 // heading begins a part of what a person reads.
 func (t *terminal) heading(format string, args ...any) {
-	fmt.Fprintln(t.words, "\n"+t.words.paint(styleStrong, fmt.Sprintf(format, args...)))
+	fmt.Fprintln(t.words, "\n"+string(t.words.colour(styleStrong, sprintf(format, args...))))
 }
 
 // line prints a line of data.
 func (t *terminal) line(format string, args ...any) {
-	fmt.Fprintf(t.data, format+"\n", args...)
+	io.WriteString(t.data, t.data.sprintf(format, args...)+"\n")
 }
 
 // object prints one JSON object, on one line.
@@ -244,8 +292,35 @@ func (t *terminal) object(v any) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encode %T: %w", v, err)
 	}
-	t.data.Write(b.Bytes())
+	t.data.Write(plain.JSON(b.Bytes()))
 	return nil
+}
+
+// raw prints JSON that is there already, on one line.
+func (t *terminal) raw(json []byte) {
+	t.data.Write(append(plain.JSON(compact(json)), '\n'))
+}
+
+// bytes prints what must not change by a bit, but on a terminal.
+func (t *terminal) bytes(data []byte) error {
+	switch {
+	case !t.data.tty:
+	case json.Valid(data):
+		data = plain.JSON(data)
+	default:
+		data = []byte(plain.Text(string(data)))
+	}
+	_, err := t.data.Write(data)
+	return err
+}
+
+// compact is JSON without the blanks that its author has put between values.
+func compact(raw []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
 }
 
 // objects prints a list, one JSON object a line.
@@ -262,7 +337,7 @@ func objects[T any](t *terminal, list []T) error {
 // {"text": …}, indented JSON otherwise.
 func (t *terminal) payload(raw json.RawMessage) {
 	if s, ok := textOf(raw); ok {
-		t.line("%s", t.safe(s))
+		t.line("%s", s)
 		return
 	}
 	t.line("%s", indented(raw))
@@ -285,44 +360,20 @@ func textOf(raw json.RawMessage) (string, bool) {
 	return s, len(members) == 1
 }
 
+// indented is JSON on many lines, what a terminal must not get escaped.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
 	}
-	return b.String()
-}
-
-// safe makes a peer's text fit for stdout: where that is a terminal, it must
-// not be able to command it.
-func (t *terminal) safe(s string) string { return t.data.safe(s) }
-
-func (out *stream) safe(s string) string {
-	if !out.tty {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
+	return string(plain.JSON(b.Bytes()))
 }
 
 // printable makes a peer's word fit for one line among others.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
-}
+func printable(s string) string { return plain.Text(s) }
 
 // oneLine makes a peer's word fit for a place within a line.
-func oneLine(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(printable(s))
-}
+func oneLine(s string) string { return plain.Line(s) }
 
 // table prints rows under a header.
 func (t *terminal) table(header []string, rows [][]string) {
@@ -359,7 +410,7 @@ func row(cells []string) table.Row {
 }
 
 // mark is how a check's outcome is shown.
-func (t *terminal) mark(outcome string) string {
+func (t *terminal) mark(outcome string) painted {
 	switch outcome {
 	case "ok":
 		return t.data.paint(styleGood, "ok  ")
@@ -370,13 +421,13 @@ func (t *terminal) mark(outcome string) string {
 }
 
 // problem is one problem of a document in one line: place, rule, message, hint.
-func (t *terminal) problem(p aaif.Problem) string {
+func (t *terminal) problem(p aaif.Problem) painted {
 	var b strings.Builder
 	if p.Line > 0 {
 		fmt.Fprintf(&b, "%d:%d ", p.Line, p.Column)
 	}
 	if p.Pointer != "" {
-		b.WriteString(t.data.paint(styleStrong, printable(p.Pointer)) + " ")
+		fmt.Fprintf(&b, "%s ", t.data.paint(styleStrong, printable(p.Pointer)))
 	}
 	style := styleError
 	if p.Severity == aaif.SeverityWarning {
@@ -384,7 +435,7 @@ func (t *terminal) problem(p aaif.Problem) string {
 	}
 	fmt.Fprintf(&b, "%s %s", t.data.paint(style, string(p.Severity)+" "+string(p.Rule)+":"), printable(p.Message))
 	if p.Hint != "" {
-		b.WriteString(t.data.paint(styleFaint, " ("+printable(p.Hint)+")"))
+		fmt.Fprintf(&b, "%s", t.data.paint(styleFaint, " ("+printable(p.Hint)+")"))
 	}
-	return b.String()
+	return painted(b.String())
 }

@@ -54,7 +54,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
 				if !r.app.term.json && !r.flags.dot && !view.redraws {
-					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e}, false))
+					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
