@@ -67,6 +67,7 @@ source does not let go of within 20 minutes is refused.`,
 }
 
 func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
+	outliveReaders()
 	if f.cert == "" || f.key == "" {
 		return hinted(usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
 	}

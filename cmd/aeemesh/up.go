@@ -31,7 +31,7 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run a NATS server with JetStream and the mesh's streams",
 		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
-buckets, until it is interrupted. It is a real nats-server: every NATS client
+buckets, until it is interrupted or sent SIGTERM or SIGHUP. It is a real nats-server: every NATS client
 can use it. For a cluster run nats-server itself; aeemesh works with any.
 JetStream is always on, even where the --config file turns it off. Where that
 file asks for credentials, --user and --password, --token, --creds or --nkey are
@@ -70,6 +70,7 @@ the machine as well, --sync always waits for the disk at every message.`,
 }
 
 func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
+	outliveReaders()
 	cfg, err := a.serverConfig(cmd, f)
 	if err != nil {
 		return err

@@ -57,8 +57,10 @@ with --exec: it is started once, reads one task envelope a line on standard
 input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
 "reply_to": "<task id>", "payload": {…}}.
 
-The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
-handed back. The second ends at once. The exit status is 1 if work was lost.`,
+The first SIGTERM, SIGHUP or Ctrl-C drains: what has begun is finished, the rest
+is handed back. A second SIGTERM or Ctrl-C ends at once. SIGHUP reloads nothing:
+keys are read again by themselves, other settings take a new worker. The exit
+status is 1 if work was lost.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
   aeemesh worker examples/code-reviewer/agent.yaml --review-root .
@@ -109,6 +111,7 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
+	outliveReaders()
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
