@@ -34,16 +34,16 @@ func (a *app) agentsCommand() *cobra.Command {
 
 // agentSummary is one entity with all its workers.
 type agentSummary struct {
-	Entity    string  `json:"entity"`
-	Instances int     `json:"instances"`
-	Version   string  `json:"version"`           // of all; several comma-separated
-	Status    string  `json:"status"`            // of the one that answered; "unknown" where none did
-	Reason    string  `json:"reason,omitempty"`  // why it is unknown
-	Durable   string  `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
-	Requests  int     `json:"requests"`
-	Errors    int     `json:"errors"`
-	AverageMS float64 `json:"average_ms"`
-	Intents   string  `json:"intents"`
+	Entity    string   `json:"entity"`
+	Instances int      `json:"instances"`
+	Version   string   `json:"version"`           // of all; several comma-separated
+	Status    string   `json:"status"`            // of the one that answered; "unknown" where none did
+	Reason    string   `json:"reason,omitempty"`  // why it is unknown
+	Durable   string   `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
+	Requests  int      `json:"requests"`
+	Errors    int      `json:"errors"`
+	AverageMS float64  `json:"average_ms"`
+	Intents   []string `json:"intents"`
 }
 
 func (a *app) agentsListCommand() *cobra.Command {
@@ -119,7 +119,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 	for _, i := range found {
 		l := byEntity[i.Entity]
 		if l == nil {
-			l = &agentSummary{Entity: i.Entity, Status: "unknown", Intents: i.Info.Metadata[mesh.MetaIntents]}
+			l = &agentSummary{Entity: i.Entity, Status: "unknown", Intents: strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' })}
 			byEntity[i.Entity] = l
 			list = append(list, l)
 		}

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -58,15 +56,7 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			answer, err := s.node.Ask(waiting, args[0], text)
 			stopWondering()
 			if err != nil {
-				if a.term.json {
-					var e *envelope.Error
-					if errors.As(err, &e) {
-						if err := a.term.object(map[string]any{"entity": args[0], "error": e}); err != nil {
-							return err
-						}
-					}
-				}
-				return sendFailed(ctx, err)
+				return withMember(sendFailed(ctx, err), "entity", args[0])
 			}
 			if a.term.json {
 				return a.term.object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})

@@ -16,6 +16,7 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 	"golang.org/x/net/proxy"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -105,7 +106,7 @@ func (a *app) readContext(name string) (contextSettings, error) {
 		if have := a.contexts(); len(have) > 0 {
 			hint = "There are: " + strings.Join(have, ", ") + "."
 		}
-		return s, hinted(fmt.Errorf("NATS context %q is unknown", name), "%s", hint)
+		return s, hinted(outcome.NotFound("NATS context %q is unknown", name), "%s", hint)
 	}
 	if err != nil {
 		return s, fmt.Errorf("NATS context %q: %w", name, err)

@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -208,7 +209,7 @@ func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
 
 func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
-		return hinted(fmt.Errorf("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
+		return hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
 	return laneError(err)
 }

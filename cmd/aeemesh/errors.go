@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -85,7 +86,7 @@ func errorf(format string, args ...any) error { return fmt.Errorf(format, args..
 var errQuiet = errors.New("failed")
 
 // errInterrupted is what a command says that a signal ended before it was done.
-var errInterrupted = errors.New("interrupted")
+var errInterrupted = outcome.Stopped(context.Canceled, "interrupted")
 
 // hintFor finds the one line that goes under an error.
 func hintFor(err error) string {

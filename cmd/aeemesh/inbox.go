@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -151,7 +152,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(fmt.Errorf("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
 	return laneError(err)
 }

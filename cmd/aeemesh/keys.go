@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -218,9 +219,9 @@ func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) erro
 		old, parseErr := sign.ParseRecord(have.Value)
 		switch {
 		case parseErr == nil && (old.Alg != r.Alg || old.Public != r.Public):
-			return fmt.Errorf("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
+			return outcome.Conflict("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
 		case parseErr == nil && old.Revoked && !r.Revoked:
-			return fmt.Errorf("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
+			return outcome.Conflict("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
 		}
 		_, err = records.Update(ctx, r.KID, text, have.Revision)
 	}
@@ -382,7 +383,7 @@ func (a *app) keysShowCommand() *cobra.Command {
 					return a.printRecord(l.Record)
 				}
 			}
-			return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
+			return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
 	return a.dirFlag(c, nil)
@@ -448,7 +449,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 				}
 				r.Revoked = true
 			case errors.Is(err, os.ErrNotExist):
-				return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+				return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
 			case err != nil:
 				return err
 			default:
@@ -479,5 +480,5 @@ func (a *app) sharedRecord(ctx context.Context, cmd *cobra.Command, kid string) 
 			return l.Record, nil
 		}
 	}
-	return sign.Record{}, fmt.Errorf("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
+	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
 }

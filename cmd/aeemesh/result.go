@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -21,8 +22,8 @@ func (a *app) resultCommand() *cobra.Command {
 		Short: "Print the result of a durable task",
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
 anywhere, as often as you like, for as long as the stream of replies keeps it. An
-error envelope is printed as an error, and the exit status is 1; so it is where
-there is no result yet, unless --follow waits for it.
+error envelope is printed as an error, and the exit status is that of "send";
+where there is no result yet it is 3, unless --follow waits for it.
 
 ENTITY is whom the task was sent to. Without it all agents' replies are searched.`,
 		Example: `  aeemesh result 01JD3YZ8M4...
@@ -66,7 +67,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	reply, err := s.node.Result(ctx, entity, id, opts)
 	view.end()
 	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
-		return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet", printable(id), entity),
+		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", printable(id), entity),
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
 	}
 	return s.printResult(ctx, id, entity, reply, &view, err)
@@ -84,7 +85,7 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", hinted(fmt.Errorf("task %s has no reply yet, or there is none of this id", printable(id)),
+		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", printable(id)),
 			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", printable(id))
 	case 1:
 		return found[0], nil
@@ -98,16 +99,11 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
-		return hinted(fmt.Errorf("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
+		return hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
-		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+		return hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
-		if a.term.json {
-			if err := a.printEnvelope(reply); err != nil {
-				return err
-			}
-		}
-		return hinted(fmt.Errorf("%s: %s", failed.Code, failed.Message), "%s", hintForCode(failed))
+		return withReply(remote(failed), reply)
 	case err != nil:
 		return laneError(err)
 	case a.term.json:

@@ -7,13 +7,15 @@ import (
 	"log/slog"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-// Exit codes.
+// Exit statuses, of those that are not told by an error.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK     = outcome.OK
+	exitFailed = outcome.Failed
+	exitUsage  = outcome.Usage
 )
 
 // app is one run of the program: its streams, its environment, and the flags
@@ -51,15 +53,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	var usage *usageError
-	if !a.began && !errors.As(err, &usage) {
-		err = &usageError{err: err}
-	}
-	a.term.fail(err)
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailed
+	return a.failed(err, args)
 }
 
 func (a *app) root() *cobra.Command {
@@ -68,7 +62,10 @@ func (a *app) root() *cobra.Command {
 		Use:   "aeemesh",
 		Short: "A mesh of AI agents on any NATS server",
 		Long: `aeemesh turns any NATS server into a mesh of AI agents. An agent is one AAIF
-document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
+document; its worker subscribes to a NATS subject and speaks AEE envelopes.
+
+Exit statuses: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timed
+out. With --json errors are data too; docs/cli.md has the contract.`,
 		Example: `  aeemesh demo                                # see it work, with nothing installed
   aeemesh up                                  # a NATS server with JetStream
   aeemesh worker reviewer.yaml                # host an agent

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -201,9 +202,9 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
-			return hinted(fmt.Errorf("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
+			return hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
 		}
-		return fmt.Errorf("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
+		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
 	case a.term.json:
 	case got.Status == "noted":
 		a.term.good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
@@ -221,9 +222,9 @@ func commandFailed(err error, entity string) error {
 	var e *envelope.Error
 	switch {
 	case errors.As(err, &e):
-		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
+		return remote(e)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return hinted(fmt.Errorf("no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
+		return hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
 			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
 	}
 	return laneError(err)

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // maxRunFile bounds what is read as a run or a receipt.
@@ -114,7 +116,7 @@ func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.Ob
 	}
 	store, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		return nil, hinted(fmt.Errorf("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
+		return nil, hinted(outcome.NotFound("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
 	}
 	return store, err
 }

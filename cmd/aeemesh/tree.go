@@ -3,13 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -161,9 +161,9 @@ func (r *treeReader) once(ctx context.Context) error {
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && missing != nil:
-		return hinted(fmt.Errorf("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
+		return hinted(outcome.NotFound("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
 	case t == nil:
-		return hinted(fmt.Errorf("nothing is known of %s", printable(r.wanted)),
+		return hinted(outcome.NotFound("nothing is known of %s", printable(r.wanted)),
 			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {

@@ -31,8 +31,9 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run a NATS server with JetStream and the mesh's streams",
 		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
-buckets, until it is interrupted or sent SIGTERM or SIGHUP. It is a real nats-server: every NATS client
-can use it. For a cluster run nats-server itself; aeemesh works with any.
+buckets, until it is interrupted or sent SIGTERM or SIGHUP. It is a real
+nats-server: every NATS client can use it. For a cluster run nats-server itself;
+aeemesh works with any.
 JetStream is always on, even where the --config file turns it off. Where that
 file asks for credentials, --user and --password, --token, --creds or --nkey are
 those with which the streams are made.
