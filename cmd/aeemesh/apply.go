@@ -113,7 +113,7 @@ var errNobody = errors.New("nobody can be asked")
 
 // ask asks a question that is answered with yes or no, at a terminal.
 func (a *app) ask(question string) (bool, error) {
-	if f, ok := a.stdin.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
+	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
 		return false, errNobody
 	}
 	fmt.Fprintf(a.term.words, "%s [y/N] ", question)

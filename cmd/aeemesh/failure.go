@@ -77,6 +77,10 @@ func (a *app) failed(err error, args []string) int {
 			args = args[:end]
 		}
 		a.term.json = a.term.json || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), formatJSON) {
+			a.levels.format = formatJSON
+		}
+		a.recordWords()
 	}
 	a.term.fail(err)
 	if !a.term.json {

@@ -67,7 +67,6 @@ source does not let go of within 20 minutes is refused.`,
 }
 
 func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFlags) error {
-	outliveReaders()
 	if f.cert == "" || f.key == "" {
 		return hinted(usagef(cmd, "--cert and --key are needed: runs come over TLS only"), "For a try: openssl req -x509 -newkey ed25519 -nodes -keyout tls.key -out tls.crt -days 30 -subj /CN=localhost -addext subjectAltName=DNS:localhost")
 	}
@@ -91,6 +90,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if err != nil {
 		return err
 	}
+	a.beginLog(cmd)
 	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", config: a.movingClient(cmd)})
 	if err != nil {
 		return err
@@ -126,6 +126,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ErrorLog:          log.New(logWriter{a.log}, "", 0),
 	}
+	a.term.logs.Store(logServing)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	at := "https://" + listener.Addr().String()

@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 		Setup:               scriptSetup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "jsonlines": cmdJSONLines, "restart": cmdRestart, "stream": cmdStream,
 			"collector": cmdCollector, "api": cmdAPI,
 		},
 	})
@@ -112,11 +112,45 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 	srv, err := natsd.New(cfg)
 	ts.Check(err)
 	ts.Check(srv.Start(context.Background()))
-	ts.Defer(srv.Close)
+	runningServers.Store(srv.ClientURL(), srv)
+	ts.Defer(func() { // it may be another one by now
+		if srv, _ := runningServers.LoadAndDelete(srv.ClientURL()); srv != nil {
+			srv.(*natsd.Server).Close()
+		}
+	})
 	ts.Setenv("NATS_URL", srv.ClientURL())
 	ts.Setenv("MONITOR_URL", srv.MonitorURL())
 	if streams {
 		ts.Check(applyTopology(srv))
+	}
+}
+
+// runningServers are the servers of the scripts, by URL.
+var runningServers sync.Map
+
+// restart: the server of the script goes away and comes back at the same place.
+func cmdRestart(ts *testscript.TestScript, _ bool, _ []string) {
+	url := ts.Getenv("NATS_URL")
+	srv, _ := runningServers.Load(url)
+	old := srv.(*natsd.Server)
+	old.Close()
+	next, err := natsd.New(old.Config())
+	ts.Check(err)
+	ts.Check(next.Start(context.Background()))
+	runningServers.Store(url, next)
+}
+
+// jsonlines FILE: each of its lines is a JSON object, and there is one.
+func cmdJSONLines(ts *testscript.TestScript, _ bool, args []string) {
+	text := ts.ReadFile(args[0])
+	if text == "" {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	for line := range strings.Lines(text) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			ts.Fatalf("no JSON object: %s", line)
+		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
@@ -54,9 +55,13 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one variable for both
 	}
-	if err := errors.Join(err1, err2); err != nil {
+	var wrong *usageError
+	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
+		return nil, wrong
+	} else if err != nil {
 		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
+	otel.SetLogger(logr.FromSlogHandler(a.log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
 	var err error
 	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
@@ -81,6 +86,11 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 
 // exporter chooses for one signal: none, console, grpc or http/protobuf.
 func (a *app) exporter(signal string) (string, error) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if v := strings.TrimSpace(a.env(name)); v != "" && !strings.Contains(v, "://") {
+			return "", &usageError{err: fmt.Errorf("%s %q has no scheme", name, v), hint: "Write http://" + v + " or https://" + v + "."}
+		}
+	}
 	first := func(names ...string) string {
 		for _, n := range names {
 			if v := strings.TrimSpace(a.env(n)); v != "" {

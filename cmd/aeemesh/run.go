@@ -128,7 +128,9 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	var err error
-	a.log, err = a.logger()
+	if a.log, err = a.logger(); err == nil {
+		a.recordWords()
+	}
 	return err
 }
 

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -17,7 +19,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
-	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // terminal owns what is printed: data on stdout, words for people on stderr.
@@ -27,6 +28,8 @@ type terminal struct {
 	words *stream
 	json  bool // data as JSON
 
+	records *slog.Logger // words as records of a log; nil: for people
+	logs    atomic.Int32 // whether words have the time in front: logNone, logWords, logServing
 }
 
 // stream is one of the two. Whole writes do not mix.
@@ -142,141 +145,6 @@ func (t *terminal) broken() bool {
 	t.data.mu.Lock()
 	defer t.data.mu.Unlock()
 	return t.data.err != nil
-}
-
-// say prints a line for people.
-func (t *terminal) say(format string, args ...any) {
-	io.WriteString(t.words, sprintf(format, args...)+"\n")
-}
-
-// note is say for what matters less.
-func (t *terminal) note(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.colour(styleFaint, sprintf(format, args...)))
-}
-
-// progress is a note on a terminal and nothing elsewhere.
-func (t *terminal) progress(format string, args ...any) {
-	if t.words.tty {
-		t.note(format, args...)
-	}
-}
-
-// good says that something worked.
-func (t *terminal) good(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.colour(styleGood, sprintf(format, args...)))
-}
-
-// warn says what a person should know.
-func (t *terminal) warn(format string, args ...any) {
-	fmt.Fprintln(t.words, string(t.words.paint(styleWarn, "warning: "))+sprintf(format, args...))
-}
-
-// notice says what an agent's document declares and nobody does here, and the
-// like: an error where a runtime MUST do it.
-func (t *terminal) notice(about string, p aaif.Problem) {
-	word, style := "warning: ", styleWarn
-	if p.Severity == aaif.SeverityError {
-		word, style = "error: ", styleError
-	}
-	p.Severity = aaif.SeverityError // the word is said once
-	fmt.Fprintln(t.words, string(t.words.paint(style, word))+plain.Text(about+": "+p.String()))
-}
-
-// hint is the line under an error or a warning.
-func (t *terminal) hint(hint string) {
-	if hint != "" {
-		fmt.Fprintln(t.words, string(t.words.paint(styleFaint, "hint: "))+plain.Text(hint))
-	}
-}
-
-// fail prints an error: what is wrong, then one hint.
-func (t *terminal) fail(err error) {
-	if errors.Is(err, errQuiet) {
-		return
-	}
-	fmt.Fprintln(t.words, string(t.words.paint(styleError, "error: "))+plain.Text(errorText(err)))
-	t.hint(hintFor(err))
-}
-
-// errorText drops what Go's own wrapping repeats.
-func errorText(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(err.Error(), "nats: ", ""), "\n")
-}
-
-// steps prints what a user may type next.
-func (t *terminal) steps(title string, commands ...string) {
-	var b strings.Builder
-	b.WriteString(string(t.words.colour(styleStrong, plain.Text(title))) + "\n")
-	for _, c := range commands {
-		b.WriteString("  " + plain.Line(c) + "\n")
-	}
-	io.WriteString(t.words, b.String())
-}
-
-// status says what happens to the connection. A command that lives long says
-// all of it; one that ends soon says only what goes wrong.
-func (t *terminal) status(long bool) func(mesh.Status) {
-	var away seldom
-	return func(s mesh.Status) {
-		why := ""
-		if s.Err != nil {
-			why = ": " + errorText(s.Err)
-		}
-		switch s.State {
-		case "connected":
-			away.over()
-			if long {
-				t.good("connected to %s", s.URL)
-			}
-		case "disconnected":
-			t.warn("disconnected from %s%s; reconnecting", s.URL, why)
-		case "reconnected":
-			away.over()
-			t.good("reconnected to %s", s.URL)
-		case "error":
-			if s.URL != "" && !away.now(s.URL+why) {
-				return
-			}
-			if s.URL != "" {
-				t.warn("no connection to %s%s; trying again", s.URL, why)
-			} else {
-				t.warn("NATS%s", why)
-			}
-		}
-	}
-}
-
-// seldom lets what is said over and over through the first time, and then at
-// growing intervals: the 8th time, the 64th, the 512th.
-type seldom struct {
-	mu       sync.Mutex
-	what     string
-	n, again int
-}
-
-func (s *seldom) now(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if what != s.what {
-		s.what, s.n, s.again = what, 0, 1
-	}
-	if s.n++; s.n < s.again {
-		return false
-	}
-	s.again *= 8
-	return true
-}
-
-// over forgets it: the next time is a first one.
-func (s *seldom) over() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.what = ""
-}
-
-// heading begins a part of what a person reads.
-func (t *terminal) heading(format string, args ...any) {
-	fmt.Fprintln(t.words, "\n"+string(t.words.colour(styleStrong, sprintf(format, args...))))
 }
 
 // line prints a line of data.

@@ -71,7 +71,6 @@ the machine as well, --sync always waits for the disk at every message.`,
 }
 
 func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
-	outliveReaders()
 	cfg, err := a.serverConfig(cmd, f)
 	if err != nil {
 		return err
@@ -80,6 +79,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err != nil {
 		return &usageError{err: err, cmd: cmd}
 	}
+	a.beginLog(cmd)
 	if err := srv.Start(ctx); err != nil {
 		return err
 	}
@@ -90,6 +90,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err := a.announceServer(srv, f); err != nil {
 		return err
 	}
+	a.term.logs.Store(logServing)
 	<-ctx.Done()
 	a.term.say("stopping the server")
 	return nil

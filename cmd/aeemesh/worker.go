@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,10 +112,10 @@ status is 1 if work was lost.`,
 }
 
 func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, args []string) error {
-	outliveReaders()
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
+	a.beginLog(cmd)
 	set, err := a.adapters(cmd, &f.operator)
 	if err != nil {
 		return err
@@ -174,13 +175,14 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	go a.keepKeys(keys, s.verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
-		a.term.say("draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
+		a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
+			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
 	defer draining()
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	a.term.say("stopped; nothing was lost")
+	a.term.tell(event{level: slog.LevelInfo, msg: "stopped"}, "stopped; nothing was lost")
 	return nil
 }
 
@@ -257,6 +259,16 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 	return a.useStores(ctx, js, m, f.journal, cfg)
 }
 
+// instanceOf is the id of this process's worker of an agent.
+func instanceOf(node *mesh.Node, entity string) string {
+	for _, s := range node.Serving() {
+		if s.Entity == entity {
+			return s.Instance
+		}
+	}
+	return ""
+}
+
 // announceAgent makes the function that says what is served, once it is.
 func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	live, err := s.node.Subjects().Live(agent.Entity)
@@ -275,16 +287,22 @@ func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
 	}
 	at := max(agent.Concurrency, mesh.DefaultConcurrency)
 	return func() {
-		if !a.term.json {
+		a.term.logs.Store(logServing)
+		instance := instanceOf(s.node, agent.Entity)
+		if !a.term.json || a.term.records != nil {
 			durably := ""
 			if work != "" {
 				durably = ", durable tasks on " + work
 			}
-			a.term.good("serving %s on %s and %s%s, %d at once", agent.Entity, live, ask, durably, at)
+			a.term.tell(event{level: slog.LevelInfo, style: styleGood, msg: "serving", attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
+				"ask_subject", ask, "work_subject", work, "agent_version", agent.Version, "concurrency", at}},
+				"serving %s on %s and %s%s, %d at once, as instance %s", agent.Entity, live, ask, durably, at, instance)
+		}
+		if !a.term.json {
 			return
 		}
 		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
+		if err := a.term.object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
 			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
 			a.log.Warn("not told", "entity", agent.Entity, "err", err)
 		}
@@ -389,7 +407,7 @@ func (a *app) program(cmd *cobra.Command, line string) (*agents.Program, error) 
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: childEnv(), Stderr: a.term.words, Logger: a.log})
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: childEnv(), Stderr: programOutput{a.term}, Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
