@@ -44,7 +44,9 @@ type telemetry struct {
 const flushTimeout = 5 * time.Second
 
 // startTelemetry reads the variables and starts the exporters.
-func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
+//
+// Metrics go to readers too.
+func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (*telemetry, error) {
 	out := &telemetry{}
 	if strings.EqualFold(a.env("OTEL_SDK_DISABLED"), "true") {
 		out.off = errors.New("OTEL_SDK_DISABLED is set")
@@ -71,14 +73,11 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 		a.log.Warn("telemetry resource is incomplete", "err", err)
 	}
 	out.protocol, out.own = a.env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
-	if traces == "none" && metrics == "none" {
-		return out, nil
-	}
 	res := out.resource
 	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	if err := out.startMetrics(ctx, metrics, a.term.words, res); err != nil {
+	if err := out.startMetrics(ctx, metrics, a.term.words, res, readers); err != nil {
 		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
 	}
 	return out, nil
@@ -146,12 +145,14 @@ func (t *telemetry) startTraces(ctx context.Context, kind string, console io.Wri
 	return nil
 }
 
-func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
+func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource, readers []sdkmetric.Reader) error {
 	var exporter sdkmetric.Exporter
 	var err error
 	switch kind {
 	case "none":
-		return nil
+		if len(readers) == 0 {
+			return nil
+		}
 	case "console":
 		exporter = consoleMetrics{console}
 	case "grpc":
@@ -162,7 +163,14 @@ func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Wr
 	if err != nil {
 		return err
 	}
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(res))
+	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
+	if exporter != nil {
+		readers = append(readers, sdkmetric.NewPeriodicReader(exporter))
+	}
+	for _, r := range readers {
+		options = append(options, sdkmetric.WithReader(r))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
 	t.meter = provider
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 	return nil

@@ -90,6 +90,13 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err := a.announceServer(srv, f); err != nil {
 		return err
 	}
+	var p vitals // nats-server has health checks of its own: --monitor
+	if err := p.begin(a); err != nil {
+		return err
+	}
+	defer p.end()
+	p.serves(srv.ClientURL())
+	defer context.AfterFunc(ctx, func() { p.ends(0) })()
 	a.term.logs.Store(logServing)
 	<-ctx.Done()
 	a.term.say("stopping the server")

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
@@ -38,6 +40,8 @@ type workerFlags struct {
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
+	vitals                                             vitals
+	machine                                            string
 	operator                                           operatorFlags
 	counters                                           meshCounters
 	teams                                              teams
@@ -107,6 +111,8 @@ status is 1 if work was lost.`,
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
+	f.vitals.add(a, flags)
+	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
 }
@@ -125,7 +131,11 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			a.log.Warn("not closed", "err", err)
 		}
 	}()
-	tel, err := a.startTelemetry(ctx)
+	if err := f.vitals.begin(a); err != nil {
+		return err
+	}
+	defer f.vitals.end()
+	tel, err := a.startTelemetry(ctx, f.vitals.readers()...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +155,15 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	defer s.close()
 	d.node = s.node
+	entities := make([]string, len(served))
+	for i, agent := range served {
+		entities[i] = agent.Entity
+	}
+	f.vitals.look(func() []health.Check { return append([]health.Check{connected(s.conn)}, serving(s.node, entities)...) })
+	waiting := atomic.Int32{} // agents that are not served yet
+	waiting.Store(int32(len(served)))
 	for _, agent := range served {
+		f.identify(agent)
 		if agent.Signer, err = a.signer(agent.Entity); err != nil {
 			return err
 		}
@@ -156,8 +174,15 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		if accepted != nil {
 			return accepted
 		}
-		if agent.Ready, err = a.announceAgent(s, agent); err != nil {
+		announce, err := a.announceAgent(s, agent)
+		if err != nil {
 			return err
+		}
+		agent.Ready = func() {
+			announce()
+			if waiting.Add(-1) == 0 {
+				f.vitals.serves(strings.Join(entities, ", "))
+			}
 		}
 	}
 	end, err := a.connectTeams(ctx, s, &f.teams, f.register, served)
@@ -175,6 +200,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	go a.keepKeys(keys, s.verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
+		f.vitals.ends(f.drain)
 		a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
 			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
@@ -257,56 +283,6 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		cfg.Counters = counters
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
-}
-
-// instanceOf is the id of this process's worker of an agent.
-func instanceOf(node *mesh.Node, entity string) string {
-	for _, s := range node.Serving() {
-		if s.Entity == entity {
-			return s.Instance
-		}
-	}
-	return ""
-}
-
-// announceAgent makes the function that says what is served, once it is.
-func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
-	live, err := s.node.Subjects().Live(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	ask, err := s.node.Subjects().Ask(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	work := ""
-	if s.node.Durable() != nil && !agent.LiveOnly {
-		if work, err = s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity); err != nil {
-			return nil, err
-		}
-	}
-	at := max(agent.Concurrency, mesh.DefaultConcurrency)
-	return func() {
-		a.term.logs.Store(logServing)
-		instance := instanceOf(s.node, agent.Entity)
-		if !a.term.json || a.term.records != nil {
-			durably := ""
-			if work != "" {
-				durably = ", durable tasks on " + work
-			}
-			a.term.tell(event{level: slog.LevelInfo, style: styleGood, msg: "serving", attrs: []any{"entity", agent.Entity, "instance", instance, "subject", live,
-				"ask_subject", ask, "work_subject", work, "agent_version", agent.Version, "concurrency", at}},
-				"serving %s on %s and %s%s, %d at once, as instance %s", agent.Entity, live, ask, durably, at, instance)
-		}
-		if !a.term.json {
-			return
-		}
-		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "instance": instance, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
-			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
-			a.log.Warn("not told", "entity", agent.Entity, "err", err)
-		}
-	}, nil
 }
 
 // readAgents makes agents of the documents.
@@ -459,11 +435,12 @@ func splitCommand(line string) ([]string, error) {
 }
 
 // childEnv is the environment of programs that the operator names: all of it
-// but what lets one into the mesh.
+// but what lets one into the mesh, and what is between this process and its service
+// manager.
 func childEnv() []string {
 	var out []string
 	for _, kv := range os.Environ() {
-		if !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") {
+		if !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") && !strings.HasPrefix(kv, "NOTIFY_SOCKET=") && !strings.HasPrefix(kv, "WATCHDOG_") {
 			out = append(out, kv)
 		}
 	}

@@ -28,7 +28,7 @@ func New(env func(string) string, pid int) Notifier {
 	if !strings.HasPrefix(n.socket, "/") && !strings.HasPrefix(n.socket, "@") {
 		n.socket = "" // of a kind that is none here, such as vsock
 	}
-	if for1 := env("WATCHDOG_PID"); for1 != "" && for1 != strconv.Itoa(pid) {
+	if owner := env("WATCHDOG_PID"); owner != "" && owner != strconv.Itoa(pid) {
 		return n
 	}
 	if usec, err := strconv.ParseInt(env("WATCHDOG_USEC"), 10, 64); err == nil && usec > 0 && n.socket != "" {
