@@ -30,7 +30,7 @@ func (a *app) agentsCommand() *cobra.Command {
   aeemesh agents ping agent.reviewer --count 5
   aeemesh agents import reviewer.yaml
   aeemesh agents definitions`,
-	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand()}, a.definitionCommands()...)...)
+	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand(), a.agentsRetireCommand()}, a.definitionCommands()...)...)
 }
 
 // agentSummary is one entity with all its workers.
@@ -88,9 +88,9 @@ together, their status, and what they have done since they started.`,
 					status += " (" + l.Reason + ")"
 				}
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
-					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), l.Durable, few(l.Hosts), strings.Join(l.Programs, ",")})
+					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
 			}
-			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "durable tasks", "on", "aeemesh"}, rows)
+			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
 			return nil
 		}),
 	})
@@ -260,7 +260,7 @@ aee.spec.query, which every agent answers).`,
 			defer s.close()
 			d, err := s.describe(ctx, args[0], wait)
 			if err != nil {
-				return sendFailed(ctx, err)
+				return s.unanswered(ctx, args[0], err)
 			}
 			if a.term.json {
 				return a.term.object(d)

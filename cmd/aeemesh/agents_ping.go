@@ -53,7 +53,7 @@ answers; with --instance it is this one, which says where it runs.`,
 				p, err := s.ping(turn, args[0], instance)
 				cancel()
 				if err != nil {
-					return sendFailed(ctx, err)
+					return s.unanswered(ctx, args[0], err)
 				}
 				if a.term.json {
 					if err := a.term.object(p); err != nil {

@@ -72,6 +72,31 @@ func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
 	return slices.Compact(out)
 }
 
+// completeServed completes the first n arguments with the agents that have had
+// durable tasks, whether or not a worker of theirs is there.
+func (a *app) completeServed(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.subjects()
+			if err != nil {
+				return
+			}
+			js, err := a.jetStream(conn)
+			if err != nil {
+				return
+			}
+			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
+			for _, b := range list {
+				out = append(out, cobra.CompletionWithDesc(b.Entity, counted(b.Pending()+b.Unacked(), "task", "tasks")))
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // toComplete connects for a completion and gives it little time.
 func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {

@@ -64,7 +64,12 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	if follow {
 		opts.OnStream = view.show
 	}
+	stop := func() {}
+	if follow {
+		stop = s.wonderDurable(ctx, entity)
+	}
 	reply, err := s.node.Result(ctx, entity, id, opts)
+	stop()
 	view.end()
 	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
 		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", printable(id), entity),
@@ -132,6 +137,10 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		if err != nil {
 			return submitFailed(err)
 		}
+		if why, hint := s.unserved(ctx, task.To); why != "" {
+			a.term.warn("%s", why)
+			a.term.hint(hint)
+		}
 		return s.submitted(task, receipt)
 	}
 	result, view := mesh.ResultOptions{Follow: true}, streamView{term: a.term, out: a.term.data}
@@ -139,7 +148,9 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 		result.OnStream = view.show
 	}
 	a.term.progress("submitting %s to %s, corr %s", task.ID, task.To, task.Corr)
+	stop := s.wonderDurable(ctx, task.To)
 	receipt, reply, err := s.node.Perform(ctx, task, opts, result)
+	stop()
 	view.end()
 	if err != nil && receipt.Seq == 0 {
 		return submitFailed(err)

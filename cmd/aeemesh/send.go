@@ -202,7 +202,7 @@ func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *send
 	stopWondering()
 	view.end()
 	if err != nil {
-		return withReply(sendFailed(ctx, err), reply)
+		return withReply(s.unanswered(ctx, task.To, err), reply)
 	}
 	if a.term.json {
 		return a.printEnvelope(reply)
