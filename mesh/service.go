@@ -97,6 +97,7 @@ func (h *host) identity() micro.ServiceIdentity {
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
 	meta[MetaHandoff] = "1"
+	meta[MetaSignatures] = h.node.cfg.Verifier.Mode.String()
 	if h.durable != nil && h.durable.codec.Seal != nil {
 		meta[MetaSealed] = "1"
 	}
@@ -122,7 +123,10 @@ const (
 	MetaIntents = "intents" // comma-separated, cut after 4096 characters
 	MetaPrefix  = "prefix"
 	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
-	MetaSealed  = "sealed"  // "1": the checkpoints of its runs are encrypted where they are stored
+	// What the worker wants of signatures, as [sign.Mode] says it: who asks it how
+	// it is need not sign where that is not required.
+	MetaSignatures = "signatures"
+	MetaSealed     = "sealed" // "1": the checkpoints of its runs are encrypted where they are stored
 )
 
 func joinIntents(names []string) string {

@@ -165,7 +165,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		}
 		wait.Go(func() {
 			var health intents.HealthResult
-			if _, err := s.node.Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
+			if _, err := s.inquirer(found, l.Entity).Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 				l.Reason = whyUnknown(err)
 				return
 			}
@@ -298,7 +298,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if _, err := s.node.Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
+		if _, err := s.inquirer(d.Instances, entity).Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
 			var e *envelope.Error
 			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err

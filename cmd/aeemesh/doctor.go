@@ -56,8 +56,8 @@ they are nearly full, what an acknowledgement of JetStream is worth (fsync),
 NATS permissions for a worker of --entity, how far clocks are apart, and how the
 agents and their queues are. It changes nothing but what you ask for: --apply
 does what "aeemesh apply" does; --probe stores a few records that go by
-themselves. Agents are pinged: without --sign and a key that they trust, those
-that require signatures refuse that and put an alert (E_SIG_REQUIRED) on the bus.
+themselves. Agents are pinged, signed only where they require it or --sign names
+a key: those that do not know the key refuse that and put an alert on the bus.
 The exit status is 1 if a check fails.`,
 		Example: `  aeemesh doctor
   aeemesh doctor --entity agent.reviewer --creds reviewer.creds
@@ -393,10 +393,19 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		entities[i.Entity] = true
 	}
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
+	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
+	if err != nil {
+		d.tell("agents", "fail", "", "%s", errorText(err))
+		return nil, false
+	}
 	n := 0
 	for entity := range entities {
 		if n++; n > maxPinged {
 			break
+		}
+		if d.app.sign.kid == signAuto && !wantsSignatures(found, entity) {
+			d.agent(ctx, unsigned, entity) // it need not know the key yet
+			continue
 		}
 		d.agent(ctx, node, entity)
 	}

@@ -144,7 +144,7 @@ func hintForCode(e *envelope.Error) string {
 		if !e.FromPeer() {
 			return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
 		}
-		return "The receiver must trust the key: \"aeemesh keys trust\" on its side, or --shared there and --shared-keys on its worker."
+		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
 	case envelope.CodeKeyInvalid:
 		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."
 	case envelope.CodeFromDenied:

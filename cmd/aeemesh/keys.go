@@ -96,6 +96,7 @@ also sign with it. Copy its two files over a safe way.`,
 				}
 			}
 			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			a.tellSigning(key.KID, filepath.Join(dir, key.KID+".json"), shared)
 			return a.printRecord(record)
 		}),
 	}

@@ -131,6 +131,9 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
+	if err := s.knowsKey(ctx, task); err != nil {
+		return err
+	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
 	if f.detach {
 		receipt, err := s.node.Submit(ctx, task, opts)
