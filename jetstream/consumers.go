@@ -65,7 +65,7 @@ func WorkConsumer(m subject.Map, priority, entity string, lease time.Duration) (
 	return ConsumerSpec{
 		Stream: StreamWork, Entity: entity, Priority: priority,
 		About:  priority + " tasks of " + entity,
-		Config: consumer(priority+"-"+consumerToken(entity), filter, lease),
+		Config: consumer(priority+"-"+consumerToken(entity), filter, lease, priority+" tasks of "+entity),
 	}, nil
 }
 
@@ -79,13 +79,13 @@ func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
 	return ConsumerSpec{
 		Stream: StreamSchedule, Entity: entity,
 		About:  "delayed tasks of " + entity + " that fall due",
-		Config: consumer("due-"+consumerToken(entity), filter, 30*time.Second),
+		Config: consumer("due-"+consumerToken(entity), filter, 30*time.Second, "delayed tasks of "+entity+" that fall due"),
 	}, nil
 }
 
-func consumer(name, filter string, ackWait time.Duration) natsjs.ConsumerConfig {
+func consumer(name, filter string, ackWait time.Duration, about string) natsjs.ConsumerConfig {
 	return natsjs.ConsumerConfig{
-		Name: name, Durable: name, FilterSubject: filter,
+		Name: name, Durable: name, Description: "aeemesh: " + about, FilterSubject: filter,
 		AckPolicy: natsjs.AckExplicitPolicy, DeliverPolicy: natsjs.DeliverAllPolicy, ReplayPolicy: natsjs.ReplayInstantPolicy,
 		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 4096,
 		Metadata: map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)},
