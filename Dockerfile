@@ -4,12 +4,13 @@
 FROM --platform=$BUILDPLATFORM golang:1.26.8-alpine AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN go mod download
+RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
-ARG VERSION=
-RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION" -o /out/aeemesh ./cmd/aeemesh && \
+ARG VERSION= REVISION=
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
+    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION -X main.revision=$REVISION" -o /out/aeemesh ./cmd/aeemesh && \
     mkdir /out/data
 
 FROM scratch

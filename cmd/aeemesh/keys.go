@@ -43,14 +43,6 @@ func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
 	return c
 }
 
-// dirToWrite is the key directory, which may be still to make.
-func (a *app) dirToWrite() string {
-	if dir := a.keyDir(); dir != "" {
-		return dir
-	}
-	return a.defaultKeyDir()
-}
-
 func (a *app) keysNewCommand() *cobra.Command {
 	var alg, expires, notBefore, comment string
 	var from []string
@@ -69,6 +61,9 @@ also sign with it. Copy its two files over a safe way.`,
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
 		Args: arguments("KID"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			key, signer, err := a.makeKey(cmd, args[0], alg, from, notBefore, expires, comment)
 			if err != nil {
 				return err
@@ -403,6 +398,9 @@ that the record names. Look at those first. A revocation is never undone.`,
   aeemesh keys trust ada.json --shared`,
 		Args: arguments("FILE|-"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			data, err := a.readFile(args[0], 1<<20)
 			if err != nil {
 				return err
@@ -442,6 +440,9 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 		Args:              arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			r, err := sign.Revoke(a.dirToWrite(), args[0])
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && shared:

@@ -81,13 +81,37 @@ func (a *app) keyDir() string {
 		return a.sign.dir
 	}
 	dir := a.defaultKeyDir()
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); dir == "" || err != nil {
 		return ""
 	}
 	return dir
 }
 
-func (a *app) defaultKeyDir() string { return filepath.Join(a.configHome(), "aeemesh", "keys") }
+// defaultKeyDir is where keys are kept where nothing else is said, "" where there
+// is no home directory.
+func (a *app) defaultKeyDir() string {
+	if home := a.configHome(); home != "" {
+		return filepath.Join(home, "aeemesh", "keys")
+	}
+	return ""
+}
+
+// noHome fails where there is no directory to keep keys in.
+func (a *app) noHome() error {
+	if a.dirToWrite() != "" {
+		return nil
+	}
+	return hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
+}
+
+// dirToWrite is the key directory, which may be still to make; "" where there is
+// none, see noHome.
+func (a *app) dirToWrite() string {
+	if dir := a.keyDir(); dir != "" {
+		return dir
+	}
+	return a.defaultKeyDir()
+}
 
 // keys reads the key directory; there may be none.
 func (a *app) keys() (*sign.Keys, error) {

@@ -139,6 +139,9 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 		}
 	}
 	if f.store == "" && f.config == "" {
+		if a.dataHome() == "" {
+			return cfg, usagef(cmd, "there is no home directory to store anything in: give --store DIR")
+		}
 		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
 	}
 	return cfg, nil
