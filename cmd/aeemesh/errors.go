@@ -155,6 +155,8 @@ func hintForCode(e *envelope.Error) string {
 		return "The id was used before. A new envelope gets an id of its own."
 	case envelope.CodeIntentUnknown:
 		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
+	case envelope.CodeTooLarge:
+		return "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB."
 	case envelope.CodeInputSchema:
 		return "\"aeemesh agents describe ENTITY\" lists its intents; the agent's author knows their schemas."
 	}
