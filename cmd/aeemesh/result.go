@@ -114,7 +114,7 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	case a.term.json:
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
 		a.term.payload(reply.Payload)
 	}
 	return nil

@@ -207,7 +207,7 @@ func (s *session) exchange(ctx context.Context, task *envelope.Envelope, f *send
 	if a.term.json {
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
 		a.term.payload(reply.Payload)
 	}
 	a.term.progress("%s from %s after %v", reply.Type, reply.From, time.Since(started).Round(time.Millisecond))

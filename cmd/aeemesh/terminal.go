@@ -243,17 +243,21 @@ func printable(s string) string { return plain.Text(s) }
 // oneLine makes a peer's word fit for a place within a line.
 func oneLine(s string) string { return plain.Line(s) }
 
-// table prints rows under a header.
+// table prints rows under a header. On a terminal that is narrower a row is cut.
 func (t *terminal) table(header []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
+	if len(rows) > 0 {
+		io.WriteString(t.data, tableText(header, rows, t.data.width(), t.data.color))
 	}
+}
+
+// tableText is a table of at most width columns; 0: as many as it needs.
+func tableText(header []string, rows [][]string, width int, color bool) string {
 	w := table.NewWriter()
 	style := table.StyleLight
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	style.Format.Header = text.FormatUpper
-	if t.data.color {
+	if color {
 		style.Color.Header = styleFaint
 	}
 	w.SetStyle(style)
@@ -263,10 +267,27 @@ func (t *terminal) table(header []string, rows [][]string) {
 	}
 	var b strings.Builder
 	for line := range strings.Lines(w.Render()) {
-		b.WriteString(strings.TrimRight(line, " \n"))
+		line = strings.TrimRight(line, " \n")
+		if width > 0 {
+			line = text.Snip(line, width, "…")
+		}
+		b.WriteString(line)
 		b.WriteByte('\n')
 	}
-	io.WriteString(t.data, b.String())
+	return b.String()
+}
+
+// width is how many columns a terminal has; 0 where there is none.
+func (s *stream) width() int {
+	f, ok := s.w.(*os.File)
+	if !ok || !s.tty {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 func row(cells []string) table.Row {
