@@ -113,6 +113,12 @@ func (a *app) deadShowCommand() *cobra.Command {
 		Short:   "Show a dead letter whole",
 		Example: `  aeemesh dead show 12`,
 		Args:    arguments("NUMBER"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.completeDead(cmd, args, begun)
+		},
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
 			if err != nil {
@@ -154,8 +160,9 @@ func (a *app) deadShowCommand() *cobra.Command {
 func (a *app) deadActionCommand(name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
 	return connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
-		Example: "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:    arguments("NUMBER..."),
+		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
+		Args:              arguments("NUMBER..."),
+		ValidArgsFunction: a.completeDead,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {

@@ -44,7 +44,8 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
-		Args: arguments("RUN"),
+		Args:              arguments("RUN"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.migrate(ctx, cmd, f, args[0])
 		}),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -17,6 +18,7 @@ import (
 
 func (a *app) resultCommand() *cobra.Command {
 	var follow bool
+	var entity string
 	c := connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
@@ -31,12 +33,20 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args: arguments("ID", "[ENTITY]"),
+		Args:              arguments("ID", "[ENTITY]"),
+		ValidArgsFunction: a.completeTasks,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			switch {
+			case entity != "" && len(args) == 2 && args[1] != entity:
+				return usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
+			case entity != "" && len(args) == 1:
+				args = append(args, entity)
+			}
 			return a.result(ctx, cmd, args, follow)
 		}),
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
+	c.Flags().StringVarP(&entity, "entity", "e", "", "the `agent`, as \"runs show\" takes it; the same as ENTITY")
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
@@ -131,6 +141,9 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
+	if !f.due.IsZero() && !f.due.After(time.Now()) {
+		a.term.warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
+	}
 	if err := s.knowsKey(ctx, task); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -118,6 +119,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 			root.AddCommand(c)
 		}
 	}
+	root.AddCommand(short("ls", a.agentsListCommand()), short("ps", a.runsListCommand()))
 	a.registerCompletions(root)
 	return root
 }
@@ -168,14 +170,21 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// group is what a command does that only holds other commands.
+// group is what a command does that only holds other commands: alone it lists, if
+// it has a list, and else shows its help.
 func (a *app) group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		if cmd == cmd.Root() {
-			a.help(cmd, nil)
-			return nil
+		for _, child := range cmd.Commands() {
+			if child.Name() == "list" {
+				child.SetContext(cmd.Context())
+				if err := a.fromEnvironment(child); err != nil {
+					return err
+				}
+				return child.RunE(child, nil)
+			}
 		}
-		return &usageError{err: errors.New("a command is missing"), cmd: cmd}
+		a.help(cmd, nil)
+		return nil
 	}
 	err := &usageError{err: errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
 	cmd.SuggestionsMinimumDistance = 2
@@ -190,5 +199,17 @@ func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Comman
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = a.group
 	c.AddCommand(children...)
+	for _, child := range children {
+		if child.Name() == "list" {
+			child.Aliases = []string{"ls"}
+		}
+	}
+	return c
+}
+
+// short is another command under a short name that those who know other tools
+// type.
+func short(name string, c *cobra.Command) *cobra.Command {
+	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
 	return c
 }
