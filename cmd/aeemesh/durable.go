@@ -38,6 +38,21 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
+// minLease is the shortest lease: a worker under load, or a server that syncs each
+// write, would lose tasks and slots that it has.
+const minLease = time.Second
+
+// tooShort tells which durations no lane can work with.
+func (f *laneFlags) tooShort() (bad []error) {
+	if f.lease < minLease {
+		bad = append(bad, errorf("--lease %v: it must be at least %v", f.lease, minLease))
+	}
+	if f.timeout <= 0 {
+		bad = append(bad, errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
+	}
+	return bad
+}
+
 // laneStores are the streams and buckets without which there is no durable lane.
 var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
 
@@ -46,10 +61,8 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	if err := oneOf(cmd, "durable", f.durable, "auto", "on", "off"); err != nil {
 		return err
 	}
-	for flag, d := range map[string]time.Duration{"lease": f.lease, "max-durable-timeout": f.timeout} {
-		if d <= 0 {
-			return usagef(cmd, "--%s %v: it must be above 0", flag, d)
-		}
+	if err := errors.Join(f.tooShort()...); err != nil {
+		return usagef(cmd, "%w", err)
 	}
 	ring, err := a.keyring(cmd)
 	if err != nil {

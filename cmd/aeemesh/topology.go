@@ -43,6 +43,9 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	if len(f.only) > 0 {
 		o.Only = f.only
 	}
+	if f.lease != 0 && f.lease < minLease {
+		return o, usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
+	}
 	if err := oneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
 		return o, err
 	}

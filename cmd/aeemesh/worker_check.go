@@ -56,9 +56,10 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}, {"lease", f.lane.lease}, {"max-durable-timeout", f.lane.timeout}} {
+	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}} {
 		note(d.value > 0, "--%s %v: it must be above 0", d.flag, d.value)
 	}
+	bad = append(bad, f.lane.tooShort()...)
 	for _, n := range []struct {
 		flag     string
 		negative bool
