@@ -8,8 +8,8 @@ RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY . .
 ARG TARGETOS TARGETARCH
 ARG VERSION= REVISION=
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
-    CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/cache \
+    GOCACHE=/cache CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
     go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION -X main.revision=$REVISION" -o /out/aeemesh ./cmd/aeemesh && \
     mkdir /out/data
 

@@ -38,21 +38,6 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
-// minLease is the shortest lease: a worker under load, or a server that syncs each
-// write, would lose tasks and slots that it has.
-const minLease = time.Second
-
-// tooShort tells which durations no lane can work with.
-func (f *laneFlags) tooShort() (bad []error) {
-	if f.lease < minLease {
-		bad = append(bad, errorf("--lease %v: it must be at least %v", f.lease, minLease))
-	}
-	if f.timeout <= 0 {
-		bad = append(bad, errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
-	}
-	return bad
-}
-
 // laneStores are the streams and buckets without which there is no durable lane.
 var laneStores = []string{jetstream.StreamWork, jetstream.StreamReply, jetstream.StreamDead, jetstream.StreamSchedule, jetstream.BucketState, jetstream.BucketSlots}
 
