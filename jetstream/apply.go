@@ -108,11 +108,13 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 // create makes a stream. Where there is no room, another process may have made it
 // (a server looks for room before it looks whether the stream is there), or may
 // have set room aside just now to ask whether it is there: that is given back at
-// once.
+// once. A server that has just deleted its last stream, as after that question,
+// removes the directory of streams a moment later, and may do so while the next one
+// is made.
 func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) error {
 	for tries := 0; ; tries++ {
 		_, err := js.CreateStream(ctx, cfg)
-		if !hasNoRoom(err) {
+		if !hasNoRoom(err) && !hasCode(err, jsCreateFailed) {
 			return err
 		}
 		if _, looked := js.Stream(ctx, cfg.Name); looked == nil {
@@ -124,7 +126,7 @@ func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) e
 	}
 }
 
-// roomTries is how often a stream is tried again that finds no room.
+// roomTries is how often a stream is tried again that finds no room or no directory.
 const roomTries = 5
 
 // reserves says how much room was asked for, where there was not enough.

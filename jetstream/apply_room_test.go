@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -117,4 +118,34 @@ func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 	if len(made) != len(jetstream.Topology()) {
 		t.Errorf("there are %d streams", len(made))
 	}
+}
+
+// A server that removes its empty directory of streams while the first one is made
+// fails to make it; that passes.
+func TestApplyOutlastsADirectoryThatIsRemoved(t *testing.T) {
+	t.Parallel()
+	js := &failsToCreate{JetStream: start(t), name: jetstream.StreamBus, left: 2}
+	if got := apply(t, js, jetstream.Options{}); len(got) != len(jetstream.Topology()) || js.left != 0 {
+		t.Errorf("got %q, %d failures left", words(got), js.left)
+	}
+	js = &failsToCreate{JetStream: start(t), name: jetstream.StreamBus, left: 1000}
+	var api *natsjs.APIError
+	if _, err := jetstream.Apply(testContext(t), js, jetstream.Options{}); !errors.As(err, &api) || api.ErrorCode != 10049 {
+		t.Errorf("where it does not pass: %v", err)
+	}
+}
+
+// failsToCreate fails to make a stream as often as left says.
+type failsToCreate struct {
+	natsjs.JetStream
+	name string
+	left int
+}
+
+func (f *failsToCreate) CreateStream(ctx context.Context, cfg natsjs.StreamConfig) (natsjs.Stream, error) {
+	if cfg.Name == f.name && f.left > 0 {
+		f.left--
+		return nil, &natsjs.APIError{Code: 500, ErrorCode: 10049, Description: "error creating store for stream"}
+	}
+	return f.JetStream.CreateStream(ctx, cfg)
 }
