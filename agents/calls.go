@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -171,10 +172,10 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	return l.showResult(task, c.ToolCall, time.Since(begun), failure)
 }
 
-// settleFailure tells the model that a call has failed, and the operator.
+// settleFailure tells the model that a call has failed, and the operator, in one
+// line: at level debug with what others than the operator may have written.
 func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
 	e := task.Envelope
-	l.log.Debug("tool call failed", "id", e.ID, "corr", e.Corr, "tool", c.Name, "err", failure, "cause", failure.Err)
 	words, why := "a tool's call failed", error(failure)
 	var missing *secret.Error
 	switch {
@@ -185,7 +186,13 @@ func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool
 	case failure.Kind == tool.ErrInvalidArguments: // the message may quote them
 		why = failure.Kind
 	}
-	l.log.Warn(words, "id", e.ID, "corr", e.Corr, "entity", e.To, "intent", e.Intent, "tool", c.Name, "err", why)
+	attrs := []any{"id", e.ID, "corr", e.Corr, "entity", e.To, "intent", e.Intent, "tool", c.Name, "err", why}
+	if cause, told := failure.Err.(slog.LogValuer); told {
+		attrs = append(attrs, "cause", cause)
+	} else if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		attrs = append(attrs, "message", failure.Message, "cause", failure.Err)
+	}
+	l.log.Warn(words, attrs...)
 	status := state.EffectFailed
 	if failure.Kind == tool.ErrTimeout {
 		status = state.EffectTimedOut

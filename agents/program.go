@@ -195,7 +195,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 	defer wait.Stop()
 	var proc *process
 	for {
-		if proc, err = p.await(ctx, wait.C, proc); err != nil {
+		if proc, err = p.await(ctx, wait.C, proc, durable); err != nil {
 			return nil, err
 		}
 		payload, err := proc.do(ctx, task.Envelope.ID, task.Emit, line)
@@ -305,27 +305,33 @@ func taskLine(e *envelope.Envelope, which *attempt) ([]byte, error) {
 }
 
 // await returns the running program, or waits for another than last as long as
-// giveUp allows.
-func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *process) (*process, error) {
+// giveUp allows. Where the program keeps dying it does not wait, unless the task is
+// patient: a sender that gives up first would hear of a time-out alone.
+func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *process, patient bool) (*process, error) {
 	for {
 		p.mu.Lock()
-		proc, state, changed, retryAt := p.proc, p.state, p.changed, p.retryAt
+		proc, state, changed, retryAt, failures := p.proc, p.state, p.changed, p.retryAt, p.failures
 		p.mu.Unlock()
 		switch {
 		case proc != nil && proc != last:
 			return proc, nil
 		case state == programStopped:
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's program has been stopped")
+		case failures >= troubled && !patient:
+			return nil, notRunning(retryAt)
 		}
 		select {
 		case <-changed:
 		case <-giveUp:
-			down := envelope.Errorf(envelope.CodeUnavailable, "the agent's program is not running; it had not begun the task")
-			return nil, down.WithBackoff(max(time.Until(retryAt), time.Second))
+			return nil, notRunning(retryAt)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func notRunning(retryAt time.Time) error {
+	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program is not running; it had not begun the task").WithBackoff(max(time.Until(retryAt), time.Second))
 }
 
 // troubled is after how many ends in a row a program counts as unhealthy.

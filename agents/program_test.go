@@ -218,6 +218,19 @@ func TestProgramThatKeepsDyingIsUnhealthy(t *testing.T) {
 	}
 }
 
+// Section 6, row 22 of the operators' review: the sender of a live task to a program
+// that keeps dying heard of a time-out, for its worker waited for longer.
+func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p := program(t, "dead", func(c *agents.ProgramConfig) { c.StartWait = time.Hour })
+	w.hostProgram(p, 1)
+	until(t, "it is unhealthy", func() bool { return p.Health().Status == "unhealthy" })
+	if got := w.send(entity, do("echo", "x"), sending{}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.FromPeer() {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
 	p, err := agents.NewProgram(agents.ProgramConfig{Command: []string{"no-such-program-anywhere"}})

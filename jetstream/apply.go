@@ -1,11 +1,13 @@
 package jetstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
@@ -16,6 +18,11 @@ import (
 // $JS.API.CONSUMER.{INFO,CREATE}.<stream>.<name>.>, and, to name what is at
 // fault when subjects collide, to $JS.API.STREAM.NAMES and
 // $JS.API.CONSUMER.LIST.<stream>.
+//
+// Where the account, or a server that stands alone, has not the storage for all
+// that is to be made, it makes nothing and fails with [ErrNoRoom]. To find that
+// out it needs permission for $JS.API.INFO, and to create and delete a stream
+// AEE_ROOM; without it, it stops at the stream that does not fit.
 //
 // It goes on past a stream that is in conflict and reports all of them in the
 // error; it stops where a request fails. What it did until then is done, and is
@@ -28,9 +35,14 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 	if err := oldServer(js, plan); err != nil {
 		return nil, err
 	}
+	if plan, err = haveRoom(ctx, js, opts, plan); err != nil {
+		return nil, err
+	}
 	if err := migrate(ctx, js, opts, plan); err != nil {
 		return nil, err
 	}
+	// What gives room first.
+	slices.SortStableFunc(plan, func(a, b Change) int { return cmp.Compare(min(a.Reserves, 0), min(b.Reserves, 0)) })
 	var report []Change
 	var conflicts []error
 	for _, c := range plan {
@@ -74,7 +86,7 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
 	if c.Action == ActionCreate {
-		_, err := js.CreateStream(ctx, c.want)
+		err := create(ctx, js, c.want)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
 			// Another node was faster, with other options. What it made is now
 			// a stream that exists.
@@ -92,6 +104,30 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 	}
 	return c, nil
 }
+
+// create makes a stream. Where there is no room, another process may have made it
+// (a server looks for room before it looks whether the stream is there), or may
+// have set room aside just now to ask whether it is there: that is given back at
+// once. A server that has just deleted its last stream, as after that question,
+// removes the directory of streams a moment later, and may do so while the next one
+// is made.
+func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) error {
+	for tries := 0; ; tries++ {
+		_, err := js.CreateStream(ctx, cfg)
+		if !hasNoRoom(err) && !hasCode(err, jsCreateFailed) {
+			return err
+		}
+		if _, looked := js.Stream(ctx, cfg.Name); looked == nil {
+			return natsjs.ErrStreamNameAlreadyInUse
+		}
+		if tries == roomTries || !pause(ctx, 100*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// roomTries is how often a stream is tried again that finds no room or no directory.
+const roomTries = 5
 
 // reserves says how much room was asked for, where there was not enough.
 func (c Change) reserves(err error) string {

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,7 +39,8 @@ func fresh(opts Options, spec Spec) natsjs.StreamConfig {
 
 // compare finds what differs between a stream and its spec, and what may be
 // done about it.
-func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
+func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
+	have := info.Config
 	want := fresh(opts, spec)
 	next := have // what we would update it to: the operator's settings stay
 	if c.newer(have.Metadata) {
@@ -86,7 +88,7 @@ func (c *Change) compare(opts Options, spec Spec, have natsjs.StreamConfig) {
 		c.differ("duplicate_window", have.Duplicates.String(), want.Duplicates.String(), "")
 		next.Duplicates = want.Duplicates
 	}
-	c.limits(opts, spec, have, want, &next)
+	c.limits(opts, spec, info, want, &next)
 	c.dropping(have, want)
 	c.want = next
 	c.Reserves = max(next.MaxBytes, 0) - max(have.MaxBytes, 0)
@@ -156,23 +158,31 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 }
 
 // limits are the operator's. They change where they were asked for, and where
-// that drops nothing.
-func (c *Change) limits(opts Options, spec Spec, have, want natsjs.StreamConfig, next *natsjs.StreamConfig) {
-	const kept = "lowering it would drop messages; do that with `nats stream edit`"
+// that drops nothing: a limit is lowered if what the stream holds fits.
+func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want natsjs.StreamConfig, next *natsjs.StreamConfig) {
+	const kept = ", which lowering it would drop: do that with `nats stream edit`"
+	have, holds := info.Config, info.State
 	l := opts.Limits[spec.Name]
 	if l.MaxAge != 0 && have.MaxAge != want.MaxAge {
-		d := Difference{Field: "max_age", Have: ageString(have.MaxAge), Want: ageString(want.MaxAge)}
-		if have.MaxAge == 0 || want.MaxAge != 0 && want.MaxAge < have.MaxAge {
-			d.Kept = kept
+		d := Difference{Field: "max_age", Have: ageString(have.MaxAge), Want: ageString(want.MaxAge), Asked: true}
+		oldest := time.Duration(0)
+		if holds.Msgs > 0 {
+			oldest = info.TimeStamp.Sub(holds.FirstTime)
+		}
+		if lower := have.MaxAge == 0 || want.MaxAge != 0 && want.MaxAge < have.MaxAge; lower && oldest > want.MaxAge-min(lowerMargin, want.MaxAge/10) {
+			d.Kept = "it holds messages of " + oldest.Round(time.Millisecond).String() + kept
 		} else {
 			next.MaxAge = want.MaxAge
+			if want.MaxAge > 0 {
+				next.Duplicates = min(next.Duplicates, want.MaxAge)
+			}
 		}
 		c.Differences = append(c.Differences, d)
 	}
 	if l.MaxBytes != 0 && have.MaxBytes != want.MaxBytes {
-		d := Difference{Field: "max_bytes", Have: strconv.FormatInt(have.MaxBytes, 10), Want: strconv.FormatInt(want.MaxBytes, 10)}
-		if have.MaxBytes < 0 || want.MaxBytes > 0 && want.MaxBytes < have.MaxBytes {
-			d.Kept = kept
+		d := Difference{Field: "max_bytes", Have: strconv.FormatInt(have.MaxBytes, 10), Want: strconv.FormatInt(want.MaxBytes, 10), Asked: true}
+		if lower := have.MaxBytes < 0 || want.MaxBytes > 0 && want.MaxBytes < have.MaxBytes; lower && holds.Bytes > uint64(want.MaxBytes) {
+			d.Kept = fmt.Sprintf("it holds %d bytes%s", holds.Bytes, kept)
 		} else {
 			next.MaxBytes = want.MaxBytes
 		}
@@ -191,9 +201,15 @@ func (c *Change) limits(opts Options, spec Spec, have, want natsjs.StreamConfig,
 		next.Placement = p
 	}
 	if have.Storage != want.Storage {
-		c.differ("storage", have.Storage.String(), want.Storage.String(), "a stream's storage cannot be changed")
+		c.Differences = append(c.Differences, Difference{Field: "storage", Have: have.Storage.String(), Want: want.Storage.String(), Asked: opts.Storage == natsjs.MemoryStorage,
+			Kept: "a stream's storage cannot be changed: it would have to be deleted and made anew"})
 	}
 }
+
+// lowerMargin is for how much longer than they are old messages must be kept by an
+// age that is lowered, so that none is dropped while it is: a tenth of the age at
+// most.
+const lowerMargin = time.Minute
 
 // dropping notes limits that an operator gave a work queue, by which accepted
 // tasks are dropped.
@@ -226,7 +242,7 @@ func (c *Change) flag(field string, have *bool, want bool) {
 }
 
 func (c *Change) differ(field, have, want, kept string) {
-	c.Differences = append(c.Differences, Difference{field, have, want, kept})
+	c.Differences = append(c.Differences, Difference{Field: field, Have: have, Want: want, Kept: kept})
 }
 
 func ageString(d time.Duration) string {

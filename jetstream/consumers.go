@@ -62,10 +62,10 @@ func WorkConsumer(m subject.Map, priority, entity string, lease time.Duration) (
 	if lease <= 0 {
 		lease = DefaultLease
 	}
+	about := priority + " tasks of " + entity
 	return ConsumerSpec{
-		Stream: StreamWork, Entity: entity, Priority: priority,
-		About:  priority + " tasks of " + entity,
-		Config: consumer(priority+"-"+consumerToken(entity), filter, lease),
+		Stream: StreamWork, Entity: entity, Priority: priority, About: about,
+		Config: consumer(priority+"-"+consumerToken(entity), about, filter, lease),
 	}, nil
 }
 
@@ -76,16 +76,16 @@ func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
 	if err != nil {
 		return ConsumerSpec{}, err
 	}
+	about := "delayed tasks of " + entity + " that fall due"
 	return ConsumerSpec{
-		Stream: StreamSchedule, Entity: entity,
-		About:  "delayed tasks of " + entity + " that fall due",
-		Config: consumer("due-"+consumerToken(entity), filter, 30*time.Second),
+		Stream: StreamSchedule, Entity: entity, About: about,
+		Config: consumer("due-"+consumerToken(entity), about, filter, 30*time.Second),
 	}, nil
 }
 
-func consumer(name, filter string, ackWait time.Duration) natsjs.ConsumerConfig {
+func consumer(name, about, filter string, ackWait time.Duration) natsjs.ConsumerConfig {
 	return natsjs.ConsumerConfig{
-		Name: name, Durable: name, FilterSubject: filter,
+		Name: name, Durable: name, Description: "aeemesh: " + about, FilterSubject: filter,
 		AckPolicy: natsjs.AckExplicitPolicy, DeliverPolicy: natsjs.DeliverAllPolicy, ReplayPolicy: natsjs.ReplayInstantPolicy,
 		AckWait: ackWait, MaxDeliver: -1, MaxAckPending: -1, MaxWaiting: 4096,
 		Metadata: map[string]string{MetaTopology: strconv.Itoa(TopologyVersion)},

@@ -39,16 +39,16 @@ func TestConsumersOfAnEntity(t *testing.T) {
 			t.Errorf("again: %s", c)
 		}
 	}
-	for _, c := range []struct{ stream, name, filter string }{
-		{"AEE_WORK_acme", "low-agent=2Ex", "acme.aee.work.low.agent.x"},
-		{"AEE_SCHEDULE_acme", "due-agent=2Ex=2Ey", "acme.aee.due.*.agent.x.y"},
+	for _, c := range []struct{ stream, name, filter, about string }{
+		{"AEE_WORK_acme", "low-agent=2Ex", "acme.aee.work.low.agent.x", "aeemesh: low tasks of agent.x"},
+		{"AEE_SCHEDULE_acme", "due-agent=2Ex=2Ey", "acme.aee.due.*.agent.x.y", "aeemesh: delayed tasks of agent.x.y that fall due"},
 	} {
 		cons, err := js.Consumer(ctx, c.stream, c.name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		cfg := cons.CachedInfo().Config
-		if cfg.FilterSubject != c.filter || cfg.AckPolicy != natsjs.AckExplicitPolicy || cfg.MaxDeliver != -1 || cfg.MaxAckPending != -1 || cfg.MaxWaiting != 4096 || cfg.InactiveThreshold != 0 || cfg.Replicas != 0 {
+		if cfg.FilterSubject != c.filter || cfg.Description != c.about || cfg.AckPolicy != natsjs.AckExplicitPolicy || cfg.MaxDeliver != -1 || cfg.MaxAckPending != -1 || cfg.MaxWaiting != 4096 || cfg.InactiveThreshold != 0 || cfg.Replicas != 0 {
 			t.Errorf("%s: %+v", c.name, cfg)
 		}
 	}

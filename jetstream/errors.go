@@ -118,6 +118,7 @@ const (
 	jsNotEnoughStorage natsjs.ErrorCode = 10023
 	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
 	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster, "insufficient storage" among others
+	jsCreateFailed     natsjs.ErrorCode = 10049 // "error creating store for stream", among others
 )
 
 // hasNoRoom says that a stream would reserve more than a server, or enough

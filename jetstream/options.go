@@ -32,8 +32,8 @@ type Options struct {
 	Placement *natsjs.Placement
 
 	// Limits by [Spec] name replace those of the topology for new streams, and
-	// raise those of streams that exist. A limit that is lower than the
-	// stream's is not applied, for it would drop messages: the report says so.
+	// those of streams that exist, but where a lower limit would drop messages
+	// that the stream holds: the report says so ([Change.NotDone]).
 	// Limits by which accepted tasks would be dropped are refused: the age of
 	// [StreamWork], and any of [StreamSchedule].
 	Limits map[string]Limits

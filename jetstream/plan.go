@@ -50,6 +50,18 @@ type Difference struct {
 	Want  string `json:"want"`
 	// Kept says why the setting stays as it is. Empty: it is, or was, changed.
 	Kept string `json:"kept,omitempty"`
+	// Asked: the options ask for it by name. It is told where it is kept.
+	Asked bool `json:"asked,omitempty"`
+}
+
+// NotDone are the settings that were asked for and stay as they are.
+func (c Change) NotDone() (out []Difference) {
+	for _, d := range c.Differences {
+		if d.Asked && d.Kept != "" {
+			out = append(out, d)
+		}
+	}
+	return out
 }
 
 // String says it in a line: "update AEE_BUS: no_ack false, should be true".
@@ -125,6 +137,6 @@ func planOne(ctx context.Context, js natsjs.JetStream, opts Options, spec Spec) 
 	if err != nil {
 		return c, explain(js.Conn(), err, "look at %s", c.Name)
 	}
-	c.compare(opts, spec, stream.CachedInfo().Config)
+	c.compare(opts, spec, stream.CachedInfo())
 	return c, nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -74,6 +75,9 @@ func (n *Node) CancelTree(ctx context.Context, entity string, cmd intents.Cancel
 	reply, err := n.tryCommand(ctx, entity, e)
 	answered := err == nil
 	if unheard(err) && ctx.Err() == nil {
+		if cmd.ID != "" && n.withdrawn(ctx, entity, cmd, &err) {
+			return intents.CommandResult{Cancelled: err == nil, Status: StatusWithdrawn}, below, err
+		}
 		_, err = n.Submit(ctx, e, SubmitOptions{})
 	}
 	if err != nil {
@@ -95,6 +99,27 @@ func (n *Node) CancelTree(ctx context.Context, entity string, cmd intents.Cancel
 		}
 	}
 	return out, w.below, err
+}
+
+// StatusWithdrawn is the status of a cancel that took the task out of the queue,
+// where no worker had begun it.
+const StatusWithdrawn = "withdrawn"
+
+// withdrawn withdraws a task whose agent has no worker. It reports whether that is
+// the end of it: with an error where there is no such task. Else, where this node
+// may not or it is too late, a worker has to be told.
+func (n *Node) withdrawn(ctx context.Context, entity string, cmd intents.CancelTask, err *error) bool {
+	if there, asked := n.served(ctx, entity); there || asked != nil {
+		return false
+	}
+	failed := n.Withdraw(ctx, entity, cmd.ID, cmd.Reason)
+	switch {
+	case failed == nil, errors.Is(failed, jetstream.ErrNotFound) && !errors.Is(failed, jetstream.ErrUnavailable):
+		*err = failed
+		return true
+	}
+	n.log.Info("task not withdrawn, its agent is told", "id", cmd.ID, "to", entity, "err", failed)
+	return false
 }
 
 func (n *Node) cancelEnvelope(entity string, cmd intents.CancelTask) *envelope.Envelope {

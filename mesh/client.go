@@ -231,8 +231,13 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 		}
 		header[headerContentType] = []string{envelope.ContentCBOR}
 	}
-	*buf, err = appendSigned((*buf)[:0], task, signer, cbor)
-	return header, err
+	if *buf, err = appendSigned((*buf)[:0], task, signer, cbor); err != nil {
+		return header, err
+	}
+	if limit := n.conn.MaxPayload(); limit > 0 && int64(len(*buf)) > limit {
+		return header, envelope.Errorf(envelope.CodeTooLarge, "the message has %d bytes, and the server takes %d (max_payload)", len(*buf), limit)
+	}
+	return header, nil
 }
 
 // exchange sends a task and waits for its terminal envelope. Before it, stream

@@ -9,10 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // Instance is one worker of one agent, as it describes itself.
@@ -100,6 +102,30 @@ func (n *Node) Ping(ctx context.Context, entity string) (time.Duration, error) {
 	started := time.Now()
 	_, err := n.Query(ctx, entity, intents.StatusPing, struct{}{}, nil)
 	return time.Since(started), err
+}
+
+// PingInstance asks one worker of an entity, which [Instance] names, for a sign of
+// life over NATS micro, and returns what it says of itself. The answer is not
+// signed.
+func (n *Node) PingInstance(ctx context.Context, entity, id string) (micro.Ping, time.Duration, error) {
+	var pong micro.Ping
+	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(entity), id)
+	if err != nil {
+		return pong, 0, err
+	}
+	started := time.Now()
+	msg, err := n.conn.RequestWithContext(ctx, to, nil)
+	took := time.Since(started)
+	if errors.Is(err, nats.ErrNoResponders) {
+		return pong, took, envelope.Errorf(envelope.CodeNoResponders, "no worker of %s is instance %s", entity, id)
+	}
+	if err != nil {
+		return pong, took, err
+	}
+	if err := json.Unmarshal(msg.Data, &pong); err != nil || pong.Metadata[MetaEntity] != entity || pong.ID != id {
+		return pong, took, envelope.Errorf(envelope.CodeInvalidEnvelope, "what answers is not instance %s of %s", id, entity)
+	}
+	return pong, took, nil
 }
 
 // Query sends a task with one of the aee.* intents, or any other, and decodes

@@ -164,6 +164,7 @@ func (n *Node) Serve(ctx context.Context, agent Agent) error {
 	if err := h.start(); err != nil {
 		return fmt.Errorf("serve %s: %w", agent.Entity, err)
 	}
+	defer n.hosts.add(h)()
 	h.announce(intents.AgentJoined)
 	if h.Ready != nil {
 		h.Ready()

@@ -165,6 +165,7 @@ type Node struct {
 	replies  replies
 	lanes    laneBook
 	heads    headcount
+	hosts    hosts
 
 	defaultRequires json.RawMessage // says DefaultTimeout; most tasks that are sent say just that
 	compacted       atomic.Int64    // when the store of runs was swept, in Unix nanoseconds

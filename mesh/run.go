@@ -365,6 +365,7 @@ func (h *host) conclude(t *Task, problem *envelope.Error) {
 	if intents.Reserved(t.Envelope.Intent) {
 		return
 	}
+	h.logEnd(t, problem)
 	if problem != nil {
 		h.taskEvent(intents.TaskFailed, t, problem)
 	} else {

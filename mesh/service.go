@@ -96,7 +96,7 @@ func (h *host) identity() micro.ServiceIdentity {
 		MetaEntity: h.Entity, "aee_version": envelope.Version, "aeemesh_version": h.node.cfg.Version,
 		"concurrency": strconv.Itoa(h.Concurrency), "queue": strconv.Itoa(max(0, h.Queue)),
 	}
-	meta[MetaHandoff], meta[MetaDurable] = "1", h.takesDurable()
+	meta[MetaHandoff], meta[MetaDurable], meta[MetaSignatures] = "1", h.takesDurable(), h.node.cfg.Verifier.Mode.String()
 	if h.durable != nil && h.durable.codec.Seal != nil {
 		meta[MetaSealed] = "1"
 	}
@@ -123,7 +123,10 @@ const (
 	MetaPrefix  = "prefix"
 	MetaHandoff = "handoff" // "1": the agent answers tasks that are handed on to it
 	MetaDurable = "durable" // whether this worker takes durable tasks: see [DurableOn]
-	MetaSealed  = "sealed"  // "1": the checkpoints of its runs are encrypted where they are stored
+	// What the worker wants of signatures, as [sign.Mode] says it: who asks it how
+	// it is need not sign where that is not required.
+	MetaSignatures = "signatures"
+	MetaSealed     = "sealed" // "1": the checkpoints of its runs are encrypted where they are stored
 )
 
 func joinIntents(names []string) string {

@@ -321,7 +321,7 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 	case corr != "" && reply.Corr != corr:
 		return nil, unusable("reply of %s: foreign corr %s", entity, clip(reply.Corr))
 	}
-	if reply.From != entity {
+	if reply.From != entity && !n.withdrawnBy(reply) {
 		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(HeaderHandoff), reply, known); err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -30,22 +31,24 @@ func (a *app) agentsCommand() *cobra.Command {
   aeemesh agents ping agent.reviewer --count 5
   aeemesh agents import reviewer.yaml
   aeemesh agents definitions`,
-	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand()}, a.definitionCommands()...)...)
+	}, append([]*cobra.Command{a.agentsListCommand(), a.agentsDescribeCommand(), a.agentsPingCommand(), a.agentsRetireCommand()}, a.definitionCommands()...)...)
 }
 
 // agentSummary is one entity with all its workers.
 type agentSummary struct {
-	Entity    string  `json:"entity"`
-	Instances int     `json:"instances"`
-	Version   string  `json:"version"`           // of all; several comma-separated
-	Status    string  `json:"status"`            // of the one that answered; "unknown" where none did
-	Reason    string  `json:"reason,omitempty"`  // why it is unknown
-	Durable   string  `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
-	Takers    int     `json:"durable_workers"`   // of the instances, the ones that take durable tasks
-	Requests  int     `json:"requests"`
-	Errors    int     `json:"errors"`
-	AverageMS float64 `json:"average_ms"`
-	Intents   string  `json:"intents"`
+	Entity    string   `json:"entity"`
+	Instances int      `json:"instances"`
+	Hosts     []string `json:"hosts"`             // where they run, as far as they tell
+	Programs  []string `json:"aeemesh_versions"`  // of aeemesh, of all of them
+	Version   string   `json:"version"`           // of all; several comma-separated
+	Status    string   `json:"status"`            // of the one that answered; "unknown" where none did
+	Reason    string   `json:"reason,omitempty"`  // why it is unknown
+	Durable   string   `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
+	Takers    int      `json:"durable_workers"`   // of the instances, the ones that take durable tasks
+	Requests  int      `json:"requests"`
+	Errors    int      `json:"errors"`
+	AverageMS float64  `json:"average_ms"`
+	Intents   []string `json:"intents"`
 }
 
 func (a *app) agentsListCommand() *cobra.Command {
@@ -87,15 +90,31 @@ together, their status, and what they have done since they started.`,
 					status += " (" + l.Reason + ")"
 				}
 				rows = append(rows, []string{l.Entity, strconv.Itoa(l.Instances), l.Version, status,
-					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), l.Durable})
+					strconv.Itoa(l.Requests), strconv.Itoa(l.Errors), millis(l.AverageMS), few(l.Hosts), strings.Join(l.Programs, ","), l.Durable})
 			}
-			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "durable tasks"}, rows)
+			a.term.table([]string{"entity", "instances", "version", "status", "requests", "errors", "average", "on", "aeemesh", "durable tasks"}, rows)
 			return nil
 		}),
 	})
 	c.Flags().DurationVar(&wait, "wait", time.Second, "how long to wait for answers")
 	a.addSignFlags(c.Flags(), signAll)
 	return c
+}
+
+// withOne adds a word to a sorted list, once.
+func withOne(list []string, word string) []string {
+	if at, there := slices.BinarySearch(list, word); word != "" && !there {
+		return slices.Insert(list, at, word)
+	}
+	return list
+}
+
+// few is a list in a column: two of it, and how many more.
+func few(list []string) string {
+	if len(list) > 3 {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:2], ","), len(list)-2)
+	}
+	return strings.Join(list, ",")
 }
 
 // discover lists the agents that answer. Where the server lets the user not ask,
@@ -121,7 +140,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 	for _, i := range found {
 		l := byEntity[i.Entity]
 		if l == nil {
-			l = &agentSummary{Entity: i.Entity, Status: "unknown", Intents: i.Info.Metadata[mesh.MetaIntents]}
+			l = &agentSummary{Entity: i.Entity, Status: "unknown", Hosts: []string{}, Programs: []string{}, Intents: strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' })}
 			byEntity[i.Entity] = l
 			list = append(list, l)
 		}
@@ -129,6 +148,8 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		if takesDurable(i.Info) {
 			l.Takers++
 		}
+		l.Hosts = withOne(l.Hosts, i.Info.Metadata[metaHost])
+		l.Programs = withOne(l.Programs, i.Info.Metadata[metaProgram])
 		if !slices.Contains(strings.Split(l.Version, ","), i.Info.Version) {
 			l.Version = strings.TrimPrefix(l.Version+","+i.Info.Version, ",")
 		}
@@ -149,7 +170,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		}
 		wait.Go(func() {
 			var health intents.HealthResult
-			if _, err := s.node.Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
+			if _, err := s.inquirer(found, l.Entity).Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
 				l.Reason = whyUnknown(err)
 				return
 			}
@@ -260,7 +281,7 @@ agent has no schema for, such as those of "send" and "ask".`,
 			}
 			d, err := s.describe(ctx, args[0], wait)
 			if err != nil {
-				return sendFailed(ctx, err)
+				return s.unanswered(ctx, args[0], err)
 			}
 			if a.term.json {
 				return a.term.object(d)
@@ -299,7 +320,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if _, err := s.node.Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
+		if _, err := s.inquirer(d.Instances, entity).Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
 			var e *envelope.Error
 			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err
@@ -368,7 +389,7 @@ func (a *app) printDescription(d agentDescription) {
 	var rows [][]string
 	for _, i := range d.Instances {
 		requests, errs, average, last := 0, 0, time.Duration(0), ""
-		started := ""
+		started, lane := "", ""
 		if i.Stats != nil {
 			started = i.Stats.Started.UTC().Format(time.DateTime)
 			var busy time.Duration
@@ -377,71 +398,18 @@ func (a *app) printDescription(d agentDescription) {
 				if e.LastError != "" {
 					last = e.LastError
 				}
+				var own laneHealth
+				if e.Name == "work" && json.Unmarshal(e.Data, &own) == nil {
+					lane = own.State
+				}
 			}
 			if requests > 0 {
 				average = busy / time.Duration(requests)
 			}
 		}
-		rows = append(rows, []string{i.Info.ID, i.Info.Version, started, strconv.Itoa(requests), strconv.Itoa(errs),
-			average.Round(10 * time.Microsecond).String(), last})
+		meta := i.Info.Metadata
+		rows = append(rows, []string{i.Info.ID, i.Info.Version, meta[metaHost], meta[metaPID], meta[metaProgram], started, strconv.Itoa(requests), strconv.Itoa(errs),
+			average.Round(10 * time.Microsecond).String(), lane, last})
 	}
-	t.table([]string{"instance", "version", "started", "requests", "errors", "average", "last error"}, rows)
-}
-
-func (a *app) agentsPingCommand() *cobra.Command {
-	var count int
-	var interval time.Duration
-	c := connects(&cobra.Command{
-		Use:   "ping ENTITY",
-		Short: "Ask an agent for a sign of life",
-		Long: `Sends aee.status.ping and tells how long the answer took. A busy agent answers
-too: its work does not hold this up.`,
-		Example: `  aeemesh agents ping agent.reviewer
-  aeemesh agents ping agent.reviewer --count 10 --interval 200ms
-
-  # with the nats CLI:
-  nats micro ping agent-reviewer`,
-		Args:              arguments("ENTITY"),
-		ValidArgsFunction: a.completeEntities(1),
-		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
-			if err := subject.ValidateEntity(args[0]); err != nil {
-				return usagef(cmd, "%w", err)
-			}
-			if count < 1 {
-				return usagef(cmd, "--count %d: it must be at least 1", count)
-			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
-			if err != nil {
-				return err
-			}
-			defer s.close()
-			for n := range count {
-				if n > 0 {
-					select {
-					case <-time.After(interval):
-					case <-ctx.Done():
-						return sendFailed(ctx, ctx.Err())
-					}
-				}
-				turn, cancel := context.WithTimeout(ctx, a.conn.wait())
-				took, err := s.node.Ping(turn, args[0])
-				cancel()
-				if err != nil {
-					return sendFailed(ctx, err)
-				}
-				if a.term.json {
-					if err := a.term.object(map[string]any{"entity": args[0], "ms": float64(took.Microseconds()) / 1000}); err != nil {
-						return err
-					}
-					continue
-				}
-				a.term.line("%s answered in %v", args[0], took.Round(10*time.Microsecond))
-			}
-			return nil
-		}),
-	})
-	c.Flags().IntVar(&count, "count", 1, "how often")
-	c.Flags().DurationVar(&interval, "interval", time.Second, "pause between two")
-	a.addSignFlags(c.Flags(), signAll)
-	return c
+	t.table([]string{"instance", "version", "host", "pid", "aeemesh", "started", "requests", "errors", "average", "durable lane", "last error"}, rows)
 }

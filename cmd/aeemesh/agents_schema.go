@@ -34,7 +34,7 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 	if err != nil {
 		return fmt.Errorf("encode schemas: %w", err)
 	}
-	a.term.line("%s", a.term.safe(indented(raw)))
+	a.term.line("%s", a.term.data.safe(indented(raw)))
 	for _, name := range slices.Sorted(maps.Keys(schemas)) {
 		if schemas[name].Task == nil {
 			a.term.note("%s takes any object", printable(name))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents/schema"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -87,7 +88,7 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 		return noAsk(err, args[0])
 	}
 	if ask.Task.To != person {
-		return hinted(fmt.Errorf("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
+		return hinted(outcome.Refused("task %s is for %s, and you are %s", ask.Task.ID, ask.Task.To, person), "\"--from %s\" answers in that name, if you may.", ask.Task.To)
 	}
 	if err := refusedAnswer(ask); err != nil {
 		return err
@@ -123,11 +124,11 @@ func refusedAnswer(k *mesh.Ask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
 	case mesh.AskAnswered:
-		return hinted(fmt.Errorf("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
+		return hinted(outcome.Conflict("task %s was answered %s", k.Task.ID, ago(k.AnsweredAt)), lookHint, k.Task.ID)
 	case mesh.AskOverdue:
-		return hinted(fmt.Errorf("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
+		return hinted(outcome.Conflict("it is too late: the time for an answer to task %s was over %s", k.Task.ID, ago(k.Until)), lookHint, k.Task.ID)
 	case mesh.AskWithdrawn:
-		return hinted(fmt.Errorf("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(oneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
+		return hinted(outcome.Conflict("it is too late: task %s was withdrawn: %s", k.Task.ID, cmp.Or(oneLine(k.Reason), "no reason was given")), lookHint, k.Task.ID)
 	}
 	return nil
 }

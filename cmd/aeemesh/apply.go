@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -25,9 +26,11 @@ func (a *app) applyCommand() *cobra.Command {
 of its work consumers, and mends what the mesh relies on. "aeemesh plan" with the
 same flags shows before what it would do.
 
-It deletes nothing and lowers no limit that would drop messages. It may be run
-again at any time, and by several at once; what a newer aeemesh made it leaves
-alone. On a terminal it asks first, elsewhere it wants --yes.`,
+It deletes nothing, and lowers a limit only where what is stored fits. What was
+asked for and is not done is told, with exit status 4. Where the account, or a
+server that stands alone, has no room for all that is missing, nothing is made.
+It may be run again at any time, and by several at once; what a newer aeemesh
+made it leaves alone. On a terminal it asks first, elsewhere it wants --yes.`,
 		Example: `  aeemesh apply
   aeemesh apply --yes --replicas 3        # on a cluster
   aeemesh apply --yes --entity agent.reviewer --lease 10s
@@ -86,12 +89,60 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 	if err != nil {
 		return roomHint(err)
 	}
+	left := notDone(report, cmd.Flags().Changed("storage"))
+	a.tellNotDone(left, "keeps")
 	if t := count(report); t.todo() > 0 {
 		a.term.good("%d made, %d changed", t.create, t.update)
-	} else if t.newer == 0 {
+	} else if t.newer == 0 && len(left) == 0 {
 		a.term.good("everything is as it should be")
 	}
+	if len(left) > 0 {
+		return hinted(outcome.Conflict("%s not as asked", counted(len(left), "setting is", "settings are")), "The lines above say why, and what would do it.")
+	}
 	return nil
+}
+
+// unmet is a setting that was asked for and is not, or will not be, so.
+type unmet struct {
+	jetstream.Change
+	jetstream.Difference
+}
+
+// notDone are the settings that were asked for and stay as they are. Storage is
+// asked for by its flag, whatever it says.
+func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
+	for _, c := range changes {
+		for _, d := range c.Differences {
+			if d.Kept != "" && (d.Asked || storage && d.Field == "storage") && c.Action != jetstream.ActionConflict && c.Action != jetstream.ActionNewer {
+				out = append(out, unmet{c, d})
+			}
+		}
+	}
+	return out
+}
+
+// setting is a setting's value as people read it.
+func setting(field, value string) string {
+	if field == "storage" {
+		return strings.ToLower(value)
+	}
+	return limitText(field, value)
+}
+
+// tellNotDone says of each how it is, and how it would become what was asked.
+func (a *app) tellNotDone(list []unmet, keeps string) {
+	for _, n := range list {
+		a.term.warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
+		stream := map[jetstream.Kind]string{jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[n.Kind] + n.Name
+		switch n.Field {
+		case "max_bytes", "max_age":
+			value := n.Want
+			if value == "no limit" {
+				value = "0s"
+			}
+			a.term.hint(fmt.Sprintf("nats stream edit %s --%s=%s", stream, strings.ReplaceAll(n.Field, "_", "-"), value))
+		}
+	}
 }
 
 // roomHint says what helps on a small disk, and where there are too few servers.
@@ -113,7 +164,7 @@ var errNobody = errors.New("nobody can be asked")
 
 // ask asks a question that is answered with yes or no, at a terminal.
 func (a *app) ask(question string) (bool, error) {
-	if f, ok := a.stdin.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
+	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
 		return false, errNobody
 	}
 	fmt.Fprintf(a.term.words, "%s [y/N] ", question)

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -20,8 +21,10 @@ func (a *app) askCommand() *cobra.Command {
 		Short: "Ask an agent in plain text",
 		Long: `Sends plain text to an agent and prints the plain text of its answer: the lane
 aee.ask, which needs no envelope. Nothing proves who asks, so a worker that
-requires signatures refuses it. "-" reads the text from standard input.`,
+requires signatures refuses it: --sign KID sends the text as a signed task
+instead. "-" reads the text from standard input.`,
 		Example: `  aeemesh ask agent.writer "a haiku about queues"
+  aeemesh ask agent.safe "is it me?" --sign ada
   git diff | aeemesh ask agent.reviewer -
 
   # the same with the nats CLI:
@@ -46,7 +49,7 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			if from == "" {
 				from = a.defaultFrom()
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: from})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: from, signed: true})
 			if err != nil {
 				return err
 			}
@@ -59,28 +62,50 @@ requires signatures refuses it. "-" reads the text from standard input.`,
 			a.term.progress("asking %s", args[0])
 			started := time.Now()
 			waiting, stopWondering := a.wonder(ctx, s.node, args[0])
-			answer, err := s.node.AskRetrying(waiting, args[0], text, retries, a.onRetry(cmd, retries))
+			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
 			stopWondering()
 			if err != nil {
-				if a.term.json {
-					var e *envelope.Error
-					if errors.As(err, &e) {
-						if err := a.term.object(map[string]any{"entity": args[0], "error": e}); err != nil {
-							return err
-						}
-					}
-				}
-				return sendFailed(ctx, err)
+				return withMember(s.unanswered(ctx, args[0], err), "entity", args[0])
 			}
 			if a.term.json {
 				return a.term.object(map[string]any{"entity": args[0], "text": answer, "ms": time.Since(started).Milliseconds()})
 			}
-			a.term.line("%s", strings.TrimSuffix(a.term.safe(answer), "\n"))
+			a.term.line("%s", strings.TrimSuffix(answer, "\n"))
 			return nil
 		}),
 	})
 	c.Flags().StringVar(&from, "from", "", "who asks: an `entity` (default human.<your login>)")
 	bindEnv(c.Flags(), "from", "AEEMESH_FROM")
 	a.addRetryFlag(c.Flags(), &retries)
+	a.addSignFlags(c.Flags(), signAll)
+	unsigned := c.Flags().Lookup("sign")
+	unsigned.DefValue = signNone
+	unsigned.Usage = "sign with the key of this `kid`, as a task; auto: one that may speak for whoever asks, if there is one; none: plain text [$AEEMESH_SIGN]"
+	c.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if !a.isSet(cmd, "sign") {
+			a.sign.kid = signNone
+		}
+		return nil
+	}
 	return c
+}
+
+// ask asks in plain text, or where there is a key to sign with, by a task.
+func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
+	signer, err := s.app.signer(s.node.Entity())
+	if err != nil {
+		return "", err
+	}
+	if signer == nil {
+		return s.node.AskRetrying(ctx, entity, text, opts.Retries, opts.OnRetry)
+	}
+	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(text, "\uFFFD")), '}')
+	reply, err := s.node.Send(ctx, envelope.New(envelope.TypeTask, s.node.Entity(), entity, intents.AgentAsk, payload), opts)
+	if err != nil {
+		return "", err
+	}
+	if text, ok := textOf(reply.Payload); ok {
+		return text, nil
+	}
+	return string(reply.Payload), nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +73,31 @@ func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
 	return slices.Compact(out)
 }
 
+// completeServed completes the first n arguments with the agents that have had
+// durable tasks, whether or not a worker of theirs is there.
+func (a *app) completeServed(n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+		if len(args) >= n {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+			m, err := a.subjects()
+			if err != nil {
+				return
+			}
+			js, err := a.jetStream(conn)
+			if err != nil {
+				return
+			}
+			list, _ := jetstream.NewQueue(js, m).Backlog(ctx)
+			for _, b := range list {
+				out = append(out, cobra.CompletionWithDesc(b.Entity, counted(b.Pending()+b.Unacked(), "task", "tasks")))
+			}
+		})
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
 // toComplete connects for a completion and gives it little time.
 func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {
@@ -95,6 +121,45 @@ func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn
 // completeRuns completes the first argument with the runs that there are, the
 // latest first; what cannot be listed in time is left out.
 func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Run })
+}
+
+// completeTasks completes the first argument with the tasks whose runs there are,
+// and the second with the agents that have had durable tasks.
+func (a *app) completeTasks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 1 {
+		return a.completeServed(2)(cmd, args, begun)
+	}
+	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Task })
+}
+
+// completeDead completes all arguments with the numbers of dead letters, the latest
+// first.
+func (a *app) completeDead(cmd *cobra.Command, args []string, begun string) (out []string, _ cobra.ShellCompDirective) {
+	const most = 200
+	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+		m, err := a.subjects()
+		if err != nil {
+			return
+		}
+		js, err := a.jetStream(conn)
+		if err != nil {
+			return
+		}
+		for l, err := range jetstream.NewDead(js, m).List(ctx, "") {
+			if err != nil {
+				return
+			}
+			if n := strconv.FormatUint(l.Seq, 10); strings.HasPrefix(n, begun) && !slices.Contains(args, n) {
+				out = append(out, cobra.CompletionWithDesc(n, printable(l.Entity+": "+l.Code)))
+			}
+		}
+	})
+	slices.Reverse(out)
+	return out[:min(most, len(out))], cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+}
+
+func (a *app) completeByRun(cmd *cobra.Command, args []string, begun string, name func(runSummary) string) ([]string, cobra.ShellCompDirective) {
 	const most = 200
 	const as = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
 	if len(args) > 0 {
@@ -115,15 +180,15 @@ func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]s
 			if err != nil {
 				return
 			}
-			if strings.HasPrefix(rec.ID.Run, begun) {
-				list = append(list, summarize(rec))
+			if s := summarize(rec); name(s) != "" && strings.HasPrefix(name(s), begun) {
+				list = append(list, s)
 			}
 		}
 	})
 	slices.SortFunc(list, latestFirst)
 	var out []string
 	for _, l := range list[:min(most, len(list))] {
-		out = append(out, cobra.CompletionWithDesc(l.Run, printable(l.Entity+" "+l.Status+" "+ago(l.At))))
+		out = append(out, cobra.CompletionWithDesc(name(l), printable(l.Entity+" "+l.Status+" "+ago(l.At))))
 	}
 	return out, as
 }

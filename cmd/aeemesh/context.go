@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/synadia-io/orbit.go/natscontext"
 	"golang.org/x/net/proxy"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -92,20 +94,28 @@ func userJWT(token, seed string) nats.Option {
 // name is a path.
 func (a *app) readContext(name string) (contextSettings, error) {
 	var s contextSettings
-	path := name
+	paths := []string{name}
 	if !filepath.IsAbs(name) {
 		if strings.ContainsAny(name, `/\`) || strings.Contains(name, "..") {
 			return s, fmt.Errorf("NATS context %q: no such name is legal", name)
 		}
-		path = filepath.Join(a.contextDir(), "context", name+".json")
+		paths = nil
+		for _, dir := range a.contextDirs() {
+			paths = append(paths, filepath.Join(dir, "context", name+".json"))
+		}
 	}
-	raw, err := os.ReadFile(path)
+	raw, err := []byte(nil), error(fs.ErrNotExist)
+	for _, path := range paths {
+		if raw, err = os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		hint := "There is none; \"nats context add\" makes one."
 		if have := a.contexts(); len(have) > 0 {
 			hint = "There are: " + strings.Join(have, ", ") + "."
 		}
-		return s, hinted(fmt.Errorf("NATS context %q is unknown", name), "%s", hint)
+		return s, hinted(outcome.NotFound("NATS context %q is unknown", name), "%s", hint)
 	}
 	if err != nil {
 		return s, fmt.Errorf("NATS context %q: %w", name, err)
@@ -122,27 +132,44 @@ func (a *app) readContext(name string) (contextSettings, error) {
 
 // contexts lists the stored contexts.
 func (a *app) contexts() []string {
-	files, _ := filepath.Glob(filepath.Join(a.contextDir(), "context", "*.json"))
 	var out []string
-	for _, f := range files {
-		out = append(out, strings.TrimSuffix(filepath.Base(f), ".json"))
+	for _, dir := range a.contextDirs() {
+		files, _ := filepath.Glob(filepath.Join(dir, "context", "*.json"))
+		for _, f := range files {
+			out = append(out, strings.TrimSuffix(filepath.Base(f), ".json"))
+		}
 	}
 	slices.Sort(out)
-	return out
+	return slices.Compact(out)
 }
 
 // selectedContext is the one that "nats context select" chose, or "".
 func (a *app) selectedContext() string {
-	raw, err := os.ReadFile(filepath.Join(a.contextDir(), "context.txt"))
-	if err != nil {
-		return ""
+	for _, dir := range a.contextDirs() {
+		if raw, err := os.ReadFile(filepath.Join(dir, "context.txt")); err == nil {
+			return strings.TrimSpace(string(raw))
+		}
 	}
-	return strings.TrimSpace(string(raw))
+	return ""
 }
 
-func (a *app) contextDir() string { return filepath.Join(a.configHome(), "nats") }
+// contextDirs are where the nats CLI keeps contexts: below the home directory that
+// the environment names, and that of the user's account, where the nats CLI looks
+// whatever $HOME says.
+func (a *app) contextDirs() []string {
+	var dirs []string
+	if dir := a.configHome(); dir != "" {
+		dirs = append(dirs, filepath.Join(dir, "nats"))
+	}
+	if own := accountHome(); own != "" && !filepath.IsAbs(a.env("XDG_CONFIG_HOME")) && a.env("HOME") != "" {
+		if dir := filepath.Join(own, ".config", "nats"); !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
 
-// configHome and dataHome are the XDG base directories.
+// configHome and dataHome are the XDG base directories; "" where there is no home.
 func (a *app) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
 func (a *app) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
 
@@ -150,14 +177,27 @@ func (a *app) base(variable, under string) string {
 	if dir := a.env(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home, err := os.UserHomeDir()
-	if h := a.env("HOME"); h != "" {
-		home, err = h, nil
+	home := a.env("HOME")
+	if home == "" {
+		home, _ = os.UserHomeDir()
 	}
-	if err != nil {
-		home = "."
+	if home == "" {
+		home = accountHome()
+	}
+	if !filepath.IsAbs(home) {
+		return "" // a directory that depends on where one stands is none
 	}
 	return filepath.Join(home, filepath.FromSlash(under))
+}
+
+// accountHome is the home directory of the user's account, "" where there is none,
+// as in an image without /etc/passwd.
+func accountHome() string {
+	u, err := user.Current()
+	if err != nil || !filepath.IsAbs(u.HomeDir) {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // expand replaces a leading ~ and variables, as the nats CLI does.

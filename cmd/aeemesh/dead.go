@@ -10,6 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
@@ -112,6 +113,12 @@ func (a *app) deadShowCommand() *cobra.Command {
 		Short:   "Show a dead letter whole",
 		Example: `  aeemesh dead show 12`,
 		Args:    arguments("NUMBER"),
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return a.completeDead(cmd, args, begun)
+		},
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			seq, err := letterNumber(cmd, args[0])
 			if err != nil {
@@ -143,7 +150,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 					}
 				}
 				a.term.line("")
-				a.term.line("%s", a.term.safe(indented(l.Data)))
+				a.term.line("%s", indented(l.Data))
 				return nil
 			})
 		}),
@@ -153,8 +160,9 @@ func (a *app) deadShowCommand() *cobra.Command {
 func (a *app) deadActionCommand(name, short, long string, act func(context.Context, *jetstream.Dead, uint64) (string, error)) *cobra.Command {
 	return connects(&cobra.Command{
 		Use: name + " NUMBER...", Short: short, Long: long,
-		Example: "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
-		Args:    arguments("NUMBER..."),
+		Example:           "  aeemesh dead " + name + " 12\n  aeemesh dead " + name + " $(aeemesh dead list --json | jq .seq)",
+		Args:              arguments("NUMBER..."),
+		ValidArgsFunction: a.completeDead,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			var seqs []uint64
 			for _, arg := range args {
@@ -208,7 +216,7 @@ func letterNumber(cmd *cobra.Command, arg string) (uint64, error) {
 
 func noLetter(err error, seq uint64) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, natsjs.ErrStreamNotFound) {
-		return hinted(fmt.Errorf("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
+		return hinted(outcome.NotFound("there is no dead letter %d", seq), "\"aeemesh dead list\" shows those that there are.")
 	}
 	return laneError(err)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -240,7 +241,7 @@ func (r *registrar) free(rec *registry.Record) error {
 		i := slices.IndexFunc(rec.Aliases, func(a string) bool { return slices.Contains(other.Aliases, a) })
 		what = fmt.Sprintf("the alias %q", rec.Aliases[i])
 	}
-	return hinted(fmt.Errorf("%s is registered already, of another definition: %s", what, printable(other.Key)),
+	return hinted(outcome.Conflict("%s is registered already, of another definition: %s", what, printable(other.Key)),
 		"--replace takes that one away; --as registers this one under another entity.")
 }
 

@@ -178,8 +178,7 @@ registered; --format writes it anew. --revision takes an earlier version
 				if out != "-" {
 					return os.WriteFile(out, data, 0o644)
 				}
-				_, err = a.term.data.Write(data)
-				return err
+				return a.term.bytes(data)
 			})
 		}),
 	})

@@ -78,11 +78,24 @@ Nothing is changed, and nothing is left behind.`,
 	return c
 }
 
+// scratch makes a directory for a while: where temporary files are, or where there
+// is no such place, as in an image of one program, in the working directory.
+func scratch() (string, error) {
+	dir, err := os.MkdirTemp("", "aeemesh-demo-")
+	if err == nil {
+		return dir, nil
+	}
+	if dir, here := os.MkdirTemp(".", ".aeemesh-demo-"); here == nil {
+		return filepath.Abs(dir)
+	}
+	return "", hinted(err, "Set TMPDIR to a directory that can be written, or stand in one.")
+}
+
 func (d *demo) run(ctx context.Context) (err error) {
 	if d.port < 0 || d.port > 65535 {
 		return usagef(d.cmd, "a port is from 0 to 65535")
 	}
-	if d.scratch, err = os.MkdirTemp("", "aeemesh-demo-"); err != nil {
+	if d.scratch, err = scratch(); err != nil {
 		return err
 	}
 	defer os.RemoveAll(d.scratch)

@@ -37,12 +37,19 @@ type doctor struct {
 	subjects subject.Map
 	entity   string
 	monitor  string
+	role     string
 	probe    bool
 	apply    bool
+	strict   bool
+	all      bool // a line for each stream and agent
 	replicas int
 	failed   bool
+	warned   bool
 	inbox    bool   // requests can be answered
 	stream   string // a stream that is there, for the server's clock
+
+	clocked []string // agents whose clocks are right
+	apart   time.Duration
 }
 
 func (a *app) doctorCommand() *cobra.Command {
@@ -53,13 +60,17 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
 server's version and max_payload, JetStream with the mesh's streams and whether
 they are nearly full, what an acknowledgement of JetStream is worth (fsync),
-NATS permissions for a worker of --entity, how far clocks are apart, and how the
-agents and their queues are. It changes nothing but what you ask for: --apply
-does what "aeemesh apply" does; --probe stores a few records that go by
-themselves. Agents are pinged: without --sign and a key that they trust, those
-that require signatures refuse that and put an alert (E_SIG_REQUIRED) on the bus.
-The exit status is 1 if a check fails.`,
+NATS permissions in its --role for --entity, how far clocks are apart, and how
+the agents and their queues are. It stores a few records that go within seconds,
+where it may, to see that something can be stored (--probe=false: not), and
+changes nothing else but what you ask for: --apply does what "aeemesh apply"
+does.
+Agents are pinged, signed only where they require it or --sign names a key: those
+that do not know the key refuse that and put an alert on the bus.
+The exit status is 1 if a check fails, with --strict also if it warns.`,
 		Example: `  aeemesh doctor
+  aeemesh doctor --role sender --entity agent.reviewer --creds ada.creds
+  aeemesh doctor --strict --json | jq 'select(.outcome != "ok")'
   aeemesh doctor --entity agent.reviewer --creds reviewer.creds
   aeemesh doctor --apply --replicas 3     # on a cluster of yours
   aeemesh doctor --monitor http://127.0.0.1:8222 --json | jq 'select(.outcome != "ok")'
@@ -72,6 +83,9 @@ The exit status is 1 if a check fails.`,
 			if err := subject.ValidateEntity(d.entity); err != nil {
 				return usagef(cmd, "--entity: %w", err)
 			}
+			if err := oneOf(cmd, "role", d.role, roleWorker, roleSender, roleOperator); err != nil {
+				return err
+			}
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
 				return usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
@@ -80,7 +94,7 @@ The exit status is 1 if a check fails.`,
 				return err
 			}
 			d.examine(ctx, cmd)
-			if d.failed {
+			if d.failed || d.strict && d.warned {
 				return errQuiet
 			}
 			return nil
@@ -90,14 +104,17 @@ The exit status is 1 if a check fails.`,
 	c.Flags().StringVar(&d.monitor, "monitor", "", "`URL` of the server's monitoring port, which tells its fsync class")
 	c.Flags().BoolVar(&d.apply, "apply", false, "make the mesh's streams and buckets where they are missing, and mend them")
 	c.Flags().IntVar(&d.replicas, "replicas", 0, "with --apply: replicas of each, 1, 3 or 5 (default 1 for new ones)")
-	c.Flags().BoolVar(&d.probe, "probe", false, "store a few records to measure an acknowledgement")
+	c.Flags().StringVar(&d.role, "role", roleWorker, "judge this NATS user as a worker, a sender or an operator")
+	c.Flags().BoolVar(&d.strict, "strict", false, "exit with status 1 where a check warns, too")
+	c.Flags().BoolVar(&d.all, "all", false, "a line for each stream, bucket and agent, also where all is well")
+	c.Flags().BoolVar(&d.probe, "probe", true, "store a few records that go by themselves, to see that it works and how long it takes")
 	a.addSignFlags(c.Flags(), signKey)
 	return c
 }
 
 func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
 	c := check{Name: name, Outcome: outcome, Found: printable(fmt.Sprintf(format, args...)), Hint: hint}
-	d.failed = d.failed || outcome == "fail"
+	d.failed, d.warned = d.failed || outcome == "fail", d.warned || outcome == "warn"
 	t := d.app.term
 	if t.json {
 		if err := t.object(c); err != nil {
@@ -122,6 +139,12 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	d.conn = conn
 	d.connection()
 	d.permissions(ctx)
+	if d.role == roleSender {
+		if d.inbox {
+			d.clocks(ctx)
+		}
+		return
+	}
 	if !d.inbox {
 		d.tell("inbox", "warn", "That is enough for a worker. For the rest, run doctor as a user who may subscribe to an inbox (--inbox-prefix).",
 			"this user has no inbox for replies, so JetStream, agents and clocks cannot be asked")
@@ -140,6 +163,26 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	if found, ok := d.agents(ctx); ok {
 		d.queues(ctx, js, found)
 	}
+}
+
+// clocks asks the agent that a sender sends to how it is: he may ask nobody else.
+func (d *doctor) clocks(ctx context.Context) {
+	from := d.app.defaultFrom()
+	signer, err := d.app.signer(from)
+	if err != nil {
+		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+	}
+	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	if err != nil {
+		d.tell("agent", "fail", "", "%s", errorText(err))
+		return
+	}
+	before := d.conn.LastError()
+	d.agent(ctx, node, d.entity)
+	if err := refusedTo(d.conn, before, d.entity); err != nil {
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --client PREFIX\" prints what a sender needs.", d.entity), "%s", errorText(err))
+	}
+	d.tellClocks()
 }
 
 // oldestServer is the first version that has all that the mesh's streams use
@@ -208,7 +251,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	defer cancel()
 	report, err := jetstream.Inspect(ctx, js, jetstream.Options{Map: d.subjects})
 	if errors.Is(err, jetstream.ErrDenied) {
-		d.tell("jetstream", "warn", "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", errorText(err))
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "this user may not ask: %s", errorText(err))
 		return
 	}
 	if err != nil {
@@ -216,7 +259,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		return
 	}
 	if !report.Enabled {
-		d.tell("jetstream", "warn", "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Reason)
+		d.tell("jetstream", d.lacks(), "Live tasks work without it; replay, journals and shared keys do not.", "off: %s", report.Reason)
 		return
 	}
 	found := "on"
@@ -224,9 +267,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 		found = fmt.Sprintf("on, %d streams, %s stored", acc.Streams, bytesText(acc.Storage))
 	}
 	d.tell("jetstream", "ok", "", "%s", found)
-	for _, c := range report.Streams {
-		d.streamCheck(c)
-	}
+	d.streams(report.Streams)
 	d.room(ctx, js, report.Streams)
 	for _, r := range report.Races {
 		d.tell("race", "fail", "Take the subjects out of the stream, or make it no_ack: its acknowledgement is taken for the agent's answer.",
@@ -251,25 +292,6 @@ func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 	d.tell("apply", "ok", "", "%d of %d streams and buckets made or mended", count(report).todo(), len(report))
 }
 
-func (d *doctor) streamCheck(c jetstream.Change) {
-	name := string(c.Kind)
-	switch c.Action {
-	case jetstream.ActionNone:
-		if c.Kind == jetstream.KindStream && d.stream == "" {
-			d.stream = c.Name
-		}
-		d.tell(name, "ok", "", "%s: %s", c.Name, c.About)
-	case jetstream.ActionCreate:
-		d.tell(name, "warn", "\"aeemesh apply\" makes it.", "%s is missing: %s", c.Name, c.About)
-	case jetstream.ActionNewer:
-		d.tell(name, "warn", "A newer aeemesh made it. Update this one.", "%s", c)
-	case jetstream.ActionUpdate:
-		d.tell(name, "warn", "\"aeemesh apply\" mends it.", "%s", c)
-	default:
-		d.tell(name, "fail", "It cannot be mended without losing what it holds; that is for you to decide.", "%s", c)
-	}
-}
-
 func bytesText(n uint64) string {
 	switch {
 	case n >= 1<<30:
@@ -291,11 +313,17 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 	}
 	defer d.durable(ctx, js, f)
 	ack := ""
-	if d.probe {
-		if took, err := jetstream.ProbeAck(ctx, js, d.subjects, 20); err == nil {
+	if seen := "$KV." + jetstream.BucketSeen + d.subjects.Suffix() + ".doctor"; d.probe && (!d.mayTry() || d.mayPublish(seen)) {
+		probing, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		took, err := jetstream.ProbeAck(probing, js, d.subjects, 20)
+		cancel()
+		switch {
+		case err == nil:
 			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
-		} else {
-			ack = "; no acknowledgement could be measured: " + errorText(err)
+		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
+			ack = "; no acknowledgement could be measured: " + errorText(err) // told above, or not this user's to do
+		default:
+			d.tell("store", "fail", "Is the server's disk full, or gone? Its log tells. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
 		}
 	}
 	switch f.Class {
@@ -385,7 +413,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	}
 	found, err = discover(ctx, node, time.Second)
 	if err != nil {
-		d.tell("agents", "warn", hintFor(err), "%s", errorText(err))
+		d.tell("agents", d.lacks(), hintFor(err), "%s", errorText(err))
 		return nil, false
 	}
 	entities := map[string]bool{}
@@ -393,14 +421,34 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 		entities[i.Entity] = true
 	}
 	d.tell("agents", "ok", "", "entities: %d, workers: %d", len(entities), len(found))
+	unsigned, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Verifier: sign.Verifier{Mode: sign.Off}})
+	if err != nil {
+		d.tell("agents", "fail", "", "%s", errorText(err))
+		return nil, false
+	}
 	n := 0
 	for entity := range entities {
 		if n++; n > maxPinged {
 			break
 		}
+		if d.app.sign.kid == signAuto && !wantsSignatures(found, entity) {
+			d.agent(ctx, unsigned, entity) // it need not know the key yet
+			continue
+		}
 		d.agent(ctx, node, entity)
 	}
+	d.tellClocks()
 	return found, true
+}
+
+// tellClocks tells of the clocks that are right in one line.
+func (d *doctor) tellClocks() {
+	switch n := len(d.clocked); {
+	case n == 1:
+		d.tell("clock", "ok", "", "that of %s differs by %v", d.clocked[0], d.apart.Round(time.Millisecond))
+	case n > 1:
+		d.tell("clock", "ok", "", "those of %d agents differ by at most %v", n, d.apart.Round(time.Millisecond))
+	}
 }
 
 // agent asks an agent for its clock and its health.
@@ -420,7 +468,12 @@ func (d *doctor) agent(ctx context.Context, node *mesh.Node, entity string) {
 		return
 	}
 	if at, err := time.Parse(time.RFC3339, pong.TS); err == nil {
-		d.skew("clock", entity, at.Sub(asked.Add(took/2)), took)
+		skew := at.Sub(asked.Add(took / 2))
+		if d.all || d.app.term.json || skew.Abs() > mesh.DefaultSkew/5 {
+			d.skew("clock", entity, skew, took)
+		} else {
+			d.clocked, d.apart = append(d.clocked, entity), max(d.apart, skew.Abs())
+		}
 	}
 	d.health(ctx, node, entity)
 }

@@ -38,10 +38,6 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
-// leastLease is the shortest lease of a worker's: with a shorter one, what a busy
-// machine or network takes to renew it ends it.
-const leastLease = time.Second
-
 // lane gives a worker's node the durable lane, where it is wanted. With auto the
 // worker waits for one that is not there, and takes live tasks meanwhile.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {

@@ -75,7 +75,7 @@ func (a *app) printEnvelope(e *envelope.Envelope) error {
 	if err != nil {
 		return err
 	}
-	a.term.line("%s", b)
+	a.term.raw(b)
 	return nil
 }
 
@@ -323,7 +323,7 @@ encoding. Nothing is lost either way; unknown members stay.`,
 					if asHex {
 						a.term.line("%s", hex.EncodeToString(b))
 					} else {
-						a.term.data.Write(b)
+						return a.term.bytes(b)
 					}
 					return nil
 				}
@@ -382,10 +382,10 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 				} else if b, err = e.AppendJSON(nil); err == nil {
 					b, err = envelope.Canonical(b)
 				}
-				if err == nil {
-					a.term.data.Write(b) // no newline: these are the bytes
+				if err != nil {
+					return err
 				}
-				return err
+				return a.term.bytes(b) // no newline: these are the bytes
 			})
 		}),
 	}

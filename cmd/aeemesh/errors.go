@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -88,7 +89,7 @@ func errorf(format string, args ...any) error { return fmt.Errorf(format, args..
 var errQuiet = errors.New("failed")
 
 // errInterrupted is what a command says that a signal ended before it was done.
-var errInterrupted = errors.New("interrupted")
+var errInterrupted = outcome.Stopped(context.Canceled, "interrupted")
 
 // hintFor finds the one line that goes under an error.
 func hintFor(err error) string {
@@ -156,7 +157,7 @@ func hintForCode(e *envelope.Error) string {
 		if !e.FromPeer() {
 			return "The answer is signed with a key that you do not trust: \"aeemesh keys trust\" it, or use the mesh's with --shared-keys."
 		}
-		return "The receiver must trust the key: \"aeemesh keys trust\" on its side, or --shared there and --shared-keys on its worker."
+		return "The receiver does not know the key: \"aeemesh keys trust FILE --shared\" here and --shared-keys on its worker, or \"aeemesh keys trust\" on its side. --sign none sends unsigned, where it takes that."
 	case envelope.CodeKeyInvalid:
 		return "The key is revoked or out of its time. \"aeemesh keys list\" tells; \"aeemesh keys new\" makes another."
 	case envelope.CodeFromDenied:
@@ -167,6 +168,8 @@ func hintForCode(e *envelope.Error) string {
 		return "The id was used before. A new envelope gets an id of its own."
 	case envelope.CodeIntentUnknown:
 		return "\"aeemesh agents describe ENTITY\" lists the intents that it knows."
+	case envelope.CodeTooLarge:
+		return "Put what is large where the agent can fetch it (\"nats object put\", a file, a URL) and send a reference. The server's max_payload can be raised; NATS advises against more than 8 MiB."
 	case envelope.CodeInputSchema:
 		return "\"aeemesh agents describe ENTITY --schema\" shows what it takes."
 	}

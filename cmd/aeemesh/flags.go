@@ -2,11 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 )
 
 // Annotations of flags.
@@ -101,10 +104,30 @@ func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 	switch strings.ToLower(a.levels.format) {
 	case "text":
 		return slog.New(slog.NewTextHandler(a.term.words, opts)), nil
-	case "json":
-		return slog.New(slog.NewJSONHandler(a.term.words, opts)), nil
+	case formatJSON:
+		return slog.New(slog.NewJSONHandler(records{a.term.words}, opts)), nil
 	}
 	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
+}
+
+const formatJSON = "json"
+
+// records writes a log's JSON so that no terminal obeys it.
+type records struct{ to io.Writer }
+
+func (r records) Write(p []byte) (int, error) {
+	if _, err := r.to.Write(plain.JSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// recordWords lets the words for people be records of the log, where the log is
+// JSON. They are told whatever the level: they are no diagnostics.
+func (a *app) recordWords() {
+	if a.term.records == nil && strings.EqualFold(a.levels.format, formatJSON) {
+		a.term.records = slog.New(slog.NewJSONHandler(records{a.term.words}, nil))
+	}
 }
 
 // oneOf refuses values that are not on the list.

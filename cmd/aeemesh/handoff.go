@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -35,6 +36,7 @@ the protocol.`,
 type handoffFlags struct {
 	listen, cert, key, clientCA, bearer string
 	agents                              []string
+	vitals                              vitals
 }
 
 func (a *app) handoffServeCommand() *cobra.Command {
@@ -67,6 +69,7 @@ source does not let go of within 20 minutes is refused. Of one issuer at most
 	flags.StringVar(&f.bearer, "bearer", "", "`env:NAME or file:PATH` of a token that clients must send")
 	flags.IntVar(&a.perIssuer, "per-issuer", handoff.DefaultShare>>20, "how much is kept of one issuer's handoffs, in `MiB`; the next one is refused then")
 	flags.StringArrayVar(&f.agents, "agent", nil, "AAIF document `FILE` of an agent that is known here although no worker serves it now; repeatable")
+	f.vitals.add(a, flags)
 	a.addReceiverFlags(c)
 	return c
 }
@@ -98,7 +101,17 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if err != nil {
 		return err
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", config: a.movingClient(cmd)})
+	a.beginLog(cmd)
+	if err := f.vitals.begin(a); err != nil {
+		return err
+	}
+	defer f.vitals.end()
+	tel, err := a.startTelemetry(ctx, f.vitals.readers()...)
+	if err != nil {
+		return err
+	}
+	defer a.stopTelemetry(tel)
+	s, err := a.open(ctx, cmd, sessionOptions{long: true, signed: true, entity: "service.handoff", tel: tel, config: a.movingClient(cmd)})
 	if err != nil {
 		return err
 	}
@@ -118,7 +131,20 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if err != nil {
 		return err
 	}
+	f.vitals.look(func() []health.Check {
+		return []health.Check{connected(s.conn), {Name: "https", OK: ctx.Err() == nil, Why: stoppingWord(ctx)}}
+	})
+	f.vitals.serves(listener.Addr().String())
+	defer context.AfterFunc(ctx, func() { f.vitals.ends(10 * time.Second) })()
 	return a.serveHTTPS(ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
+}
+
+// stoppingWord is why what was started with ctx is not ready.
+func stoppingWord(ctx context.Context) string {
+	if ctx.Err() != nil {
+		return "shutting down"
+	}
+	return ""
 }
 
 // serveHTTPS serves until ctx ends, and collects what was left behind meanwhile.
@@ -133,6 +159,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 		BaseContext:       func(net.Listener) context.Context { return streams },
 		ErrorLog:          log.New(logWriter{a.log}, "", 0),
 	}
+	a.term.logs.Store(logServing)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	at := "https://" + listener.Addr().String()

@@ -17,7 +17,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		about = cmd.Short
 	}
 	b.WriteString(strings.TrimSpace(about) + "\n")
-	heading := func(s string) { b.WriteString("\n" + a.term.data.paint(styleStrong, s) + "\n") }
+	heading := func(s string) { b.WriteString("\n" + string(a.term.data.paint(styleStrong, s)) + "\n") }
 
 	heading("Usage:")
 	use := cmd.UseLine()

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -101,7 +102,7 @@ func (a *app) inbox(ctx context.Context, cmd *cobra.Command, f *inboxFlags, args
 		if err != nil {
 			return noAsk(err, task)
 		}
-		return a.showAsk(ask)
+		return a.showAsk(ask, vouch(s.verifier.Ring, ask.Task, ask.Stored))
 	case f.follow:
 		err := s.node.FollowInbox(ctx, person, func(ask *mesh.Ask) error {
 			if wanted != nil && !slices.Contains(wanted, ask.State) {
@@ -151,7 +152,7 @@ func askStatesOf(cmd *cobra.Command, list string) (out []mesh.AskState, err erro
 
 func noAsk(err error, task string) error {
 	if errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
-		return hinted(fmt.Errorf("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
+		return hinted(outcome.NotFound("nobody is asked anything under %s, or it is no longer kept", printable(task)), "\"aeemesh inbox --all\" lists what people are asked.")
 	}
 	return laneError(err)
 }
@@ -289,7 +290,7 @@ func untilWords(k *mesh.Ask) string {
 	return ""
 }
 
-func (a *app) showAsk(k *mesh.Ask) error {
+func (a *app) showAsk(k *mesh.Ask, by voucher) error {
 	if a.term.json {
 		return a.term.object(viewAsk(k))
 	}
@@ -297,11 +298,7 @@ func (a *app) showAsk(k *mesh.Ask) error {
 	t.line("task      %s", oneLine(e.ID))
 	t.line("state     %s%s", k.State, untilWords(k))
 	t.line("for       %s", oneLine(e.To))
-	vouched := ", which nobody has signed"
-	if e.Sig != nil {
-		vouched = ", signed"
-	}
-	t.line("from      %s%s", oneLine(e.From), vouched)
+	t.line("from      %s, %s", oneLine(e.From), cmp.Or(by.words(), "not signed"))
 	t.line("intent    %s", oneLine(e.Intent))
 	t.line("corr      %s", oneLine(e.Corr))
 	if e.ReplyTo != "" {
@@ -318,18 +315,18 @@ func (a *app) showAsk(k *mesh.Ask) error {
 		t.line("withdrawn %s", oneLine(k.Reason))
 	}
 	t.line("")
-	t.line("%s", t.safe(indented(e.Payload)))
+	t.line("%s", indented(e.Payload))
 	if k.Schema != nil {
-		t.line("\nThe answer must fit:\n%s", t.safe(indented(k.Schema)))
+		t.line("\nThe answer must fit:\n%s", indented(k.Schema))
 	}
 	if k.Answer != nil {
-		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), t.safe(indented(k.Answer.Payload)))
+		t.line("\nAnswered %s:\n%s", k.AnsweredAt.Local().Format(time.DateTime), indented(k.Answer.Payload))
 	}
 	if k.Misfit != nil {
-		t.line("\nDid not fit, and does not count:\n%s", t.safe(indented(k.Misfit.Payload)))
+		t.line("\nDid not fit, and does not count:\n%s", indented(k.Misfit.Payload))
 	}
 	if k.Late != nil {
-		t.line("\nCame too late:\n%s", t.safe(indented(k.Late.Payload)))
+		t.line("\nCame too late:\n%s", indented(k.Late.Payload))
 	}
 	if k.State == mesh.AskOpen {
 		t.steps("To answer:", fmt.Sprintf("aeemesh answer %s \"…\"", e.ID), fmt.Sprintf("aeemesh answer %s --decline \"why not\"", e.ID))

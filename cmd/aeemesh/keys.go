@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 )
@@ -42,14 +43,6 @@ func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
 	return c
 }
 
-// dirToWrite is the key directory, which may be still to make.
-func (a *app) dirToWrite() string {
-	if dir := a.keyDir(); dir != "" {
-		return dir
-	}
-	return a.defaultKeyDir()
-}
-
 func (a *app) keysNewCommand() *cobra.Command {
 	var alg, expires, notBefore, comment string
 	var from []string
@@ -68,6 +61,9 @@ also sign with it. Copy its two files over a safe way.`,
   aeemesh keys new gate --from 'service.*' --from 'agent.>' --shared`,
 		Args: arguments("KID"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			key, signer, err := a.makeKey(cmd, args[0], alg, from, notBefore, expires, comment)
 			if err != nil {
 				return err
@@ -95,6 +91,7 @@ also sign with it. Copy its two files over a safe way.`,
 				}
 			}
 			a.term.good("key %s (%s) may speak for %s; it is in %s", key.KID, key.Alg, strings.Join(key.From, ", "), dir)
+			a.tellSigning(key.KID, filepath.Join(dir, key.KID+".json"), shared)
 			return a.printRecord(record)
 		}),
 	}
@@ -187,8 +184,7 @@ func (a *app) printRecord(r sign.Record) error {
 	if err != nil {
 		return err
 	}
-	a.term.data.Write(text)
-	return nil
+	return a.term.bytes(text)
 }
 
 // share puts a record into the mesh's bucket. A revocation there stays.
@@ -219,9 +215,9 @@ func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) erro
 		old, parseErr := sign.ParseRecord(have.Value)
 		switch {
 		case parseErr == nil && (old.Alg != r.Alg || old.Public != r.Public):
-			return fmt.Errorf("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
+			return outcome.Conflict("the mesh knows another key with the id %q; a new key needs a new id", r.KID)
 		case parseErr == nil && old.Revoked && !r.Revoked:
-			return fmt.Errorf("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
+			return outcome.Conflict("the mesh has revoked key %q, and that cannot be undone; make a new key", r.KID)
 		}
 		_, err = records.Update(ctx, r.KID, text, have.Revision)
 	}
@@ -383,7 +379,7 @@ func (a *app) keysShowCommand() *cobra.Command {
 					return a.printRecord(l.Record)
 				}
 			}
-			return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
+			return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there.")
 		}),
 	}
 	return a.dirFlag(c, nil)
@@ -402,6 +398,9 @@ that the record names. Look at those first. A revocation is never undone.`,
   aeemesh keys trust ada.json --shared`,
 		Args: arguments("FILE|-"),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			data, err := a.readFile(args[0], 1<<20)
 			if err != nil {
 				return err
@@ -441,6 +440,9 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 		Args:              arguments("KID"),
 		ValidArgsFunction: a.completeKIDs,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := a.noHome(); err != nil {
+				return err
+			}
 			r, err := sign.Revoke(a.dirToWrite(), args[0])
 			switch {
 			case errors.Is(err, fs.ErrNotExist) && shared:
@@ -449,7 +451,7 @@ old. Workers see it within 10 seconds, and with --shared at once wherever
 				}
 				r.Revoked = true
 			case errors.Is(err, os.ErrNotExist):
-				return hinted(fmt.Errorf("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
+				return hinted(outcome.NotFound("there is no key %q in %s", args[0], a.dirToWrite()), "\"aeemesh keys list\" shows what is there; --shared revokes in the mesh's bucket.")
 			case err != nil:
 				return err
 			default:
@@ -480,5 +482,5 @@ func (a *app) sharedRecord(ctx context.Context, cmd *cobra.Command, kid string) 
 			return l.Record, nil
 		}
 	}
-	return sign.Record{}, fmt.Errorf("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
+	return sign.Record{}, outcome.NotFound("there is no key %q, neither in %s nor in the mesh's bucket", kid, a.dirToWrite())
 }

@@ -43,7 +43,7 @@ func TestScripts(t *testing.T) {
 		Setup:               scriptSetup,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"server": cmdServer, "exits": cmdExits, "waitagent": cmdWaitAgent, "waitsub": cmdWaitSub, "waitfile": cmdWaitFile,
-			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "stream": cmdStream,
+			"publish": cmdPublish, "retry": cmdRetry, "field": cmdField, "keep": cmdKeep, "url": cmdURL, "natsurl": cmdNatsURL, "fieldenv": cmdFieldEnv, "jsonlines": cmdJSONLines, "stream": cmdStream,
 			"collector": cmdCollector, "api": cmdAPI, "restart": cmdRestart, "stopserver": cmdStopServer,
 		},
 	})
@@ -149,6 +149,20 @@ func cmdRestart(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	last.Close()
 	startServer(ts, last.cfg)
+}
+
+// jsonlines FILE: each of its lines is a JSON object, and there is one.
+func cmdJSONLines(ts *testscript.TestScript, _ bool, args []string) {
+	text := ts.ReadFile(args[0])
+	if text == "" {
+		ts.Fatalf("%s is empty", args[0])
+	}
+	for line := range strings.Lines(text) {
+		var v map[string]any
+		if err := json.Unmarshal([]byte(line), &v); err != nil {
+			ts.Fatalf("no JSON object: %s", line)
+		}
+	}
 }
 
 // exits CODE COMMAND…: the command must end with this status.

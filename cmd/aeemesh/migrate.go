@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -44,7 +44,8 @@ at its target, by the server's clock.`,
   aeemesh migrate 0f4c --to QOY2xPTN8lxRpyVUwFBbWf
   aeemesh migrate 0f4c --to https://paris.example:7443
   aeemesh migrate 0f4c --abort                          # as long as it has not left`,
-		Args: arguments("RUN"),
+		Args:              arguments("RUN"),
+		ValidArgsFunction: a.completeRuns,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.migrate(ctx, cmd, f, args[0])
 		}),
@@ -105,7 +106,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 		return err
 	}
 	if state.Terminal(h.Status) {
-		return hinted(fmt.Errorf("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
+		return hinted(outcome.Conflict("run %s has ended: it is %s", shortRun(h.Run), h.Status), "\"aeemesh runs list --status running,paused\" shows those that can be moved.")
 	}
 	a.term.progress("asking the workers of %s", h.Entity)
 	got, err := s.node.Command(ctx, h.Entity, intents.MigrateTask{
@@ -116,7 +117,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	}
 	switch {
 	case !got.Migrating:
-		return fmt.Errorf("run %s: %s", shortRun(h.Run), got.Status)
+		return outcome.Conflict("run %s: %s", shortRun(h.Run), got.Status)
 	case f.abort:
 		if a.term.json {
 			return a.term.object(got)
@@ -141,7 +142,7 @@ func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id stat
 		a.term.good("run %s waits; it moves to %s when it goes on", shortRun(id.Run), to)
 		return nil
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		return hinted(errors.New("stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
+		return hinted(outcome.Stopped(err, "stopped watching; the move goes on"), "\"aeemesh runs show %s\" tells how it went; \"aeemesh migrate %s --abort\" takes it back.", shortRun(id.Run), shortRun(id.Run))
 	case err != nil:
 		return err
 	}

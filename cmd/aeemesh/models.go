@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/route"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 func (a *app) modelsCommand() *cobra.Command {
@@ -61,7 +62,7 @@ its dated versions. With --config, the operator's catalogue comes first.`,
 				}
 			}
 			if len(lines) == 0 && len(args) > 0 {
-				return hinted(errorf("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
+				return hinted(outcome.NotFound("the catalogue has no models of %q", args[0]), "It has some of %s.", strings.Join(catalogProviders(cat), ", "))
 			}
 			if a.term.json {
 				return objects(a.term, lines)
@@ -102,7 +103,7 @@ is what stands before the first slash.`,
 			}
 			e, ok := cat.Find(provider, name)
 			if !ok {
-				return hinted(errorf("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
+				return hinted(outcome.NotFound("nothing is known of %s", args[0]), "\"aeemesh models list %s\" has what is; a catalogue of your own adds more (models.catalog in --config).", provider)
 			}
 			if a.term.json {
 				return a.term.object(struct {

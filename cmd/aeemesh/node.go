@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -22,6 +23,9 @@ type session struct {
 	ring func() // ends watching shared keys; may be nil
 
 	verifier sign.Verifier
+
+	once     sync.Once
+	unsigned *mesh.Node // see inquirer
 }
 
 // sessionOptions say what a command needs of its node.

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -110,12 +111,12 @@ func TestConnectsToAServerInOperatorMode(t *testing.T) {
 	}{
 		"--creds":                     {nil, []string{"--creds", file}, exitOK},
 		"NATS_CREDS":                  {map[string]string{"NATS_CREDS": file}, nil, exitOK},
-		"nothing":                     {nil, nil, exitFailed},
+		"nothing":                     {nil, nil, outcome.NotWanted},
 		"context with creds":          {nil, []string{"--context", withContext("creds", map[string]string{"creds": file})}, exitOK},
 		"context with user_jwt":       {nil, []string{"--context", withContext("jwt", map[string]string{"user_jwt": token, "user_seed": seed})}, exitOK},
 		"context with a bearer JWT":   {nil, []string{"--context", withContext("bearer", map[string]string{"user_jwt": bearer})}, exitOK},
-		"context with another's seed": {nil, []string{"--context", withContext("other", map[string]string{"user_jwt": token, "user_seed": otherSeed})}, exitFailed},
-		"context without the seed":    {nil, []string{"--context", withContext("seedless", map[string]string{"user_jwt": token})}, exitFailed},
+		"context with another's seed": {nil, []string{"--context", withContext("other", map[string]string{"user_jwt": token, "user_seed": otherSeed})}, outcome.NotWanted},
+		"context without the seed":    {nil, []string{"--context", withContext("seedless", map[string]string{"user_jwt": token})}, outcome.NotWanted},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,7 +125,7 @@ func TestConnectsToAServerInOperatorMode(t *testing.T) {
 				env[k] = v
 			}
 			code, stderr := listAgents(t, env, c.args...)
-			if code != c.want || code == exitFailed && !strings.Contains(stderr, "Authorization") {
+			if code != c.want || code == outcome.NotWanted && !strings.Contains(stderr, "Authorization") {
 				t.Errorf("exit %d, want %d: %s", code, c.want, stderr)
 			}
 			if strings.Contains(stderr, seed) || strings.Contains(stderr, token) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetricgrpc"
@@ -43,7 +44,9 @@ type telemetry struct {
 const flushTimeout = 5 * time.Second
 
 // startTelemetry reads the variables and starts the exporters.
-func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
+//
+// Metrics go to readers too.
+func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (*telemetry, error) {
 	out := &telemetry{}
 	if strings.EqualFold(a.env("OTEL_SDK_DISABLED"), "true") {
 		out.off = errors.New("OTEL_SDK_DISABLED is set")
@@ -54,9 +57,13 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
 		err2 = nil // one variable for both
 	}
-	if err := errors.Join(err1, err2); err != nil {
+	var wrong *usageError
+	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
+		return nil, wrong
+	} else if err != nil {
 		return nil, &usageError{err: err, hint: "OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER take none, otlp or console; OTEL_EXPORTER_OTLP_PROTOCOL takes grpc or http/protobuf."}
 	}
+	otel.SetLogger(logr.FromSlogHandler(a.log.Handler()))
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { a.log.Warn("telemetry not exported", "err", err) }))
 	var err error
 	out.resource, err = resource.New(ctx, resource.WithTelemetrySDK(),
@@ -66,14 +73,11 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 		a.log.Warn("telemetry resource is incomplete", "err", err)
 	}
 	out.protocol, out.own = a.env("OTEL_EXPORTER_OTLP_PROTOCOL"), make(map[string]*collector)
-	if traces == "none" && metrics == "none" {
-		return out, nil
-	}
 	res := out.resource
 	if err := out.startTraces(ctx, traces, a.term.words, res); err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	if err := out.startMetrics(ctx, metrics, a.term.words, res); err != nil {
+	if err := out.startMetrics(ctx, metrics, a.term.words, res, readers); err != nil {
 		return nil, errors.Join(fmt.Errorf("export metrics: %w", err), out.stop())
 	}
 	return out, nil
@@ -81,6 +85,11 @@ func (a *app) startTelemetry(ctx context.Context) (*telemetry, error) {
 
 // exporter chooses for one signal: none, console, grpc or http/protobuf.
 func (a *app) exporter(signal string) (string, error) {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+		if v := strings.TrimSpace(a.env(name)); v != "" && !strings.Contains(v, "://") {
+			return "", &usageError{err: fmt.Errorf("%s %q has no scheme", name, v), hint: "Write http://" + v + " or https://" + v + "."}
+		}
+	}
 	first := func(names ...string) string {
 		for _, n := range names {
 			if v := strings.TrimSpace(a.env(n)); v != "" {
@@ -136,12 +145,14 @@ func (t *telemetry) startTraces(ctx context.Context, kind string, console io.Wri
 	return nil
 }
 
-func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource) error {
+func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Writer, res *resource.Resource, readers []sdkmetric.Reader) error {
 	var exporter sdkmetric.Exporter
 	var err error
 	switch kind {
 	case "none":
-		return nil
+		if len(readers) == 0 {
+			return nil
+		}
 	case "console":
 		exporter = consoleMetrics{console}
 	case "grpc":
@@ -152,7 +163,14 @@ func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Wr
 	if err != nil {
 		return err
 	}
-	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewPeriodicReader(exporter)), sdkmetric.WithResource(res))
+	options := []sdkmetric.Option{sdkmetric.WithResource(res)}
+	if exporter != nil {
+		readers = append(readers, sdkmetric.NewPeriodicReader(exporter))
+	}
+	for _, r := range readers {
+		options = append(options, sdkmetric.WithReader(r))
+	}
+	provider := sdkmetric.NewMeterProvider(options...)
 	t.meter = provider
 	t.shutdown = append(t.shutdown, provider.Shutdown)
 	return nil

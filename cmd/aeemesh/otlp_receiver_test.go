@@ -188,12 +188,12 @@ func points(m *metricspb.Metric) (out [][]*commonpb.KeyValue) {
 func values(list []*commonpb.KeyValue) map[string]any {
 	out := map[string]any{}
 	for _, kv := range list {
-		out[kv.Key] = plain(kv.Value)
+		out[kv.Key] = readable(kv.Value)
 	}
 	return out
 }
 
-func plain(v *commonpb.AnyValue) any {
+func readable(v *commonpb.AnyValue) any {
 	switch v := v.GetValue().(type) {
 	case *commonpb.AnyValue_StringValue:
 		return v.StringValue
@@ -206,7 +206,7 @@ func plain(v *commonpb.AnyValue) any {
 	case *commonpb.AnyValue_ArrayValue:
 		var out []any
 		for _, e := range v.ArrayValue.Values {
-			out = append(out, plain(e))
+			out = append(out, readable(e))
 		}
 		return out
 	}

@@ -34,12 +34,12 @@ type subjectRule struct {
 	Deny  []string `json:"deny"`
 }
 
-// permissions checks whether this user may do what a worker of the entity
-// does. It asks the server what the user may. It does not try: to listen where
+// permissions checks whether this user may do what its role does: of a worker of
+// the entity, of one who sends to it, of an operator. It asks the server what the user may. It does not try: to listen where
 // a worker listens would take tasks away from those that run. Where the server
 // does not tell, it tries the rest.
 func (d *doctor) permissions(ctx context.Context) {
-	need, err := mesh.WorkerPermissions(d.subjects, d.entity, mesh.DefaultMaxTimeout)
+	need, as, hint, err := d.needs()
 	if err != nil {
 		d.tell("permissions", "fail", "", "%s", errorText(err))
 		return
@@ -47,7 +47,7 @@ func (d *doctor) permissions(ctx context.Context) {
 	d.inbox = d.maySubscribe(d.conn.NewRespInbox())
 	info, err := d.userInfo(ctx)
 	if err != nil {
-		d.tryPermissions(need, err)
+		d.tryPermissions(need, as, hint, err)
 		return
 	}
 	who := info.Data.User
@@ -70,7 +70,7 @@ func (d *doctor) permissions(ctx context.Context) {
 			missing = append(missing, "publish to "+s)
 		}
 	}
-	if !p.Publish.covers("_INBOX.x.y") {
+	if d.role == roleWorker && !p.Publish.covers("_INBOX.x.y") {
 		switch {
 		case p.Responses == nil:
 			missing = append(missing, "answer (allow_responses)")
@@ -79,11 +79,10 @@ func (d *doctor) permissions(ctx context.Context) {
 		}
 	}
 	if len(missing) > 0 {
-		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs.", d.entity),
-			"%s, as a worker of %s, may not %s", who, d.entity, strings.Join(missing, "; not "))
+		d.tell("permissions", "fail", hint, "%s, to %s, may not %s", who, as, strings.Join(missing, "; not "))
 		return
 	}
-	d.tell("permissions", "ok", "", "%s may serve %s", who, d.entity)
+	d.tell("permissions", "ok", "", "%s may %s", who, as)
 }
 
 // userInfo asks the server.
@@ -93,7 +92,7 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 		return info, errors.New("it may not subscribe to an inbox")
 	}
 	const ask = "$SYS.REQ.USER.INFO"
-	if !d.mayPublish(ask) {
+	if !d.mayAsk(ask) {
 		return info, errors.New("it may not publish to " + ask)
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
@@ -106,7 +105,7 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 }
 
 // tryPermissions tries what does no harm, where the server does not tell.
-func (d *doctor) tryPermissions(need mesh.Permissions, why error) {
+func (d *doctor) tryPermissions(need mesh.Permissions, as, hint string, why error) {
 	var missing, untried []string
 	for _, s := range need.Subscribe {
 		switch _, _, shared := strings.Cut(s, " "); {
@@ -117,19 +116,29 @@ func (d *doctor) tryPermissions(need mesh.Permissions, why error) {
 		}
 	}
 	for _, s := range need.Publish {
-		if olderThan(d.conn.ConnectedServerVersion(), oldestServer) {
+		if !d.mayTry() {
 			untried = append(untried, s)
 		} else if !d.mayPublish(s) {
 			missing = append(missing, "publish to "+s)
 		}
 	}
-	note := fmt.Sprintf("not tried, since a worker may listen there: %s; the server does not tell, because %s", strings.Join(untried, ", "), errorText(why))
+	if d.role == roleWorker {
+		switch lacks, known := d.answers(); {
+		case lacks != "":
+			missing = append(missing, lacks)
+		case !known:
+			untried = append(untried, "answers (allow_responses)")
+		}
+	}
+	note := "the server does not tell, because " + errorText(why)
+	if len(untried) > 0 {
+		note = "not tried, since somebody may listen there: " + fewNames(untried) + "; " + note
+	}
 	if len(missing) > 0 {
-		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs.", d.entity),
-			"a worker of %s may not %s (%s)", d.entity, strings.Join(missing, "; not "), note)
+		d.tell("permissions", "fail", hint, "this user, to %s, may not %s (%s)", as, strings.Join(missing, "; not "), note)
 		return
 	}
-	d.tell("permissions", "ok", "", "a worker of %s may do what was tried (%s)", d.entity, note)
+	d.tell("permissions", "ok", "", "this user may %s, as far as that was tried (%s)", as, note)
 }
 
 // maySubscribe tries.
@@ -142,12 +151,27 @@ func (d *doctor) maySubscribe(to string) bool {
 	return d.allowed(to)
 }
 
+// traceTo is where the server would tell of the messages by which it is tried
+// whether the user may publish.
+const traceTo = "aeemesh.doctor.trace"
+
 // mayPublish tries with a message that the server traces and does not deliver.
 func (d *doctor) mayPublish(to string) bool {
 	msg := nats.NewMsg(to)
-	msg.Header.Set("Nats-Trace-Dest", "aeemesh.doctor.trace")
+	msg.Header.Set("Nats-Trace-Dest", traceTo)
 	msg.Header.Set("Nats-Trace-Only", "true")
 	return d.conn.PublishMsg(msg) == nil && d.allowed(to)
+}
+
+// mayTry reports whether mayPublish can find anything out: of a user who may not
+// publish to where traces go, the server complains of that, and looks no further.
+func (d *doctor) mayTry() bool {
+	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(traceTo)
+}
+
+// mayAsk tries with a message that does no harm where it arrives.
+func (d *doctor) mayAsk(to string) bool {
+	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), nil) == nil && d.allowed(to)
 }
 
 // allowed waits until the server has seen what was sent, and reports whether

@@ -40,9 +40,11 @@ where "apply" would make or change something, or could not mend it.`,
 					return err
 				}
 				t := count(changes)
+				left := notDone(changes, cmd.Flags().Changed("storage"))
 				a.tellVersions(t)
-				a.tellTally(t)
-				if check && t.todo()+t.conflict > 0 {
+				a.tellNotDone(left, "would keep")
+				a.tellTally(t, len(left))
+				if check && t.todo()+t.conflict+len(left) > 0 {
 					return errQuiet
 				}
 				return nil
@@ -54,12 +56,12 @@ where "apply" would make or change something, or could not mend it.`,
 	return c
 }
 
-// tellTally sums a plan up.
-func (a *app) tellTally(t tally) {
+// tellTally sums a plan up, of which so many settings would stay as they are.
+func (a *app) tellTally(t tally, left int) {
 	switch {
 	case t.conflict > 0:
 		a.term.warn("%d cannot be mended without losing what they hold; that is for you to decide", t.conflict)
-	case t.todo() == 0 && t.newer == 0:
+	case t.todo() == 0 && t.newer == 0 && left == 0:
 		a.term.good("everything is as it should be")
 	}
 	if t.todo() == 0 {

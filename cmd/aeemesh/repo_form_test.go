@@ -6,6 +6,7 @@ import (
 	"go/format"
 	"go/token"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -372,6 +373,10 @@ func TestComposeFile(t *testing.T) {
 		if s.Build == nil || s.DependsOn["nats"].Condition != "service_healthy" ||
 			s.DependsOn["apply"].Condition != "service_completed_successfully" || s.Environment["NATS_URL"] != "nats://nats:4222" {
 			t.Errorf("worker %s: %+v", name, s)
+		}
+		// Its health is that of the process, not of whichever worker answers.
+		if _, port, err := net.SplitHostPort(s.Environment["AEEMESH_HEALTH_LISTEN"]); err != nil || port == "" || !slices.Equal(s.Healthcheck.Test, []string{"CMD", "/aeemesh", "healthcheck"}) {
+			t.Errorf("worker %s: health check %v of %q: %v", name, s.Healthcheck.Test, s.Environment["AEEMESH_HEALTH_LISTEN"], err)
 		}
 		if len(s.Command) < 2 || s.Command[0] != "worker" {
 			t.Errorf("worker %s runs %v", name, s.Command)

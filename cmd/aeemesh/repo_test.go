@@ -110,6 +110,7 @@ var floors = []struct {
 	{"adapters", []string{"agents/adapters"}},
 	{"examples", []string{"examples/*"}},
 	{"proof", []string{"jetstream/soak"}},
+	{"parts", []string{"cmd/aeemesh/internal/*"}},
 	{"command", []string{"cmd/*"}},
 }
 
@@ -251,6 +252,9 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"agents/orchestrate", "agents", false, false},
 		{"cmd/aeemesh", "agents/model/openai", false, true},
 		{"agents", "cmd/aeemesh", false, false},
+		{"cmd/aeemesh", "cmd/aeemesh/internal/plain", false, true},
+		{"cmd/aeemesh/internal/plain", "cmd/aeemesh", false, false},
+		{"jetstream/soak", "cmd/aeemesh/internal/plain", false, false},
 		{"somewhere/new", "envelope", false, false},
 	} {
 		if why := mayImport(tt.from, tt.to, tt.test); (why == "") != tt.ok {
@@ -267,10 +271,11 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
 	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh", "cmd/*"}, []string{"mesh/natsd"}},
-	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*"}, []string{"mesh", "agents"}},
-	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*"}, nil},
+	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
+	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},
+	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},
 	{"github.com/spf13", []string{"cmd/*"}, nil},
 	{"github.com/jedib0t/go-pretty", []string{"cmd/*"}, nil},
 	{"github.com/synadia-io/orbit.go/natscontext", []string{"cmd/*"}, nil},

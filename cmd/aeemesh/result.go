@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -16,13 +18,14 @@ import (
 
 func (a *app) resultCommand() *cobra.Command {
 	var follow bool
+	var entity string
 	c := connects(&cobra.Command{
 		Use:   "result ID [ENTITY]",
 		Short: "Print the result of a durable task",
 		Long: `Prints the payload of a durable task's result, by the id of the task: later, from
 anywhere, as often as you like, for as long as the stream of replies keeps it. An
-error envelope is printed as an error, and the exit status is 1; so it is where
-there is no result yet, unless --follow waits for it.
+error envelope is printed as an error, and the exit status is that of "send";
+where there is no result yet it is 3, unless --follow waits for it.
 
 ENTITY is whom the task was sent to. Without it all agents' replies are searched.`,
 		Example: `  aeemesh result 01JD3YZ8M4...
@@ -30,12 +33,20 @@ ENTITY is whom the task was sent to. Without it all agents' replies are searched
 
   # with the nats CLI:
   nats stream get AEE_REPLY --last-for aee.reply.agent.writer.01JD3YZ8M4...`,
-		Args: arguments("ID", "[ENTITY]"),
+		Args:              arguments("ID", "[ENTITY]"),
+		ValidArgsFunction: a.completeTasks,
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			switch {
+			case entity != "" && len(args) == 2 && args[1] != entity:
+				return usagef(cmd, "ENTITY is %s, and --entity %s: give one", args[1], entity)
+			case entity != "" && len(args) == 1:
+				args = append(args, entity)
+			}
 			return a.result(ctx, cmd, args, follow)
 		}),
 	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "show the stream, and wait for the result")
+	c.Flags().StringVarP(&entity, "entity", "e", "", "the `agent`, as \"runs show\" takes it; the same as ENTITY")
 	a.addSignFlags(c.Flags(), signAll)
 	return c
 }
@@ -72,9 +83,9 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	view.end()
 	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
+			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
 		}
-		return hinted(fmt.Errorf("stopped waiting: task %s of %s has no result yet", printable(id), entity),
+		return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet", printable(id), entity),
 			"\"aeemesh runs show %s -e %s\" shows how far it is, \"aeemesh queues %s\" what waits.", printable(id), entity, entity)
 	}
 	return s.printResult(ctx, id, entity, reply, &view, err)
@@ -92,7 +103,7 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	}
 	switch len(found) {
 	case 0:
-		return "", hinted(fmt.Errorf("task %s has no reply yet, or there is none of this id", printable(id)),
+		return "", hinted(outcome.NotFound("task %s has no reply yet, or there is none of this id", printable(id)),
 			"With \"aeemesh result %s ENTITY --follow\" you can wait for it; \"aeemesh runs list\" shows what goes on.", printable(id))
 	case 1:
 		return found[0], nil
@@ -106,25 +117,20 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	var failed *envelope.Error
 	switch {
 	case errors.Is(err, mesh.ErrNoResult):
-		return hinted(fmt.Errorf("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
+		return hinted(outcome.NotFound("task %s has no result yet", id), "\"aeemesh result %s %s --follow\" waits for it; \"aeemesh runs show %s -e %s\" shows how far it is.", id, entity, id, entity)
 	case waitOver(err):
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
-			return hinted(fmt.Errorf("stopped waiting; the task waits: %s", why), "%s", hint)
+			return hinted(outcome.Stopped(err, "stopped waiting; the task waits: %s", why), "%s", hint)
 		}
-		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
+		return hinted(outcome.Stopped(err, "stopped waiting; the task goes on"), "\"aeemesh result %s %s --follow\" waits again; \"aeemesh runs cancel %s -e %s\" ends it.", id, entity, id, entity)
 	case errors.As(err, &failed) && reply != nil:
-		if a.term.json {
-			if err := a.printEnvelope(reply); err != nil {
-				return err
-			}
-		}
-		return hinted(fmt.Errorf("%s: %s", failed.Code, failed.Message), "%s", hintForCode(failed))
+		return withReply(remote(failed), reply)
 	case err != nil:
 		return laneError(err)
 	case a.term.json:
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
 		a.term.payload(reply.Payload)
 	}
 	return nil
@@ -141,6 +147,12 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	a := s.app
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
+	if !f.due.IsZero() && !f.due.After(time.Now()) {
+		a.term.warn("%s has passed: the task begins now", f.due.Format(time.RFC3339))
+	}
+	if err := s.knowsKey(ctx, task); err != nil {
+		return err
+	}
 	opts := mesh.SubmitOptions{At: f.due, After: f.after, CBOR: f.cbor}
 	if f.detach {
 		receipt, err := s.node.Submit(ctx, task, opts)

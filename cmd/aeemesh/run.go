@@ -5,15 +5,18 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-// Exit codes.
+// Exit statuses, of those that are not told by an error.
 const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
+	exitOK     = outcome.OK
+	exitFailed = outcome.Failed
+	exitUsage  = outcome.Usage
 )
 
 // app is one run of the program: its streams, its environment, and the flags
@@ -55,15 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	var usage *usageError
-	if !a.began && !errors.As(err, &usage) {
-		err = &usageError{err: err}
-	}
-	a.term.fail(err)
-	if errors.As(err, &usage) {
-		return exitUsage
-	}
-	return exitFailed
+	return a.failed(err, args)
 }
 
 func (a *app) root() *cobra.Command {
@@ -72,7 +67,10 @@ func (a *app) root() *cobra.Command {
 		Use:   "aeemesh",
 		Short: "A mesh of AI agents on any NATS server",
 		Long: `aeemesh turns any NATS server into a mesh of AI agents. An agent is one AAIF
-document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
+document; its worker subscribes to a NATS subject and speaks AEE envelopes.
+
+Exit statuses: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused, 5 timed
+out. With --json errors are data too; docs/cli.md has the contract.`,
 		Example: `  aeemesh demo                                # see it work, with nothing installed
   aeemesh up                                  # a NATS server with JetStream
   aeemesh worker reviewer.yaml                # host an agent
@@ -117,7 +115,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},
 		{"make", []*cobra.Command{a.validateCommand(), a.modelsCommand(), a.manifestCommand(), a.toolsCommand(), a.conditionCommand(), a.envelopeCommand(), a.keysCommand(), a.authCommand()}},
-		{"misc", []*cobra.Command{a.versionCommand(), a.completionCommand()}},
+		{"misc", []*cobra.Command{a.healthcheckCommand(), a.versionCommand(), a.completionCommand()}},
 	} {
 		for _, c := range group.commands {
 			c.Flags().SortFlags = false
@@ -125,6 +123,7 @@ document; its worker subscribes to a NATS subject and speaks AEE envelopes.`,
 			root.AddCommand(c)
 		}
 	}
+	root.AddCommand(short("ls", a.agentsListCommand()), short("ps", a.runsListCommand()))
 	a.registerCompletions(root)
 	return root
 }
@@ -135,7 +134,9 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	var err error
-	a.log, err = a.logger()
+	if a.log, err = a.logger(); err == nil {
+		a.recordWords()
+	}
 	return err
 }
 
@@ -173,14 +174,21 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// group is what a command does that only holds other commands.
+// group is what a command does that only holds other commands: alone it lists, if
+// it has a list, and else shows its help.
 func (a *app) group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		if cmd == cmd.Root() {
-			a.help(cmd, nil)
-			return nil
+		for _, child := range cmd.Commands() {
+			if child.Name() == "list" {
+				child.SetContext(cmd.Context())
+				if err := a.fromEnvironment(child); err != nil {
+					return err
+				}
+				return child.RunE(child, nil)
+			}
 		}
-		return &usageError{err: errors.New("a command is missing"), cmd: cmd}
+		a.help(cmd, nil)
+		return nil
 	}
 	err := &usageError{err: errorf("unknown command %q for %q", args[0], cmd.CommandPath()), cmd: cmd}
 	cmd.SuggestionsMinimumDistance = 2
@@ -195,5 +203,17 @@ func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Comman
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = a.group
 	c.AddCommand(children...)
+	for _, child := range children {
+		if child.Name() == "list" {
+			child.Aliases = []string{"ls"}
+		}
+	}
+	return c
+}
+
+// short is another command under a short name that those who know other tools
+// type.
+func short(name string, c *cobra.Command) *cobra.Command {
+	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
 	return c
 }

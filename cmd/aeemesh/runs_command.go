@@ -11,8 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -51,7 +53,11 @@ of a model's turn. It stays paused, across restarts, until it is resumed.`,
 			long: `Ends a run, or a task that waits in the queue or for its time. Its sender gets an
 error envelope, E_CANCELLED. Tools that are being called are told to stop, and
 what the run has other agents do ends too: as an operator you cancel all that the
-records of the tree name. What could not be reached is told.`,
+records of the tree name. What could not be reached is told.
+
+A task that no worker has begun, of an agent that has none now, is taken out of
+the queue. That takes an operator's NATS user (docs/operations.md); without it
+the command waits in the queue for the first worker that comes.`,
 			example: `  aeemesh runs cancel 0f4c --reason "wrong branch"
   aeemesh runs cancel 01JD3YZ8M4... -e agent.writer      # a task that has not begun`, flags: because,
 			make: func(_ *cobra.Command, t intents.Target, _ []string) (intents.Command, error) {
@@ -116,7 +122,7 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 		return err
 	}
 	defer s.close()
-	ctx, cancel := a.limited(ctx)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(a.conn.timeout, commandWait))
 	defer cancel()
 	runs, err := a.runs(cmd, s)
 	if err != nil {
@@ -155,6 +161,10 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	} else {
 		got, err = s.node.Command(ctx, entity, command)
 	}
+	if target.ID != "" && errors.Is(err, jetstream.ErrNotFound) && !errors.Is(err, jetstream.ErrUnavailable) {
+		return hinted(outcome.NotFound("no task %s of %s waits, and none has begun", printable(target.ID), entity),
+			"\"aeemesh queues %s\" shows what waits, \"aeemesh result %s %s\" whether it has been answered.", entity, printable(target.ID), entity)
+	}
 	if err != nil {
 		return a.commandFailed(err, entity)
 	}
@@ -169,6 +179,10 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	}
 	return a.commanded(r, what, got)
 }
+
+// commandWait is for how long a command is waited for without --timeout, where no
+// worker hears it. It stays queued.
+const commandWait = 30 * time.Second
 
 // silentFor is for how long a command is waited for without a word. By then it
 // is in the queue, if nobody has heard it.
@@ -201,10 +215,12 @@ func (a *app) commanded(r runCommand, what string, got intents.CommandResult) er
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
 		if state.Terminal(aaif.RunStatus(got.Status)) {
-			return hinted(fmt.Errorf("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
+			return hinted(outcome.Conflict("%s has ended already: it is %s", what, got.Status), "\"aeemesh runs fork\" goes on from one of its checkpoints.")
 		}
-		return fmt.Errorf("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
+		return outcome.Conflict("%s is not %s: it is %s", what, r.done, cmp.Or(got.Status, "in no state for it"))
 	case a.term.json:
+	case got.Status == mesh.StatusWithdrawn:
+		a.term.good("%s is %s: no worker had begun it, and it is out of the queue", what, r.done)
 	case got.Status == "noted":
 		a.term.good("%s has not begun: noted, and it will be %s when its turn comes", what, r.done)
 	case got.Status == "pausing":
@@ -228,9 +244,9 @@ func (a *app) commandFailed(err error, entity string) error {
 		return hinted(fmt.Errorf("%s: %s (%s): the workers of %s have heard the command, but their answer cannot be verified", e.Code, e.Message, where, entity),
 			"Give the keys that the workers are trusted by, with --keys or AEEMESH_KEYS, \"aeemesh keys trust\", or --shared-keys. \"aeemesh runs show RUN\" tells what became of the command.")
 	case errors.As(err, &e):
-		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
+		return remote(e)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return hinted(fmt.Errorf("no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
+		return hinted(outcome.Stopped(err, "no worker of %s has answered; the command is queued and will be applied by the first that comes", entity),
 			"\"aeemesh worker FILE\" starts one; --timeout waits longer.")
 	}
 	return laneError(err)

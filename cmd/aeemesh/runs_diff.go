@@ -76,7 +76,7 @@ func (a *app) diffRun(ctx context.Context, runs *runStore, last state.Record, re
 			}
 			continue
 		}
-		a.term.line("%s", a.term.safe(oneLine(c.String())))
+		a.term.line("%s", oneLine(c.String()))
 	}
 	return nil
 }

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -169,7 +169,7 @@ func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
 		return nil, err
 	}
 	if signer == nil || signer.Alg() != sign.Ed25519 {
-		return nil, hinted(fmt.Errorf("there is no ed25519 key here that may speak for %s", issuer),
+		return nil, hinted(outcome.NotFound("there is no ed25519 key here that may speak for %s", issuer),
 			"\"aeemesh keys new KID --from %s\" makes one; the other platform must trust it (\"aeemesh keys trust\").", issuer)
 	}
 	return signer, nil

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
 // maxRunFile bounds what is read as a run or a receipt.
@@ -68,8 +70,7 @@ func (o *outFile) write(ctx context.Context, data []byte) error {
 		_, err := o.store.PutBytes(ctx, o.name, data)
 		return err
 	case o.temp == nil:
-		_, err := o.a.term.data.Write(append(data[:len(data):len(data)], '\n'))
-		return err
+		return o.a.term.bytes(append(data[:len(data):len(data)], '\n'))
 	}
 	_, err := o.temp.Write(data)
 	if err = errors.Join(err, o.temp.Close()); err == nil && o.name != "" {
@@ -115,7 +116,7 @@ func (a *app) objects(ctx context.Context, s *session, bucket string) (natsjs.Ob
 	}
 	store, err := js.ObjectStore(ctx, bucket)
 	if errors.Is(err, natsjs.ErrBucketNotFound) {
-		return nil, hinted(fmt.Errorf("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
+		return nil, hinted(outcome.NotFound("there is no object store %s", printable(bucket)), "\"nats object add %s\" makes one.", bucket)
 	}
 	return store, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -64,7 +65,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 		}
 	}
 	if last.Handoff == "" {
-		return "", hinted(fmt.Errorf("no run %s was handed over to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
+		return "", hinted(outcome.NotFound("no run %s was handed over to here", printable(name)), "\"aeemesh handoff list\" shows those that were.")
 	}
 	return last.Handoff, nil
 }

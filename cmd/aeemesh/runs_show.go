@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -86,7 +87,7 @@ func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity str
 
 func notKept(err error, revision uint64) error {
 	if errors.Is(err, state.ErrNotFound) {
-		return hinted(fmt.Errorf("the checkpoint at revision %d is not kept", revision), "\"aeemesh runs show RUN\" lists those that are.")
+		return hinted(outcome.NotFound("the checkpoint at revision %d is not kept", revision), "\"aeemesh runs show RUN\" lists those that are.")
 	}
 	return err
 }
@@ -102,10 +103,10 @@ func (a *app) showDocument(runs *runStore, rec state.Record) error {
 		return err
 	}
 	if a.term.json {
-		a.term.line("%s", text)
+		a.term.raw(text)
 		return nil
 	}
-	a.term.line("%s", a.term.safe(indented(text)))
+	a.term.line("%s", indented(text))
 	return nil
 }
 

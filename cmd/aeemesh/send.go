@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -36,8 +37,8 @@ func (a *app) sendCommand() *cobra.Command {
 		Long: `Sends a task to an agent, signed if you have a key, waits for the result and
 prints its payload. PAYLOAD is a JSON object, or text, which becomes
 {"text": …}; "-" reads it from standard input, @FILE from a file. An error
-envelope is printed as an error, and the exit status is 1. Ctrl-C asks the agent
-to stop.
+envelope is printed as an error, and the exit status tells refused (4), timed out
+(5) and not there (3) from failed (1). Ctrl-C asks the agent to stop.
 
 With --durable the task is stored before it is worked on: it survives the death
 of every worker, waits for one if none is there, and its result can be read
@@ -223,17 +224,12 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	stopWondering()
 	view.end()
 	if err != nil {
-		if a.term.json && reply != nil {
-			if jsonErr := a.printEnvelope(reply); jsonErr != nil {
-				return jsonErr
-			}
-		}
-		return sendFailed(ctx, err)
+		return withReply(s.unanswered(ctx, task.To, err), reply)
 	}
 	if a.term.json {
 		return a.printEnvelope(reply)
 	}
-	if text, ok := textOf(reply.Payload); !ok || text != view.text.String() {
+	if text, ok := textOf(reply.Payload); !ok || !view.said(text) {
 		a.term.payload(reply.Payload)
 	}
 	if isJob(task, reply) {
@@ -256,11 +252,11 @@ func isJob(task, reply *envelope.Envelope) bool {
 // sendFailed says what ended a task.
 func sendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
-		return hinted(errors.New("interrupted; the agent has been asked to stop"), "")
+		return hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")
 	}
 	var e *envelope.Error
 	if errors.As(err, &e) {
-		return hinted(fmt.Errorf("%s: %s", e.Code, e.Message), "%s", hintForCode(e))
+		return remote(e)
 	}
 	return err
 }

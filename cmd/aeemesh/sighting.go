@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -23,7 +23,9 @@ type sightingJSON struct {
 	Corr     string            `json:"corr,omitempty"`
 	ReplyTo  string            `json:"reply_to,omitempty"`
 	Priority envelope.Priority `json:"priority"`
-	KID      string            `json:"kid,omitempty"`
+	KID      string            `json:"kid,omitempty"`       // that the signature names
+	Verified bool              `json:"verified,omitempty"`  // the signature is good, and of a key that is trusted here
+	SigError envelope.Code     `json:"sig_error,omitempty"` // why it is not verified
 	Status   string            `json:"status,omitempty"`
 	Payload  json.RawMessage   `json:"payload,omitempty"`
 }
@@ -33,10 +35,10 @@ type sightingJSON struct {
 func (t *terminal) sighting(s sighting, payload bool) {
 	e := s.env
 	if t.json {
-		_, kid, _ := sign.Describe(e)
 		out := sightingJSON{
 			Time: s.at.UTC().Format(envelope.TimeLayout), Subject: s.subject, Stored: s.stored, ID: e.ID, Type: e.Type, From: e.From, To: e.To,
-			Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ReplyTo, Priority: e.Priority, KID: kid, Status: statusOf(e),
+			Intent: e.Intent, Corr: e.Corr, ReplyTo: e.ReplyTo, Priority: e.Priority,
+			KID: s.by.kid, Verified: s.by.kid != "" && s.by.err == "", SigError: s.by.err, Status: statusOf(e),
 		}
 		if payload {
 			out.Payload = e.Payload
@@ -50,27 +52,25 @@ func (t *terminal) sighting(s sighting, payload bool) {
 }
 
 // sighting is the line.
-func (t *stream) sighting(s sighting, payload bool) string {
+func (t *stream) sighting(s sighting, payload bool) painted {
 	e := s.env
 	var b strings.Builder
-	b.WriteString(t.paint(styleFaint, s.at.Local().Format("15:04:05.000")))
-	b.WriteString(" " + t.paint(styleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
-	fmt.Fprintf(&b, " %s → %s", oneLine(e.From), oneLine(e.To))
-	b.WriteString("  " + t.paint(styleStrong, oneLine(e.Intent)))
+	fmt.Fprintf(&b, "%s %s", t.paint(styleFaint, s.at.Local().Format("15:04:05.000")), t.paint(styleType[string(e.Type)], fmt.Sprintf("%-6s", e.Type)))
+	fmt.Fprintf(&b, " %s → %s  %s", oneLine(e.From), oneLine(e.To), t.paint(styleStrong, oneLine(e.Intent)))
 	if e.Corr != "" {
-		b.WriteString("  " + t.paint(styleFaint, oneLine(e.Corr)))
+		fmt.Fprintf(&b, "  %s", t.paint(styleFaint, oneLine(e.Corr)))
 	}
-	if status := oneLine(statusOf(e)); status != "" {
+	if status := oneLine(strings.TrimSpace(statusOf(e) + " " + s.by.words())); status != "" {
 		style := styleFaint
 		if e.Type == envelope.TypeError || strings.HasPrefix(status, "E_") {
 			style = styleError
 		}
-		b.WriteString("  " + t.paint(style, status))
+		fmt.Fprintf(&b, "  %s", t.paint(style, status))
 	}
 	if payload {
-		b.WriteString("\n    " + t.safe(string(e.Payload)))
+		fmt.Fprintf(&b, "\n    %s", plain.JSON(compact(e.Payload)))
 	}
-	return b.String()
+	return painted(b.String())
 }
 
 // statusOf says in a few words how it stands: the code of an error, the number
@@ -116,9 +116,6 @@ func statusOf(e *envelope.Envelope) string {
 	}
 	if e.Type == envelope.TypeTask && e.Priority != envelope.PriorityNormal {
 		parts = append(parts, string(e.Priority))
-	}
-	if _, kid, ok := sign.Describe(e); ok {
-		parts = append(parts, "signed "+kid)
 	}
 	return strings.Join(parts, " ")
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -83,13 +84,37 @@ func (a *app) keyDir() string {
 		return a.sign.dir
 	}
 	dir := a.defaultKeyDir()
-	if _, err := os.Stat(dir); err != nil {
+	if _, err := os.Stat(dir); dir == "" || err != nil {
 		return ""
 	}
 	return dir
 }
 
-func (a *app) defaultKeyDir() string { return filepath.Join(a.configHome(), "aeemesh", "keys") }
+// defaultKeyDir is where keys are kept where nothing else is said, "" where there
+// is no home directory.
+func (a *app) defaultKeyDir() string {
+	if home := a.configHome(); home != "" {
+		return filepath.Join(home, "aeemesh", "keys")
+	}
+	return ""
+}
+
+// noHome fails where there is no directory to keep keys in.
+func (a *app) noHome() error {
+	if a.dirToWrite() != "" {
+		return nil
+	}
+	return hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
+}
+
+// dirToWrite is the key directory, which may be still to make; "" where there is
+// none, see noHome.
+func (a *app) dirToWrite() string {
+	if dir := a.keyDir(); dir != "" {
+		return dir
+	}
+	return a.defaultKeyDir()
+}
 
 // keys reads the key directory; there may be none.
 func (a *app) keys() (*sign.Keys, error) {
@@ -128,7 +153,7 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 	if where == "" {
 		where = a.defaultKeyDir()
 	}
-	return nil, hinted(fmt.Errorf("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
+	return nil, hinted(outcome.NotFound("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
 }
 
 // signingKeys are all keys of the directory. None of them may be the connection's own,

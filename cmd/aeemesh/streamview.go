@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
@@ -15,6 +16,7 @@ type streamView struct {
 	term *terminal
 	out  *stream         // where the text goes
 	text strings.Builder // what the stream has said in text
+	turn strings.Builder // and of that, since the last call of a tool
 	open bool            // a line of text is not ended
 
 	// about says what came of a tool call; may be nil.
@@ -41,11 +43,12 @@ func (v *streamView) show(e *envelope.Envelope) error {
 		if err != nil {
 			return err
 		}
-		v.term.line("%s", b)
+		v.term.raw(b)
 		return nil
 	}
 	if text, ok := textOf(e.Payload); ok {
 		v.text.WriteString(text)
+		v.turn.WriteString(text)
 		v.open = !strings.HasSuffix(text, "\n")
 		fmt.Fprint(v.out, v.out.safe(text))
 		return nil
@@ -56,7 +59,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 		v.tool(note)
 		return nil
 	}
-	fmt.Fprintf(v.out, "%s\n", v.out.safe(string(e.Payload)))
+	fmt.Fprintf(v.out, "%s\n", plain.JSON(compact(e.Payload)))
 	return nil
 }
 
@@ -65,6 +68,7 @@ func (v *streamView) tool(note toolNote) {
 		v.term.note("   ⇒ handed on to %s", oneLine(note.HandedTo))
 		v.text.Reset() // what follows is another's answer
 	}
+	v.turn.Reset()
 	if c := note.Call; c != nil {
 		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip(string(c.Arguments))))
 	}
@@ -88,6 +92,12 @@ func clip(s string) string {
 		return s
 	}
 	return string(r[:most]) + "…"
+}
+
+// said reports whether a result's text has been shown: as the whole stream, or as
+// the turn after the last call of a tool.
+func (v *streamView) said(text string) bool {
+	return text == v.text.String() || v.turn.Len() > 0 && text == v.turn.String()
 }
 
 // end ends the line that text has begun.

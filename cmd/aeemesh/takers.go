@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,15 +116,27 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 // untaken is why nobody takes an entity's durable tasks now, and what helps; ""
 // where a worker does, or nobody can be asked.
 func (s *session) untaken(ctx context.Context, entity string) (why, hint string) {
+	const start = "\"aeemesh worker FILE\" starts one; the task waits for it."
 	t := s.takers(ctx, entity)
-	if t == nil || t.durable > 0 {
+	switch {
+	case t == nil || t.durable > 0:
 		return "", ""
+	case t.workers > 0:
+		return entity + ": " + t.lacking(),
+			"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; the task waits meanwhile."
+	case s.neverServed(ctx, entity):
+		return "no worker has ever taken durable tasks of " + entity, cmp.Or(s.meant(ctx, entity), start)
 	}
-	if t.workers == 0 {
-		return "no worker of " + entity + " answers", "\"aeemesh worker FILE\" starts one; the task waits for it."
-	}
-	return entity + ": " + t.lacking(),
-		"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; the task waits meanwhile."
+	return "no worker of " + entity + " answers", start
+}
+
+// neverServed reports whether no worker has made the consumers by which durable tasks
+// of an entity are taken.
+func (s *session) neverServed(ctx context.Context, entity string) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookAround)
+	defer cancel()
+	served, err := s.node.Durable().Queue.Served(ctx, entity)
+	return err == nil && !served
 }
 
 // stillUntaken is untaken at the end of a wait that ran out of time.
@@ -146,18 +159,21 @@ func quietAboutServices(tell func(mesh.Status)) func(mesh.Status) {
 	}
 }
 
-// mindTakers warns whoever waits for a durable task that nobody takes it, once
-// that has taken longer than usual.
+// mindTakers warns whoever waits for a durable task that nobody takes it: at once
+// where no worker ever has, else when that has taken longer than usual. What has begun
+// to come ends it: the caller calls stop, which may be called again.
 func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
-		timer := time.NewTimer(patienceBeforeAsking)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
+		if !s.neverServed(ctx, entity) {
+			timer := time.NewTimer(patienceBeforeAsking)
+			defer timer.Stop()
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				return
+			}
 		}
 		if why, hint := s.untaken(ctx, entity); why != "" && ctx.Err() == nil {
 			s.app.term.warn("%s", why)

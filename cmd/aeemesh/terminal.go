@@ -6,18 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
-	"unicode"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 )
 
 // terminal owns what is printed: data on stdout, words for people on stderr.
@@ -27,6 +28,8 @@ type terminal struct {
 	words *stream
 	json  bool // data as JSON
 
+	records *slog.Logger // words as records of a log; nil: for people
+	logs    atomic.Int32 // whether words have the time in front: logNone, logWords, logServing
 }
 
 // stream is one of the two. Whole writes do not mix.
@@ -58,12 +61,60 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// paint gives text a colour where the stream shows colours.
-func (s *stream) paint(style text.Colors, str string) string {
+// painted is text that is fit for its stream already, with colours of our own.
+type painted string
+
+// paint makes text fit for the stream and gives it a colour, where the stream
+// shows colours.
+func (s *stream) paint(style text.Colors, str string) painted {
+	return s.colour(style, s.safe(str))
+}
+
+// colour is paint for text that is fit.
+func (s *stream) colour(style text.Colors, str string) painted {
 	if !s.color || str == "" {
+		return painted(str)
+	}
+	return painted(style.EscapeSeq() + str + text.EscapeReset)
+}
+
+// safe makes a peer's text fit for the stream: a terminal must not be commanded
+// by it. What goes elsewhere stays as it is.
+func (s *stream) safe(str string) string {
+	if !s.tty {
 		return str
 	}
-	return style.EscapeSeq() + str + text.EscapeReset
+	return plain.Text(str)
+}
+
+// sprintf makes all arguments fit for the stream, but what is painted: whatever
+// is printed may hold a peer's words.
+func (s *stream) sprintf(format string, args ...any) string {
+	if !s.tty {
+		return fmt.Sprintf(format, args...)
+	}
+	return sprintf(format, args...)
+}
+
+// sprintf is for the stream of words, which are no data: they are made fit
+// wherever they go.
+func sprintf(format string, args ...any) string {
+	fit := make([]any, len(args))
+	for i, arg := range args {
+		if _, own := arg.(painted); !own {
+			arg = foreign{arg}
+		}
+		fit[i] = arg
+	}
+	return fmt.Sprintf(format, fit...)
+}
+
+// foreign prints as its value does, made fit.
+type foreign struct{ value any }
+
+// Format implements [fmt.Formatter].
+func (f foreign) Format(s fmt.State, verb rune) {
+	io.WriteString(s, plain.Text(fmt.Sprintf(fmt.FormatString(s, verb), f.value)))
 }
 
 // The styles.
@@ -96,169 +147,9 @@ func (t *terminal) broken() bool {
 	return t.data.err != nil
 }
 
-// say prints a line for people.
-func (t *terminal) say(format string, args ...any) {
-	fmt.Fprintf(t.words, format+"\n", args...)
-}
-
-// note is say for what matters less.
-func (t *terminal) note(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleFaint, fmt.Sprintf(format, args...)))
-}
-
-// progress is a note on a terminal and nothing elsewhere.
-func (t *terminal) progress(format string, args ...any) {
-	if t.words.tty {
-		t.note(format, args...)
-	}
-}
-
-// good says that something worked.
-func (t *terminal) good(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleGood, fmt.Sprintf(format, args...)))
-}
-
-// warn says what a person should know.
-func (t *terminal) warn(format string, args ...any) {
-	fmt.Fprintln(t.words, t.words.paint(styleWarn, "warning: ")+fmt.Sprintf(format, args...))
-}
-
-// notices say what is done otherwise than a document says, and the like: as errors
-// only what stops something. What is said of several places in the same words is
-// one line, and a hint that several have stands once.
-func (t *terminal) notices(about string, problems []aaif.Problem) {
-	folded := map[aaif.Problem][]int{} // places of problems, by what they say
-	bare := func(p aaif.Problem) aaif.Problem {
-		return aaif.Problem{Rule: p.Rule, Severity: p.Severity, Message: p.Message, Hint: p.Hint}
-	}
-	for i, p := range problems {
-		folded[bare(p)] = append(folded[bare(p)], i)
-	}
-	hints := map[string]bool{}
-	for i, p := range problems {
-		same := folded[bare(p)]
-		if same[0] != i {
-			continue
-		}
-		if len(same) > 1 {
-			p.Pointer += fmt.Sprintf(" and %s", counted(len(same)-1, "place more", "places more"))
-		}
-		if hints[p.Hint] {
-			p.Hint = ""
-		}
-		hints[p.Hint] = true
-		word, style := "warning: ", styleWarn
-		switch p.Severity {
-		case aaif.SeverityError:
-			word, style = "error: ", styleError
-		case aaif.SeverityNote:
-			word, style = "note: ", styleFaint
-		}
-		p.Severity = aaif.SeverityError // the word is said once
-		fmt.Fprintln(t.words, t.words.paint(style, word)+printable(about+": "+p.String()))
-	}
-}
-
-// hint is the line under an error or a warning.
-func (t *terminal) hint(hint string) {
-	if hint != "" {
-		fmt.Fprintln(t.words, t.words.paint(styleFaint, "hint: ")+hint)
-	}
-}
-
-// fail prints an error: what is wrong, then one hint.
-func (t *terminal) fail(err error) {
-	if errors.Is(err, errQuiet) {
-		return
-	}
-	fmt.Fprintln(t.words, t.words.paint(styleError, "error: ")+printable(errorText(err)))
-	t.hint(printable(hintFor(err)))
-}
-
-// errorText drops what Go's own wrapping repeats.
-func errorText(err error) string {
-	return strings.TrimRight(strings.ReplaceAll(err.Error(), "nats: ", ""), "\n")
-}
-
-// steps prints what a user may type next.
-func (t *terminal) steps(title string, commands ...string) {
-	var b strings.Builder
-	b.WriteString(t.words.paint(styleStrong, title) + "\n")
-	for _, c := range commands {
-		b.WriteString("  " + c + "\n")
-	}
-	io.WriteString(t.words, b.String())
-}
-
-// status says what happens to the connection. A command that lives long says
-// all of it; one that ends soon says only what goes wrong.
-func (t *terminal) status(long bool) func(mesh.Status) {
-	var away seldom
-	return func(s mesh.Status) {
-		why := ""
-		if s.Err != nil {
-			why = ": " + errorText(s.Err)
-		}
-		switch s.State {
-		case "connected":
-			away.over()
-			if long {
-				t.good("connected to %s", s.URL)
-			}
-		case "disconnected":
-			t.warn("disconnected from %s%s; reconnecting", s.URL, why)
-		case "reconnected":
-			away.over()
-			t.good("reconnected to %s", s.URL)
-		case "error":
-			if s.URL != "" && !away.now(s.URL+why) {
-				return
-			}
-			if s.URL != "" {
-				t.warn("no connection to %s%s; trying again", s.URL, why)
-			} else {
-				t.warn("NATS%s", why)
-			}
-		}
-	}
-}
-
-// seldom lets what is said over and over through the first time, and then at
-// growing intervals: the 8th time, the 64th, the 512th.
-type seldom struct {
-	mu       sync.Mutex
-	what     string
-	n, again int
-}
-
-func (s *seldom) now(what string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if what != s.what {
-		s.what, s.n, s.again = what, 0, 1
-	}
-	if s.n++; s.n < s.again {
-		return false
-	}
-	s.again *= 8
-	return true
-}
-
-// over forgets it: the next time is a first one.
-func (s *seldom) over() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.what = ""
-}
-
-// heading begins a part of what a person reads.
-func (t *terminal) heading(format string, args ...any) {
-	fmt.Fprintln(t.words, "\n"+t.words.paint(styleStrong, fmt.Sprintf(format, args...)))
-}
-
 // line prints a line of data.
 func (t *terminal) line(format string, args ...any) {
-	fmt.Fprintf(t.data, format+"\n", args...)
+	io.WriteString(t.data, t.data.sprintf(format, args...)+"\n")
 }
 
 // object prints one JSON object, on one line.
@@ -269,8 +160,35 @@ func (t *terminal) object(v any) error {
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("encode %T: %w", v, err)
 	}
-	t.data.Write(b.Bytes())
+	t.data.Write(plain.JSON(b.Bytes()))
 	return nil
+}
+
+// raw prints JSON that is there already, on one line.
+func (t *terminal) raw(json []byte) {
+	t.data.Write(append(plain.JSON(compact(json)), '\n'))
+}
+
+// bytes prints what must not change by a bit, but on a terminal.
+func (t *terminal) bytes(data []byte) error {
+	switch {
+	case !t.data.tty:
+	case json.Valid(data):
+		data = plain.JSON(data)
+	default:
+		data = []byte(plain.Text(string(data)))
+	}
+	_, err := t.data.Write(data)
+	return err
+}
+
+// compact is JSON without the blanks that its author has put between values.
+func compact(raw []byte) []byte {
+	var b bytes.Buffer
+	if json.Compact(&b, raw) != nil {
+		return raw
+	}
+	return b.Bytes()
 }
 
 // objects prints a list, one JSON object a line.
@@ -287,7 +205,7 @@ func objects[T any](t *terminal, list []T) error {
 // {"text": …}, indented JSON otherwise.
 func (t *terminal) payload(raw json.RawMessage) {
 	if s, ok := textOf(raw); ok {
-		t.line("%s", t.safe(s))
+		t.line("%s", s)
 		return
 	}
 	t.line("%s", indented(raw))
@@ -310,56 +228,36 @@ func textOf(raw json.RawMessage) (string, bool) {
 	return s, len(members) == 1
 }
 
+// indented is JSON on many lines, what a terminal must not get escaped.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
 		return string(raw)
 	}
-	return b.String()
-}
-
-// safe makes a peer's text fit for stdout: where that is a terminal, it must
-// not be able to command it.
-func (t *terminal) safe(s string) string { return t.data.safe(s) }
-
-func (out *stream) safe(s string) string {
-	if !out.tty {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
+	return string(plain.JSON(b.Bytes()))
 }
 
 // printable makes a peer's word fit for one line among others.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
-			return r
-		}
-		return '\uFFFD'
-	}, s)
-}
+func printable(s string) string { return plain.Text(s) }
 
 // oneLine makes a peer's word fit for a place within a line.
-func oneLine(s string) string {
-	return strings.NewReplacer("\n", " ", "\t", " ").Replace(printable(s))
+func oneLine(s string) string { return plain.Line(s) }
+
+// table prints rows under a header. On a terminal that is narrower a row is cut.
+func (t *terminal) table(header []string, rows [][]string) {
+	if len(rows) > 0 {
+		io.WriteString(t.data, tableText(header, rows, t.data.width(), t.data.color))
+	}
 }
 
-// table prints rows under a header.
-func (t *terminal) table(header []string, rows [][]string) {
-	if len(rows) == 0 {
-		return
-	}
+// tableText is a table of at most width columns; 0: as many as it needs.
+func tableText(header []string, rows [][]string, width int, color bool) string {
 	w := table.NewWriter()
 	style := table.StyleLight
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	style.Format.Header = text.FormatUpper
-	if t.data.color {
+	if color {
 		style.Color.Header = styleFaint
 	}
 	w.SetStyle(style)
@@ -369,10 +267,27 @@ func (t *terminal) table(header []string, rows [][]string) {
 	}
 	var b strings.Builder
 	for line := range strings.Lines(w.Render()) {
-		b.WriteString(strings.TrimRight(line, " \n"))
+		line = strings.TrimRight(line, " \n")
+		if width > 0 {
+			line = text.Snip(line, width, "…")
+		}
+		b.WriteString(line)
 		b.WriteByte('\n')
 	}
-	io.WriteString(t.data, b.String())
+	return b.String()
+}
+
+// width is how many columns a terminal has; 0 where there is none.
+func (s *stream) width() int {
+	f, ok := s.w.(*os.File)
+	if !ok || !s.tty {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 func row(cells []string) table.Row {
@@ -384,7 +299,7 @@ func row(cells []string) table.Row {
 }
 
 // mark is how a check's outcome is shown.
-func (t *terminal) mark(outcome string) string {
+func (t *terminal) mark(outcome string) painted {
 	switch outcome {
 	case "ok":
 		return t.data.paint(styleGood, "ok  ")
@@ -395,13 +310,13 @@ func (t *terminal) mark(outcome string) string {
 }
 
 // problem is one problem of a document in one line: place, rule, message, hint.
-func (t *terminal) problem(p aaif.Problem) string {
+func (t *terminal) problem(p aaif.Problem) painted {
 	var b strings.Builder
 	if p.Line > 0 {
 		fmt.Fprintf(&b, "%d:%d ", p.Line, p.Column)
 	}
 	if p.Pointer != "" {
-		b.WriteString(t.data.paint(styleStrong, printable(p.Pointer)) + " ")
+		fmt.Fprintf(&b, "%s ", t.data.paint(styleStrong, printable(p.Pointer)))
 	}
 	style := styleError
 	switch p.Severity {
@@ -412,7 +327,7 @@ func (t *terminal) problem(p aaif.Problem) string {
 	}
 	fmt.Fprintf(&b, "%s %s", t.data.paint(style, string(p.Severity)+" "+string(p.Rule)+":"), printable(p.Message))
 	if p.Hint != "" {
-		b.WriteString(t.data.paint(styleFaint, " ("+printable(p.Hint)+")"))
+		fmt.Fprintf(&b, "%s", t.data.paint(styleFaint, " ("+printable(p.Hint)+")"))
 	}
-	return b.String()
+	return painted(b.String())
 }

@@ -9,7 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
@@ -151,5 +153,64 @@ func TestMatchTokens(t *testing.T) {
 		if got := covers(tt.pattern, tt.subject); got != tt.want {
 			t.Errorf("covers(%q, %q) = %v", tt.pattern, tt.subject, got)
 		}
+	}
+}
+
+// A stream of several turns does not have its last turn printed again as the result
+// (section 4 of the operators' review).
+func TestTheLastTurnOfAStreamIsPrintedOnce(t *testing.T) {
+	t.Parallel()
+	say := func(text string) string { return `{"text":"` + text + `"}` }
+	const call, back = `{"tool_call":{"name":"a","arguments":{}}}`, `{"tool_result":{"name":"a","ms":1}}`
+	for _, tt := range []struct {
+		stream []string
+		result string
+		said   bool
+	}{
+		{[]string{say("one "), say("two")}, "one two", true},
+		{[]string{say("looking"), call, back, say("done "), say("q")}, "done q", true},
+		{[]string{say("one"), call, back, say("two"), call, back, say("three")}, "three", true},
+		{[]string{say("one"), call, back}, "one", true},
+		{[]string{say("banana")}, "a", false},
+		{[]string{say("one"), call, back}, "two", false},
+		{[]string{say("one"), call, back, say("x")}, "one", false},
+		{[]string{say("mine"), `{"handed_to":"agent.b"}`, say("its")}, "its", true},
+		{nil, "all of it", false},
+	} {
+		term, _, _ := onTerminal()
+		v := streamView{term: term, out: term.data}
+		for _, p := range tt.stream {
+			if err := v.show(&envelope.Envelope{Payload: json.RawMessage(p)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := v.said(tt.result); got != tt.said {
+			t.Errorf("%q then %q: said %t", tt.stream, tt.result, got)
+		}
+	}
+}
+
+// A row that is wider than the terminal is cut, not wrapped into the next; where
+// the output is not a terminal nothing is cut (section 4 of the operators' review).
+func TestATableFitsItsTerminal(t *testing.T) {
+	t.Parallel()
+	header, rows := []string{"agent", "cause"}, [][]string{{"agent.ä", "short"}, {"agent.b", strings.Repeat("long ", 20)}}
+	for _, color := range []bool{false, true} {
+		narrow := tableText(header, rows, 30, color)
+		for line := range strings.Lines(narrow) {
+			if n := utf8.RuneCountInString(text.StripEscape(strings.TrimSuffix(line, "\n"))); n > 30 {
+				t.Errorf("%d columns: %q", n, line)
+			}
+		}
+		if !strings.Contains(narrow, "agent.ä  short\n") || strings.Count(narrow, "\n") != 3 || !strings.HasSuffix(narrow, "…\n") {
+			t.Errorf("%q", narrow)
+		}
+	}
+	if wide := tableText(header, rows, 0, false); !strings.Contains(wide, strings.TrimSpace(rows[1][1])+"\n") {
+		t.Errorf("%q", wide)
+	}
+	out, _, words := onTerminal()
+	if w := out.data.width(); w != 0 {
+		t.Errorf("what is no file has %d columns, %s", w, words)
 	}
 }

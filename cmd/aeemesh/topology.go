@@ -39,12 +39,12 @@ func (f *topologyFlags) add(c *cobra.Command) {
 
 // options are what the flags ask for. Everything that is wrong is told.
 func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Options, error) {
-	if f.lease != 0 && f.lease < leastLease {
-		return jetstream.Options{}, usagef(cmd, "--lease %v: it must be at least %v", f.lease, leastLease)
-	}
 	o := jetstream.Options{Map: m, Replicas: f.replicas, Entities: f.entities, Lease: f.lease}
 	if len(f.only) > 0 {
 		o.Only = f.only
+	}
+	if f.lease != 0 && f.lease < minLease {
+		return o, usagef(cmd, "--lease %v: it must be at least %v", f.lease, minLease)
 	}
 	if err := oneOf(cmd, "storage", f.storage, "file", "memory"); err != nil {
 		return o, err

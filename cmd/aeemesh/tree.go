@@ -3,14 +3,15 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
@@ -37,7 +38,8 @@ runs and answers of durable tasks. With --follow it is drawn anew as events come
 until the task ends; where nothing is stored, from then on. Tokens and cost are
 a task's own, and in brackets with all below it.
 
-Events come at most once, and nothing is verified: it is what agents say. A task
+Events come at most once, and are what agents say: of the lines of --follow only
+"signed KID" is verified, with the keys that are trusted here. A task
 whose end nobody told is shown as unknown.`,
 		Example: `  aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW
   aeemesh tree 01JFB2QX0K8X5K6ZJ9G2C0C1MW --follow
@@ -60,6 +62,7 @@ whose end nobody told is shown as unknown.`,
 	flags.BoolVar(&f.dot, "dot", false, "print it in the language of Graphviz")
 	flags.DurationVar(&f.since, "since", 0, "look at the events of the last `duration` (default since CORR was made, where it tells; else all)")
 	a.addStateKeyFlag(flags)
+	a.addSignFlags(flags, signShared)
 	return c
 }
 
@@ -91,7 +94,12 @@ func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *tree
 		return err
 	}
 	defer conn.Close()
-	r := &treeReader{app: a, cmd: cmd, flags: f, conn: conn, subjects: m, wanted: name, quick: inJSON(name)}
+	ring, stop, err := a.voucherRing(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	r := &treeReader{app: a, ring: ring, cmd: cmd, flags: f, conn: conn, subjects: m, wanted: name, quick: inJSON(name)}
 	if r.js, err = a.jetStream(conn); err != nil {
 		return err
 	}
@@ -114,6 +122,7 @@ type treeReader struct {
 	conn     *nats.Conn
 	js       natsjs.JetStream
 	subjects subject.Map
+	ring     *sign.Ring
 
 	wanted  string // as the person named it
 	quick   []byte // what a message must hold to be of use
@@ -152,9 +161,9 @@ func (r *treeReader) once(ctx context.Context) error {
 	t := r.tree(time.Now())
 	switch {
 	case t == nil && missing != nil:
-		return hinted(fmt.Errorf("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
+		return hinted(outcome.NotFound("nothing is known of %s: %w", printable(r.wanted), missing), "\"aeemesh tree %s --follow\" draws what comes from now on; \"aeemesh apply\" makes the streams that keep it.", printable(r.wanted))
 	case t == nil:
-		return hinted(fmt.Errorf("nothing is known of %s", printable(r.wanted)),
+		return hinted(outcome.NotFound("nothing is known of %s", printable(r.wanted)),
 			"Has it begun? \"aeemesh queues\" shows what waits, \"aeemesh runs list\" what has begun; --follow waits for the first event. Events are kept for a week, if workers tell them (--task-events all).")
 	}
 	if err := r.print(t); err != nil {
@@ -184,13 +193,13 @@ func (r *treeReader) print(t *tree.Tree) error {
 func (s *stream) paintState(state tree.State, words string) string {
 	switch state {
 	case tree.Done:
-		return s.paint(styleGood, words)
+		return string(s.paint(styleGood, words))
 	case tree.Failed:
-		return s.paint(styleError, words)
+		return string(s.paint(styleError, words))
 	case tree.Waiting, tree.Retrying, tree.Unknown:
-		return s.paint(styleWarn, words)
+		return string(s.paint(styleWarn, words))
 	case "", tree.HandedOff, tree.Withdrawn:
-		return s.paint(styleFaint, words)
+		return string(s.paint(styleFaint, words))
 	}
 	return words
 }

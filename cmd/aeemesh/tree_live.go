@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
@@ -54,7 +55,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 			if e, ok := r.take(h.at, h.data); ok {
 				last = time.Now()
 				if !r.app.term.json && !r.flags.dot && !view.redraws {
-					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e}, false))
+					r.app.term.line("%s", r.app.term.data.sighting(sighting{at: h.at, env: e, by: vouch(r.ring, e, h.at)}, false))
 				}
 			}
 			continue
@@ -85,7 +86,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	}
 	t := r.tree(time.Now())
 	if t == nil {
-		return hinted(fmt.Errorf("nothing was heard of %s", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
+		return hinted(outcome.NotFound("nothing was heard of %s", printable(r.wanted)), "Is it the corr of a task, its id or its run's? \"aeemesh watch\" shows what goes on.")
 	}
 	view.clear()
 	if !view.redraws && !r.app.term.json && !r.flags.dot {
@@ -98,7 +99,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	case t.State == tree.Failed:
 		return hinted(errTreeFailed, "%s", treeHint(t))
 	case !t.State.Ended():
-		return hinted(errors.New("stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", printable(r.wanted))
+		return hinted(outcome.Stopped(limited.Err(), "stopped waiting; the task goes on"), "\"aeemesh tree %s --follow\" goes on looking.", printable(r.wanted))
 	}
 	return nil
 }

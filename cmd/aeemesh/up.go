@@ -21,6 +21,7 @@ import (
 type upFlags struct {
 	store, host, config, sync, portsFile string
 	port, websocket, monitor             int
+	origins                              []string
 	noStreams                            bool
 }
 
@@ -30,17 +31,22 @@ func (a *app) upCommand() *cobra.Command {
 		Use:   "up",
 		Short: "Run a NATS server with JetStream and the mesh's streams",
 		Long: `Runs a NATS server in this process, with JetStream and the mesh's streams and
-buckets, until it is interrupted. It is a real nats-server: every NATS client
-can use it. For a cluster run nats-server itself; aeemesh works with any.
+buckets, until it is interrupted or sent SIGTERM or SIGHUP. It is a real
+nats-server: every NATS client can use it. For a cluster run nats-server itself;
+aeemesh works with any.
 JetStream is always on, even where the --config file turns it off. Where that
 file asks for credentials, --user and --password, --token, --creds or --nkey are
 those with which the streams are made.
+
+With --websocket, programs can connect over websockets. Pages in a browser can
+where --websocket-origin names their origin: a page that you happen to visit
+must not use a server that asks for no password.
 
 What has been stored survives the death of the process. To survive the crash of
 the machine as well, --sync always waits for the disk at every message.`,
 		Example: `  aeemesh up
   aeemesh up --port 4333 --store ./data
-  aeemesh up --websocket 8080            # browsers can connect too
+  aeemesh up --websocket 8080 --websocket-origin https://app.example  # its pages can connect too
   aeemesh up --sync always               # a stored message is on the disk
 
   # the same with the NATS server:
@@ -54,6 +60,7 @@ the machine as well, --sync always waits for the disk at every message.`,
 	flags.StringVar(&f.host, "host", "", "address to listen on (default 127.0.0.1)")
 	flags.IntVar(&f.port, "port", natsd.DefaultPort, "port for clients; 0 takes a free one")
 	flags.IntVar(&f.websocket, "websocket", 0, "`port` for websocket clients, without TLS; 0 takes a free one (default none)")
+	flags.StringArrayVar(&f.origins, "websocket-origin", nil, "`origin` such as https://app.example whose pages may use --websocket, or * for all; repeatable (default only pages of the websocket's own host and port)")
 	flags.IntVar(&f.monitor, "monitor", 0, "`port` for nats-server's HTTP monitoring; 0 takes a free one (default none)")
 	flags.StringVar(&f.sync, "sync", "2m", "when stored messages reach the disk: always, or a `duration`")
 	flags.StringVar(&f.config, "config", "", "nats-server configuration `file`; the flags above win over it")
@@ -72,6 +79,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err != nil {
 		return &usageError{err: err, cmd: cmd}
 	}
+	a.beginLog(cmd)
 	if err := srv.Start(ctx); err != nil {
 		return err
 	}
@@ -82,6 +90,14 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err := a.announceServer(srv, f); err != nil {
 		return err
 	}
+	var p vitals // nats-server has health checks of its own: --monitor
+	if err := p.begin(a); err != nil {
+		return err
+	}
+	defer p.end()
+	p.serves(srv.ClientURL())
+	defer context.AfterFunc(ctx, func() { p.ends(0) })()
+	a.term.logs.Store(logServing)
 	<-ctx.Done()
 	a.term.say("stopping the server")
 	return nil
@@ -104,10 +120,12 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 		cfg.Port = f.port
 	}
 	if cmd.Flags().Changed("websocket") {
-		cfg.Websocket = &natsd.Websocket{Port: f.websocket, NoTLS: true}
+		cfg.Websocket = &natsd.Websocket{Port: f.websocket, NoTLS: true, AllowedOrigins: f.origins}
 		if f.websocket == 0 {
 			cfg.Websocket.Port = natsd.RandomPort
 		}
+	} else if len(f.origins) > 0 {
+		return cfg, usagef(cmd, "--websocket-origin needs --websocket")
 	}
 	if f.sync == "always" {
 		cfg.SyncAlways = true
@@ -121,6 +139,9 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 		}
 	}
 	if f.store == "" && f.config == "" {
+		if a.dataHome() == "" {
+			return cfg, usagef(cmd, "there is no home directory to store anything in: give --store DIR")
+		}
 		cfg.StoreDir = filepath.Join(a.dataHome(), "aeemesh", "jetstream")
 	}
 	return cfg, nil

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -10,8 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// release is set by the linker for releases: -X main.release=1.2.3.
-var release string
+// release and revision are set by the linker for releases, and where the build does
+// not see the repository: -X main.release=1.2.3 -X main.revision=0f4c….
+var release, revision string
 
 // version is the program's semantic version.
 func version() string {
@@ -26,7 +30,7 @@ func version() string {
 
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision,omitempty"`
+	Revision string `json:"revision"` // "unknown" where the build did not say
 	Modified bool   `json:"modified,omitempty"`
 	Time     string `json:"time,omitempty"`
 	Go       string `json:"go"`
@@ -54,12 +58,12 @@ func (a *app) tellVersion(*cobra.Command, []string) error {
 		return a.term.object(v)
 	}
 	a.term.line("aeemesh %s", v.Version)
-	if v.Revision != "" {
+	if v.Revision != unknownRevision {
 		modified := ""
 		if v.Modified {
 			modified = ", modified"
 		}
-		a.term.line("revision %s%s, %s", v.Revision, modified, v.Time)
+		a.term.line("%s", strings.TrimSuffix(fmt.Sprintf("revision %s%s, %s", v.Revision, modified, v.Time), ", "))
 	}
 	a.term.line("%s %s", v.Go, v.Platform)
 	a.term.line("AEE envelope %s, AAIF %s (%s)", v.AEE, v.AAIF, aaif.Standard)
@@ -67,20 +71,23 @@ func (a *app) tellVersion(*cobra.Command, []string) error {
 }
 
 func buildVersion() versionInfo {
-	v := versionInfo{Version: version(), Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, AEE: envelope.Version, AAIF: aaif.Version}
+	v := versionInfo{Version: version(), Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, AEE: envelope.Version, AAIF: aaif.Version}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		info = &debug.BuildInfo{}
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			v.Revision = s.Value
+			v.Revision = cmp.Or(revision, s.Value)
 		case "vcs.time":
 			v.Time = s.Value
 		case "vcs.modified":
 			v.Modified = s.Value == "true"
 		}
 	}
+	v.Revision = cmp.Or(v.Revision, unknownRevision)
 	return v
 }
+
+const unknownRevision = "unknown"

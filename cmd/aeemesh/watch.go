@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -39,8 +40,9 @@ inboxes that are stored (live tasks and replies are not).
 While it watches the subject of an entity that has no worker, NATS does not tell
 senders that nobody is there: they wait until their timeout.
 
-Nothing is verified: from is what the envelope says. Heartbeats are left out
-unless you ask for them, and payloads are shown only with --payload.`,
+Only "signed KID" is verified, with the keys that are trusted here; of any other
+envelope, from is what it says itself. Heartbeats are left out unless you ask for
+them, and payloads are shown only with --payload.`,
 		Example: `  aeemesh watch
   aeemesh watch --corr 01JFB2QX0K8X5K6ZJ9G2C0C1MW
   aeemesh watch --entity agent.reviewer --type error --payload
@@ -62,6 +64,7 @@ unless you ask for them, and payloads are shown only with --payload.`,
 	flags.BoolVar(&f.payload, "payload", false, "show payloads too")
 	flags.BoolVar(&f.heartbeats, "heartbeats", false, "show the agents' heartbeats too")
 	flags.IntVar(&f.count, "count", 0, "end after so many envelopes (default never)")
+	a.addSignFlags(flags, signShared)
 	return c
 }
 
@@ -70,6 +73,7 @@ type sighting struct {
 	at      time.Time
 	subject string
 	env     *envelope.Envelope
+	by      voucher
 	stored  bool
 }
 
@@ -101,7 +105,12 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		return err
 	}
 	defer conn.Close()
-	w := &watcher{app: a, flags: f, subjects: m, seen: map[string]bool{}}
+	ring, stop, err := a.voucherRing(ctx, conn)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	w := &watcher{app: a, flags: f, subjects: m, ring: ring, seen: map[string]bool{}}
 	live := make(chan *nats.Msg, watchQueue)
 	patterns, err := w.patterns()
 	if err != nil {
@@ -169,6 +178,7 @@ type watcher struct {
 	app      *app
 	flags    *watchFlags
 	subjects subject.Map
+	ring     *sign.Ring
 	seen     map[string]bool // ids that were replayed, which the live ones may repeat
 	shown    int
 }
@@ -268,7 +278,7 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 		w.app.log.Debug("no envelope", "subject", on, "err", err)
 		return
 	}
-	s := sighting{at, on, env, stored}
+	s := sighting{at, on, env, vouch(w.ring, env, at), stored}
 	if !w.wants(s) {
 		return
 	}

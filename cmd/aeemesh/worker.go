@@ -5,9 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/agents/tool/program"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
@@ -36,6 +39,8 @@ type workerFlags struct {
 	quotas                                             mesh.Quotas
 	cap, unknownCap                                    string
 	lane                                               laneFlags
+	vitals                                             vitals
+	machine                                            string
 	operator                                           operatorFlags
 	counters                                           meshCounters
 	teams                                              teams
@@ -59,8 +64,10 @@ input, and writes one JSON object a line, {"type": "stream"|"result"|"error",
 A server that is away is waited for; with --timeout the worker fails when that is
 over. So are JetStream and its streams, for durable tasks (--durable).
 
-The first SIGTERM or Ctrl-C drains: what has begun is finished, the rest is
-handed back. The second ends at once. The exit status is 1 if work was lost.`,
+The first SIGTERM, SIGHUP or Ctrl-C drains: what has begun is finished, the rest
+is handed back. A second SIGTERM or Ctrl-C ends at once. SIGHUP reloads nothing:
+keys are read again by themselves, other settings take a new worker. The exit
+status is 1 if work was lost.`,
 		Example: `  aeemesh worker examples/echo/agent.yaml
   aeemesh worker reviewer.yaml --tool lint='./lint --json' --concurrency 4
   aeemesh worker examples/code-reviewer/agent.yaml --review-root .
@@ -108,6 +115,8 @@ handed back. The second ends at once. The exit status is 1 if work was lost.`,
 	flags.BoolVar(&f.content, "telemetry-content", false, "put prompts, answers, and arguments and results of tools into spans")
 	flags.BoolVar(&f.register, "register", false, "register the documents in the mesh's registry, so that teams find these agents (as \"agents import\" does)")
 	f.lane.add(a, flags)
+	f.vitals.add(a, flags)
+	flags.StringVar(&f.machine, "machine", "", "`name` of this machine in what everybody sees who may list agents; none tells neither that nor the process id (default its host name)")
 	a.addSignFlags(flags, signAll|signReplay)
 	return c
 }
@@ -116,6 +125,7 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	if err := a.checkWorker(cmd, f, args); err != nil {
 		return err
 	}
+	a.beginLog(cmd)
 	set, err := a.adapters(cmd, &f.operator)
 	if err != nil {
 		return err
@@ -125,7 +135,11 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 			a.log.Warn("not closed", "err", err)
 		}
 	}()
-	tel, err := a.startTelemetry(ctx)
+	if err := f.vitals.begin(a); err != nil {
+		return err
+	}
+	defer f.vitals.end()
+	tel, err := a.startTelemetry(ctx, f.vitals.readers()...)
 	if err != nil {
 		return err
 	}
@@ -145,7 +159,15 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	defer s.close()
 	d.node = s.node
+	entities := make([]string, len(served))
+	for i, agent := range served {
+		entities[i] = agent.Entity
+	}
+	f.vitals.look(func() []health.Check { return append([]health.Check{connected(s.conn)}, serving(s.node, entities)...) })
+	waiting := atomic.Int32{} // agents that are not served yet
+	waiting.Store(int32(len(served)))
 	for _, agent := range served {
+		f.identify(agent)
 		if agent.Signer, err = a.signer(agent.Entity); err != nil {
 			return err
 		}
@@ -154,8 +176,15 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 		if accepted != nil {
 			return accepted
 		}
-		if agent.Ready, err = a.announceAgent(s, agent); err != nil {
+		announce, err := a.announceAgent(s, agent)
+		if err != nil {
 			return err
+		}
+		agent.Ready = func() {
+			announce()
+			if waiting.Add(-1) == 0 {
+				f.vitals.serves(strings.Join(entities, ", "))
+			}
 		}
 	}
 	end, err := a.connectTeams(ctx, s, &f.teams, f.register, served)
@@ -173,13 +202,15 @@ func (a *app) worker(ctx context.Context, cmd *cobra.Command, f *workerFlags, ar
 	}
 	go a.keepKeys(keys, s.verifier.Ring, own)
 	draining := context.AfterFunc(ctx, func() {
-		a.term.say("draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
+		f.vitals.ends(f.drain)
+		a.term.tell(event{level: slog.LevelInfo, msg: "draining", attrs: []any{"at_most", f.drain}},
+			"draining: what has begun is finished, for at most %v; a second signal ends at once", f.drain)
 	})
 	defer draining()
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	a.term.say("stopped; nothing was lost")
+	a.term.tell(event{level: slog.LevelInfo, msg: "stopped"}, "stopped; nothing was lost")
 	return nil
 }
 
@@ -246,42 +277,6 @@ func (a *app) workerConfig(ctx context.Context, cmd *cobra.Command, s *session, 
 		return err
 	}
 	return a.useStores(ctx, js, m, f.journal, cfg)
-}
-
-// announceAgent makes the function that says what is served, once it is.
-func (a *app) announceAgent(s *session, agent *agents.Agent) (func(), error) {
-	live, err := s.node.Subjects().Live(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	ask, err := s.node.Subjects().Ask(agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	durable, err := s.node.Subjects().Work(string(envelope.PriorityNormal), agent.Entity)
-	if err != nil {
-		return nil, err
-	}
-	at := max(agent.Concurrency, mesh.DefaultConcurrency)
-	return func() {
-		work := ""
-		if d := s.node.Durable(); d != nil && d.There() && !agent.LiveOnly {
-			work = durable
-		}
-		if !a.term.json {
-			durably := ""
-			if work != "" {
-				durably = ", durable tasks on " + work
-			}
-			a.term.good("serving %s on %s and %s%s, %d at once", agent.Entity, live, ask, durably, at)
-			return
-		}
-		// A terminal that is gone must not end a worker.
-		if err := a.term.object(map[string]any{"entity": agent.Entity, "subject": live, "ask_subject": ask, "work_subject": work, "agent_id": agent.AgentID,
-			"version": agent.Version, "concurrency": at, "server": s.conn.ConnectedUrlRedacted()}); err != nil {
-			a.log.Warn("not told", "entity", agent.Entity, "err", err)
-		}
-	}, nil
 }
 
 // readAgents makes agents of the documents.
@@ -389,7 +384,7 @@ func (a *app) program(cmd *cobra.Command, line string, env []string) (*agents.Pr
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: env, Stderr: a.term.words, Logger: a.log})
+	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: env, Stderr: programOutput{a.term}, Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}

@@ -56,10 +56,10 @@ func (a *app) checkWorker(cmd *cobra.Command, f *workerFlags, files []string) er
 	for _, d := range []struct {
 		flag  string
 		value time.Duration
-	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}, {"max-durable-timeout", f.lane.timeout}} {
+	}{{"drain", f.drain}, {"max-timeout", f.maxTimeout}} {
 		note(d.value > 0, "--%s %v: it must be above 0", d.flag, d.value)
 	}
-	note(f.lane.lease >= leastLease, "--lease %v: it must be at least %v", f.lane.lease, leastLease)
+	bad = append(bad, f.lane.tooShort()...)
 	for _, n := range []struct {
 		flag     string
 		negative bool
@@ -93,4 +93,19 @@ func ofDocuments(cmd *cobra.Command) (out []string) {
 		}
 	})
 	return out
+}
+
+// minLease is the shortest lease: a worker under load, or a server that syncs each
+// write, would lose tasks and slots that it has.
+const minLease = time.Second
+
+// tooShort tells which durations no lane can work with.
+func (f *laneFlags) tooShort() (bad []error) {
+	if f.lease < minLease {
+		bad = append(bad, errorf("--lease %v: it must be at least %v", f.lease, minLease))
+	}
+	if f.timeout <= 0 {
+		bad = append(bad, errorf("--max-durable-timeout %v: it must be above 0", f.timeout))
+	}
+	return bad
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"time"
 )
@@ -102,13 +103,21 @@ type Config struct {
 // Websocket configures the websocket port. Exactly one of TLS and NoTLS must
 // be set: browsers' credentials travel in clear without TLS.
 type Websocket struct {
-	Host           string // Default: Config.Host
-	Port           int    // RandomPort lets the system choose. Required.
-	TLS            *TLS
-	NoTLS          bool
-	SameOrigin     bool     // accept only the Origin that is the request's own host
-	AllowedOrigins []string // accept only these Origins. Default: any
+	Host  string // Default: Config.Host
+	Port  int    // RandomPort lets the system choose. Required.
+	TLS   *TLS
+	NoTLS bool
+
+	// AllowedOrigins are the Origins that a browser's page may have, such as
+	// https://app.example; [AnyOrigin] among them allows every page. Default:
+	// only the request's own host, or any page that a developer visits could
+	// use a server without a password. A client that is no browser sends no
+	// Origin and is not held up.
+	AllowedOrigins []string
 }
+
+// AnyOrigin in [Websocket.AllowedOrigins] allows pages of every origin.
+const AnyOrigin = "*"
 
 // TLS is a server's certificate, from files or ready made.
 type TLS struct {
@@ -192,6 +201,11 @@ func (c *Config) problems() error {
 			bad("websocket: needs tls, or no_tls said explicitly: without it credentials travel in clear")
 		case w.TLS != nil && w.NoTLS:
 			bad("websocket: tls and no_tls exclude one another")
+		}
+		for _, o := range w.AllowedOrigins {
+			if u, err := url.Parse(o); o != AnyOrigin && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != "") {
+				bad("websocket origin %q: must be a scheme and a host such as https://app.example, or %s", o, AnyOrigin)
+			}
 		}
 		errs = append(errs, w.TLS.problems("websocket tls"))
 	}

@@ -43,8 +43,10 @@
 // directory, and both would write to it. This package holds a lock on the file
 // "aeemesh.lock" in the store directory for as long as the server runs, and
 // refuses with [ErrStoreLocked]. The operating system lets go of the lock when
-// the process dies. It keeps out other servers of this package, not a
-// nats-server of your own.
+// the process dies. A nats-server of your own does not take that lock: on Linux
+// Start refuses too where a process that it can see (of the same user, or any as
+// root) has files of the store open for writing. A nats-server that starts later,
+// or whose store is empty, is not noticed.
 //
 // # Concurrency and limits
 //

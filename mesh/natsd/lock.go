@@ -13,7 +13,8 @@ var ErrStoreLocked = errors.New("store directory is in use by another server")
 
 const lockName = "aeemesh.lock"
 
-// lockStore makes the store directory if it is missing and takes its lock. The
+// lockStore makes the store directory if it is missing and takes its lock. A
+// nats-server that was not started by this package takes none, and is looked for. The
 // file stays when the lock is released: removing it would let two servers hold
 // locks on two files of one name.
 func lockStore(dir string) (*os.File, error) {
@@ -26,6 +27,10 @@ func lockStore(dir string) (*os.File, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store directory is not writable: %w", err)
+	}
+	if who := inUse(dir); who != "" {
+		f.Close()
+		return nil, fmt.Errorf("%w: %s (%s)", ErrStoreLocked, dir, who)
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@ package natsd
 import (
 	"crypto/tls"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -61,7 +62,10 @@ func (c *Config) options() (*server.Options, error) {
 		opts.TLS, opts.TLSConfig, opts.TLSVerify = true, tc, c.TLS.Verify
 	}
 	if w := c.Websocket; w != nil {
-		opts.Websocket = server.WebsocketOpts{Host: w.Host, Port: w.Port, NoTLS: w.NoTLS, SameOrigin: w.SameOrigin, AllowedOrigins: w.AllowedOrigins}
+		opts.Websocket = server.WebsocketOpts{Host: w.Host, Port: w.Port, NoTLS: w.NoTLS, SameOrigin: len(w.AllowedOrigins) == 0}
+		if !slices.Contains(w.AllowedOrigins, AnyOrigin) {
+			opts.Websocket.AllowedOrigins = w.AllowedOrigins
+		}
 		if w.Host == "" {
 			opts.Websocket.Host = opts.Host
 		}

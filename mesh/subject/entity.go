@@ -66,9 +66,20 @@ func ValidateEntity(id string) error {
 	}
 	typ, _, ok := strings.Cut(id, ".")
 	if !ok {
-		return &Error{What: "entity", Value: id, Reason: `has no type: it must be <type>.<name>, like "agent.` + clip(id) + `"`}
+		return &Error{What: "entity", Value: id, Reason: `has no type: it must be <type>.<name>, like "` + withType(clip(id)) + `"`}
 	}
 	return validateFirst("entity", id, typ)
+}
+
+// withType is what somebody may have meant whose entity has no type: "agent.echo"
+// for "echo", and for "agent:echo".
+func withType(id string) string {
+	dotted := strings.NewReplacer(":", ".", "/", ".").Replace(id)
+	typ, _, ok := strings.Cut(dotted, ".")
+	if ok && validateTokens("entity", dotted, MaxEntity) == nil && validateFirst("entity", dotted, typ) == nil {
+		return dotted
+	}
+	return "agent." + id
 }
 
 // EntityType returns the first token of an entity id: "agent" of

@@ -84,6 +84,10 @@ func TestRefusedEntitiesNameThePartAtFault(t *testing.T) {
 	tests := []struct{ id, want string }{
 		{"", `entity "": is empty`},
 		{"reviewer", `entity "reviewer": has no type: it must be <type>.<name>, like "agent.reviewer"`},
+		{"agent:echo", `entity "agent:echo": has no type: it must be <type>.<name>, like "agent.echo"`},
+		{"agent/eu/echo", `entity "agent/eu/echo": has no type: it must be <type>.<name>, like "agent.eu.echo"`},
+		{":", `entity ":": has no type: it must be <type>.<name>, like "agent.:"`},
+		{"aee:x", `entity "aee:x": has no type: it must be <type>.<name>, like "agent.aee:x"`},
 		{".agent.x", `entity ".agent.x": begins with a dot`},
 		{"agent.", `entity "agent.": ends with a dot`},
 		{".", `entity ".": begins with a dot`},

@@ -60,8 +60,9 @@ type Config struct {
 	// log. Default 8 KiB.
 	MaxStderr int
 
-	// Log is told what programs write to standard error, at level Info, or Warn
-	// if they failed. Default: nobody is told.
+	// Log is told what programs write to standard error, at level Info, where the
+	// call does not fail. The error of one that does has it: its cause is an
+	// [slog.LogValuer]. Default: nobody is told.
 	Log *slog.Logger
 }
 
@@ -134,24 +135,25 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 		cmd.Env = append(slices.Clip(cmd.Env), KeyVariable+"="+key)
 	}
 	left, err := run(runCtx, cmd, args, stdout, stderr)
-	t.log(ctx, stderr, err)
 	switch {
 	case cmd.ProcessState == nil:
 		// The reason names paths of this machine: for the log, not the model.
 		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
 	case context.Cause(runCtx) == errTooMuch:
-		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), errTooMuch)
+		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), &ended{errTooMuch, stderr})
 	case ctx.Err() != nil:
+		t.log(ctx, stderr)
 		return nil, ctx.Err()
 	case left:
-		return nil, t.fail(tool.ErrFailed, "the program left a child behind", err)
+		return nil, t.fail(tool.ErrFailed, "the program left a child behind", &ended{err, stderr})
 	case err != nil:
-		return nil, t.fail(tool.ErrFailed, words(stdout.buf.Bytes(), cmd), err)
+		return nil, t.fail(tool.ErrFailed, words(stdout.buf.Bytes(), cmd), &ended{err, stderr})
 	}
 	result := bytes.TrimSpace(stdout.buf.Bytes())
 	if !json.Valid(result) {
-		return nil, t.fail(tool.ErrInvalidResult, "the program's output is not one JSON value", nil)
+		return nil, t.fail(tool.ErrInvalidResult, "the program's output is not one JSON value", &ended{errNotJSON, stderr})
 	}
+	t.log(ctx, stderr)
 	return result, nil
 }
 
@@ -210,7 +212,24 @@ func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Wri
 	return left, err
 }
 
-var errTooMuch = errors.New("the program writes more than it may")
+var (
+	errTooMuch = errors.New("the program writes more than it may")
+	errNotJSON = errors.New("the program's output is not one JSON value")
+)
+
+// ended is why a call has failed, with what the program wrote to standard error,
+// for the one line that the caller logs of it.
+type ended struct {
+	error
+	stderr *tail
+}
+
+func (e *ended) Unwrap() error { return e.error }
+
+// LogValue implements [slog.LogValuer].
+func (e *ended) LogValue() slog.Value {
+	return slog.GroupValue(append([]slog.Attr{slog.String("err", e.Error())}, e.stderr.attrs()...)...)
+}
 
 func (t *Tool) fail(kind tool.Kind, message string, cause error) error {
 	return &tool.Error{Kind: kind, Tool: t.cfg.Definition.Name, Message: message, Err: cause}
@@ -230,21 +249,11 @@ func words(stdout []byte, cmd *exec.Cmd) string {
 	return "the program was killed"
 }
 
-func (t *Tool) log(ctx context.Context, stderr *tail, err error) {
-	level := slog.LevelInfo
-	attrs := []slog.Attr{slog.String("tool", t.cfg.Definition.Name)}
-	if err != nil {
-		level = slog.LevelWarn
-		attrs = append(attrs, slog.Any("error", err))
+// log tells what a program wrote to standard error that did not fail.
+func (t *Tool) log(ctx context.Context, stderr *tail) {
+	if attrs := stderr.attrs(); attrs != nil {
+		t.cfg.Log.LogAttrs(ctx, slog.LevelInfo, "tool program wrote to standard error", append([]slog.Attr{slog.String("tool", t.cfg.Definition.Name)}, attrs...)...)
 	}
-	if len(stderr.buf) == 0 && err == nil {
-		return
-	}
-	attrs = append(attrs, slog.String("stderr", strings.ToValidUTF8(string(stderr.buf), "\ufffd")))
-	if stderr.cut {
-		attrs = append(attrs, slog.Bool("cut", true))
-	}
-	t.cfg.Log.LogAttrs(ctx, level, "tool program wrote to standard error or failed", attrs...)
 }
 
 // head keeps what is written, up to max bytes, and then calls overflow.
@@ -267,6 +276,18 @@ type tail struct {
 	buf []byte
 	max int
 	cut bool
+}
+
+// attrs are what there is to log; nil: nothing.
+func (t *tail) attrs() []slog.Attr {
+	if len(t.buf) == 0 {
+		return nil
+	}
+	out := []slog.Attr{slog.String("stderr", strings.ToValidUTF8(string(t.buf), "\ufffd"))}
+	if t.cut {
+		out = append(out, slog.Bool("cut", true))
+	}
+	return out
 }
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -195,9 +195,15 @@ func TestStandardErrorGoesToTheLogAndIsBounded(t *testing.T) {
 		t.Errorf("log %s", got)
 	}
 	buf.Reset()
+	// Who gets the error of a failed call logs it, once, with what was written.
 	_, err := newTool(t, "silent failure", log).Call(t.Context(), json.RawMessage(`{}`))
-	if got := buf.String(); !strings.Contains(got, "level=WARN") || !strings.Contains(got, "secret detail") || strings.Contains(err.Error(), "secret") {
-		t.Errorf("log %s, error %v", got, err)
+	var failure *tool.Error
+	if !errors.As(err, &failure) || buf.Len() > 0 || strings.Contains(err.Error(), "secret") {
+		t.Fatalf("log %s, error %v", buf.String(), err)
+	}
+	slog.New(slog.NewTextHandler(&buf, nil)).Warn("failed", "cause", failure.Err)
+	if got := buf.String(); !strings.Contains(got, `cause.err="exit status`) || !strings.Contains(got, "secret detail") {
+		t.Errorf("log %s", got)
 	}
 }
 

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/micro"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func (a *app) agentsPingCommand() *cobra.Command {
+	var count int
+	var interval time.Duration
+	var instance string
+	c := connects(&cobra.Command{
+		Use:   "ping ENTITY",
+		Short: "Ask an agent for a sign of life",
+		Long: `Sends aee.status.ping and tells how long the answer took. A busy agent answers
+too: its work does not hold this up. Whichever worker of the agent has the turn
+answers; with --instance it is this one, which says where it runs.`,
+		Example: `  aeemesh agents ping agent.reviewer
+  aeemesh agents ping agent.reviewer --instance QOY2xPTN8lxRpyVUwFBbWf   # "agents describe" lists them
+  aeemesh agents ping agent.reviewer --count 10 --interval 200ms
+
+  # with the nats CLI:
+  nats micro ping agent-reviewer`,
+		Args:              arguments("ENTITY"),
+		ValidArgsFunction: a.completeEntities(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := subject.ValidateEntity(args[0]); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			if count < 1 {
+				return usagef(cmd, "--count %d: it must be at least 1", count)
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			for n := range count {
+				if n > 0 {
+					select {
+					case <-time.After(interval):
+					case <-ctx.Done():
+						return sendFailed(ctx, ctx.Err())
+					}
+				}
+				turn, cancel := context.WithTimeout(ctx, a.conn.wait())
+				p, err := s.ping(turn, args[0], instance)
+				cancel()
+				if err != nil {
+					return s.unanswered(ctx, args[0], err)
+				}
+				if a.term.json {
+					if err := a.term.object(p); err != nil {
+						return err
+					}
+					continue
+				}
+				a.term.line("%s answered in %v%s", args[0], p.took.Round(10*time.Microsecond), p.from())
+			}
+			return nil
+		}),
+	})
+	c.Flags().IntVar(&count, "count", 1, "how often")
+	c.Flags().DurationVar(&interval, "interval", time.Second, "pause between two")
+	c.Flags().StringVar(&instance, "instance", "", "`id` of the worker to ask (default any)")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+// pong is the answer to a ping.
+type pong struct {
+	Entity   string  `json:"entity"`
+	MS       float64 `json:"ms"`
+	Instance string  `json:"instance,omitempty"` // with --instance, as the rest
+	Host     string  `json:"host,omitempty"`
+	PID      string  `json:"pid,omitempty"`
+	Program  string  `json:"aeemesh_version,omitempty"`
+
+	took time.Duration
+}
+
+// from says who has answered, where that is known.
+func (p pong) from() string {
+	switch {
+	case p.Instance == "":
+		return ""
+	case p.Host == "":
+		return ", instance " + p.Instance
+	}
+	return fmt.Sprintf(", instance %s, process %s on %s", p.Instance, p.PID, p.Host)
+}
+
+// ping asks an agent, or one worker of it, for a sign of life.
+func (s *session) ping(ctx context.Context, entity, instance string) (pong, error) {
+	p := pong{Entity: entity, Instance: instance}
+	var err error
+	if instance == "" {
+		p.took, err = s.node.Ping(ctx, entity)
+	} else {
+		var answer micro.Ping
+		answer, p.took, err = s.node.PingInstance(ctx, entity, instance)
+		p.Host, p.PID, p.Program = answer.Metadata[metaHost], answer.Metadata[metaPID], answer.Metadata[metaProgram]
+	}
+	p.MS = float64(p.took.Microseconds()) / 1000
+	return p, err
+}

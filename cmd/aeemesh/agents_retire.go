@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+func (a *app) agentsRetireCommand() *cobra.Command {
+	var force, yes bool
+	c := connects(&cobra.Command{
+		Use:   "retire ENTITY",
+		Short: "Take away what an agent that is gone has left on the server",
+		Long: `Deletes the consumers of an agent's durable tasks, its slots and its
+registration, so that it is in no list any more. Its runs, replies and dead
+letters stay until their time is over.
+
+It refuses while workers of the agent answer, and while tasks wait for it.
+--force withdraws those tasks: their senders get E_CANCELLED. A worker that is
+still there makes its consumers again. On a terminal it asks first, elsewhere it
+wants --yes.`,
+		Example: `  aeemesh agents retire agent.ecoh
+  aeemesh agents retire agent.old_reviewer --force --yes
+
+  # with the nats CLI:
+  nats consumer rm AEE_WORK normal-agent=2Eecoh`,
+		Args:              arguments("ENTITY"),
+		ValidArgsFunction: a.completeServed(1),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if err := subject.ValidateEntity(args[0]); err != nil {
+				return usagef(cmd, "%w", err)
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, config: a.laneClient(cmd)})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			return s.retire(ctx, cmd, args[0], force, yes)
+		}),
+	})
+	c.Flags().BoolVar(&force, "force", false, "also where workers answer, and withdraw the tasks that wait")
+	c.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask")
+	a.addSignFlags(c.Flags(), signAll)
+	return c
+}
+
+// retirement is what "agents retire --json" prints.
+type retirement struct {
+	Entity string `json:"entity"`
+	jetstream.Retired
+	Withdrawn    int  `json:"withdrawn"`    // tasks
+	Registration bool `json:"registration"` // there was one
+}
+
+func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
+	a := s.app
+	d := s.node.Durable()
+	found, err := s.node.Discover(ctx, entity, time.Second)
+	if err != nil {
+		return err
+	}
+	if len(found) > 0 && !force {
+		return hinted(outcome.Conflict("%s is served: %s", entity, counted(len(found), "worker answers", "workers answer")), "Stop its workers first; \"aeemesh agents describe %s\" lists them.", entity)
+	}
+	list, err := d.Queue.Backlog(ctx, entity)
+	if err != nil {
+		return laneError(err)
+	}
+	waiting := list[0].Pending() + list[0].Unacked() + list[0].Scheduled + list[0].Due
+	if waiting > 0 && !force {
+		return hinted(outcome.Conflict("%s for %s", counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
+	}
+	if !yes {
+		a.term.say("%s: its consumers, slots and registration are deleted%s", entity, map[bool]string{true: ", and " + counted(waiting, "task", "tasks") + " withdrawn"}[waiting > 0])
+		if agreed, err := a.ask("Do this?"); err != nil {
+			return usagef(cmd, "nobody can be asked here: give --yes")
+		} else if !agreed {
+			a.term.say("nothing was done")
+			return errQuiet
+		}
+	}
+	out := retirement{Entity: entity}
+	if out.Withdrawn, err = s.node.WithdrawAll(ctx, entity, "the agent is retired"); err != nil {
+		return laneError(err)
+	}
+	m, err := a.subjects()
+	if err != nil {
+		return err
+	}
+	js, err := a.jetStream(s.conn)
+	if err != nil {
+		return err
+	}
+	if out.Retired, err = jetstream.Retire(ctx, js, m, entity); err != nil {
+		return laneError(err)
+	}
+	if out.Registration, err = unregister(ctx, jetstream.NewAgents(js, m), entity); err != nil {
+		return err
+	}
+	if a.term.json {
+		return a.term.object(out)
+	}
+	switch {
+	case len(out.Consumers) == 0 && out.Slots == 0 && !out.Registration && out.Withdrawn == 0:
+		a.term.say("%s has left nothing on the server", entity)
+	default:
+		a.term.good("%s is retired: %s, %s and %s deleted, %s withdrawn", entity, counted(len(out.Consumers), "consumer", "consumers"), counted(int(out.Slots), "slot", "slots"),
+			map[bool]string{true: "its registration", false: "no registration"}[out.Registration], counted(out.Withdrawn, "task", "tasks"))
+	}
+	if len(found) > 0 {
+		a.term.warn("%s, and makes its consumers again", counted(len(found), "worker still answers", "workers still answer"))
+	}
+	return nil
+}
+
+// unregister takes the registrations of an entity away, and reports whether there
+// were any.
+func unregister(ctx context.Context, reg registry.Registry, entity string) (bool, error) {
+	all, err := reg.List(ctx)
+	if errors.Is(err, jetstream.ErrNotFound) {
+		return false, nil // there is no registry
+	}
+	if err != nil {
+		return false, err
+	}
+	there := false
+	for _, e := range all {
+		if e.Err == nil && e.Record.Entity == entity {
+			if err := reg.Remove(ctx, e.Key, e.Revision); err != nil {
+				return there, changedMeanwhile(err)
+			}
+			there = true
+		}
+	}
+	return there, nil
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// Roles that doctor judges a NATS user in.
+const (
+	roleWorker   = "worker"
+	roleSender   = "sender"
+	roleOperator = "operator"
+)
+
+// needs are the permissions of the role, and what the user would do with them.
+func (d *doctor) needs() (need mesh.Permissions, as, hint string, err error) {
+	switch d.role {
+	case roleSender:
+		inbox := d.conn.Opts.InboxPrefix
+		if inbox == "" {
+			inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
+		}
+		need, err = mesh.ClientPermissions(d.subjects, inbox, d.entity)
+		return need, "send to " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s --client PREFIX\" prints what a sender needs.", d.entity), err
+	case roleOperator:
+		return operatorNeeds(d.subjects), "operate the mesh", "docs/operations.md says what an operator needs.", nil
+	}
+	need, err = mesh.WorkerPermissions(d.subjects, d.entity, mesh.DefaultMaxTimeout)
+	return need, "serve " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs. If this user only sends, or operates: --role sender, --role operator.", d.entity), err
+}
+
+// operatorNeeds are what the commands for operators use: to list agents, look at
+// streams, queues and runs, take tasks out of the queue, and apply.
+func operatorNeeds(m subject.Map) mesh.Permissions {
+	p := mesh.Permissions{Publish: []string{
+		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
+		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+	}}
+	work, runs := jetstream.StreamWork+m.Suffix(), "KV_"+jetstream.BucketState+m.Suffix()
+	for _, s := range jetstream.Topology() {
+		for _, verb := range []string{"INFO", "CREATE", "UPDATE"} {
+			p.Publish = append(p.Publish, "$JS.API.STREAM."+verb+"."+s.StreamName(m))
+		}
+	}
+	return mesh.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,
+		"$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs)}
+}
+
+// answers tries whether the user may answer requests whose reply subject its
+// permissions do not name (allow_responses), and how often: it asks itself, on a
+// subject of NATS micro for an instance that is not there. known is false where it
+// may not listen or ask there.
+func (d *doctor) answers() (missing string, known bool) {
+	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(d.entity), "doctor-"+strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix))
+	if err != nil {
+		return "", false
+	}
+	sub, err := d.conn.SubscribeSync(to)
+	if err != nil {
+		return "", false
+	}
+	defer sub.Unsubscribe()
+	if !d.allowed(to) {
+		return "", false
+	}
+	reply := "aee.doctor." + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
+	if d.conn.Publish(reply, nil) == nil && d.allowed(reply) {
+		return "", true // without any answer being asked for
+	}
+	if err := d.conn.PublishRequest(to, reply, nil); err != nil || !d.allowed(to) {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	msg, err := sub.NextMsgWithContext(ctx)
+	if err != nil {
+		return "", false
+	}
+	for n := range 3 {
+		before := d.conn.LastError()
+		if err := msg.Respond([]byte("{}")); err != nil || d.conn.FlushTimeout(d.app.conn.wait()) != nil {
+			return "", false
+		}
+		after := d.conn.LastError()
+		if after == before || !errors.Is(after, nats.ErrPermissionViolation) {
+			continue
+		}
+		if n == 0 {
+			return "answer (allow_responses)", true
+		}
+		return fmt.Sprintf("answer more than %d times, so streams are cut off (allow_responses max: -1)", n), true
+	}
+	return "", true
+}

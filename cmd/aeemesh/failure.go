@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// failure is the member "error" of what a command prints with --json when it
+// fails: a contract, in docs/cli.md.
+type failure struct {
+	Code      envelope.Code `json:"code"`
+	Message   string        `json:"message"`
+	Hint      string        `json:"hint,omitempty"`
+	Retryable bool          `json:"retryable,omitempty"`
+	BackoffMS int64         `json:"backoff_ms,omitempty"`
+}
+
+// detailed is an error of which a program gets more than the failure: members
+// beside "error".
+type detailed struct {
+	error
+	members map[string]any
+}
+
+func (d *detailed) Unwrap() error { return d.error }
+
+// withMember adds a member to what is printed with --json when err ends the
+// command.
+func withMember(err error, name string, value any) error {
+	return &detailed{err, map[string]any{name: value}}
+}
+
+// withReply is withMember for the error envelope that a peer has sent.
+func withReply(err error, reply *envelope.Envelope) error {
+	if reply == nil {
+		return err
+	}
+	raw, encodeErr := reply.AppendJSON(nil)
+	if encodeErr != nil {
+		return errors.Join(err, encodeErr)
+	}
+	return withMember(err, "envelope", json.RawMessage(raw))
+}
+
+// saidError is an error in other words.
+type saidError struct {
+	text  string
+	cause error
+}
+
+func (e *saidError) Error() string { return e.text }
+func (e *saidError) Unwrap() error { return e.cause }
+
+// remote says a peer's or the mesh's refusal without its hidden cause.
+func remote(e *envelope.Error) error {
+	return hinted(&saidError{string(e.Code) + ": " + e.Message, e}, "%s", hintForCode(e))
+}
+
+// failed tells a person, and with --json a program too, what went wrong, and
+// returns the exit status.
+func (a *app) failed(err error, args []string) int {
+	o := outcome.Of(err)
+	var usage *usageError
+	if !a.began && !errors.As(err, &usage) {
+		err = &usageError{err: err}
+	}
+	if errors.As(err, &usage) {
+		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
+		// What is wrong may have kept --json from being read.
+		if end := slices.Index(args, "--"); end >= 0 {
+			args = args[:end]
+		}
+		a.term.json = a.term.json || slices.Contains(args, "--json")
+		if f := "--log-format"; slices.Contains(args, f+"=json") || strings.Contains(strings.Join(args, "\n")+"\n", f+"\njson\n") || strings.EqualFold(a.env("AEEMESH_LOG_FORMAT"), formatJSON) {
+			a.levels.format = formatJSON
+		}
+		a.recordWords()
+	}
+	a.term.fail(err)
+	if !a.term.json {
+		return o.Exit
+	}
+	f := failure{Code: o.Code, Message: strings.TrimPrefix(errorText(err), string(o.Code)+": "), Hint: hintFor(err)}
+	if errors.Is(err, errQuiet) {
+		f.Message = "a check failed, or something was not done; what was printed before says which"
+	}
+	var peer *envelope.Error
+	if errors.As(err, &peer) && peer.Code == o.Code {
+		f.Retryable, f.BackoffMS = peer.Retryable, peer.BackoffMS
+	}
+	out := map[string]any{}
+	var more *detailed
+	if errors.As(err, &more) {
+		maps.Copy(out, more.members)
+	}
+	out["error"] = f
+	if a.term.object(out) != nil {
+		return outcome.Failed
+	}
+	return o.Exit
+}

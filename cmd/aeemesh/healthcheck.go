@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
+)
+
+func (a *app) healthcheckCommand() *cobra.Command {
+	var wait time.Duration
+	c := &cobra.Command{
+		Use:   "healthcheck [URL]",
+		Short: "Ask a process whether it is ready, for containers without curl",
+		Long: `Asks URL, and ends with exit status 0 where the answer is 2xx. Else it says what
+does not hold. Without URL it asks /readyz of the process that was started with
+the same $AEEMESH_HEALTH_LISTEN on this machine.`,
+		Example: `  aeemesh healthcheck                                  # in the worker's container
+  aeemesh healthcheck http://127.0.0.1:8223/healthz
+  aeemesh healthcheck http://127.0.0.1:8222/healthz    # nats-server's own
+
+  # compose.yaml:
+  healthcheck: {test: ["CMD", "/aeemesh", "healthcheck"]}`,
+		Args: arguments("[URL]"),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			to := ""
+			if len(args) == 1 {
+				u, err := url.Parse(args[0])
+				if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+					return usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
+				}
+				to = u.String()
+			} else {
+				listen := a.env("AEEMESH_HEALTH_LISTEN")
+				if listen == "" {
+					return usagef(cmd, "which process? Give URL, or set AEEMESH_HEALTH_LISTEN as it is set for the process")
+				}
+				var err error
+				if to, err = healthURL(listen, "/readyz"); err != nil {
+					return usagef(cmd, "AEEMESH_HEALTH_LISTEN %q: %w", listen, err)
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, wait)
+			defer cancel()
+			err := health.Probe(ctx, to)
+			switch {
+			case err == nil && a.term.json:
+				return a.term.object(map[string]any{"url": to, "ok": true})
+			case err == nil:
+				a.term.progress("%s is well", to)
+				return nil
+			case errors.Is(ctx.Err(), context.DeadlineExceeded):
+				return outcome.Stopped(ctx.Err(), "%s does not answer within %v", to, wait)
+			}
+			return err
+		}),
+	}
+	c.Flags().DurationVar(&wait, "wait", 2*time.Second, "how long to wait for the answer")
+	return c
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// wantsSignatures reports whether a worker of an entity may refuse what is not
+// signed: it says so, or is too old to say.
+func wantsSignatures(found []mesh.Instance, entity string) bool {
+	for _, i := range found {
+		if mode := i.Info.Metadata[mesh.MetaSignatures]; i.Entity == entity && (mode == "" || mode == sign.Required.String()) {
+			return true
+		}
+	}
+	return false
+}
+
+// inquirer is the node to ask an entity with how it is. A key that was chosen by
+// itself, and that its workers may not know yet, is not used where they take
+// unsigned questions: they would refuse them, and raise an alert each time.
+func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
+	if s.app.sign.kid != signAuto || wantsSignatures(found, entity) {
+		return s.node
+	}
+	s.once.Do(func() {
+		node, err := mesh.New(s.conn, mesh.Config{Prefix: s.app.conn.prefix, Entity: s.node.Entity(), Logger: s.app.log, Version: version(), Verifier: s.verifier})
+		if err != nil { // as the session's own node was made of
+			node = s.node
+		}
+		s.unsigned = node
+	})
+	return s.unsigned
+}
+
+// knowsKey looks, before a durable task is stored, whether a worker that is there
+// knows the key that was chosen by itself: if not, the task would become a dead
+// letter. A worker that does not answer soon is no reason not to store it.
+func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
+	if s.app.sign.kid != signAuto || task.Sig != nil {
+		return nil
+	}
+	signer, err := s.app.signer(task.From)
+	if err != nil || signer == nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
+	defer cancel()
+	var refused *envelope.Error
+	_, err = s.node.Query(ctx, task.To, intents.StatusPing, struct{}{}, nil)
+	if !errors.As(err, &refused) || !refused.FromPeer() || refused.Code != envelope.CodeKeyUnknown && refused.Code != envelope.CodeKeyInvalid && refused.Code != envelope.CodeFromDenied {
+		return nil
+	}
+	return hinted(&saidError{string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, refused}, "%s", hintForCode(refused))
+}
+
+// tellSigning says what a new key changes, where it does: what was unsigned so
+// far is signed from now on.
+func (a *app) tellSigning(kid, record string, shared bool) {
+	a.sign.keys = nil // the directory has changed
+	a.sign.kid = signAuto
+	from := a.defaultFrom()
+	signer, err := a.signer(from)
+	if err != nil || signer == nil || signer.KID() != kid {
+		return
+	}
+	a.term.note("from now on what you send as %s is signed with it (--sign none: not); workers refuse what is signed with a key that they do not trust", from)
+	switch {
+	case shared:
+		a.term.hint("Workers with --shared-keys trust it now, those that read this key directory within seconds; others need \"aeemesh keys trust\".")
+	default:
+		a.term.hint("Workers that read this key directory trust it within seconds. \"aeemesh keys trust " + record + " --shared\" lets those with --shared-keys; others need \"aeemesh keys trust\" of their own.")
+	}
+}

@@ -1,0 +1,78 @@
+package near
+
+import (
+	"slices"
+	"strings"
+)
+
+// Names returns those of the candidates that name may have been meant to be, the
+// nearest first, at most most of them; none where nothing is near. Names that
+// differ in case, or in what separates their parts, are nearest; others may differ
+// in a quarter of their letters, and in two at least.
+func Names(name string, candidates []string, most int) []string {
+	type match struct {
+		name     string
+		distance int
+	}
+	var found []match
+	plain := fold(name)
+	if len(name) > maxName {
+		return nil
+	}
+	for _, c := range candidates {
+		if c == name || len(c) > maxName {
+			continue
+		}
+		if d := distance(plain, fold(c)); d <= max(2, len(plain)/4) && d < len(plain) {
+			found = append(found, match{c, d})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b match) int { return a.distance - b.distance })
+	var out []string
+	for _, m := range found {
+		if len(out) < most && !slices.Contains(out, m.name) {
+			out = append(out, m.name)
+		}
+	}
+	return out
+}
+
+// fold leaves case and separators out.
+func fold(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch r {
+		case '.', ':', '/', '-', '_', ' ':
+			return '.'
+		}
+		return r
+	}, strings.ToLower(s))
+}
+
+// maxName bounds the bytes of names that are compared, since the work grows with
+// the square.
+const maxName = 256
+
+// distance is how many letters have to be put in, left out, changed or swapped with
+// their neighbour to make one of the other.
+func distance(a, b string) int {
+	x, y := []rune(a), []rune(b)
+	before, row, next := []int(nil), make([]int, len(y)+1), make([]int, len(y)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(x); i++ {
+		next[0] = i
+		for j := 1; j <= len(y); j++ {
+			cost := 1
+			if x[i-1] == y[j-1] {
+				cost = 0
+			}
+			next[j] = min(next[j-1]+1, row[j]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && x[i-1] == y[j-2] && x[i-2] == y[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row, next = row, next, make([]int, len(y)+1)
+	}
+	return row[len(y)]
+}

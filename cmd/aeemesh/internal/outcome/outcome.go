@@ -1,0 +1,154 @@
+package outcome
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// Exit statuses.
+const (
+	OK        = 0
+	Failed    = 1 // the work was not done, or a check found something
+	Usage     = 2 // the command line cannot be understood
+	NotThere  = 3 // what is named does not exist, or no worker of it answers
+	NotWanted = 4 // the server, the agent or the state of things does not allow it; nothing was done
+	Late      = 5 // the time for it was over; it may go on
+)
+
+// Codes of this program, beside those of the mesh ([envelope.Codes]).
+const (
+	CodeFailed      envelope.Code = "E_FAILED"
+	CodeUsage       envelope.Code = "E_USAGE"
+	CodeInterrupted envelope.Code = "E_INTERRUPTED" // by a signal
+	CodeConflict    envelope.Code = "E_CONFLICT"    // it is there already, has ended already, or has changed meanwhile
+	CodeFull        envelope.Code = "E_FULL"        // there is no room for it
+	CodeUncertain   envelope.Code = "E_UNCERTAIN"   // the server may or may not have it
+)
+
+// Outcome is what an error means.
+type Outcome struct {
+	Code envelope.Code
+	Exit int
+}
+
+// known is an error that carries its outcome.
+type known struct {
+	error
+	outcome Outcome
+}
+
+func (k *known) Unwrap() error { return k.error }
+
+// NotFound is fmt.Errorf for something that is not there.
+func NotFound(format string, args ...any) error {
+	return &known{fmt.Errorf(format, args...), Outcome{envelope.CodeNotFound, NotThere}}
+}
+
+// Refused is fmt.Errorf for what somebody does not allow.
+func Refused(format string, args ...any) error {
+	return &known{fmt.Errorf(format, args...), Outcome{envelope.CodeDenied, NotWanted}}
+}
+
+// Conflict is fmt.Errorf for what the state of things does not allow.
+func Conflict(format string, args ...any) error {
+	return &known{fmt.Errorf(format, args...), Outcome{CodeConflict, NotWanted}}
+}
+
+// Stopped is fmt.Errorf for a wait that cause has ended: a signal interrupted it,
+// or the time was over.
+func Stopped(cause error, format string, args ...any) error {
+	o := Outcome{envelope.CodeTimeout, Late}
+	if errors.Is(cause, context.Canceled) {
+		o = Outcome{CodeInterrupted, Failed}
+	}
+	return &known{fmt.Errorf(format, args...), o}
+}
+
+// Of is what err means; nil is an [OK].
+func Of(err error) Outcome {
+	if err == nil {
+		return Outcome{Exit: OK}
+	}
+	var k *known
+	if errors.As(err, &k) {
+		return k.outcome
+	}
+	var problem *envelope.Error
+	if errors.As(err, &problem) {
+		return Outcome{problem.Code, exitOf(problem.Code)}
+	}
+	for _, s := range sentinels {
+		if errors.Is(err, s.err) {
+			return s.outcome
+		}
+	}
+	return Outcome{CodeFailed, Failed}
+}
+
+// exitOf is the status of an error envelope. What the mesh refuses before any
+// work is told apart; an agent's own code has failed.
+func exitOf(code envelope.Code) int {
+	switch code {
+	case envelope.CodeNotFound, envelope.CodeNoResponders:
+		return NotThere
+	case envelope.CodeTimeout:
+		return Late
+	case envelope.CodeInvalidEnvelope, envelope.CodeTooLarge, envelope.CodeEncoding, envelope.CodeWrongRecipient, envelope.CodeUnexpectedType,
+		envelope.CodeSigRequired, envelope.CodeSigInvalid, envelope.CodeSigUncheckable, envelope.CodeKeyUnknown, envelope.CodeKeyInvalid, envelope.CodeFromDenied,
+		envelope.CodeReplay, envelope.CodeStale, envelope.CodeIntentUnknown, envelope.CodeIntentReserved, envelope.CodeInputSchema, envelope.CodeRequires,
+		envelope.CodeBusy, envelope.CodeRateLimited, envelope.CodeDraining, envelope.CodeDenied, envelope.CodeHashMismatch, envelope.CodeTreeLimit, envelope.CodeDeclined:
+		return NotWanted
+	}
+	return Failed
+}
+
+// sentinels are asked in this order: an error may wrap several.
+var sentinels = []struct {
+	err     error
+	outcome Outcome
+}{
+	{context.Canceled, Outcome{CodeInterrupted, Failed}},
+	{jetstream.ErrUncertain, Outcome{CodeUncertain, Failed}},
+	{state.ErrUncertain, Outcome{CodeUncertain, Failed}},
+	{jetstream.ErrUnavailable, Outcome{envelope.CodeUnavailable, Failed}},
+	{nats.ErrJetStreamNotEnabled, Outcome{envelope.CodeUnavailable, Failed}},
+	{nats.ErrNoServers, Outcome{envelope.CodeUnavailable, Failed}},
+	{nats.ErrConnectionClosed, Outcome{envelope.CodeUnavailable, Failed}},
+	{jetstream.ErrDenied, Outcome{envelope.CodeDenied, NotWanted}},
+	{nats.ErrPermissionViolation, Outcome{envelope.CodeDenied, NotWanted}},
+	{nats.ErrAuthorization, Outcome{envelope.CodeDenied, NotWanted}},
+	{fs.ErrPermission, Outcome{envelope.CodeDenied, NotWanted}},
+	{jetstream.ErrFull, Outcome{CodeFull, NotWanted}},
+	{jetstream.ErrNoRoom, Outcome{CodeFull, NotWanted}},
+	{jetstream.ErrTooLarge, Outcome{envelope.CodeTooLarge, NotWanted}},
+	{nats.ErrMaxPayload, Outcome{envelope.CodeTooLarge, NotWanted}},
+	{jetstream.ErrExists, Outcome{CodeConflict, NotWanted}},
+	{jetstream.ErrChanged, Outcome{CodeConflict, NotWanted}},
+	{state.ErrChanged, Outcome{CodeConflict, NotWanted}},
+	{registry.ErrChanged, Outcome{CodeConflict, NotWanted}},
+	{state.ErrRunExists, Outcome{CodeConflict, NotWanted}},
+	{mesh.ErrAnswered, Outcome{CodeConflict, NotWanted}},
+	{mesh.ErrTooLate, Outcome{CodeConflict, NotWanted}},
+	{mesh.ErrEnded, Outcome{CodeConflict, NotWanted}},
+	{mesh.ErrMoving, Outcome{CodeConflict, NotWanted}},
+	{fs.ErrExist, Outcome{CodeConflict, NotWanted}},
+	{jetstream.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
+	{state.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
+	{registry.ErrNotFound, Outcome{envelope.CodeNotFound, NotThere}},
+	{mesh.ErrNoResult, Outcome{envelope.CodeNotFound, NotThere}},
+	{handoff.ErrUnknown, Outcome{envelope.CodeNotFound, NotThere}},
+	{fs.ErrNotExist, Outcome{envelope.CodeNotFound, NotThere}},
+	{context.DeadlineExceeded, Outcome{envelope.CodeTimeout, Late}},
+	{nats.ErrTimeout, Outcome{envelope.CodeTimeout, Late}},
+}

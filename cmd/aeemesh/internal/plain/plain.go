@@ -1,0 +1,103 @@
+package plain
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Replacement stands where a character is not fit.
+const Replacement = unicode.ReplacementChar
+
+// Text makes s fit to be printed. New lines and tabs stay.
+func Text(s string) string {
+	if asciiFit(s) {
+		return s
+	}
+	var b strings.Builder
+	b.Grow(len(s))
+	walk(s, func(r rune, _ string, fit bool) {
+		if !fit {
+			r = Replacement
+		}
+		b.WriteRune(r)
+	})
+	return b.String()
+}
+
+// Line is Text on one line: new lines and tabs become blanks.
+func Line(s string) string {
+	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Text(s))
+}
+
+// JSON makes JSON fit to be printed: characters that are not fit are escaped
+// (they can stand in strings only), and a carriage return between values becomes
+// a blank. The value stays the same. What needs no change is returned as it is.
+func JSON(raw []byte) []byte {
+	s := string(raw)
+	if asciiFit(s) {
+		return raw
+	}
+	var b bytes.Buffer
+	b.Grow(len(raw))
+	walk(s, func(r rune, bytes string, fit bool) {
+		switch {
+		case fit:
+			b.WriteString(bytes)
+		case r == '\r':
+			b.WriteByte(' ')
+		case r > 0xFFFF:
+			r -= 0x10000
+			fmt.Fprintf(&b, `\u%04x\u%04x`, 0xD800+(r>>10), 0xDC00+(r&0x3FF))
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+	})
+	return b.Bytes()
+}
+
+// asciiFit reports whether s is ASCII that is fit: most of what is printed.
+func asciiFit(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' && c != '\n' && c != '\t' || c >= 0x7F {
+			return false
+		}
+	}
+	return true
+}
+
+// walk calls f with each character, its bytes, and whether it is fit where it
+// stands. A byte that is no UTF-8 comes as Replacement, and is not fit.
+func walk(s string, f func(r rune, bytes string, fit bool)) {
+	var before rune
+	for len(s) > 0 {
+		r, n := utf8.DecodeRuneInString(s)
+		fit := r == '\n' || r == '\t' || !hidden(r)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fit = false
+		case r == zwnj || r == zwj:
+			after, _ := utf8.DecodeRuneInString(s[n:])
+			fit = joins(before) && joins(after)
+		}
+		f(r, s[:n], fit)
+		before, s = r, s[n:]
+	}
+}
+
+const (
+	zwnj = '\u200C'
+	zwj  = '\u200D'
+)
+
+// joins reports whether r is of a script, or a sign, that joiners are used with:
+// none of Latin, Greek and Cyrillic, which words are forged in.
+func joins(r rune) bool { return r >= 0x0590 && r != utf8.RuneError && !hidden(r) }
+
+// hidden reports whether r commands a terminal or shows nothing.
+func hidden(r rune) bool {
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) &&
+		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+}

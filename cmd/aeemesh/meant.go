@@ -1,0 +1,54 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/near"
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// lookAround bounds the looking for agents that somebody may have meant.
+const lookAround = time.Second
+
+// meant asks "did you mean …?" with the agents that answer, or have had durable
+// tasks, and whose names are near; "" where none is, or none can be looked for.
+func (s *session) meant(ctx context.Context, entity string) string {
+	ctx, cancel := context.WithTimeout(ctx, lookAround)
+	defer cancel()
+	var names []string
+	if found, err := s.node.Discover(ctx, "", lookAround/2); err == nil {
+		for _, i := range found {
+			names = append(names, i.Entity)
+		}
+	}
+	if d := s.node.Durable(); d != nil {
+		if served, err := d.Queue.Backlog(ctx); err == nil {
+			for _, b := range served {
+				if b.Priorities[0].Consumer {
+					names = append(names, b.Entity)
+				}
+			}
+		}
+	}
+	if near := near.Names(entity, names, 3); len(near) > 0 {
+		return "Did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return ""
+}
+
+// unanswered is sendFailed for a task to an entity: where nobody serves that, it
+// asks whether another one was meant.
+func (s *session) unanswered(ctx context.Context, entity string, err error) error {
+	failed := sendFailed(ctx, err)
+	var e *envelope.Error
+	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
+		return failed
+	}
+	if meant := s.meant(ctx, entity); meant != "" {
+		return hinted(failed, "%s %s", meant, hintForCode(e))
+	}
+	return failed
+}

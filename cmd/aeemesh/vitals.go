@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/sdnotify"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// vitals tell those that look after the process how it stands: a service manager
+// by sd_notify, orchestrators and monitoring over HTTP.
+type vitals struct {
+	app     *app
+	listen  string
+	metrics *health.Metrics // nil: nothing is collected
+	notify  sdnotify.Notifier
+	checks  atomic.Pointer[func() []health.Check]
+	server  *health.Server
+	stop    chan struct{} // closed when the watchdog is told no more
+	wait    sync.WaitGroup
+}
+
+// processStarted is when this process began.
+var processStarted = time.Now().UTC()
+
+func (p *vitals) add(a *app, flags *pflag.FlagSet) {
+	flags.StringVar(&p.listen, "health-listen", "", "serve /healthz, /readyz and /metrics (Prometheus) over HTTP on this `address`, such as 127.0.0.1:8223; port 0 takes a free one (default none)")
+	bindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
+}
+
+// begin opens the address, so that the process can be asked from its beginning:
+// it is not ready then. The caller ends the process.
+func (p *vitals) begin(a *app) error {
+	p.app, p.notify, p.stop = a, sdnotify.New(a.env, os.Getpid()), make(chan struct{})
+	p.look(func() []health.Check { return []health.Check{{Name: "nats", Why: "not connected yet"}} })
+	p.wait.Go(func() { p.notify.Watch(p.stop, func() { p.report() }) })
+	if p.listen == "" {
+		return nil
+	}
+	var err error
+	if p.metrics, err = health.NewMetrics(version()); err != nil {
+		return err
+	}
+	p.server, err = health.Listen(p.listen, health.Config{
+		Alive:  health.Alive{Status: "alive", Version: version(), PID: os.Getpid(), Started: processStarted},
+		Checks: func() []health.Check { return p.report().Checks }, Metrics: p.metrics.Handler(), Logger: a.log,
+	})
+	if err != nil {
+		return err
+	}
+	a.term.tell(event{msg: "health", attrs: []any{"url", p.server.URL()}, style: styleFaint}, "health checks on %s", p.server.URL())
+	return nil
+}
+
+// readers are where the process's metrics go, beside collectors.
+func (p *vitals) readers() []sdkmetric.Reader {
+	if p.metrics == nil {
+		return nil
+	}
+	return []sdkmetric.Reader{p.metrics.Reader()}
+}
+
+// look says what has to hold from here on.
+func (p *vitals) look(checks func() []health.Check) { p.checks.Store(&checks) }
+
+func (p *vitals) report() health.Report { return health.ReportOf((*p.checks.Load())()) }
+
+// tell tells the service manager, if there is one.
+func (p *vitals) tell(states ...string) {
+	if err := p.notify.Tell(states...); err != nil {
+		p.app.log.Warn("service manager not told", "err", err)
+	}
+}
+
+// serves says that the process does now what it is for.
+func (p *vitals) serves(what string) { p.tell(sdnotify.Ready, sdnotify.Status("serving %s", what)) }
+
+// ends says that the process stops, which takes at most a time.
+func (p *vitals) ends(within time.Duration) {
+	p.tell(sdnotify.Stopping, sdnotify.Extend(within+10*time.Second), sdnotify.Status("draining"))
+}
+
+func (p *vitals) end() {
+	close(p.stop)
+	p.wait.Wait()
+	if p.server == nil {
+		return
+	}
+	if err := p.server.Close(); err != nil {
+		p.app.log.Warn("health checks not closed", "err", err)
+	}
+}
+
+// connected is the check of a connection.
+func connected(conn *nats.Conn) health.Check {
+	c := health.Check{Name: "nats", OK: conn.IsConnected()}
+	if !c.OK {
+		c.Why = "the connection is " + conn.Status().String()
+	}
+	return c
+}
+
+// serving are the checks of the agents that a worker serves.
+func serving(node *mesh.Node, entities []string) []health.Check {
+	now := map[string]mesh.Served{}
+	for _, s := range node.Serving() {
+		now[s.Entity] = s
+	}
+	var out []health.Check
+	for _, entity := range entities {
+		s, there := now[entity]
+		c := health.Check{Name: entity}
+		if !there {
+			c.Why = "not served yet"
+			out = append(out, c)
+			continue
+		}
+		c.Detail = map[string]any{"instance": s.Instance, "status": s.Health.Status}
+		c.Why, _ = s.Health.Details["reason"].(string)
+		c.OK = s.Health.Status != "unhealthy"
+		if lane, durable := laneOf(&intents.HealthResult{Details: s.Health.Details}); durable {
+			c.Detail[healthDurable] = lane.State
+			// One that an operator has paused is as he wants it.
+			c.OK = c.OK && (lane.State == string(jetstream.LaneWorking) || lane.State == string(jetstream.LanePaused))
+			if !c.OK && c.Why == "" {
+				c.Why = "the durable lane is " + lane.State
+			}
+		}
+		if s.Stopping {
+			c.OK, c.Why = false, "shutting down"
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// healthURL is where a process on this machine that was started with
+// --health-listen answers.
+func healthURL(listen, path string) (string, error) {
+	host, port, err := net.SplitHostPort(listen)
+	if err != nil {
+		return "", err
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 {
+		return "", fmt.Errorf("port %q cannot be asked", port)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "http://" + net.JoinHostPort(host, port) + path, nil
+}

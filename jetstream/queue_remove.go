@@ -1,0 +1,83 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// InHand counts the messages of an entity in [StreamWork] that workers have been
+// handed and have not acknowledged, of all priorities. It needs permission for
+// $JS.API.CONSUMER.INFO of the entity's four consumers.
+func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
+	n := 0
+	for _, p := range draws {
+		c, err := WorkConsumer(q.m, p.name, entity, 0)
+		if err != nil {
+			return 0, err
+		}
+		var info natsjs.ConsumerInfo
+		err = request(ctx, q.js, "CONSUMER.INFO."+q.name()+"."+c.Config.Durable, nil, &info)
+		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return 0, explain(q.js.Conn(), err, "look at %s", c.Name(q.m))
+		}
+		n += info.NumAckPending
+	}
+	return n, nil
+}
+
+// Remove takes a message out of [StreamWork], or fails with [ErrNotFound]. It
+// needs permission for $JS.API.STREAM.MSG.DELETE.<stream>, which cannot be bounded
+// to the messages of one entity: it is for operators.
+func (q *Queue) Remove(ctx context.Context, seq uint64) error {
+	err := request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
+	if err != nil {
+		return uncertain(explain(q.js.Conn(), err, "remove message %d of %s", seq, q.name()))
+	}
+	return nil
+}
+
+// Retired says what was taken away of an entity.
+type Retired struct {
+	Consumers []string `json:"consumers"` // <stream>/<name>
+	Slots     uint64   `json:"slots"`
+}
+
+// Retire takes away what an entity's workers have left on the server: its
+// consumers and its slots. Messages, runs and dead letters stay. A worker of the
+// entity makes what it needs again. It needs permission for
+// $JS.API.CONSUMER.DELETE of the consumers and $JS.API.STREAM.PURGE of the bucket
+// [BucketSlots].
+func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity string) (Retired, error) {
+	out := Retired{Consumers: []string{}}
+	specs, err := Consumers(m, entity, 0)
+	if err != nil {
+		return out, fmt.Errorf("retire: %w", err)
+	}
+	for _, spec := range specs {
+		err := request(ctx, js, "CONSUMER.DELETE."+spec.StreamName(m)+"."+spec.Config.Durable, nil, nil)
+		if errors.Is(err, natsjs.ErrConsumerNotFound) || errors.Is(err, natsjs.ErrStreamNotFound) {
+			continue
+		}
+		if err != nil {
+			return out, explain(js.Conn(), err, "delete %s", spec.Name(m))
+		}
+		out.Consumers = append(out.Consumers, spec.Name(m))
+	}
+	bucket := BucketSlots + m.Suffix()
+	var answer struct {
+		Purged uint64 `json:"purged"`
+	}
+	err = request(ctx, js, "STREAM.PURGE.KV_"+bucket, map[string]string{"filter": "$KV." + bucket + "." + subject.Escape(entity) + ".>"}, &answer)
+	if errors.Is(err, natsjs.ErrStreamNotFound) {
+		return out, nil
+	}
+	out.Slots = answer.Purged
+	return out, explain(js.Conn(), err, "purge the slots of %s", entity)
+}

@@ -1,0 +1,193 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// need is how much storage a plan sets aside, on each replica: in files, in
+// memory, and how many streams it makes.
+type need struct {
+	file, memory int64
+	streams      int
+	replicas     int64
+}
+
+func needOf(plan []Change) need {
+	n := need{replicas: 1}
+	for _, c := range plan {
+		if c.Kind == KindConsumer || c.Action != ActionCreate && c.Action != ActionUpdate {
+			continue
+		}
+		if c.Action == ActionCreate {
+			n.streams++
+		}
+		n.replicas = max(n.replicas, int64(c.want.Replicas))
+		if c.want.Storage == natsjs.MemoryStorage {
+			n.memory += c.Reserves
+		} else {
+			n.file += c.Reserves
+		}
+	}
+	return n
+}
+
+// haveRoom fails with [ErrNoRoom] where the account, or the server, has not the
+// storage that a plan sets aside: before anything is made, for half of the streams
+// set aside what the other half needs, and limits of what exists are its
+// operator's. Where it cannot find out it is silent, and [Apply] stops at the
+// stream that does not fit.
+//
+// Where another process applies just now, what is missing is its doing: then it
+// looks again, and returns the plan of that time.
+func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Change) ([]Change, error) {
+	for {
+		n := needOf(plan)
+		err := roomFor(ctx, js, opts, n, false)
+		if err == nil || !pause(ctx, roomPause) {
+			return plan, err
+		}
+		again, planErr := Plan(ctx, js, opts)
+		if planErr != nil {
+			return nil, planErr
+		}
+		if needOf(again) == n {
+			return nil, roomFor(ctx, js, opts, n, true)
+		}
+		plan = again
+	}
+}
+
+// roomPause is how long nothing must have changed, before room is said to be
+// missing.
+const roomPause = 300 * time.Millisecond
+
+// roomFor says whether there is room; exactly says how much there is, too.
+func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exactly bool) error {
+	if n.streams == 0 || n.file <= 0 && n.memory <= 0 {
+		return nil // what grows is one stream, whose error says so
+	}
+	if err := accountRoom(ctx, js, opts, n); err != nil {
+		return err
+	}
+	// Of a cluster no server knows at once what the others have set aside.
+	if js.Conn().ConnectedClusterName() != "" {
+		return nil
+	}
+	for _, part := range []struct {
+		bytes   int64
+		storage natsjs.StorageType
+	}{{n.file, natsjs.FileStorage}, {n.memory, natsjs.MemoryStorage}} {
+		if part.bytes <= 0 {
+			continue
+		}
+		if err := serverRoom(ctx, js, opts, part.bytes, part.storage, exactly); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// accountRoom asks for the account's limits.
+func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need) error {
+	ctx, cancel := opts.bound(ctx)
+	defer cancel()
+	info, err := js.AccountInfo(ctx)
+	if err != nil {
+		return nil // it may not ask
+	}
+	tier, replicas := info.Tier, n.replicas
+	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {
+		tier, replicas = t, 1 // counted by the tier
+	}
+	if most := tier.Limits.MaxStreams; most > 0 && tier.Streams+n.streams > most {
+		return fmt.Errorf("the account may have %d streams and has %d, and %d are to be made: nothing was done: %w", most, tier.Streams, n.streams, ErrNoRoom)
+	}
+	for _, part := range []struct {
+		what        string
+		bytes, most int64
+		reserved    uint64
+	}{{"storage", n.file, tier.Limits.MaxStore, tier.ReservedStore}, {"memory", n.memory, tier.Limits.MaxMemory, tier.ReservedMemory}} {
+		if left := part.most - int64(part.reserved); part.most > 0 && part.bytes*replicas > left {
+			return noRoom("the account", part.what, part.bytes*replicas, max(left, 0))
+		}
+	}
+	return nil
+}
+
+func noRoom(who, what string, need, left int64) error {
+	return fmt.Errorf("%s has room for %d MiB more of %s, and %d MiB are needed: nothing was done: %w", who, left/mib, what, (need+mib-1)/mib, ErrNoRoom)
+}
+
+// serverRoom asks a server that stands alone whether it would set so much aside,
+// in the one way that there is: it makes an empty stream of that size, and deletes
+// it. Where it may not delete, it does not ask.
+func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes int64, storage natsjs.StorageType, exactly bool) error {
+	p := roomProbe{js: js, name: "AEE_ROOM" + opts.Map.Suffix(), storage: storage}
+	if !p.mayDelete(ctx) {
+		return nil
+	}
+	fits, known := p.fits(ctx, bytes)
+	if fits || !known {
+		return nil
+	}
+	if !exactly {
+		return ErrNoRoom
+	}
+	// How much there is, to 1 MiB.
+	low, high := int64(0), bytes
+	for high-low > mib {
+		middle := low + (high-low)/2
+		if fits, known = p.fits(ctx, middle); !known {
+			break
+		}
+		if fits {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	what := "storage"
+	if storage == natsjs.MemoryStorage {
+		what = "memory"
+	}
+	return noRoom("the server", what, bytes, low)
+}
+
+// roomProbe is the stream by which a server is asked for room.
+type roomProbe struct {
+	js      natsjs.JetStream
+	name    string
+	storage natsjs.StorageType
+}
+
+// probeWait bounds one request of a probe: a server answers what it does not permit
+// with silence.
+const probeWait = 2 * time.Second
+
+// mayDelete deletes what a probe before this one may have left, and reports whether
+// that was permitted.
+func (p roomProbe) mayDelete(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
+	defer cancel()
+	err := p.js.DeleteStream(ctx, p.name)
+	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
+}
+
+// fits reports whether the server sets so many bytes aside; known is false where
+// it cannot be asked.
+func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, probeWait)
+	defer cancel()
+	_, err := p.js.CreateStream(ctx, natsjs.StreamConfig{
+		Name: p.name, Description: "aeemesh apply asks whether there is room; it may be deleted", MaxBytes: bytes, Storage: p.storage, Replicas: 1,
+	})
+	if err == nil {
+		return true, p.mayDelete(ctx)
+	}
+	return false, hasNoRoom(err) || hasCode(err, jsAccountExceeded)
+}

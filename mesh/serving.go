@@ -1,0 +1,59 @@
+package mesh
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Served is an agent that a node serves.
+type Served struct {
+	Entity   string
+	Instance string // the id of this worker of the agent, as NATS micro and the bus name it
+	Started  time.Time
+	Stopping bool // it drains: it takes no more tasks
+	Health   Health
+}
+
+// Serving tells which agents this node serves now, in the order of their
+// entities: for the process's own health checks and its log.
+func (n *Node) Serving() []Served {
+	var out []Served
+	for _, h := range n.hosts.all() {
+		out = append(out, Served{Entity: h.Entity, Instance: h.id, Started: h.started, Stopping: h.stopping.Load(), Health: h.health()})
+	}
+	slices.SortFunc(out, func(a, b Served) int { return strings.Compare(a.Entity, b.Entity) })
+	return out
+}
+
+// hosts are the agents that a node serves.
+type hosts struct {
+	mu  sync.Mutex
+	now map[*host]struct{}
+}
+
+// add takes h in until the returned function is called.
+func (s *hosts) add(h *host) (remove func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		s.now = make(map[*host]struct{})
+	}
+	s.now[h] = struct{}{}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.now, h)
+	}
+}
+
+func (s *hosts) all() []*host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*host, 0, len(s.now))
+	for h := range s.now {
+		out = append(out, h)
+	}
+	return out
+}

@@ -1,0 +1,41 @@
+package mesh
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// laneNames are the endpoints' names in the log.
+var laneNames = [numEndpoints]string{endpointTask: "live", endpointAsk: "ask", endpointWork: "durable"}
+
+// logEnd writes the one line that a task has in the log, when this worker is
+// done with it: whose it was, on which lane, for how long, how it ended, and what
+// a model has used of tokens. Never a payload.
+func (h *host) logEnd(t *Task, problem *envelope.Error) {
+	ctx := context.Background()
+	if !h.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	e := t.Envelope
+	attrs := append(make([]slog.Attr, 0, 16), slog.String("id", e.ID), slog.String("corr", e.Corr), slog.String("intent", e.Intent), slog.String("from", e.From),
+		slog.String("to", e.To), slog.String("priority", string(e.Priority)), slog.String("instance", h.id), slog.String("lane", laneNames[t.endpoint()]),
+		slog.Float64("duration_ms", float64(time.Since(t.queued).Microseconds())/1000))
+	if t.run != nil {
+		attrs = append(attrs, slog.String("run", t.run.id.Run))
+	}
+	if problem != nil {
+		attrs = append(attrs, slog.String("code", string(problem.Code)))
+	}
+	var used struct {
+		Input  int64 `json:"input_tokens"`
+		Output int64 `json:"output_tokens"`
+	}
+	if usage := t.usage.Load(); usage != nil && json.Unmarshal(*usage, &used) == nil && used.Input+used.Output > 0 {
+		attrs = append(attrs, slog.Int64("input_tokens", used.Input), slog.Int64("output_tokens", used.Output))
+	}
+	h.log.LogAttrs(ctx, slog.LevelInfo, "task ended", attrs...)
+}

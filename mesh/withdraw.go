@@ -1,0 +1,194 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// ErrBegun: a task cannot be withdrawn, for a worker has begun it, or may have.
+var ErrBegun = errors.New("a worker has begun the task")
+
+// Withdraw ends a durable task that no worker has begun, and that waits in the
+// queue or for its time: its message is taken away, and its sender gets
+// E_CANCELLED, from this node's entity. It is for operators, where an agent has no
+// worker that could be asked: see [Node.CancelTree], which does it. It fails with
+// [jetstream.ErrNotFound] where no such task waits, and with [ErrBegun] where it is
+// too late.
+//
+// A worker that starts at this moment may take the message first. That it has a
+// record of the run by then is looked for once more; in the worst case the sender
+// gets E_CANCELLED and later the result of a task that was done all the same.
+func (n *Node) Withdraw(ctx context.Context, entity, taskID, reason string) error {
+	d := n.cfg.Durable
+	if d == nil {
+		return errLiveOnly
+	}
+	task, cbor, take, err := n.findWaiting(ctx, entity, taskID)
+	if err != nil {
+		return err
+	}
+	problem := cancelled(n.cfg.Entity, reason)
+	if !n.withdrawnBy(&envelope.Envelope{Type: envelope.TypeError, From: n.cfg.Entity, Payload: problem.Payload()}) {
+		return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and senders would not believe it that a task was withdrawn", n.cfg.Entity)
+	}
+	id := state.ID{Entity: entity, Run: state.RunID(entity, taskID)}
+	if err := n.unbegun(ctx, id); err != nil {
+		return err
+	}
+	if inHand, err := d.Queue.InHand(ctx, entity); err != nil {
+		return err
+	} else if inHand > 0 {
+		return fmt.Errorf("%w, or another one, and has not been heard of since", ErrBegun)
+	}
+	if err := take(); err != nil {
+		return err
+	}
+	if err := n.unbegun(ctx, id); err != nil {
+		return err
+	}
+	return n.answerWithdrawn(ctx, task, cbor, problem)
+}
+
+// WithdrawAll withdraws all tasks that wait for an entity, in the queue and for
+// their time, and returns how many. What a worker has begun stays, and so does what
+// is no task. It goes on after a task that cannot be withdrawn; the error has all.
+func (n *Node) WithdrawAll(ctx context.Context, entity, reason string) (int, error) {
+	d := n.cfg.Durable
+	if d == nil {
+		return 0, errLiveOnly
+	}
+	var ids []string
+	for _, priority := range subject.Priorities() {
+		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
+			if err != nil {
+				return 0, err
+			}
+			if env, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header}); err == nil && !slices.Contains(ids, env.ID) {
+				ids = append(ids, env.ID)
+			}
+		}
+	}
+	later, err := d.Queue.Scheduled(ctx, entity)
+	if err != nil {
+		return 0, err
+	}
+	for _, s := range later {
+		ids = append(ids, s.ID)
+	}
+	done := 0
+	var failed []error
+	for _, id := range ids {
+		switch err := n.Withdraw(ctx, entity, id, reason); {
+		case err == nil:
+			done++
+		case !errors.Is(err, jetstream.ErrNotFound):
+			failed = append(failed, fmt.Errorf("task %s: %w", id, err))
+		}
+	}
+	return done, errors.Join(failed...)
+}
+
+// unbegun fails where there is a record of a run.
+func (n *Node) unbegun(ctx context.Context, id state.ID) error {
+	_, err := n.cfg.Durable.States.Get(ctx, id)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return nil
+	case err == nil:
+		return ErrBegun
+	}
+	return err
+}
+
+// findWaiting looks for a task among those that wait, and returns it with what
+// takes it away.
+func (n *Node) findWaiting(ctx context.Context, entity, taskID string) (task *envelope.Envelope, cbor bool, take func() error, err error) {
+	d := n.cfg.Durable
+	var seqs []uint64 // the same task may have been submitted again
+	for _, priority := range subject.Priorities() {
+		for msg, err := range d.Queue.Peek(ctx, priority, entity, 0) {
+			if err != nil {
+				return nil, false, nil, err
+			}
+			env, inCBOR, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
+			if err != nil || env.ID != taskID {
+				continue // junk is a worker's to bury
+			}
+			task, cbor = env, inCBOR
+			seqs = append(seqs, msg.Seq)
+		}
+	}
+	if task != nil {
+		return task, cbor, func() error {
+			for _, seq := range seqs {
+				if err := d.Queue.Remove(ctx, seq); err != nil && !errors.Is(err, jetstream.ErrNotFound) {
+					return err
+				}
+			}
+			return nil
+		}, nil
+	}
+	s, err := d.Queue.FindScheduled(ctx, entity, taskID)
+	if err != nil {
+		return nil, false, nil, err
+	}
+	if task, cbor, err = n.decode(&nats.Msg{Data: s.Data, Header: s.Header}); err != nil {
+		return nil, false, nil, err
+	}
+	return task, cbor, func() error { return d.Queue.Unschedule(ctx, entity, taskID) }, nil
+}
+
+// answerWithdrawn stores the answer to a task that was taken away.
+func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbor bool, problem *envelope.Error) error {
+	reply := task.Reply(envelope.TypeError, problem.Payload())
+	reply.From = n.cfg.Entity
+	var body []byte
+	header, err := n.encode(ctx, reply, cbor, &body)
+	if err != nil {
+		return err
+	}
+	if header == nil {
+		header = nats.Header{}
+	}
+	if digest := taskDigest(task); digest != "" {
+		header[HeaderTaskDigest] = []string{digest}
+	}
+	_, err = n.cfg.Durable.Replies.PublishAfter(ctx, jetstream.Reply{Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.ID, Header: header, Data: body}, 0)
+	if errors.Is(err, jetstream.ErrExists) {
+		return nil // it has an answer
+	}
+	return err
+}
+
+// withdrawnBy reports whether a reply says that somebody whom the node takes for
+// an operator has withdrawn the task: the one reply that does not come from
+// whoever the task went to.
+func (n *Node) withdrawnBy(reply *envelope.Envelope) bool {
+	if reply.Type != envelope.TypeError || envelope.ErrorOf(reply).Code != envelope.CodeCancelled {
+		return false
+	}
+	for _, pattern := range n.cfg.Durable.Operators {
+		if sign.MatchFrom(pattern, reply.From) {
+			return true
+		}
+	}
+	return false
+}
+
+// served reports whether a worker of an entity answers: one that listens there may
+// also be somebody who watches.
+func (n *Node) served(ctx context.Context, entity string) (bool, error) {
+	found, err := n.Discover(ctx, entity, time.Second)
+	return len(found) > 0, err
+}
