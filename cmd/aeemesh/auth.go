@@ -42,10 +42,11 @@ entity there may be the file of an agent's document: then it prints what a worke
 of that agent needs, to call those whom the document names as well. Whoever is
 named by something else than an entity, such as a skill, is to be given with
 --calls, unless their document is among the files too. For a person, such as
-human.ada, it prints what they need to see what agents ask of them, and to answer.
+human.ada, it prints what they need to see what agents ask of them, and to
+answer.
 
---sender is for somebody who sends tasks to the entities, --viewer for somebody who
-looks at the whole mesh and changes nothing, --operator for who looks after it.
+--sender is for a user who sends tasks to the entities, --viewer for one who looks
+at the whole mesh and changes nothing, --operator for one who looks after it.
 
 Each user has a prefix of reply subjects of its own, which commands choose by who
 speaks; --inbox-prefix names another one. A worker's permissions end at its own
