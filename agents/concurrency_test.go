@@ -114,7 +114,7 @@ func TestUndeclaredConcurrencyNeedsNoJetStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, level := range []string{"minimal", "standard", "strict", "regulated"} {
-		a := newAgent(t, doc(t, `"compliance": {"safety_level": "`+level+`"}`), agents.Options{Handler: answering(`{}`)})
+		a := newAgent(t, doc(t, `"compliance": {"safety_level": "`+level+`", "pii_handling": "none"}`), agents.Options{Handler: answering(`{}`)})
 		if err := a.Accept(w.node); err != nil || a.MeshConcurrency != 0 || a.Concurrency != 1 || len(a.Notices) != 0 {
 			t.Errorf("%s: %v, %d in the mesh, %d here, notices %v", level, err, a.MeshConcurrency, a.Concurrency, a.Notices)
 		}

@@ -15,7 +15,7 @@ func TestAnAgentIsAcceptedForALaneThatIsStillToCome(t *testing.T) {
 	l := newLane(t)
 	node := l.node(l.conn, mesh.Config{}, func(d *mesh.Durable) { d.Ready = make(chan struct{}) })
 	for level, hosted := range map[string]bool{"standard": true, "strict": false} {
-		a := newAgent(t, doc(t, echoModel+`, "runtime": {"concurrency": 2, "async_execution": true}, "compliance": {"safety_level": "`+level+`"}`), agents.Options{})
+		a := newAgent(t, doc(t, echoModel+`, "runtime": {"concurrency": 2, "async_execution": true}, "compliance": {"safety_level": "`+level+`", "pii_handling": "none"}`), agents.Options{})
 		if err := a.Accept(node); (err == nil) != hosted {
 			t.Errorf("%s: %v", level, err)
 		}

@@ -66,6 +66,18 @@ func last(ctx context.Context, js natsjs.JetStream, stream string, filters ...st
 	return batch.messages, err
 }
 
+// refusal is why a direct get has no messages: what the status says, or an answer of
+// the API, as of a server without a leader.
+func refusal(msg *nats.Msg) error {
+	var failed struct {
+		Error *natsjs.APIError `json:"error"`
+	}
+	if json.Unmarshal(msg.Data, &failed) == nil && failed.Error != nil {
+		return failed.Error
+	}
+	return fmt.Errorf("the server refuses: %s %s", msg.Header.Get("Status"), msg.Header.Get("Description"))
+}
+
 type directBatch struct {
 	messages []Message
 	pending  uint64 // how many more there are
@@ -125,7 +137,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 		case "413":
 			return fail(fmt.Errorf("%w: more than 1024 subjects match", ErrTooLarge))
 		default:
-			return fail(fmt.Errorf("the server refuses: %s %s", status, msg.Header.Get("Description")))
+			return fail(refusal(msg))
 		}
 	}
 }
@@ -146,7 +158,7 @@ func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Mess
 	case answer.Header.Get("Status") == "404":
 		return Message{}, natsjs.ErrMsgNotFound
 	}
-	return Message{}, fmt.Errorf("the server refuses: %s %s", answer.Header.Get("Status"), answer.Header.Get("Description"))
+	return Message{}, refusal(answer)
 }
 
 var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)

@@ -100,6 +100,10 @@ func TestATaskFetchesWhatItRefersTo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			hash, err := there.Hash() // whoever is no party to an envelope has to know its hash
+			if err != nil {
+				t.Fatal(err)
+			}
 			other := full
 			other.Hash = "sha256:00"
 			foreign := full
@@ -110,11 +114,12 @@ func TestATaskFetchesWhatItRefersTo(t *testing.T) {
 				want       string
 			}{
 				{"its own", ada, envelope.Reference{ID: here.ID}, `{"payload":{"where":"here"}}`},
-				{"of the locator", ada, envelope.Reference{ID: there.ID, Locator: "agent.archive"}, `{"payload":{"where":"there"}}`},
-				{"of the sender", "agent.archive", envelope.Reference{ID: there.ID}, `{"payload":{"where":"there"}}`},
-				{"a locator that is none", "agent.archive", envelope.Reference{ID: there.ID, Locator: "store://shelf/3"}, `{"payload":{"where":"there"}}`},
+				{"of the locator", ada, envelope.Reference{ID: there.ID, Locator: "agent.archive", Hash: hash}, `{"payload":{"where":"there"}}`},
+				{"of the sender", "agent.archive", envelope.Reference{ID: there.ID, Hash: hash}, `{"payload":{"where":"there"}}`},
+				{"a locator that is none", "agent.archive", envelope.Reference{ID: there.ID, Locator: "store://shelf/3", Hash: hash}, `{"payload":{"where":"there"}}`},
 				{"in full, refuted", ada, full, `{"payload":{"what":"a result"},"refuted":"human.bob: it is from last year"}`},
-				{"another hash", ada, other, `{"error":"E_HASH_MISMATCH"}`},
+				{"without its hash", ada, envelope.Reference{ID: there.ID, Locator: "agent.archive"}, `{"error":"E_NOT_FOUND"}`},
+				{"another hash", ada, other, `{"error":"E_NOT_FOUND"}`},
 				{"another corr", ada, foreign, `{"error":"E_NOT_FOUND"}`},
 				{"unknown", ada, envelope.Reference{ID: "01NOBODYKNOWS", Locator: "agent.archive"}, `{"error":"E_NOT_FOUND"}`},
 				{"of a person", ada, envelope.Reference{ID: there.ID}, `{"error":"E_NOT_FOUND"}`},

@@ -191,7 +191,7 @@ func TestTheCountOfAStreamFollowsARespelledConstraint(t *testing.T) {
 	r := newDurableRig(t)
 	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
 	client := r.client()
-	for requires, want := range map[string]string{`{"stream":true}`: "0", mesh.Respell(`{"stream":true}`): "0", `{"format":"stream"}`: "", `{"stream":false}`: ""} {
+	for requires, want := range map[string]string{`{"stream":true}`: "0", mesh.Respell(`{"stream":true}`): "0", `{"x-stream":true}`: "", `{"stream":false}`: ""} {
 		task := requiring(newTask(reviewer, "code.review", `{"stream":true}`), requires)
 		r.submit(client, task)
 		if _, err := r.result(client, task); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -30,7 +31,8 @@ func (c *crew) Handle(_ context.Context, task *mesh.Task) (json.RawMessage, erro
 	name := strings.TrimPrefix(task.Envelope.To, "agent.")
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.asked = append(c.asked, name+" "+string(task.Envelope.Payload))
+	payload := envelope.KeepReferences(task.Envelope.Payload, func(envelope.Reference) bool { return false })
+	c.asked = append(c.asked, name+" "+string(payload))
 	return json.Marshal(map[string]string{"by": name})
 }
 

@@ -45,8 +45,9 @@ named by something else than an entity, such as a skill, is to be given with
 human.ada, it prints what they need to see what agents ask of them, and to
 answer.
 
---sender is for a user who sends tasks to the entities, --viewer for one who looks
-at the whole mesh and changes nothing, --operator for one who looks after it.
+--sender is for a user who sends tasks to the entities, --viewer for one who
+looks at the whole mesh and changes nothing, --operator for one who looks after
+it.
 
 Each user has a prefix of reply subjects of its own, which commands choose by who
 speaks; --inbox-prefix names another one. A worker's permissions end at its own

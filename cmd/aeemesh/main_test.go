@@ -279,6 +279,10 @@ func cmdPublish(ts *testscript.TestScript, _ bool, args []string) {
 	msg.Data = []byte(strings.TrimSuffix(ts.ReadFile(args[1]), "\n"))
 	for _, h := range args[2:] {
 		name, value, _ := strings.Cut(h, "=")
+		if name == "reply" { // where the answer goes
+			msg.Reply = value
+			continue
+		}
 		msg.Header.Set(name, value)
 	}
 	ts.Check(conn.PublishMsg(msg))

@@ -110,7 +110,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 		id       string
 		commands []*cobra.Command
 	}{
-		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand()}},
+		{"run", []*cobra.Command{a.demoCommand(), a.upCommand(), a.workerCommand(), a.handoffCommand(), a.planCommand(), a.applyCommand(), a.janitorCommand()}},
 		{"talk", []*cobra.Command{a.sendCommand(), a.askCommand(), a.resultCommand(), a.inboxCommand(), a.answerCommand()}},
 		{"look", []*cobra.Command{a.watchCommand(), a.agentsCommand(), a.queuesCommand(), a.runsCommand(), a.treeCommand(), a.migrateCommand(), a.deadCommand(), a.doctorCommand(),
 			a.adopt(newBenchCommand(a.term.data, a.term.words)), a.soakCommand()}},

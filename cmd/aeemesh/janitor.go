@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+func (a *app) janitorCommand() *cobra.Command {
+	var every time.Duration
+	c := connects(&cobra.Command{
+		Use:   "janitor",
+		Short: "Make room in the stores of runs, and put back what was overwritten",
+		Long: `Does what workers do beside their tasks, and cannot where their NATS users may
+reach nothing but their own agents ("aeemesh auth perms"): it takes away runs
+that have ended where aee_state or aee_state_objects is over three quarters full,
+documents that no record refers to, and puts records of runs back that something
+else than a worker has written over. It changes nothing else, and may run at once
+with workers and with others of its kind.
+
+Run it from a timer, or with --every as a service. It needs the permissions that
+"aeemesh auth perms --operator" prints.`,
+		Example: `  aeemesh janitor
+  aeemesh janitor --every 30s`,
+		Args: arguments(),
+		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("every") && every < time.Second {
+				return usagef(cmd, "--every %v: it must be at least 1s", every)
+			}
+			if every > 0 {
+				a.beginLog(cmd)
+			}
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), long: every > 0})
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			if every > 0 {
+				return s.keepTidy(ctx, every)
+			}
+			return s.tidy(ctx)
+		}),
+	})
+	c.Flags().DurationVar(&every, "every", 0, "do it again and again, with this `pause`, until it is stopped")
+	return c
+}
+
+// tidied is what "janitor --json" prints.
+type tidied struct {
+	Runs     int     `json:"runs"`     // that had ended, taken away with their history
+	Objects  int     `json:"objects"`  // taken away that no record refers to
+	Restored int     `json:"restored"` // records put back
+	Used     float64 `json:"used"`     // share of the fuller store that was in use before
+}
+
+// tidy makes one pass.
+func (s *session) tidy(ctx context.Context) error {
+	a := s.app
+	states, err := s.states()
+	if err != nil {
+		return err
+	}
+	done, err := tidyStates(ctx, states)
+	if err != nil {
+		return laneError(err)
+	}
+	if a.term.json {
+		return a.term.object(done)
+	}
+	a.term.good("took away %s and %s, put back %s; the stores were %.0f%% full", counted(done.Runs, "run that had ended", "runs that had ended"),
+		counted(done.Objects, "document of no run", "documents of no run"), counted(done.Restored, "record", "records"), 100*done.Used)
+	return nil
+}
+
+func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
+	var done tidied
+	var err error
+	if done.Restored, err = states.Restore(ctx); err != nil {
+		return done, err
+	}
+	swept, err := states.Sweep(ctx, jetstream.SweepOptions{})
+	done.Runs, done.Objects, done.Used = swept.Runs, swept.Objects, swept.Used
+	return done, err
+}
+
+// keepTidy makes passes until ctx ends. One that fails is told, and the next one is
+// made all the same.
+func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
+	a := s.app
+	states, err := s.states()
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		pass, cancel := context.WithTimeout(ctx, max(every, a.conn.wait()))
+		done, err := tidyStates(pass, states)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrDenied):
+			return laneError(err)
+		case err != nil:
+			a.log.Warn("not tidied", "err", err)
+		case done.Runs+done.Objects+done.Restored > 0:
+			a.log.LogAttrs(ctx, slog.LevelInfo, "tidied", slog.Int("runs", done.Runs), slog.Int("objects", done.Objects), slog.Int("restored", done.Restored), slog.Float64("used", done.Used))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// states is the store of the mesh's runs.
+func (s *session) states() (*jetstream.States, error) {
+	m, err := s.app.subjects()
+	if err != nil {
+		return nil, err
+	}
+	js, err := s.app.jetStream(s.conn)
+	if err != nil {
+		return nil, err
+	}
+	return jetstream.NewStates(js, m), nil
+}

@@ -1,0 +1,57 @@
+package jetstream_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// What covers a record that no worker wrote is taken away again, by an operator or by a
+// worker that may read the run's revisions; others do not take it for the record.
+func TestARecordThatIsCoveredIsRestored(t *testing.T) {
+	t.Parallel()
+	ctx := testContext(t)
+	js, s := openStates(t)
+	fenced := jetstream.NewStates(js, subject.Map{})
+	fenced.Fence()
+	kept, none := state.ID{Entity: "agent.x", Run: "kept"}, state.ID{Entity: "agent.x", Run: "none"}
+	putRun(t, s, kept, 0, []byte(`{"n":1}`), jetstream.Note{})
+	putRun(t, s, kept, 1, []byte(`{"n":2}`), jetstream.Note{})
+	cover := func(id state.ID) { // as the answer to a request with this reply subject
+		t.Helper()
+		if err := js.Conn().PublishRequest("$JS.API.STREAM.INFO.KV_aee_state", "$KV.aee_state.agent.x."+id.Run, nil); err != nil {
+			t.Fatal(err)
+		}
+		waitFor(t, "the answer is stored", func() bool {
+			_, err := fenced.Get(ctx, id)
+			return errors.Is(err, jetstream.ErrUnavailable)
+		})
+	}
+	cover(kept)
+	cover(none)
+	if n, err := s.Restore(ctx); n != 2 || err != nil {
+		t.Errorf("restored %d, %v", n, err)
+	}
+	if rec, err := fenced.Get(ctx, kept); err != nil || string(rec.Data) != `{"n":2}` {
+		t.Errorf("%s, %v", rec.Data, err)
+	}
+	if _, err := fenced.Get(ctx, none); !errors.Is(err, state.ErrNotFound) {
+		t.Errorf("what was never there: %v", err)
+	}
+	if n, err := s.Restore(ctx); n != 0 || err != nil {
+		t.Errorf("restored %d more, %v", n, err)
+	}
+	cover(kept)
+	if rec, err := s.Get(ctx, kept); err != nil || string(rec.Data) != `{"n":2}` {
+		t.Errorf("%s, %v", rec.Data, err)
+	}
+	if h, err := s.History(ctx, kept); err != nil || len(h) < 2 {
+		t.Errorf("history %d, %v", len(h), err)
+	}
+	if _, err := fenced.Restore(ctx); !errors.Is(err, jetstream.ErrDenied) {
+		t.Errorf("by a fenced worker: %v", err)
+	}
+}
