@@ -3,6 +3,7 @@ package jetstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -12,9 +13,12 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// laneStores are the streams and buckets without which there is no durable lane, those
-// first by which a worker sees it: it may not look at all of them (see "auth perms").
-var laneStores = []string{StreamWork, BucketState, StreamReply, StreamDead, StreamSchedule, BucketSlots}
+// ErrNoLane: the NATS user has no permission for the durable lane.
+var ErrNoLane = errors.New("no permission for the durable lane")
+
+// laneStores are the streams and buckets without which there is no durable lane. A worker
+// may look at the first ones, and not always at the others (see "auth perms").
+var laneStores = [2][]string{{StreamWork, BucketState, BucketSlots}, {StreamSchedule, StreamReply, StreamDead}}
 
 // A MissingError names streams and buckets that a server has not.
 type MissingError []string
@@ -24,12 +28,18 @@ func (e MissingError) Error() string { return "the server has no " + strings.Joi
 // LaneLacks says what keeps a worker from the durable lane: streams that are missing
 // ([MissingError]), JetStream that does not answer ([ErrUnavailable]), permissions
 // ([ErrDenied]), which it may take the whole of ctx to find out. Nil: nothing does.
+//
+// An error is [ErrNoLane] too where the user may look at none of it: the operator did
+// not mean the worker to have the lane.
 func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
-	lacks, err := lacking(ctx, js, m, laneStores[:2])
+	if _, err := lacking(ctx, js, m, laneStores[0][:1]); errors.Is(err, ErrDenied) {
+		return fmt.Errorf("%w: %w", ErrNoLane, err)
+	}
+	lacks, err := lacking(ctx, js, m, laneStores[0])
 	if err != nil {
 		return err
 	}
-	rest, err := lacking(ctx, js, m, laneStores[2:])
+	rest, err := lacking(ctx, js, m, laneStores[1])
 	if lacks = append(lacks, rest...); len(lacks) > 0 {
 		return lacks
 	}
@@ -61,7 +71,7 @@ type LaneWait struct {
 	lacks atomic.Pointer[error]
 }
 
-// AwaitLane begins to look, again and again, and whenever the connection has come
+// AwaitLane begins to look, again and again, seldom after [ErrNoLane], and whenever the connection has come
 // back, until ctx ends. First is what the lane lacked when it was looked for before;
 // came, if not nil, is called before Ready is closed.
 func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, every time.Duration, first error, came func()) *LaneWait {
@@ -73,11 +83,15 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, every ti
 		defer conn.RemoveStatusListener(status)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
+		ticks := 0
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+				if ticks++; errors.Is(w.Lacks(), ErrNoLane) && ticks%20 != 0 {
+					continue // each look is a line in the server's log
+				}
 			case <-status:
 			}
 			if !conn.IsConnected() {

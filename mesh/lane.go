@@ -255,6 +255,13 @@ func (l *lane) room() int {
 	return max(0, free-int(l.waiting.Load()))
 }
 
+// roomForRun reports whether a run can be taken over that another worker works on. It
+// brings its slot along: that worker gives it back.
+func (l *lane) roomForRun() bool {
+	h := l.host
+	return !l.leaving.Load() && !h.Leave && l.finishing.Load() < finishingMax && h.Concurrency > int(h.active.Load()+l.waiting.Load())
+}
+
 // deliver takes a message. It runs on the lane's goroutine.
 func (l *lane) deliver(d *jetstream.Delivery) {
 	l.tel.delivered(l.host, d)

@@ -179,7 +179,7 @@ func (l *lane) offered(t *Task) {
 	}
 	switch {
 	case p.To == "":
-		if !l.leaving.Load() && l.room() > 0 {
+		if l.roomForRun() {
 			h.succeed(t, mustJSON(offerAnswer{Instance: h.id}))
 		}
 		return
@@ -208,7 +208,7 @@ func offerError(err error) error {
 // acceptOffer verifies what is offered, in the order of docs/migration.md, and
 // claims the run.
 func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
-	if l.leaving.Load() || l.room() <= 0 {
+	if !l.roomForRun() {
 		return nil, busy(l.host.Entity)
 	}
 	ctx, cancel := context.WithTimeout(l.ctx, storeTimeout)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -76,7 +77,11 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		shared.use(counters)
 		return nil
 	}
-	a.log.Warn("live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
+	level := slog.LevelWarn
+	if errors.Is(lacking, jetstream.ErrNoLane) {
+		level = slog.LevelInfo // so the operator has it
+	}
+	a.log.Log(ctx, level, "live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
 		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
 	var seen *lateSeen
 	window := cfg.ReplayWindow
