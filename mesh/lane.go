@@ -52,6 +52,7 @@ type lane struct {
 	slots      *slots // nil: no limit across the mesh
 	waits      *waits // runs that wait for others
 	counted    counted
+	notes      notes
 	down       atomic.Pointer[error]
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
 	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
