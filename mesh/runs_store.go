@@ -107,6 +107,7 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 
 // store is one try. What the store notes beside a record spares it reading it.
 func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
+	l.share.wrote(len(data))
 	if l.noted != nil {
 		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
 	}
