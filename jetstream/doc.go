@@ -103,7 +103,9 @@
 // [States] keeps the checkpoints of runs: a compare-and-swap for each, so that
 // whoever holds the last revision owns the run. [States.Open] lists the runs
 // that have not ended, [States.Resolve] finishes a write that had no answer, and
-// [States.Sweep] makes room before a full bucket would stop all work.
+// [States.Sweep] makes room before a full bucket would stop all work. [States.Shares]
+// tells how much of it an entity holds: while a store is fuller than [CrowdedFrom], and
+// more than [FairShare] of it is one entity's, that entity's workers begin no new runs.
 //
 // [Agents] keeps the definitions of agents: a registry of package
 // agents/registry.

@@ -52,3 +52,8 @@ func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) erro
 
 // DecodeScheduled reads a delayed task of a mesh without prefix.
 func DecodeScheduled(msg Message) (Scheduled, error) { return (&Queue{}).readScheduled(msg) }
+
+// SharesNow are shares of which nothing is left to runs that have ended.
+func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
+	return s.shares(ctx, entity, 0, SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond})
+}

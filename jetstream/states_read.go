@@ -252,6 +252,11 @@ func (m stateMessage) status() aaif.RunStatus {
 	return aaif.RunStatus(m.Header.Get(HeaderStatus))
 }
 
+// note reports whether the record is no run, but has a time to live of its own.
+func (m stateMessage) note() bool {
+	return m.Header.Get(natsjs.MsgTTLHeader) != "" && !state.Terminal(m.status()) && !deleted(m.Header)
+}
+
 // size is that of the document, where only the message's headers were read.
 func (m stateMessage) size() int {
 	if o, ok := objectOf(m.Header); ok {

@@ -43,11 +43,11 @@ type Swept struct {
 
 // Sweep makes room. A bucket that is full takes no checkpoint more, so that all
 // work would stop; nothing that is in it would be lost. From three quarters on,
-// Sweep takes away the runs that ended first, with their history, failed ones
+// Sweep takes away what has a time to live of its own: commands for tasks that nobody
+// has begun. Then it takes the runs that ended first, with their history, failed ones
 // last: those that have a final status in their [Note], ended some time ago, and
 // whose work message is gone from [StreamWork], so that it cannot be delivered
-// again. Runs
-// that have not ended, and those with no work message in their note, go by the
+// again. Runs that have not ended, and those with no work message in their note, go by the
 // bucket's age alone.
 //
 // It also collects objects that no kept revision refers to: those of revisions
@@ -153,8 +153,10 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 		} else if records.share() <= opts.To {
 			return false, nil // room is wanted for objects
 		}
-		if gone, err := done.gone(ctx, m); !gone || err != nil {
-			return false, err
+		if !m.note() {
+			if gone, err := done.gone(ctx, m); !gone || err != nil {
+				return false, err
+			}
 		}
 		if batch = append(batch, m); len(batch) < evictBatch {
 			return false, nil
@@ -164,6 +166,19 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 	all, err := s.newest(ctx, "")
 	if err != nil {
 		return 0, fmt.Errorf("sweep: %w", err)
+	}
+	for _, m := range all {
+		if !m.note() || records.now.Sub(m.Time) < opts.Keep {
+			continue
+		}
+		if enough, err := take(m); enough || err != nil {
+			return count, err
+		}
+	}
+	if len(batch) > 0 {
+		if enough, err := flush(); enough || err != nil {
+			return count, err
+		}
 	}
 	for _, m := range all {
 		if records.now.Sub(m.Time) < opts.Keep {

@@ -187,3 +187,29 @@ func TestSweepCollectsOrphans(t *testing.T) {
 		t.Errorf("again: %+v, %v", swept, err)
 	}
 }
+
+// Finding 4 of the security review: where room is needed, commands for tasks that nobody
+// has begun go before any run.
+func TestSweepTakesNotesFirst(t *testing.T) {
+	t.Parallel()
+	js := jetstream.Gather(start(t))
+	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})
+	s := jetstream.NewStates(js, subject.Map{})
+	data := make([]byte, 16<<10)
+	for i := range 24 {
+		putRun(t, s, state.ID{Entity: "agent.x", Run: fmt.Sprintf("done%02d", i)}, 0, data, jetstream.Note{Status: "completed", Work: 1})
+	}
+	for i := range 24 {
+		putRun(t, s, state.ID{Entity: "agent.y", Run: fmt.Sprintf("note%02d", i)}, 0, data, jetstream.Note{Status: "paused", TTL: time.Hour})
+	}
+	if swept, err := s.Sweep(testContext(t), jetstream.SweepOptions{From: 0.5}); err != nil || swept.Runs != 0 {
+		t.Errorf("young notes: %+v, %v", swept, err)
+	}
+	if swept, err := s.Sweep(testContext(t), jetstream.SweepOptions{From: 0.5, Keep: time.Nanosecond}); err != nil || swept.Runs != 24 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	left := runs(t, s)
+	if len(left) != 24 || left[0] != "done00" || left[23] != "done23" {
+		t.Errorf("left are %q", left)
+	}
+}

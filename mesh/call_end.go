@@ -184,6 +184,11 @@ func (h *host) orderStop(call state.Call) error {
 		}
 		reply, err := h.tellWorkers(ctx, e)
 		switch {
+		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
+			// Over its quota of commands, or no room for a note: the order waits in the queue.
+			if stored {
+				return nil
+			}
 		case err == nil && reply.Type == envelope.TypeError && !isCode(envelope.ErrorOf(reply), envelope.CodeNotFound):
 			return envelope.ErrorOf(reply)
 		case err == nil, stored && errors.Is(err, nats.ErrNoResponders):

@@ -25,6 +25,7 @@ const (
 	moving                 // the run is to be moved, or is elsewhere: see lane.move
 	foreign                // another message has the run: acknowledge this one
 	later                  // another message may have the run: give this one back
+	crowded                // the agent's runs take more than their share: give this one back
 	older                  // a newer delivery of this message has the run: say nothing
 	reused                 // the task's id belongs to another task
 )
@@ -50,7 +51,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 		}
 		var next *state.Checkpoint
 		var end *envelope.Error
-		v := runs
+		v, begins := runs, rec == nil
 		if rec == nil {
 			c, err := r.first()
 			if err != nil {
@@ -65,6 +66,7 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			if err != nil {
 				return 0, err
 			}
+			begins = c.Mesh.Task == nil
 			v, err = r.judge(ctx, rec, c)
 			if err != nil || v != runs && v != moving {
 				return v, err
@@ -87,6 +89,9 @@ func (r *Run) claimOver(ctx context.Context, rec *state.Record, ending *envelope
 			if v, err = r.enter(next, firstError(ending, end)); err != nil {
 				return 0, err
 			}
+		}
+		if v == runs && begins && r.cp.Load() == nil && !r.lane.share.admit(ctx, r) {
+			return crowded, nil
 		}
 		if v == runs && rec == nil && fresh && r.mayWait(ctx) {
 			r.keep(next, 0)

@@ -57,6 +57,9 @@ func newOrder(env *envelope.Envelope, keyID string, signed bool) (*order, error)
 	if err := json.Unmarshal(env.Payload, o); err != nil {
 		return nil, misfit(err)
 	}
+	if len(o.Text) > maxSteerText {
+		return nil, envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes, the limit is %d", len(o.Text), maxSteerText)
+	}
 	return o, nil
 }
 
@@ -151,6 +154,8 @@ func (l *lane) here(o *order) (out outcome) {
 		case err == nil:
 			out.found, out.status = true, status
 		case errors.Is(err, ErrLost), errors.Is(err, ErrParked):
+		case errors.Is(err, errSteered):
+			out.found, out.refused = true, errSteered
 		default:
 			l.host.log.Warn("command not applied", "command", o.intent, "run", t.run.id.Run, "err", err)
 		}
@@ -198,8 +203,9 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 			done = unwishPause(c)
 			m.Step = state.Step{Kind: state.StepResume, Detail: state.AskedBy + o.who()}
 		case intents.TaskSteer:
-			m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: r.lane.clock.now()})
-			m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
+			if err := steer(c, o, r.lane.clock.now()); err != nil {
+				return err
+			}
 		case intents.TaskMigrate:
 			done, status = r.obeyMove(c, o)
 			asked = done && !o.Abort
@@ -215,13 +221,32 @@ func (r *Run) obey(ctx context.Context, o *order) (done bool, status string, err
 	return done, status, err
 }
 
+// Limits of the messages for a run's next turn.
+const (
+	maxSteerText = 32 << 10
+	maxSteering  = 64
+)
+
+var errSteered = envelope.Errorf(envelope.CodeBusy, "%d messages wait already for the run's next turn", maxSteering).WithBackoff(notePause)
+
+// steer puts a message in for the next turn.
+func steer(c *state.Checkpoint, o *order, at time.Time) error {
+	m := &c.Mesh
+	if len(m.Steering) >= maxSteering {
+		return errSteered
+	}
+	m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: at})
+	m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
+	return nil
+}
+
 // command applies an order that came over the work queue, and acknowledges it
 // once its answer is stored.
 func (l *lane) command(hold *hold, t *Task) {
 	err := l.obeyQueued(t)
 	if err != nil {
 		l.host.log.Warn("command not applied", "command", t.Envelope.Intent, "id", t.Envelope.ID, "err", err)
-		l.nak(hold, time.Second)
+		l.nak(hold, max(time.Second, border(err).Backoff()))
 		return
 	}
 	l.ack(hold)
@@ -322,7 +347,7 @@ func (l *lane) overhear(after uint64) uint64 {
 		if err == nil && isCommand(env.Intent) && bounded(env) == nil {
 			t := &Task{Envelope: env, host: l.host, cbor: cbor}
 			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
-			if l.admit(r) == nil {
+			if l.admit(r) == nil && l.admitOverheard(r) {
 				if err := l.obeyQueued(t); err != nil {
 					return after
 				}

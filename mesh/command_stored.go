@@ -73,6 +73,11 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 				return out
 			}
 		}
+		var problem *envelope.Error
+		if errors.As(err, &problem) {
+			out.refused = problem
+			return out
+		}
 		if err != nil && !errors.Is(err, state.ErrChanged) {
 			out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record cannot be read or written for now: %w", err)
 			return out
@@ -81,29 +86,6 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run's record changes too fast").WithBackoff(time.Second)
 	return out
 }
-
-// note stores a command for a task that nobody has begun.
-func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
-	if c == nil {
-		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
-		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
-	}
-	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
-		return nil
-	}
-	if len(c.Mesh.Noted) >= maxNoted {
-		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
-	}
-	now := l.clock.now()
-	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
-	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + o.who()}
-	_, _, err := l.put(ctx, id, prev, c)
-	return err
-}
-
-// noteTTL is how long a command waits for a task that nobody begins. Anybody who
-// may publish commands can name an id that never comes.
-const noteTTL = 7 * 24 * time.Hour
 
 // answered reports how a task ended that has no run: one that was refused.
 func (l *lane) answered(ctx context.Context, taskID string) (status string, ended bool) {
@@ -124,13 +106,6 @@ func (l *lane) answered(ctx context.Context, taskID string) (status string, ende
 		return string(aaif.RunFailed), true
 	}
 	return "", false
-}
-
-// maxNoted bounds the commands that wait for one task.
-const maxNoted = 64
-
-var noteKind = map[string]state.StepKind{
-	intents.TaskCancel: state.StepTerminal, intents.TaskPause: state.StepPause, intents.TaskSteer: state.StepSteer,
 }
 
 // applyToRecord applies an order to a record that was read. again says that it
@@ -203,8 +178,9 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		}
 		m.Step = state.Step{Kind: state.StepPause, Detail: state.AskedBy + o.who()}
 	case intents.TaskSteer:
-		m.Steering = append(m.Steering, state.Steer{ID: o.id, From: o.from, Text: o.Text, At: l.clock.now()})
-		m.Step = state.Step{Kind: state.StepSteer, Detail: state.AskedBy + o.who()}
+		if err := steer(c, o, l.clock.now()); err != nil {
+			return out, false, err
+		}
 	case intents.TaskResume:
 		if c.Doc.Status != aaif.RunPaused && !approvable(c) {
 			if c.Doc.Status == aaif.RunMigrating || !unwishPause(c) {

@@ -83,6 +83,12 @@ func (h *host) checkControl(a arrival) {
 		return
 	}
 	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+	if _, problem := h.node.quotas.admit(a.env, identity.Signed, now); problem != nil {
+		h.counts.refused.Add(1)
+		h.node.tel.refused(h, string(problem.Code))
+		h.fail(t, problem)
+		return
+	}
 	if err := h.validate(a.env.Intent, intents.Task, a.env.Payload); err != nil {
 		h.fail(t, err)
 		return

@@ -199,7 +199,7 @@ func TestACommandForNobodysTaskIsNotKeptForLong(t *testing.T) {
 		}
 		return msg.Header.Get(natsjs.MsgTTLHeader)
 	}
-	equal(t, "time to live of the note", ttl(), "604800")
+	equal(t, "time to live of the note", ttl(), "900")
 	r.submit(client, task)
 	if _, err := r.result(client, task); err != nil {
 		t.Fatal(err)

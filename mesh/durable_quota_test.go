@@ -290,3 +290,41 @@ func TestARunThatWasLostIsNotPutOff(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Finding 4 of the security review: commands count, on both lanes. They have a quota of
+// their own, so a sender that is over its quota of tasks can still end them.
+func TestCommandsHaveAQuota(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{Quotas: mesh.Quotas{UnknownRate: 0.001, UnknownBurst: 1}}), mesh.Agent{Handler: willing{g}, Concurrency: 3})
+	client := r.client()
+	task, over := newTask(reviewer, "code.review", `{}`), newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	r.queue("normal", over)
+	if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled {
+		t.Errorf("a cancel of a sender that is over its quota of tasks: %+v", out)
+	}
+	_, err := client.Command(ctxFor(t), reviewer, intents.SteerTask{Target: target(over), Text: "be kind"})
+	if codeOf(err) != envelope.CodeRateLimited || !strings.Contains(err.Error(), "commands a second") {
+		t.Errorf("a command over the quota: %v", err)
+	}
+	// Of two that another sender puts into the queue, one waits.
+	var steers []*envelope.Envelope
+	for range 2 {
+		steer := newTask(reviewer, intents.TaskSteer, `{"id":"`+over.ID+`","text":"be kind","durable":true}`)
+		steer.From, steer.Priority = "agent.eve", envelope.PriorityUrgent
+		r.queue("urgent", steer)
+		steers = append(steers, steer)
+	}
+	answered := func() int { return len(r.replies(steers[0])) + len(r.replies(steers[1])) }
+	eventually(t, "one is answered", func() bool { return answered() == 1 })
+	last := newTask(reviewer, "code.review", `{}`) // comes after both
+	last.From = "agent.last"
+	r.queue("urgent", last)
+	within(t, "the last task", g.entered)
+	eventually(t, "the answered one is off the queue", func() bool { return r.queued() == 3 }) // the others: over, last
+	equal(t, "commands that were answered", answered(), 1)
+	g.open()
+}

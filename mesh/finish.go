@@ -318,6 +318,8 @@ func (l *lane) settled(r *Run, v verdict, err error) {
 		l.handOver(r)
 	case foreign:
 		l.ack(r.hold)
+	case crowded:
+		l.putOffCrowded(r)
 	case later:
 		l.nak(r.hold, laterPause)
 	case older:

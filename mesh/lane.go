@@ -53,6 +53,8 @@ type lane struct {
 	slots      *slots // nil: no limit across the mesh
 	waits      *waits // runs that wait for others
 	counted    counted
+	notes      notes
+	share      *share
 	down       atomic.Pointer[error]
 	failing    atomic.Pointer[failure] // of the store of runs, the last time
 	odd        atomic.Pointer[failure] // a run that this worker cannot read, the last one
@@ -96,6 +98,7 @@ func (h *host) newLane() (*lane, error) {
 	l.queue = queue
 	l.ctx, l.stop = context.WithCancelCause(context.Background())
 	l.waits = newWaits(l)
+	l.share = newShare(l)
 	if h.MeshConcurrency > 0 {
 		l.slots = newSlots(l)
 	}
@@ -131,6 +134,9 @@ func (l *lane) start() {
 	l.tenders.Go(l.clock.tend(l))
 	l.tenders.Go(l.listen)
 	l.tenders.Go(l.waits.tend)
+	if l.share.store != nil {
+		l.tenders.Go(l.share.tend)
+	}
 	if l.cfg.Sweep > 0 {
 		l.tenders.Go(l.sweeps)
 		l.tenders.Go(l.compacts)
@@ -355,6 +361,7 @@ func (l *lane) forget(r *Run) {
 		delete(l.enlisted, r.id.Run)
 	}
 	l.mu.Unlock()
+	l.share.stored(r)
 	l.host.running.remove(r.task)
 	if s := r.task.span.span; s != nil && !r.wrote {
 		s.End() // it goes on under another span

@@ -49,6 +49,8 @@ func (l *lane) judge(s laneStatus) (status, reason string) {
 		return "degraded", "the durable lane is " + s.State + ": " + s.Reason
 	case failing != nil && time.Since(failing.at) < storeTrouble:
 		return "degraded", "runs cannot be stored: " + failing.err.Error()
+	case l.share.crowds.Load() != nil:
+		return "degraded", crowdedBy(l.share.crowds.Load())
 	case odd != nil && time.Since(odd.at) < unreadablePause+storeTrouble:
 		return "degraded", "a task waits whose run this worker cannot read: " + odd.err.Error()
 	case l.cfg.MaxLag > 0 && s.LagMS > l.cfg.MaxLag.Milliseconds():

@@ -1,8 +1,6 @@
 package mesh
 
 import (
-	"container/list"
-	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -19,12 +17,13 @@ import (
 // Boundaries" and "Denial of Service via Priority Field Abuse").
 type Quotas struct {
 	// Rate is how many tasks a second one known sender may send, Burst how
-	// many at once. 0: no limit.
+	// many at once. 0: no limit. It may send as many commands besides.
 	Rate  float64
 	Burst int
 	// UnknownRate and UnknownBurst are for each unknown sender. 0: 1000 a
 	// second, 2000 at once; below 0: no limit. All unknown senders together
-	// have ten times as much, for a name costs nothing.
+	// have ten times as much, for a name costs nothing. As many commands
+	// besides.
 	UnknownRate  float64
 	UnknownBurst int
 	// UrgentRate is how many tasks a second of one sender may keep
@@ -39,25 +38,53 @@ type Quotas struct {
 	Known []string
 }
 
-// maxSenders bounds the memory for senders; the least recent is forgotten.
-const maxSenders = 8192
-
 type quotas struct {
 	Quotas
-	known        map[string]bool
-	unknown      *rate.Limiter // of all unknown senders together; nil: no limit
-	unknownPaced *rate.Limiter // the same of the durable lane
+	named map[string]bool // Known
 
-	mu      sync.Mutex
-	senders map[string]*list.Element
-	recent  list.List // of *sender, the most recent first
+	// Claims cannot push out the proven: each kind has a table of its own.
+	proven, claimed senders
+	// unknown is for all unknown senders together.
+	unknown allowances
 }
 
-type sender struct {
-	name   string
-	tasks  *rate.Limiter // nil: no limit
-	paced  *rate.Limiter // of durable tasks: its debt must not close the live lane
-	urgent *rate.Limiter
+// allowances are what may be sent of each kind. Commands have one of their own, so that
+// a sender over its quota of tasks can still end them.
+type allowances struct{ tasks, commands allowance }
+
+func newAllowances(perSecond float64, burst int) allowances {
+	return allowances{newAllowance(perSecond, burst), newAllowance(perSecond, burst)}
+}
+
+// of is the allowance that an envelope counts against.
+func (a *allowances) of(e *envelope.Envelope) *allowance {
+	if isCommand(e.Intent) {
+		return &a.commands
+	}
+	return &a.tasks
+}
+
+// An allowance has a limiter for each lane: the debt of the durable one must not close
+// the live one. They are nil where there is no limit.
+type allowance struct{ live, paced *rate.Limiter }
+
+func newAllowance(perSecond float64, burst int) (a allowance) {
+	if perSecond > 0 {
+		a.live = rate.NewLimiter(rate.Limit(perSecond), max(1, burst))
+		a.paced = rate.NewLimiter(a.live.Limit(), a.live.Burst())
+	}
+	return a
+}
+
+// allow takes one now, if there is one.
+func (a *allowance) allow(now time.Time) bool { return a.live == nil || a.live.AllowN(now, 1) }
+
+// wait takes the next one, and returns how long it is until then.
+func (a *allowance) wait(now time.Time) time.Duration {
+	if a.paced == nil {
+		return 0
+	}
+	return a.paced.ReserveN(now, 1).DelayFrom(now)
 }
 
 func newQuotas(q Quotas) *quotas {
@@ -73,13 +100,11 @@ func newQuotas(q Quotas) *quotas {
 	if q.UnknownCap == "" {
 		q.UnknownCap = envelope.PriorityHigh
 	}
-	out := &quotas{Quotas: q, known: map[string]bool{}, senders: map[string]*list.Element{}}
-	if q.UnknownRate > 0 {
-		out.unknown = rate.NewLimiter(rate.Limit(10*q.UnknownRate), max(1, 10*q.UnknownBurst))
-		out.unknownPaced = rate.NewLimiter(out.unknown.Limit(), out.unknown.Burst())
-	}
+	out := &quotas{Quotas: q, named: map[string]bool{}, unknown: newAllowances(10*q.UnknownRate, 10*q.UnknownBurst)}
+	out.proven.init(func() *sender { return newSender(q.Rate, q.Burst, q.UrgentRate) })
+	out.claimed.init(func() *sender { return newSender(q.UnknownRate, q.UnknownBurst, q.UrgentRate) })
 	for _, name := range q.Known {
-		out.known[name] = true
+		out.named[name] = true
 	}
 	return out
 }
@@ -87,19 +112,19 @@ func newQuotas(q Quotas) *quotas {
 // admit applies the quotas to an envelope of a sender: it returns the priority
 // that e is served with, and E_RATE_LIMITED when the sender is over its rate.
 func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (envelope.Priority, *envelope.Error) {
-	known, perSecond, burst := q.allowance(e, verified)
+	known, perSecond := q.rate(e, verified)
 	priority := q.cap(e, e.Priority, verified)
-	urgent := q.urgent(priority)
+	urgent := q.urgent(e, priority)
 	if perSecond <= 0 && !urgent {
 		return priority, nil
 	}
-	s := q.sender(e.From, known, perSecond, burst)
-	if s.tasks != nil && !s.tasks.AllowN(now, 1) {
+	s := q.sender(e, known, now)
+	if !s.of(e).allow(now) {
 		wait := time.Duration(float64(time.Second) / perSecond)
-		return priority, overRate(e.From, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
+		return priority, q.over(e, s, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
 	}
-	if !known && q.unknown != nil && !q.unknown.AllowN(now, 1) {
-		return priority, unknownOverRate(10 * q.UnknownRate).WithBackoff(time.Second)
+	if !known && !q.unknown.of(e).allow(now) {
+		return priority, q.over(e, nil, 10*q.UnknownRate).WithBackoff(time.Second)
 	}
 	if urgent && !s.urgent.AllowN(now, 1) {
 		priority = envelope.PriorityNormal
@@ -107,24 +132,24 @@ func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (enve
 	return priority, nil
 }
 
-// pace applies the quotas to a durable task, whose priority is capped already. A
-// sender over its rate is not refused: it was told that its task is stored. The
-// task is put off, with an E_RATE_LIMITED whose backoff is how long, and its place
-// is kept: one that comes again, having waited, is not counted.
+// pace applies the quotas to what came over the durable lane, and whose priority is
+// capped already. A sender over its rate is not refused: it was told that its task is
+// stored. The task is put off, with an E_RATE_LIMITED whose backoff is how long, and its
+// place is kept: one that comes again, having waited, is not counted.
 func (q *quotas) pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
-	known, perSecond, burst := q.allowance(e, verified)
-	urgent := q.urgent(e.Priority)
+	known, perSecond := q.rate(e, verified)
+	urgent := q.urgent(e, e.Priority)
 	if perSecond <= 0 && !urgent {
 		return e.Priority, nil
 	}
-	s := q.sender(e.From, known, perSecond, burst)
-	if s.paced != nil && !again {
-		if wait := s.paced.ReserveN(now, 1).DelayFrom(now); wait > 0 {
-			return e.Priority, overRate(e.From, perSecond).WithBackoff(wait)
+	s := q.sender(e, known, now)
+	if !again {
+		if wait := s.of(e).wait(now); wait > 0 {
+			return e.Priority, q.over(e, s, perSecond).WithBackoff(wait)
 		}
-		if !known && q.unknownPaced != nil {
-			if wait := q.unknownPaced.ReserveN(now, 1).DelayFrom(now); wait > 0 {
-				return e.Priority, unknownOverRate(10 * q.UnknownRate).WithBackoff(wait)
+		if !known {
+			if wait := q.unknown.of(e).wait(now); wait > 0 {
+				return e.Priority, q.over(e, nil, 10*q.UnknownRate).WithBackoff(wait)
 			}
 		}
 	}
@@ -134,18 +159,27 @@ func (q *quotas) pace(e *envelope.Envelope, verified, again bool, now time.Time)
 	return e.Priority, nil
 }
 
-// allowance is the rate of a sender; perSecond 0 or less: no limit.
-func (q *quotas) allowance(e *envelope.Envelope, verified bool) (known bool, perSecond float64, burst int) {
-	if verified || q.known[e.From] {
-		return true, q.Rate, q.Burst
+func (q *quotas) known(e *envelope.Envelope, verified bool) bool { return verified || q.named[e.From] }
+
+// rate is that of a sender; perSecond 0 or less: no limit.
+func (q *quotas) rate(e *envelope.Envelope, verified bool) (known bool, perSecond float64) {
+	if q.known(e, verified) {
+		return true, q.Rate
 	}
-	return false, q.UnknownRate, q.UnknownBurst
+	return false, q.UnknownRate
+}
+
+func (q *quotas) sender(e *envelope.Envelope, known bool, now time.Time) *sender {
+	if known {
+		return q.proven.get(e.From, now)
+	}
+	return q.claimed.get(e.From, now)
 }
 
 // cap is the highest priority that a sender gets who asks for one.
 func (q *quotas) cap(e *envelope.Envelope, asked envelope.Priority, verified bool) envelope.Priority {
 	highest := q.UnknownCap
-	if verified || q.known[e.From] {
+	if q.known(e, verified) {
 		highest = q.Cap
 	}
 	if asked.Rank() < highest.Rank() {
@@ -154,38 +188,24 @@ func (q *quotas) cap(e *envelope.Envelope, asked envelope.Priority, verified boo
 	return asked
 }
 
-// urgent reports whether a priority is one that UrgentRate limits.
-func (q *quotas) urgent(p envelope.Priority) bool {
-	return p.Rank() < envelope.PriorityNormal.Rank() && q.UrgentRate > 0
+// urgent reports whether an envelope's priority is one that UrgentRate limits.
+// Commands are urgent by nature.
+func (q *quotas) urgent(e *envelope.Envelope, p envelope.Priority) bool {
+	return p.Rank() < envelope.PriorityNormal.Rank() && q.UrgentRate > 0 && !isCommand(e.Intent)
 }
 
-func overRate(sender string, perSecond float64) *envelope.Error {
-	return envelope.Errorf(envelope.CodeRateLimited, "sender %s is over its quota of %g tasks a second", sender, perSecond)
-}
-
-func unknownOverRate(perSecond float64) *envelope.Error {
-	return envelope.Errorf(envelope.CodeRateLimited, "unknown senders together are over their quota of %g tasks a second", perSecond)
-}
-
-func (q *quotas) sender(name string, known bool, perSecond float64, burst int) *sender {
-	if known {
-		name = "+" + name // a claim must not eat the quota of the proven
+// over says who is over which quota; s is nil for all unknown senders together.
+func (q *quotas) over(e *envelope.Envelope, s *sender, perSecond float64) *envelope.Error {
+	kind, is := "tasks", "is over its"
+	if isCommand(e.Intent) {
+		kind = "commands"
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if at, ok := q.senders[name]; ok {
-		q.recent.MoveToFront(at)
-		return at.Value.(*sender)
+	who := "sender " + e.From
+	switch s {
+	case nil:
+		who, is = "unknown senders together", "are over their"
+	case q.proven.rest, q.claimed.rest:
+		who += ", with all others that are new,"
 	}
-	s := &sender{name: name, urgent: rate.NewLimiter(rate.Limit(q.UrgentRate), max(1, int(2*q.UrgentRate)))}
-	if perSecond > 0 {
-		s.tasks = rate.NewLimiter(rate.Limit(perSecond), max(1, burst))
-		s.paced = rate.NewLimiter(s.tasks.Limit(), s.tasks.Burst())
-	}
-	q.senders[name] = q.recent.PushFront(s)
-	if q.recent.Len() > maxSenders {
-		oldest := q.recent.Remove(q.recent.Back()).(*sender)
-		delete(q.senders, oldest.name)
-	}
-	return s
+	return envelope.Errorf(envelope.CodeRateLimited, "%s %s quota of %g %s a second", who, is, perSecond, kind)
 }

@@ -15,12 +15,10 @@ import (
 //
 // It is not refused as on the live lane: the sender may have gone since the server
 // acknowledged the task, and a refusal would end its run. Each worker counts a task
-// once, so that what comes back after its wait is done.
+// once, so that what comes back after its wait is done. Commands have a quota of their
+// own: one of them may end what is too much.
 func (l *lane) putOff(r *Run) bool {
 	t := r.task
-	if isCommand(t.Envelope.Intent) {
-		return false // it may be the one that ends what is too much
-	}
 	priority, problem := l.host.node.quotas.pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
 	if problem == nil {
 		t.Envelope = capped(t.Envelope, priority)
@@ -55,13 +53,28 @@ func (l *lane) putOff(r *Run) bool {
 	return true
 }
 
+// admitOverheard reports whether a command that was overheard in the queue is within its
+// sender's quota. It counts once: the one that draws it finds it counted. One that is
+// over waits until it is drawn.
+func (l *lane) admitOverheard(r *Run) bool {
+	if !l.counted.has(r.hold.Seq) {
+		if _, problem := l.host.node.quotas.admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
+			return false
+		}
+		l.counted.add(r.hold.Seq)
+	}
+	return true
+}
+
 // giveBackLater gives a task back to the queue, and tells the bus.
 func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
 	e := r.task.Envelope
 	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
 	l.counted.add(r.hold.Seq)
-	l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+	if !isCommand(e.Intent) {
+		l.host.taskEvent(intents.TaskRetrying, r.task, problem)
+	}
 	l.nak(r.hold, problem.Backoff())
 }
 

@@ -61,6 +61,7 @@ type Run struct {
 	checking atomic.Bool
 	// unwritten: begun without a claim, which is still to be written.
 	unwritten atomic.Bool
+	reserved  atomic.Int64 // bytes that [share] expects it to take
 	seen      atomic.Int64 // when the store last agreed that the run is ours, in Unix nanoseconds
 }
 
@@ -364,7 +365,9 @@ func (r *Run) write(ctx context.Context, change func(*state.Checkpoint) error) e
 
 // keep remembers a checkpoint as the one that is stored. r.mu is held.
 func (r *Run) keep(c *state.Checkpoint, rev uint64) {
-	r.rev = rev
+	if r.rev = rev; rev > 0 {
+		r.lane.share.stored(r)
+	}
 	r.unwritten.Store(rev == 0)
 	r.cp.Store(c)
 	r.seen.Store(time.Now().UnixNano())

@@ -19,6 +19,12 @@ import (
 // whether that happened, or ctx ends: the swap makes another try safe. With
 // ErrChanged comes the record that is there instead; nil if there is none.
 func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint) (uint64, *state.Record, error) {
+	return l.putFor(ctx, id, prev, c, 0)
+}
+
+// putFor is put of a checkpoint that is kept for life, if no other is stored over it
+// and the store can; 0: for as long as any.
+func (l *lane) putFor(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) (uint64, *state.Record, error) {
 	started := time.Now()
 	buf := documents.Get().(*[]byte)
 	defer documents.Put(buf)
@@ -30,7 +36,7 @@ func (l *lane) put(ctx context.Context, id state.ID, prev uint64, c *state.Check
 		*buf = data[:0]
 	}
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		rev, err := l.store(ctx, id, prev, data, c)
+		rev, err := l.store(ctx, id, prev, data, c, life)
 		if err == nil {
 			l.tel.checkpoint(l.host, len(data), time.Since(started))
 			return rev, nil, nil
@@ -100,13 +106,10 @@ func (l *lane) landed(ctx context.Context, newest state.Record, data []byte, c *
 }
 
 // store is one try. What the store notes beside a record spares it reading it.
-func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint) (uint64, error) {
+func (l *lane) store(ctx context.Context, id state.ID, prev uint64, data []byte, c *state.Checkpoint, life time.Duration) (uint64, error) {
+	l.share.wrote(len(data))
 	if l.noted != nil {
-		note := jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work}
-		if c.Mesh.Task == nil {
-			note.TTL = noteTTL
-		}
-		return l.noted.PutNoted(ctx, id, prev, data, note)
+		return l.noted.PutNoted(ctx, id, prev, data, jetstream.Note{Status: c.Doc.Status, Work: c.Mesh.Work, TTL: life})
 	}
 	return l.cfg.States.Put(ctx, id, prev, data)
 }

@@ -39,6 +39,7 @@ func (l *lane) sweeps() {
 // sweep queues the runs that need it, and says how many.
 func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 	settled := 2 * l.queue.Lease() // younger ones may be on their way
+	began, noted := l.clock.now(), map[string]bool{}
 	for rec, err := range l.open(ctx) {
 		if err != nil {
 			return queued, err
@@ -60,6 +61,9 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 				continue
 			}
 		}
+		if h.Status == aaif.RunPaused && h.Work == 0 {
+			noted[rec.ID.Run] = true // maybe: see requeue
+		}
 		again, err := l.requeue(ctx, rec)
 		if err != nil {
 			l.host.log.Warn("run not queued anew", "run", rec.ID.Run, "err", err)
@@ -68,6 +72,7 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 			queued++
 		}
 	}
+	l.notes.keep(noted, began.Add(-settled))
 	return queued, nil
 }
 
@@ -96,7 +101,7 @@ func (l *lane) requeue(ctx context.Context, rec state.Record) (bool, error) {
 	m := &c.Mesh
 	switch {
 	case m.Task == nil:
-		return false, nil // commands for a task that was never begun
+		return false, l.renewNotes(ctx, rec, c)
 	case c.Doc.Status == aaif.RunMigrating:
 		if m.Migration == nil || m.Migration.To == "" || m.Migration.To == intents.MigrateFile {
 			return false, nil // it stands still, here or elsewhere, until somebody says so

@@ -1,0 +1,156 @@
+package mesh
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// A command for a task that nobody has begun is noted: stored in a record that the task
+// finds when it is begun. The sender may name an id that never comes, so notes are short,
+// few, and gone in minutes.
+const (
+	// noteText bounds the text of a command that is noted, and maxNoted how many are
+	// noted for one task: the store keeps a revision for each.
+	noteText = 4 << 10
+	maxNoted = 16
+	// maxNotes bounds what is noted for all tasks of an entity, as one worker knows it.
+	maxNotes = 1024
+	// noteTTL is how long a record of notes is kept: of a task that is scheduled, from
+	// the time when it is due. While the queue may hold the task, a worker writes the
+	// record again, but no longer than noteMost after the command came.
+	noteTTL  = 15 * time.Minute
+	noteMost = 7 * 24 * time.Hour
+)
+
+// notes counts the commands that are noted for an entity. What other workers note,
+// this one learns when it sweeps.
+type notes struct {
+	mu   sync.Mutex
+	runs map[string]noteCount
+}
+
+type noteCount struct {
+	commands  int
+	at, until time.Time // when they were counted, and when the record is gone
+}
+
+// room reports whether one more may be noted.
+func (n *notes) room(now time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	sum := 0
+	for run, c := range n.runs {
+		if now.After(c.until) {
+			delete(n.runs, run)
+		}
+		sum += c.commands
+	}
+	return sum < maxNotes
+}
+
+func (n *notes) count(run string, commands int, now, until time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.runs == nil {
+		n.runs = map[string]noteCount{}
+	}
+	n.runs[run] = noteCount{commands, now, until}
+}
+
+// keep forgets what was counted before a time, and is not there any more.
+func (n *notes) keep(there map[string]bool, before time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for run, c := range n.runs {
+		if !there[run] && c.at.Before(before) {
+			delete(n.runs, run)
+		}
+	}
+}
+
+// note stores a command for a task that nobody has begun.
+func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, o *order) error {
+	if c == nil {
+		c = state.New(l.host.Entity, o.ID, l.host.AgentID)
+		c.Doc.RunID, c.Doc.Status = id.Run, aaif.RunPaused
+	}
+	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
+		return nil
+	}
+	now := l.clock.now()
+	switch {
+	case len(o.Text) > noteText:
+		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that nobody has begun %d are kept", len(o.Text), noteText)
+	case len(c.Mesh.Noted) >= maxNoted:
+		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
+	case !l.notes.room(now):
+		return envelope.Errorf(envelope.CodeBusy, "%d commands wait already for tasks of %s that nobody has begun", maxNotes, l.host.Entity).WithBackoff(notePause)
+	}
+	c.Mesh.Noted = append(c.Mesh.Noted, state.Noted{ID: o.id, Intent: o.intent, From: o.from, KeyID: o.keyID, Reason: clip(o.Reason), Text: o.Text, At: now})
+	c.Mesh.Step = state.Step{Kind: noteKind[o.intent], Detail: "noted for " + o.who()}
+	life := noteTTL
+	if due, ok := l.scheduled(ctx, c.Mesh.TaskID); ok {
+		life += max(0, due.Sub(now))
+	}
+	return l.putNotes(ctx, id, prev, c, life)
+}
+
+// notePause is when there may be room for notes again.
+const notePause = 15 * time.Second
+
+var noteKind = map[string]state.StepKind{
+	intents.TaskCancel: state.StepTerminal, intents.TaskPause: state.StepPause, intents.TaskSteer: state.StepSteer,
+}
+
+func (l *lane) putNotes(ctx context.Context, id state.ID, prev uint64, c *state.Checkpoint, life time.Duration) error {
+	_, _, err := l.putFor(ctx, id, prev, c, life)
+	if err == nil {
+		now := l.clock.now()
+		l.notes.count(id.Run, len(c.Mesh.Noted), now, now.Add(life))
+	}
+	return err
+}
+
+// scheduled is when a task is due that waits for its time.
+func (l *lane) scheduled(ctx context.Context, taskID string) (due time.Time, ok bool) {
+	if taskID == "" {
+		return due, false
+	}
+	s, err := l.cfg.Queue.FindScheduled(ctx, l.host.Entity, taskID)
+	return s.Due, err == nil
+}
+
+// renewNotes writes a record of notes again that would be gone soon, while the queue may
+// hold its task: something waits that is older than the last of them, or that a worker
+// has given back.
+func (l *lane) renewNotes(ctx context.Context, rec state.Record, c *state.Checkpoint) error {
+	now, noted, until := l.clock.now(), c.Mesh.Noted, rec.Time.Add(noteTTL)
+	old := now.Sub(rec.Time) >= noteTTL/2
+	due, scheduled := time.Time{}, false
+	if old {
+		if due, scheduled = l.scheduled(ctx, c.Mesh.TaskID); scheduled {
+			until = due.Add(noteTTL)
+		}
+	}
+	l.notes.count(rec.ID.Run, len(noted), now, until)
+	if !old || scheduled || len(noted) == 0 || now.Sub(noted[0].At) > noteMost {
+		return nil
+	}
+	h := l.queue.Health()
+	if h.Unacked == 0 && (h.Oldest.IsZero() || h.Oldest.After(noted[len(noted)-1].At)) {
+		return nil
+	}
+	err := l.putNotes(ctx, rec.ID, rec.Revision, c, noteTTL)
+	if errors.Is(err, state.ErrChanged) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package mesh_test
+
+import (
+	"context"
+	"iter"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// bucketInfo is what the server says of the bucket of runs.
+func (r *durableRig) bucketInfo() *natsjs.StreamInfo {
+	r.t.Helper()
+	s, err := r.js(r.nc).Stream(ctxFor(r.t), "KV_"+jetstream.BucketState)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s.CachedInfo()
+}
+
+// life is the time to live of the newest record of a run, and its revision.
+func (r *durableRig) life(id state.ID) (seconds int, revision uint64) {
+	r.t.Helper()
+	s, err := r.js(r.nc).Stream(ctxFor(r.t), "KV_"+jetstream.BucketState)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	msg, err := s.GetLastMsgForSubject(ctxFor(r.t), "$KV."+jetstream.BucketState+"."+id.Entity+"."+id.Run)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	seconds, _ = strconv.Atoi(msg.Header.Get(natsjs.MsgTTLHeader))
+	return seconds, msg.Sequence
+}
+
+// Finding 4 of the security review: commands for tasks that never come do not fill the
+// store, however many and however large they are.
+func TestNotesAreShortAndFew(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: willing{g}})
+	client := r.client()
+	steer := func(id string, text int) error {
+		_, err := client.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: id, Durable: true}, Text: strings.Repeat("x", text)})
+		return err
+	}
+	equal(t, "a note that is too long", codeOf(steer(envelope.NewID(), 4<<10+1)), envelope.CodeTooLarge)
+	equal(t, "bytes stored", r.bucketInfo().State.Bytes, uint64(0))
+	const tasks, each = 64, 16
+	for range tasks {
+		id := envelope.NewID()
+		for range each {
+			if err := steer(id, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if id != "" && r.bucketInfo().State.Msgs == each {
+			equal(t, "one too many for a task", codeOf(steer(id, 1)), envelope.CodeDenied)
+		}
+	}
+	full := r.bucketInfo().State
+	equal(t, "records stored", full.Msgs, uint64(tasks*each))
+	err := steer(envelope.NewID(), 1)
+	if codeOf(err) != envelope.CodeBusy || !strings.Contains(err.Error(), "1024 commands wait already for tasks of "+reviewer) {
+		t.Errorf("one too many for the agent: %v", err)
+	}
+	equal(t, "bytes stored after that", r.bucketInfo().State.Bytes, full.Bytes)
+
+	// What is no note is bounded, too.
+	task := newTask(reviewer, "code.review", `{}`)
+	r.submit(client, task)
+	within(t, "the task", g.entered)
+	equal(t, "a text that is too long", codeOf(steer(task.ID, 32<<10+1)), envelope.CodeTooLarge)
+	for range 64 {
+		if err := steer(task.ID, 32); err != nil {
+			t.Fatal(err)
+		}
+	}
+	equal(t, "a message too many for the next turn", codeOf(steer(task.ID, 1)), envelope.CodeBusy)
+	if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled {
+		t.Errorf("a cancel after all that: %+v", out)
+	}
+}
+
+// aged is a store whose runs were written ten minutes before.
+type aged struct {
+	*jetstream.States
+	looks atomic.Int64
+}
+
+func (a *aged) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
+	return func(yield func(state.Record, error) bool) {
+		for rec, err := range a.States.Open(ctx, entity) {
+			rec.Time = rec.Time.Add(-10 * time.Minute)
+			if !yield(rec, err) {
+				return
+			}
+		}
+		a.looks.Add(1)
+	}
+}
+
+// A note lives for minutes, unless its task may be in the queue, or is in the schedule.
+func TestANoteWaitsForAsLongAsItsTask(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	g := newGate(t)
+	store := &aged{States: jetstream.NewStates(r.js(r.nc), r.m)}
+	sweeping := func(d *mesh.Durable) { d.States, d.Sweep = store, 20*time.Millisecond }
+	r.serve(r.lane(mesh.Config{}, sweeping), mesh.Agent{Handler: g})
+	client := r.client()
+	note := func(task *envelope.Envelope) uint64 {
+		t.Helper()
+		r.command(client, intents.PauseTask{Target: intents.Target{ID: task.ID, Durable: true}})
+		_, revision := r.life(runOf(task))
+		return revision
+	}
+	later := newTask(reviewer, "code.review", `{}`)
+	if _, err := client.Submit(ctxFor(t), later, mesh.SubmitOptions{After: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	scheduled := note(later)
+	if seconds, _ := r.life(runOf(later)); seconds < 4400 || seconds > 4500 {
+		t.Errorf("the note of a task that is due in an hour lives for %d s", seconds)
+	}
+	nobodys := newTask(reviewer, "code.review", `{}`)
+	first := note(nobodys)
+	looks := store.looks.Load()
+	eventually(t, "some sweeps", func() bool { return store.looks.Load() > looks+3 })
+	_, now := r.life(runOf(nobodys))
+	equal(t, "revision of the note while the queue is empty", now, first)
+
+	r.submit(client, newTask(reviewer, "code.review", `{}`))
+	within(t, "a task", g.entered)
+	eventually(t, "the note is written again", func() bool {
+		seconds, now := r.life(runOf(nobodys))
+		return now > first && seconds == 900
+	})
+	_, now = r.life(runOf(later))
+	equal(t, "revision of the scheduled task's note", now, scheduled)
+	g.open()
+}

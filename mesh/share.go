@@ -1,0 +1,199 @@
+package mesh
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+)
+
+// A share watches how much of the stores of runs the agent holds. While that is more than
+// its share, its new tasks wait in the queue, and others find room. Runs that have begun go
+// on. The stores are looked at now and then; between two looks what this worker writes, and
+// the runs that it begins, are added up.
+type share struct {
+	lane  *lane
+	store sharer // nil: the store has no shares
+
+	wake    chan struct{}
+	known   atomic.Pointer[[]jetstream.Share] // at the last look
+	crowds  atomic.Pointer[jetstream.Share]   // nil: new tasks may begin
+	written atomic.Int64                      // bytes since the last look
+	soon    atomic.Int64                      // bytes of runs that have begun and are not stored yet
+	step    atomic.Int64                      // after so many bytes it looks again
+
+	mu sync.Mutex // one look at a time
+}
+
+// sharer is a store that knows how much of it an entity holds.
+type sharer interface {
+	Shares(ctx context.Context, entity string, soon int64) ([]jetstream.Share, error)
+}
+
+const (
+	// shareLook is the time between two looks, and crowdedLook that while new tasks wait;
+	// beside that a worker looks after it has written 1/shareSteps of a store.
+	shareLook   = time.Minute
+	crowdedLook = 5 * time.Second
+	shareSteps  = 32
+	// crowdedPause is how long a task waits before it is handed out again.
+	crowdedPause = 10 * time.Second
+)
+
+func newShare(l *lane) *share {
+	s := &share{lane: l, wake: make(chan struct{}, 1)}
+	s.store, _ = l.cfg.States.(sharer)
+	s.step.Store(math.MaxInt64)
+	return s
+}
+
+// admit reports whether a new run may begin. It looks only where, by what is known, the
+// run may be one too many: then one after the other is decided.
+func (s *share) admit(ctx context.Context, r *Run) bool {
+	size := int64(len(r.hold.Data))
+	switch {
+	case s.store == nil, r.reserved.Load() > 0:
+		return true
+	case s.crowds.Load() != nil:
+		return false
+	case s.near(s.written.Add(size)):
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.crowds.Load() == nil && s.near(s.written.Add(size)) {
+			s.look(ctx, size)
+		}
+		if s.crowds.Load() != nil {
+			return false
+		}
+	}
+	r.reserved.Store(size)
+	s.soon.Add(size)
+	return true
+}
+
+// stored notes that a run is stored, or is not there any more.
+func (s *share) stored(r *Run) { s.soon.Add(-r.reserved.Swap(0)) }
+
+// near reports whether the agent may take more than its share after so many bytes more.
+func (s *share) near(bytes int64) bool {
+	known := s.known.Load()
+	if known == nil {
+		return true
+	}
+	for _, one := range *known {
+		if one.MaxBytes <= 0 {
+			continue
+		}
+		if one.Used <= jetstream.CrowdedFrom {
+			one.Own = one.Used // at most
+		}
+		more := float64(bytes+s.soon.Load()) / float64(one.MaxBytes)
+		one.Used, one.Own = one.Used+more, one.Own+more
+		if one.Crowded() {
+			return true
+		}
+	}
+	return false
+}
+
+// wrote counts what was written.
+func (s *share) wrote(bytes int) {
+	if s.written.Add(int64(bytes)) < s.step.Load() {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// tend looks again and again. However long it takes, that is a small part of the time.
+func (s *share) tend() {
+	for {
+		began := time.Now()
+		s.mu.Lock()
+		s.look(s.lane.ctx, 0)
+		s.mu.Unlock()
+		pause, took := shareLook, time.Since(began)
+		if s.crowds.Load() != nil {
+			pause = crowdedLook
+		}
+		if sleep(s.lane.ctx, 20*took) != nil {
+			return
+		}
+		timer := time.NewTimer(max(0, pause-20*took))
+		select {
+		case <-timer.C:
+		case <-s.wake:
+		case <-s.lane.ctx.Done():
+			timer.Stop()
+			return
+		}
+		timer.Stop()
+	}
+}
+
+// look asks the store. A run of some bytes is about to begin. s.mu is held.
+func (s *share) look(ctx context.Context, bytes int64) {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	log := s.lane.host.log
+	s.written.Store(0)
+	all, err := s.store.Shares(ctx, s.lane.host.Entity, s.soon.Load()+bytes)
+	if err != nil {
+		log.Debug("share of the store of runs not known", "err", err)
+		return
+	}
+	step := int64(math.MaxInt64)
+	var crowds *jetstream.Share
+	for _, one := range all {
+		if one.MaxBytes > 0 {
+			step = min(step, one.MaxBytes/shareSteps)
+		}
+		if one.Crowded() {
+			crowds = &one
+		}
+	}
+	s.step.Store(step)
+	s.known.Store(&all)
+	was := s.crowds.Swap(crowds)
+	switch {
+	case crowds != nil && was == nil:
+		log.Warn("new tasks wait: this agent's runs take more than their share", "store", crowds.Store, "used", crowds.Used, "own", crowds.Own)
+	case crowds == nil && was != nil:
+		log.Info("new tasks begin again: this agent's runs take no more than their share")
+	}
+}
+
+// trouble is why no new run may begin; nil: one may.
+func (s *share) trouble() *envelope.Error {
+	c := s.crowds.Load()
+	if c == nil {
+		return nil
+	}
+	return envelope.Errorf(envelope.CodeBusy, "%s", crowdedBy(c)).WithBackoff(crowdedPause)
+}
+
+func crowdedBy(c *jetstream.Share) string {
+	return fmt.Sprintf("%s is full to %.0f %%, %.0f %% by runs of this agent: its new tasks wait", c.Store, 100*c.Used, 100*c.Own)
+}
+
+// putOffCrowded gives a task back that may not begin. The bus is told of it once.
+func (l *lane) putOffCrowded(r *Run) {
+	problem := l.share.trouble()
+	if problem == nil {
+		l.nak(r.hold, 0) // it may by now
+		return
+	}
+	wait := max(0, min(problem.Backoff(), l.deadlineOf(r).Sub(l.clock.now())))
+	if l.counted.has(r.hold.Seq) && r.hold.Delivered > 1 {
+		l.nak(r.hold, wait)
+		return
+	}
+	l.giveBackLater(r, problem.WithBackoff(wait))
+}
