@@ -345,11 +345,9 @@ func (l *lane) kick(ctx context.Context, c *state.Checkpoint, rev uint64) (fresh
 	}
 	next := c.Clone()
 	next.Mesh.Work = stored.Seq
-	if data, err := l.codec.Encode(next); err == nil {
-		// If somebody has claimed it meanwhile, there is nothing to note.
-		if _, err := l.store(ctx, next.ID(), rev, data, next); err != nil && !errors.Is(err, state.ErrChanged) {
-			l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
-		}
+	// If somebody has claimed it meanwhile, there is nothing to note.
+	if _, _, err := l.put(ctx, next.ID(), rev, next); err != nil && !errors.Is(err, state.ErrChanged) {
+		l.host.log.Debug("message of a run not noted", "run", c.Doc.RunID, "err", err)
 	}
 	return !stored.Duplicate, nil
 }
