@@ -32,7 +32,9 @@ func (r *laneRun) move(ctx context.Context) {
 		case d := <-r.due:
 			err := r.q.moveDue(ctx, d)
 			r.mu.Lock()
-			r.snag = err
+			if r.snag = err; errors.Is(err, errNotDue) { // the lane is well
+				r.snag = nil
+			}
 			r.mu.Unlock()
 			switch {
 			case err == nil:
