@@ -72,7 +72,8 @@ func (b *kvBucket) get(ctx context.Context, key string) (kvEntry, error) {
 func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 	m, err := newest(ctx, b.js, b.stream(), b.subject(key))
 	e := entryIn(m)
-	e.gone = e.gone || !m.genuine()
+	e.stray = err == nil && !m.genuine()
+	e.gone = e.gone || e.stray
 	return e, err
 }
 

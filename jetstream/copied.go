@@ -50,6 +50,14 @@ func genuine(h nats.Header, data []byte) bool {
 	return len(h) > 0 || !slices.ContainsFunc(answers, func(begin string) bool { return bytes.HasPrefix(data, []byte(begin)) })
 }
 
+// Published reports whether a user published a message that came to a subscription of
+// one subject: whether it is not what the server sent there, as an answer to a request or
+// as the next message of a consumer. Such a message still bears the subject that it is
+// stored under.
+func Published(m *nats.Msg, subject string) bool {
+	return m.Subject == subject && !copied(m.Header) && (m.Reply != "" || genuine(m.Header, m.Data))
+}
+
 // answers are the ways in which answers of the API and acknowledgements begin. They
 // have no headers.
 var answers = []string{`{"type":"io.nats.jetstream.`, `{"stream":"`, `{"error":{`}

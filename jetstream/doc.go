@@ -48,8 +48,13 @@
 // A prefix goes in front of the subjects and behind the names: with prefix
 // "acme.eu" they are acme.eu.bus.> and AEE_BUS_acme_eu.
 //
-// AEE_BUS and AEE_HUMAN are no_ack. A stream that acknowledges also answers
-// requests on the subjects it captures, racing the agent that was asked. So
+// What workers write to takes no roll-ups, but AEE_SCHEDULE, which nats-server wants
+// them for: "Nats-Rollup: all" on one subject purges the whole stream. All of what is an
+// agent's stands below its entity, so that permissions can fence its workers: mesh has
+// them, and docs/threat-model.md says what they keep apart.
+//
+// AEE_BUS is no_ack. A stream that acknowledges also answers
+// requests on the subjects it captures, racing whoever was asked. So
 // the server never tells a publisher whether a broadcast was stored: it is,
 // unless JetStream is down or the stream is at its limits. For the same reason
 // the subjects of live tasks must be in no other stream; [Inspect] looks for
@@ -61,7 +66,8 @@
 //
 // An agent's work consumers are data, too: [Consumers]. Plan and Apply look at
 // them for the entities that they are given, and workers make their own with
-// [EnsureConsumer], unless an operator forbade it.
+// [EnsureConsumer], unless an operator forbade it, as for each user that is fenced:
+// who makes a consumer has the server publish anywhere.
 //
 // # The durable lane
 //
@@ -96,7 +102,7 @@
 //
 // # The stores
 //
-// [Journal], [Records] (keys, refutations) and [Seen] are handles without
+// [Journal], [Records] (keys), [Refutations] and [Seen] are handles without
 // state of their own. Making one does no I/O; its methods may be called at
 // once. [Replay] reads what the streams hold, in the order of time.
 //
@@ -106,6 +112,15 @@
 // [States.Sweep] makes room before a full bucket would stop all work. [States.Shares]
 // tells how much of it an entity holds: while a store is fuller than [CrowdedFrom], and
 // more than [FairShare] of it is one entity's, that entity's workers begin no new runs.
+// Only a user who may purge sweeps.
+//
+// Documents above [MaxInline] are chunks in aee_state_objects, on
+// $O.aee_state_objects.C.<entity>.<run>.<token>.<n>: nats.go's layout of objects (ADR-20)
+// names no entity.
+//
+// NATS does not check reply subjects, so a user may have answers of the server put on any
+// subject of the account. All readers here pass over them; [Published] does so for
+// subscriptions.
 //
 // [Agents] keeps the definitions of agents: a registry of package
 // agents/registry.

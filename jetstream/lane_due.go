@@ -32,7 +32,9 @@ func (r *laneRun) move(ctx context.Context) {
 		case d := <-r.due:
 			err := r.q.moveDue(ctx, d)
 			r.mu.Lock()
-			r.snag = err
+			if r.snag = err; errors.Is(err, errNotDue) { // the lane is well
+				r.snag = nil
+			}
 			r.mu.Unlock()
 			switch {
 			case err == nil:
@@ -70,7 +72,11 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	}
 	if next := d.Header.Get(headerScheduleNext); next != "" && next != scheduleOnce {
 		// It would come again for ever, as a task of the same id.
-		if err := q.endSchedule(ctx, d.Header.Get(headerScheduler)); err != nil {
+		from := d.Header.Get(headerScheduler)
+		switch err := q.endSchedule(ctx, from); {
+		case errors.Is(err, ErrDenied): // each time it comes it is dropped
+			return fmt.Errorf("%w: its schedule repeats, and an operator has to take it away: nats stream purge %s --subject %s", errNotDue, q.waiting(), from)
+		case err != nil:
 			return err
 		}
 		return fmt.Errorf("%w: its schedule repeats, and was taken away", errNotDue)

@@ -3,6 +3,7 @@ package jetstream_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -130,6 +131,39 @@ func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
 	}
 	if d := w.done(t); string(d.Data) != "own" {
 		t.Errorf("got %q", d.Data)
+	}
+}
+
+// Finding 1 of the security review took the permission to purge from workers. A schedule
+// that repeats, which such a worker cannot take away, must not make its lane ill: each
+// time, what is due goes, and the operator is told how to end it.
+func TestAFencedLaneDropsWhatAScheduleRepeats(t *testing.T) {
+	t.Parallel()
+	ctx, js := testContext(t), start(t)
+	apply(t, js, jetstream.Options{})
+	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "aee.schedule.agent.x.again", Data: []byte("again"), Header: nats.Header{
+		"Nats-Schedule": {"@every 1s"}, "Nats-Schedule-Target": {"aee.due.normal.agent.x"},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	q := jetstream.NewQueue(js, subject.Map{})
+	q.Fence()
+	dropped := make(chan error, 8)
+	opts := creating
+	opts.Dropped = func(_ string, err error) { dropped <- err }
+	w := startLaneOf(t, js, q, "agent.x", 4, opts)
+	for range 2 {
+		select {
+		case err := <-dropped:
+			if !strings.Contains(err.Error(), "nats stream purge AEE_SCHEDULE --subject aee.schedule.agent.x.again") {
+				t.Errorf("the operator is told %q", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("what is due is not dropped")
+		}
+	}
+	if h := w.Health(); h.Err != nil {
+		t.Errorf("the lane: %v", h.Err)
 	}
 }
 

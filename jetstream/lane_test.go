@@ -100,6 +100,11 @@ func (w *worker) saidThat(t testing.TB, what string, is func(jetstream.LaneHealt
 
 func startLane(t testing.TB, js natsjs.JetStream, m subject.Map, entity string, places int, opts jetstream.LaneOptions) *worker {
 	t.Helper()
+	return startLaneOf(t, js, jetstream.NewQueue(js, m), entity, places, opts)
+}
+
+func startLaneOf(t testing.TB, js natsjs.JetStream, q *jetstream.Queue, entity string, places int, opts jetstream.LaneOptions) *worker {
+	t.Helper()
 	w := &worker{got: make(chan *jetstream.Delivery, 10_000), places: places, moved: make(chan struct{}, 1)}
 	opts.Changed = func(h jetstream.LaneHealth) {
 		w.mu.Lock()
@@ -110,7 +115,7 @@ func startLane(t testing.TB, js natsjs.JetStream, m subject.Map, entity string, 
 		default:
 		}
 	}
-	lane, err := jetstream.NewQueue(js, m).Lane(entity, opts)
+	lane, err := q.Lane(entity, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,10 @@ type Record struct {
 	Value    []byte
 	Revision uint64
 	Time     time.Time // when the server stored it
+
+	// Stray says that an answer of the server's, which a user had sent here, covers the
+	// record, and Value is not it (docs/threat-model.md, "Answers sent elsewhere").
+	Stray bool
 }
 
 // NewKeys returns the public key records of m's mesh, by key id. It does no
@@ -33,13 +37,20 @@ func NewKeys(js natsjs.JetStream, m subject.Map) *Records {
 	return &Records{kvBucket{js: js, name: BucketKeys + m.Suffix()}}
 }
 
-// Get returns a record, or [ErrNotFound].
+// Get returns a record, or [ErrNotFound]. Below a stray it looks for what the bucket's
+// history has of the record, and returns that with the stray's revision.
 func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	key, err := r.key(id)
 	if err != nil {
 		return Record{}, err
 	}
-	e, err := r.get(ctx, key)
+	e, err := r.last(ctx, key)
+	if err == nil && e.stray {
+		e, err = r.below(ctx, key, e.revision)
+	}
+	if err == nil && e.gone {
+		err = natsjs.ErrMsgNotFound
+	}
 	if err != nil {
 		return Record{}, r.explain(err, "get %q from %s", id, r.name)
 	}
@@ -94,10 +105,27 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 	return uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
 }
 
-// List returns all records, in the order in which they were last written.
+// below is the newest revision of a key that a user wrote, as one at the revision of
+// the stray that covers it; or [natsjs.ErrMsgNotFound].
+func (r *Records) below(ctx context.Context, key string, stray uint64) (kvEntry, error) {
+	kept, err := r.history(ctx, key)
+	if err != nil {
+		return kvEntry{}, err
+	}
+	e := kept[len(kept)-1]
+	e.revision = stray
+	return e, nil
+}
+
+// List returns all records, in the order in which they were last written, and the
+// strays, with Stray set.
 func (r *Records) List(ctx context.Context) ([]Record, error) {
 	var all []Record
-	err := r.list(ctx, func(id string, e kvEntry) { all = append(all, recordOf(id, e)) })
+	_, err := r.read(ctx, func(id string, e kvEntry) {
+		if e.stray || !e.gone {
+			all = append(all, recordOf(id, e))
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +149,7 @@ func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, d
 }
 
 func recordOf(id string, e kvEntry) Record {
-	return Record{ID: id, Value: e.value, Revision: e.revision, Time: e.created}
+	return Record{ID: id, Value: e.value, Revision: e.revision, Time: e.created, Stray: e.stray}
 }
 
 func (r *Records) key(id string) (string, error) {

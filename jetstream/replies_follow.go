@@ -155,7 +155,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 // live takes a reply that came from its publisher. It reports whether the
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
-	if !genuine(msg.Header, msg.Data) {
+	if !Published(msg, f.subject) {
 		return true
 	}
 	id, number := identity(msg.Header)

@@ -149,7 +149,11 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 		t.Errorf("held to another subject: %v", err)
 	}
 	// Nor without all that was before.
-	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: key, Header: nats.Header{"KV-Operation": {"PURGE"}}}); err != nil {
+	stream, err := js.Stream(ctx, "KV_aee_state")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(ctx, natsjs.WithPurgeSubject(key)); err != nil { // the bucket takes no roll-ups
 		t.Fatal(err)
 	}
 	rev, err := s.Put(ctx, c.ID(), 0, old.Data)

@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -283,10 +284,15 @@ func (h *host) start() (err error) {
 			return
 		}
 		var sub *nats.Subscription
+		hear := func(msg *nats.Msg) {
+			if jetstream.Published(msg, subject) {
+				handle(msg)
+			}
+		}
 		if group == "" {
-			sub, err = h.node.conn.Subscribe(subject, handle)
+			sub, err = h.node.conn.Subscribe(subject, hear)
 		} else {
-			sub, err = h.node.conn.QueueSubscribe(subject, group, handle)
+			sub, err = h.node.conn.QueueSubscribe(subject, group, hear)
 		}
 		if err == nil {
 			subs = append(subs, sub)

@@ -224,8 +224,8 @@ func (r permsRole) comment(f *permsFlags, p mesh.Permissions) string {
 		say("This user reads the inboxes of all people: the server keeps them in one stream.")
 	default:
 		say("Other agents' records and replies stay closed. What one account cannot keep apart")
-		say("(made-up events on bus.mesh.*, full streams, ids that are known): docs/nats-binding.md,")
-		say("section 11. Agents that may harm one another belong into accounts of their own.")
+		say("(made-up events on bus.mesh.*, full streams, ids that are known): docs/threat-model.md.")
+		say("Agents that may harm one another belong into accounts of their own.")
 	}
 	if size := jwtSize(p); size+connectRoom > maxControlLine {
 		say("As a user JWT they take %d bytes, and with nats-server's default the line that brings", size)

@@ -326,7 +326,7 @@ func (a *app) bucketKeys(ctx context.Context, cmd *cobra.Command) ([]keyLine, er
 	}
 	var out []keyLine
 	for _, have := range list {
-		r, err := sign.ParseRecord(have.Value)
+		r, err := readShared(have)
 		if err != nil {
 			a.term.warn("shared key %s: %s", printable(have.ID), errorText(err))
 			continue

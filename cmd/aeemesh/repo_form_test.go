@@ -203,7 +203,7 @@ func isTime(e ast.Expr, name string) bool {
 
 // topLevel is all that the root of the repository may hold.
 var topLevel = strings.Fields(`go.mod go.sum cmd mesh envelope intents agents state jetstream compose.yaml README.md docs examples .ci
-	Dockerfile LICENSE CONTRIBUTING.md CHANGELOG.md .gitignore .dockerignore`)
+	Dockerfile LICENSE CONTRIBUTING.md CHANGELOG.md SECURITY.md .gitignore .dockerignore`)
 
 // unkept are in no commit: git's own folder and what .gitignore names.
 var unkept = []string{".git", "aeemesh", "bin", ".aeemesh", "*.test", "*.prof"}
@@ -222,6 +222,36 @@ func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 		if !slices.Contains(topLevel, e.Name()) && !matchAny(unkept, e.Name()) {
 			t.Errorf("%s does not belong in the root", e.Name())
 		}
+	}
+}
+
+// testName is the name of a test as prose has it.
+var testName = regexp.MustCompile("`(Test[A-Z][A-Za-z0-9]*)`")
+
+// What a page says that a test holds, a test holds.
+func TestTheTestsThatDocsNameExist(t *testing.T) {
+	t.Parallel()
+	there := map[string]bool{}
+	for _, f := range repoFiles(t) {
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && f.test && fn.Recv == nil {
+				there[fn.Name.Name] = true
+			}
+		}
+	}
+	named := 0
+	textFiles(t, func(name string, text []byte) {
+		if !strings.HasSuffix(name, ".md") || strings.Contains(name, "testdata/") {
+			return
+		}
+		for _, m := range testName.FindAllSubmatch(text, -1) {
+			if named++; !there[string(m[1])] {
+				t.Errorf("%s names %s, and there is no such test", name, m[1])
+			}
+		}
+	})
+	if named == 0 {
+		t.Error("no page names a test: the pattern is wrong")
 	}
 }
 

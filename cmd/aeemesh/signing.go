@@ -300,7 +300,9 @@ func (a *app) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now
 const keyReload = 5 * time.Second
 
 // watchSharedKeys puts the keys of the mesh's bucket into the ring, and then
-// every change of them, until the returned function is called.
+// every change of them, until the returned function is called. A record that cannot be
+// read may be a revocation: at the start no key with this kid counts, the directory's
+// neither; later the process keeps what it knows.
 func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
 	records, err := a.sharedKeys(conn)
 	if err != nil {
@@ -310,22 +312,22 @@ func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	if err != nil {
 		return nil, fmt.Errorf("--shared-keys: %w", err)
 	}
-	take := func(kid string, record []byte, deleted bool) {
-		if deleted {
-			ring.Delete(sign.Shared, kid)
-			return
-		}
-		if err := putShared(ring, kid, record); err != nil {
-			a.log.Warn("shared key not trusted", "kid", kid, "err", err)
-		}
-	}
 	for _, r := range list {
-		take(r.ID, r.Value, false)
+		record, err := readShared(r)
+		if err != nil {
+			ring.Refuse(r.ID)
+			a.log.Warn("the shared record of a key cannot be read: the key is refused, a local one with this kid too", "kid", r.ID, "err", err)
+			continue
+		}
+		if err := ring.PutRecord(record); err != nil {
+			a.log.Warn("shared key not trusted", "kid", r.ID, "err", err)
+		}
 	}
 	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var ended sync.WaitGroup
 	ended.Go(func() {
-		if err := records.Watch(watch, take); err != nil {
+		err := records.Watch(watch, func(kid string, value []byte, deleted bool) { a.takeShared(ring, kid, value, deleted) })
+		if err != nil {
 			a.log.Error("shared keys are not followed any more", "err", err)
 		}
 	})
@@ -372,14 +374,32 @@ func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
 	return jetstream.NewKeys(js, m), nil
 }
 
-// putShared trusts a record of the mesh's bucket.
-func putShared(ring *sign.Ring, kid string, record []byte) error {
-	r, err := sign.ParseRecord(record)
+// takeShared takes a change of the mesh's bucket over into the ring.
+func (a *app) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool) {
+	if deleted {
+		ring.Delete(sign.Shared, kid)
+		if key, known := ring.Lookup(kid); known && key.Revoked {
+			a.log.Warn("the shared record of a revoked key is gone: put it back, for processes that start later do not know of it", "kid", kid)
+		}
+		return
+	}
+	record, err := readShared(jetstream.Record{ID: kid, Value: value})
+	if err == nil {
+		err = ring.PutRecord(record)
+	}
 	if err != nil {
-		return err
+		a.log.Warn("shared key not trusted; what was known of it stays", "kid", kid, "err", err)
 	}
-	if r.KID != kid {
-		return fmt.Errorf("the record is of key %q", r.KID)
+}
+
+// readShared reads a record of the mesh's bucket.
+func readShared(r jetstream.Record) (sign.Record, error) {
+	if r.Stray {
+		return sign.Record{}, errors.New("an answer of the server's, which a user had sent there, stands in its place")
 	}
-	return ring.PutRecord(r)
+	record, err := sign.ParseRecord(r.Value)
+	if err == nil && record.KID != r.ID {
+		err = fmt.Errorf("it is of key %q", record.KID)
+	}
+	return record, err
 }

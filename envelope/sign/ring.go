@@ -16,7 +16,7 @@ import (
 type Source uint8
 
 // The two sources. Of two keys with one kid the local one counts; a
-// revocation counts from either.
+// revocation counts from either, and a shared one for as long as the ring lives.
 const (
 	Local  Source = iota // this machine's key directory
 	Shared               // the mesh's key bucket; holds public keys only
@@ -43,6 +43,7 @@ type Ring struct {
 // ringState is immutable.
 type ringState struct {
 	sources   [2]map[string]*preparedKey
+	refused   map[string]bool // see [Ring.Refuse]
 	effective map[string]*preparedKey
 }
 
@@ -77,24 +78,46 @@ func prepare(src Source, k Key) (*preparedKey, error) {
 // errSharedSecret tells why HS256 keys stay where they are.
 var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: whoever can verify with it can also sign; copy its key file to the machines that need it")
 
-// Put adds a key, or replaces the one of this source with the same kid.
+// ErrRevoked says that a shared key was revoked before: that is for ever.
+var ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")
+
+// Put adds a key, or replaces the one of this source with the same kid. A shared key
+// that was revoked stays as it is, and Put of one that is not fails with [ErrRevoked]:
+// an older record may be written again, by accident or by an attacker.
 func (r *Ring) Put(src Source, k Key) error {
 	p, err := prepare(src, k)
 	if err != nil {
 		return err
 	}
-	r.put(src, p)
-	return nil
+	return r.put(src, p)
 }
 
-func (r *Ring) put(src Source, p *preparedKey) {
+func (r *Ring) put(src Source, p *preparedKey) (err error) {
 	r.change(func(next *ringState) {
+		if was := next.sources[src][p.KID]; src == Shared && was != nil && was.Revoked && !p.Revoked {
+			err = fmt.Errorf("key %q: %w", p.KID, ErrRevoked)
+			return
+		}
 		m := maps.Clone(next.sources[src])
 		if m == nil {
 			m = map[string]*preparedKey{}
 		}
 		m[p.KID] = p.keepWork(m[p.KID])
 		next.sources[src] = m
+	})
+	return err
+}
+
+// Refuse says that the mesh has a record of a kid which cannot be read, and may be a
+// revocation: a local key of this kid counts as revoked until a shared one is put. It
+// changes nothing where the ring has a shared key of this kid.
+func (r *Ring) Refuse(kid string) {
+	r.change(func(next *ringState) {
+		next.refused = maps.Clone(next.refused)
+		if next.refused == nil {
+			next.refused = map[string]bool{}
+		}
+		next.refused[kid] = true
 	})
 }
 
@@ -110,8 +133,7 @@ func (r *Ring) PutRecord(rec Record) error {
 		if err != nil {
 			return err
 		}
-		r.put(Shared, &preparedKey{Key: k, source: Shared})
-		return nil
+		return r.put(Shared, &preparedKey{Key: k, source: Shared})
 	}
 	k, err := rec.Key()
 	if err != nil {
@@ -120,9 +142,8 @@ func (r *Ring) PutRecord(rec Record) error {
 	return r.Put(Shared, k)
 }
 
-// Delete removes the key of this source. A revoked key should be kept instead:
-// a key from the other source, or a late message about it, would bring a
-// deleted one back.
+// Delete removes the key of this source, but for a shared one that is revoked. A local
+// key that is revoked should be kept: the other source would bring a deleted one back.
 func (r *Ring) Delete(src Source, kid string) {
 	r.change(func(next *ringState) {
 		m := maps.Clone(next.sources[src])
@@ -133,7 +154,7 @@ func (r *Ring) Delete(src Source, kid string) {
 
 // Replace makes keys all that this source has, in one step: no Verify sees a
 // part of it. It reports everything that is wrong with them, two keys with one
-// kid included, and changes nothing then.
+// kid included, and changes nothing then. Shared keys that are revoked stay.
 func (r *Ring) Replace(src Source, keys []Key) error {
 	m := make(map[string]*preparedKey, len(keys))
 	var bad []error
@@ -173,13 +194,20 @@ func (r *Ring) change(f func(*ringState)) {
 	defer r.mu.Unlock()
 	next := ringState{}
 	if old := r.state.Load(); old != nil {
-		next.sources = old.sources
+		next = ringState{sources: old.sources, refused: old.refused}
 	}
+	revoked := next.sources[Shared]
 	f(&next)
+	for kid, p := range revoked {
+		if m := next.sources[Shared]; p.Revoked && (m[kid] == nil || !m[kid].Revoked) {
+			m[kid] = p // f has made m: it differs from what was there
+		}
+	}
 	next.effective = make(map[string]*preparedKey, len(next.sources[Local])+len(next.sources[Shared]))
 	maps.Copy(next.effective, next.sources[Shared])
 	for kid, p := range next.sources[Local] {
-		if shared := next.effective[kid]; shared != nil && shared.Revoked && !p.Revoked {
+		shared := next.effective[kid]
+		if !p.Revoked && (shared != nil && shared.Revoked || shared == nil && next.refused[kid]) {
 			revoked := *p
 			revoked.Revoked = true
 			p = &revoked

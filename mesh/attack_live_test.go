@@ -1,0 +1,123 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// elsewhere has the server send a message with a body and headers of the attacker's
+// choice to a subject that the attacker may not publish to, in each way that its
+// permissions leave: as the answer to a direct get, to a pull, and to an acknowledgement
+// that asks for the next message.
+func (a *attack) elsewhere(target string, header nats.Header, body []byte) {
+	a.t.Helper()
+	work := "aee.work.normal." + attacker
+	consumer := jetstream.StreamWork + ".normal-" + subject.Escape(attacker)
+	mine := "$KV." + jetstream.BucketState + "." + attacker + ".forged"
+	inbox := mesh.InboxPrefix(attacker)
+	for i, to := range []string{mine, work, work, work} {
+		h := maps.Clone(header)
+		if h.Get(natsjs.MsgIDHeader) != "" { // else the server takes them for one
+			h.Set(natsjs.MsgIDHeader, fmt.Sprint("forged", i))
+		}
+		if _, err := a.x.RequestMsg(&nats.Msg{Subject: to, Header: h, Data: body}, 5*time.Second); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	if err := a.x.PublishRequest("$JS.API.DIRECT.GET.KV_aee_state."+mine, target, nil); err != nil {
+		a.t.Fatal(err)
+	}
+	sub, err := a.x.SubscribeSync(inbox + ".held")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	next := "$JS.API.CONSUMER.MSG.NEXT." + consumer
+	if err := a.x.PublishRequest(next, inbox+".held", []byte(`{"batch":1}`)); err != nil {
+		a.t.Fatal(err)
+	}
+	held, err := sub.NextMsg(5 * time.Second)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.x.PublishRequest(held.Reply, target, []byte(`+NXT {"batch":1}`)); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.x.PublishRequest(next, target, []byte(`{"batch":1}`)); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := sub.Unsubscribe(); err != nil {
+		a.t.Fatal(err)
+	}
+	settle(a.t, a.x)
+}
+
+// Finding 1 of the security review, what was left of its part c: a worker may make no
+// consumer any more, but it chooses the reply subject of its reads and pulls. What the
+// server so puts on a subject of another agent is no task, no text and no command there.
+func TestAttackMessagesSentElsewhereReachNoLane(t *testing.T) {
+	t.Parallel()
+	a := newAttack(t)
+	g := newGate(t)
+	a.serve(a.nodeOn(a.nc, mesh.Config{}), mesh.Agent{Entity: victim, Handler: willing{g}, Concurrency: 2})
+	running := newTask(victim, "payroll.run", `{"n":1}`)
+	answer := a.send(running)
+	within(t, "the task", g.entered)
+
+	forged := newTask(victim, "payroll.run", `{"forged":true}`)
+	forged.From = "human.boss"
+	a.elsewhere(victim, nil, encode(t, forged))
+	a.elsewhere("aee.ask."+victim, nats.Header{"Aee-From": {"human.boss"}}, []byte("forged"))
+	a.elsewhere("aee.ctl."+victim, nil, encode(t, cancelOf(running, fmt.Sprintf(`{"id":%q}`, running.ID))))
+
+	// The server answers in order, and so does the agent.
+	a.ping(victim)
+	a.control(cancelOf(running, `{"id":"another"}`))
+	a.ping(victim)
+	next := a.send(newTask(victim, "payroll.run", `{"n":2}`))
+	if got := within(t, "the next task", g.entered); string(got.Envelope.Payload) != `{"n":2}` {
+		t.Errorf("the victim runs %s, from %s", got.Envelope.Payload, got.Envelope.From)
+	}
+	g.open()
+	for _, c := range []chan *nats.Msg{answer, next} {
+		if e := parse(t, within(t, "an answer", c).Data); e.Type != envelope.TypeResult {
+			t.Errorf("answered %s: %s", e.Type, e.Payload)
+		}
+	}
+}
+
+// The same on the subject where a sender waits for the replies to a durable task.
+func TestAttackMessagesSentElsewhereAreNoReplies(t *testing.T) {
+	t.Parallel()
+	a := newAttack(t)
+	f, err := jetstream.NewReplies(a.admin, a.m).Open(victim, "task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	task := newTask(victim, "payroll.run", `{}`)
+	reply := task.Reply(envelope.TypeResult, json.RawMessage(`{"forged":true}`))
+	to := "aee.reply." + victim + ".task"
+	a.elsewhere(to, nats.Header{"Aee-Seq": {"1"}, natsjs.MsgIDHeader: {"forged"}}, encode(t, reply))
+	if _, err := a.admin.PublishMsg(t.Context(), &nats.Msg{Subject: to, Header: nats.Header{"Aee-Seq": {"1"}, natsjs.MsgIDHeader: {"real"}}, Data: []byte("real")}); err != nil {
+		t.Fatal(err)
+	}
+	for m, err := range f.Messages(t.Context(), jetstream.FollowOptions{Fresh: true}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(m.Data) != "real" {
+			t.Errorf("the sender reads %s %v", m.Data, m.Header)
+		}
+		break
+	}
+}
