@@ -150,6 +150,8 @@ type host struct {
 // in the service's stats and as metrics.
 type counts struct {
 	malformed, refused, busy, replayed, dropped, unexpected, replyFailed, panics atomic.Int64
+
+	noInbox sync.Once // the first reply subject that was none was logged
 }
 
 // Serve answers for the agent until ctx ends, then takes no more tasks, hands
@@ -280,6 +282,7 @@ func (h *host) start() (err error) {
 		if err != nil {
 			return
 		}
+		handle = h.fromInboxes(handle)
 		var sub *nats.Subscription
 		if group == "" {
 			sub, err = h.node.conn.Subscribe(subject, handle)

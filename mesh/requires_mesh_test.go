@@ -192,7 +192,9 @@ func TestAllSignedTasksNameTheirMesh(t *testing.T) {
 	k := newKeys(t)
 	r := (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true})}).under("red")
 	required := mesh.Config{Verifier: sign.Verifier{Ring: k.ring, Mode: sign.Required}}
-	signing := func(entity string) *sign.Signer { return k.signer(strings.ReplaceAll(entity, ".", "-"), sign.Ed25519, entity) }
+	signing := func(entity string) *sign.Signer {
+		return k.signer(strings.ReplaceAll(entity, ".", "-"), sign.Ed25519, entity)
+	}
 	seen := r.listen("red.>")
 
 	r.serve(r.lane(required), mesh.Agent{Entity: helper, Handler: echo, Signer: signing(helper)})
