@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // HeaderSeq numbers the replies to one task: 1, 2, 3, …, the terminal one at
@@ -67,7 +68,10 @@ func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.js.PublishMsg(ctx, msg)
+	_, err = publishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(uint64) bool {
+		last, err := newestPublished(ctx, r.js, r.name(), msg.Subject)
+		return err == nil && last.Header.Get(natsjs.MsgIDHeader) == reply.MsgID
+	})
 	return uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 }
 
