@@ -343,7 +343,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	}
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
-	there, err := l.carried(ctx, &rec, c.Mesh.Work)
+	there, err := l.carried(ctx, rec.Time, c.Mesh.Work)
 	if err == nil && there != yes {
 		err = l.kick(ctx, c)
 	}
