@@ -69,13 +69,9 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		return 0, fmt.Errorf("put a dead letter: %w", err)
 	}
 	if letter.Work != 0 {
-		have, err := newestPublished(ctx, d.js, d.name(), subj)
-		if err == nil {
-			if old, err := d.decode(have); err == nil && old.Work == letter.Work && old.Code == letter.Code {
-				return old.Seq, nil
-			}
-		} else if !errors.Is(err, natsjs.ErrMsgNotFound) {
-			return 0, explain(d.js.Conn(), err, "put a dead letter to %s", subj)
+		have, err := d.have(ctx, subj, letter)
+		if have != 0 || err != nil {
+			return have, err
 		}
 	}
 	msg := encodeDead(subj, letter)
@@ -88,11 +84,30 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 		msg.Header.Del(natsjs.MsgIDHeader)
 	}
 	msg.Header.Set(natsjs.ExpectedStreamHeader, d.name())
-	ack, err := d.js.PublishMsg(ctx, msg)
+	ack, err := publishOnce(ctx, d.js, msg, "", func(seq uint64) bool {
+		have, err := d.have(ctx, subj, letter)
+		return err == nil && have == seq
+	})
 	if err != nil {
 		return 0, uncertain(explain(d.js.Conn(), err, "put a dead letter to %s", subj))
 	}
 	return ack.Sequence, nil
+}
+
+// have is the sequence of a letter about the same message with the same code, if it is
+// the last one on the subject; 0: it is not.
+func (d *Dead) have(ctx context.Context, subj string, letter DeadLetter) (uint64, error) {
+	msg, err := newestPublished(ctx, d.js, d.name(), subj)
+	switch {
+	case errors.Is(err, natsjs.ErrMsgNotFound):
+		return 0, nil
+	case err != nil:
+		return 0, explain(d.js.Conn(), err, "put a dead letter to %s", subj)
+	}
+	if old, err := d.decode(msg); err == nil && old.Work == letter.Work && old.Code == letter.Code {
+		return old.Seq, nil
+	}
+	return 0, nil
 }
 
 // List yields the dead letters of one entity or, with "", of all, the oldest
@@ -138,8 +153,9 @@ func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
 
 // Retry submits the task of a dead letter again, with the header [HeaderRetry],
 // and takes the letter away. Before that it stores a permit under the letter's subject,
-// to which only operators and the entity's workers may publish. Calling it again after
-// a failure does not submit the task twice, within the duplicate window of StreamWork.
+// to which only operators and the entity's workers may publish. The letter goes when its
+// task is stored: what another message's Nats-Msg-Id keeps out is submitted again. After a
+// failure Retry may be called again: the task's run is tried again once.
 func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	letter, err := d.Get(ctx, seq)
 	if err != nil {

@@ -22,17 +22,21 @@ func NewInbox(js natsjs.JetStream, m subject.Map) *Inbox { return &Inbox{js: js,
 
 // Put publishes a message into a person's inbox, human.<name>, and returns when the
 // server has stored it. msgID is the same however often it is put: it is stored once
-// within the stream's duplicate window (2 minutes); a reader may find one twice that
-// was put again later. Put fails with [ErrUnavailable] where no stream keeps inboxes,
+// within the stream's duplicate window (2 minutes), where this user may look whether it
+// is; a reader may find one twice that was put again. Put fails with [ErrUnavailable] where no stream keeps inboxes,
 // and with [ErrUncertain] where nobody knows whether it was stored.
 func (b *Inbox) Put(ctx context.Context, person, msgID string, data []byte) error {
 	subj, err := b.m.Live(person)
 	if err != nil {
 		return fmt.Errorf("put into an inbox: %w", err)
 	}
-	_, err = b.js.PublishMsg(ctx, &nats.Msg{Subject: subj, Data: data, Header: nats.Header{
+	msg := &nats.Msg{Subject: subj, Data: data, Header: nats.Header{
 		natsjs.MsgIDHeader: {msgID}, natsjs.ExpectedStreamHeader: {b.name()},
-	}})
+	}}
+	_, err = publishOnce(ctx, b.js, msg, "", func(seq uint64) bool {
+		have, err := leaderGet(ctx, b.js, b.name(), map[string]any{"seq": seq})
+		return err == nil && same(have, msg)
+	})
 	return uncertain(explain(b.js.Conn(), err, "put into the inbox of %s", person))
 }
 

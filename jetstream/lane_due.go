@@ -90,8 +90,7 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	}
 	msg := &nats.Msg{Subject: subj, Data: d.Data, Header: plainHeader(d.Header)}
 	msg.Header.Set(natsjs.MsgIDHeader, workID(from.Entity, from.ID))
-	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
-	_, err = q.js.PublishMsg(ctx, msg)
+	_, err = q.publish(ctx, msg)
 	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
 }
 

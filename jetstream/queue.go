@@ -36,7 +36,8 @@ type Submission struct {
 	Priority string // low, normal, high or urgent; "" is normal
 
 	// ID makes the submission idempotent: another one of the same entity and ID
-	// within the stream's duplicate window (2 minutes) is not stored. It is
+	// within the stream's duplicate window (2 minutes) is not stored, where it says
+	// the same and is still there, and this user may look. It is
 	// usually the task's id, which is the run's and so holds for longer. "": every
 	// submission is a new one.
 	ID string
@@ -55,7 +56,7 @@ type Submission struct {
 type Submitted struct {
 	Seq       uint64    // its sequence in StreamWork, or in StreamSchedule if it waits
 	Due       time.Time // when it is due, if it waits
-	Duplicate bool      // it had been submitted before, and nothing was stored now
+	Duplicate bool      // it had been submitted before, as far as the server tells
 }
 
 // MaxScheduled bounds the bytes of the tasks that wait for their time, of the
@@ -87,12 +88,25 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if s.ID != "" {
 		msg.Header.Set(natsjs.MsgIDHeader, workID(s.Entity, s.ID))
 	}
-	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
-	ack, err := q.js.PublishMsg(ctx, msg)
+	ack, err := q.publish(ctx, msg)
 	if err != nil {
 		return Submitted{}, uncertain(explain(q.js.Conn(), err, "submit a task to %s", subj))
 	}
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
+}
+
+// publish stores a message in StreamWork. Of a user who may not read the stream, a task
+// that is submitted again is stored again: its run is one.
+func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
+	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
+	return publishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
+		if q.fenced.Load() {
+			return false
+		}
+		have, err := leaderGet(ctx, q.js, q.name(), map[string]any{"seq": seq})
+		q.fence(err)
+		return err == nil && same(have, msg)
+	})
 }
 
 // Has reports whether the message with a sequence is still in [StreamWork]. The

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 )
 
 // HeaderSeq numbers the replies to one task: 1, 2, 3, …, the terminal one at
@@ -67,8 +68,28 @@ func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.js.PublishMsg(ctx, msg)
+	_, err = publishOnce(ctx, r.js, msg, reply.MsgID+"."+nuid.Next(), func(seq uint64) bool { return r.has(ctx, msg, seq) })
 	return uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
+}
+
+// has reports whether a reply is stored: the message with a sequence is on its subject.
+// Who may read last replies only finds it by its number: what has one at least as high
+// was published after it.
+func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
+	if !r.fenced.Load() {
+		have, err := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
+		if !errors.Is(err, ErrDenied) {
+			return err == nil && have.Subject == msg.Subject
+		}
+		r.fenced.Store(true)
+	}
+	last, err := newestPublished(ctx, r.js, r.name(), msg.Subject)
+	if err != nil {
+		return false
+	}
+	id, number := identity(last.Header)
+	_, own := identity(msg.Header)
+	return id == msg.Header.Get(natsjs.MsgIDHeader) || own > 0 && number >= own
 }
 
 // PublishAsync publishes a reply without waiting for the server. Replies of one

@@ -38,10 +38,7 @@ func (t *Task) ready(task *envelope.Envelope, timeout time.Duration) error {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
 	task.Requires = withMember(task.Requires, "timeout_ms", mustJSON(max(1, timeout.Milliseconds())))
-	if s := t.host.Signer; s != nil {
-		return s.Sign(task)
-	}
-	return nil
+	return t.host.sign(task)
 }
 
 // withMember is an object of our own making with one more member.
@@ -226,12 +223,7 @@ func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
 	e := envelope.New(envelope.TypeTask, h.Entity, call.To, intents.TaskCancel,
 		mustJSON(intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live}))
 	e.Priority = envelope.PriorityUrgent
-	if h.Signer != nil {
-		if err := h.Signer.Sign(e); err != nil {
-			return nil, err
-		}
-	}
-	return e, nil
+	return e, h.sign(e)
 }
 
 func isCode(err error, code envelope.Code) bool {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/state"
 )
 
 // answer is what can be said about a message of the queue.
@@ -21,11 +20,12 @@ const (
 // carried reports whether the message that a run's record names is still in the
 // queue. A worker with permissions for its own entity alone may not ask for a message
 // by its sequence; then the numbers of its consumers say when it is gone for sure.
-func (l *lane) carried(ctx context.Context, rec *state.Record, work uint64) (answer, error) {
+// since is a time, by the server's clock, at which the message was stored already.
+func (l *lane) carried(ctx context.Context, since time.Time, work uint64) (answer, error) {
 	there, err := l.cfg.Queue.Has(ctx, work)
 	switch {
 	case errors.Is(err, jetstream.ErrDenied):
-		if l.queue.Gone(work, rec.Time) {
+		if l.queue.Gone(work, since) {
 			return no, nil
 		}
 		return maybe, nil

@@ -212,7 +212,7 @@ func (r *Run) judge(ctx context.Context, rec *state.Record, c *state.Checkpoint)
 	case m.Work != 0 && m.Work != r.hold.Seq:
 		// Another message carries the run. While it is there, this one is one
 		// too many.
-		switch there, err := r.lane.carried(ctx, rec, m.Work); {
+		switch there, err := r.lane.carried(ctx, rec.Time, m.Work); {
 		case err != nil:
 			return 0, err
 		case there == maybe:

@@ -225,6 +225,11 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 	if task.Sig != nil {
 		signer = nil
 	}
+	if signer != nil {
+		if err := BindTask(task, n.cfg.Prefix); err != nil {
+			return nil, err
+		}
+	}
 	if cbor {
 		if header == nil {
 			header = nats.Header{}

@@ -33,6 +33,8 @@ type order struct {
 	from   string
 	keyID  string // "" if nobody signed it
 	signed bool
+	// unbound: it is for this mesh only where its run came from another platform.
+	unbound bool
 
 	problem *envelope.Error // with which a cancel ends the run; nil: as cancelled by from
 
@@ -97,6 +99,11 @@ func (l *lane) mayCommand(from string, signed bool, t *Task) bool {
 	return from == t.Envelope.From || from == l.host.Entity || l.host.operator(from)
 }
 
+// mayReach reports whether an order is for the mesh that has this run; nil is none.
+func (o *order) mayReach(c *state.Checkpoint) bool {
+	return !o.unbound || c != nil && c.Mesh.Parent != nil && c.Mesh.Parent.Kind == "migration"
+}
+
 // outcome is what became of an order: nothing, until somebody has done it.
 type outcome struct {
 	found   bool // there is such a task, and the sender may command it
@@ -140,6 +147,10 @@ func (l *lane) here(o *order) (out outcome) {
 			out.refused = denied(o)
 			continue
 		}
+		if !o.mayReach(t.run.cp.Load()) && !o.mayReach(t.run.stored) {
+			out.refused = unboundOrder()
+			continue
+		}
 		if t.run.cp.Load() == nil && o.intent != intents.TaskCancel {
 			continue // not begun: applied to its record, as a worker that has not got it would
 		}
@@ -165,6 +176,10 @@ func (l *lane) here(o *order) (out outcome) {
 
 func noSuchRun() *envelope.Error {
 	return envelope.Errorf(envelope.CodeNotFound, "there is no such run")
+}
+
+func unboundOrder() *envelope.Error {
+	return envelope.Errorf(envelope.CodeRequires, "a signed command must name its mesh here (requires.mesh)")
 }
 
 func denied(o *order) *envelope.Error {

@@ -50,6 +50,10 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 	for range 20 {
 		rec, err := l.cfg.States.Get(ctx, id)
 		if errors.Is(err, state.ErrNotFound) {
+			if !o.mayReach(nil) {
+				out.refused = unboundOrder()
+				return out
+			}
 			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
@@ -116,6 +120,10 @@ func (l *lane) applyToRecord(ctx context.Context, rec state.Record, o *order, al
 		return out, false, err
 	}
 	m := &c.Mesh
+	if !o.mayReach(c) {
+		out.refused = unboundOrder()
+		return out, false, nil
+	}
 	if m.Task == nil { // noted commands, and no task yet
 		if !o.Durable {
 			return out, false, nil
@@ -312,7 +320,7 @@ func (l *lane) cancelStored(ctx context.Context, rec state.Record, c *state.Chec
 	}
 	// If this process dies between the record and the reply, it takes a message
 	// to bring the reply about.
-	there, err := l.carried(ctx, &rec, c.Mesh.Work)
+	there, err := l.carried(ctx, rec.Time, c.Mesh.Work)
 	if err == nil && there != yes {
 		_, err = l.kick(ctx, c, 0) // the record that names it is to be written yet
 	}

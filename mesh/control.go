@@ -57,6 +57,12 @@ func (h *host) checkControl(a arrival) {
 	}
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
+	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+	if err == nil && a.env.Type == envelope.TypeTask {
+		if problem := t.forMesh(h.node.cfg.Prefix, identity.Signed); problem != nil && !h.ofOneRun(t) {
+			err = problem
+		}
+	}
 	if err == nil {
 		if problem := h.freshControl(a.env, now); problem != nil {
 			err = problem
@@ -70,7 +76,6 @@ func (h *host) checkControl(a arrival) {
 	}
 	consumed(h.log, a.env)
 	if a.env.Type == envelope.TypeTask && a.env.To == h.Entity && a.env.Intent == taskOffer && h.joined() != nil {
-		t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
 		select {
 		case h.lookups <- func() { h.durable.offered(t) }:
 		default:
@@ -82,7 +87,6 @@ func (h *host) checkControl(a arrival) {
 		h.counts.unexpected.Add(1)
 		return
 	}
-	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
 	if _, problem := h.node.quotas.admit(a.env, identity.Signed, now); problem != nil {
 		h.counts.refused.Add(1)
 		h.node.tel.refused(h, string(problem.Code))
@@ -112,6 +116,18 @@ func (h *host) checkControl(a arrival) {
 	}
 }
 
+// ofOneRun reports whether a command names no mesh, and by the agent's own word one
+// run and nothing else. So does what another platform says of a run that it has handed
+// over: it knows this mesh by its URL only. An order of that kind reaches no other run
+// (see [order.mayReach]).
+func (h *host) ofOneRun(t *Task) bool {
+	if h.durable == nil || t.Envelope.From != h.Entity || !isCommand(t.Envelope.Intent) || t.required(requireMesh) != nil {
+		return false
+	}
+	o, err := newOrder(t.Envelope, "", false)
+	return err == nil && o.Run != "" && o.ID == "" && o.Corr == ""
+}
+
 // commandRuns applies a command to durable tasks: to those that this worker
 // has, or to those that nobody has. Only who had something to do answers.
 func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMessage)) {
@@ -120,6 +136,7 @@ func (h *host) commandRuns(t *Task, signed, found bool, answer func(json.RawMess
 		h.fail(t, err)
 		return
 	}
+	o.unbound = t.forMesh(h.node.cfg.Prefix, signed) != nil
 	ctx, cancel := context.WithTimeout(h.taskScope, lookTimeout)
 	defer cancel()
 	out := h.durable.here(o)

@@ -35,12 +35,20 @@ type durableRig struct {
 
 func newDurableRig(t *testing.T) *durableRig {
 	t.Helper()
-	r := &durableRig{rig: rigWith(t, natsd.Config{JetStream: true})}
-	js := r.js(r.nc)
-	if _, err := jetstream.Apply(t.Context(), js, jetstream.Options{Map: r.m}); err != nil {
-		t.Fatal(err)
+	return (&durableRig{rig: rigWith(t, natsd.Config{JetStream: true})}).under("")
+}
+
+// under is the mesh with a prefix on the same server, with streams of its own.
+func (r *durableRig) under(prefix string) *durableRig {
+	r.t.Helper()
+	m, err := subject.New(prefix)
+	if err == nil {
+		_, err = jetstream.Apply(r.t.Context(), r.js(r.nc), jetstream.Options{Map: m})
 	}
-	return r
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return &durableRig{r.rig, m}
 }
 
 func (r *durableRig) js(nc *nats.Conn) natsjs.JetStream {
@@ -75,6 +83,9 @@ func (r *durableRig) laneOn(nc *nats.Conn, cfg mesh.Config, change ...func(*mesh
 		f(d)
 	}
 	cfg.Durable = d
+	if cfg.Prefix == "" {
+		cfg.Prefix = r.m.Prefix()
+	}
 	if cfg.Heartbeat == 0 {
 		cfg.Heartbeat = -1
 	}

@@ -220,12 +220,7 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	return false, false, nil, err
 }
 
-func (h *host) sign(e *envelope.Envelope) error {
-	if h.Signer == nil {
-		return nil
-	}
-	return h.Signer.Sign(e)
-}
+func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer) }
 
 // relay calls the receiver, and returns its answer as this agent's own. A durable
 // run that waits for a person is parked meanwhile, and begins anew with the answer.
@@ -305,7 +300,7 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
 		return map[string]json.RawMessage{}
 	}
-	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, "timeout_ms", "stream"} {
+	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, requireMesh, "timeout_ms", "stream"} {
 		delete(members, name)
 	}
 	return members
@@ -337,6 +332,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 	}
 	delete(members, requireNotBefore)
 	delete(members, requireContext)
+	delete(members, requireMesh) // a run that came from another platform may name that one's
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {

@@ -152,6 +152,8 @@ type host struct {
 // in the service's stats and as metrics.
 type counts struct {
 	malformed, refused, busy, replayed, dropped, unexpected, replyFailed, panics atomic.Int64
+
+	noInbox sync.Once // the first reply subject that was none was logged
 }
 
 // Serve answers for the agent until ctx ends, then takes no more tasks, hands
@@ -283,6 +285,7 @@ func (h *host) start() (err error) {
 		if err != nil {
 			return
 		}
+		handle = h.fromInboxes(handle)
 		var sub *nats.Subscription
 		hear := func(msg *nats.Msg) {
 			if jetstream.Published(msg, subject) {

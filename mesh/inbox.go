@@ -183,7 +183,8 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 	if live, err := n.subjects.Live(e.To); err != nil || live != msg.Subject {
 		return nil
 	}
-	if _, err := n.cfg.Verifier.Verify(e, msg.Time); err != nil {
+	who, err := n.cfg.Verifier.Verify(e, msg.Time)
+	if err != nil {
 		return nil
 	}
 	if e.Type != envelope.TypeTask {
@@ -191,6 +192,9 @@ func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 			ask.State = AskWithdrawn
 			ask.Reason = withdrawnReason(e)
 		}
+		return nil
+	}
+	if (&Task{Envelope: e}).forMesh(n.cfg.Prefix, who.Signed) != nil {
 		return nil
 	}
 	key := askKey(e.To, e.ID)

@@ -245,6 +245,14 @@ func (h *host) check(a arrival) {
 		h.unexpected(a)
 		return
 	}
+	t := &Task{Envelope: env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
+	if env.Type == envelope.TypeTask {
+		if err := t.forMesh(h.node.cfg.Prefix, identity.Signed); err != nil {
+			h.alert(env, err)
+			h.refuse(a, err)
+			return
+		}
+	}
 	if err := h.node.fresh(env, now); err != nil {
 		h.replayed(a, err)
 		return
@@ -266,7 +274,7 @@ func (h *host) check(a arrival) {
 		h.unexpected(a)
 		return
 	}
-	t := &Task{Envelope: capped(env, priority), KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
+	t.Envelope = capped(env, priority)
 	if h.stopping.Load() {
 		h.refuse(a, handBack(h.Entity))
 		return

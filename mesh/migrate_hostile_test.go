@@ -303,7 +303,16 @@ func TestAReceiptHasNothingSignedButTheAnswerToItsTask(t *testing.T) {
 // berlin's key speaks for the agent, and commands the run that berlin handed over.
 func TestASourceCommandsNoRunThatItDidNotHandOver(t *testing.T) {
 	t.Parallel()
-	v := newVoyage(t, func(v *voyage) { v.parisMode = sign.Required })
+	for _, prefix := range []string{"", "eu.paris"} {
+		t.Run("prefix "+prefix, func(t *testing.T) {
+			t.Parallel()
+			aSourceCommandsNoRunThatItDidNotHandOver(t, prefix)
+		})
+	}
+}
+
+func aSourceCommandsNoRunThatItDidNotHandOver(t *testing.T, prefix string) {
+	v := newVoyage(t, func(v *voyage) { v.paris, v.parisMode = v.paris.under(prefix), sign.Required })
 	adas := newKeyFor(t, "ada-1", ada, v.parisKeys)
 	v.write(2)
 	v.move()
@@ -313,7 +322,7 @@ func TestASourceCommandsNoRunThatItDidNotHandOver(t *testing.T) {
 	// A run of ada's own in paris, that waits for its first word.
 	own := requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
 	own.Corr = v.task.Corr
-	if err := adas.Sign(own); err != nil {
+	if err := errors.Join(mesh.BindTask(own, prefix), adas.Sign(own)); err != nil {
 		t.Fatal(err)
 	}
 	inParis := v.paris.lane(mesh.Config{Entity: ada, Signer: adas, Verifier: sign.Verifier{Ring: v.parisKeys}})
@@ -348,6 +357,15 @@ func TestASourceCommandsNoRunThatItDidNotHandOver(t *testing.T) {
 		}
 	}
 	equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
+	if prefix != "" {
+		// Nor where it can publish there: what berlin signs for its own mesh, which has
+		// no prefix, commands in paris what came from another platform only.
+		e := signed(t, v.signer, envelope.New(envelope.TypeTask, reviewer, reviewer, intents.TaskCancel, json.RawMessage(`{"run":"`+ownRun+`","durable":true}`)))
+		to, _ := v.paris.m.Ctl(reviewer)
+		problem := errorOf(t, parse(t, v.paris.requestRaw(to, encode(t, e), nil).Data))
+		equal(t, "a command of another mesh", problem.Code, envelope.CodeRequires)
+		equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
+	}
 
 	// The run that was handed over obeys.
 	result, err := v.command(intents.CancelTask{ID: v.task.ID, Reason: "enough"})
@@ -356,7 +374,6 @@ func TestASourceCommandsNoRunThatItDidNotHandOver(t *testing.T) {
 	}
 	within(t, "the reply", v.heard.done)
 	equal(t, "ada's run", v.paris.record(own).Doc.Status, aaif.RunRunning)
-
 }
 
 // While a run is elsewhere its source does not pass on that it be moved.

@@ -103,10 +103,8 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	if err != nil {
 		return answer, err
 	}
-	if h.Signer != nil {
-		if err := h.Signer.Sign(e); err != nil {
-			return answer, err
-		}
+	if err := h.sign(e); err != nil {
+		return answer, err
 	}
 	var body []byte
 	header, err := h.node.encode(ctx, e, false, &body)

@@ -178,6 +178,9 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if conn == nil {
 		bad = append(bad, errors.New("a NATS connection is needed"))
 	}
+	if conn != nil && !IsInbox(conn.NewInbox()) {
+		bad = append(bad, fmt.Errorf("the connection's prefix of reply subjects makes %s: begin it with \"_\", such as _INBOX_ada, for workers answer on inboxes only", clip(conn.NewInbox())))
+	}
 	if err := signerServesTwice(conn, cfg.Signer); err != nil {
 		bad = append(bad, err)
 	}

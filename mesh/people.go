@@ -27,8 +27,8 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 	if d == nil || d.Inbox == nil {
 		return time.Time{}, errNoInbox
 	}
-	if h.Signer != nil && e.Sig == nil {
-		if err := h.Signer.Sign(e); err != nil {
+	if e.Sig == nil {
+		if err := h.sign(e); err != nil {
 			return time.Time{}, err
 		}
 	}

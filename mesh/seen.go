@@ -92,10 +92,16 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 		case r.hold.Delivered <= seenTries:
 			return errLater
 		}
+		// A sender that is not told whether its task is stored sends it again: the first
+		// one may wait for a place.
+		seq, _ := strconv.ParseUint(strings.TrimPrefix(holder, seenWork), 10, 64)
+		if there, err := l.carried(ctx, l.clock.now(), seq); err != nil || there != no {
+			return errors.Join(errLater, err)
+		}
 	}
 	return envelope.Errorf(envelope.CodeReplay, "an envelope with this id came within the last %v", n.cfg.ReplayWindow)
 }
 
 // seenTries is how often a message is given back whose task another message brought
-// that has not made its run's record.
+// that has not made its run's record, before the queue is asked for that one.
 const seenTries = 3

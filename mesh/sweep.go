@@ -55,7 +55,7 @@ func (l *lane) sweep(ctx context.Context) (queued int, err error) {
 			l.waits.rouse(rec.ID.Run) // the connection may have lost an answer
 		}
 		if h.Work != 0 && (!state.Parked(h.Status) || h.Status == aaif.RunMigrating) {
-			if there, err := l.carried(ctx, &rec, h.Work); err != nil {
+			if there, err := l.carried(ctx, rec.Time, h.Work); err != nil {
 				return queued, err
 			} else if there != no || l.alive(ctx, h.Owner) {
 				continue

@@ -184,6 +184,9 @@ func (l *lane) admit(r *Run) *envelope.Error {
 	if env.Type != envelope.TypeTask {
 		return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", env.Type)
 	}
+	if err := r.task.forMesh(n.cfg.Prefix, identity.Signed); err != nil {
+		return err
+	}
 	priority := envelope.Priority(r.hold.Priority)
 	if priority.Rank() < 0 {
 		priority = env.Priority

@@ -2,6 +2,8 @@ package mesh
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -145,7 +147,7 @@ func (d *told) send(payload json.RawMessage) error {
 	}
 	entity, taskID := t.answered()
 	reply := jetstream.Reply{
-		Entity: entity, TaskID: taskID, MsgID: d.r.id.Run + "." + strconv.Itoa(d.seq+1),
+		Entity: entity, TaskID: taskID, MsgID: d.msgID(d.seq + 1),
 		Header: nats.Header{
 			jetstream.HeaderSeq: {strconv.Itoa(d.seq + 1)},
 			HeaderEpoch:         {t.handed.epoch(d.r.Epoch())},
@@ -170,6 +172,17 @@ func (d *told) send(payload json.RawMessage) error {
 		return d.confirm(l.ctx, 1)
 	}
 	return nil
+}
+
+// msgID is the Nats-Msg-Id of a stream envelope: the same for all owners of the run, who
+// share its record, and for nobody else. Who may publish other replies could else keep
+// this one out of the stream, since a stream knows an id whatever the subject is.
+func (d *told) msgID(seq int) string {
+	m := &d.r.cp.Load().Mesh
+	mark := sha256.New()
+	fmt.Fprintf(mark, "%d %s ", m.StoredAt.UnixNano(), d.r.id.Run)
+	mark.Write(m.Task)
+	return d.r.id.Run + "." + strconv.Itoa(seq) + "." + hex.EncodeToString(mark.Sum(nil)[:8])
 }
 
 // flush waits until all that was told is stored.

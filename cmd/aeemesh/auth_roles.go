@@ -95,6 +95,9 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 		}
 		r.inbox = mesh.InboxPrefix(speaks)
 	}
+	if !mesh.IsInbox(r.inbox) {
+		return r, hinted(usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
+	}
 	return r, nil
 }
 

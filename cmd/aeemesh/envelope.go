@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -57,6 +58,9 @@ it from standard input, @FILE from a file.`,
 				a.sign.kid = signAuto
 			}
 			e, err := f.build(a, cmd, args[0], payload)
+			if err == nil {
+				err = a.bindTask(cmd, e)
+			}
 			if err != nil {
 				return err
 			}
@@ -67,7 +71,22 @@ it from standard input, @FILE from a file.`,
 	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
+	a.meshFlag(c)
 	return a.dirFlag(c, nil)
+}
+
+// meshFlag is --prefix for commands that make tasks offline.
+func (a *app) meshFlag(c *cobra.Command) {
+	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
+	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
+}
+
+// bindTask makes a task one for the mesh with the prefix of meshFlag.
+func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope) error {
+	if _, err := subject.New(a.conn.prefix); err != nil {
+		return usagef(cmd, "--prefix: %w", err)
+	}
+	return mesh.BindTask(e, a.conn.prefix)
 }
 
 func (a *app) printEnvelope(e *envelope.Envelope) error {
@@ -228,9 +247,11 @@ func (a *app) envelopeSignCommand() *cobra.Command {
 		Use:   "sign [FILE...]",
 		Short: "Sign envelopes and print them",
 		Long: `Signs envelopes with a key of your key directory and prints them as lines of
-JSON. A signature that is there is replaced.`,
+JSON. A signature that is there is replaced. A mesh with a subject prefix takes
+signed tasks only that name it: --prefix writes requires.mesh before it signs.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada
-  aeemesh envelope sign --sign ada task.json > signed.json`,
+  aeemesh envelope sign --sign ada task.json > signed.json
+  aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer`,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if a.sign.kid == signNone {
 				return usagef(cmd, "--sign none signs nothing")
@@ -244,6 +265,9 @@ JSON. A signature that is there is replaced.`,
 					return hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
 				}
 				e.Sig = nil
+				if err := a.bindTask(cmd, e); err != nil {
+					return err
+				}
 				if err := signer.Sign(e); err != nil {
 					return err
 				}
@@ -251,6 +275,7 @@ JSON. A signature that is there is replaced.`,
 			})
 		}),
 	}
+	a.meshFlag(c)
 	a.addSignFlags(c.Flags(), signKey)
 	return c
 }

@@ -90,7 +90,7 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 // requireKeys are the keys of requires that this mesh knows (docs/nats-binding.md).
 // Peers ignore others, so a slip would be a wish that is lost.
 var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalate_to", "evidence", "format", "handed_by", "handoff", "human_approval",
-	"min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
+	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
 // requirements puts --requires and the flags that stand for its keys together.
 func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage, error) {

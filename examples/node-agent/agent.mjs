@@ -28,7 +28,7 @@ function answer(task) {
 }
 
 service.addEndpoint("task", { subject: entity, handler: (err, msg) => {
-  if (err || !msg.reply) return;
+  if (err || !msg.reply?.startsWith("_")) return; // answered on inboxes only
   let task = {}, type = "result", payload, h;
   try { task = Object(msg.json()); payload = answer(task); } catch (e) {
     type = "error"; h = headers();

@@ -1,0 +1,140 @@
+package jetstream_test
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+)
+
+// squat publishes something under a Nats-Msg-Id, to a subject that its publisher may
+// publish to, before the message comes that the id is meant for.
+func squat(t testing.TB, js natsjs.JetStream, subj, msgID, data string) {
+	t.Helper()
+	ack, err := js.PublishMsg(testContext(t), &nats.Msg{Subject: subj, Data: []byte(data), Header: nats.Header{natsjs.MsgIDHeader: {msgID}}})
+	if err != nil || ack.Duplicate {
+		t.Fatalf("squat %s: %+v, %v", msgID, ack, err)
+	}
+}
+
+// on are the messages of a stream on a subject.
+func on(t testing.TB, js natsjs.JetStream, stream, subj string) (data []string) {
+	t.Helper()
+	s, err := js.Stream(testContext(t), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); ; seq++ {
+		msg, err := s.GetMsg(testContext(t), seq, natsjs.WithGetMsgSubject(subj))
+		if errors.Is(err, natsjs.ErrMsgNotFound) {
+			return data
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, seq = append(data, string(msg.Data)), msg.Sequence
+	}
+}
+
+func holds(t testing.TB, js natsjs.JetStream, stream, subj string, want ...string) {
+	t.Helper()
+	if got := on(t, js, stream, subj); !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", subj, got, want)
+	}
+}
+
+// A stream knows a Nats-Msg-Id whatever the subject is. Who may publish to one subject
+// of a stream, and can guess the id of what comes on another one, keeps nothing out.
+func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
+	t.Parallel()
+	for _, fenced := range []bool{false, true} {
+		js := start(t)
+		apply(t, js, jetstream.Options{})
+		ctx, m := testContext(t), prefix(t, "")
+		queue, replies, dead, inbox := jetstream.NewQueue(js, m), jetstream.NewReplies(js, m), jetstream.NewDead(js, m), jetstream.NewInbox(js, m)
+		if fenced {
+			queue.Fence()
+			replies.Fence()
+		}
+		no := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		stored := func(stream, subj string, want ...string) {
+			t.Helper()
+			holds(t, js, stream, subj, want...)
+		}
+
+		// A task, and a run that goes on: on another entity's subject, and on its own one.
+		for i, took := range [][2]string{{"aee.work.normal.agent.a", "task-0"}, {"aee.work.normal.agent.b", "squatter"}} {
+			id := "task-" + strconv.Itoa(i)
+			squat(t, js, took[0], "agent.b/"+id, took[1])
+			_, err := queue.Submit(ctx, jetstream.Submission{Entity: "agent.b", ID: id, Data: []byte(id)})
+			no(err)
+		}
+		stored(jetstream.StreamWork, "aee.work.normal.agent.b", "task-0", "squatter", "task-1")
+
+		// A dead letter; before its task's message goes it has to be there.
+		letter := jetstream.DeadLetter{Entity: "agent.b", TaskID: "t", Code: "E_MODEL", Subject: "aee.work.high.agent.b", Work: 7, Stored: time.Now(), Data: []byte("dead")}
+		squat(t, js, "aee.dead.agent.a.x", "aee.dead.agent.b.t/7/E_MODEL", "dead")
+		seq, err := dead.Put(ctx, letter)
+		no(err)
+		kept, err := dead.Get(ctx, seq)
+		if err != nil || kept.TaskID != "t" {
+			t.Fatalf("letter %d: %+v, %v", seq, kept, err)
+		}
+		if again, err := dead.Put(ctx, letter); again != seq || err != nil {
+			t.Errorf("put again: %d, %v; want %d", again, err, seq)
+		}
+
+		// A letter goes when its task is queued.
+		squat(t, js, "aee.work.low.agent.a", "agent.b/retry."+strconv.FormatUint(seq, 10), "dead")
+		_, err = dead.Retry(ctx, seq)
+		no(err)
+		stored(jetstream.StreamWork, "aee.work.high.agent.b", "dead")
+		if _, err := dead.Get(ctx, seq); !errors.Is(err, jetstream.ErrNotFound) {
+			t.Errorf("the letter: %v", err)
+		}
+
+		// A reply.
+		squat(t, js, "aee.reply.agent.a.x", "refused.9", "refused")
+		reply := jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "refused.9", Data: []byte("refused")}
+		no(replies.Publish(ctx, reply))
+		stored(jetstream.StreamReply, "aee.reply.agent.b.t", "refused")
+
+		// A question to a person.
+		squat(t, js, "human.mallory", "call-1", "question")
+		no(inbox.Put(ctx, "human.bob", "call-1", []byte("question")))
+		stored(jetstream.StreamHuman, "human.bob", "question")
+	}
+}
+
+// What comes again is there once, for who may look.
+func TestAMessageThatComesAgainIsThereOnce(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	ctx, m := testContext(t), prefix(t, "")
+	for i := range 3 {
+		done, err := jetstream.NewQueue(js, m).Submit(ctx, jetstream.Submission{Entity: "agent.b", ID: "t", Data: []byte("task"), Header: nats.Header{"Aee-Run": {"r"}}})
+		if err != nil || done.Duplicate != (i > 0) || done.Seq != 1 {
+			t.Errorf("submit: %+v, %v", done, err)
+		}
+		if err := jetstream.NewReplies(js, m).Publish(ctx, jetstream.Reply{Entity: "agent.b", TaskID: "t", MsgID: "r", Data: []byte(strconv.Itoa(i))}); err != nil {
+			t.Error(err)
+		}
+		if err := jetstream.NewInbox(js, m).Put(ctx, "human.bob", "q", []byte("question")); err != nil {
+			t.Error(err)
+		}
+	}
+	holds(t, js, jetstream.StreamWork, "aee.work.normal.agent.b", "task")
+	holds(t, js, jetstream.StreamReply, "aee.reply.agent.b.t", "0")
+	holds(t, js, jetstream.StreamHuman, "human.bob", "question")
+}

@@ -1,0 +1,144 @@
+package mesh_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// proven is a mesh whose worker requires signatures and asks the mesh's replay window,
+// as a worker does by default where the bucket is there.
+type proven struct {
+	*durableRig
+	k      *keys
+	signer *sign.Signer
+}
+
+func newProven(t *testing.T) *proven {
+	k := newKeys(t)
+	return &proven{newDurableRig(t), k, k.signer("ada-1", sign.Ed25519, ada)}
+}
+
+func (p *proven) replica() *worker {
+	p.t.Helper()
+	node := p.lane(mesh.Config{Verifier: sign.Verifier{Ring: p.k.ring, Mode: sign.Required}, Seen: jetstream.NewSeen(p.js(p.nc), p.m, 10*time.Minute)})
+	return p.serve(node, mesh.Agent{Handler: echo, Signer: p.k.signer(fmt.Sprint("reviewer-", time.Now().UnixNano()), sign.Ed25519, reviewer)})
+}
+
+func (p *proven) aged(e *envelope.Envelope, age time.Duration) *envelope.Envelope {
+	p.t.Helper()
+	e.TS = time.Now().Add(-age).UTC().Format(time.RFC3339Nano)
+	return signed(p.t, p.signer, e)
+}
+
+// work publishes captured bytes to the durable lane, and waits for what comes of them.
+func (p *proven) work(priority string, e *envelope.Envelope, header nats.Header) envelope.Code {
+	p.t.Helper()
+	to, err := p.m.Work(priority, reviewer)
+	if err == nil {
+		err = p.nc.PublishMsg(&nats.Msg{Subject: to, Data: encode(p.t, e), Header: header})
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	_, err = p.lane(mesh.Config{Entity: ada, Verifier: p.k.verifier()}).Result(ctxFor(p.t), reviewer, e.ID, mesh.ResultOptions{Follow: true})
+	return codeOf(err)
+}
+
+// Finding 2 of the security review: a header that nobody signed turned the check of ts
+// off, for tasks and for commands.
+func TestAHeaderMakesNoOldTaskFresh(t *testing.T) {
+	t.Parallel()
+	p := newProven(t)
+	p.replica()
+	for _, age := range []time.Duration{3 * 24 * time.Hour, 29 * 24 * time.Hour} {
+		for _, header := range []nats.Header{nil, {jetstream.HeaderRetry: {"1"}}, {jetstream.HeaderRetry: {"any text"}}, {mesh.HeaderRun: {"none"}}} {
+			name := fmt.Sprint(age, " ", header)
+			equal(t, "a task, "+name, p.work("normal", p.aged(newTask(reviewer, "code.review", `{}`), age), header), envelope.CodeStale)
+			for _, payload := range []string{`{"id":"a-task-of-adas","durable":true}`, `{"corr":"all-of-adas"}`} {
+				command := envelope.New(envelope.TypeTask, ada, reviewer, intents.TaskCancel, json.RawMessage(payload))
+				equal(t, "a command, "+name, p.work("urgent", p.aged(command, age), header), envelope.CodeStale)
+			}
+		}
+	}
+	equal(t, "a fresh one", p.work("normal", p.aged(newTask(reviewer, "code.review", `{}`), 0), nil), envelope.Code(""))
+}
+
+// Finding 6 of the security review: a signed task ran once live and once durable, and
+// its result went to the reply subject of the second one.
+func TestASignedTaskRunsOnOneLane(t *testing.T) {
+	t.Parallel()
+	p := newProven(t)
+	p.replica()
+	p.hears(reviewer)
+	task := p.aged(newTask(reviewer, "code.review", `{"secret":1}`), 0)
+	equal(t, "live", p.request(task).Type, envelope.TypeResult)
+	equal(t, "then durable", p.work("normal", task, nil), envelope.CodeReplay)
+
+	task = p.aged(newTask(reviewer, "code.review", `{"secret":2}`), 0)
+	equal(t, "durable", p.work("normal", task, nil), envelope.Code(""))
+	equal(t, "then live", errorOf(t, p.request(task)).Code, envelope.CodeReplay)
+}
+
+// Finding 16 of the security review: a signed task ran once in each replica, and once
+// more after a restart.
+func TestASignedTaskRunsInOneReplicaAndBeforeARestart(t *testing.T) {
+	t.Parallel()
+	p := newProven(t)
+	first := p.replica()
+	second := p.replica()
+	task := p.aged(newTask(reviewer, "code.review", `{}`), 0)
+	equal(t, "once", p.request(task).Type, envelope.TypeResult)
+	for range 8 { // whichever replica gets it
+		equal(t, "again", errorOf(t, p.request(task)).Code, envelope.CodeReplay)
+	}
+	for _, w := range []*worker{first, second} {
+		if err := w.end(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.replica()
+	equal(t, "after a restart", errorOf(t, p.request(task)).Code, envelope.CodeReplay)
+}
+
+// Finding 15 of the security review: by default anybody had any envelope by its id,
+// which is on the bus.
+func TestAnEnvelopeIsFetchedByItsPartiesOnly(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas := k.signer("ada-1", sign.Ed25519, ada)
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{Verifier: k.verifier()}), mesh.Agent{Handler: echo})
+	plain, proven := newTask(reviewer, "code.review", `{"secret":1}`), signed(t, adas, newTask(reviewer, "code.review", `{"secret":2}`))
+	for _, task := range []*envelope.Envelope{plain, proven} {
+		r.request(task)
+	}
+	fetch := func(from string, s *sign.Signer, of *envelope.Envelope) bool {
+		e := newTask(reviewer, intents.ContextFetch, fmt.Sprintf(`{"id":%q}`, of.ID))
+		e.From = from
+		if s != nil {
+			signed(t, s, e)
+		}
+		var found struct{ Found bool }
+		if err := json.Unmarshal(r.request(e).Payload, &found); err != nil {
+			t.Fatal(err)
+		}
+		return found.Found
+	}
+	mallorys := k.signer("mallory-1", sign.Ed25519, "human.mallory")
+	equal(t, "a stranger", fetch("human.mallory", nil, plain), false)
+	equal(t, "a stranger with a key", fetch("human.mallory", mallorys, plain), false)
+	equal(t, "a stranger, what is signed", fetch("human.mallory", mallorys, proven), false)
+	equal(t, "who says to be its sender, what is signed", fetch(ada, nil, proven), false)
+	equal(t, "its sender", fetch(ada, nil, plain), true)
+	equal(t, "its sender, what is signed", fetch(ada, adas, proven), true)
+}
