@@ -19,7 +19,7 @@ import (
 // store is not to be reached, until somebody else has restored the record.
 func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message, error) {
 	fail := func(err error) (Message, error) {
-		return Message{}, fmt.Errorf("%w: %w; `aeemesh runs show RUN` of an operator puts back what was there", ErrUnavailable, err)
+		return Message{}, fmt.Errorf("%w: %w; `aeemesh janitor` puts back what was there", ErrUnavailable, err)
 	}
 	if s.fenced.Load() {
 		return fail(errStray)

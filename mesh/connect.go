@@ -113,8 +113,12 @@ func permanent(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	return errors.As(err, &untrusted) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) || errors.Is(err, nats.ErrAuthRevoked) ||
 		errors.Is(err, nats.ErrAccountAuthExpired) || errors.Is(err, nats.ErrNkeysNotSupported) || errors.Is(err, nats.ErrSecureConnRequired) ||
-		errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
+		errors.Is(err, nats.ErrSecureConnWanted) || tooLong(err) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
 }
+
+// tooLong reports that the credentials are longer than the server takes, as JWTs with
+// many permissions are.
+func tooLong(err error) bool { return strings.Contains(err.Error(), "maximum control line exceeded") }
 
 // hinted adds what usually helps.
 func hinted(err error) error {
@@ -128,6 +132,8 @@ func hinted(err error) error {
 		return fmt.Errorf("%w: is a server running there? \"aeemesh up\" starts one", err)
 	case errors.Is(err, nats.ErrAuthorization):
 		return fmt.Errorf("%w: check the user, token, credentials or context", err)
+	case tooLong(err):
+		return fmt.Errorf("%w: the user's JWT has more permissions than the server takes by default; use a scoped signing key, whose users' JWTs are short, or set max_control_line: 16KB in the server's configuration", err)
 	case errors.Is(err, nats.ErrSecureConnRequired):
 		return fmt.Errorf("%w: use a tls:// URL, and --tls-ca if its certificate is your own", err)
 	}

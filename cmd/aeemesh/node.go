@@ -68,7 +68,9 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 	cfg.TracerProvider, cfg.MeterProvider = s.tel.tracer, s.tel.meter
 	status := o.status
 	if status == nil {
-		status = a.term.status(o.long)
+		if status = a.term.status(o.long); !o.long {
+			status = quietAboutServices(status)
+		}
 	}
 	a.speaker = o.entity
 	a.conn.patient = o.long

@@ -46,8 +46,8 @@ func encodeClaims(t *testing.T, c interface {
 }
 
 // operatorMode starts a server that trusts an operator's JWT, with one account,
-// and returns a way to make users of it.
-func operatorMode(t *testing.T) (srv *natsd.Server, user func(bearer bool) (token, seed string)) {
+// which may have JetStream, and returns a way to make users of it.
+func operatorMode(t *testing.T) (srv *natsd.Server, user func(change func(*jwt.UserClaims)) (token, seed string)) {
 	t.Helper()
 	operator, operatorID := newPair(t, nkeys.CreateOperator)
 	account, accountID := newPair(t, nkeys.CreateAccount)
@@ -56,9 +56,13 @@ func operatorMode(t *testing.T) (srv *natsd.Server, user func(bearer bool) (toke
 	oc.SystemAccount = systemID
 	preload := make(map[string]string)
 	for _, id := range []string{accountID, systemID} {
-		preload[id] = encodeClaims(t, jwt.NewAccountClaims(id), operator)
+		ac := jwt.NewAccountClaims(id)
+		if id == accountID {
+			ac.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: jwt.NoLimit, DiskStorage: jwt.NoLimit, Streams: jwt.NoLimit, Consumer: jwt.NoLimit}
+		}
+		preload[id] = encodeClaims(t, ac, operator)
 	}
-	conf := fmt.Sprintf("operator: %s\nresolver: MEMORY\nresolver_preload: {\n", encodeClaims(t, oc, operator))
+	conf := fmt.Sprintf("port: -1\noperator: %s\njetstream: {store_dir: %q}\nresolver: MEMORY\nresolver_preload: {\n", encodeClaims(t, oc, operator), t.TempDir())
 	for id, token := range preload {
 		conf += fmt.Sprintf("  %s: %s\n", id, token)
 	}
@@ -66,10 +70,10 @@ func operatorMode(t *testing.T) (srv *natsd.Server, user func(bearer bool) (toke
 	if err := os.WriteFile(file, []byte(conf+"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return natstest.Run(t, natsd.Config{ConfigFile: file}), func(bearer bool) (string, string) {
+	return natstest.Run(t, natsd.Config{ConfigFile: file}), func(change func(*jwt.UserClaims)) (string, string) {
 		pair, id := newPair(t, nkeys.CreateUser)
 		uc := jwt.NewUserClaims(id)
-		uc.BearerToken = bearer
+		change(uc)
 		seed, err := pair.Seed()
 		if err != nil {
 			t.Fatal(err)
@@ -81,9 +85,10 @@ func operatorMode(t *testing.T) (srv *natsd.Server, user func(bearer bool) (toke
 func TestConnectsToAServerInOperatorMode(t *testing.T) {
 	t.Parallel()
 	srv, user := operatorMode(t)
-	token, seed := user(false)
-	bearer, _ := user(true)
-	_, otherSeed := user(false)
+	plain := func(*jwt.UserClaims) {}
+	token, seed := user(plain)
+	bearer, _ := user(func(c *jwt.UserClaims) { c.BearerToken = true })
+	_, otherSeed := user(plain)
 	dir := t.TempDir()
 	write := func(name string, data []byte) string {
 		file := filepath.Join(dir, name)

@@ -57,7 +57,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 			return usagef(cmd, "%w", err)
 		}
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{signed: true, status: quietAboutServices(a.term.status(false)), config: a.laneClient(cmd)})
+	s, err := a.open(ctx, cmd, sessionOptions{signed: true, config: a.laneClient(cmd)})
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	if f.durable && (e.Type != envelope.TypeTask || mesh.PublishesTo(e.To)) {
 		return usagef(cmd, "only a task to an agent or a service can be durable; %s has no worker", e.To)
 	}
-	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, status: quietAboutServices(a.term.status(false)), config: func(s *session, cfg *mesh.Config) error {
+	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
 		if e.Sig != nil {
 			cfg.Signer = nil // it is signed
 		}

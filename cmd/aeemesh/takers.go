@@ -149,11 +149,12 @@ func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint st
 	return s.untaken(ctx, entity)
 }
 
-// quietAboutServices keeps from a person that their NATS user may not look for
-// workers: nothing that they asked for needs it.
+// quietAboutServices keeps from a person that their NATS user may not look for workers
+// and their consumers, or make consumers: what they asked for is done without, or fails
+// and says so.
 func quietAboutServices(tell func(mesh.Status)) func(mesh.Status) {
 	return func(s mesh.Status) {
-		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) {
+		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
 			tell(s)
 		}
 	}
