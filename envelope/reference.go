@@ -39,8 +39,8 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 // module routes or processes them (AEE, "Exception: Archival and Forensic
 // Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
-	if !bytes.Contains(e.Payload, []byte(`"references"`)) && !bytes.Contains(e.Payload, []byte(`\u`)) {
-		return nil, nil // an escape might hide the name
+	if !mayName(e.Payload, referencesMember) {
+		return nil, nil
 	}
 	var refs []Reference
 	err := eachMember(e.Payload, func(name, value []byte) error {
@@ -66,6 +66,12 @@ func (e *Envelope) References() ([]Reference, error) {
 }
 
 const referencesMember = "references"
+
+// mayName reports whether a member of raw may have a name: an escaped letter in a name
+// or a text might hide it.
+func mayName(raw json.RawMessage, name string) bool {
+	return bytes.Contains(raw, []byte(`"`+name+`"`)) || bytes.Contains(raw, []byte(`\u`))
+}
 
 // read takes one reference object in. Its error continues a sentence about it.
 func (r *Reference) read(raw json.RawMessage) error {

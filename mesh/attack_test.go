@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
@@ -269,21 +268,21 @@ func (a *attack) unharmed(what string, before, after map[string]string) {
 // requests are all that JetStream can be asked about a stream and its consumers.
 func requests(stream string, consumers []string) (subjects []string) {
 	patterns := []string{
-		natsserver.JSApiStreamUpdateT, natsserver.JSApiStreamInfoT, natsserver.JSApiStreamDeleteT, natsserver.JSApiStreamPurgeT, natsserver.JSApiStreamSnapshotT,
-		natsserver.JSApiMsgDeleteT, natsserver.JSApiMsgGetT, natsserver.JSApiConsumersT, natsserver.JSApiConsumerListT, natsserver.JSApiConsumerCreateT,
-		natsserver.JSApiStreamRemovePeerT, natsserver.JSApiStreamLeaderStepDownT, "$JS.API.DIRECT.GET.%s", "$JS.API.DIRECT.GET.%s.>", natsserver.JSApiStreamCreateT, natsserver.JSApiStreamRestoreT,
+		"$JS.API.STREAM.UPDATE.%s", "$JS.API.STREAM.INFO.%s", "$JS.API.STREAM.DELETE.%s", "$JS.API.STREAM.PURGE.%s", "$JS.API.STREAM.SNAPSHOT.%s",
+		"$JS.API.STREAM.MSG.DELETE.%s", "$JS.API.STREAM.MSG.GET.%s", "$JS.API.CONSUMER.NAMES.%s", "$JS.API.CONSUMER.LIST.%s", "$JS.API.CONSUMER.CREATE.%s",
+		"$JS.API.STREAM.PEER.REMOVE.%s", "$JS.API.STREAM.LEADER.STEPDOWN.%s", "$JS.API.DIRECT.GET.%s", "$JS.API.DIRECT.GET.%s.>", "$JS.API.STREAM.CREATE.%s", "$JS.API.STREAM.RESTORE.%s",
 	}
 	for _, p := range patterns {
 		subjects = append(subjects, fmt.Sprintf(p, stream))
 	}
 	for _, c := range append(slices.Clone(consumers), "thief") {
 		for _, p := range []string{
-			natsserver.JSApiConsumerInfoT, natsserver.JSApiConsumerDeleteT, natsserver.JSApiConsumerPauseT, natsserver.JSApiRequestNextT, natsserver.JSApiConsumerResetT, natsserver.JSApiConsumerUnpinT,
-			natsserver.JSApiConsumerLeaderStepDownT, natsserver.JSApiDurableCreateT, "$JS.API.CONSUMER.CREATE.%s.%s",
+			"$JS.API.CONSUMER.INFO.%s.%s", "$JS.API.CONSUMER.DELETE.%s.%s", "$JS.API.CONSUMER.PAUSE.%s.%s", "$JS.API.CONSUMER.MSG.NEXT.%s.%s", "$JS.API.CONSUMER.RESET.%s.%s", "$JS.API.CONSUMER.UNPIN.%s.%s",
+			"$JS.API.CONSUMER.LEADER.STEPDOWN.%s.%s", "$JS.API.CONSUMER.DURABLE.CREATE.%s.%s", "$JS.API.CONSUMER.CREATE.%s.%s",
 		} {
 			subjects = append(subjects, fmt.Sprintf(p, stream, c))
 		}
-		subjects = append(subjects, fmt.Sprintf(natsserver.JSApiConsumerCreateExT, stream, c, ">"))
+		subjects = append(subjects, fmt.Sprintf("$JS.API.CONSUMER.CREATE.%s.%s.%s", stream, c, ">"))
 	}
 	return subjects
 }

@@ -118,6 +118,7 @@ var floors = []struct {
 var beside = map[string][]string{
 	"envelope/sign":         {"envelope"},
 	"agents/aaif":           {"intents/schema"},
+	"intents/schema":        {"envelope"}, // its bounds of JSON
 	"intents/template":      {"intents"},
 	"mesh/natsd/natstest":   {"mesh/natsd"},
 	"mesh":                  {"mesh/handoff"},

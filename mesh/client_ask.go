@@ -1,0 +1,55 @@
+package mesh
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope"
+)
+
+// Ask sends plain text to an entity's aee.ask lane and returns the plain text
+// of its answer. An error of the agent's is an *[envelope.Error].
+func (n *Node) Ask(ctx context.Context, entity, text string) (string, error) {
+	return n.AskRetrying(ctx, entity, text, 0, nil)
+}
+
+// AskRetrying is Ask, and asks again as often as retries says where nothing was done,
+// as [SendOptions].Retries has it; told, if not nil, hears of each time.
+func (n *Node) AskRetrying(ctx context.Context, entity, text string, retries int, told func(attempt int, wait time.Duration, why *envelope.Error)) (answer string, err error) {
+	err = retrying(ctx, retries, told, func(int) (err error) {
+		answer, err = n.askOnce(ctx, entity, text)
+		return err
+	})
+	return answer, err
+}
+
+func (n *Node) askOnce(ctx context.Context, entity, text string) (string, error) {
+	to, err := n.subjects.Ask(entity)
+	if err != nil {
+		return "", err
+	}
+	msg := &nats.Msg{Subject: to, Data: []byte(text), Header: nats.Header{HeaderFrom: {n.cfg.Entity}}}
+	if parent := traceparentOf(ctx); parent != "" {
+		msg.Header[traceHeader(ctx)] = []string{parent}
+	}
+	if _, has := ctx.Deadline(); !has {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, n.cfg.DefaultTimeout)
+		defer cancel()
+	}
+	answer, err := n.conn.RequestMsgWithContext(ctx, msg)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return "", border(sendError(&envelope.Envelope{To: entity}, err))
+	}
+	if code := answer.Header.Get("Nats-Service-Error-Code"); code != "" {
+		e := envelope.Errorf(envelope.Code(code), "%s", strings.TrimPrefix(string(answer.Data), "error: "+code+": "))
+		return "", e
+	}
+	return string(answer.Data), nil
+}
