@@ -92,12 +92,15 @@ type Durable struct {
 	// goroutine that is about to go on: for tests, which stop or kill the
 	// process there, and for tracing. It may be called for many runs at once.
 	Observe func(point Point, run state.ID)
+
+	fenced bool // see Fence
 }
 
 // Fence says that the node's NATS user has permissions for its own entities alone, as
 // [DurableWorkerPermissions] names them. Without it the node finds that out by requests
 // that the server refuses, and logs.
 func (d *Durable) Fence() {
+	d.fenced = true
 	if s, ok := d.States.(interface{ Fence() }); ok {
 		s.Fence()
 	}

@@ -90,22 +90,28 @@ func (h *host) storeAlong(ctx context.Context, t *Task, c *state.Checkpoint, run
 		return nil, fmt.Errorf("what goes along with a task: %w", err)
 	}
 	ref := &StateRef{Entity: h.Entity, Run: c.Doc.RunID, StateID: c.Doc.StateID, Hash: hashOf(data)}
+	limit := int(h.node.conn.MaxPayload()) / inlineShare
+	fits := func() bool { return len(data) <= limit && codec.Encoding != aaif.CBOR }
 	if d := h.node.durable(); d != nil {
 		_, err := d.States.Put(ctx, c.ID(), 0, data)
 		if errors.Is(err, state.ErrChanged) {
 			var was state.Record
 			if was, err = d.States.Get(ctx, c.ID()); err == nil {
 				if c, err = codec.Read(was); err == nil {
-					ref.StateID, ref.Hash = c.Doc.StateID, hashOf(was.Data)
+					data = was.Data
+					ref.StateID, ref.Hash = c.Doc.StateID, hashOf(data)
 				}
 			}
 		}
 		if err != nil {
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "what goes along with a task cannot be stored for now: %w", err)
 		}
+		if d.fenced && fits() { // the other agent may be fenced, too
+			ref.Document = string(data)
+		}
 		return ref, nil
 	}
-	if limit := int(h.node.conn.MaxPayload()) / inlineShare; len(data) > limit || codec.Encoding == aaif.CBOR {
+	if !fits() {
 		return nil, envelope.Errorf(envelope.CodeTooLarge, "what goes along with a task has %d bytes; without JetStream it may have %d", len(data), limit)
 	}
 	ref.Document = string(data)
