@@ -96,8 +96,8 @@ func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exa
 func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need) error {
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
-	info, err := js.AccountInfo(ctx)
-	if err != nil {
+	var info natsjs.AccountInfo
+	if err := request(ctx, js, "INFO", nil, &info); err != nil {
 		return nil // it may not ask
 	}
 	tier, replicas := info.Tier, n.replicas
@@ -174,7 +174,7 @@ const probeWait = 2 * time.Second
 func (p roomProbe) mayDelete(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
 	defer cancel()
-	err := p.js.DeleteStream(ctx, p.name)
+	err := request(ctx, p.js, "STREAM.DELETE."+p.name, nil, nil)
 	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
 }
 

@@ -148,6 +148,9 @@ func (s *States) readOldChunks(ctx context.Context, o state.Object) (data []byte
 // dropObject takes away an object that no record refers to. What it fails to
 // do, as with the permissions of a worker, a sweep does later.
 func (s *States) dropObject(ctx context.Context, name string) {
+	if s.fenced.Load() {
+		return
+	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	_ = s.purgeObject(ctx, name)

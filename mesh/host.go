@@ -288,9 +288,12 @@ func (h *host) start() (err error) {
 		handle = h.fromInboxes(handle)
 		var sub *nats.Subscription
 		hear := func(msg *nats.Msg) {
-			if jetstream.Published(msg, subject) {
-				handle(msg)
+			if !jetstream.Published(msg, subject) {
+				h.counts.dropped.Add(1)
+				h.node.tel.refused(h, "stray")
+				return
 			}
+			handle(msg)
 		}
 		if group == "" {
 			sub, err = h.node.conn.Subscribe(subject, hear)

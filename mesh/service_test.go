@@ -81,7 +81,7 @@ func TestAgentIsANATSMicroService(t *testing.T) {
 	var ping micro.Ping
 	r.decodeService("$SRV.PING", "ping", &ping)
 	identity := micro.ServiceIdentity{Name: "agent-team-reviewer", ID: ping.ID, Version: "1.2.3-rc.1", Metadata: map[string]string{
-		"entity": "agent.team.reviewer", "agent_id": "did:example:1", "aee_version": "1", "aeemesh_version": "0.1.0", "concurrency": "2", "queue": "7", "team": "red", "handoff": "1", "durable": "off",
+		"entity": "agent.team.reviewer", "agent_id": "did:example:1", "aee_version": "1", "aeemesh_version": "0.1.0", "concurrency": "2", "queue": "7", "team": "red", "handoff": "1", "durable": "off", "signatures": "verify-if-present",
 		"intents": "aee.capability.list,aee.context.fetch,aee.context.refute,aee.spec.query,aee.status.health,aee.status.ping,aee.validate.payload,code.review,mesh.task.cancel,mesh.task.migrate,mesh.task.pause,mesh.task.resume,mesh.task.settle,mesh.task.steer",
 	}}
 	for _, suffix := range []string{"", ".agent-team-reviewer", ".agent-team-reviewer." + ping.ID} {

@@ -217,7 +217,7 @@ func TestFloorsRefuseArrowsUpwards(t *testing.T) {
 		{"envelope/sign", "envelope", false, true},
 		{"envelope", "envelope/sign", false, false},
 		{"intents", "envelope", false, true},
-		{"intents/schema", "envelope", false, false},
+		{"intents/schema", "envelope", false, true},
 		{"agents/aaif", "intents/schema", false, true},
 		{"agents/tool", "intents/schema", false, true},
 		{"intents", "jetstream", false, false},
