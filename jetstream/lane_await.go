@@ -31,7 +31,10 @@ func (e MissingError) Error() string { return "the server has no " + strings.Joi
 //
 // An error is [ErrNoLane] too where the user may look at none of it: the operator did
 // not mean the worker to have the lane.
-func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
+//
+// A fenced worker asks only for the streams that it may look at: of the others the
+// server would log each question, and leave it without an answer.
+func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced bool) error {
 	if _, err := lacking(ctx, js, m, laneStores[0][:1]); errors.Is(err, ErrDenied) {
 		return fmt.Errorf("%w: %w", ErrNoLane, err)
 	}
@@ -39,7 +42,10 @@ func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map) error {
 	if err != nil {
 		return err
 	}
-	rest, err := lacking(ctx, js, m, laneStores[1])
+	var rest MissingError
+	if !fenced {
+		rest, err = lacking(ctx, js, m, laneStores[1])
+	}
 	if lacks = append(lacks, rest...); len(lacks) > 0 {
 		return lacks
 	}
@@ -74,7 +80,7 @@ type LaneWait struct {
 // AwaitLane begins to look, again and again, seldom after [ErrNoLane], and whenever the connection has come
 // back, until ctx ends. First is what the lane lacked when it was looked for before;
 // came, if not nil, is called before Ready is closed.
-func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, every time.Duration, first error, came func()) *LaneWait {
+func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced bool, every time.Duration, first error, came func()) *LaneWait {
 	w := &LaneWait{ready: make(chan struct{})}
 	w.lacks.Store(&first)
 	conn := js.Conn()
@@ -98,7 +104,7 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, every ti
 				continue
 			}
 			looking, cancel := oneRequest(ctx)
-			err := LaneLacks(looking, js, m)
+			err := LaneLacks(looking, js, m, fenced)
 			cancel()
 			switch {
 			case err == nil:

@@ -2,6 +2,8 @@ package jetstream_test
 
 import (
 	"errors"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,7 +19,7 @@ func TestTheDurableLaneIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	js := start(t)
 	var came atomic.Bool
-	w := jetstream.AwaitLane(t.Context(), js, subject.Map{}, time.Millisecond, errors.New("at first"), func() { came.Store(true) })
+	w := jetstream.AwaitLane(t.Context(), js, subject.Map{}, false, time.Millisecond, errors.New("at first"), func() { came.Store(true) })
 	waitFor(t, "another look", func() bool {
 		var missing jetstream.MissingError
 		return errors.As(w.Lacks(), &missing) && len(missing) == 6
@@ -32,11 +34,45 @@ func TestTheDurableLaneIsLookedForAgain(t *testing.T) {
 	if !came.Load() {
 		t.Error("ready before what is to be done first")
 	}
-	if err := jetstream.LaneLacks(testContext(t), js, subject.Map{}); err != nil {
+	if err := jetstream.LaneLacks(testContext(t), js, subject.Map{}, false); err != nil {
 		t.Error(err)
 	}
 	core := connect(t, natstest.Run(t, natsd.Config{}))
-	if err := jetstream.LaneLacks(testContext(t), core, subject.Map{}); !errors.Is(err, jetstream.ErrUnavailable) {
+	if err := jetstream.LaneLacks(testContext(t), core, subject.Map{}, false); !errors.Is(err, jetstream.ErrUnavailable) {
 		t.Errorf("without JetStream: %v", err)
+	}
+}
+
+// What the server would refuse a fenced worker it is not asked for: each question is a
+// line in its log, and two seconds at each start.
+func TestAFencedWorkerLooksAtItsStreamsOnly(t *testing.T) {
+	t.Parallel()
+	js := start(t)
+	apply(t, js, jetstream.Options{})
+	sub, err := js.Conn().SubscribeSync("$JS.API.STREAM.INFO.*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := jetstream.LaneLacks(testContext(t), js, subject.Map{}, true); err != nil {
+		t.Error(err)
+	}
+	const end = "$JS.API.STREAM.INFO.the-end"
+	if err := js.Conn().Publish(end, nil); err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	for {
+		msg, err := sub.NextMsgWithContext(testContext(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if msg.Subject == end {
+			break
+		}
+		asked = append(asked, strings.TrimPrefix(msg.Subject, "$JS.API.STREAM.INFO."))
+	}
+	slices.Sort(asked)
+	if asked = slices.Compact(asked); !slices.Equal(asked, []string{"AEE_WORK", "KV_aee_slots", "KV_aee_state"}) {
+		t.Errorf("asked for %q", asked)
 	}
 }

@@ -78,7 +78,7 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 		return hinted(outcome.Conflict("%s for %s", counted(waiting, "task waits", "tasks wait"), entity), "\"aeemesh queues %s\" shows them; --force withdraws them, \"aeemesh runs cancel ID -e %s\" one.", entity, entity)
 	}
 	if !yes {
-		a.term.say("%s: its consumers, slots and registration are deleted%s", entity, map[bool]string{true: ", and " + counted(waiting, "task", "tasks") + " withdrawn"}[waiting > 0])
+		a.term.say("this deletes the consumers, the slots and the registration of %s%s", entity, map[bool]string{true: ", and withdraws " + counted(waiting, "task", "tasks")}[waiting > 0])
 		if agreed, err := a.ask("Do this?"); err != nil {
 			return usagef(cmd, "nobody can be asked here: give --yes")
 		} else if !agreed {

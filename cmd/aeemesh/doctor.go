@@ -180,7 +180,7 @@ func (d *doctor) clocks(ctx context.Context) {
 	before := d.conn.LastError()
 	d.agent(ctx, node, d.entity)
 	if err := refusedTo(d.conn, before, d.entity); err != nil {
-		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --client PREFIX\" prints what a sender needs.", d.entity), "%s", errorText(err))
+		d.tell("permissions", "fail", fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), "%s", errorText(err))
 	}
 	d.tellClocks()
 }

@@ -31,7 +31,7 @@ func (d *doctor) needs() (need mesh.Permissions, as, hint string, err error) {
 			inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 		}
 		need, err = mesh.ClientPermissions(d.subjects, inbox, d.entity)
-		return need, "send to " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s --client PREFIX\" prints what a sender needs.", d.entity), err
+		return need, "send to " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), err
 	case roleOperator:
 		return operatorNeeds(d.subjects), "operate the mesh", "docs/operations.md says what an operator needs.", nil
 	}

@@ -59,7 +59,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	looking, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	lacking := jetstream.LaneLacks(looking, js, m)
+	lacking := jetstream.LaneLacks(looking, js, m, f.fenced)
 	if lacking != nil && f.durable == "on" {
 		return hinted(fmt.Errorf("--durable on: %w", lacking), "\"aeemesh apply\" makes the streams and buckets.")
 	}
@@ -89,7 +89,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 		seen = new(lateSeen)
 		cfg.Seen = seen
 	}
-	await := jetstream.AwaitLane(ctx, js, m, laneLook, lacking, func() {
+	await := jetstream.AwaitLane(ctx, js, m, f.fenced, laneLook, lacking, func() {
 		shared.use(counters)
 		if seen != nil {
 			seen.look(ctx, a, js, m, window)

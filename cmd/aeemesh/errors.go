@@ -126,8 +126,10 @@ func hintFor(err error) string {
 		return "Is a server running there? \"aeemesh up\" starts one; --nats, NATS_URL or --context name another."
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Check --creds, --nkey, --user and --password, --token, or the context."
+	case (errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, jetstream.ErrDenied)) && strings.Contains(err.Error(), "Subscription to \"_INBOX."):
+		return "The NATS user may not hear its answers there: AEEMESH_FROM says who speaks, --inbox-prefix where answers go; \"aeemesh auth perms\" prints both with the permissions."
 	case errors.Is(err, nats.ErrPermissionViolation), errors.Is(err, jetstream.ErrDenied):
-		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --client PREFIX what a sender does, with --durable also for durable tasks."
+		return "The NATS user may not do this. \"aeemesh auth perms ENTITY\" prints what a worker needs, with --sender what a sender does, with --durable also for durable tasks; --operator and --viewer what people do who look after the mesh."
 	case errors.Is(err, jetstream.ErrNotFound):
 		return "If it is one of the mesh's streams or buckets, \"aeemesh apply\" makes it."
 	case errors.Is(err, jetstream.ErrUnavailable), errors.Is(err, nats.ErrJetStreamNotEnabled):

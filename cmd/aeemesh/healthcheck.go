@@ -17,9 +17,9 @@ func (a *app) healthcheckCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "healthcheck [URL]",
 		Short: "Ask a process whether it is ready, for containers without curl",
-		Long: `Asks URL, and ends with exit status 0 where the answer is 2xx. Else it says what
-does not hold. Without URL it asks /readyz of the process that was started with
-the same $AEEMESH_HEALTH_LISTEN on this machine.`,
+		Long: `Asks URL, /readyz where it has no path, and ends with exit status 0 where the
+answer is 2xx. Else it says what does not hold. Without URL it asks /readyz of
+the process that was started with the same $AEEMESH_HEALTH_LISTEN on this machine.`,
 		Example: `  aeemesh healthcheck                                  # in the worker's container
   aeemesh healthcheck http://127.0.0.1:8223/healthz
   aeemesh healthcheck http://127.0.0.1:8222/healthz    # nats-server's own
@@ -33,6 +33,9 @@ the same $AEEMESH_HEALTH_LISTEN on this machine.`,
 				u, err := url.Parse(args[0])
 				if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 					return usagef(cmd, "%q is no URL such as http://127.0.0.1:8223/readyz", args[0])
+				}
+				if u.Path == "" {
+					u.Path = "/readyz"
 				}
 				to = u.String()
 			} else {

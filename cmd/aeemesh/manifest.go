@@ -100,7 +100,7 @@ func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
 	}
 	looking, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
-	if err := jetstream.LaneLacks(looking, js, m); err != nil {
+	if err := jetstream.LaneLacks(looking, js, m, false); err != nil {
 		if ctx.Err() != nil {
 			return false, fmt.Errorf("look for the durable lane: %w", err)
 		}

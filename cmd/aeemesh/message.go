@@ -132,6 +132,9 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 // defaultFrom is who speaks where nobody says: the one entity that the signing
 // key may speak for, else the person at the keyboard.
 func (a *app) defaultFrom() string {
+	if e := a.env("AEEMESH_FROM"); e != "" {
+		return e
+	}
 	if e := a.soleEntity(); e != "" {
 		return e
 	}

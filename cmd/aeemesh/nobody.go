@@ -61,7 +61,7 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 			case had == nil && len(found) == 0 && time.Since(since) < patienceBeforeAsking:
 				next = since.Add(patienceBeforeAsking)
 			case had == nil && len(found) == 0:
-				a.term.warn("no worker announces itself as %s, though somebody listens there; still waiting", entity)
+				a.term.warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
 				next = time.Now().Add(24 * time.Hour) // it is said once
 			case had == nil:
 				had = found
@@ -98,7 +98,7 @@ func refusedTo(conn *nats.Conn, before error, entity string) error {
 	}
 	switch text := strings.ToLower(err.Error()); {
 	case strings.Contains(text, "publish") && strings.Contains(text, strings.ToLower(entity)+`"`):
-		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %s --client PREFIX\" prints what it needs", entity, entity)
+		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not publish to %s; \"aeemesh auth perms %s --sender\" prints what it needs", entity, entity)
 	case strings.Contains(text, "subscription") && strings.Contains(text, `"`+strings.ToLower(inbox)+"."):
 		return envelope.Errorf(envelope.CodeDenied, "this NATS user may not listen for answers on %s.>; name an inbox prefix of its own with --inbox-prefix", inbox)
 	}

@@ -116,14 +116,14 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 // untaken is why nobody takes an entity's durable tasks now, and what helps; ""
 // where a worker does, or nobody can be asked.
 func (s *session) untaken(ctx context.Context, entity string) (why, hint string) {
-	const start = "\"aeemesh worker FILE\" starts one; the task waits for it."
+	const start = "\"aeemesh worker FILE\" starts one; what is stored waits for it."
 	t := s.takers(ctx, entity)
 	switch {
 	case t == nil || t.durable > 0:
 		return "", ""
 	case t.workers > 0:
 		return entity + ": " + t.lacking(),
-			"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; the task waits meanwhile."
+			"\"aeemesh agents list\" tells what they wait for, \"aeemesh doctor\" what is missing; what is stored waits meanwhile."
 	case s.neverServed(ctx, entity):
 		return "no worker has ever taken durable tasks of " + entity, cmp.Or(s.meant(ctx, entity), start)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -156,6 +157,7 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 			return nil, err
 		}
 		c := mesh.Connection{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
+		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, mesh.InboxPrefix(a.defaultFrom()))
 		a.credentials(cmd, &c)
 		conn, err := mesh.Connect(ctx, c)
 		if err != nil { // that names an address, and there is none in one process
@@ -178,8 +180,12 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 	}
 	if err != nil {
 		a.term.warn("the mesh's streams are not in place: %s", errorText(err))
-		if errors.Is(err, jetstream.ErrNoRoom) {
+		switch {
+		case errors.Is(err, jetstream.ErrNoRoom):
 			a.term.hint(hintFor(roomHint(err)))
+			return
+		case errors.Is(err, jetstream.ErrDenied):
+			a.term.hint(hintFor(err))
 			return
 		}
 		a.term.hint("Where --config asks for credentials, give them: --user, --token, --creds or --nkey.")

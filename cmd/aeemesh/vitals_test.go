@@ -211,6 +211,7 @@ func TestHealthcheckFindsTheProcessOfThisMachine(t *testing.T) {
 		{[]string{"healthcheck"}, strings.TrimPrefix(metrics, "http://"), 0},
 		{[]string{"healthcheck", broken}, "", 1},
 		{[]string{"healthcheck", "http://127.0.0.1:1/"}, "", 1},
+		{[]string{"healthcheck", strings.TrimSuffix(metrics, "/metrics")}, "", 0}, // asks /readyz
 		{[]string{"healthcheck"}, "", 2},
 		{[]string{"healthcheck", "8223"}, "", 2},
 	} {

@@ -245,6 +245,9 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 			missing = append(missing, plan[0].Name)
 			continue
 		}
+		if err := w.readable(ctx, js, s.all); errors.Is(err, jetstream.ErrDenied) {
+			continue // watchStatus tells
+		}
 		subjects = append(subjects, s.all)
 	}
 	if len(missing) > 0 {
@@ -256,6 +259,15 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 		w.app.term.hint("\"aeemesh apply\" makes what is missing; only what is sent from then on is stored.")
 	}
 	return subjects, nil
+}
+
+// readable fails where the user may not read what is stored of some subjects, as a
+// viewer may not read people's inboxes: what may be read is replayed without it.
+func (w *watcher) readable(ctx context.Context, js natsjs.JetStream, subjects string) error {
+	for _, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: []string{subjects}, Since: time.Now()}) {
+		return err
+	}
+	return nil
 }
 
 // message prints one message, if it is an envelope and passes the filters.

@@ -83,12 +83,12 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	d.Observe = func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) }
 	breakPromise(cfg.Break, d, js)
 	looking, done := context.WithTimeout(ctx, 2*time.Second)
-	lacks := jetstream.LaneLacks(looking, js, m)
+	lacks := jetstream.LaneLacks(looking, js, m, false)
 	done()
 	if lacks != nil {
 		log.Warn("the durable lane is waited for", "err", lacks)
 		word = readyEarly
-		await := jetstream.AwaitLane(ctx, js, m, cfg.Lease, lacks, nil)
+		await := jetstream.AwaitLane(ctx, js, m, false, cfg.Lease, lacks, nil)
 		d.Ready, d.Lacks = await.Ready(), await.Lacks
 	}
 	signer, verifier, err := keys()
