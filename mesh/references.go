@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -39,8 +38,8 @@ const fetchTimeout = 3 * time.Second
 //
 // The envelope has the id, and where the reference names them the corr and the hash;
 // its signature is verified as one of its time. A task's sender learns nothing by a
-// reference that it could not fetch itself: where signatures are required, it must be
-// a party of the envelope or name its hash.
+// reference that it could not fetch itself: it must be a party of the envelope, by a
+// signature where that has one, or name its hash.
 //
 // It fails with an [*envelope.Error]: E_NOT_FOUND, E_HASH_MISMATCH, E_DENIED,
 // E_UNAVAILABLE, E_TIMEOUT or that of the signature.
@@ -121,7 +120,7 @@ func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
 			return envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip(ref.ID)).WithCause(err)
 		}
 	}
-	if t.host.node.cfg.Verifier.Mode == sign.Required && ref.Hash == "" && t.Envelope.From != e.From && t.Envelope.From != e.To {
+	if ref.Hash == "" && !t.isPartyTo(e) {
 		return envelope.Errorf(envelope.CodeDenied, "the sender of the task is no party of envelope %s, and does not know its hash", clip(ref.ID))
 	}
 	return nil

@@ -220,6 +220,27 @@ func TestAReferenceOpensNothingToStrangers(t *testing.T) {
 	}
 }
 
+// Finding 15 of the security review, by a reference: where signatures are checked and not
+// required, what was signed opens to no from that is a mere claim.
+func TestAReferenceOpensNothingSignedToAClaim(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas := k.signer("ada", sign.Ed25519, ada)
+	r := newRig(t)
+	r.serve(r.node(mesh.Config{Verifier: k.verifier()}), mesh.Agent{Handler: fetching})
+	secret := signed(t, adas, newTask(reviewer, "code.review", `{"secret":1}`))
+	r.request(secret)
+	ask := func(from string) *envelope.Envelope {
+		task := newTask(reviewer, "code.review", fmt.Sprintf(`{"references":[{"id":%q,"type":"aee.envelope"}]}`, secret.ID))
+		task.From = from
+		return task
+	}
+	for _, from := range []string{"human.eve", ada, reviewer} {
+		equal(t, from, string(r.request(ask(from)).Payload), `{"error":"E_DENIED"}`)
+	}
+	equal(t, "ada herself", string(r.request(signed(t, adas, ask(ada))).Payload), `{"payload":{"secret":1}}`)
+}
+
 func mustMarshal(t testing.TB, v any) json.RawMessage {
 	t.Helper()
 	raw, err := json.Marshal(v)
