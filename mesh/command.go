@@ -380,7 +380,7 @@ func (l *lane) answer(ctx context.Context, t *Task, reply *envelope.Envelope) er
 	if err != nil {
 		return err
 	}
-	header := nats.Header{jetstream.HeaderSeq: {"1"}}
+	header := nats.Header{HeaderTaskDigest: {taskDigest(t.Envelope)}} // see replyReader.another
 	if reply.Type == envelope.TypeError {
 		problem := envelope.ErrorOf(reply)
 		header[micro.ErrorHeader] = []string{headerText(problem.Message)}

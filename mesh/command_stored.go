@@ -57,7 +57,7 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 			if !o.Durable || o.intent == intents.TaskResume || o.intent == intents.TaskSettle || o.ID == "" && o.Run == "" {
 				return out
 			}
-			if status, ended := l.answered(ctx, o.ID); ended {
+			if status, ended := l.answered(ctx, o); ended {
 				out.found, out.status = true, status
 				return out
 			}
@@ -92,11 +92,11 @@ func (l *lane) applyTo(ctx context.Context, id state.ID, o *order, alone bool) (
 }
 
 // answered reports how a task ended that has no run: one that was refused.
-func (l *lane) answered(ctx context.Context, taskID string) (status string, ended bool) {
-	if taskID == "" {
+func (l *lane) answered(ctx context.Context, o *order) (status string, ended bool) {
+	if o.ID == "" {
 		return "", false
 	}
-	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, taskID)
+	msg, err := l.cfg.Replies.Last(ctx, l.host.Entity, o.ID)
 	if err != nil {
 		return "", false
 	}
@@ -104,6 +104,8 @@ func (l *lane) answered(ctx context.Context, taskID string) (status string, ende
 	switch {
 	case err != nil || reply.From != l.host.Entity:
 		return "", false
+	case isCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.from:
+		return "", false // of no run, and not to this sender: see replyReader.another
 	case reply.Type == envelope.TypeResult:
 		return string(aaif.RunCompleted), true
 	case reply.Type == envelope.TypeError:

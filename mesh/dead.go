@@ -93,7 +93,7 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 		return nil // nothing that could be said about it makes an envelope
 	}
 	header := nats.Header{
-		jetstream.HeaderSeq:   {"1"},
+		HeaderTaskDigest:      {taskDigest(env)}, // see replyReader.another
 		micro.ErrorHeader:     {headerText(problem.Message)},
 		micro.ErrorCodeHeader: {string(problem.Code)},
 	}
@@ -109,7 +109,7 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 	}
 	entity, taskID := t.answered()
 	if t.handed != nil {
-		header[HeaderHandoff] = []string{t.handed.header()}
+		header[HeaderHandoff], header[HeaderTaskDigest] = []string{t.handed.header()}, []string{t.handed.Digest}
 	}
 	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
 		Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10), Header: header, Data: raw,

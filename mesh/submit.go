@@ -247,6 +247,9 @@ type replyReader struct {
 }
 
 func (r *replyReader) take(msg jetstream.Message) error {
+	if r.another(msg.Header) {
+		return nil
+	}
 	if was := msg.Header.Get(HeaderTaskDigest); r.digest != "" && was != "" && was != r.digest {
 		return envelope.Errorf(envelope.CodeReplay, "the id %s was used before, for another task: that one is answered. Give this task an id of its own", r.taskID)
 	}
@@ -267,6 +270,14 @@ func (r *replyReader) take(msg jetstream.Message) error {
 		return nil
 	}
 	return r.onStream(reply)
+}
+
+// another reports whether a reply is to a command, or to a task that was refused, under
+// the id of this task: whoever knows the id may send one. It has no epoch, for it is of no
+// run, and no number, so that it takes that of none of the run's replies.
+func (r *replyReader) another(h nats.Header) bool {
+	was := h.Get(HeaderTaskDigest)
+	return r.digest != "" && was != "" && was != r.digest && h.Get(HeaderEpoch) == ""
 }
 
 // taskDigest tells a task from another one with its id: SHA-256 over the bytes
