@@ -215,7 +215,8 @@ func TestCBORIsBoundedBeforeItIsDecoded(t *testing.T) {
 		if refused && (bytes > 16<<10 || allocations > 100) {
 			t.Errorf("%s: %d bytes in %d allocations for what is refused", name, bytes, allocations)
 		}
-		if most := uint64(24 * len(data)); bytes > most || allocations > 1000 {
+		// Some 20 times, and more under the race detector, where pools forget what they have.
+		if most := uint64(40 * len(data)); bytes > most || allocations > 1000 {
 			t.Errorf("%s: %d bytes in %d allocations for a message of %d", name, bytes, allocations, len(data))
 		}
 	}
