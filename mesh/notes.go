@@ -17,10 +17,12 @@ import (
 // finds when it is begun. The sender may name an id that never comes, so notes are short,
 // few, and gone in minutes.
 const (
-	// noteText bounds the text of a command that is noted, and maxNoted how many are
-	// noted for one task: the store keeps a revision for each.
-	noteText = 4 << 10
-	maxNoted = 16
+	// noteText bounds the text of a command that is noted, maxNoted how many are noted
+	// for one task, for the store keeps a revision for each, and maxNotedOf how many of
+	// them are one sender's: others must not keep out the cancel of the task's own.
+	noteText   = 4 << 10
+	maxNoted   = 16
+	maxNotedOf = 8
 	// maxNotes bounds what is noted for all tasks of an entity, as one worker knows it.
 	maxNotes = 1024
 	// noteTTL is how long a record of notes is kept: of a task that is scheduled, from
@@ -85,10 +87,17 @@ func (l *lane) note(ctx context.Context, id state.ID, prev uint64, c *state.Chec
 	if slices.ContainsFunc(c.Mesh.Noted, func(n state.Noted) bool { return n.ID == o.id }) {
 		return nil
 	}
-	now := l.clock.now()
+	now, own := l.clock.now(), 0
+	for _, n := range c.Mesh.Noted {
+		if n.From == o.from && n.KeyID == o.keyID {
+			own++
+		}
+	}
 	switch {
 	case len(o.Text) > noteText:
 		return envelope.Errorf(envelope.CodeTooLarge, "the text has %d bytes; for a task that nobody has begun %d are kept", len(o.Text), noteText)
+	case own >= maxNotedOf:
+		return envelope.Errorf(envelope.CodeDenied, "%d commands of %s wait for this task already", maxNotedOf, clip(o.from))
 	case len(c.Mesh.Noted) >= maxNoted:
 		return envelope.Errorf(envelope.CodeDenied, "%d commands wait for this task already", maxNoted)
 	case !l.notes.room(now):

@@ -12,6 +12,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -57,7 +58,7 @@ func TestNotesAreShortAndFew(t *testing.T) {
 	}
 	equal(t, "a note that is too long", codeOf(steer(envelope.NewID(), 4<<10+1)), envelope.CodeTooLarge)
 	equal(t, "bytes stored", r.bucketInfo().State.Bytes, uint64(0))
-	const tasks, each = 64, 16
+	const tasks, each = 128, 8
 	for range tasks {
 		id := envelope.NewID()
 		for range each {
@@ -90,6 +91,32 @@ func TestNotesAreShortAndFew(t *testing.T) {
 	equal(t, "a message too many for the next turn", codeOf(steer(task.ID, 1)), envelope.CodeBusy)
 	if out := r.command(client, intents.CancelTask{ID: task.ID}); !out.Cancelled {
 		t.Errorf("a cancel after all that: %+v", out)
+	}
+}
+
+// Finding 4 of the security review, turned round: the notes of another sender keep no
+// cancel of the task's own out.
+func TestNotesOfOthersKeepNoCancelOut(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas, eves := k.signer("ada", sign.Ed25519, ada), k.signer("eve", sign.Ed25519, "human.eve")
+	r := newDurableRig(t)
+	v := k.verifier()
+	v.Mode = sign.Required
+	r.serve(r.lane(mesh.Config{Verifier: v, Signer: k.signer("own", sign.Ed25519, "agent.*")}), mesh.Agent{Handler: echo})
+	client := r.lane(mesh.Config{Entity: ada, Verifier: v, Signer: adas})
+	eve := r.lane(mesh.Config{Entity: "human.eve", Verifier: v, Signer: eves})
+	later := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"not_before":"`+later+`"}`)
+	r.submit(client, task)
+	refused := 0
+	for range 17 {
+		if _, err := eve.Command(ctxFor(t), reviewer, intents.SteerTask{Target: intents.Target{ID: task.ID, Durable: true}, Text: "x"}); err != nil {
+			refused++
+		}
+	}
+	if _, err := client.Command(ctxFor(t), reviewer, intents.CancelTask{ID: task.ID, Durable: true}); err != nil || refused == 0 {
+		t.Errorf("ada's cancel: %v; %d of eve's were refused", err, refused)
 	}
 }
 
