@@ -431,12 +431,16 @@ func TestLaneWhoseLeaderIsLost(t *testing.T) {
 	w := startLane(t, js, subject.Map{}, "agent.x", 4, alert(true))
 	w.said(t, jetstream.LaneWorking)
 	w.hears(t, q)
-	cons, err := js.Consumer(testContext(t), jetstream.StreamWork, "normal-agent=2Ex")
-	if err != nil {
-		t.Fatal(err)
-	}
+	leader := ""
+	waitFor(t, "the consumer has a leader", func() bool {
+		cons, err := js.Consumer(brief(t), jetstream.StreamWork, "normal-agent=2Ex")
+		if err == nil && cons.CachedInfo().Cluster != nil {
+			leader = cons.CachedInfo().Cluster.Leader
+		}
+		return leader != ""
+	})
 	for _, srv := range servers {
-		if srv.Name() == cons.CachedInfo().Cluster.Leader {
+		if srv.Name() == leader {
 			srv.Close()
 		}
 	}

@@ -86,10 +86,9 @@ func TestAnAgentTakesNoMoreThanItsShareOfTheStore(t *testing.T) {
 			if used := s.CachedInfo().State.Bytes; used > uint64(c.limit)*6/10 {
 				t.Errorf("%d bytes of %d are in use", used, c.limit)
 			}
-			health := p.request(newTask(reviewer, intents.StatusHealth, `{}`))
-			if !strings.Contains(string(health.Payload), "its new tasks wait") {
-				t.Errorf("health %s", health.Payload)
-			}
+			eventually(t, "its health says so", func() bool {
+				return strings.Contains(string(p.request(newTask(reviewer, intents.StatusHealth, `{}`)).Payload), "its new tasks wait")
+			})
 
 			// What has begun goes on, and others begin.
 			goOn <- struct{}{}
