@@ -127,7 +127,7 @@ func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) e
 }
 
 // roomTries is how often a stream is tried again that finds no room or no directory.
-const roomTries = 5
+const roomTries = 10
 
 // reserves says how much room was asked for, where there was not enough.
 func (c Change) reserves(err error) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -132,6 +133,9 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 		return nil
 	}
 	fits, known := p.fits(ctx, bytes)
+	for tries := 0; !fits && known && tries < roomTries && pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); tries++ {
+		fits, known = p.fits(ctx, bytes) // another process may be asking
+	}
 	if fits || !known {
 		return nil
 	}
