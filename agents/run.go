@@ -59,7 +59,7 @@ type progress struct {
 	rewrite    bool               // the document's conversation is not the beginning of messages
 	memories   *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
 	memoriesAt time.Time          // when they had the time to live that they say
-	trace      string             // the traceparent under which the run began; "": nobody knows
+	trace      string             // the traceparent under which the run began; "": not known
 }
 
 // saved is the part of a run that the specification has no place for: the
