@@ -101,7 +101,7 @@ func (t *Task) inquire(ctx context.Context, c *Call, task *envelope.Envelope, no
 	}
 	w := state.Wait{Entity: c.To, TaskID: task.ID, Key: c.Key, Schema: string(resultSchema(task)), Until: now.Add(timeout).Round(time.Millisecond)}
 	task.Requires = withMember(task.Requires, requireAnswerBy, mustJSON(state.Time(w.Until)))
-	if err := t.ready(task, timeout); err != nil { // signs
+	if err := t.ready(task, timeout, false); err != nil { // signs
 		return w, err
 	}
 	if c.Begun != nil {

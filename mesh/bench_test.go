@@ -65,7 +65,7 @@ func BenchmarkTask(b *testing.B) {
 			bodies := make([][]byte, 0, b.N)
 			for range cap(bodies) {
 				var body []byte
-				if _, err := sender.encode(b.Context(), benchTask(), false, &body); err != nil {
+				if _, err := sender.encode(b.Context(), benchTask(), false, false, &body); err != nil {
 					b.Fatal(err)
 				}
 				bodies = append(bodies, body)
@@ -101,7 +101,7 @@ func BenchmarkSend(b *testing.B) {
 			var known vouched
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := sender.encode(b.Context(), task, false, &buf); err != nil {
+				if _, err := sender.encode(b.Context(), task, false, false, &buf); err != nil {
 					b.Fatal(err)
 				}
 				msg := &nats.Msg{Data: result}

@@ -15,7 +15,7 @@ func (t *Task) callDurable(ctx context.Context, c *Call, task *envelope.Envelope
 	task.ID = t.CallID(c.Key)
 	a.TaskID = task.ID
 	timeout, until := t.callTimes(ctx, c, a.Began)
-	if err := t.ready(task, timeout); err != nil {
+	if err := t.ready(task, timeout, true); err != nil {
 		if t.run.restored { // it may have answered while the run waited
 			if answer, lookErr := n.answerTo(ctx, state.Wait{Entity: task.To, TaskID: task.ID}, task.Corr); lookErr == nil && answer != nil {
 				t.callOver(task.ID)

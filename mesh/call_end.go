@@ -33,12 +33,12 @@ func (t *Task) callTimes(ctx context.Context, c *Call, began time.Time) (timeout
 }
 
 // ready writes a call's deadline and signs it.
-func (t *Task) ready(task *envelope.Envelope, timeout time.Duration) error {
+func (t *Task) ready(task *envelope.Envelope, timeout time.Duration, durable bool) error {
 	if timeout <= 0 {
 		return envelope.Errorf(envelope.CodeTimeout, "no time is left to call %s", task.To)
 	}
 	task.Requires = withMember(task.Requires, "timeout_ms", mustJSON(max(1, timeout.Milliseconds())))
-	return t.host.sign(task)
+	return t.host.node.sign(task, t.host.Signer, durable)
 }
 
 // withMember is an object of our own making with one more member.
@@ -209,7 +209,7 @@ func (h *host) tellWorkers(ctx context.Context, e *envelope.Envelope) (*envelope
 		return nil, err
 	}
 	var body []byte
-	header, err := h.node.encode(ctx, e, false, &body)
+	header, err := h.node.encode(ctx, e, false, false, &body)
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (t *Task) callLive(ctx context.Context, c *Call, task *envelope.Envelope, a
 			timeout, until = most, time.Now().Add(most+grace)
 		}
 		one := *task
-		if err := t.ready(&one, timeout); err != nil {
+		if err := t.ready(&one, timeout, false); err != nil {
 			if last != nil {
 				return last // it tells more
 			}

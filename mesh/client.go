@@ -127,7 +127,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	header, err := n.encode(ctx, task, opts.CBOR, buf)
+	header, err := n.encode(ctx, task, false, opts.CBOR, buf)
 	if err != nil {
 		return nil, err
 	}
@@ -213,9 +213,9 @@ func (n *Node) require(ctx context.Context, task *envelope.Envelope, opts SendOp
 // grace is how much longer than an agent its sender waits.
 const grace = 500 * time.Millisecond
 
-// encode signs a task and encodes it into buf. It returns the headers of the
+// encode signs a task for one of the lanes and encodes it into buf. It returns the headers of the
 // message; nil: none.
-func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, buf *[]byte) (header nats.Header, err error) {
+func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbor bool, buf *[]byte) (header nats.Header, err error) {
 	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
 		injectSpan(sc, task)
 		header = nats.Header{traceHeader(ctx): {traceparentOf(ctx)}}
@@ -225,7 +225,7 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, cbor bool, b
 		signer = nil
 	}
 	if signer != nil {
-		if err := BindTask(task, n.cfg.Prefix); err != nil {
+		if err := BindTask(task, n.cfg.Prefix, durable); err != nil {
 			return nil, err
 		}
 	}
@@ -415,7 +415,7 @@ func (n *Node) cancelAs(from, entity string, what intents.CancelTask) error {
 	e.Priority = envelope.PriorityHigh
 	buf := getBuffer()
 	defer putBuffer(buf)
-	header, err := n.encode(context.Background(), e, false, buf)
+	header, err := n.encode(context.Background(), e, false, false, buf)
 	if err != nil {
 		return err
 	}
@@ -437,7 +437,7 @@ func (n *Node) Post(ctx context.Context, e *envelope.Envelope) error {
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	header, err := n.encode(ctx, e, false, buf)
+	header, err := n.encode(ctx, e, false, false, buf)
 	if err != nil {
 		return err
 	}

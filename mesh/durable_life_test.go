@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -60,11 +61,27 @@ func TestAFailureIsTriedAgainWithItsState(t *testing.T) {
 
 func TestAnAsynchronousAgentAnswersWithAJobID(t *testing.T) {
 	t.Parallel()
+	for _, signs := range []bool{false, true} {
+		t.Run(fmt.Sprintf("signed %t", signs), func(t *testing.T) {
+			t.Parallel()
+			anAsynchronousAgentAnswersWithAJobID(t, signs)
+		})
+	}
+}
+
+func anAsynchronousAgentAnswersWithAJobID(t *testing.T, signs bool) {
 	r := newDurableRig(t)
 	g := newGate(t)
-	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: g, Async: true})
-	client := r.client()
-	task := newTask(reviewer, "code.review", `{"n":1}`)
+	var own, clients mesh.Config
+	if signs {
+		k := newKeys(t)
+		own.Verifier, own.Seen = sign.Verifier{Ring: k.ring, Mode: sign.Required}, jetstream.NewSeen(r.js(r.nc), r.m, 10*time.Minute)
+		own.Signer = k.signer("reviewer", sign.Ed25519, reviewer)
+		clients.Verifier, clients.Signer, clients.Entity = k.verifier(), k.signer("ada", sign.Ed25519, ada), ada
+	}
+	r.serve(r.lane(own), mesh.Agent{Handler: g, Async: true})
+	client := r.lane(clients)
+	task := requiring(newTask(reviewer, "code.review", `{"n":1}`), `{"handoff":false}`)
 	reply, err := client.Send(ctxFor(t), task, mesh.SendOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +90,15 @@ func TestAnAsynchronousAgentAnswersWithAJobID(t *testing.T) {
 	equal(t, "answer", string(reply.Payload), want)
 	within(t, "the task in the background", g.entered)
 	g.open()
+	if signs { // what was handed over is done live, and comes through the queue with its lane only
+		handed := requiring(newTask(reviewer, "code.review", `{}`), `{"handoff":{}}`)
+		r.queue("normal", signed(t, clients.Signer, handed))
+		_, err := r.result(client, handed)
+		equal(t, "a captured one", codeOf(err), envelope.CodeRequires)
+		if !strings.Contains(err.Error(), "requires.lane") {
+			t.Error(err)
+		}
+	}
 	task.ID = reply.ReplyTo
 	if reply, err := r.result(client, task); err != nil || string(reply.Payload) != `{"n":1}` {
 		t.Errorf("result %v, %v", reply, err)

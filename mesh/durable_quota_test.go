@@ -71,7 +71,7 @@ func TestDurableTasksOverTheRateArePutOff(t *testing.T) {
 			task := newTask(reviewer, "code.review", `{}`)
 			task.From = from
 			if proven {
-				signed(t, signer, task)
+				signed(t, signer, durably(t, task))
 			}
 			r.queue("urgent", task)
 			senders[sender] = append(senders[sender], task)
@@ -208,7 +208,7 @@ func TestDurablePriorityIsCapped(t *testing.T) {
 		task := newTask(reviewer, "code.review", `{}`)
 		task.From = c.from
 		if c.signed {
-			signed(t, signer, task)
+			signed(t, signer, durably(t, task))
 		}
 		r.queue(string(c.asked), task)
 		equal(t, fmt.Sprintf("%+v", c), within(t, "a task", g.entered).Envelope.Priority, c.want)

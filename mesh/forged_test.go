@@ -170,6 +170,9 @@ func TestForgedCommandsAreRefused(t *testing.T) {
 				g := newGate(t)
 				r.serve(r.lane(mesh.Config{Verifier: f.verifier}), mesh.Agent{Handler: willing{g}})
 				task := newTask(reviewer, "code.review", `{}`)
+				if f.verifier.Mode == sign.Required && durable {
+					durably(t, task)
+				}
 				if f.verifier.Mode == sign.Required {
 					signed(t, f.own, task)
 				}

@@ -220,7 +220,8 @@ func (h *host) extensionsOf(ctx context.Context, entity string) (there, silent b
 	return false, false, nil, err
 }
 
-func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer) }
+// sign signs what does not go to the work queue.
+func (h *host) sign(e *envelope.Envelope) error { return h.node.sign(e, h.Signer, false) }
 
 // relay calls the receiver, and returns its answer as this agent's own. A durable
 // run that waits for a person is parked meanwhile, and begins anew with the answer.
@@ -293,6 +294,12 @@ func (o *handover) forPerson() json.RawMessage {
 	return mustJSON(members)
 }
 
+// isHanded reports whether a task says that it was handed on, true or not.
+func (t *Task) isHanded() bool {
+	raw := t.required(requireHandoff)
+	return len(raw) > 0 && raw[0] == '{'
+}
+
 // relayed are the sender's constraints that hold for whoever answers in its
 // place: all but those that the mesh writes anew for each hop.
 func relayed(requires json.RawMessage) map[string]json.RawMessage {
@@ -300,7 +307,7 @@ func relayed(requires json.RawMessage) map[string]json.RawMessage {
 	if requires == nil || json.Unmarshal(requires, &members) != nil {
 		return map[string]json.RawMessage{}
 	}
-	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, requireMesh, "timeout_ms", "stream"} {
+	for _, name := range []string{requireHandoff, requireContext, requireNotBefore, requireTree, requireMesh, requireLane, "timeout_ms", "stream"} {
 		delete(members, name)
 	}
 	return members
@@ -333,6 +340,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 	delete(members, requireNotBefore)
 	delete(members, requireContext)
 	delete(members, requireMesh) // a run that came from another platform may name that one's
+	delete(members, requireLane)
 	if r := t.run; r != nil {
 		h.Deadline = r.deadline
 		if h.Digest == "" {
@@ -351,7 +359,7 @@ func (o *handover) envelope(stream int, epoch uint64) (*envelope.Envelope, error
 		return nil, err
 	}
 	e.Requires = mustJSON(members)
-	if err := t.host.sign(e); err != nil {
+	if err := t.host.node.sign(e, t.host.Signer, t.run != nil); err != nil {
 		return nil, err
 	}
 	o.id = e.ID

@@ -313,7 +313,7 @@ func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) 
 			return ErrTooLate
 		}
 		var body []byte
-		header, err := n.encode(ctx, reply, false, &body)
+		header, err := n.encode(ctx, reply, false, false, &body)
 		if err != nil {
 			return err
 		}

@@ -247,7 +247,7 @@ func (h *host) check(a arrival) {
 	}
 	t := &Task{Envelope: env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
 	if env.Type == envelope.TypeTask {
-		if err := t.forMesh(h.node.cfg.Prefix, identity.Signed); err != nil {
+		if err := t.forHere(h.node.cfg.Prefix, false, identity.Signed); err != nil {
 			h.alert(env, err)
 			h.refuse(a, err)
 			return

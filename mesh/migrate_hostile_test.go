@@ -322,7 +322,7 @@ func aSourceCommandsNoRunThatItDidNotHandOver(t *testing.T, prefix string) {
 	// A run of ada's own in paris, that waits for its first word.
 	own := requiring(newTask(reviewer, "code.review", `{}`), `{"stream":true}`)
 	own.Corr = v.task.Corr
-	if err := errors.Join(mesh.BindTask(own, prefix), adas.Sign(own)); err != nil {
+	if err := errors.Join(mesh.BindTask(own, prefix, true), adas.Sign(own)); err != nil {
 		t.Fatal(err)
 	}
 	inParis := v.paris.lane(mesh.Config{Entity: ada, Signer: adas, Verifier: sign.Verifier{Ring: v.parisKeys}})

@@ -107,7 +107,7 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 		return answer, err
 	}
 	var body []byte
-	header, err := h.node.encode(ctx, e, false, &body)
+	header, err := h.node.encode(ctx, e, false, false, &body)
 	if err != nil {
 		return answer, err
 	}

@@ -82,7 +82,7 @@ func (n *Node) tryCommand(ctx context.Context, entity string, e *envelope.Envelo
 		return nil, err
 	}
 	var body []byte
-	header, err := n.encode(ctx, e, false, &body)
+	header, err := n.encode(ctx, e, false, false, &body)
 	if err != nil {
 		return nil, err
 	}

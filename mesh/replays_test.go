@@ -1,8 +1,10 @@
 package mesh_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,6 +36,21 @@ func (p *proven) replica() *worker {
 	return p.serve(node, mesh.Agent{Handler: echo, Signer: p.k.signer(fmt.Sprint("reviewer-", time.Now().UnixNano()), sign.Ed25519, reviewer)})
 }
 
+// queued is aged for the durable lane.
+func (p *proven) queued(e *envelope.Envelope, age time.Duration) *envelope.Envelope {
+	p.t.Helper()
+	return p.aged(durably(p.t, e), age)
+}
+
+// durably names the durable lane in a task, for one that is signed by hand.
+func durably(t *testing.T, e *envelope.Envelope) *envelope.Envelope {
+	t.Helper()
+	if err := mesh.BindTask(e, "", true); err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
 func (p *proven) aged(e *envelope.Envelope, age time.Duration) *envelope.Envelope {
 	p.t.Helper()
 	e.TS = time.Now().Add(-age).UTC().Format(time.RFC3339Nano)
@@ -63,14 +80,14 @@ func TestAHeaderMakesNoOldTaskFresh(t *testing.T) {
 	for _, age := range []time.Duration{3 * 24 * time.Hour, 29 * 24 * time.Hour} {
 		for _, header := range []nats.Header{nil, {jetstream.HeaderRetry: {"1"}}, {jetstream.HeaderRetry: {"any text"}}, {mesh.HeaderRun: {"none"}}} {
 			name := fmt.Sprint(age, " ", header)
-			equal(t, "a task, "+name, p.work("normal", p.aged(newTask(reviewer, "code.review", `{}`), age), header), envelope.CodeStale)
+			equal(t, "a task, "+name, p.work("normal", p.queued(newTask(reviewer, "code.review", `{}`), age), header), envelope.CodeStale)
 			for _, payload := range []string{`{"id":"a-task-of-adas","durable":true}`, `{"corr":"all-of-adas"}`} {
 				command := envelope.New(envelope.TypeTask, ada, reviewer, intents.TaskCancel, json.RawMessage(payload))
 				equal(t, "a command, "+name, p.work("urgent", p.aged(command, age), header), envelope.CodeStale)
 			}
 		}
 	}
-	equal(t, "a fresh one", p.work("normal", p.aged(newTask(reviewer, "code.review", `{}`), 0), nil), envelope.Code(""))
+	equal(t, "a fresh one", p.work("normal", p.queued(newTask(reviewer, "code.review", `{}`), 0), nil), envelope.Code(""))
 }
 
 // Finding 6 of the security review: a signed task ran once live and once durable, and
@@ -80,13 +97,64 @@ func TestASignedTaskRunsOnOneLane(t *testing.T) {
 	p := newProven(t)
 	p.replica()
 	p.hears(reviewer)
-	task := p.aged(newTask(reviewer, "code.review", `{"secret":1}`), 0)
+	live := func() *envelope.Envelope { return newTask(reviewer, "code.review", `{"secret":1}`) }
+	task := p.aged(live(), 0)
 	equal(t, "live", p.request(task).Type, envelope.TypeResult)
-	equal(t, "then durable", p.work("normal", task, nil), envelope.CodeReplay)
+	equal(t, "then durable", p.work("normal", task, nil), envelope.CodeRequires)
+	equal(t, "durable, of no lane", p.work("normal", p.aged(live(), 0), nil), envelope.CodeRequires)
+	equal(t, "durable, of the live lane", p.work("normal", p.aged(requiring(live(), `{"lane":"live"}`), 0), nil), envelope.CodeRequires)
+	equal(t, "durable, of another lane", p.work("normal", p.aged(requiring(live(), `{"lane":"fast"}`), 0), nil), envelope.CodeRequires)
+	equal(t, "live, of the live lane", p.request(p.aged(requiring(live(), `{"lane":"live"}`), 0)).Type, envelope.TypeResult)
 
-	task = p.aged(newTask(reviewer, "code.review", `{"secret":2}`), 0)
+	node := p.lane(mesh.Config{})
+	p.serve(node, mesh.Agent{Entity: helper, Handler: echo})
+	unsigned := requiring(newTask(helper, "code.review", `{}`), `{"lane":"live"}`)
+	p.submit(node, unsigned)
+	_, err := p.result(node, unsigned)
+	equal(t, "unsigned and durable, of the live lane", codeOf(err), envelope.CodeRequires)
+
+	task = p.queued(live(), 0)
 	equal(t, "durable", p.work("normal", task, nil), envelope.Code(""))
-	equal(t, "then live", errorOf(t, p.request(task)).Code, envelope.CodeReplay)
+	equal(t, "then live", errorOf(t, p.request(task)).Code, envelope.CodeRequires)
+}
+
+// The same, where the window has forgotten what was done live before the queue's copy is
+// drawn.
+func TestACapturedTaskThatIsDrawnLateIsNotDoneAgain(t *testing.T) {
+	t.Parallel()
+	k := newKeys(t)
+	adas := k.signer("ada", sign.Ed25519, ada)
+	r := newDurableRig(t)
+	var runs atomic.Int32
+	const window = 2 * time.Second
+	serve := func() *worker {
+		node := r.lane(mesh.Config{Verifier: sign.Verifier{Ring: k.ring, Mode: sign.Required}, ReplayWindow: window, Skew: window / 2, Seen: jetstream.NewSeen(r.js(r.nc), r.m, window)})
+		return r.serve(node, mesh.Agent{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
+			runs.Add(1)
+			return json.RawMessage(`{}`), nil
+		})})
+	}
+	w := serve()
+	task := signed(t, adas, newTask(reviewer, "code.review", `{}`))
+	equal(t, "live", r.request(task).Type, envelope.TypeResult)
+	if err := w.end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.nc.Publish("aee.work.normal."+reviewer, encode(t, task)); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := r.js(r.nc).Stream(ctxFor(t), "KV_"+jetstream.BucketSeen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the window has forgotten it", func() bool {
+		i, err := seen.Info(ctxFor(t))
+		return err == nil && i.State.Msgs == 0
+	})
+	serve()
+	_, err = r.result(r.client(), task)
+	equal(t, "durable", codeOf(err), envelope.CodeRequires)
+	equal(t, "runs", int(runs.Load()), 1)
 }
 
 // Finding 16 of the security review: a signed task ran once in each replica, and once

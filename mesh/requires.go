@@ -18,6 +18,7 @@ const (
 	requireHandedBy     = "handed_by"     // see handedBy
 	requireContext      = "context"       // see stateRef
 	requireMesh         = "mesh"          // the subject prefix of the mesh that it is for, see BindTask
+	requireLane         = "lane"          // the lane that it is for, see BindTask
 	requireResultSchema = "result_schema" // see resultSchema
 	requireAnswerBy     = "answer_by"     // until when the answer of a person counts
 	requireEscalateTo   = "escalate_to"   // who is asked after that

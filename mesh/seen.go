@@ -16,9 +16,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A signature binds an envelope to its recipient, and not to a lane, a replica or a
-// process. So what came signed is claimed in the mesh's replay window before it begins,
-// on both lanes: whoever captured it has it done once, and no answer of a second time.
+// A signature binds an envelope to its recipient and, by requires.lane, to a lane, and
+// not to a replica or a process. So what came signed is claimed in the mesh's replay
+// window before it begins, on both lanes: who captured it has it done once, and gets no
+// answer of a second time.
 
 // asksSeen reports whether the mesh's replay window is asked about an envelope.
 func (n *Node) asksSeen(env *envelope.Envelope, signed bool) bool {
@@ -33,11 +34,13 @@ func seenKey(env *envelope.Envelope) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Who has an id in the replay window: a live arrival, or a message of the work queue
-// by its sequence, which is one task however often it is delivered.
+// Who has an id in the replay window: a live arrival, one that an asynchronous agent's
+// worker puts into the work queue, or a message of the queue by its sequence, which is
+// one task however often it is delivered.
 const (
-	seenLive = "live."
-	seenWork = "work."
+	seenLive  = "live."
+	seenLater = "later."
+	seenWork  = "work."
 )
 
 // freshInMesh claims a live task in the mesh's replay window. Where the window cannot
@@ -47,6 +50,9 @@ func (n *Node) freshInMesh(h *host, env *envelope.Envelope) *envelope.Error {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
 	by := seenLive + nuid.Next()
+	if h.Async && h.joined() != nil {
+		by = seenLater + nuid.Next()
+	}
 	switch holder, err := n.cfg.Seen.Claim(ctx, h.Entity, seenKey(env), by); {
 	case err != nil && n.insistsOnSeen():
 		return envelope.Errorf(envelope.CodeUnavailable, "the mesh's replay window cannot be asked for now: %w", err).WithBackoff(time.Second)
@@ -81,7 +87,7 @@ func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 	case err != nil:
 		l.host.log.Warn("the mesh's replay window cannot be asked", "id", env.ID, "err", err)
 		return nil
-	case holder == by:
+	case holder == by, strings.HasPrefix(holder, seenLater) && !r.task.isHanded():
 		return nil
 	case strings.HasPrefix(holder, seenWork):
 		switch _, err := l.cfg.States.Get(ctx, r.id); {

@@ -60,6 +60,11 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 	if PublishesTo(task.To) {
 		return Receipt{}, fmt.Errorf("submit a task to %s: a %s has no worker", task.To, subject.EntityType(task.To))
 	}
+	if task.Sig != nil {
+		if err := bindsDurable(task); err != nil {
+			return Receipt{}, err
+		}
+	}
 	at, err := n.dueTime(ctx, opts)
 	if err != nil {
 		return Receipt{}, err
@@ -70,7 +75,7 @@ func (n *Node) Submit(ctx context.Context, task *envelope.Envelope, opts SubmitO
 		}
 	}
 	body := make([]byte, 0, len(task.Payload)+len(task.Requires)+512)
-	header, err := n.encode(ctx, task, opts.CBOR, &body)
+	header, err := n.encode(ctx, task, true, opts.CBOR, &body)
 	if err != nil {
 		return Receipt{}, err
 	}

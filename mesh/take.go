@@ -184,7 +184,7 @@ func (l *lane) admit(r *Run) *envelope.Error {
 	if env.Type != envelope.TypeTask {
 		return envelope.Errorf(envelope.CodeUnexpectedType, "this subject takes tasks, not envelopes of type %s", env.Type)
 	}
-	if err := r.task.forMesh(n.cfg.Prefix, identity.Signed); err != nil {
+	if err := r.task.forHere(n.cfg.Prefix, true, identity.Signed); err != nil {
 		return err
 	}
 	priority := envelope.Priority(r.hold.Priority)

@@ -25,7 +25,7 @@ func TestAnAnswerToAnotherUnderTheIDOfATaskIsNotItsResult(t *testing.T) {
 		{"a command", mesh.PointClaimed, func(k *keys, id, corr string) *envelope.Envelope {
 			e := newTask(reviewer, intents.TaskCancel, `{"id":"01NOSUCHTASK"}`)
 			e.From, e.ID, e.Corr = "human.eve", id, corr
-			return signed(t, k.signer("eve", sign.Ed25519, "human.eve"), e)
+			return signed(t, k.signer("eve", sign.Ed25519, "human.eve"), durably(t, e))
 		}},
 		{"a task without signature", mesh.PointDelivered, func(_ *keys, id, corr string) *envelope.Envelope {
 			e := newTask(reviewer, "code.review", `{}`)
@@ -35,7 +35,7 @@ func TestAnAnswerToAnotherUnderTheIDOfATaskIsNotItsResult(t *testing.T) {
 		{"a task of a key of its own", mesh.PointDelivered, func(k *keys, id, corr string) *envelope.Envelope {
 			e := newTask("agent.other", "code.review", `{}`)
 			e.From, e.ID, e.Corr = "human.eve", id, corr
-			return signed(t, k.signer("eve", sign.Ed25519, "human.eve"), e)
+			return signed(t, k.signer("eve", sign.Ed25519, "human.eve"), durably(t, e))
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestAnAnswerToAnotherUnderTheIDOfATaskIsNotItsResult(t *testing.T) {
 			adas, own := k.signer("ada", sign.Ed25519, ada), k.signer("own", sign.Ed25519, "agent.*")
 			r := newDurableRig(t)
 			g := newGate(t)
-			task := signed(t, adas, newTask(reviewer, "code.review", `{"n":1}`))
+			task := signed(t, adas, durably(t, newTask(reviewer, "code.review", `{"n":1}`)))
 			evil := c.make(k, task.ID, task.Corr)
 			v := k.verifier()
 			v.Mode = sign.Required
@@ -97,7 +97,7 @@ func TestACancelIsNotedBehindAnAnswerToAnother(t *testing.T) {
 	task := newTask(reviewer, "code.review", `{"n":1}`)
 	evil := newTask(reviewer, intents.TaskCancel, `{"id":"01NOSUCHTASK"}`)
 	evil.From, evil.ID = "human.eve", task.ID
-	signed(t, eves, evil)
+	signed(t, eves, durably(t, evil))
 	answers := r.listen("aee.reply." + reviewer + "." + task.ID)
 	if err := r.nc.Publish("aee.work.urgent."+reviewer, encode(t, evil)); err != nil {
 		t.Fatal(err)

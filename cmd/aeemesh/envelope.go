@@ -30,6 +30,7 @@ input: one envelope, several, or one a line, in JSON or CBOR (raw or in hex).`,
 
 func (a *app) envelopeNewCommand() *cobra.Command {
 	f := &messageFlags{}
+	var durable bool
 	c := &cobra.Command{
 		Use:   "new ENTITY [PAYLOAD|-|@FILE]",
 		Short: "Make an envelope and print it",
@@ -59,7 +60,7 @@ it from standard input, @FILE from a file.`,
 			}
 			e, err := f.build(a, cmd, args[0], payload)
 			if err == nil {
-				err = a.bindTask(cmd, e)
+				err = a.bindTask(cmd, e, durable)
 			}
 			if err != nil {
 				return err
@@ -71,22 +72,23 @@ it from standard input, @FILE from a file.`,
 	c.Flags().StringVar(&f.kind, "type", "", "task, result, event, error or stream (default task; event to a bus or a human)")
 	c.Flags().StringVar(&f.replyTo, "reply-to", "", "`id` of the task that is answered")
 	c.Flags().BoolVar(&f.stream, "stream", false, "ask for stream envelopes")
-	a.meshFlag(c)
+	a.boundFlags(c, &durable)
 	return a.dirFlag(c, nil)
 }
 
-// meshFlag is --prefix for commands that make tasks offline.
-func (a *app) meshFlag(c *cobra.Command) {
+// boundFlags are --prefix and --durable for commands that make tasks offline.
+func (a *app) boundFlags(c *cobra.Command, durable *bool) {
+	c.Flags().BoolVar(durable, "durable", false, "the task is for the durable lane, which it then names in requires.lane")
 	c.Flags().StringVar(&a.conn.prefix, "prefix", "", "the mesh's subject `prefix`, which a task then names in requires.mesh")
 	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
-// bindTask makes a task one for the mesh with the prefix of meshFlag.
-func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope) error {
+// bindTask makes a task one for the mesh and the lane that the flags of boundFlags say.
+func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
 	if _, err := subject.New(a.conn.prefix); err != nil {
 		return usagef(cmd, "--prefix: %w", err)
 	}
-	return mesh.BindTask(e, a.conn.prefix)
+	return mesh.BindTask(e, a.conn.prefix, durable)
 }
 
 func (a *app) printEnvelope(e *envelope.Envelope) error {
@@ -243,15 +245,19 @@ func problemText(p envelope.Problem) string {
 }
 
 func (a *app) envelopeSignCommand() *cobra.Command {
+	var durable bool
 	c := &cobra.Command{
 		Use:   "sign [FILE...]",
 		Short: "Sign envelopes and print them",
 		Long: `Signs envelopes with a key of your key directory and prints them as lines of
 JSON. A signature that is there is replaced. A mesh with a subject prefix takes
-signed tasks only that name it: --prefix writes requires.mesh before it signs.`,
+signed tasks only that name it: --prefix writes requires.mesh before it signs.
+The work queue takes signed tasks only that are for it: --durable writes
+requires.lane.`,
 		Example: `  aeemesh envelope new agent.reviewer '{"path":"."}' | aeemesh envelope sign --sign ada
   aeemesh envelope sign --sign ada task.json > signed.json
-  aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer`,
+  aeemesh envelope sign --sign ada --prefix acme task.json | nats req acme.agent.reviewer
+  aeemesh envelope sign --sign ada --durable task.json | nats pub -J aee.work.normal.agent.reviewer --force-stdin`,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if a.sign.kid == signNone {
 				return usagef(cmd, "--sign none signs nothing")
@@ -265,7 +271,7 @@ signed tasks only that name it: --prefix writes requires.mesh before it signs.`,
 					return hinted(fmt.Errorf("no key here may speak for %s", e.From), "\"aeemesh keys new KID --from %s\" makes one; --sign KID takes another.", e.From)
 				}
 				e.Sig = nil
-				if err := a.bindTask(cmd, e); err != nil {
+				if err := a.bindTask(cmd, e, durable); err != nil {
 					return err
 				}
 				if err := signer.Sign(e); err != nil {
@@ -275,7 +281,7 @@ signed tasks only that name it: --prefix writes requires.mesh before it signs.`,
 			})
 		}),
 	}
-	a.meshFlag(c)
+	a.boundFlags(c, &durable)
 	a.addSignFlags(c.Flags(), signKey)
 	return c
 }

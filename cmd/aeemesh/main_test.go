@@ -11,12 +11,14 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +37,11 @@ func TestMain(m *testing.M) {
 // TestScripts runs the program as its users do, against real servers. -update
 // writes what cmp compares into the scripts.
 func TestScripts(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; what is started from here is to hear it
+		hangups := make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
+		t.Cleanup(func() { signal.Stop(hangups) })
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

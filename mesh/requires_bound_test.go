@@ -133,7 +133,7 @@ func TestASignedCommandIsForOneMesh(t *testing.T) {
 
 	// One on each lane.
 	live := newTask(reviewer, "code.review", `{}`)
-	if err := mesh.BindTask(live, "blue"); err != nil {
+	if err := mesh.BindTask(live, "blue", false); err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan *nats.Msg, 1)
@@ -154,7 +154,7 @@ func TestASignedCommandIsForOneMesh(t *testing.T) {
 	for _, of := range []string{"red", ""} {
 		for _, task := range []*envelope.Envelope{live, durable} {
 			cancel := cancelOf(task, fmt.Sprintf(`{"id":%q,"durable":%v}`, task.ID, task == durable))
-			if err := mesh.BindTask(cancel, of); err != nil {
+			if err := mesh.BindTask(cancel, of, false); err != nil {
 				t.Fatal(err)
 			}
 			body := encode(t, signed(t, signer, cancel))
@@ -282,7 +282,7 @@ func TestASignedQuestionIsForOneMesh(t *testing.T) {
 		ids := map[string]string{}
 		for _, of := range []string{"red", "blue", "", name} {
 			task := newTask(bob, "human.ask", `{"question":"?"}`)
-			if err := mesh.BindTask(task, of); err != nil {
+			if err := mesh.BindTask(task, of, false); err != nil {
 				t.Fatal(err)
 			}
 			ids[task.ID] = of
