@@ -309,7 +309,14 @@ func TestGuardGivesUpOnAToolThatDoesNotHeedItsContext(t *testing.T) {
 	if err := g.Wait(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := g.Call(t.Context(), nil); err != nil || string(got) != "{}" {
+	got, err := g.Call(t.Context(), nil)
+	for errors.Is(err, tool.ErrTimeout) { // a busy machine takes longer than the time of a call
+		if err := g.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got, err = g.Call(t.Context(), nil)
+	}
+	if err != nil || string(got) != "{}" {
 		t.Errorf("after the overruns ended: %s, %v", got, err)
 	}
 }
