@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -67,29 +68,30 @@ func TestNoKeyIsForTheConnectionAndForEnvelopes(t *testing.T) {
 	}
 	nkeyFile := file("user.nk", seed)
 	const nowhere = "nats://127.0.0.1:1" // it is refused before anything is dialled
-	for name, c := range map[string]mesh.Connection{
+	for name, c := range map[string]natsconn.Config{
 		"nkey":    {NKey: nkeyFile},
 		"creds":   {Creds: file("user.creds", creds)},
 		"context": {Options: []nats.Option{nats.UserJWTAndSeed(token, string(seed))}},
 	} {
 		c.URL, c.Wait = nowhere, time.Millisecond
 		c.SigningKeys = []sign.Key{shared, key, both.Key()}
-		if _, err := mesh.Connect(t.Context(), c); !errors.Is(err, mesh.ErrKeyServesTwice) {
+		if _, err := natsconn.Connect(t.Context(), c); !errors.Is(err, natsconn.ErrKeyServesTwice) {
 			t.Errorf("%s: %v, want ErrKeyServesTwice", name, err)
 		}
 		c.SigningKeys = c.SigningKeys[:2]
-		if _, err := mesh.Connect(t.Context(), c); !errors.Is(err, nats.ErrNoServers) {
+		if _, err := natsconn.Connect(t.Context(), c); !errors.Is(err, nats.ErrNoServers) {
 			t.Errorf("%s, with other keys: %v, want a try to connect", name, err)
 		}
 	}
 
 	// Who connects without a list is refused when the key is to sign.
 	srv := natstest.Run(t, natsd.Config{Nkeys: []natsd.NkeyUser{{Public: public}}, Users: []natsd.User{{Name: "ada", Password: "secret"}}})
-	nc, err := connect(t, mesh.Connection{URL: srv.ClientURL(), NKey: nkeyFile})
+	nc, err := natsconn.Connect(t.Context(), natsconn.Config{URL: srv.ClientURL(), NKey: nkeyFile})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mesh.New(nc, mesh.Config{Signer: both}); !errors.Is(err, mesh.ErrKeyServesTwice) {
+	t.Cleanup(nc.Close)
+	if _, err := mesh.New(nc, mesh.Config{Signer: both}); !errors.Is(err, natsconn.ErrKeyServesTwice) {
 		t.Errorf("New: %v, want ErrKeyServesTwice", err)
 	}
 	node, err := mesh.New(nc, mesh.Config{Signer: apart})
@@ -98,13 +100,14 @@ func TestNoKeyIsForTheConnectionAndForEnvelopes(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if err := node.Serve(ctx, mesh.Agent{Entity: reviewer, Handler: echo, Signer: both}); !errors.Is(err, mesh.ErrKeyServesTwice) {
+	if err := node.Serve(ctx, mesh.Agent{Entity: reviewer, Handler: echo, Signer: both}); !errors.Is(err, natsconn.ErrKeyServesTwice) {
 		t.Errorf("Serve: %v, want ErrKeyServesTwice", err)
 	}
-	byPassword, err := connect(t, mesh.Connection{URL: srv.ClientURL(), User: "ada", Password: "secret"})
+	byPassword, err := natsconn.Connect(t.Context(), natsconn.Config{URL: srv.ClientURL(), User: "ada", Password: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(byPassword.Close)
 	if _, err := mesh.New(byPassword, mesh.Config{Signer: both}); err != nil {
 		t.Errorf("the same key over another connection: %v", err)
 	}

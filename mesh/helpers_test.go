@@ -31,9 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
-// patience is how long a test waits for what must come. Reaching it is a
-// failure, so it costs nothing where all is well.
-const patience = time.Minute
+const patience = natstest.Patience
 
 const (
 	ada      = "human.ada"
@@ -134,26 +132,13 @@ func (w *worker) end() error {
 // within waits for a value.
 func within[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited %v for %s", patience, what)
-		panic("unreachable")
-	}
+	return natstest.Within(t, what, c)
 }
 
 // eventually polls until what holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for !holds() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v until %s", patience, what)
-		}
-		pause := time.NewTimer(2 * time.Millisecond)
-		<-pause.C
-	}
+	natstest.Eventually(t, what, holds)
 }
 
 // listen subscribes; what comes afterwards is in the channel.
@@ -365,25 +350,7 @@ func (g willing) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, 
 	}
 }
 
-// syncBuffer is a writer for logs.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
-var _ io.Writer = (*syncBuffer)(nil)
+type syncBuffer = natstest.Buffer
 
 func textLogger(w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelDebug}))

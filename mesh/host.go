@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -207,7 +208,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if a.Intents == nil {
 		a.Intents = intents.NewRegistry()
 	}
-	if err := signerServesTwice(n.conn, a.Signer); err != nil {
+	if err := natsconn.CheckSigner(n.conn, a.Signer); err != nil {
 		bad = append(bad, err)
 	}
 	if a.Signer == nil {

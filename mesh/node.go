@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -181,7 +182,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	if conn != nil && !IsInbox(conn.NewInbox()) {
 		bad = append(bad, fmt.Errorf("the connection's prefix of reply subjects makes %s: begin it with \"_\", such as _INBOX_ada, for workers answer on inboxes only", clip(conn.NewInbox())))
 	}
-	if err := signerServesTwice(conn, cfg.Signer); err != nil {
+	if err := natsconn.CheckSigner(conn, cfg.Signer); err != nil {
 		bad = append(bad, err)
 	}
 	subjects, err := subject.New(cfg.Prefix)

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 func (a *app) completionCommand() *cobra.Command {
@@ -110,7 +111,7 @@ func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn
 	ctx, cancel := context.WithTimeout(context.Background(), 2*completeWait)
 	defer cancel()
 	c.Wait, c.Name = completeWait, "aeemesh completion"
-	conn, err := mesh.Connect(ctx, c)
+	conn, err := natsconn.Connect(ctx, c)
 	if err != nil {
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -70,15 +71,15 @@ func (c *connectFlags) wait() time.Duration {
 }
 
 // connection puts flags, environment and context together.
-func (a *app) connection(cmd *cobra.Command) (mesh.Connection, error) {
+func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.conn
 	if c.timeout < 0 {
-		return mesh.Connection{}, usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
+		return natsconn.Config{}, usagef(cmd, "--timeout %v: it cannot be negative", c.timeout)
 	}
 	if _, err := subject.New(c.prefix); err != nil {
-		return mesh.Connection{}, usagef(cmd, "--prefix: %w", err)
+		return natsconn.Config{}, usagef(cmd, "--prefix: %w", err)
 	}
-	out := mesh.Connection{
+	out := natsconn.Config{
 		URL: c.url, Cert: c.cert, Key: c.key, CA: c.ca, TLSFirst: c.tlsFirst, InboxPrefix: c.inboxPrefix,
 		Wait: c.wait(), Logger: nil,
 	}
@@ -88,7 +89,7 @@ func (a *app) connection(cmd *cobra.Command) (mesh.Connection, error) {
 	a.credentials(cmd, &out)
 	if c.context != "" || c.url == "" {
 		if err := a.applyContext(&out); err != nil {
-			return mesh.Connection{}, err
+			return natsconn.Config{}, err
 		}
 	}
 	return out, nil
@@ -97,7 +98,7 @@ func (a *app) connection(cmd *cobra.Command) (mesh.Connection, error) {
 // credentials takes the kinds of credentials that the command line gives, and
 // where it gives none those of the environment: a flag is not spoiled by a
 // variable of another kind.
-func (a *app) credentials(cmd *cobra.Command, out *mesh.Connection) {
+func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
 	take := func(level func(*pflag.Flag) bool) bool {
 		found := false
 		for name, set := range map[string]func(string){
@@ -120,12 +121,12 @@ func (a *app) credentials(cmd *cobra.Command, out *mesh.Connection) {
 }
 
 // hasCredentials reports whether any kind is given.
-func hasCredentials(c mesh.Connection) bool {
+func hasCredentials(c natsconn.Config) bool {
 	return c.User != "" || c.Password != "" || c.Token != "" || c.Creds != "" || c.NKey != ""
 }
 
 // connect connects, and tells status what goes on.
-func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.Status), opts ...nats.Option) (*nats.Conn, error) {
+func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsconn.Status), opts ...nats.Option) (*nats.Conn, error) {
 	c, err := a.connection(cmd)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(mesh.
 	}
 	c.Options = append(c.Options, opts...)
 	a.term.progress("connecting to %s", redactedURL(c.URL))
-	conn, err := mesh.Connect(ctx, c)
+	conn, err := natsconn.Connect(ctx, c)
 	if err != nil {
 		if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
 			return nil, fmt.Errorf("interrupted while connecting: %w", err)

@@ -18,12 +18,12 @@ import (
 	"golang.org/x/net/proxy"
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // applyContext fills in what neither flags nor environment say from the NATS
 // context that was named, or else from the selected one, if there is any.
-func (a *app) applyContext(c *mesh.Connection) error {
+func (a *app) applyContext(c *natsconn.Config) error {
 	name := a.conn.context
 	if name == "" {
 		if name = a.selectedContext(); name == "" {

@@ -225,10 +225,10 @@ func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir(), "USER": "ada"}
-	var out syncBuffer
+	var out natstest.Buffer
 	ended := make(chan int)
 	go func() {
-		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &syncBuffer{}, func(name string) string { return env[name] })
+		ended <- run(ctx, []string{"send", "agent.none", "hi", "--durable", "--json"}, strings.NewReader(""), &out, &natstest.Buffer{}, func(name string) string { return env[name] })
 	}()
 	a := &app{}
 	js, err := a.jetStream(natstest.Conn(t, srv))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // daemon serves several agents on one node, from start to drained. It is what
@@ -30,7 +31,7 @@ func newDaemon(node *mesh.Node, served []*agents.Agent) *daemon {
 
 // status hears of the connection, before what is told to a person. It reports
 // whether that person should hear of it.
-func (d *daemon) status(s mesh.Status) bool {
+func (d *daemon) status(s natsconn.Status) bool {
 	if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
 		return true
 	}

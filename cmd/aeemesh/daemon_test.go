@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -71,8 +72,8 @@ func TestDaemonEndsWhenItIsDeaf(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "w", Password: "w",
 		Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Allow: []string{"$SRV.>"}}}}}})
 	d := newDaemon(nil, []*agents.Agent{answering("agent.one")})
-	conn, err := mesh.Connect(t.Context(), mesh.Connection{URL: srv.ClientURL(), User: "w", Password: "w",
-		OnStatus: func(s mesh.Status) { d.status(s) }})
+	conn, err := natsconn.Connect(t.Context(), natsconn.Config{URL: srv.ClientURL(), User: "w", Password: "w",
+		OnStatus: func(s natsconn.Status) { d.status(s) }})
 	if err != nil {
 		t.Fatal(err)
 	}

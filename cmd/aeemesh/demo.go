@@ -18,6 +18,7 @@ import (
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -165,7 +166,7 @@ func (d *demo) startServer(ctx context.Context) error {
 
 // apply makes the mesh's streams, small ones.
 func (d *demo) apply(ctx context.Context) error {
-	conn, err := mesh.Connect(ctx, mesh.Connection{URL: d.srv.ClientURL(), Name: "aeemesh demo"})
+	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: d.srv.ClientURL(), Name: "aeemesh demo"})
 	if err != nil {
 		return err
 	}

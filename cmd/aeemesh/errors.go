@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -120,7 +120,7 @@ func hintFor(err error) string {
 		return "Another server runs on this store. Give this one --store DIR of its own, or stop the other."
 	case errors.Is(err, syscall.EADDRINUSE):
 		return "Something listens there already. Choose another with --port, or 0 for a free one."
-	case errors.Is(err, mesh.ErrKeyServesTwice):
+	case errors.Is(err, natsconn.ErrKeyServesTwice):
 		return "Make a key for envelopes alone: \"aeemesh keys new KID --from ENTITY\", then take the other out of the key directory. docs/signing.md says why."
 	case errors.Is(err, nats.ErrNoServers):
 		return "Is a server running there? \"aeemesh up\" starts one; --nats, NATS_URL or --context name another."

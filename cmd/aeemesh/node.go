@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // session is a connection with a node on it, for one command.
@@ -33,7 +34,7 @@ type sessionOptions struct {
 	entity string // who speaks; "" the default
 	long   bool   // it lives long: its connection's life is told in full, and a server that is away is waited for
 	signed bool   // it has the signing flags
-	status func(mesh.Status)
+	status func(natsconn.Status)
 	config func(*session, *mesh.Config) error
 	tel    *telemetry // that has been started; nil: open starts one
 }

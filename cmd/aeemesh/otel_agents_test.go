@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,30 +26,13 @@ import (
 type workerProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	stderr *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
+	stderr *natstest.Buffer
 }
 
 // startWorker starts "aeemesh worker" with these variables.
 func startWorker(t *testing.T, url string, env []string, args ...string) *workerProcess {
 	t.Helper()
-	p := &workerProcess{t: t, stderr: &lockedBuffer{}}
+	p := &workerProcess{t: t, stderr: &natstest.Buffer{}}
 	p.cmd = exec.Command("aeemesh", append([]string{"worker", "--nats", url}, args...)...)
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "OTEL_") && !strings.HasPrefix(kv, "NATS_") && !strings.HasPrefix(kv, "AEEMESH_") {

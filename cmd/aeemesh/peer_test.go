@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"unicode"
@@ -16,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
@@ -34,27 +34,9 @@ func hostileIn(s string) (found []rune) {
 	return found
 }
 
-// syncBuffer is a buffer that several goroutines may write to.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
-}
-
 // onTTY runs the program as it does at a terminal.
 func onTTY(ctx context.Context, env map[string]string, args ...string) (stdout, stderr string, err error) {
-	var out, words syncBuffer
+	var out, words natstest.Buffer
 	look := func(name string) string { return env[name] }
 	a := &app{stdin: strings.NewReader(""), env: look, term: newTerminal(&out, &words, look), byEnv: map[string]bool{}}
 	a.term.data.tty, a.term.words.tty = true, true
@@ -101,7 +83,9 @@ func TestNothingThatIsPrintedCommandsTheTerminal(t *testing.T) {
 		"table":   func(t *terminal) { t.table([]string{"x"}, [][]string{{hostile}}) },
 		"paint":   func(t *terminal) { t.line("%s", t.data.paint(styleGood, hostile)) },
 		"traffic": func(t *terminal) { t.sighting(sighting{at: time.Now(), env: e}, true) },
-		"status":  func(t *terminal) { t.status(true)(mesh.Status{State: "error", URL: hostile, Err: errors.New(hostile)}) },
+		"status": func(t *terminal) {
+			t.status(true)(natsconn.Status{State: "error", URL: hostile, Err: errors.New(hostile)})
+		},
 		"stream": func(t *terminal) {
 			v := streamView{term: t, out: t.data, about: func(string) string { return hostile }}
 			for _, p := range []string{`{"text":"\u001b[2J\u007f\u009b\u202e"}`, string(payload), `{"handed_to":"\u009b\u202e"}`,

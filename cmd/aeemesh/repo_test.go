@@ -104,7 +104,7 @@ var floors = []struct {
 	{"ports", []string{"agents/model", "agents/tool", "agents/secret", "agents/outbound", "agents/memory", "agents/condition", "agents/registry", "agents/*/*test"}},
 	{"meaning", []string{"intents", "intents/template", "state", "state/statetest"}},
 	{"storage", []string{"jetstream"}},
-	{"mesh", []string{"mesh", "mesh/handoff", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
+	{"mesh", []string{"mesh", "mesh/handoff", "mesh/natsconn", "mesh/tree", "mesh/natsd", "mesh/natsd/natstest"}},
 	{"leaves", []string{"agents/model/*", "agents/tool/*", "agents/secret/*", "agents/memory/*"}},
 	{"agents", []string{"agents", "agents/orchestrate", "agents/orchestrate/topology", "agents/orchestrate/directory"}},
 	{"adapters", []string{"agents/adapters"}},
@@ -121,7 +121,7 @@ var beside = map[string][]string{
 	"intents/schema":        {"envelope"}, // its bounds of JSON
 	"intents/template":      {"intents"},
 	"mesh/natsd/natstest":   {"mesh/natsd"},
-	"mesh":                  {"mesh/handoff"},
+	"mesh":                  {"mesh/handoff", "mesh/natsconn"},
 	"agents":                {"agents/orchestrate", "agents/orchestrate/topology"},
 	"agents/orchestrate/*":  {"agents/orchestrate"},
 	"agents/model/*test":    {"agents/model", "agents/model/modeltest"},
@@ -272,8 +272,8 @@ var heavy = []struct {
 	tests  []string // and of packages whose tests may, too
 }{
 	{"github.com/nats-io/nats-server", []string{"mesh/natsd"}, nil},
-	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
-	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh", "cmd/*"}, []string{"mesh/natsd"}},
+	{"github.com/nats-io/nats.go", []string{"mesh", "mesh/natsconn", "mesh/natsd", "mesh/natsd/natstest", "jetstream", "jetstream/soak", "cmd/*", "cmd/aeemesh/internal/*"}, []string{"agents", "agents/orchestrate", "agents/orchestrate/directory", "examples/*"}},
+	{"github.com/nats-io/nkeys", []string{"envelope/sign", "mesh/natsconn", "cmd/*"}, []string{"mesh", "mesh/natsd", "mesh/natsconn"}},
 	{"go.opentelemetry.io/otel/sdk", []string{"cmd/*", "cmd/aeemesh/internal/health"}, []string{"mesh", "agents"}},
 	{"go.opentelemetry.io/otel/exporters", []string{"cmd/*", "cmd/aeemesh/internal/health"}, nil},
 	{"github.com/prometheus", []string{"cmd/aeemesh/internal/health"}, nil},

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -152,8 +153,8 @@ func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint st
 // quietAboutServices keeps from a person that their NATS user may not look for workers
 // and their consumers, or make consumers: what they asked for is done without, or fails
 // and says so.
-func quietAboutServices(tell func(mesh.Status)) func(mesh.Status) {
-	return func(s mesh.Status) {
+func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
+	return func(s natsconn.Status) {
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
 			tell(s)
 		}

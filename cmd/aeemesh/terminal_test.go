@@ -16,7 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // onTerminal is a terminal that shows colours, for tests.
@@ -51,18 +51,18 @@ func TestAServerThatIsAwayIsNotSaidOverAndOver(t *testing.T) {
 	var out, words bytes.Buffer
 	tell := newTerminal(&out, &words, func(string) string { return "" }).status(true)
 	lines := func() int { return strings.Count(words.String(), "trying again\n") }
-	away := mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
+	away := natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrNoServers}
 	for n, want := range []int{1, 1, 1, 1, 1, 1, 1, 2, 2} {
 		if tell(away); lines() != want {
 			t.Errorf("after %d: %d lines, want %d", n+1, lines(), want)
 		}
 	}
-	tell(mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
+	tell(natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
 	if lines() != 3 {
 		t.Error("another trouble is kept back")
 	}
-	tell(mesh.Status{State: "connected", URL: "nats://a"})
-	tell(mesh.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
+	tell(natsconn.Status{State: "connected", URL: "nats://a"})
+	tell(natsconn.Status{State: "error", URL: "nats://a", Err: nats.ErrTimeout})
 	if lines() != 4 {
 		t.Error("what happens again after it was over is kept back")
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -175,8 +175,8 @@ func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyF
 }
 
 // quietAboutPermissions leaves what the server refuses to those who asked.
-func quietAboutPermissions(tell func(mesh.Status)) func(mesh.Status) {
-	return func(s mesh.Status) {
+func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
+	return func(s natsconn.Status) {
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
 			tell(s)
 		}

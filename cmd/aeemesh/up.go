@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
@@ -156,10 +157,10 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 		if err != nil {
 			return nil, err
 		}
-		c := mesh.Connection{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
+		c := natsconn.Config{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
 		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, mesh.InboxPrefix(a.defaultFrom()))
 		a.credentials(cmd, &c)
-		conn, err := mesh.Connect(ctx, c)
+		conn, err := natsconn.Connect(ctx, c)
 		if err != nil { // that names an address, and there is none in one process
 			a.log.Debug("no connection within the process", "err", err)
 			return nil, errors.New("the server's configuration does not let this process in")

@@ -73,7 +73,7 @@ func TestAWorkerTellsHowItStands(t *testing.T) {
 			told <- string(buf[:n])
 		}
 	}()
-	var words syncBuffer
+	var words natstest.Buffer
 	env := map[string]string{"NATS_URL": srv.ClientURL(), "HOME": t.TempDir(), "USER": "ada", "NOTIFY_SOCKET": socket, "WATCHDOG_USEC": "200000"}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan int, 1)

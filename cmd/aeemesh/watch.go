@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -157,10 +158,10 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 }
 
 // watchStatus says what cannot be seen for lack of permissions, once each.
-func (a *app) watchStatus() func(mesh.Status) {
+func (a *app) watchStatus() func(natsconn.Status) {
 	tell := a.term.status(true)
 	hinted := false
-	return func(s mesh.Status) {
+	return func(s natsconn.Status) {
 		if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
 			tell(s)
 			return

@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // Words go to stderr. With --log-format json each is a record of the log, so that
@@ -227,9 +227,9 @@ func (t *terminal) heading(format string, args ...any) {
 
 // status says what happens to the connection. A command that lives long says
 // all of it; one that ends soon says only what goes wrong.
-func (t *terminal) status(long bool) func(mesh.Status) {
+func (t *terminal) status(long bool) func(natsconn.Status) {
 	var away seldom
-	return func(s mesh.Status) {
+	return func(s natsconn.Status) {
 		why := ""
 		attrs := []any{"url", s.URL}
 		if s.Err != nil {

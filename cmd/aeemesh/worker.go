@@ -25,6 +25,7 @@ import (
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
 // workerFlags are those of "worker".
@@ -232,9 +233,9 @@ func (a *app) tellRefusal(ctx context.Context, cmd *cobra.Command, tel *telemetr
 }
 
 // workerStatus tells the daemon and then a person, each trouble once.
-func (a *app) workerStatus(d *daemon) func(mesh.Status) {
+func (a *app) workerStatus(d *daemon) func(natsconn.Status) {
 	tell, once := a.term.status(true), &tellOnce{}
-	return func(s mesh.Status) {
+	return func(s natsconn.Status) {
 		if !d.status(s) {
 			return
 		}

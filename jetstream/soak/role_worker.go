@@ -19,6 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -53,7 +54,7 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		cancel()
 	}()
 	// As the command does: it waits for its server, and for the durable lane.
-	conn, err := mesh.Connect(ctx, mesh.Connection{URL: strings.Join(cfg.URLs, ","), Name: "soak worker " + cfg.Name, Wait: -1, Options: dialing})
+	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak worker " + cfg.Name, Wait: -1, Options: dialing})
 	if err != nil {
 		return err
 	}

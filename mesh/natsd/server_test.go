@@ -1,7 +1,6 @@
 package natsd_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -265,7 +264,7 @@ func TestStartTwiceAndCloseTwice(t *testing.T) {
 func TestRunEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for _, lameDuck := range []time.Duration{0, 50 * time.Millisecond} {
-		var out syncBuffer
+		var out natstest.Buffer
 		srv, err := natsd.New(natsd.Config{Port: natsd.RandomPort, LameDuck: lameDuck, Logger: slog.New(slog.NewTextHandler(&out, nil))})
 		if err != nil {
 			t.Fatal(err)
@@ -325,21 +324,4 @@ func TestRunEndsWithClose(t *testing.T) {
 	if err := srv.Run(t.Context()); !errors.Is(err, natsd.ErrClosed) {
 		t.Errorf("Run of a closed server: %v", err)
 	}
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }

@@ -1,4 +1,4 @@
-package mesh
+package natsconn
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
-// Connection says how to reach and enter a NATS system, in NATS's own words.
+// Config says how to reach and enter a NATS system, in NATS's own words.
 // Files are named, never their contents.
-type Connection struct {
+type Config struct {
 	URL         string // one or more servers, comma-separated. Default nats://127.0.0.1:4222
 	Name        string // shown by the server. Default "aeemesh"
 	User        string
@@ -64,7 +64,7 @@ const (
 
 // Connect connects as NATS users expect: it reconnects for ever with jitter,
 // keeps what is sent meanwhile (8 MiB), and says what is going on.
-func Connect(ctx context.Context, c Connection) (*nats.Conn, error) {
+func Connect(ctx context.Context, c Config) (*nats.Conn, error) {
 	if c.URL == "" {
 		c.URL = nats.DefaultURL
 	}
@@ -140,7 +140,7 @@ func hinted(err error) error {
 	return err
 }
 
-func (c Connection) tell(s Status) {
+func (c Config) tell(s Status) {
 	if c.OnStatus != nil {
 		c.OnStatus(s)
 	}
@@ -155,7 +155,7 @@ func (c Connection) tell(s Status) {
 	c.Logger.Info("nats connection", attrs...)
 }
 
-func (c Connection) options() ([]nats.Option, error) {
+func (c Config) options() ([]nats.Option, error) {
 	name := c.Name
 	if name == "" {
 		name = "aeemesh"

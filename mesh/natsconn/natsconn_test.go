@@ -1,4 +1,4 @@
-package mesh_test
+package natsconn_test
 
 import (
 	"context"
@@ -9,10 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"log/slog"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,18 +23,18 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // connect connects within the test's patience and closes at its end.
-func connect(t *testing.T, c mesh.Connection) (*nats.Conn, error) {
+func connect(t *testing.T, c natsconn.Config) (*nats.Conn, error) {
 	t.Helper()
-	nc, err := mesh.Connect(t.Context(), c)
+	nc, err := natsconn.Connect(t.Context(), c)
 	if err == nil {
 		t.Cleanup(nc.Close)
-		if err := nc.FlushTimeout(patience); err != nil {
+		if err := nc.FlushTimeout(natstest.Patience); err != nil {
 			t.Errorf("flush: %v", err)
 		}
 	}
@@ -58,26 +60,26 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 	users := natsd.Config{Users: []natsd.User{{Name: "ada", Password: "secret"}}}
 	for name, c := range map[string]struct {
 		server natsd.Config
-		client mesh.Connection
+		client natsconn.Config
 		want   string // "" for success, else what the error says
 		secret string // what it must not say
 	}{
-		"nobody asked":              {natsd.Config{}, mesh.Connection{}, "", ""},
-		"password":                  {users, mesh.Connection{User: "ada", Password: "secret"}, "", ""},
-		"wrong password":            {users, mesh.Connection{User: "ada", Password: "sesame"}, "check the user, token, credentials or context", "sesame"},
-		"no password":               {users, mesh.Connection{}, "check the user, token, credentials or context", ""},
-		"token":                     {natsd.Config{Token: "t0ken"}, mesh.Connection{Token: "t0ken"}, "", ""},
-		"wrong token":               {natsd.Config{Token: "t0ken"}, mesh.Connection{Token: "other"}, "check the user, token, credentials or context", "other "},
-		"nkey":                      {natsd.Config{Nkeys: []natsd.NkeyUser{{Public: public}}}, mesh.Connection{NKey: seedFile}, "", ""},
-		"no nkey file":              {natsd.Config{}, mesh.Connection{NKey: filepath.Join(dir, "none.nk")}, "nkey: ", ""},
-		"no creds file":             {natsd.Config{}, mesh.Connection{Creds: filepath.Join(dir, "none.creds")}, "creds: ", ""},
-		"two kinds":                 {natsd.Config{}, mesh.Connection{Token: "a", User: "b"}, "give one of user and password, token, creds or nkey, not several", ""},
-		"half a certificate":        {natsd.Config{}, mesh.Connection{Cert: clientCert}, "a client certificate and its key go together: give both", ""},
-		"no CA file":                {natsd.Config{}, mesh.Connection{CA: filepath.Join(dir, "none.pem")}, "CA: ", ""},
-		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{CA: ca.file}, "", ""},
-		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, mesh.Connection{}, "certificate signed by unknown authority", ""},
-		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
-		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, mesh.Connection{CA: ca.file, Wait: time.Second}, "--tls-cert", ""},
+		"nobody asked":              {natsd.Config{}, natsconn.Config{}, "", ""},
+		"password":                  {users, natsconn.Config{User: "ada", Password: "secret"}, "", ""},
+		"wrong password":            {users, natsconn.Config{User: "ada", Password: "sesame"}, "check the user, token, credentials or context", "sesame"},
+		"no password":               {users, natsconn.Config{}, "check the user, token, credentials or context", ""},
+		"token":                     {natsd.Config{Token: "t0ken"}, natsconn.Config{Token: "t0ken"}, "", ""},
+		"wrong token":               {natsd.Config{Token: "t0ken"}, natsconn.Config{Token: "other"}, "check the user, token, credentials or context", "other "},
+		"nkey":                      {natsd.Config{Nkeys: []natsd.NkeyUser{{Public: public}}}, natsconn.Config{NKey: seedFile}, "", ""},
+		"no nkey file":              {natsd.Config{}, natsconn.Config{NKey: filepath.Join(dir, "none.nk")}, "nkey: ", ""},
+		"no creds file":             {natsd.Config{}, natsconn.Config{Creds: filepath.Join(dir, "none.creds")}, "creds: ", ""},
+		"two kinds":                 {natsd.Config{}, natsconn.Config{Token: "a", User: "b"}, "give one of user and password, token, creds or nkey, not several", ""},
+		"half a certificate":        {natsd.Config{}, natsconn.Config{Cert: clientCert}, "a client certificate and its key go together: give both", ""},
+		"no CA file":                {natsd.Config{}, natsconn.Config{CA: filepath.Join(dir, "none.pem")}, "CA: ", ""},
+		"TLS":                       {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{CA: ca.file}, "", ""},
+		"TLS without the CA":        {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey}}, natsconn.Config{}, "certificate signed by unknown authority", ""},
+		"mTLS":                      {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Cert: clientCert, Key: clientKey}, "", ""},
+		"mTLS without certificates": {natsd.Config{TLS: &natsd.TLS{CertFile: serverCert, KeyFile: serverKey, CAFile: ca.file, Verify: true}}, natsconn.Config{CA: ca.file, Wait: time.Second}, "--tls-cert", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -105,7 +107,7 @@ func TestConnectWithEachKindOfCredentials(t *testing.T) {
 
 func TestConnectSaysAllThatIsWrong(t *testing.T) {
 	t.Parallel()
-	_, err := mesh.Connect(t.Context(), mesh.Connection{Cert: "x", Token: "a", User: "b", CA: "/no/such"})
+	_, err := natsconn.Connect(t.Context(), natsconn.Config{Cert: "x", Token: "a", User: "b", CA: "/no/such"})
 	if err == nil || strings.Count(err.Error(), "\n") != 2 {
 		t.Errorf("got %v", err)
 	}
@@ -116,18 +118,18 @@ func TestConnectWaitsForAServerThatComesLate(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{})
 	url := srv.ClientURL()
 	srv.Close()
-	tried := make(chan mesh.Status, 100)
+	tried := make(chan natsconn.Status, 100)
 	connected := make(chan error, 1)
 	go func() {
-		_, err := connect(t, mesh.Connection{URL: url, Wait: patience, OnStatus: func(s mesh.Status) { tried <- s }})
+		_, err := connect(t, natsconn.Config{URL: url, Wait: natstest.Patience, OnStatus: func(s natsconn.Status) { tried <- s }})
 		connected <- err
 	}()
-	first := within(t, "the first try", tried)
+	first := natstest.Within(t, "the first try", tried)
 	if first.State != "error" || !errors.Is(first.Err, nats.ErrNoServers) {
 		t.Errorf("the first try: %+v", first)
 	}
 	natstest.Restart(t, srv)
-	if err := within(t, "the connection", connected); err != nil {
+	if err := natstest.Within(t, "the connection", connected); err != nil {
 		t.Error(err)
 	}
 }
@@ -136,12 +138,12 @@ func TestConnectGivesUpInTime(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{})
 	srv.Close()
-	for name, c := range map[string]mesh.Connection{
+	for name, c := range map[string]natsconn.Config{
 		"its own":      {URL: srv.ClientURL(), Wait: 50 * time.Millisecond},
 		"the caller's": {URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1)},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := mesh.Connect(ctx, c)
+		_, err := natsconn.Connect(ctx, c)
 		cancel()
 		if !errors.Is(err, nats.ErrNoServers) || !strings.Contains(err.Error(), `"aeemesh up" starts one`) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", name, err)
@@ -154,10 +156,10 @@ func TestConnectionTellsWhatHappensToIt(t *testing.T) {
 	srv := natstest.Run(t, natsd.Config{})
 	var mu sync.Mutex
 	var states []string
-	log := &syncBuffer{}
-	nc, err := mesh.Connect(t.Context(), mesh.Connection{
-		URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1), InboxPrefix: "_INBOX_ada.", Logger: textLogger(log),
-		OnStatus: func(s mesh.Status) {
+	log := &natstest.Buffer{}
+	nc, err := natsconn.Connect(t.Context(), natsconn.Config{
+		URL: strings.Replace(srv.ClientURL(), "://", "://ada:secret@", 1), InboxPrefix: "_INBOX_ada.", Logger: slog.New(slog.NewTextHandler(log, nil)),
+		OnStatus: func(s natsconn.Status) {
 			mu.Lock()
 			defer mu.Unlock()
 			states = append(states, s.State)
@@ -182,11 +184,13 @@ func TestConnectionTellsWhatHappensToIt(t *testing.T) {
 			return false
 		}
 	}
-	eventually(t, "it reconnects", told("reconnected"))
+	natstest.Eventually(t, "it reconnects", told("reconnected"))
 	nc.Close()
-	eventually(t, "it is closed", told("closed"))
+	natstest.Eventually(t, "it is closed", told("closed"))
 	mu.Lock()
-	equal(t, "states", states, []string{"connected", "disconnected", "reconnected", "closed"})
+	if want := []string{"connected", "disconnected", "reconnected", "closed"}; !slices.Equal(states, want) {
+		t.Errorf("states %v, want %v", states, want)
+	}
 	mu.Unlock()
 	if strings.Contains(log.String(), "secret") || !strings.Contains(log.String(), "reconnected") {
 		t.Errorf("log:\n%s", log)

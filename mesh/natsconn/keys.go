@@ -1,4 +1,4 @@
-package mesh
+package natsconn
 
 import (
 	"encoding/base64"
@@ -22,7 +22,17 @@ import (
 // envelopes, too.
 var ErrKeyServesTwice = errors.New("one key is for the connection and for envelopes")
 
-// servesTwice refuses a connection with these options if one of the keys is its own.
+// CheckSigner fails with [ErrKeyServesTwice] where the key of a signer of envelopes is the
+// user key of a connection. Each of them may be nil.
+func CheckSigner(conn *nats.Conn, s *sign.Signer) error {
+	if s == nil || conn == nil {
+		return nil
+	}
+	return servesTwice(conn.Opts, s.Key())
+}
+
+// servesTwice fails where one of the keys is the user key of a connection with these
+// options.
 func servesTwice(opts nats.Options, keys ...sign.Key) error {
 	user := userKey(opts)
 	if user == "" {
@@ -40,7 +50,7 @@ func servesTwice(opts nats.Options, keys ...sign.Key) error {
 }
 
 // apart refuses a connection with one of its SigningKeys.
-func (c Connection) apart(opts []nats.Option) error {
+func (c Config) apart(opts []nats.Option) error {
 	if len(c.SigningKeys) == 0 {
 		return nil
 	}
@@ -51,14 +61,6 @@ func (c Connection) apart(opts []nats.Option) error {
 		}
 	}
 	return servesTwice(applied, c.SigningKeys...)
-}
-
-// signerServesTwice is servesTwice for the connection of a node and a signer that may be nil.
-func signerServesTwice(conn *nats.Conn, s *sign.Signer) error {
-	if s == nil || conn == nil {
-		return nil
-	}
-	return servesTwice(conn.Opts, s.Key())
 }
 
 // userKey is the public key of the NATS user that the options connect as; "" where there
