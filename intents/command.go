@@ -9,6 +9,15 @@ type Command interface {
 	CommandIntent() string
 }
 
+// IsCommand reports whether an intent is that of a [Command].
+func IsCommand(intent string) bool {
+	switch intent {
+	case TaskCancel, TaskPause, TaskResume, TaskSteer, TaskSettle, TaskMigrate:
+		return true
+	}
+	return false
+}
+
 // Target names what a command is about: a task by its id, its run by the run's
 // id, or every task of a correlation. One of the three must be there;
 // [SteerTask] and [SettleTask] take no Corr.

@@ -41,7 +41,7 @@ func (h *host) onAsk(msg *nats.Msg) {
 		problem = envelope.Errorf(envelope.CodeSigRequired, "this worker requires signed envelopes, and plain text cannot be signed; send a task to %s", h.live)
 	}
 	if problem == nil {
-		env.Priority, problem = h.node.quotas.admit(env, false, t.queued)
+		env.Priority, problem = h.node.quotas.Admit(env, false, t.queued)
 	}
 	if problem != nil {
 		h.counts.refused.Add(1)

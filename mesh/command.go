@@ -17,15 +17,6 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// isCommand reports whether an intent is one of the mesh's commands.
-func isCommand(intent string) bool {
-	switch intent {
-	case intents.TaskCancel, intents.TaskPause, intents.TaskResume, intents.TaskSteer, intents.TaskSettle, intents.TaskMigrate:
-		return true
-	}
-	return false
-}
-
 // order is a command as it came, verified.
 type order struct {
 	id     string // of its envelope
@@ -359,7 +350,7 @@ func (l *lane) overhear(after uint64) uint64 {
 			return after
 		}
 		env, cbor, err := l.host.node.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
-		if err == nil && isCommand(env.Intent) && bounded(env) == nil {
+		if err == nil && intents.IsCommand(env.Intent) && bounded(env) == nil {
 			t := &Task{Envelope: env, host: l.host, cbor: cbor}
 			r := newRun(l, t, &hold{Delivery: &jetstream.Delivery{Priority: string(envelope.PriorityUrgent), Stored: msg.Time, Seq: msg.Seq}})
 			if l.admit(r) == nil && l.admitOverheard(r) {

@@ -104,7 +104,7 @@ func (l *lane) answered(ctx context.Context, o *order) (status string, ended boo
 	switch {
 	case err != nil || reply.From != l.host.Entity:
 		return "", false
-	case isCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.from:
+	case intents.IsCommand(reply.Intent), msg.Header.Get(HeaderEpoch) == "" && reply.To != o.from:
 		return "", false // of no run, and not to this sender: see replyReader.another
 	case reply.Type == envelope.TypeResult:
 		return string(aaif.RunCompleted), true

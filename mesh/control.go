@@ -83,11 +83,11 @@ func (h *host) checkControl(a arrival) {
 		}
 		return
 	}
-	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || !isCommand(a.env.Intent) {
+	if a.env.Type != envelope.TypeTask || a.env.To != h.Entity || !intents.IsCommand(a.env.Intent) {
 		h.counts.unexpected.Add(1)
 		return
 	}
-	if _, problem := h.node.quotas.admit(a.env, identity.Signed, now); problem != nil {
+	if _, problem := h.node.quotas.Admit(a.env, identity.Signed, now); problem != nil {
 		h.counts.refused.Add(1)
 		h.node.tel.refused(h, string(problem.Code))
 		h.fail(t, problem)
@@ -121,7 +121,7 @@ func (h *host) checkControl(a arrival) {
 // over: it knows this mesh by its URL only. An order of that kind reaches no other run
 // (see [order.mayReach]).
 func (h *host) ofOneRun(t *Task) bool {
-	if h.durable == nil || t.Envelope.From != h.Entity || !isCommand(t.Envelope.Intent) || t.required(requireMesh) != nil {
+	if h.durable == nil || t.Envelope.From != h.Entity || !intents.IsCommand(t.Envelope.Intent) || t.required(requireMesh) != nil {
 		return false
 	}
 	o, err := newOrder(t.Envelope, "", false)

@@ -257,7 +257,7 @@ func (h *host) check(a arrival) {
 		h.replayed(a, err)
 		return
 	}
-	priority, problem := h.node.quotas.admit(env, identity.Signed, now)
+	priority, problem := h.node.quotas.Admit(env, identity.Signed, now)
 	if problem != nil {
 		h.refuse(a, problem)
 		return

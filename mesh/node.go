@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/quota"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -68,6 +69,9 @@ type Refutations interface {
 	Add(ctx context.Context, entity, id string, record []byte) error
 	List(ctx context.Context, entity, id string) ([][]byte, error)
 }
+
+// Quotas are the limits for what one sender may ask of one process, on each lane.
+type Quotas = quota.Limits
 
 // Config is what all agents and clients of one [Node] share. The zero value
 // works: unsigned, signatures verified where they are present, memory only.
@@ -157,7 +161,7 @@ type Node struct {
 	subjects subject.Map
 	log      *slog.Logger
 	replay   *sign.Replay
-	quotas   *quotas
+	quotas   *quota.Table
 	alerts   alertLimiter
 	tel      *telemetry
 	journal  *journal
@@ -232,7 +236,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: newQuotas(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
+		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
 	}
 	n.heads.counters = n.counters
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)

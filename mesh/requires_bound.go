@@ -5,6 +5,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
 // A signature says who sent a task and to which entity. It says neither in which mesh
@@ -44,7 +45,7 @@ func BindTask(task *envelope.Envelope, prefix string, durable bool) error {
 		return err
 	case named == laneLive && durable:
 		return otherLane(named)
-	case named == "" && durable && !isCommand(task.Intent):
+	case named == "" && durable && !intents.IsCommand(task.Intent):
 		bound[requireLane] = laneDurable
 	}
 	if len(bound) == 0 {
@@ -123,7 +124,7 @@ func namedMesh(raw json.RawMessage) (string, *envelope.Error) {
 // that names none. An asynchronous agent's may come through the queue without, for its
 // worker puts there what comes live, but for what was handed over.
 func (t *Task) forLane(durable, signed bool) *envelope.Error {
-	if isCommand(t.Envelope.Intent) {
+	if intents.IsCommand(t.Envelope.Intent) {
 		return nil
 	}
 	_ = t.readRequires()
@@ -150,7 +151,7 @@ func bindsDurable(task *envelope.Envelope) error {
 	switch {
 	case err != nil:
 		return err
-	case named == laneDurable, isCommand(task.Intent):
+	case named == laneDurable, intents.IsCommand(task.Intent):
 		return nil
 	}
 	return envelope.Errorf(envelope.CodeRequires, "the task is signed already, and not for the durable lane: set requires.lane to %q before it is signed", laneDurable)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -76,7 +77,7 @@ var errLater = errors.New("later")
 // where there is none, the other message may be about to make it: errLater.
 func (l *lane) firstInMesh(ctx context.Context, r *Run) error {
 	n, env := l.host.node, r.task.Envelope
-	if r.task.KeyID == "" || !n.asksSeen(env, true) || isCommand(env.Intent) {
+	if r.task.KeyID == "" || !n.asksSeen(env, true) || intents.IsCommand(env.Intent) {
 		return nil
 	}
 	by := seenWork + strconv.FormatUint(r.hold.Seq, 10)

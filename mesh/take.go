@@ -100,7 +100,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 	if r.stored == nil && l.early(r) {
 		return
 	}
-	if mine := l.has(r.id.Run); mine != nil && !isCommand(t.Envelope.Intent) {
+	if mine := l.has(r.id.Run); mine != nil && !intents.IsCommand(t.Envelope.Intent) {
 		l.work.Go(func() { l.again(mine, hold) })
 		return
 	}
@@ -126,7 +126,7 @@ func (l *lane) check(hold *hold, env *envelope.Envelope, cbor bool) {
 // enqueue gives a task a place in the agent's queue.
 func (l *lane) enqueue(r *Run) {
 	h, t, hold := l.host, r.task, r.hold
-	command := isCommand(t.Envelope.Intent)
+	command := intents.IsCommand(t.Envelope.Intent)
 	if !command {
 		if mine := l.enlist(r); mine != nil {
 			l.work.Go(func() { l.again(mine, hold) })
@@ -191,7 +191,7 @@ func (l *lane) admit(r *Run) *envelope.Error {
 	if priority.Rank() < 0 {
 		priority = env.Priority
 	}
-	r.task.Envelope = capped(env, n.quotas.cap(env, priority, identity.Signed))
+	r.task.Envelope = capped(env, n.quotas.Cap(env, priority, identity.Signed))
 	return nil
 }
 

@@ -19,7 +19,7 @@ import (
 // own: one of them may end what is too much.
 func (l *lane) putOff(r *Run) bool {
 	t := r.task
-	priority, problem := l.host.node.quotas.pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
+	priority, problem := l.host.node.quotas.Pace(t.Envelope, t.KeyID != "", l.counted.has(r.hold.Seq), time.Now())
 	if problem == nil {
 		t.Envelope = capped(t.Envelope, priority)
 		return false
@@ -58,7 +58,7 @@ func (l *lane) putOff(r *Run) bool {
 // over waits until it is drawn.
 func (l *lane) admitOverheard(r *Run) bool {
 	if !l.counted.has(r.hold.Seq) {
-		if _, problem := l.host.node.quotas.admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
+		if _, problem := l.host.node.quotas.Admit(r.task.Envelope, r.task.KeyID != "", time.Now()); problem != nil {
 			return false
 		}
 		l.counted.add(r.hold.Seq)
@@ -72,7 +72,7 @@ func (l *lane) giveBackLater(r *Run, problem *envelope.Error) {
 	l.host.log.Debug("task put off", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "to", e.To,
 		"type", string(e.Type), "priority", string(e.Priority), "code", string(problem.Code), "wait", problem.Backoff())
 	l.counted.add(r.hold.Seq)
-	if !isCommand(e.Intent) {
+	if !intents.IsCommand(e.Intent) {
 		l.host.taskEvent(intents.TaskRetrying, r.task, problem)
 	}
 	l.nak(r.hold, problem.Backoff())

@@ -1,4 +1,4 @@
-package mesh
+package quota
 
 import (
 	"encoding/json"
@@ -12,7 +12,7 @@ import (
 // queue hands out as many at a time as the rate allows.
 func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 	t.Parallel()
-	q := newQuotas(Quotas{UnknownRate: 10, UnknownBurst: 2, UrgentRate: 1, Rate: 0})
+	q := New(Limits{UnknownRate: 10, UnknownBurst: 2, UrgentRate: 1, Rate: 0})
 	now := time.Now()
 	task := func(from string, p envelope.Priority) *envelope.Envelope {
 		e := envelope.New(envelope.TypeTask, from, "agent.a", "code.review", json.RawMessage(`{}`))
@@ -20,7 +20,7 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 		return e
 	}
 	wait := func(e *envelope.Envelope, verified, again bool) time.Duration {
-		_, err := q.pace(e, verified, again, now)
+		_, err := q.Pace(e, verified, again, now)
 		if err == nil {
 			return 0
 		}
@@ -45,7 +45,7 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 		t.Errorf("another sender waits for %v", got)
 	}
 	// The debt of one lane is none of the other's.
-	if _, err := q.admit(eve, false, now); err != nil {
+	if _, err := q.Admit(eve, false, now); err != nil {
 		t.Errorf("live: %v", err)
 	}
 	// All unknown senders together have ten times as much.
@@ -59,7 +59,7 @@ func TestPaceGivesEachTaskItsTurn(t *testing.T) {
 	// Of the urgent ones, only so many stay urgent.
 	var kept int
 	for range 5 {
-		if p, _ := q.pace(task("agent.p", envelope.PriorityUrgent), true, false, now); p == envelope.PriorityUrgent {
+		if p, _ := q.Pace(task("agent.p", envelope.PriorityUrgent), true, false, now); p == envelope.PriorityUrgent {
 			kept++
 		} else if p != envelope.PriorityNormal {
 			t.Errorf("served as %s", p)

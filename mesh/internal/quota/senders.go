@@ -1,4 +1,4 @@
-package mesh
+package quota
 
 import (
 	"container/list"

@@ -1,4 +1,4 @@
-package mesh
+package quota
 
 import (
 	"time"
@@ -6,16 +6,17 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
 )
 
-// Quotas are the limits for what one sender may ask of one process, on each lane.
+// Limits are what one sender may ask of one process, on each lane.
 // The live lane refuses a task beyond them with E_RATE_LIMITED; the durable lane,
 // whose queue has taken it already, puts it off.
 //
 // A sender is known when its signature was verified or Known names it; any other
 // from is a claim that costs nothing to make (AEE, Security Considerations, "Trust
 // Boundaries" and "Denial of Service via Priority Field Abuse").
-type Quotas struct {
+type Limits struct {
 	// Rate is how many tasks a second one known sender may send, Burst how
 	// many at once. 0: no limit. It may send as many commands besides.
 	Rate  float64
@@ -38,9 +39,10 @@ type Quotas struct {
 	Known []string
 }
 
-type quotas struct {
-	Quotas
-	named map[string]bool // Known
+// Table counts what senders send, and holds it to their limits.
+type Table struct {
+	limits Limits
+	named  map[string]bool // Known
 
 	// Claims cannot push out the proven: each kind has a table of its own.
 	proven, claimed senders
@@ -58,7 +60,7 @@ func newAllowances(perSecond float64, burst int) allowances {
 
 // of is the allowance that an envelope counts against.
 func (a *allowances) of(e *envelope.Envelope) *allowance {
-	if isCommand(e.Intent) {
+	if intents.IsCommand(e.Intent) {
 		return &a.commands
 	}
 	return &a.tasks
@@ -87,7 +89,8 @@ func (a *allowance) wait(now time.Time) time.Duration {
 	return a.paced.ReserveN(now, 1).DelayFrom(now)
 }
 
-func newQuotas(q Quotas) *quotas {
+// New makes a table; see [Limits] for the defaults.
+func New(q Limits) *Table {
 	if q.UnknownRate == 0 {
 		q.UnknownRate, q.UnknownBurst = 1000, 2000
 	}
@@ -100,7 +103,7 @@ func newQuotas(q Quotas) *quotas {
 	if q.UnknownCap == "" {
 		q.UnknownCap = envelope.PriorityHigh
 	}
-	out := &quotas{Quotas: q, named: map[string]bool{}, unknown: newAllowances(10*q.UnknownRate, 10*q.UnknownBurst)}
+	out := &Table{limits: q, named: map[string]bool{}, unknown: newAllowances(10*q.UnknownRate, 10*q.UnknownBurst)}
 	out.proven.init(func() *sender { return newSender(q.Rate, q.Burst, q.UrgentRate) })
 	out.claimed.init(func() *sender { return newSender(q.UnknownRate, q.UnknownBurst, q.UrgentRate) })
 	for _, name := range q.Known {
@@ -109,11 +112,11 @@ func newQuotas(q Quotas) *quotas {
 	return out
 }
 
-// admit applies the quotas to an envelope of a sender: it returns the priority
+// Admit applies the quotas to an envelope of a sender: it returns the priority
 // that e is served with, and E_RATE_LIMITED when the sender is over its rate.
-func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (envelope.Priority, *envelope.Error) {
+func (q *Table) Admit(e *envelope.Envelope, verified bool, now time.Time) (envelope.Priority, *envelope.Error) {
 	known, perSecond := q.rate(e, verified)
-	priority := q.cap(e, e.Priority, verified)
+	priority := q.Cap(e, e.Priority, verified)
 	urgent := q.urgent(e, priority)
 	if perSecond <= 0 && !urgent {
 		return priority, nil
@@ -124,7 +127,7 @@ func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (enve
 		return priority, q.over(e, s, perSecond).WithBackoff(max(wait, 100*time.Millisecond))
 	}
 	if !known && !q.unknown.of(e).allow(now) {
-		return priority, q.over(e, nil, 10*q.UnknownRate).WithBackoff(time.Second)
+		return priority, q.over(e, nil, 10*q.limits.UnknownRate).WithBackoff(time.Second)
 	}
 	if urgent && !s.urgent.AllowN(now, 1) {
 		priority = envelope.PriorityNormal
@@ -132,11 +135,11 @@ func (q *quotas) admit(e *envelope.Envelope, verified bool, now time.Time) (enve
 	return priority, nil
 }
 
-// pace applies the quotas to what came over the durable lane, and whose priority is
+// Pace applies the quotas to what came over the durable lane, and whose priority is
 // capped already. A sender over its rate is not refused: it was told that its task is
 // stored. The task is put off, with an E_RATE_LIMITED whose backoff is how long, and its
 // place is kept: one that comes again, having waited, is not counted.
-func (q *quotas) pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
+func (q *Table) Pace(e *envelope.Envelope, verified, again bool, now time.Time) (envelope.Priority, *envelope.Error) {
 	known, perSecond := q.rate(e, verified)
 	urgent := q.urgent(e, e.Priority)
 	if perSecond <= 0 && !urgent {
@@ -149,7 +152,7 @@ func (q *quotas) pace(e *envelope.Envelope, verified, again bool, now time.Time)
 		}
 		if !known {
 			if wait := q.unknown.of(e).wait(now); wait > 0 {
-				return e.Priority, q.over(e, nil, 10*q.UnknownRate).WithBackoff(wait)
+				return e.Priority, q.over(e, nil, 10*q.limits.UnknownRate).WithBackoff(wait)
 			}
 		}
 	}
@@ -159,28 +162,28 @@ func (q *quotas) pace(e *envelope.Envelope, verified, again bool, now time.Time)
 	return e.Priority, nil
 }
 
-func (q *quotas) known(e *envelope.Envelope, verified bool) bool { return verified || q.named[e.From] }
+func (q *Table) known(e *envelope.Envelope, verified bool) bool { return verified || q.named[e.From] }
 
 // rate is that of a sender; perSecond 0 or less: no limit.
-func (q *quotas) rate(e *envelope.Envelope, verified bool) (known bool, perSecond float64) {
+func (q *Table) rate(e *envelope.Envelope, verified bool) (known bool, perSecond float64) {
 	if q.known(e, verified) {
-		return true, q.Rate
+		return true, q.limits.Rate
 	}
-	return false, q.UnknownRate
+	return false, q.limits.UnknownRate
 }
 
-func (q *quotas) sender(e *envelope.Envelope, known bool, now time.Time) *sender {
+func (q *Table) sender(e *envelope.Envelope, known bool, now time.Time) *sender {
 	if known {
 		return q.proven.get(e.From, now)
 	}
 	return q.claimed.get(e.From, now)
 }
 
-// cap is the highest priority that a sender gets who asks for one.
-func (q *quotas) cap(e *envelope.Envelope, asked envelope.Priority, verified bool) envelope.Priority {
-	highest := q.UnknownCap
+// Cap is the highest priority that a sender gets who asks for one.
+func (q *Table) Cap(e *envelope.Envelope, asked envelope.Priority, verified bool) envelope.Priority {
+	highest := q.limits.UnknownCap
 	if q.known(e, verified) {
-		highest = q.Cap
+		highest = q.limits.Cap
 	}
 	if asked.Rank() < highest.Rank() {
 		return highest
@@ -190,14 +193,14 @@ func (q *quotas) cap(e *envelope.Envelope, asked envelope.Priority, verified boo
 
 // urgent reports whether an envelope's priority is one that UrgentRate limits.
 // Commands are urgent by nature.
-func (q *quotas) urgent(e *envelope.Envelope, p envelope.Priority) bool {
-	return p.Rank() < envelope.PriorityNormal.Rank() && q.UrgentRate > 0 && !isCommand(e.Intent)
+func (q *Table) urgent(e *envelope.Envelope, p envelope.Priority) bool {
+	return p.Rank() < envelope.PriorityNormal.Rank() && q.limits.UrgentRate > 0 && !intents.IsCommand(e.Intent)
 }
 
 // over says who is over which quota; s is nil for all unknown senders together.
-func (q *quotas) over(e *envelope.Envelope, s *sender, perSecond float64) *envelope.Error {
+func (q *Table) over(e *envelope.Envelope, s *sender, perSecond float64) *envelope.Error {
 	kind, is := "tasks", "is over its"
-	if isCommand(e.Intent) {
+	if intents.IsCommand(e.Intent) {
 		kind = "commands"
 	}
 	who := "sender " + e.From
