@@ -70,7 +70,7 @@ func BenchmarkTask(b *testing.B) {
 				}
 				bodies = append(bodies, body)
 			}
-			w := h.queue.worker()
+			w := h.queue.Taker()
 			b.ReportAllocs()
 			b.ResetTimer()
 			for _, body := range bodies {
@@ -80,7 +80,8 @@ func BenchmarkTask(b *testing.B) {
 					b.Fatal(err)
 				}
 				h.check(arrival{msg, env, cbor})
-				h.run(h.queue.take(w, true))
+				task, _ := h.queue.Take(w, true)
+				h.run(task)
 			}
 		})
 	}

@@ -139,7 +139,7 @@ func (h *host) announce(intent string) {
 	health := h.health()
 	p := presence{
 		Entity: h.Entity, Instance: h.id, AgentID: h.AgentID, Version: h.Version, Status: health.Status,
-		Running: h.active.Load(), Queued: h.queue.len(), Concurrency: h.Concurrency,
+		Running: h.active.Load(), Queued: h.queue.Len(), Concurrency: h.Concurrency,
 		Started: h.started.Format(envelope.TimeLayout), HeartbeatMS: max(0, h.node.cfg.Heartbeat.Milliseconds()),
 	}
 	if h.durable != nil {

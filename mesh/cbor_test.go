@@ -56,7 +56,7 @@ func TestCBORIsDecodedAside(t *testing.T) {
 		}
 		h.onTask(msg)
 	}
-	if n := h.queue.len(); n != 1 {
+	if n := h.queue.Len(); n != 1 {
 		t.Errorf("%d tasks are queued, want the one in JSON", n)
 	}
 	if n := len(h.verify); n != 2 {
@@ -98,7 +98,7 @@ func TestCBORIsDecodedAside(t *testing.T) {
 
 	// And what waited is decoded in the end.
 	h.check(<-h.verify)
-	if n := h.queue.len(); n != 2 {
+	if n := h.queue.Len(); n != 2 {
 		t.Errorf("%d tasks are queued, want 2", n)
 	}
 }

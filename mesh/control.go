@@ -191,7 +191,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
 	found = h.cancelPassed(env, what, signed)
-	for _, t := range h.queue.remove(mine) {
+	for _, t := range h.queue.Remove(mine) {
 		h.fail(t, cause)
 		found = true
 	}

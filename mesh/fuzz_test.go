@@ -101,7 +101,7 @@ func FuzzIntake(f *testing.F) {
 				header[name] = []string{value}
 			}
 		}
-		w := h.queue.worker()
+		w := h.queue.Taker()
 		lanes := []struct {
 			name   string
 			handle nats.MsgHandler
@@ -121,8 +121,9 @@ func FuzzIntake(f *testing.F) {
 			for len(h.lookups) > 0 {
 				(<-h.lookups)()
 			}
-			for h.queue.len() > 0 {
-				h.run(h.queue.take(w, true))
+			for h.queue.Len() > 0 {
+				task, _ := h.queue.Take(w, true)
+				h.run(task)
 			}
 			if err := conn.FlushTimeout(10 * time.Second); err != nil {
 				t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
@@ -124,7 +125,7 @@ type host struct {
 	ask     string
 	ctl     string
 	started time.Time
-	queue   *queue
+	queue   *sched.Queue[*Task]
 	verify  chan arrival // what waits for a slow signature check
 	control chan func()  // aee.* intents and control messages
 	lookups chan func()  // the aee.* intents that may have to wait for a store
@@ -247,7 +248,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if a.Tracer != nil {
 		h.tracer = a.Tracer.Tracer(scope)
 	}
-	h.queue = newQueue(max(0, a.Queue) + a.Concurrency)
+	h.queue = sched.NewQueue[*Task](max(0, a.Queue) + a.Concurrency)
 	h.running.overdue = h.overdue
 	if n.cfg.ReplayWindow > 0 {
 		h.heard = sign.NewReplay(n.cfg.ReplayWindow)
@@ -325,7 +326,7 @@ func (h *host) start() (err error) {
 			sub.Unsubscribe()
 		}
 		h.stopping.Store(true)
-		h.queue.close()
+		h.queue.Close()
 		close(h.closing)
 		close(h.deaf)
 		h.intake.Wait()
@@ -402,12 +403,12 @@ func (h *host) stop() error {
 	// Before anything is handed back: who sends it again gets another worker.
 	drained := h.drainSubscriptions(h.lanes)
 	h.stopping.Store(true)
-	busy := h.active.Load() > 0 || h.queue.len() > 0
+	busy := h.active.Load() > 0 || h.queue.Len() > 0
 	h.unjoin()
 	if h.durable != nil {
 		h.durable.stopDrawing()
 	}
-	for _, t := range h.queue.close() {
+	for _, t := range h.queue.Close() {
 		if t.run != nil {
 			h.durable.giveBack(t, 0)
 			continue

@@ -13,7 +13,7 @@ func (h *host) health() Health {
 		out = h.ownHealth()
 	}
 	details := map[string]any{
-		"running": h.active.Load(), "queued": h.queue.len(),
+		"running": h.active.Load(), "queued": h.queue.Len(),
 		"concurrency": h.Concurrency, "queue": max(0, h.Queue),
 	}
 	for k, v := range out.Details {
@@ -24,7 +24,7 @@ func (h *host) health() Health {
 	case out.Status == "healthy" && h.stopping.Load():
 		out.Status = "degraded"
 		details["reason"] = "shutting down"
-	case out.Status == "healthy" && h.Queue > 0 && h.queue.len() >= h.Queue:
+	case out.Status == "healthy" && h.Queue > 0 && h.queue.Len() >= h.Queue:
 		out.Status = "degraded"
 		details["reason"] = "the queue is full"
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -35,7 +36,7 @@ type lane struct {
 	drawing context.CancelFunc
 	unwatch func()
 	drawn   chan struct{}  // closed when the drawing has ended
-	work    group          // what goes on beside the agent's places
+	work    sched.Group    // what goes on beside the agent's places
 	tenders sync.WaitGroup // lease renewal, sweeps, slots
 	leaving atomic.Bool    // steps that end are handed on
 	parting chan struct{}  // closed when they are
@@ -251,7 +252,7 @@ func (l *lane) room() int {
 	free := h.Concurrency - int(h.active.Load())
 	if l.pace.short() {
 		free += min(h.Concurrency, 64)
-	} else if free <= 0 && h.queue.len() > int(l.waiting.Load()) {
+	} else if free <= 0 && h.queue.Len() > int(l.waiting.Load()) {
 		free = 1
 	}
 	if l.slots != nil {

@@ -221,7 +221,7 @@ func (l *lane) goOn(r *Run) {
 	l.mu.Unlock()
 	l.wait(fresh, 1)
 	l.host.running.add(fresh.task)
-	if l.host.queue.put(fresh.task) {
+	if l.host.queue.Put(fresh.task, fresh.task.Envelope.Priority.Rank()) {
 		return
 	}
 	l.wait(fresh, -1)

@@ -252,7 +252,7 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.mu.Lock()
-		equalTo(t, "the alarm", r.alarm.at.Equal(early.deadline), true)
+		equalTo(t, "the alarm", r.alarm.At().Equal(early.deadline), true)
 		r.mu.Unlock()
 		for range room + 1 {
 			r.deliver(&nats.Msg{Subject: late.subject})
@@ -260,7 +260,7 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 		}
 		r.mu.Lock() // its time comes now that all have been told
 		early.deadline = time.Now()
-		r.alarm.set(early.deadline)
+		r.alarm.Set(early.deadline)
 		r.mu.Unlock()
 		for range room {
 			if _, err := early.wait(context.Background()); err != nil {
@@ -273,7 +273,7 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 		r.close(early)
 		equalTo(t, "answers of the other", len(late.answers), room)
 		r.mu.Lock()
-		equalTo(t, "the alarm", r.alarm.at.Equal(late.deadline), true)
+		equalTo(t, "the alarm", r.alarm.At().Equal(late.deadline), true)
 		r.mu.Unlock()
 		r.close(late)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 const (
@@ -45,7 +46,7 @@ type replies struct {
 	byID   map[uint64]*exchange  // those that wait and those that rest
 	rest   map[string]*restPlace // by recipient
 	idle   int                   // how many rest
-	alarm  alarm                 // for the deadlines of those that wait
+	alarm  sched.Alarm           // for the deadlines of those that wait
 }
 
 const (
@@ -121,7 +122,7 @@ func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, e
 	}
 	if r.byID == nil {
 		r.byID, r.rest = map[uint64]*exchange{}, map[string]*restPlace{}
-		r.alarm.f = r.expire
+		r.alarm.F = r.expire
 	}
 	var x *exchange
 	if place := r.rest[to]; !stream && place != nil && place.n >= minRest {
@@ -141,7 +142,7 @@ func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, e
 	x.deadline = deadline
 	r.byID[x.id] = x
 	x.company = len(r.byID)-r.idle >= gatherFrom
-	r.alarm.set(deadline)
+	r.alarm.Set(deadline)
 	return x, nil
 }
 
@@ -237,7 +238,7 @@ func (r *replies) hasten(x *exchange, deadline time.Time) {
 	defer r.mu.Unlock()
 	if deadline.Before(x.deadline) { // which is zero once it has passed
 		x.deadline = deadline
-		r.alarm.set(deadline)
+		r.alarm.Set(deadline)
 	}
 }
 
@@ -281,12 +282,12 @@ func (r *replies) expire() {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alarm.wentOff()
+	r.alarm.WentOff()
 	for _, x := range r.byID {
 		switch {
 		case x.resting:
 		case x.deadline.After(now):
-			r.alarm.set(x.deadline)
+			r.alarm.Set(x.deadline)
 		case !x.deadline.IsZero():
 			x.deadline = time.Time{} // told once
 			x.answers <- overdue

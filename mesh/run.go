@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // accept takes a task that may be served: it answers the reserved intents,
@@ -47,7 +48,7 @@ func (h *host) accept(t *Task, header nats.Header) {
 		return
 	}
 	h.running.add(t)
-	if !h.queue.put(t) {
+	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
 		h.running.remove(t)
 		if h.stopping.Load() {
 			h.fail(t, handBack(h.Entity))
@@ -136,16 +137,16 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 
 // work is one worker: it runs tasks until the queue closes. A handler that
 // ends its goroutine ([runtime.Goexit]) ends this one, and another takes over.
-func (h *host) work() { h.workAs(h.queue.worker(), false) }
+func (h *host) work() { h.workAs(h.queue.Taker(), false) }
 
-func (h *host) workAs(w *worker, finished bool) {
+func (h *host) workAs(w *sched.Taker, finished bool) {
 	closed := false
 	defer func() {
 		if !closed {
 			h.workers.Go(func() { h.workAs(w, true) })
 		}
 	}()
-	for t := h.queue.take(w, finished); t != nil; t = h.queue.take(w, true) {
+	for t, ok := h.queue.Take(w, finished); ok; t, ok = h.queue.Take(w, true) {
 		h.run(t)
 	}
 	closed = true
@@ -328,7 +329,7 @@ func (h *host) failed(t *Task, err error) {
 // now, whether they wait or run, and whether or not a handler notices.
 func (h *host) overdue(now time.Time, late []*Task) {
 	waiting := map[*Task]bool{} // a hop may wait for its own callers to make room
-	for _, t := range h.queue.remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
+	for _, t := range h.queue.Remove(func(t *Task) bool { return !t.Deadline.After(now) }) {
 		waiting[t] = true
 	}
 	for _, t := range late {

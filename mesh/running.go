@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 // running holds the tasks that have been taken in and not answered, so that
@@ -13,7 +15,7 @@ type running struct {
 
 	mu    sync.Mutex
 	first *Task // of a list through Task.next and Task.prev
-	alarm alarm
+	alarm sched.Alarm
 }
 
 func (r *running) add(t *Task) {
@@ -24,10 +26,10 @@ func (r *running) add(t *Task) {
 		t.next.prev = t
 	}
 	r.first = t
-	if r.alarm.f == nil {
-		r.alarm.f = r.expire
+	if r.alarm.F == nil {
+		r.alarm.F = r.expire
 	}
-	r.alarm.set(t.Deadline)
+	r.alarm.Set(t.Deadline)
 }
 
 // due gives a task another deadline.
@@ -36,7 +38,7 @@ func (r *running) due(t *Task, deadline time.Time) {
 	defer r.mu.Unlock()
 	t.Deadline = deadline
 	if t.listed {
-		r.alarm.set(deadline)
+		r.alarm.Set(deadline)
 	}
 }
 
@@ -66,11 +68,11 @@ func (r *running) expire() {
 	now := time.Now()
 	var late []*Task
 	r.mu.Lock()
-	r.alarm.wentOff()
+	r.alarm.WentOff()
 	for t := r.first; t != nil; {
 		next := t.next
 		if t.Deadline.After(now) {
-			r.alarm.set(t.Deadline)
+			r.alarm.Set(t.Deadline)
 		} else {
 			late = append(late, t)
 			r.unlist(t)
@@ -87,7 +89,7 @@ func (r *running) expire() {
 func (r *running) stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.alarm.stop()
+	r.alarm.Stop()
 }
 
 // matching returns the tasks for which match holds; nil matches all.

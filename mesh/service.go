@@ -203,7 +203,7 @@ func (h *host) counters() json.RawMessage {
 	}
 	return mustJSON(map[string]int64{
 		"replay_early": early,
-		"running":      h.active.Load(), "queued": int64(h.queue.len()),
+		"running":      h.active.Load(), "queued": int64(h.queue.Len()),
 		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),
 		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
 		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),

@@ -141,7 +141,7 @@ func (l *lane) enqueue(r *Run) {
 	r.refusal = l.prepare(t)
 	l.wait(r, 1)
 	h.running.add(t)
-	if !h.queue.put(t) {
+	if !h.queue.Put(t, t.Envelope.Priority.Rank()) {
 		l.counted.add(hold.Seq)
 		l.giveBack(t, 250*time.Millisecond)
 	}

@@ -1,4 +1,4 @@
-package mesh
+package sched
 
 import (
 	"runtime"
@@ -11,7 +11,7 @@ import (
 
 func TestAGroupWaitsForAllThatIsBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g group
+		var g Group
 		for range 2 { // it may be used again
 			var ran atomic.Int64
 			for range 200 {
@@ -31,7 +31,7 @@ func TestAGroupWaitsForAllThatIsBegun(t *testing.T) {
 
 func TestAGroupUsesItsGoroutinesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g group
+		var g Group
 		waiting := func() int {
 			g.mu.Lock()
 			defer g.mu.Unlock()
@@ -63,7 +63,7 @@ func TestAGroupUsesItsGoroutinesAgain(t *testing.T) {
 
 func TestAGroupSurvivesAGoroutineThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g group
+		var g Group
 		stay := make(chan struct{})
 		g.Go(func() { <-stay })
 		g.Go(func() {})

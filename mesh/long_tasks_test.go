@@ -3,7 +3,6 @@ package mesh
 import (
 	"context"
 	"encoding/json"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,87 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
-
-// sleeper starts a taker, waits until it sleeps, and returns what it takes.
-func sleeper(t *testing.T, q *queue) <-chan *Task {
-	t.Helper()
-	took := make(chan *Task, 1)
-	w := q.worker()
-	go func() {
-		if task := q.take(w, false); task != nil {
-			took <- task
-		}
-		close(took)
-	}()
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.asleep) == 0 || q.asleep[len(q.asleep)-1] != w {
-		q.mu.Unlock()
-		runtime.Gosched()
-		q.mu.Lock()
-	}
-	return took
-}
-
-func TestNobodyIsWokenForWhatTheAwakeWillSoonDo(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name  string
-		usual time.Duration
-		tasks int
-		wakes int
-	}{
-		{"brief", time.Microsecond, 50, 0},
-		{"more than the patience", time.Microsecond, 51, 1},
-		{"long", time.Millisecond, 1, 1},
-		{"many long", time.Millisecond, 5, 3},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			q := newQueue(100)
-			for range 3 {
-				sleeper(t, q)
-			}
-			q.worker()
-			q.watched = true // nothing may happen by itself
-			q.usual = c.usual
-			for n := range c.tasks {
-				q.put(queued(envelope.PriorityNormal, n))
-			}
-			q.mu.Lock()
-			equalTo(t, "woken", 3-len(q.asleep), c.wakes)
-			q.mu.Unlock()
-			q.close()
-		})
-	}
-}
-
-func TestTheWatchFindsAWorkerThatTakesLong(t *testing.T) {
-	t.Parallel()
-	q := newQueue(10)
-	took := sleeper(t, q)
-	w := q.worker()
-	q.usual, q.watched = time.Nanosecond, true // tasks were brief, and nothing may happen by itself
-	q.put(queued(envelope.PriorityNormal, 1))
-	q.take(w, false)
-	q.put(queued(envelope.PriorityNormal, 2))
-	q.mu.Lock()
-	equalTo(t, "asleep while the first task runs", len(q.asleep), 1)
-	q.mu.Unlock()
-	q.look()
-	q.look()
-	select {
-	case task := <-took:
-		equalTo(t, "taken", task.Envelope.ID, "2")
-	case <-time.After(10 * time.Second):
-		t.Fatal("the second task waits for the first")
-	}
-	equalTo(t, "awake", q.awake, 1)
-	q.put(queued(envelope.PriorityNormal, 3))
-	q.take(w, true)
-	equalTo(t, "awake when the first task has ended", q.awake, 2)
-	q.close()
-}
 
 // meeting ends when all have joined.
 type meeting struct {

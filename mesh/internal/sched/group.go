@@ -1,15 +1,14 @@
-package mesh
+package sched
 
 import "sync"
 
-// group is goroutines that somebody waits for. Other than with a
-// [sync.WaitGroup], more may be begun while somebody waits, by any goroutine;
-// they are waited for too.
+// Group is goroutines that are waited for. Other than with a [sync.WaitGroup], more may
+// be begun while Wait waits, by any goroutine; they are waited for too.
 //
 // A goroutine whose function returns while others still run goes on with the
 // next one: a new goroutine would have to grow its stack first, which costs more
 // than most of what runs here. When the last function returns, all of them end.
-type group struct {
+type Group struct {
 	mu      sync.Mutex
 	n       int             // functions that have not returned
 	waiting []chan<- func() // goroutines without one
@@ -20,7 +19,7 @@ type group struct {
 const maxWaiting = 64
 
 // Go runs f in a goroutine of the group.
-func (g *group) Go(f func()) {
+func (g *Group) Go(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.n++
@@ -32,7 +31,7 @@ func (g *group) Go(f func()) {
 	go g.run(f)
 }
 
-func (g *group) run(f func()) {
+func (g *Group) run(f func()) {
 	next := make(chan func(), 1)
 	for f != nil {
 		f = g.call(f, next)
@@ -40,7 +39,7 @@ func (g *group) run(f func()) {
 }
 
 // call returns the function that follows on f; nil: none does.
-func (g *group) call(f func(), next chan func()) func() {
+func (g *Group) call(f func(), next chan func()) func() {
 	returned := false
 	defer func() {
 		if !returned {
@@ -57,7 +56,7 @@ func (g *group) call(f func(), next chan func()) func() {
 
 // done counts a function as returned, and reports whether another one comes by
 // next.
-func (g *group) done(next chan<- func()) bool {
+func (g *Group) done(next chan<- func()) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.n--
@@ -79,7 +78,7 @@ func (g *group) done(next chan<- func()) bool {
 }
 
 // Wait returns when no goroutine of the group runs.
-func (g *group) Wait() {
+func (g *Group) Wait() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.idle.L == nil {

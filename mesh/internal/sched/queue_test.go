@@ -1,35 +1,41 @@
-package mesh
+package sched
 
 import (
 	"fmt"
-	"reflect"
 	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"github.com/aeemesh/aeemesh/envelope"
 )
 
-func queued(p envelope.Priority, n int) *Task {
-	return &Task{Envelope: &envelope.Envelope{ID: fmt.Sprint(n), Priority: p}}
+// job is a task of a test.
+type job struct {
+	level int
+	id    string
+}
+
+func put(q *Queue[job], level, n int) bool { return q.Put(job{level, fmt.Sprint(n)}, level) }
+
+func take(q *Queue[job], w *Taker, finished bool) job {
+	j, _ := q.Take(w, finished)
+	return j
 }
 
 func TestQueueDrawsByWeight(t *testing.T) {
 	t.Parallel()
-	q := newQueue(1000)
-	w := q.worker()
+	q := NewQueue[job](1000)
+	w := q.Taker()
 	for n := range 100 {
-		for _, p := range envelope.Priorities {
-			q.put(queued(p, n))
+		for level := range Levels {
+			put(q, level, n)
 		}
 	}
 	for round := range 3 {
-		count := map[envelope.Priority]int{}
+		var count [Levels]int
 		for range 15 {
-			count[q.take(w, true).Envelope.Priority]++
+			count[take(q, w, true).level]++
 		}
-		if want := (map[envelope.Priority]int{"urgent": 8, "high": 4, "normal": 2, "low": 1}); !reflect.DeepEqual(count, want) {
+		if want := [Levels]int{8, 4, 2, 1}; count != want {
 			t.Errorf("round %d: %v", round, count)
 		}
 	}
@@ -38,19 +44,19 @@ func TestQueueDrawsByWeight(t *testing.T) {
 func TestLowPriorityNeverStarves(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		q := newQueue(1 << 20)
-		w := q.worker()
+		q := NewQueue[job](1 << 20)
+		w := q.Taker()
 		// Some history, so that the credits are anywhere.
-		for _, level := range rapid.SliceOf(rapid.IntRange(0, levels-1)).Draw(t, "history") {
-			q.put(queued(envelope.Priorities[level], 0))
-			q.take(w, true)
+		for _, level := range rapid.SliceOf(rapid.IntRange(0, Levels-1)).Draw(t, "history") {
+			put(q, level, 0)
+			take(q, w, true)
 		}
-		q.put(queued(envelope.PriorityLow, 1))
+		put(q, Levels-1, 1)
 		for turn := 1; ; turn++ {
 			for range 3 { // more comes in than goes out
-				q.put(queued(envelope.Priorities[rapid.IntRange(0, 2).Draw(t, "arrival")], 0))
+				put(q, rapid.IntRange(0, 2).Draw(t, "arrival"), 0)
 			}
-			if q.take(w, true).Envelope.Priority == envelope.PriorityLow {
+			if take(q, w, true).level == Levels-1 {
 				return
 			}
 			if turn > 30 {
@@ -65,9 +71,9 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 40).Draw(t, "limit")
-		q := newQueue(limit)
-		w := q.worker()
-		waiting, taken, n := map[envelope.Priority][]string{}, 0, 0
+		q := NewQueue[job](limit)
+		w := q.Taker()
+		waiting, taken, n := map[int][]string{}, 0, 0
 		size := func() (s int) {
 			for _, list := range waiting {
 				s += len(list)
@@ -78,8 +84,8 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 			switch {
 			case op < 6:
 				n++
-				p := envelope.Priorities[rapid.IntRange(0, 3).Draw(t, "priority")]
-				ok := q.put(queued(p, n))
+				p := rapid.IntRange(0, 3).Draw(t, "priority")
+				ok := put(q, p, n)
 				if want := size()+taken < limit; ok != want {
 					t.Fatalf("put with %d waiting and %d taken of %d: %t", size(), taken, limit, ok)
 				}
@@ -91,16 +97,16 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 				if finished {
 					taken--
 				}
-				task := q.take(w, finished)
+				task := take(q, w, finished)
 				taken++
-				p := task.Envelope.Priority
-				if waiting[p][0] != task.Envelope.ID {
-					t.Fatalf("took %s, and %s was first", task.Envelope.ID, waiting[p][0])
+				p := task.level
+				if waiting[p][0] != task.id {
+					t.Fatalf("took %s, and %s was first", task.id, waiting[p][0])
 				}
 				waiting[p] = waiting[p][1:]
 			case op == 8:
 				victim := fmt.Sprint(rapid.IntRange(1, max(1, n)).Draw(t, "victim"))
-				q.remove(func(t *Task) bool { return t.Envelope.ID == victim })
+				q.Remove(func(j job) bool { return j.id == victim })
 				for p, list := range waiting {
 					for i, id := range list {
 						if id == victim {
@@ -110,14 +116,14 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 					}
 				}
 			}
-			if q.len() != size() {
-				t.Fatalf("%d wait, want %d", q.len(), size())
+			if q.Len() != size() {
+				t.Fatalf("%d wait, want %d", q.Len(), size())
 			}
 		}
-		if left := len(q.close()); left != size() {
+		if left := len(q.Close()); left != size() {
 			t.Fatalf("close gave back %d of %d", left, size())
 		}
-		if q.put(queued(envelope.PriorityNormal, 0)) || q.take(w, false) != nil {
+		if put(q, 2, 0) || take(q, w, false) != (job{}) {
 			t.Fatal("a closed queue still works")
 		}
 	})
@@ -126,7 +132,7 @@ func TestQueueKeepsOrderAndBounds(t *testing.T) {
 func TestQueueGivesEveryTaskToOneTaker(t *testing.T) {
 	t.Parallel()
 	const tasks = 2000
-	q := newQueue(tasks)
+	q := NewQueue[job](tasks)
 	var mu sync.Mutex
 	got := map[string]int{}
 	var takers sync.WaitGroup
@@ -134,21 +140,21 @@ func TestQueueGivesEveryTaskToOneTaker(t *testing.T) {
 	all.Add(tasks)
 	for range 4 {
 		takers.Go(func() {
-			w := q.worker()
-			for task := q.take(w, false); task != nil; task = q.take(w, true) {
+			w := q.Taker()
+			for task, ok := q.Take(w, false); ok; task, ok = q.Take(w, true) {
 				mu.Lock()
-				got[task.Envelope.ID]++
+				got[task.id]++
 				mu.Unlock()
 				all.Done()
 			}
 		})
 	}
 	for n := range tasks {
-		for !q.put(queued(envelope.Priorities[n%4], n)) {
+		for !put(q, n%4, n) {
 		}
 	}
 	all.Wait()
-	q.close()
+	q.Close()
 	takers.Wait()
 	if len(got) != tasks {
 		t.Errorf("%d of %d tasks came out", len(got), tasks)

@@ -1,37 +1,36 @@
-package mesh
+package sched
 
 import (
 	"sync"
 	"time"
 )
 
-// levels is how many priorities there are; see [envelope.Priority.Rank].
-const levels = 4
+// Levels is how many priorities there are; 0 is the most urgent.
+const Levels = 4
 
 // weights is how many tasks of each priority are drawn in one round when all
 // wait: most of the urgent, yet some of the low, so that low never starves.
-var weights = [levels]int{8, 4, 2, 1}
+var weights = [Levels]int{8, 4, 2, 1}
 
-// queue is a bounded queue that goroutines put tasks into and workers take
-// from. Within one priority the order is kept.
+// Queue is a bounded queue that goroutines put tasks into and takers take them from.
+// Within one priority the order is kept. No priority starves: a round draws 8, 4, 2 and 1
+// where all wait.
 //
-// To wake a worker costs more than a brief task does, so a task that one of the
-// workers at work will soon come for wakes nobody: no worker is woken while
-// those awake can be expected to do all that waits within patience, judged by
-// how long tasks took of late. Where one then takes long after all, the watch
-// notices and wakes others.
-type queue struct {
+// To wake a taker costs more than a brief task does. So no taker is woken while those
+// awake can be expected to do all that waits within patience, judged by how long tasks
+// took of late. Where one of them takes long after all, the watch notices and wakes others.
+type Queue[T any] struct {
 	mu      sync.Mutex
-	waiting [levels]ring
-	credit  [levels]int
+	waiting [Levels]ring[T]
+	credit  [Levels]int
 	size    int // how many wait
 	taken   int // how many are being worked on
 	limit   int // of both together
 	closed  bool
 
-	workers []*worker
-	asleep  []*worker     // the one that fell asleep last is at the end, its memory still warm
-	awake   int           // of workers, those that will soon ask for a task
+	takers  []*Taker
+	asleep  []*Taker      // the one that fell asleep last is at the end, its memory still warm
+	awake   int           // of takers, those that will soon ask for a task
 	coming  int           // of those, the ones that have been woken and have not taken a task yet
 	usual   time.Duration // how long tasks took of late
 	watch   *time.Timer
@@ -39,16 +38,16 @@ type queue struct {
 }
 
 const (
-	// patience is how long tasks may wait for workers that are awake while
+	// patience is how long tasks may wait for takers that are awake while
 	// others sleep.
 	patience = 50 * time.Microsecond
-	// watchEvery is how often the watch looks while tasks wait and workers
-	// sleep. A worker that is at the same task twice takes long.
+	// watchEvery is how often the watch looks while tasks wait and takers
+	// sleep. A taker that is at the same task twice takes long.
 	watchEvery = time.Millisecond
 )
 
-// worker is one taker of tasks.
-type worker struct {
+// Taker takes tasks out of a queue, one after the other, in one goroutine.
+type Taker struct {
 	wake  chan struct{}
 	busy  bool      // it is at a task
 	turn  uint64    // of that task
@@ -57,28 +56,30 @@ type worker struct {
 	long  bool      // it takes long, and so does not count as awake
 }
 
-func newQueue(limit int) *queue {
-	return &queue{limit: limit, credit: weights, usual: watchEvery}
+// NewQueue makes a queue for limit tasks, those that takers are at included.
+func NewQueue[T any](limit int) *Queue[T] {
+	return &Queue[T]{limit: limit, credit: weights, usual: watchEvery}
 }
 
-// worker makes a taker, which is awake.
-func (q *queue) worker() *worker {
-	w := &worker{wake: make(chan struct{}, 1)}
+// Taker makes a taker, which is awake.
+func (q *Queue[T]) Taker() *Taker {
+	w := &Taker{wake: make(chan struct{}, 1)}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.workers = append(q.workers, w)
+	q.takers = append(q.takers, w)
 	q.awake++
 	return w
 }
 
-// put reports false when the queue is full or closed.
-func (q *queue) put(t *Task) bool {
+// Put adds a task of a priority below [Levels]. It returns false where the queue is full
+// or closed.
+func (q *Queue[T]) Put(t T, level int) bool {
 	q.mu.Lock()
 	if q.size+q.taken >= q.limit || q.closed {
 		q.mu.Unlock()
 		return false
 	}
-	q.waiting[t.Envelope.Priority.Rank()].push(t)
+	q.waiting[level].push(t)
 	q.size++
 	w := q.helper()
 	q.mu.Unlock()
@@ -86,8 +87,8 @@ func (q *queue) put(t *Task) bool {
 	return true
 }
 
-// helper chooses a worker to be woken, if one is needed.
-func (q *queue) helper() *worker {
+// helper chooses a taker to be woken, if one is needed.
+func (q *Queue[T]) helper() *Taker {
 	last := len(q.asleep) - 1
 	unclaimed := q.size - q.coming
 	if last < 0 || unclaimed <= 0 {
@@ -105,15 +106,15 @@ func (q *queue) helper() *worker {
 }
 
 // up wakes w, which may be nil.
-func (w *worker) up() {
+func (w *Taker) up() {
 	if w != nil {
 		w.wake <- struct{}{}
 	}
 }
 
-// take waits for a task; nil means that the queue is closed. A worker that has
-// taken a task before says so with finished, which makes room for another.
-func (q *queue) take(w *worker, finished bool) *Task {
+// Take waits for a task; false says that the queue is closed. A taker that has done the
+// task it took before says so with finished, which makes room for another.
+func (q *Queue[T]) Take(w *Taker, finished bool) (t T, ok bool) {
 	now := time.Now()
 	q.mu.Lock()
 	if finished {
@@ -129,7 +130,7 @@ func (q *queue) take(w *worker, finished bool) *Task {
 		q.awake--
 		if q.closed {
 			q.mu.Unlock()
-			return nil
+			return t, false
 		}
 		q.asleep = append(q.asleep, w)
 		q.mu.Unlock()
@@ -142,14 +143,14 @@ func (q *queue) take(w *worker, finished bool) *Task {
 	w.turn++
 	q.size--
 	q.taken++
-	t := q.draw()
+	t = q.draw()
 	other := q.helper()
 	q.mu.Unlock()
 	other.up()
-	return t
+	return t, true
 }
 
-func (q *queue) setWatch() {
+func (q *Queue[T]) setWatch() {
 	if q.watched {
 		return
 	}
@@ -161,11 +162,11 @@ func (q *queue) setWatch() {
 	q.watch.Reset(watchEvery)
 }
 
-// look finds the workers that take long, and wakes others for what waits.
-func (q *queue) look() {
+// look finds the takers that take long, and wakes others for what waits.
+func (q *Queue[T]) look() {
 	q.mu.Lock()
 	q.watched = false
-	for _, w := range q.workers {
+	for _, w := range q.takers {
 		switch {
 		case !w.busy || w.long:
 		case w.seen == w.turn:
@@ -175,7 +176,7 @@ func (q *queue) look() {
 			w.seen = w.turn
 		}
 	}
-	var wake []*worker
+	var wake []*Taker
 	for w := q.helper(); w != nil; w = q.helper() {
 		wake = append(wake, w)
 	}
@@ -187,7 +188,7 @@ func (q *queue) look() {
 
 // draw takes from the most urgent level that has tasks and credit left. When
 // no level has both, a new round begins.
-func (q *queue) draw() *Task {
+func (q *Queue[T]) draw() T {
 	for {
 		for level := range q.waiting {
 			if q.credit[level] > 0 && q.waiting[level].n > 0 {
@@ -199,12 +200,12 @@ func (q *queue) draw() *Task {
 	}
 }
 
-// close stops take, and returns what was waiting.
-func (q *queue) close() []*Task {
+// Close makes Take return false, and returns what was waiting.
+func (q *Queue[T]) Close() []T {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.closed = true
-	var left []*Task
+	var left []T
 	for level := range q.waiting {
 		for q.waiting[level].n > 0 {
 			left = append(left, q.waiting[level].pop())
@@ -223,8 +224,8 @@ func (q *queue) close() []*Task {
 	return left
 }
 
-// remove takes the tasks out for which match holds.
-func (q *queue) remove(match func(*Task) bool) (removed []*Task) {
+// Remove takes the tasks out for which match returns true.
+func (q *Queue[T]) Remove(match func(T) bool) (removed []T) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for level := range q.waiting {
@@ -242,22 +243,23 @@ func (q *queue) remove(match func(*Task) bool) (removed []*Task) {
 	return removed
 }
 
-func (q *queue) len() int {
+// Len is how many tasks wait.
+func (q *Queue[T]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.size
 }
 
 // ring is a FIFO that grows to what is needed.
-type ring struct {
-	buf  []*Task
+type ring[T any] struct {
+	buf  []T
 	head int
 	n    int
 }
 
-func (r *ring) push(t *Task) {
+func (r *ring[T]) push(t T) {
 	if r.n == len(r.buf) {
-		grown := make([]*Task, max(16, 2*r.n))
+		grown := make([]T, max(16, 2*r.n))
 		for i := range r.n {
 			grown[i] = r.buf[(r.head+i)%len(r.buf)]
 		}
@@ -267,9 +269,10 @@ func (r *ring) push(t *Task) {
 	r.n++
 }
 
-func (r *ring) pop() *Task {
+func (r *ring[T]) pop() T {
 	t := r.buf[r.head]
-	r.buf[r.head] = nil
+	var none T
+	r.buf[r.head] = none
 	r.head = (r.head + 1) % len(r.buf)
 	r.n--
 	return t
