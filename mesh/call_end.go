@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -215,7 +216,7 @@ func (h *host) tellWorkers(ctx context.Context, e *envelope.Envelope) (*envelope
 	}
 	ctx, cancel := context.WithTimeout(ctx, ctlWait)
 	defer cancel()
-	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, request{to: to, header: header, data: body}, nil)
+	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
 }
 
 // cancelOf is the command to cancel a task of this agent's, signed.

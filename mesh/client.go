@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -132,7 +133,7 @@ func (n *Node) sendOnce(ctx context.Context, task *envelope.Envelope, opts SendO
 		return nil, err
 	}
 	n.journal.sent(task.ID, *buf, opts.CBOR)
-	reply, err := n.exchange(ctx, deadline, task, request{to: to, header: header, data: *buf, stream: stream}, opts.OnStream)
+	reply, err := n.exchange(ctx, deadline, task, rpc.Request{To: to, Header: header, Data: *buf, Stream: stream}, opts.OnStream)
 	if err != nil && reply == nil {
 		if ctx.Err() != nil && !opts.NoCancel {
 			n.abandon(task, ctx.Err())
@@ -246,18 +247,18 @@ func (n *Node) encode(ctx context.Context, task *envelope.Envelope, durable, cbo
 
 // exchange sends a task and waits for its terminal envelope. Before it, stream
 // envelopes may come where what says so; onStream takes them, nil drops them.
-func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
-	x, err := n.replies.open(what.to, what.stream, deadline)
+func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.Envelope, what rpc.Request, onStream func(*envelope.Envelope) error) (*envelope.Envelope, error) {
+	x, err := n.replies.Open(what.To, what.Stream, deadline)
 	if err != nil {
 		return nil, err
 	}
-	defer n.replies.close(x)
-	n.replies.send(x, what)
+	defer n.replies.Close(x)
+	n.replies.Send(x, what)
 	var known vouched
 	var stray error        // what came on the subject for somebody else
 	var nameless *nats.Msg // an answer that does not say to what
 	for seen := 0; ; seen++ {
-		answer, err := x.wait(ctx)
+		answer, err := x.Wait(ctx)
 		switch {
 		case err == nil:
 		case nameless != nil && errors.Is(err, context.DeadlineExceeded):
@@ -268,13 +269,13 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			return nil, err
 		}
 		reply, cbor, err := n.decode(answer)
-		if x.reused && answer != nameless && (err != nil || !concerns(reply, task)) {
+		if x.Reused() && answer != nameless && (err != nil || !concerns(reply, task)) {
 			if stray = err; err == nil {
 				stray = otherTask(reply, task)
 			}
 			if nameless == nil && (err != nil || reply.ReplyTo == unknownID) {
 				nameless = answer
-				n.replies.hasten(x, time.Now().Add(doubt))
+				n.replies.Hasten(x, time.Now().Add(doubt))
 			}
 			n.log.Debug("stray answer passed over", "id", task.ID, "corr", task.Corr, "from", task.To, "err", stray)
 			seen--
@@ -293,7 +294,9 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 				n.log.Warn("stream has gaps", "id", task.ID, "corr", task.Corr, "sent", sent, "received", seen)
 			}
 			n.journal.received(reply.ID, answer.Data, cbor)
-			x.answered = reply.From == task.To && stray == nil
+			if reply.From == task.To && stray == nil {
+				x.Answered()
+			}
 			return reply, nil
 		}
 		if onStream == nil {
@@ -304,7 +307,7 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 			n.abandon(task, err)
 			return nil, err
 		}
-		if x.overflow.Load() {
+		if x.Overflowed() {
 			n.abandon(task, errOverflow)
 			return nil, errOverflow
 		}
@@ -315,6 +318,9 @@ func (n *Node) exchange(ctx context.Context, deadline time.Time, task *envelope.
 // answer has come that does not say to what: it may be to an earlier task, or all
 // that ever comes to this one, from somebody who could not read it.
 const doubt = time.Second
+
+// errOverflow ends an exchange whose reader fell behind.
+var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", rpc.MaxBuffered)
 
 // errStray is why an exchange ended that had nothing but answers to other tasks.
 var errStray = errors.New("only answers to other tasks came")

@@ -13,17 +13,17 @@
 //
 // A message that arrives on the live lane is decoded under limits and its
 // signature is verified (intake.go); what is too old, came before, or comes
-// from a sender over its quota is refused. The reserved aee.* intents are
+// from a sender over its quota (internal/quota) is refused. The reserved aee.* intents are
 // answered at once, beside the agent's own work (reserved.go). Everything else
 // is validated against its intent's schema and waits in a bounded queue, drawn
-// by priority so that low never starves (queue.go), for one of
+// by priority so that low never starves (internal/sched), for one of
 // [Agent].Concurrency workers to run its [Handler] (run.go). Whatever happens
 // then, a panic included, exactly one terminal envelope answers the task, and
 // every error passes one border (border.go) that decides what a peer may read.
 //
 // What a node sends itself, it sends on one reply subscription for all
-// exchanges (replies.go), and requests that are sent at about the same time
-// share a system call (outbox.go). The last envelopes sent and received are
+// exchanges (internal/rpc), and requests that are sent at about the same time
+// share a system call. The last envelopes sent and received are
 // kept as bytes (journal.go).
 //
 // Beside this, an agent is a NATS micro service (service.go), hears control

@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -113,7 +114,7 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, offerWait)
 	defer cancel()
-	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, request{to: subject, header: header, data: body}, nil)
+	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, rpc.Request{To: subject, Header: header, Data: body}, nil)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {

@@ -17,6 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -167,7 +168,7 @@ type Node struct {
 	journal  *journal
 	limits   envelope.Limits
 	refuted  refutations
-	replies  replies
+	replies  *rpc.Exchanger
 	lanes    laneBook
 	heads    headcount
 	hosts    hosts
@@ -236,7 +237,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 	}
 	n := &Node{
 		conn: conn, cfg: cfg, subjects: subjects, log: cfg.Logger, tel: tel,
-		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: replies{conn: conn, out: outbox{conn: conn}},
+		quotas: quota.New(cfg.Quotas), journal: newJournal(), limits: cfg.Limits, replies: rpc.New(conn),
 	}
 	n.heads.counters = n.counters
 	n.defaultRequires = envelope.Requirements{Timeout: cfg.DefaultTimeout}.AppendJSON(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -88,7 +89,7 @@ func (n *Node) tryCommand(ctx context.Context, entity string, e *envelope.Envelo
 	}
 	first, cancel := context.WithTimeout(ctx, ctlWait)
 	defer cancel()
-	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, request{to: to, header: header, data: body}, nil)
+	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)

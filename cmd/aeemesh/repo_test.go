@@ -122,6 +122,7 @@ var beside = map[string][]string{
 	"intents/schema":        {"envelope"}, // its bounds of JSON
 	"intents/template":      {"intents"},
 	"mesh/natsd/natstest":   {"mesh/natsd"},
+	"mesh/internal/rpc":     {"mesh/internal/sched"},
 	"mesh":                  {"mesh/handoff", "mesh/natsconn"},
 	"agents":                {"agents/orchestrate", "agents/orchestrate/topology"},
 	"agents/orchestrate/*":  {"agents/orchestrate"},

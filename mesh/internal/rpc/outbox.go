@@ -1,4 +1,4 @@
-package mesh
+package rpc
 
 import (
 	"runtime"
@@ -20,14 +20,14 @@ type outbox struct {
 	conn *nats.Conn
 
 	mu      sync.Mutex
-	waiting []*exchange
+	waiting []*Exchange
 
 	publishing sync.Mutex  // held while what was waiting goes out
-	spare      []*exchange // the other slice; belongs to who holds publishing
+	spare      []*Exchange // the other slice; belongs to who holds publishing
 }
 
-// send publishes x.request. What goes wrong, x.wait returns.
-func (o *outbox) send(x *exchange) {
+// Send publishes x.request. What goes wrong, x.wait returns.
+func (o *outbox) send(x *Exchange) {
 	o.mu.Lock()
 	o.waiting = append(o.waiting, x)
 	first := len(o.waiting) == 1
@@ -55,7 +55,7 @@ func (o *outbox) flush() {
 
 // settle returns when x's request has been published or never will be, so that
 // its memory may be used again, and reports which.
-func (o *outbox) settle(x *exchange) (published bool) {
+func (o *outbox) settle(x *Exchange) (published bool) {
 	if x.sent.Load() {
 		return true
 	}

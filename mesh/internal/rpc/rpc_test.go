@@ -1,4 +1,4 @@
-package mesh
+package rpc
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 // exchanges is a replies on a connection of its own, and a responder that
 // answers on subject "echo" with what it got.
-func exchanges(t *testing.T) (*replies, *nats.Conn) {
+func exchanges(t *testing.T) (*Exchanger, *nats.Conn) {
 	t.Helper()
 	srv := natstest.Run(t, natsd.Config{})
 	conn, other := natstest.Conn(t, srv), natstest.Conn(t, srv)
@@ -26,14 +26,14 @@ func exchanges(t *testing.T) (*replies, *nats.Conn) {
 	if err := other.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	return &replies{conn: conn, out: outbox{conn: conn}}, conn
+	return New(conn), conn
 }
 
 func soon() time.Time { return time.Now().Add(time.Minute) }
 
-func mustOpen(t *testing.T, r *replies) *exchange {
+func mustOpen(t *testing.T, r *Exchanger) *Exchange {
 	t.Helper()
-	x, err := r.open("echo", false, soon())
+	x, err := r.Open("echo", false, soon())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,19 +47,19 @@ func TestEveryExchangeGetsItsOwnAnswer(t *testing.T) {
 	for sender := range 4 * gatherFrom {
 		wait.Go(func() {
 			for n := range 200 {
-				x, err := r.open("echo", false, soon())
+				x, err := r.Open("echo", false, soon())
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				body := fmt.Sprintf("%d of %d", n, sender)
-				r.send(x, request{to: "echo", data: []byte(body)})
-				m, err := x.wait(context.Background())
+				r.Send(x, Request{To: "echo", Data: []byte(body)})
+				m, err := x.Wait(context.Background())
 				if err != nil || string(m.Data) != body {
 					t.Errorf("asked %s, got %v, %v", body, m, err)
 				}
 				x.answered = true
-				r.close(x)
+				r.Close(x)
 			}
 		})
 	}
@@ -76,10 +76,10 @@ func TestOneSenderPublishesForAll(t *testing.T) {
 	t.Parallel()
 	r, conn := exchanges(t)
 	o := &r.out
-	var all []*exchange
+	var all []*Exchange
 	for range 3 {
 		x := mustOpen(t, r)
-		x.request = request{to: "echo", data: []byte("x")}
+		x.request = Request{To: "echo", Data: []byte("x")}
 		all = append(all, x)
 	}
 	o.waiting = append(o.waiting, all[0]) // its sender has let others go on
@@ -111,24 +111,24 @@ func TestAllSendersHearOfAFailure(t *testing.T) {
 	first, second := mustOpen(t, r), mustOpen(t, r)
 	conn.Close()
 	r.out.waiting = append(r.out.waiting, first)
-	first.request = request{to: "echo"}
-	r.send(second, request{to: "echo"}) // alone, so at once
+	first.request = Request{To: "echo"}
+	r.Send(second, Request{To: "echo"}) // alone, so at once
 	r.out.flush()
-	for _, x := range []*exchange{first, second} {
-		if _, err := x.wait(context.Background()); !errors.Is(err, nats.ErrConnectionClosed) {
+	for _, x := range []*Exchange{first, second} {
+		if _, err := x.Wait(context.Background()); !errors.Is(err, nats.ErrConnectionClosed) {
 			t.Errorf("%v, want %v", err, nats.ErrConnectionClosed)
 		}
 	}
 }
 
 // answered ends an exchange as one that had its answer.
-func answered(r *replies, x *exchange) {
+func answered(r *Exchanger, x *Exchange) {
 	x.answered = true
-	r.close(x)
+	r.Close(x)
 }
 
 // rested makes as many exchanges with "echo" rest as must.
-func rested(t *testing.T, r *replies) (all []*exchange) {
+func rested(t *testing.T, r *Exchanger) (all []*Exchange) {
 	t.Helper()
 	for range minRest {
 		all = append(all, mustOpen(t, r))
@@ -150,11 +150,11 @@ func TestASubjectIsUsedAgainAfterItsRest(t *testing.T) {
 		}
 		answered(r, x)
 	}
-	other, err := r.open("agent.other", false, soon())
+	other, err := r.Open("agent.other", false, soon())
 	if err != nil || other.reused {
 		t.Errorf("an exchange with another recipient has the subject of an earlier one: %v", err)
 	}
-	stream, err := r.open("echo", true, soon())
+	stream, err := r.Open("echo", true, soon())
 	if err != nil || stream.reused {
 		t.Errorf("an exchange of many answers has the subject of an earlier one: %v", err)
 	}
@@ -162,17 +162,17 @@ func TestASubjectIsUsedAgainAfterItsRest(t *testing.T) {
 
 func TestASubjectOnWhichMoreCameIsNotUsedAgain(t *testing.T) {
 	t.Parallel()
-	late := func(r *replies, x *exchange) { r.deliver(&nats.Msg{Subject: x.subject, Data: []byte("late")}) }
-	for name, end := range map[string]func(*replies, *exchange){
-		"nobody answered":   func(r *replies, x *exchange) { r.close(x) },
-		"one more came":     func(r *replies, x *exchange) { late(r, x); answered(r, x) },
-		"two more came":     func(r *replies, x *exchange) { late(r, x); late(r, x); answered(r, x) },
-		"one came too late": func(r *replies, x *exchange) { answered(r, x); late(r, x) },
-		"two came too late": func(r *replies, x *exchange) { answered(r, x); late(r, x); late(r, x) },
-		"another inbox since": func(r *replies, x *exchange) {
+	late := func(r *Exchanger, x *Exchange) { r.deliver(&nats.Msg{Subject: x.subject, Data: []byte("late")}) }
+	for name, end := range map[string]func(*Exchanger, *Exchange){
+		"nobody answered":   func(r *Exchanger, x *Exchange) { r.Close(x) },
+		"one more came":     func(r *Exchanger, x *Exchange) { late(r, x); answered(r, x) },
+		"two more came":     func(r *Exchanger, x *Exchange) { late(r, x); late(r, x); answered(r, x) },
+		"one came too late": func(r *Exchanger, x *Exchange) { answered(r, x); late(r, x) },
+		"two came too late": func(r *Exchanger, x *Exchange) { answered(r, x); late(r, x); late(r, x) },
+		"another inbox since": func(r *Exchanger, x *Exchange) {
 			r.sub.Unsubscribe()
-			y, _ := r.open("echo", false, soon())
-			r.close(y)
+			y, _ := r.Open("echo", false, soon())
+			r.Close(y)
 			answered(r, x)
 		},
 	} {
@@ -217,7 +217,7 @@ func TestRestingSubjectsAreBounded(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)
 	for i := range 3 * maxIdle {
-		x, err := r.open(fmt.Sprintf("agent.a%d", i%(maxIdle/4)), false, soon())
+		x, err := r.Open(fmt.Sprintf("agent.a%d", i%(maxIdle/4)), false, soon())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -242,12 +242,12 @@ func TestRestingSubjectsAreBounded(t *testing.T) {
 func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 	t.Parallel()
 	r, _ := exchanges(t)
-	for stream, room := range map[bool]int{false: fewBuffered, true: maxBuffered} {
-		late, err := r.open("echo", stream, soon())
+	for stream, room := range map[bool]int{false: fewBuffered, true: MaxBuffered} {
+		late, err := r.Open("echo", stream, soon())
 		if err != nil {
 			t.Fatal(err)
 		}
-		early, err := r.open("echo", stream, soon().Add(-time.Second)) // sooner than what the alarm is set for
+		early, err := r.Open("echo", stream, soon().Add(-time.Second)) // sooner than what the alarm is set for
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,18 +263,18 @@ func TestAnExchangeEndsAtItsDeadline(t *testing.T) {
 		r.alarm.Set(early.deadline)
 		r.mu.Unlock()
 		for range room {
-			if _, err := early.wait(context.Background()); err != nil {
+			if _, err := early.Wait(context.Background()); err != nil {
 				t.Errorf("answer: %v", err)
 			}
 		}
-		if _, err := early.wait(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := early.Wait(context.Background()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v, want %v", err, context.DeadlineExceeded)
 		}
-		r.close(early)
+		r.Close(early)
 		equalTo(t, "answers of the other", len(late.answers), room)
 		r.mu.Lock()
 		equalTo(t, "the alarm", r.alarm.At().Equal(late.deadline), true)
 		r.mu.Unlock()
-		r.close(late)
+		r.Close(late)
 	}
 }

@@ -1,4 +1,4 @@
-package mesh
+package rpc
 
 import (
 	"context"
@@ -10,20 +10,19 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
 
 const (
-	// maxBuffered is how many stream envelopes may wait for a slow reader before
+	// MaxBuffered is how many answers of a stream may wait for a slow reader before
 	// the exchange is given up.
-	maxBuffered = 4096
+	MaxBuffered = 4096
 	// fewBuffered is how many answers may wait where one is due: it, and strays
 	// before it.
 	fewBuffered = 8
 )
 
-// replies takes all answers to this node's requests on one subscription and
+// Exchanger takes all answers to the requests of a connection on one subscription and
 // hands each to the exchange that waits for it. One exchange may have several
 // answers: nats.go's own requests have one.
 //
@@ -32,10 +31,9 @@ const (
 // costs all sides together. So the subject of an exchange that has had its one
 // answer is used again, for the same recipient, and only after it has rested.
 // Whoever answers twice, at once or late, is found out by the rest, which ends the
-// subject's life, or by what the answer names (see [concerns]), so that it is not
-// taken for the answer to a later task. Only what names nothing may be, where
-// nothing better comes (see [doubt]).
-type replies struct {
+// subject's life, or by what the answer names, which the caller looks at, so that it is not
+// taken for the answer to a later task.
+type Exchanger struct {
 	conn *nats.Conn
 	out  outbox
 
@@ -43,7 +41,7 @@ type replies struct {
 	prefix string // of the reply subjects, with the last dot; "" before the first exchange
 	sub    *nats.Subscription
 	next   uint64
-	byID   map[uint64]*exchange  // those that wait and those that rest
+	byID   map[uint64]*Exchange  // those that wait and those that rest
 	rest   map[string]*restPlace // by recipient
 	idle   int                   // how many rest
 	alarm  sched.Alarm           // for the deadlines of those that wait
@@ -60,20 +58,20 @@ const (
 
 // restPlace is a list of resting exchanges, the longest rested first.
 type restPlace struct {
-	first, last *exchange
+	first, last *Exchange
 	n           int
 }
 
-// request is what an exchange begins with.
-type request struct {
-	to     string
-	header nats.Header
-	data   []byte
-	stream bool // more than one answer is due
+// Request is what an exchange begins with.
+type Request struct {
+	To     string // the subject
+	Header nats.Header
+	Data   []byte
+	Stream bool // more than one answer is due
 }
 
-// exchange is one request and what has come back so far.
-type exchange struct {
+// Exchange is one request and what has come back so far.
+type Exchange struct {
 	id       uint64
 	subject  string // for the replies
 	to       string // the recipient's subject
@@ -81,14 +79,14 @@ type exchange struct {
 	answered bool   // by what ends it
 	resting  bool
 
-	prev, next *exchange // in the restPlace
+	prev, next *Exchange // in the restPlace
 	deadline   time.Time
 	stream     bool // more than one answer is due
 	answers    chan *nats.Msg
 	overflow   atomic.Bool
 
 	company bool // other exchanges are under way
-	request request
+	request Request
 	sent    atomic.Bool // request was published, or cannot be
 	failed  error       // why it cannot
 }
@@ -100,11 +98,22 @@ var (
 	notSent = &nats.Msg{} // the request could not be sent
 )
 
-// errOverflow ends an exchange whose reader fell behind.
-var errOverflow = envelope.Errorf(envelope.CodeUnavailable, "more than %d stream envelopes waited to be read", maxBuffered)
+// New makes an exchanger. It subscribes with the first exchange.
+func New(conn *nats.Conn) *Exchanger { return &Exchanger{conn: conn, out: outbox{conn: conn}} }
 
-// open begins an exchange with the subject to, of one answer or of a stream.
-func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, error) {
+// Reused reports whether another exchange had the reply subject before, so that a late
+// answer to that one may come.
+func (x *Exchange) Reused() bool { return x.reused }
+
+// Overflowed reports whether answers were lost, for more than [MaxBuffered] waited.
+func (x *Exchange) Overflowed() bool { return x.overflow.Load() }
+
+// Answered says that the exchange had the one answer that was due, so that its subject may
+// be used again.
+func (x *Exchange) Answered() { x.answered = true }
+
+// Open begins an exchange with the subject to, of one answer or of a stream.
+func (r *Exchanger) Open(to string, stream bool, deadline time.Time) (*Exchange, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.sub == nil || !r.sub.IsValid() {
@@ -121,10 +130,10 @@ func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, e
 		}
 	}
 	if r.byID == nil {
-		r.byID, r.rest = map[uint64]*exchange{}, map[string]*restPlace{}
+		r.byID, r.rest = map[uint64]*Exchange{}, map[string]*restPlace{}
 		r.alarm.F = r.expire
 	}
-	var x *exchange
+	var x *Exchange
 	if place := r.rest[to]; !stream && place != nil && place.n >= minRest {
 		x = place.first
 		r.wake(x)
@@ -132,9 +141,9 @@ func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, e
 	} else {
 		room := fewBuffered
 		if stream {
-			room = maxBuffered
+			room = MaxBuffered
 		}
-		x = &exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+2)}
+		x = &Exchange{to: to, stream: stream, answers: make(chan *nats.Msg, room+2)}
 		r.next++
 		var b [96]byte
 		x.id, x.subject = r.next, string(strconv.AppendUint(append(b[:0], r.prefix...), r.next, 36))
@@ -147,7 +156,7 @@ func (r *replies) open(to string, stream bool, deadline time.Time) (*exchange, e
 }
 
 // wake takes x out of its rest, and from those that answers can find.
-func (r *replies) wake(x *exchange) {
+func (r *Exchanger) wake(x *Exchange) {
 	place := r.rest[x.to]
 	if x.prev != nil {
 		x.prev.next = x.next
@@ -168,7 +177,7 @@ func (r *replies) wake(x *exchange) {
 }
 
 // lay lets x rest, in place of another where too many do.
-func (r *replies) lay(x *exchange) {
+func (r *Exchanger) lay(x *Exchange) {
 	if r.idle >= maxIdle {
 		for _, place := range r.rest { // any
 			r.wake(place.first)
@@ -192,8 +201,8 @@ func (r *replies) lay(x *exchange) {
 	r.byID[x.id] = x
 }
 
-// send publishes the request of an exchange. What goes wrong, wait returns.
-func (r *replies) send(x *exchange, what request) {
+// Send publishes the request of an exchange. What goes wrong, wait returns.
+func (r *Exchanger) Send(x *Exchange, what Request) {
 	x.request = what
 	if x.company {
 		r.out.send(x)
@@ -202,12 +211,12 @@ func (r *replies) send(x *exchange, what request) {
 	}
 }
 
-func (x *exchange) publish(conn *nats.Conn) {
+func (x *Exchange) publish(conn *nats.Conn) {
 	var err error
-	if q := &x.request; q.header == nil {
-		err = conn.PublishRequest(q.to, x.subject, q.data)
+	if q := &x.request; q.Header == nil {
+		err = conn.PublishRequest(q.To, x.subject, q.Data)
 	} else {
-		err = conn.PublishMsg(&nats.Msg{Subject: q.to, Reply: x.subject, Header: q.header, Data: q.data})
+		err = conn.PublishMsg(&nats.Msg{Subject: q.To, Reply: x.subject, Header: q.Header, Data: q.Data})
 	}
 	if err != nil {
 		x.failed = err
@@ -216,9 +225,9 @@ func (x *exchange) publish(conn *nats.Conn) {
 	x.sent.Store(true)
 }
 
-// close ends an exchange; later answers are dropped. The request's memory may
+// Close ends an exchange; later answers are dropped. The request's memory may
 // be used again afterwards.
-func (r *replies) close(x *exchange) {
+func (r *Exchanger) Close(x *Exchange) {
 	r.out.settle(x)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -228,12 +237,12 @@ func (r *replies) close(x *exchange) {
 	}
 	x.answered = false
 	x.sent.Store(false)
-	x.request = request{}
+	x.request = Request{}
 	r.lay(x)
 }
 
-// hasten brings the deadline of x forward.
-func (r *replies) hasten(x *exchange, deadline time.Time) {
+// Hasten brings the deadline of x forward.
+func (r *Exchanger) Hasten(x *Exchange, deadline time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if deadline.Before(x.deadline) { // which is zero once it has passed
@@ -243,7 +252,7 @@ func (r *replies) hasten(x *exchange, deadline time.Time) {
 }
 
 // deliver runs on the subscription's goroutine and never blocks.
-func (r *replies) deliver(msg *nats.Msg) {
+func (r *Exchanger) deliver(msg *nats.Msg) {
 	id, err := strconv.ParseUint(msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:], 36, 64)
 	if err != nil {
 		return
@@ -266,7 +275,7 @@ func (r *replies) deliver(msg *nats.Msg) {
 
 // displace puts msg in place of the oldest answer that waits: who streams to a
 // sender that did not ask for it ends with the one that is due.
-func (x *exchange) displace(msg *nats.Msg) {
+func (x *Exchange) displace(msg *nats.Msg) {
 	select {
 	case oldest := <-x.answers:
 		if oldest == overdue || oldest == notSent {
@@ -278,7 +287,7 @@ func (x *exchange) displace(msg *nats.Msg) {
 }
 
 // expire tells the exchanges that are past their deadline.
-func (r *replies) expire() {
+func (r *Exchanger) expire() {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -295,8 +304,8 @@ func (r *replies) expire() {
 	}
 }
 
-// wait returns the next answer.
-func (x *exchange) wait(ctx context.Context) (msg *nats.Msg, err error) {
+// Wait returns the next answer.
+func (x *Exchange) Wait(ctx context.Context) (msg *nats.Msg, err error) {
 	if done := ctx.Done(); done == nil {
 		msg = <-x.answers
 	} else {
