@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -174,7 +175,7 @@ func namesText(names []string) string {
 	}
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = strconv.Quote(clip(name, 64))
+		quoted[i] = strconv.Quote(clip.Text(name, 64))
 	}
 	return strings.Join(quoted, ", ") + more
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -62,7 +63,7 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 		Safety      string          `json:"safety_level"`
 		Unsatisfied []string        `json:"unsatisfied,omitempty"`
 		Unevaluated []aaif.Language `json:"unevaluated_languages,omitempty"`
-	}{AlertRefused, clip(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
+	}{AlertRefused, clip.Text(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
 	if err != nil {
 		return fmt.Errorf("tell of the refusal: %w", err)
 	}
@@ -93,7 +94,7 @@ func (a *Agent) tellAccepted(node *mesh.Node) error {
 		Version  string   `json:"version,omitempty"`
 		Safety   string   `json:"safety_level"`
 		Accepted []string `json:"accepted"`
-	}{AlertAccepted, clip("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
+	}{AlertAccepted, clip.Text("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
 	if err != nil {
 		return fmt.Errorf("tell what is accepted: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -187,7 +188,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
-		reason += ": " + clip(what.Reason)
+		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
 	found = h.cancelPassed(env, what, signed)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
@@ -114,9 +115,9 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 	if !h.Intents.Has(intent) {
 		switch {
 		case intents.Reserved(intent):
-			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip(intent))
+			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
 		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip(intent))
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip.Text(intent, 128))
 		case h.DefaultIntent == "":
 			return nil
 		}
@@ -276,7 +277,7 @@ func (h *host) validateError(t *Task, err error) error {
 	if !isCode(bad, envelope.CodeOutputSchema) {
 		return err
 	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip(string(said.Code)), said.Message).WithCause(err)
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
 	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Handler does the work of an agent.
@@ -77,7 +78,7 @@ func misfit(err error) *envelope.Error {
 	case "string", "number", "bool":
 		value = "a " + value
 	}
-	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip(field), clip(value)).WithCause(err)
+	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
 }
 
 // Task is one task that an agent works on.

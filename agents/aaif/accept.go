@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // rootFields are the fields beside agent in a definition.
@@ -18,13 +20,13 @@ func FieldPointer(text string) (string, error) {
 	case text == "" || text == "/":
 		return "", errors.New("it is empty: name one field, such as compliance.audit_log")
 	case strings.ContainsAny(text, "*?[]"):
-		return "", fmt.Errorf("%q: each field is named by itself, without wildcards", clip(text))
+		return "", fmt.Errorf("%q: each field is named by itself, without wildcards", clip.Text(text, 60))
 	case text[0] == '/':
 		return text, nil
 	}
 	fields := strings.Split(text, ".")
 	if slices.Contains(fields, "") {
-		return "", fmt.Errorf("%q: a field has no name", clip(text))
+		return "", fmt.Errorf("%q: a field has no name", clip.Text(text, 60))
 	}
 	if fields[0] != "agent" && !slices.Contains(rootFields, fields[0]) {
 		fields = append([]string{"agent"}, fields...)
