@@ -21,7 +21,7 @@ func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	case "worker":
 		return work(ctx, args[1], stdin, stdout)
 	case "program":
-		return program(ctx, args[1], stdin, stdout)
+		return serveProgram(ctx, args[1], stdin, stdout)
 	}
 	return fmt.Errorf("soak role %q: it is server, worker or program", args[0])
 }
