@@ -59,7 +59,7 @@
 // model.ErrUnavailable. 413 and a prompt that is too long are
 // model.ErrContextTooLong. Everything else is model.ErrBadRequest.
 //
-// Nothing is tried again here: whoever routes, retries. A turn that the
+// This package does not retry: package route asks again, or elsewhere. A turn that the
 // provider pauses (pause_turn, of server tools) is asked on, at most 8 times.
 //
 // # Secrets

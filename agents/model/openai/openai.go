@@ -63,7 +63,7 @@ type Config struct {
 
 	// MaxRetries is how often a request is tried again before the answer has
 	// begun, after connection failures and the statuses 408, 409, 429 and 5xx.
-	// Default 0: whoever runs the agent retries (AAIF runtime.max_retries).
+	// Default 0: the agent's runtime retries (AAIF runtime.max_retries).
 	MaxRetries int
 
 	// MaxRetryDelay is the longest wait between two tries. Where the server
