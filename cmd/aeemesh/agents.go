@@ -194,7 +194,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 // workers say in their stats.
 func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
-	err := s.inquire(ctx, found, l.Entity, intents.StatusHealth, &health)
+	err := inquire(ctx, s.inquirer(found, l.Entity), l.Entity, intents.StatusHealth, &health)
 	switch {
 	case mayNotAsk(err):
 		l.told(found)
@@ -354,7 +354,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if err := s.inquire(ctx, d.Instances, entity, q.intent, q.out); err != nil {
+		if err := inquire(ctx, s.inquirer(d.Instances, entity), entity, q.intent, q.out); err != nil {
 			if mayNotAsk(err) && len(d.Instances) > 0 {
 				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers tell unasked", entity))
 				d.tell()

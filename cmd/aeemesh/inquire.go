@@ -46,8 +46,8 @@ func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
 
 // inquire asks an entity with one of the aee.* intents. Where the server does not let the
 // user ask, it says so at once.
-func (s *session) inquire(ctx context.Context, found []mesh.Instance, entity, intent string, out any) error {
-	before := s.conn.LastError()
+func inquire(ctx context.Context, node *mesh.Node, entity, intent string, out any) error {
+	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
 	defer wait.Wait()
@@ -61,13 +61,13 @@ func (s *session) inquire(ctx context.Context, found []mesh.Instance, entity, in
 				return
 			case <-tick.C:
 			}
-			if err := refusedTo(s.conn, before, entity); err != nil {
+			if err := refusedTo(node.Conn(), before, entity); err != nil {
 				cancel(err)
 				return
 			}
 		}
 	})
-	_, err := s.inquirer(found, entity).Query(ctx, entity, intent, struct{}{}, out)
+	_, err := node.Query(ctx, entity, intent, struct{}{}, out)
 	if refused := context.Cause(ctx); err != nil && mayNotAsk(refused) {
 		return refused
 	}
