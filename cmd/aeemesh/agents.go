@@ -57,8 +57,9 @@ func (a *app) agentsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the agents that answer",
 		Long: `Lists the agents that answer NATS micro discovery: each entity with its workers
-together, their status, and what they have done since they started. AVERAGE is the
-time from the beginning of the work on a task to its answer, without the queue.
+together, their status, and what they have done since they started. AVERAGE is
+the time from the beginning of the work on a task to its answer, without the
+queue.
 
 A NATS user who may not ask the agents, as a viewer may not, is shown the status
 that the workers tell in their stats.`,

@@ -61,9 +61,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
 server's version and max_payload, JetStream with the mesh's streams and whether
 they are nearly full, what an acknowledgement of JetStream is worth (fsync),
-NATS permissions in its --role for --entity (of a sender without --entity, for the
-agents that answer), how far clocks are apart, and how
-the agents and their queues are. It stores a few records that go within seconds,
+NATS permissions in its --role for --entity (of a sender without --entity, for
+the agents that answer), how far clocks are apart, and how the agents and their
+queues are. It stores a few records that go within seconds,
 where it may, to see that something can be stored (--probe=false: not), and
 changes nothing else but what you ask for: --apply does what "aeemesh apply"
 does.
