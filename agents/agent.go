@@ -151,6 +151,7 @@ type Options struct {
 	Directory orchestrate.Directory
 
 	off       func(*aaif.Tool) string // which capability a tool lacks
+	permits   map[string]string       // what would let a tool be had, by its place; see Refusal
 	team      *orchestrate.Team       // that the model leads; nil: none
 	traceable bool                    // spans go somewhere
 
@@ -179,7 +180,8 @@ type Agent struct {
 	Accepted []string
 
 	verdict   Verdict
-	encrypt   bool // the document wants its state encrypted
+	permits   map[string]string // see Refusal
+	encrypt   bool              // the document wants its state encrypted
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
 	// undeclared: MeshConcurrency is the default of a document that names none
@@ -231,6 +233,8 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 		a.Intents, a.DefaultIntent, a.RefuseUnknown = c.registry, c.enforced, opts.RefuseUnknown
 	}
 	opts.off = func(t *aaif.Tool) string { return switchedOff(a.Negotiation, t) }
+	a.permits = map[string]string{}
+	opts.permits = a.permits
 	note(a.handler(def, c, opts))
 	a.Notices, a.Accepted = append(a.Notices, a.verdict.Notices...), a.verdict.Accepted
 	if len(a.Accepted) > 0 {

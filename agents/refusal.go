@@ -23,7 +23,10 @@ type Refusal struct {
 	Unsatisfied              []string // required capabilities, sorted
 	Unevaluated              []aaif.Language
 	Unkept                   []string // places of what an operator may accept: Options.AcceptUnhonoured
-	Err                      error    // everything that is lacking
+	// Permits are, by place, the flags of a worker that let a tool be had which its
+	// operator's policy refuses: "--allow api.example".
+	Permits map[string]string
+	Err     error // everything that is lacking
 }
 
 // Error lists what is lacking.
@@ -121,7 +124,7 @@ func (a *Agent) refusal(err error) error {
 	}
 	n := a.Negotiation
 	r := &Refusal{Entity: a.Entity, AgentID: a.AgentID, Version: a.Version, Safety: n.Safety, Unsatisfied: n.Unsatisfied, Unevaluated: n.Unevaluated,
-		Unkept: slices.Clone(a.verdict.Unkept), Err: err}
+		Unkept: slices.Clone(a.verdict.Unkept), Permits: a.permits, Err: err}
 	r.log(a.log)
 	return r
 }

@@ -58,7 +58,7 @@ func (h *host) checkControl(a arrival) {
 	}
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
-	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
 	if err == nil && a.env.Type == envelope.TypeTask {
 		if problem := t.forMesh(h.node.cfg.Prefix, identity.Signed); problem != nil && !h.ofOneRun(t) {
 			err = problem

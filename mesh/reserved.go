@@ -53,7 +53,7 @@ func (h *host) controlLoop(lane <-chan func()) {
 // answerReserved answers a task of the aee.* namespace (AEE, "Reserved
 // Namespace"), whose payload has been validated.
 func (h *host) answerReserved(t *Task) {
-	t.started = time.Now()
+	t.begins()
 	ctx, cancel := context.WithTimeout(h.taskScope, min(t.Requires.Timeout, lookTimeout))
 	defer cancel()
 	result, err := h.reserved(ctx, t)

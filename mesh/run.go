@@ -163,7 +163,7 @@ func (h *host) run(t *Task) {
 	}
 	t.placed.Store(true)
 	if t.run != nil {
-		h.begins(t)
+		t.begins()
 		h.durable.perform(t)
 		return
 	}
@@ -180,17 +180,13 @@ func (h *host) run(t *Task) {
 			return
 		}
 	}
-	h.begins(t)
+	t.begins()
 	h.taskEvent(intents.TaskStarted, t, nil)
 	h.finish(t)
 }
 
-// begins notes when a task leaves the queue, where that is measured.
-func (h *host) begins(t *Task) {
-	if h.node.tel.metrics {
-		t.started = time.Now()
-	}
-}
+// begins notes that a task leaves the queue.
+func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
 
 // finish lets the handler do the task, and sends what comes of it.
 func (h *host) finish(t *Task) {

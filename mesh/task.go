@@ -97,14 +97,14 @@ type Task struct {
 	illegible error            // what is wrong with requires
 	read      bool             // requires
 
-	host    *host
-	run     *Run   // on the durable lane; else nil
-	reply   string // the NATS reply subject; "" where nobody waits
-	cbor    bool   // the sender speaks CBOR
-	ask     bool   // plain text in, plain text out
-	tree    *tree  // what its requires say of its tree; nil: nothing
-	queued  time.Time
-	started time.Time // zero where no metrics are kept
+	host   *host
+	run    *Run   // on the durable lane; else nil
+	reply  string // the NATS reply subject; "" where nobody waits
+	cbor   bool   // the sender speaks CBOR
+	ask    bool   // plain text in, plain text out
+	tree   *tree  // what its requires say of its tree; nil: nothing
+	queued time.Time
+	waited atomic.Int64 // nanoseconds from queued until it was begun; 0: it has not been
 
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places

@@ -38,6 +38,19 @@ func FieldPointer(text string) (string, error) {
 	return pointer, nil
 }
 
+// FieldPath names a place as [FieldPointer] reads it, by dots where that can be.
+func FieldPath(pointer string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(pointer, "/agent/"), "/")
+	path = strings.ReplaceAll(path, "/", ".")
+	if back, err := FieldPointer(path); err != nil || back != pointer {
+		return pointer
+	}
+	return path
+}
+
+// HintAccepted is the hint of a [Problem] that an operator has accepted.
+const HintAccepted = "accepted by the operator"
+
 // HoldHints returns a document in which some conditions in words always hold: those of subagents that are steps of a
 // pipeline, whose order the document gives by other means, where pointers names them. No runtime evaluates words;
 // that they hold is the word of an operator who has read them. It reports each as a warning. The receiver stays as
@@ -58,7 +71,7 @@ func (d *Document) HoldHints(pointers []string) (*Document, []Problem) {
 			copied.definition, out = d.definition.Clone(), &copied
 		}
 		out.definition.Agent.Orchestration.Subagents[i].When = &Condition{Lang: LangAlways, NL: s.When.Hint}
-		held = append(held, warnf(pointer, RuleStringCondition, "the condition in words counts as satisfied: %s", show(s.When.Hint)).hint("accepted by the operator"))
+		held = append(held, warnf(pointer, RuleStringCondition, "the condition in words counts as satisfied: %s", show(s.When.Hint)).hint(HintAccepted))
 	}
 	return out, d.locate(held)
 }
