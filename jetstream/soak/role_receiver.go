@@ -99,7 +99,8 @@ func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: handoff.Handler(r, handoff.HandlerOptions{Beat: cfg.Lease / 4}), ReadHeaderTimeout: 10 * time.Second,
+	twice := &repeats{next: handoff.Handler(r, handoff.HandlerOptions{Beat: cfg.Lease / 4}), ctx: ctx, lease: cfg.Lease}
+	srv := &http.Server{Handler: twice, ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
@@ -116,6 +117,7 @@ func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 	err = srv.ServeTLS(listener, "", "")
 	cancel()
 	wait.Wait()
+	twice.wait.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}

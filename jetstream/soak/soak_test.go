@@ -82,10 +82,15 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 		BreakFence:    {RuleOneOwner, RuleOrder},
 		BreakAckFirst: {RuleLost},
 		BreakForget:   {RuleEffectOnce},
+		BreakLetGo:    {RuleOneOwner},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
-			r := crash(t, Options{Seed: 3, Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Second: -1, Break: promise, Patience: 5 * time.Second})
+			second := -1
+			if promise == BreakLetGo {
+				second = 1
+			}
+			r := crash(t, Options{Seed: 3, Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
 			if !slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(rules, v.Rule) }) {
 				t.Errorf("workers that break the promise %q were not found out", promise)
 			}
