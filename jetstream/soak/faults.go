@@ -153,7 +153,7 @@ func plan(o Options) []Fault {
 	}
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from)+1)) }
 	faults := make([]Fault, o.Faults)
-	point := 0
+	turn := map[Point]int{} // by the first of the points
 	for i := range faults {
 		f := Fault{N: i + 1, After: between(0, 2*o.Pace)}
 		pick := rng.IntN(total)
@@ -174,8 +174,8 @@ func plan(o Options) []Fault {
 		// Two of three faults are timed by the commit order, and every point has
 		// its turn.
 		if points := f.Kind.points(second); len(points) > 0 && rng.IntN(3) > 0 {
-			f.Point = points[point%len(points)]
-			point++
+			f.Point = points[turn[points[0]]%len(points)]
+			turn[points[0]]++
 		}
 		switch f.Kind.does() {
 		case WorkerKill, ServerKill, NodeKill, WorkerRestart, ServerRestart, NodeRestart:

@@ -93,7 +93,7 @@ func (j *judgement) movedEnd(there bool) {
 
 // moves counts a task that was judged.
 func (c *Counts) moves(t *task) {
-	at := slices.IndexFunc(t.Writes, func(w write) bool { return w.Phase == string(state.PhaseCommitted) })
+	at := slices.IndexFunc(t.Writes, func(w write) bool { return w.Phase == string(state.PhaseCaptured) })
 	if at < 0 {
 		return
 	}

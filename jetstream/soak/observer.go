@@ -52,8 +52,8 @@ type Counts struct {
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // of them, those under a key that had one
-	Departed  int `json:"departed"`  // runs that their worker let go of, for the second system
-	Returned  int `json:"returned"`  // of them, those that it refused, and that went on at home
+	Departed  int `json:"departed"`  // runs that stood still to go to the second system
+	Returned  int `json:"returned"`  // of them, those that were taken back, and went on at home
 	Moved     int `json:"moved"`     // of them, those that ended there, and were answered at home
 
 	By     map[string]int `json:"by"`     // accepted tasks by agent

@@ -52,7 +52,7 @@ func sound(t *testing.T, r *Report, faults int) {
 		t.Errorf("%d workers began without their lane, teams gave %d tasks, obeyed: %v", r.Tasks.Early, r.Tasks.Members, r.Tasks.Heeded)
 	}
 	if r.Tasks.Moved == 0 {
-		t.Errorf("of %d runs that were let go of none ended in the second system", r.Tasks.Departed)
+		t.Errorf("of %d runs that set out none ended in the second system", r.Tasks.Departed)
 	}
 	// With few faults, spread over many kinds, hardly any worker is killed in the
 	// middle of a run.
