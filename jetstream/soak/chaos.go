@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -201,12 +202,13 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 	return nil
 }
 
-// breakWay breaks the way to the second system, when a worker is at the point.
+// breakWay breaks the way to the second system, when a worker or the receiver is at
+// the point.
 func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	s := Strike{Fault: f}
 	var at *hit
 	if f.Point != "" {
-		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
 		if ok {
 			at, s.Run = &h, h.run
 		}
@@ -215,13 +217,21 @@ func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	return c.network(ctx, f, c.second.way, s, at)
 }
 
+// passing are the processes that come to a point.
+func (c *chaos) passing(p Point) *workers {
+	if slices.Contains(TakePoints, p) {
+		return c.second.receiver
+	}
+	return c.workers
+}
+
 // breakServer strikes a server, when a worker is at the point. The worker goes
 // on when the server is broken.
 func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) error {
 	s := Strike{Fault: f}
 	pass := func() {}
 	if f.Point != "" {
-		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
 		if ok {
 			pass, s.Run = h.pass, h.run
 		}

@@ -109,7 +109,7 @@ func kindsFor(n int, second bool) []weighted {
 	}
 	if second {
 		kinds = append(kinds, []weighted{{SecondWorkerKill, 9}, {SecondWorkerStop, 3}, {SecondServerKill, 4}, {SecondServerStop, 2}, {SecondServerRestart, 2},
-			{ReceiverKill, 6}, {WayCut, 4}, {WayHold, 3}}...)
+			{ReceiverKill, 6}, {WayCut, 6}, {WayHold, 4}}...)
 	}
 	if !canFreeze {
 		for i, k := range kinds {
@@ -131,8 +131,10 @@ func (k Kind) points(second bool) []Point {
 		return Points
 	case SecondWorkerKill, SecondWorkerStop:
 		return slices.DeleteFunc(slices.Clone(Points), func(p Point) bool { return strings.HasPrefix(string(p), "move-") })
-	case SecondServerKill, SecondServerStop, SecondServerRestart, WayCut, WayHold:
-		return LeavePoints
+	case SecondServerKill, SecondServerStop, SecondServerRestart:
+		return slices.Concat(LeavePoints, TakePoints)
+	case WayCut, WayHold: // what the receiver answers is lost
+		return slices.Concat(TakePoints, LeavePoints)
 	case ReceiverKill:
 		return TakePoints
 	}

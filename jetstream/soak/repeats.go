@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// repeats is a network that delivers some requests twice: of four requests to the
-// receiver one comes again, as it was, at some time within two leases. A run must not
+// repeats is a network that delivers some requests twice: every second request to
+// the receiver comes again, as it was, at some time within two leases. A run must not
 // come twice with it. Streams of replies are left alone.
 type repeats struct {
 	next  http.Handler
@@ -23,7 +23,7 @@ type repeats struct {
 
 // ServeHTTP hands a request on, once or twice.
 func (r *repeats) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	if strings.HasSuffix(req.URL.Path, "/replies") || rand.IntN(4) > 0 {
+	if strings.HasSuffix(req.URL.Path, "/replies") || rand.IntN(2) > 0 {
 		r.next.ServeHTTP(w, req)
 		return
 	}

@@ -132,6 +132,6 @@ func remotes(cfg workerConfig) mesh.Remotes {
 		if url != cfg.Remote {
 			return nil, fmt.Errorf("no run goes to %s", url)
 		}
-		return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Idle: max(2*time.Second, 2*cfg.Lease)})
+		return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Idle: max(time.Second, cfg.Lease)})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
 	"time"
@@ -16,7 +17,10 @@ import (
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
 )
 
 // The names of the systems.
@@ -95,6 +99,25 @@ func (s *second) close() {
 		s.servers.close()
 	}
 	s.release()
+}
+
+// halfway looks for runs that the receiver has accepted and given to no worker.
+func (s *soak) halfway(ctx context.Context) (left []Violation) {
+	ctx, cancel := context.WithTimeout(ctx, s.Patience)
+	defer cancel()
+	for rec, err := range jetstream.NewHandoffs(s.second.js, subject.Map{}).List(ctx, "") {
+		var cp *state.Checkpoint
+		if err == nil {
+			cp, err = s.seen.codec.Decode(rec.Data)
+		}
+		if err != nil {
+			return append(left, Violation{Rule: RuleRecord, Detail: fmt.Sprintf("the handoffs: %v", err)})
+		}
+		if m := cp.Mesh.Migration; m.Phase == state.PhaseAccepted {
+			left = append(left, Violation{Rule: RuleLeftOver, Task: cp.Mesh.TaskID, Run: cp.Doc.RunID, Detail: "accepted by the second system, and given to no worker"})
+		}
+	}
+	return left
 }
 
 // certificate makes a certificate for 127.0.0.1 that is its own authority, PEM.

@@ -272,7 +272,9 @@ func (s *soak) soak(ctx context.Context) error {
 	pause(ctx, s.seen.settle)
 	left := append(s.leftOver(ctx, s.js), s.apart(ctx, s.conn, s.workers)...)
 	if s.second != nil {
-		left = append(left, append(s.leftOver(ctx, s.second.js), s.apart(ctx, s.second.conn, s.second.workers)...)...)
+		left = append(left, s.leftOver(ctx, s.second.js)...)
+		left = append(left, s.apart(ctx, s.second.conn, s.second.workers)...)
+		left = append(left, s.halfway(ctx)...)
 	}
 	reading, done := context.WithTimeout(ctx, s.Patience)
 	if readErr := s.seen.caughtUp(reading); readErr != nil {
