@@ -21,6 +21,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -65,7 +66,7 @@ func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 		g.listen(stdin)
 		cancel()
 	}()
-	conn, err := mesh.Connect(ctx, mesh.Connection{URL: strings.Join(cfg.URLs, ","), Name: "soak receiver " + cfg.Name, Wait: -1, Options: dialing})
+	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak receiver " + cfg.Name, Wait: -1, Options: dialing})
 	if err != nil {
 		return err
 	}
