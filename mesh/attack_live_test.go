@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -25,7 +26,7 @@ func (a *attack) elsewhere(target string, header nats.Header, body []byte) {
 	work := "aee.work.normal." + attacker
 	consumer := jetstream.StreamWork + ".normal-" + subject.Escape(attacker)
 	mine := "$KV." + jetstream.BucketState + "." + attacker + ".forged"
-	inbox := mesh.InboxPrefix(attacker)
+	inbox := perms.InboxPrefix(attacker)
 	for i, to := range []string{mine, work, work, work} {
 		h := maps.Clone(header)
 		if h.Get(natsjs.MsgIDHeader) != "" { // else the server takes them for one

@@ -20,6 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -36,7 +37,7 @@ const (
 type attack struct {
 	*durableRig
 	x       *nats.Conn
-	allowed mesh.Permissions
+	allowed perms.Permissions
 	admin   natsjs.JetStream
 	ack     string // the subject of a lease of the victim's
 
@@ -47,15 +48,15 @@ type attack struct {
 func newAttack(t *testing.T) *attack {
 	t.Helper()
 	var m subject.Map
-	inbox := mesh.InboxPrefix(attacker)
-	p, errA := mesh.WorkerPermissions(m, attacker, time.Hour)
-	for _, more := range []func() (mesh.Permissions, error){
-		func() (mesh.Permissions, error) { return mesh.DurableWorkerPermissions(m, attacker, inbox) },
-		func() (mesh.Permissions, error) { return mesh.SeenPermissions(m, attacker) },
-		func() (mesh.Permissions, error) { return mesh.JournalPermissions(m, attacker) },
-		func() (mesh.Permissions, error) { return mesh.PeopleCallPermissions(m) },
-		func() (mesh.Permissions, error) { return mesh.CallPermissions(m, true, "agent.third") },
-		func() (mesh.Permissions, error) { return mesh.DurableClientPermissions(m, "agent.third") },
+	inbox := perms.InboxPrefix(attacker)
+	p, errA := perms.Worker(m, attacker, time.Hour)
+	for _, more := range []func() (perms.Permissions, error){
+		func() (perms.Permissions, error) { return perms.DurableWorker(m, attacker, inbox) },
+		func() (perms.Permissions, error) { return perms.Seen(m, attacker) },
+		func() (perms.Permissions, error) { return perms.Journal(m, attacker) },
+		func() (perms.Permissions, error) { return perms.PeopleCall(m) },
+		func() (perms.Permissions, error) { return perms.Call(m, true, "agent.third") },
+		func() (perms.Permissions, error) { return perms.DurableClient(m, "agent.third") },
 	} {
 		q, err := more()
 		p = both(t, p, errA, q, err)
@@ -298,11 +299,11 @@ func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	a.furnish(victim, private)
 	a.furnish(attacker, "own")
 	ctx := t.Context()
-	inbox := mesh.InboxPrefix(attacker)
+	inbox := perms.InboxPrefix(attacker)
 	a.listen(inbox + ".>")
 	for _, subj := range []string{
 		">", "*.>", "_INBOX.>", "$KV.>", "$O.>", "$JS.>", "aee.>", "bus.>", "human.>", victim, "agent.*", "agent.>",
-		mesh.InboxPrefix(victim) + ".>", "aee.ctl." + victim, "aee.reply." + victim + ".*", "aee.work.*." + victim, "$KV." + jetstream.BucketSlots + ".>", "$SRV.>",
+		perms.InboxPrefix(victim) + ".>", "aee.ctl." + victim, "aee.reply." + victim + ".*", "aee.work.*." + victim, "$KV." + jetstream.BucketSlots + ".>", "$SRV.>",
 	} {
 		a.listen(subj)
 	}
@@ -405,7 +406,7 @@ func TestAttackAWorkerReadsAndChangesNothingOfOthers(t *testing.T) {
 	for _, word := range []string{"+ACK", "-NAK", "+TERM", "+NXT", "+WPI"} {
 		ask(a.ack, []byte(word))
 	}
-	for _, subj := range []string{"aee.count.of." + subject.Escape(victim) + ".tasks.corr", "aee.ctl." + victim, victim, mesh.InboxPrefix(victim) + ".1"} {
+	for _, subj := range []string{"aee.count.of." + subject.Escape(victim) + ".tasks.corr", "aee.ctl." + victim, victim, perms.InboxPrefix(victim) + ".1"} {
 		if err := a.x.PublishMsg(&nats.Msg{Subject: subj, Header: nats.Header{"Nats-Incr": {"+1000"}}, Data: []byte("forged")}); err != nil {
 			t.Fatal(err)
 		}

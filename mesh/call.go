@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -130,7 +131,7 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	switch {
 	case c.Key == "" || len(c.Key) > maxCallKey:
 		return nil, envelope.Errorf(envelope.CodeInternal, "a call needs a key, of at most %d bytes", maxCallKey)
-	case isPerson(c.To):
+	case subject.IsPerson(c.To):
 		return t.askPerson(ctx, &c)
 	case PublishesTo(c.To):
 		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))

@@ -16,11 +16,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
-func both(t *testing.T, a mesh.Permissions, errA error, b mesh.Permissions, errB error) mesh.Permissions {
+func both(t *testing.T, a perms.Permissions, errA error, b perms.Permissions, errB error) perms.Permissions {
 	t.Helper()
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
@@ -37,7 +38,7 @@ type permitted struct {
 	worker, client, caller *wire
 }
 
-func newPermitted(t *testing.T, worker, client, caller mesh.Permissions, m subject.Map) *permitted {
+func newPermitted(t *testing.T, worker, client, caller perms.Permissions, m subject.Map) *permitted {
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "worker", Password: "w", Permissions: serverPermissions(worker)},
 		{Name: "client", Password: "c", Permissions: serverPermissions(client)},
@@ -313,13 +314,13 @@ func (p *permitted) drained() {
 
 // did is what a user was allowed, and what it then did.
 type did struct {
-	all  mesh.Permissions
+	all  perms.Permissions
 	wire *wire
 }
 
 type needy struct {
 	name  string
-	lines mesh.Permissions // each of them is to be needed by one of the users
+	lines perms.Permissions // each of them is to be needed by one of the users
 	users []did
 }
 
@@ -342,18 +343,18 @@ func TestPermissionsForTheDurableLaneSufficeAndNoneIsTooMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, errA := mesh.WorkerPermissions(m, reviewer, time.Hour)
-	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker")
-	asks, errC := mesh.PeopleCallPermissions(m)
+	live, errA := perms.Worker(m, reviewer, time.Hour)
+	lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
+	asks, errC := perms.PeopleCall(m)
 	lane = both(t, lane, errB, asks, errC)
 	worker := both(t, live, errA, lane, errB)
-	sender, errA := mesh.ClientPermissions(m, "_INBOX_client", reviewer)
-	submitter, errB := mesh.DurableClientPermissions(m, reviewer)
-	delays, errC := mesh.DelayPermissions(m, reviewer)
+	sender, errA := perms.Client(m, "_INBOX_client", reviewer)
+	submitter, errB := perms.DurableClient(m, reviewer)
+	delays, errC := perms.Delay(m, reviewer)
 	client := both(t, both(t, sender, errA, submitter, errB), nil, delays, errC)
 	submitter = both(t, submitter, nil, delays, nil)
-	own, errA := mesh.WorkerPermissions(m, lead, time.Hour)
-	ownLane, errB := mesh.DurableWorkerPermissions(m, lead, "_INBOX_lead")
+	own, errA := perms.Worker(m, lead, time.Hour)
+	ownLane, errB := perms.DurableWorker(m, lead, "_INBOX_lead")
 	caller := both(t, own, errA, ownLane, errB)
 	caller = both(t, caller, nil, sender, nil)
 	caller = both(t, caller, nil, submitter, nil)

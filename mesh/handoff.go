@@ -121,7 +121,7 @@ func (t *Task) mayHandOff(o *handover) error {
 	}
 	if o.Payload == nil {
 		o.Payload = t.Envelope.Payload
-		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil && !isPerson(o.To) {
+		if with, err := envelope.WithReferences(o.Payload, t.reference()); err == nil && !subject.IsPerson(o.To) {
 			o.Payload = with
 		}
 	}

@@ -187,7 +187,7 @@ func (n *Node) newHost(a Agent) (*host, error) {
 	if err != nil {
 		bad = append(bad, err)
 	} else {
-		h.live, h.ask, h.ctl, err = lanes(n.subjects, a.Entity)
+		h.live, h.ask, h.ctl, err = n.subjects.Lanes(a.Entity)
 		bad = append(bad, err)
 	}
 	switch subject.EntityType(a.Entity) {

@@ -15,6 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -178,7 +179,7 @@ func (n *Node) FollowInbox(ctx context.Context, person string, f func(*Ask) erro
 // the first time.
 func (n *Node) readInbox(msg jetstream.Message, known map[string]*Ask) *Ask {
 	e, _, err := n.decode(&nats.Msg{Data: msg.Data, Header: msg.Header})
-	if err != nil || bounded(e) != nil || !isPerson(e.To) {
+	if err != nil || bounded(e) != nil || !subject.IsPerson(e.To) {
 		return nil
 	}
 	if live, err := n.subjects.Live(e.To); err != nil || live != msg.Subject {

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -52,7 +53,7 @@ func (h *host) post(ctx context.Context, e *envelope.Envelope) (time.Time, error
 // withdraw tells a person that a task of the run's is no longer theirs, unless it
 // was answered. It is a courtesy: if it is lost, the answer comes too late.
 func (h *host) withdraw(ctx context.Context, task *envelope.Envelope, w state.Wait, why string) {
-	if w.Void || !isPerson(w.Entity) {
+	if w.Void || !subject.IsPerson(w.Entity) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -94,7 +95,7 @@ func (t *Task) Withdraw(ctx context.Context, key, reason string) {
 	if w, ok := t.run.wait(id); ok && !w.Void {
 		t.run.void(id)
 		t.host.withdraw(ctx, t.Envelope, w, reason)
-		if isPerson(w.Entity) {
+		if subject.IsPerson(w.Entity) {
 			t.TellRun(intents.RunWithdrawn, intents.StepEvent{Step: w.Key, To: w.Entity, Child: id, Durable: true, Detail: reason})
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -23,11 +24,11 @@ func TestPermissionsForPeopleSuffice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live, errA := mesh.WorkerPermissions(m, reviewer, time.Hour)
-	lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker")
-	asks, errC := mesh.PeopleCallPermissions(m)
+	live, errA := perms.Worker(m, reviewer, time.Hour)
+	lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
+	asks, errC := perms.PeopleCall(m)
 	worker := both(t, both(t, live, errA, lane, errB), nil, asks, errC)
-	person, err := mesh.PersonPermissions(m, bob, "_INBOX_bob")
+	person, err := perms.Person(m, bob, "_INBOX_bob")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
 // teamWorks has one worker call another over both lanes, cancel what it called,
 // and hand a task over, each with permissions of its own. It says what the server
 // refused.
-func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
+func teamWorks(t *testing.T, caller, callee perms.Permissions) error {
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "caller", Password: "c", Permissions: serverPermissions(caller)},
 		{Name: "helper", Password: "h", Permissions: serverPermissions(callee)},
@@ -124,28 +125,28 @@ func teamWorks(t *testing.T, caller, callee mesh.Permissions) error {
 // and each part of it is needed.
 func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
-	worker := func(entity, inbox string) mesh.Permissions {
-		live, errA := mesh.WorkerPermissions(subject.Map{}, entity, time.Hour)
-		lane, errB := mesh.DurableWorkerPermissions(subject.Map{}, entity, inbox)
+	worker := func(entity, inbox string) perms.Permissions {
+		live, errA := perms.Worker(subject.Map{}, entity, time.Hour)
+		lane, errB := perms.DurableWorker(subject.Map{}, entity, inbox)
 		return both(t, live, errA, lane, errB)
 	}
-	calls, err := mesh.CallPermissions(subject.Map{}, true, helper, ada)
+	calls, err := perms.Call(subject.Map{}, true, helper, ada)
 	if err != nil {
 		t.Fatal(err)
 	}
-	takes, err := mesh.TakeoverPermissions(subject.Map{}, lead)
+	takes, err := perms.Takeover(subject.Map{}, lead)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "to call", calls, mesh.Permissions{
+	equal(t, "to call", calls, perms.Permissions{
 		Publish:   []string{helper, "aee.ctl." + helper, "aee.work.*." + helper, "$JS.API.DIRECT.GET.AEE_REPLY.aee.reply." + helper + ".*"},
 		Subscribe: []string{"aee.reply." + helper + ".*"},
 	})
-	equal(t, "to take over", takes, mesh.Permissions{Publish: []string{"aee.reply." + lead + ".*"}})
+	equal(t, "to take over", takes, perms.Permissions{Publish: []string{"aee.reply." + lead + ".*"}})
 	caller, callee := worker(lead, "_INBOX_caller"), worker(helper, "_INBOX_helper")
 	caller.Publish, caller.Subscribe = slices.Clip(caller.Publish), slices.Clip(caller.Subscribe)
 	callee.Publish, callee.Subscribe = slices.Clip(callee.Publish), slices.Clip(callee.Subscribe)
-	try := func(name string, calls, takes mesh.Permissions, enough bool) {
+	try := func(name string, calls, takes perms.Permissions, enough bool) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := teamWorks(t, both(t, caller, nil, calls, nil), both(t, callee, nil, takes, nil))
@@ -158,7 +159,7 @@ func TestPermissionsToCallAndToTakeOverSufficeAndNoneIsTooMany(t *testing.T) {
 		})
 	}
 	try("all", calls, takes, true)
-	try("without the reply subject of who was asked", calls, mesh.Permissions{}, false)
+	try("without the reply subject of who was asked", calls, perms.Permissions{}, false)
 	for i, s := range calls.Publish {
 		if strings.Contains(s, ".DIRECT.GET.") {
 			continue // for what was missed while the connection was away

@@ -17,10 +17,11 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-func serverPermissions(p mesh.Permissions) *natsd.Permissions {
+func serverPermissions(p perms.Permissions) *natsd.Permissions {
 	out := &natsd.Permissions{
 		Publish:   natsd.Subjects{Allow: append([]string{}, p.Publish...)},
 		Subscribe: natsd.Subjects{Allow: append([]string{}, p.Subscribe...)},
@@ -33,7 +34,7 @@ func serverPermissions(p mesh.Permissions) *natsd.Permissions {
 
 // workerWorks exercises everything that a worker does under permissions of
 // its own, from a client that may do everything, and says what failed first.
-func workerWorks(t *testing.T, p mesh.Permissions) error {
+func workerWorks(t *testing.T, p perms.Permissions) error {
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{
 		{Name: "worker", Password: "w", Permissions: serverPermissions(p)}, {Name: "admin", Password: "a"},
 	}})
@@ -207,15 +208,15 @@ func TestWorkerPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := mesh.WorkerPermissions(m, reviewer, time.Hour)
+	p, err := perms.Worker(m, reviewer, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "permissions", p, mesh.Permissions{
+	equal(t, "permissions", p, perms.Permissions{
 		Publish: []string{"acme.bus.mesh.*", "acme.human.>"},
 		Subscribe: []string{"acme.agent.reviewer q", "acme.aee.ask.agent.reviewer q", "acme.aee.ctl.agent.reviewer",
 			"$SRV.*", "$SRV.*.agent-reviewer", "$SRV.*.agent-reviewer.*"},
-		AllowResponses: mesh.AllowResponses{Max: -1, Expires: time.Hour},
+		AllowResponses: perms.AllowResponses{Max: -1, Expires: time.Hour},
 	})
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
@@ -223,7 +224,7 @@ func TestWorkerPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	fails := func(name string, p mesh.Permissions) {
+	fails := func(name string, p perms.Permissions) {
 		t.Run("without "+name, func(t *testing.T) {
 			t.Parallel()
 			err := workerWorks(t, p)
@@ -245,13 +246,13 @@ func TestWorkerPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 		fails("subscribe "+s, less)
 	}
 	less := p
-	less.AllowResponses = mesh.AllowResponses{}
+	less.AllowResponses = perms.AllowResponses{}
 	fails("allow_responses", less)
-	less.AllowResponses = mesh.AllowResponses{Max: 1, Expires: time.Minute}
+	less.AllowResponses = perms.AllowResponses{Max: 1, Expires: time.Minute}
 	fails("more than one response", less)
 }
 
-func clientWorks(t *testing.T, p mesh.Permissions) error {
+func clientWorks(t *testing.T, p perms.Permissions) error {
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{
 		{Name: "client", Password: "c", Permissions: serverPermissions(p)}, {Name: "admin", Password: "a"},
 	}})
@@ -306,11 +307,11 @@ func clientWorks(t *testing.T, p mesh.Permissions) error {
 
 func TestClientPermissionsSufficeAndNoneIsTooMany(t *testing.T) {
 	t.Parallel()
-	p, err := mesh.ClientPermissions(subject.Map{}, "_INBOX_ada", reviewer)
+	p, err := perms.Client(subject.Map{}, "_INBOX_ada", reviewer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "permissions", p, mesh.Permissions{
+	equal(t, "permissions", p, perms.Permissions{
 		Publish:   []string{"agent.reviewer", "aee.ask.agent.reviewer", "aee.ctl.agent.reviewer"},
 		Subscribe: []string{"_INBOX_ada.>"},
 	})

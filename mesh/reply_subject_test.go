@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -23,11 +24,11 @@ import (
 func TestAttackAWorkerPublishesNowhereForASender(t *testing.T) {
 	t.Parallel()
 	var m subject.Map
-	inbox := mesh.InboxPrefix(victim)
-	live, errA := mesh.WorkerPermissions(m, victim, time.Hour)
-	durable, errB := mesh.DurableWorkerPermissions(m, victim, inbox)
+	inbox := perms.InboxPrefix(victim)
+	live, errA := perms.Worker(m, victim, time.Hour)
+	durable, errB := perms.DurableWorker(m, victim, inbox)
 	worker := both(t, live, errA, durable, errB)
-	sender, err := mesh.ClientPermissions(m, "_INBOX_c", victim)
+	sender, err := perms.Client(m, "_INBOX_c", victim)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +133,6 @@ func TestInboxes(t *testing.T) {
 		equal(t, reply, mesh.IsInbox(reply), want)
 	}
 	for _, entity := range []string{ada, "agent._x", "service.a.b"} {
-		equal(t, entity, mesh.IsInbox(mesh.InboxPrefix(entity)), true)
+		equal(t, entity, mesh.IsInbox(perms.InboxPrefix(entity)), true)
 	}
 }

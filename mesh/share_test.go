@@ -11,6 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -27,9 +28,9 @@ func TestAnAgentTakesNoMoreThanItsShareOfTheStore(t *testing.T) {
 		t.Run(store, func(t *testing.T) {
 			t.Parallel()
 			var m subject.Map
-			live, errA := mesh.WorkerPermissions(m, reviewer, time.Hour)
-			lane, errB := mesh.DurableWorkerPermissions(m, reviewer, "_INBOX_worker")
-			p := newPermitted(t, both(t, live, errA, lane, errB), mesh.Permissions{}, mesh.Permissions{}, m)
+			live, errA := perms.Worker(m, reviewer, time.Hour)
+			lane, errB := perms.DurableWorker(m, reviewer, "_INBOX_worker")
+			p := newPermitted(t, both(t, live, errA, lane, errB), perms.Permissions{}, perms.Permissions{}, m)
 			limit := func(bytes int) {
 				t.Helper()
 				s, err := p.js(p.nc).Stream(ctxFor(t), store)

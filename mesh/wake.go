@@ -12,7 +12,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope/clip"
-	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -185,9 +184,6 @@ func earliest(c *state.Checkpoint, at time.Time) time.Time {
 func waiting(c *state.Checkpoint) bool {
 	return c.Doc.Status == aaif.RunAwaitingApproval && (len(c.Mesh.Waits) > 0 || !c.Mesh.WakeAt.IsZero()) && len(c.Unknown()) == 0
 }
-
-// isPerson reports whether an entity is a person's.
-func isPerson(entity string) bool { return subject.EntityType(entity) == subject.TypeHuman }
 
 // asked is one of those whose answer a run waits for, "" where there is none.
 func asked(c *state.Checkpoint) string {

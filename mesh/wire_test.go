@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 // wire remembers what connections ask a server for: every subject that is
@@ -102,7 +102,7 @@ func (w *wire) didBelow(prefix string) bool {
 // needs returns, for each line of permissions, something that was done and that
 // no other line allows: what a server refuses where this line is left out. A line
 // without one is missing from the result.
-func (w *wire) needs(p mesh.Permissions) (publish, subscribe map[string]string) {
+func (w *wire) needs(p perms.Permissions) (publish, subscribe map[string]string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	alone := func(lines []string, done map[string]bool) map[string]string {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 func (a *app) authCommand() *cobra.Command {
@@ -114,7 +115,7 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 }
 
 // mergePermissions is what a user needs who does both.
-func mergePermissions(p, q mesh.Permissions) mesh.Permissions {
+func mergePermissions(p, q perms.Permissions) perms.Permissions {
 	union := func(a, b []string) []string {
 		seen := map[string]bool{}
 		out := []string{}
@@ -127,7 +128,7 @@ func mergePermissions(p, q mesh.Permissions) mesh.Permissions {
 		return out
 	}
 	p.Publish, p.Subscribe = union(p.Publish, q.Publish), union(p.Subscribe, q.Subscribe)
-	if q.AllowResponses != (mesh.AllowResponses{}) {
+	if q.AllowResponses != (perms.AllowResponses{}) {
 		p.AllowResponses = q.AllowResponses
 	}
 	return p
@@ -135,7 +136,7 @@ func mergePermissions(p, q mesh.Permissions) mesh.Permissions {
 
 // serverConfigText writes permissions in the words of nats-server's
 // configuration file.
-func serverConfigText(p mesh.Permissions) string {
+func serverConfigText(p perms.Permissions) string {
 	var b strings.Builder
 	list := func(name string, subjects []string) {
 		fmt.Fprintf(&b, "  %s: {\n    allow: [\n", name)
@@ -147,7 +148,7 @@ func serverConfigText(p mesh.Permissions) string {
 	b.WriteString("permissions: {\n")
 	list("publish", p.Publish)
 	list("subscribe", p.Subscribe)
-	if p.AllowResponses != (mesh.AllowResponses{}) {
+	if p.AllowResponses != (perms.AllowResponses{}) {
 		fmt.Fprintf(&b, "  # replies go to the asker's inbox: any number, for as long as a task may take\n")
 		fmt.Fprintf(&b, "  allow_responses: { max: %d, expires: %q }\n", p.AllowResponses.Max, p.AllowResponses.Expires.String())
 	}
@@ -156,7 +157,7 @@ func serverConfigText(p mesh.Permissions) string {
 }
 
 // nscArguments writes permissions as flags of nsc add user and nsc edit user.
-func nscArguments(p mesh.Permissions) string {
+func nscArguments(p perms.Permissions) string {
 	var b strings.Builder
 	for _, s := range p.Publish {
 		fmt.Fprintf(&b, "--allow-pub %s ", shellWord(s))
@@ -164,7 +165,7 @@ func nscArguments(p mesh.Permissions) string {
 	for _, s := range p.Subscribe {
 		fmt.Fprintf(&b, "--allow-sub %s ", shellWord(s))
 	}
-	if p.AllowResponses != (mesh.AllowResponses{}) {
+	if p.AllowResponses != (perms.AllowResponses{}) {
 		fmt.Fprintf(&b, "--allow-pub-response=%d --response-ttl %s", p.AllowResponses.Max, p.AllowResponses.Expires)
 	}
 	return strings.TrimSpace(b.String())
@@ -179,7 +180,7 @@ func shellWord(s string) string {
 }
 
 // permissionsJSON has durations in words, as the server's configuration does.
-func permissionsJSON(p mesh.Permissions) any {
+func permissionsJSON(p perms.Permissions) any {
 	type responses struct {
 		Max     int    `json:"max"`
 		Expires string `json:"expires"`
@@ -189,7 +190,7 @@ func permissionsJSON(p mesh.Permissions) any {
 		Subscribe      []string   `json:"subscribe"`
 		AllowResponses *responses `json:"allow_responses,omitempty"`
 	}{Publish: p.Publish, Subscribe: p.Subscribe}
-	if p.AllowResponses != (mesh.AllowResponses{}) {
+	if p.AllowResponses != (perms.AllowResponses{}) {
 		out.AllowResponses = &responses{p.AllowResponses.Max, p.AllowResponses.Expires.String()}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -93,7 +94,7 @@ func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r per
 		if err := subject.ValidateEntity(speaks); err != nil {
 			return r, usagef(cmd, "--from: %w", err)
 		}
-		r.inbox = mesh.InboxPrefix(speaks)
+		r.inbox = perms.InboxPrefix(speaks)
 	}
 	if !mesh.IsInbox(r.inbox) {
 		return r, hinted(usagef(cmd, "the prefix of reply subjects is %q, and workers answer on inboxes only", r.inbox), "It begins with \"_\", such as _INBOX_ada.")
@@ -109,10 +110,10 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 }
 
 // permissionsOf is what a user of a role needs.
-func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (mesh.Permissions, error) {
-	var p mesh.Permissions
+func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
+	var p perms.Permissions
 	var failed error
-	add := func(more mesh.Permissions, err error) {
+	add := func(more perms.Permissions, err error) {
 		if err != nil && failed == nil {
 			failed = usagef(cmd, "%w", err)
 		}
@@ -120,28 +121,28 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 	}
 	switch r.name {
 	case "operator":
-		return mesh.OperatorPermissions(m, r.inbox), nil
+		return perms.Operator(m, r.inbox), nil
 	case "viewer":
-		return mesh.ViewerPermissions(m, r.inbox), nil
+		return perms.Viewer(m, r.inbox), nil
 	case "sender":
-		add(mesh.ClientPermissions(m, r.inbox, r.named.entities...))
-		add(mesh.LookPermissions(m, f.durable, r.named.entities...))
+		add(perms.Client(m, r.inbox, r.named.entities...))
+		add(perms.Look(m, f.durable, r.named.entities...))
 		if f.durable {
-			add(mesh.DurableClientPermissions(m, r.named.entities...))
+			add(perms.DurableClient(m, r.named.entities...))
 		}
 		if f.delayed {
-			add(mesh.DelayPermissions(m, r.named.entities...))
+			add(perms.Delay(m, r.named.entities...))
 		}
 		if f.streams {
-			add(mesh.ReplayPermissions(m), nil)
+			add(perms.Replay(m), nil)
 		}
 		if f.team || f.register {
-			add(mesh.RegistryPermissions(m, r.inbox, f.register), nil)
+			add(perms.Registry(m, r.inbox, f.register), nil)
 		}
 	default:
 		for _, entity := range r.named.entities {
 			if subject.EntityType(entity) == subject.TypeHuman {
-				add(mesh.PersonPermissions(m, entity, r.inbox))
+				add(perms.Person(m, entity, r.inbox))
 				continue
 			}
 			if mesh.PublishesTo(entity) {
@@ -153,43 +154,43 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 			a.workerPermissions(m, f, r, entity, add)
 		}
 		calls, takesOver := append(f.calls, r.named.calls...), append(f.takesOver, r.named.takesOver...)
-		add(mesh.CallPermissions(m, f.durable, calls...))
+		add(perms.Call(m, f.durable, calls...))
 		if f.durable && slices.ContainsFunc(calls, func(e string) bool { return subject.EntityType(e) == subject.TypeHuman }) {
-			add(mesh.PeopleCallPermissions(m))
+			add(perms.PeopleCall(m))
 		}
 		if f.durable || len(takesOver) > 0 {
-			add(mesh.TakeoverPermissions(m, takesOver...))
+			add(perms.Takeover(m, takesOver...))
 		}
 		if len(calls) > 0 { // to hear their answers
-			add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+			add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 		}
 		if f.team || r.named.team || f.register {
-			add(mesh.RegistryPermissions(m, r.inbox, f.register), nil)
+			add(perms.Registry(m, r.inbox, f.register), nil)
 		}
 	}
 	if f.sharedKeys {
-		add(mesh.SharedKeysPermissions(m), nil)
-		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+		add(perms.SharedKeys(m), nil)
+		add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 	}
 	return p, failed
 }
 
 // workerPermissions adds what serving an entity needs.
-func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(mesh.Permissions, error)) {
-	add(mesh.WorkerPermissions(m, entity, f.maxTimeout))
+func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
+	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
-		add(mesh.DurableWorkerPermissions(m, entity, r.inbox))
+		add(perms.DurableWorker(m, entity, r.inbox))
 	}
 	if f.create {
-		add(mesh.ConsumerPermissions(m, entity))
+		add(perms.Consumer(m, entity))
 	}
 	if f.durable && f.replayScope == "auto" || f.replayScope == "mesh" {
-		add(mesh.SeenPermissions(m, entity))
-		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+		add(perms.Seen(m, entity))
+		add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 	}
 	if f.journal == "jetstream" {
-		add(mesh.JournalPermissions(m, entity))
-		add(mesh.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
+		add(perms.Journal(m, entity))
+		add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 	}
 }
 
@@ -201,7 +202,7 @@ const (
 )
 
 // comment says, for a server's configuration, what goes with the permissions.
-func (r permsRole) comment(f *permsFlags, p mesh.Permissions) string {
+func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "# "+format+"\n", args...) }
 	if r.name == "worker" && f.durable {
@@ -240,7 +241,7 @@ func (r permsRole) comment(f *permsFlags, p mesh.Permissions) string {
 }
 
 // jwtSize is how long a user JWT with these permissions is.
-func jwtSize(p mesh.Permissions) int {
+func jwtSize(p perms.Permissions) int {
 	account, err := nkeys.CreateAccount()
 	if err != nil {
 		return 0
@@ -256,7 +257,7 @@ func jwtSize(p mesh.Permissions) int {
 	claims := jwt.NewUserClaims(id)
 	claims.Name = "worker"
 	claims.Pub.Allow, claims.Sub.Allow = p.Publish, p.Subscribe
-	if p.AllowResponses != (mesh.AllowResponses{}) {
+	if p.AllowResponses != (perms.AllowResponses{}) {
 		claims.Resp = &jwt.ResponsePermission{MaxMsgs: p.AllowResponses.Max, Expires: p.AllowResponses.Expires}
 	}
 	token, err := claims.Encode(account)

@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -133,7 +133,7 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 	}
 	c.Name = "aeemesh " + cmd.Name()
 	if c.InboxPrefix == "" {
-		c.InboxPrefix = mesh.InboxPrefix(cmp.Or(a.speaker, a.defaultFrom()))
+		c.InboxPrefix = perms.InboxPrefix(cmp.Or(a.speaker, a.defaultFrom()))
 	}
 	c.OnStatus = status
 	if c.SigningKeys, err = a.signingKeys(cmd); err != nil {

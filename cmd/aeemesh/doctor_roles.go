@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -23,27 +24,27 @@ const (
 )
 
 // needs are the permissions of the role, and what the user would do with them.
-func (d *doctor) needs() (need mesh.Permissions, as, hint string, err error) {
+func (d *doctor) needs() (need perms.Permissions, as, hint string, err error) {
 	switch d.role {
 	case roleSender:
 		inbox := d.conn.Opts.InboxPrefix
 		if inbox == "" {
 			inbox = strings.TrimSuffix(nats.InboxPrefix, ".")
 		}
-		need, err = mesh.ClientPermissions(d.subjects, inbox, d.entity)
+		need, err = perms.Client(d.subjects, inbox, d.entity)
 		return need, "send to " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), err
 	case roleOperator:
 		return operatorNeeds(d.subjects, d.entity), "operate the mesh", "\"aeemesh auth perms --operator --from ENTITY\" prints what an operator needs.", nil
 	}
-	need, err = mesh.WorkerPermissions(d.subjects, d.entity, mesh.DefaultMaxTimeout)
+	need, err = perms.Worker(d.subjects, d.entity, mesh.DefaultMaxTimeout)
 	return need, "serve " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs. If this user only sends, or operates: --role sender, --role operator.", d.entity), err
 }
 
 // operatorNeeds are what the commands for operators use: to list agents, look at
 // streams, queues and runs, command runs of an entity, take tasks out of the queue, and
 // apply.
-func operatorNeeds(m subject.Map, entity string) mesh.Permissions {
-	p := mesh.Permissions{Publish: []string{
+func operatorNeeds(m subject.Map, entity string) perms.Permissions {
+	p := perms.Permissions{Publish: []string{
 		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
 	}}
@@ -58,7 +59,7 @@ func operatorNeeds(m subject.Map, entity string) mesh.Permissions {
 			p.Publish = append(p.Publish, to)
 		}
 	}
-	return mesh.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,
+	return perms.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,
 		"$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs)}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 // userInfo is what a server tells a user about itself.
@@ -107,7 +107,7 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 }
 
 // tryPermissions tries what does no harm, where the server does not tell.
-func (d *doctor) tryPermissions(need mesh.Permissions, as, hint string, why error) {
+func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why error) {
 	var missing, untried []string
 	for _, s := range need.Subscribe {
 		switch _, _, shared := strings.Cut(s, " "); {

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
 // upFlags are those of "up".
@@ -158,7 +158,7 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 			return nil, err
 		}
 		c := natsconn.Config{Name: "aeemesh up", Wait: a.conn.wait(), Options: []nats.Option{srv.InProcess()}}
-		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, mesh.InboxPrefix(a.defaultFrom()))
+		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, perms.InboxPrefix(a.defaultFrom()))
 		a.credentials(cmd, &c)
 		conn, err := natsconn.Connect(ctx, c)
 		if err != nil { // that names an address, and there is none in one process

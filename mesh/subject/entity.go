@@ -92,6 +92,9 @@ func EntityType(id string) string {
 	return typ
 }
 
+// IsPerson reports whether an entity is a person.
+func IsPerson(entity string) bool { return EntityType(entity) == TypeHuman }
+
 // ServiceName returns the entity's name as a NATS micro service, which may
 // only have the characters A–Z a–z 0–9 - and _: "agent-reviewer" for
 // "agent.reviewer". Dots become '-', other characters '_', so two entities can

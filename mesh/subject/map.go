@@ -76,6 +76,19 @@ func (m Map) Ask(entity string) (string, error) { return m.entity(root+".ask.", 
 // Ctl is the subject on which all replicas of an entity take control messages.
 func (m Map) Ctl(entity string) (string, error) { return m.entity(root+".ctl.", entity) }
 
+// Lanes are the subjects on which an entity is talked to: [Map.Live], [Map.Ask] and
+// [Map.Ctl].
+func (m Map) Lanes(entity string) (live, ask, ctl string, err error) {
+	if live, err = m.Live(entity); err != nil {
+		return "", "", "", err
+	}
+	if ask, err = m.Ask(entity); err != nil {
+		return "", "", "", err
+	}
+	ctl, err = m.Ctl(entity)
+	return live, ask, ctl, err
+}
+
 // Audit is the subject of an entity's audit records.
 func (m Map) Audit(entity string) (string, error) { return m.entity(root+".audit.", entity) }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
+	"github.com/aeemesh/aeemesh/mesh/perms"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -51,16 +52,16 @@ func serve(t *testing.T, srv *natsd.Server, a mesh.Agent) (stop, kill func()) {
 func TestADirectoryOfARealMesh(t *testing.T) {
 	t.Parallel()
 	m := subject.Map{}
-	perms := mesh.RegistryPermissions(m, "_INBOX_team", false)
-	client, err := mesh.ClientPermissions(m, "_INBOX_team", "agent.a", "agent.b")
+	own := perms.Registry(m, "_INBOX_team", false)
+	client, err := perms.Client(m, "_INBOX_team", "agent.a", "agent.b")
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
 		{Name: "admin", Password: "a"},
 		{Name: "team", Password: "t", Permissions: &natsd.Permissions{
-			Publish:   natsd.Subjects{Allow: append(perms.Publish, client.Publish...)},
-			Subscribe: natsd.Subjects{Allow: append(perms.Subscribe, client.Subscribe...)},
+			Publish:   natsd.Subjects{Allow: append(own.Publish, client.Publish...)},
+			Subscribe: natsd.Subjects{Allow: append(own.Subscribe, client.Subscribe...)},
 		}},
 	}})
 	admin, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo("admin", "a")))

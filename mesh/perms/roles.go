@@ -1,4 +1,4 @@
-package mesh
+package perms
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -16,23 +17,23 @@ func everything(m subject.Map) []string {
 	return append(all, strings.TrimSuffix(m.AllWork(), "work.>")+">")
 }
 
-// OperatorPermissions are what an operator needs: everything that is the mesh's, and
+// Operator are what an operator needs: everything that is the mesh's, and
 // all of JetStream in the account, whatever else it holds.
-func OperatorPermissions(m subject.Map, inboxPrefix string) Permissions {
+func Operator(m subject.Map, inboxPrefix string) Permissions {
 	all := everything(m)
 	return Permissions{
 		Publish:        append(slices.Clone(all), micro.APIPrefix+".>", "$JS.API.>", "$JS.ACK.>", "$KV.>", "$O.>"),
 		Subscribe:      append(slices.Clone(all), micro.APIPrefix+".>", "$KV.>", inboxPrefix+".>"),
-		AllowResponses: AllowResponses{Max: -1, Expires: DefaultMaxTimeout},
+		AllowResponses: AllowResponses{Max: -1, Expires: mesh.DefaultMaxTimeout},
 	}
 }
 
-// ViewerPermissions are what a user needs who looks and changes nothing: the bus, who
+// Viewer are what a user needs who looks and changes nothing: the bus, who
 // serves, queues, runs, dead letters, results, and durable tasks and replies as they
 // come. A viewer reads what tasks and runs hold, of all agents. Live subjects are not
 // among it: the server gives a task to one subscription of a queue group, and a user who
 // may listen there may join the group of the workers and take tasks away from them.
-func ViewerPermissions(m subject.Map, inboxPrefix string) Permissions {
+func Viewer(m subject.Map, inboxPrefix string) Permissions {
 	g := &grant{m: m}
 	g.subscribe(m.AllBus(), m.AllWork(), m.AllReplies(), inboxPrefix+".>")
 	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {

@@ -1,4 +1,4 @@
-package mesh
+package perms
 
 import (
 	"strings"
@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -30,18 +31,18 @@ type AllowResponses struct {
 // everybody else, and may answer in their place.
 func InboxPrefix(entity string) string { return "_INBOX." + subject.Escape(entity) }
 
-// WorkerPermissions are the least that a worker of the entity needs: to hear
+// Worker are the least that a worker of the entity needs: to hear
 // its lanes and the questions of NATS micro, to answer for as long as a task
 // may take, into people's inboxes too, and to tell the bus about itself.
-func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
-	live, ask, ctl, err := lanes(m, entity)
+func Worker(m subject.Map, entity string, maxTimeout time.Duration) (Permissions, error) {
+	live, ask, ctl, err := m.Lanes(entity)
 	if err != nil {
 		return Permissions{}, err
 	}
 	p := Permissions{
 		// "subject queue" allows the queue group only, as the server writes it.
-		Subscribe:      []string{live + " " + QueueGroup, ask + " " + QueueGroup, ctl},
-		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, DefaultMaxTimeout)},
+		Subscribe:      []string{live + " " + mesh.QueueGroup, ask + " " + mesh.QueueGroup, ctl},
+		AllowResponses: AllowResponses{Max: -1, Expires: max(maxTimeout, mesh.DefaultMaxTimeout)},
 	}
 	name := subject.ServiceName(entity)
 	all := micro.APIPrefix + ".*" // PING, INFO and STATS
@@ -61,28 +62,16 @@ func WorkerPermissions(m subject.Map, entity string, maxTimeout time.Duration) (
 	return p, nil
 }
 
-// ClientPermissions are the least that a sender needs which talks to the
+// Client are the least that a sender needs which talks to the
 // given entities, under an inbox prefix of its own.
-func ClientPermissions(m subject.Map, inboxPrefix string, entities ...string) (Permissions, error) {
+func Client(m subject.Map, inboxPrefix string, entities ...string) (Permissions, error) {
 	p := Permissions{Subscribe: []string{inboxPrefix + ".>"}}
 	for _, entity := range entities {
-		live, ask, ctl, err := lanes(m, entity)
+		live, ask, ctl, err := m.Lanes(entity)
 		if err != nil {
 			return Permissions{}, err
 		}
 		p.Publish = append(p.Publish, live, ask, ctl)
 	}
 	return p, nil
-}
-
-// lanes are the subjects on which an entity is talked to.
-func lanes(m subject.Map, entity string) (live, ask, ctl string, err error) {
-	if live, err = m.Live(entity); err != nil {
-		return "", "", "", err
-	}
-	if ask, err = m.Ask(entity); err != nil {
-		return "", "", "", err
-	}
-	ctl, err = m.Ctl(entity)
-	return live, ask, ctl, err
 }

@@ -1,4 +1,4 @@
-package mesh
+package perms
 
 import (
 	"errors"
@@ -54,13 +54,13 @@ func (g *grant) key(bucket, key string) string {
 	return "$KV." + bucket + g.m.Suffix() + "." + key
 }
 
-// DurableWorkerPermissions are what a worker of the entity needs for the
-// durable lane, besides [WorkerPermissions]: to draw its tasks, keep its runs,
+// DurableWorker are what a worker of the entity needs for the
+// durable lane, besides [Worker]: to draw its tasks, keep its runs,
 // answer, bury, and to hear what JetStream says under its inbox prefix. All of it is
 // below the entity: with these permissions a worker reads and changes nothing of other
-// agents. An operator makes the entity's consumers (see [ConsumerPermissions]), takes
+// agents. An operator makes the entity's consumers (see [Consumer]), takes
 // ended runs away and purges.
-func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string) (Permissions, error) {
+func DurableWorker(m subject.Map, entity, inboxPrefix string) (Permissions, error) {
 	consumers, err := jetstream.Consumers(m, entity, 0)
 	if err != nil {
 		return Permissions{}, err
@@ -104,19 +104,19 @@ func DurableWorkerPermissions(m subject.Map, entity, inboxPrefix string) (Permis
 	return g.done()
 }
 
-// PeopleCallPermissions are what a worker of the durable lane needs whose agent asks
+// PeopleCall are what a worker of the durable lane needs whose agent asks
 // people: to read the last answer of each of them.
-func PeopleCallPermissions(m subject.Map) (Permissions, error) {
+func PeopleCall(m subject.Map) (Permissions, error) {
 	g := &grant{m: m}
 	answers := g.of(m.RepliesTo(subject.TypeHuman + ".x"))
 	g.read(g.stream(jetstream.StreamReply), strings.TrimSuffix(answers, "x.*")+">")
 	return g.done()
 }
 
-// ConsumerPermissions let a worker make the consumers of its entity, as workers do
+// Consumer let a worker make the consumers of its entity, as workers do
 // where they may. They are those of an operator: a consumer that pushes delivers what
 // its stream holds to any subject, whatever else its maker may publish to.
-func ConsumerPermissions(m subject.Map, entity string) (Permissions, error) {
+func Consumer(m subject.Map, entity string) (Permissions, error) {
 	consumers, err := jetstream.Consumers(m, entity, 0)
 	var p Permissions
 	for _, c := range consumers {
@@ -125,9 +125,9 @@ func ConsumerPermissions(m subject.Map, entity string) (Permissions, error) {
 	return p, err
 }
 
-// SeenPermissions are what a worker of the entity needs to remember ids in the mesh's
+// Seen are what a worker of the entity needs to remember ids in the mesh's
 // replay window.
-func SeenPermissions(m subject.Map, entity string) (Permissions, error) {
+func Seen(m subject.Map, entity string) (Permissions, error) {
 	g := &grant{m: m}
 	ids := g.key(jetstream.BucketSeen, subject.Escape(entity)+".*")
 	g.publish(ids)
@@ -136,18 +136,18 @@ func SeenPermissions(m subject.Map, entity string) (Permissions, error) {
 	return g.done()
 }
 
-// SharedKeysPermissions are what a worker needs that trusts the keys in the mesh's
+// SharedKeys are what a worker needs that trusts the keys in the mesh's
 // bucket: to read all of it.
-func SharedKeysPermissions(m subject.Map) Permissions {
+func SharedKeys(m subject.Map) Permissions {
 	g := &grant{m: m}
 	g.publish(jsAPI + "DIRECT.GET." + g.bucket(jetstream.BucketKeys))
 	g.read(g.bucket(jetstream.BucketKeys), ">")
 	return g.Permissions
 }
 
-// JournalPermissions are what a worker of the entity needs that keeps its envelopes,
+// Journal are what a worker of the entity needs that keeps its envelopes,
 // and what was said against them, in JetStream.
-func JournalPermissions(m subject.Map, entity string) (Permissions, error) {
+func Journal(m subject.Map, entity string) (Permissions, error) {
 	g := &grant{m: m}
 	envelopes, refuted := g.of(m.JournalOf(entity)), g.key(jetstream.BucketRefuted, subject.Escape(entity)+".*")
 	g.publish(envelopes, refuted)
@@ -157,12 +157,12 @@ func JournalPermissions(m subject.Map, entity string) (Permissions, error) {
 	return g.done()
 }
 
-// DurableClientPermissions are what a sender needs that submits durable tasks to
+// DurableClient are what a sender needs that submits durable tasks to
 // the given entities, follows their replies and commands them, besides
-// [ClientPermissions]. The worker of an agent that calls others needs both for
+// [Client]. The worker of an agent that calls others needs both for
 // these. They read the last reply to any task of these entities, also to those of other
 // senders.
-func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, error) {
+func DurableClient(m subject.Map, entities ...string) (Permissions, error) {
 	g := &grant{m: m}
 	for _, entity := range entities {
 		replies := g.of(m.RepliesTo(entity))
@@ -174,10 +174,10 @@ func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, e
 	return g.done()
 }
 
-// LookPermissions let a sender see who takes its tasks: the workers of the given
+// Look let a sender see who takes its tasks: the workers of the given
 // entities, and with durable whether they have a durable lane. The commands of a sender
 // look for both; without leave each look is a line in the server's log.
-func LookPermissions(m subject.Map, durable bool, entities ...string) (Permissions, error) {
+func Look(m subject.Map, durable bool, entities ...string) (Permissions, error) {
 	g := &grant{m: m}
 	for _, entity := range entities {
 		g.publish(micro.APIPrefix + "." + micro.InfoVerb.String() + "." + subject.ServiceName(entity))
@@ -193,10 +193,10 @@ func LookPermissions(m subject.Map, durable bool, entities ...string) (Permissio
 	return g.done()
 }
 
-// DelayPermissions let a sender have JetStream keep its delayed tasks until they are
+// Delay let a sender have JetStream keep its delayed tasks until they are
 // due, in place of the queue. The stream of schedules has no fences inside: who may
 // publish to one of its subjects may purge all of it, and schedule for any other.
-func DelayPermissions(m subject.Map, entities ...string) (Permissions, error) {
+func Delay(m subject.Map, entities ...string) (Permissions, error) {
 	g := &grant{m: m}
 	for _, entity := range entities {
 		later := g.of(m.ScheduleOf(entity))
@@ -207,20 +207,20 @@ func DelayPermissions(m subject.Map, entities ...string) (Permissions, error) {
 	return g.done()
 }
 
-// ReplayPermissions let a client read all replies to durable tasks that are stored, of
+// Replay let a client read all replies to durable tasks that are stored, of
 // all agents and to all senders: what a task has streamed, after it was missed.
-func ReplayPermissions(m subject.Map) Permissions {
+func Replay(m subject.Map) Permissions {
 	g := &grant{m: m}
 	g.publish(jsAPI + "DIRECT.GET." + g.stream(jetstream.StreamReply))
 	return g.Permissions
 }
 
-// RegistryPermissions are what a user needs who looks agents up in the mesh's
+// Registry are what a user needs who looks agents up in the mesh's
 // registry of definitions, and asks who runs: a worker of a team, besides
-// [WorkerPermissions]. With write it may also register them: that is to say of
+// [Worker]. With write it may also register them: that is to say of
 // any agent who it is, so it is for operators, and for workers that register
 // their own.
-func RegistryPermissions(m subject.Map, inboxPrefix string, write bool) Permissions {
+func Registry(m subject.Map, inboxPrefix string, write bool) Permissions {
 	g := &grant{m: m}
 	g.subscribe(inboxPrefix + ".>")
 	g.publish(jsAPI+"DIRECT.GET."+g.bucket(jetstream.BucketAgents),
@@ -232,11 +232,11 @@ func RegistryPermissions(m subject.Map, inboxPrefix string, write bool) Permissi
 	return g.Permissions
 }
 
-// PersonPermissions are what a person needs to see what agents ask of them, and to
+// Person are what a person needs to see what agents ask of them, and to
 // answer it, under an inbox prefix of their own. The server keeps the inboxes of
 // all people in one stream, so who may read one may read all.
-func PersonPermissions(m subject.Map, person, inboxPrefix string) (Permissions, error) {
-	if !isPerson(person) {
+func Person(m subject.Map, person, inboxPrefix string) (Permissions, error) {
+	if !subject.IsPerson(person) {
 		return Permissions{}, fmt.Errorf("%s is no person", person)
 	}
 	g := &grant{m: m}

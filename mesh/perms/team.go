@@ -1,24 +1,24 @@
-package mesh
+package perms
 
 import (
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// CallPermissions are the least that a worker needs to give tasks to the given
+// Call are the least that a worker needs to give tasks to the given
 // entities, as a team does and whoever hands tasks over, besides
-// [WorkerPermissions]: to send them live, and to cancel them. With durable also
-// what it takes over the durable lane, besides [DurableWorkerPermissions]: to
+// [Worker]: to send them live, and to cancel them. With durable also
+// what it takes over the durable lane, besides [DurableWorker]: to
 // queue tasks for them, to see whether they have the lane, and to hear what they
-// answer. A worker that calls people needs [PeopleCallPermissions].
-func CallPermissions(m subject.Map, durable bool, entities ...string) (Permissions, error) {
+// answer. A worker that calls people needs [PeopleCall].
+func Call(m subject.Map, durable bool, entities ...string) (Permissions, error) {
 	var p Permissions
 	for _, entity := range entities {
-		live, _, ctl, err := lanes(m, entity)
+		live, _, ctl, err := m.Lanes(entity)
 		if err != nil {
 			return Permissions{}, err
 		}
-		if isPerson(entity) {
+		if subject.IsPerson(entity) {
 			continue
 		}
 		p.Publish = append(p.Publish, live, ctl)
@@ -39,11 +39,11 @@ func CallPermissions(m subject.Map, durable bool, entities ...string) (Permissio
 	return p, nil
 }
 
-// TakeoverPermissions are what a worker needs to answer durable tasks that were
+// Takeover are what a worker needs to answer durable tasks that were
 // sent to the given entities and handed over from there, besides
-// [DurableWorkerPermissions]: the answer goes where the task's sender waits for
+// [DurableWorker]: the answer goes where the task's sender waits for
 // it, also after further hand-overs. Over the live lane it needs nothing.
-func TakeoverPermissions(m subject.Map, from ...string) (Permissions, error) {
+func Takeover(m subject.Map, from ...string) (Permissions, error) {
 	var p Permissions
 	for _, entity := range from {
 		replies, err := m.RepliesTo(entity)
