@@ -11,7 +11,6 @@ import (
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -146,13 +145,7 @@ func (h *host) stopLive(call state.Call) {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 		return
 	}
-	to, err := h.node.subjects.Ctl(call.To)
-	if err == nil {
-		var body []byte
-		if body, err = e.AppendJSON(nil); err == nil {
-			err = h.node.publish(to, body, nil)
-		}
-	}
+	err = h.node.tellWorkers(e)
 	if err != nil {
 		h.log.Warn("call not cancelled", "id", call.ID, "to", call.To, "err", err)
 	}
@@ -180,7 +173,7 @@ func (h *host) orderStop(call state.Call) error {
 		if err != nil {
 			return err
 		}
-		reply, err := h.tellWorkers(ctx, e)
+		reply, err := h.node.askWorkers(ctx, e, ctlWait)
 		switch {
 		case err == nil && reply.Type == envelope.TypeError && envelope.ErrorOf(reply).Retryable:
 			// Over its quota of commands, or no room for a note: the order waits in the queue.
@@ -202,28 +195,9 @@ func (h *host) orderStop(call state.Call) error {
 	return nil
 }
 
-// tellWorkers sends a command to all workers of an agent, and waits for the one
-// that has something to do.
-func (h *host) tellWorkers(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
-	to, err := h.node.subjects.Ctl(e.To)
-	if err != nil {
-		return nil, err
-	}
-	var body []byte
-	header, err := h.node.encode(ctx, e, false, false, &body)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, ctlWait)
-	defer cancel()
-	return h.node.exchange(ctx, time.Now().Add(ctlWait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
-}
-
 // cancelOf is the command to cancel a task of this agent's, signed.
 func (h *host) cancelOf(call state.Call) (*envelope.Envelope, error) {
-	e := envelope.New(envelope.TypeTask, h.Entity, call.To, intents.TaskCancel,
-		mustJSON(intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live}))
-	e.Priority = envelope.PriorityUrgent
+	e := newCommand(h.Entity, call.To, intents.CancelTask{ID: call.ID, Reason: "its caller has ended or gave up", Durable: !call.Live})
 	return e, h.sign(e)
 }
 

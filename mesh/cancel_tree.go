@@ -71,8 +71,8 @@ func (n *Node) CancelTree(ctx context.Context, entity string, cmd intents.Cancel
 		root.run = state.RunID(entity, cmd.ID)
 	}
 	before, known := w.read(ctx, root)
-	e := n.cancelEnvelope(entity, cmd)
-	reply, err := n.tryCommand(ctx, entity, e)
+	e := newCommand(n.cfg.Entity, entity, durably(cmd))
+	reply, err := n.tryCommand(ctx, e)
 	answered := err == nil
 	if unheard(err) && ctx.Err() == nil {
 		if cmd.ID != "" && n.withdrawn(ctx, entity, cmd, &err) {
@@ -120,12 +120,6 @@ func (n *Node) withdrawn(ctx context.Context, entity string, cmd intents.CancelT
 	}
 	n.log.Info("task not withdrawn, its agent is told", "id", cmd.ID, "to", entity, "err", failed)
 	return false
-}
-
-func (n *Node) cancelEnvelope(entity string, cmd intents.CancelTask) *envelope.Envelope {
-	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, intents.TaskCancel, mustJSON(durably(cmd)))
-	e.Priority = envelope.PriorityUrgent
-	return e
 }
 
 // A branch is one task of the tree.
@@ -259,8 +253,8 @@ func open(waits []state.Wait) (n int) {
 // command tells the workers of a task's agent to end it. Where nobody hears that
 // it is queued; where somebody does, who has not got the run, he draws it.
 func (w *treeCancel) command(ctx context.Context, b branch) error {
-	e := w.node.cancelEnvelope(b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason})
-	_, err := w.node.tryCommand(ctx, b.call.To, e)
+	e := newCommand(w.node.cfg.Entity, b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason, Durable: true})
+	_, err := w.node.tryCommand(ctx, e)
 	if !unheard(err) || ctx.Err() != nil {
 		return err
 	}
@@ -279,9 +273,8 @@ func (w *treeCancel) command(ctx context.Context, b branch) error {
 // cancelLive tells the workers of an agent to end a task of the live lane. Where
 // none hears it the task has gone with them.
 func (w *treeCancel) cancelLive(ctx context.Context, b branch) {
-	e := envelope.New(envelope.TypeTask, w.node.cfg.Entity, b.call.To, intents.TaskCancel, mustJSON(intents.CancelTask{ID: b.call.ID, Reason: w.reason}))
-	e.Priority = envelope.PriorityUrgent
-	_, err := w.node.tryCommand(ctx, b.call.To, e)
+	e := newCommand(w.node.cfg.Entity, b.call.To, intents.CancelTask{ID: b.call.ID, Reason: w.reason})
+	_, err := w.node.tryCommand(ctx, e)
 	w.count(func(s *Below) {
 		if err == nil || errors.Is(err, nats.ErrNoResponders) {
 			s.Ended++

@@ -403,30 +403,16 @@ func (n *Node) abandon(task *envelope.Envelope, why error) {
 	if errors.Is(why, context.DeadlineExceeded) {
 		return // the agent knows the deadline
 	}
-	_ = n.cancelAs(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})
+	if n.tellWorkers(newCommand(task.From, task.To, intents.CancelTask{ID: task.ID, Reason: reason})) == nil {
+		_ = n.conn.FlushTimeout(2 * time.Second)
+	}
 }
 
 // Cancel asks every worker of an entity to end tasks that this node, as its
 // own entity, has sent. It does not wait: each task that is ended answers its
 // sender with E_CANCELLED.
 func (n *Node) Cancel(entity string, what intents.CancelTask) error {
-	return n.cancelAs(n.cfg.Entity, entity, what)
-}
-
-func (n *Node) cancelAs(from, entity string, what intents.CancelTask) error {
-	to, err := n.subjects.Ctl(entity)
-	if err != nil {
-		return err
-	}
-	e := envelope.New(envelope.TypeTask, from, entity, intents.TaskCancel, mustJSON(what))
-	e.Priority = envelope.PriorityHigh
-	buf := getBuffer()
-	defer putBuffer(buf)
-	header, err := n.encode(context.Background(), e, false, false, buf)
-	if err != nil {
-		return err
-	}
-	if err := n.publish(to, *buf, header); err != nil {
+	if err := n.tellWorkers(newCommand(n.cfg.Entity, entity, what)); err != nil {
 		return err
 	}
 	return n.conn.FlushTimeout(2 * time.Second)

@@ -191,20 +191,11 @@ func (h *host) cancelPassed(env *envelope.Envelope, what intents.CancelTask, sig
 // sendCancel asks the workers of an entity, in this agent's name, to end a task
 // that it has sent there.
 func (h *host) sendCancel(entity string, what intents.CancelTask) error {
-	to, err := h.node.subjects.Ctl(entity)
-	if err != nil {
-		return err
-	}
-	e := envelope.New(envelope.TypeTask, h.Entity, entity, intents.TaskCancel, mustJSON(what))
-	e.Priority = envelope.PriorityHigh
+	e := newCommand(h.Entity, entity, what)
 	if err := h.sign(e); err != nil {
 		return err
 	}
-	raw, err := e.AppendJSON(nil)
-	if err != nil {
-		return err
-	}
-	return h.node.publish(to, raw, nil)
+	return h.node.tellWorkers(e)
 }
 
 // follow sends an order on to where a run was handed to. All workers of the
@@ -231,8 +222,7 @@ func (l *lane) follow(ctx context.Context, c *state.Checkpoint, o *order) (out o
 	default:
 		return out
 	}
-	e := envelope.New(envelope.TypeTask, l.host.Entity, m.Handed.To, o.intent, mustJSON(cmd))
-	e.Priority = envelope.PriorityUrgent
+	e := newCommand(l.host.Entity, m.Handed.To, cmd)
 	if err := l.host.sign(e); err != nil {
 		out.refused = border(err)
 		return out

@@ -12,7 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -101,21 +100,10 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 	h := l.host
 	e := envelope.New(envelope.TypeTask, h.Entity, h.Entity, taskOffer, mustJSON(p))
 	e.Priority = envelope.PriorityUrgent
-	subject, err := h.node.subjects.Ctl(h.Entity)
-	if err != nil {
-		return answer, err
-	}
 	if err := h.sign(e); err != nil {
 		return answer, err
 	}
-	var body []byte
-	header, err := h.node.encode(ctx, e, false, false, &body)
-	if err != nil {
-		return answer, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, offerWait)
-	defer cancel()
-	reply, err := h.node.exchange(ctx, time.Now().Add(offerWait), e, rpc.Request{To: subject, Header: header, Data: body}, nil)
+	reply, err := h.node.askWorkers(ctx, e, offerWait)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		if p.To == "" {

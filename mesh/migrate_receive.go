@@ -133,7 +133,10 @@ func (n *Node) forward(ctx context.Context, entity string, command []byte) ([]by
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", state.ErrHandoffInvalid, err)
 	}
-	reply, err := n.tryCommand(ctx, entity, e)
+	if e.To != entity {
+		return nil, envelope.Errorf(envelope.CodeWrongRecipient, "the command is for another entity than the run's, %s", entity)
+	}
+	reply, err := n.tryCommand(ctx, e)
 	if unheard(err) {
 		err = envelope.Errorf(envelope.CodeUnavailable, "no worker of %s answers for the run now: send the command again", entity)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
-	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -31,8 +30,7 @@ func (n *Node) Command(ctx context.Context, entity string, cmd intents.Command) 
 	if d == nil {
 		return out, errLiveOnly
 	}
-	e := envelope.New(envelope.TypeTask, n.cfg.Entity, entity, cmd.CommandIntent(), mustJSON(durably(cmd)))
-	e.Priority = envelope.PriorityUrgent
+	e := newCommand(n.cfg.Entity, entity, durably(cmd))
 	reply, err := n.sendCommand(ctx, entity, e)
 	if err != nil {
 		return out, err
@@ -63,7 +61,7 @@ func durably(cmd intents.Command) intents.Command {
 }
 
 func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
-	reply, err := n.tryCommand(ctx, entity, e)
+	reply, err := n.tryCommand(ctx, e)
 	if !unheard(err) || ctx.Err() != nil {
 		return reply, err
 	}
@@ -77,19 +75,8 @@ func (n *Node) sendCommand(ctx context.Context, entity string, e *envelope.Envel
 
 // tryCommand tells all workers of an entity, and waits a little for the one that
 // has something to do.
-func (n *Node) tryCommand(ctx context.Context, entity string, e *envelope.Envelope) (*envelope.Envelope, error) {
-	to, err := n.subjects.Ctl(entity)
-	if err != nil {
-		return nil, err
-	}
-	var body []byte
-	header, err := n.encode(ctx, e, false, false, &body)
-	if err != nil {
-		return nil, err
-	}
-	first, cancel := context.WithTimeout(ctx, ctlWait)
-	defer cancel()
-	reply, err := n.exchange(first, time.Now().Add(ctlWait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
+func (n *Node) tryCommand(ctx context.Context, e *envelope.Envelope) (*envelope.Envelope, error) {
+	reply, err := n.askWorkers(ctx, e, ctlWait)
 	switch {
 	case err == nil && reply.Type == envelope.TypeError:
 		return nil, envelope.ErrorOf(reply)

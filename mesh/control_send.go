@@ -1,0 +1,49 @@
+package mesh
+
+import (
+	"context"
+	"time"
+
+	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
+)
+
+// newCommand is the envelope of a command, not signed yet.
+func newCommand(from, to string, cmd intents.Command) *envelope.Envelope {
+	e := envelope.New(envelope.TypeTask, from, to, cmd.CommandIntent(), mustJSON(cmd))
+	e.Priority = envelope.PriorityUrgent
+	return e
+}
+
+// tellWorkers sends a command to all workers of its to, and waits for none of them.
+func (n *Node) tellWorkers(e *envelope.Envelope) error {
+	to, err := n.subjects.Ctl(e.To)
+	if err != nil {
+		return err
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	header, err := n.encode(context.Background(), e, false, false, buf)
+	if err != nil {
+		return err
+	}
+	return n.publish(to, *buf, header)
+}
+
+// askWorkers sends a command to all workers of its to, and waits for the one that answers:
+// the one that has something to do.
+func (n *Node) askWorkers(ctx context.Context, e *envelope.Envelope, wait time.Duration) (*envelope.Envelope, error) {
+	to, err := n.subjects.Ctl(e.To)
+	if err != nil {
+		return nil, err
+	}
+	var body []byte
+	header, err := n.encode(ctx, e, false, false, &body)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return n.exchange(ctx, time.Now().Add(wait), e, rpc.Request{To: to, Header: header, Data: body}, nil)
+}
