@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -372,19 +371,12 @@ func (l *lane) answer(ctx context.Context, t *Task, reply *envelope.Envelope) er
 	if err != nil {
 		return err
 	}
-	header := nats.Header{HeaderTaskDigest: {taskDigest(t.Envelope)}} // see replyReader.another
-	if reply.Type == envelope.TypeError {
-		problem := envelope.ErrorOf(reply)
-		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
-		header[micro.ErrorCodeHeader] = []string{string(problem.Code)}
+	msg, err := storedReply{
+		env: reply, raw: raw, cbor: t.cbor, entity: l.host.Entity, taskID: t.Envelope.ID, msgID: "answer." + t.run.id.Run,
+		task: t.Envelope, // see replyReader.another
+	}.message()
+	if err != nil {
+		return err
 	}
-	if t.cbor {
-		header[headerContentType] = []string{envelope.ContentCBOR}
-		if raw, err = reply.AppendCBOR(nil); err != nil {
-			return err
-		}
-	}
-	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
-		Entity: l.host.Entity, TaskID: t.Envelope.ID, MsgID: "answer." + t.run.id.Run, Header: header, Data: raw,
-	})
+	return l.cfg.Replies.Publish(ctx, msg)
 }

@@ -6,9 +6,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
-
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
@@ -89,30 +86,18 @@ func (l *lane) tellRefused(hold *hold, env *envelope.Envelope, cbor bool, proble
 	t := &Task{Envelope: env, host: h, cbor: cbor}
 	t.handed, _, _ = h.node.checkHanded(t)
 	problem = t.toCaller(problem)
-	raw, err := l.encodeReply(t, t.answer(envelope.TypeError, problem.Payload()))
+	reply := t.answer(envelope.TypeError, problem.Payload())
+	raw, err := l.encodeReply(t, reply)
 	if err != nil {
 		return nil // nothing that could be said about it makes an envelope
 	}
-	header := nats.Header{
-		HeaderTaskDigest:      {taskDigest(env)}, // see replyReader.another
-		micro.ErrorHeader:     {headerText(problem.Message)},
-		micro.ErrorCodeHeader: {string(problem.Code)},
-	}
-	if cbor {
-		reply, err := envelope.Parse(raw)
-		if err == nil {
-			raw, err = reply.AppendCBOR(nil)
-		}
-		if err != nil {
-			return nil
-		}
-		header[headerContentType] = []string{envelope.ContentCBOR}
-	}
 	entity, taskID := t.answered()
-	if t.handed != nil {
-		header[HeaderHandoff], header[HeaderTaskDigest] = []string{t.handed.header()}, []string{t.handed.Digest}
+	msg, err := storedReply{
+		env: reply, raw: raw, cbor: cbor, entity: entity, taskID: taskID, msgID: "refused." + strconv.FormatUint(hold.Seq, 10),
+		task: env, handed: t.handed, // see replyReader.another
+	}.message()
+	if err != nil {
+		return nil
 	}
-	return l.cfg.Replies.Publish(ctx, jetstream.Reply{
-		Entity: entity, TaskID: taskID, MsgID: "refused." + strconv.FormatUint(hold.Seq, 10), Header: header, Data: raw,
-	})
+	return l.cfg.Replies.Publish(ctx, msg)
 }

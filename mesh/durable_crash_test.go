@@ -5,15 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 	"github.com/aeemesh/aeemesh/state"
@@ -301,5 +305,40 @@ func TestAWorkerMayDieAtEveryPoint(t *testing.T) {
 				equal(t, "status", r.record(task).Doc.Status, aaif.RunCompleted)
 			})
 		}
+	}
+}
+
+// An answer of the server that is lost, as where it is restarted, does not end a wait for
+// a result.
+func TestALostAnswerDoesNotEndTheWaitForAResult(t *testing.T) {
+	t.Parallel()
+	r := newDurableRig(t)
+	r.serve(r.lane(mesh.Config{}), mesh.Agent{Handler: echo})
+	task := newTask(reviewer, "code.review", `{"n":1}`)
+	r.submit(r.client(), task)
+	if _, err := r.result(r.client(), task); err != nil {
+		t.Fatal(err)
+	}
+	nc := natstest.Conn(t, r.srv)
+	var lost atomic.Int32
+	if _, err := nc.Subscribe("lost.>", func(m *nats.Msg) {
+		if strings.HasPrefix(m.Subject, "lost.DIRECT.GET.") && lost.Add(1) == 1 {
+			return
+		}
+		_ = nc.PublishMsg(&nats.Msg{Subject: "$JS.API." + strings.TrimPrefix(m.Subject, "lost."), Reply: m.Reply, Header: m.Header, Data: m.Data})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	js, err := natsjs.NewWithAPIPrefix(nc, "lost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := r.lane(mesh.Config{Entity: ada}, func(d *mesh.Durable) { d.Replies = jetstream.NewReplies(js, r.m) })
+	reply, err := client.Result(ctxFor(t), task.To, task.ID, mesh.ResultOptions{Follow: true})
+	if err != nil || string(reply.Payload) != `{"n":1}` {
+		t.Errorf("result %v, %v", reply, err)
+	}
+	if lost.Load() < 2 {
+		t.Errorf("%d questions, want one that is lost and another", lost.Load())
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -343,27 +342,19 @@ func (n *Node) afterwards(ctx context.Context, c *state.Checkpoint, what confirm
 	if !what.tell {
 		return nil
 	}
-	reply, err := envelope.Parse(c.Mesh.Reply)
-	if err != nil {
-		return err
-	}
-	var problem *envelope.Error
-	if reply.Type == envelope.TypeError {
-		problem = envelope.ErrorOf(reply)
-	}
 	task, err := envelope.Parse(c.Mesh.Task)
 	if err != nil {
 		return fmt.Errorf("the task in the run's record: %w", err)
 	}
-	data := []byte(c.Mesh.Reply)
-	if c.Mesh.CBOR {
-		if data, err = reply.AppendCBOR(nil); err != nil {
-			return err
-		}
+	reply, err := endReply(c, task)
+	if err != nil {
+		return err
 	}
-	return n.cfg.Durable.Replies.Publish(ctx, jetstream.Reply{
-		Entity: c.Mesh.Entity, TaskID: c.Mesh.TaskID, MsgID: reply.ID, Header: replyHeader(c, task, nil, problem), Data: data,
-	})
+	msg, err := reply.message()
+	if err != nil {
+		return err
+	}
+	return n.cfg.Durable.Replies.Publish(ctx, msg)
 }
 
 // Recall takes an exported run back without the other platform's word. Whoever

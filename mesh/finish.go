@@ -5,11 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -373,10 +371,11 @@ func (l *lane) tell(r *Run) error {
 	if m.Handed != nil {
 		return l.queueHanded(r)
 	}
-	reply, err := envelope.Parse(m.Reply)
+	stored, err := endReply(c, r.task.Envelope)
 	if err != nil {
 		return fmt.Errorf("the reply in the run's record: %w", err)
 	}
+	reply := stored.env
 	var problem *envelope.Error
 	if reply.Type == envelope.TypeError {
 		problem = envelope.ErrorOf(reply)
@@ -397,48 +396,19 @@ func (l *lane) tell(r *Run) error {
 			return err
 		}
 	}
-	data := []byte(m.Reply)
-	if m.CBOR {
-		if data, err = reply.AppendCBOR(nil); err != nil {
-			return err
-		}
+	stored.entity, stored.taskID = entity, taskID
+	stored.handed, stored.epoch = r.task.handed, r.task.handed.epoch(m.Epoch)
+	msg, err := stored.message()
+	if err != nil {
+		return err
 	}
-	if err := l.cfg.Replies.Publish(l.ctx, jetstream.Reply{
-		Entity: entity, TaskID: taskID, MsgID: reply.ID, Header: replyHeader(c, r.task.Envelope, r.task.handed, problem), Data: data,
-	}); err != nil {
+	if err := l.cfg.Replies.Publish(l.ctx, msg); err != nil {
 		return err
 	}
 	if r.wrote {
 		l.concluded(r, reply, problem)
 	}
 	return nil
-}
-
-// replyHeader are the headers of the terminal envelope of a run.
-func replyHeader(c *state.Checkpoint, task *envelope.Envelope, h *handed, problem *envelope.Error) nats.Header {
-	m := &c.Mesh
-	header := nats.Header{
-		jetstream.HeaderSeq: {strconv.Itoa(m.Stream + 1)},
-		HeaderEpoch:         {h.epoch(m.Epoch)},
-	}
-	digest := taskDigest(task)
-	if h != nil {
-		header[HeaderHandoff], digest = []string{h.header()}, h.Digest
-	}
-	if digest != "" {
-		header[HeaderTaskDigest] = []string{digest}
-	}
-	if m.CBOR {
-		header[headerContentType] = []string{envelope.ContentCBOR}
-	}
-	if wanted, _ := task.Requirements(); m.Stream > 0 || wanted.Stream {
-		header[HeaderStreamCount] = []string{strconv.Itoa(m.Stream)}
-	}
-	if problem != nil {
-		header[micro.ErrorHeader] = []string{headerText(problem.Message)}
-		header[micro.ErrorCodeHeader] = []string{headerText(string(problem.Code))}
-	}
-	return header
 }
 
 // concluded writes the books on a run that this worker has ended.

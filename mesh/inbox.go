@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/clip"
@@ -319,16 +318,11 @@ func (n *Node) AnswerAsk(ctx context.Context, a *Ask, reply *envelope.Envelope) 
 		if err != nil {
 			return err
 		}
-		if header == nil {
-			header = nats.Header{}
+		msg, err := storedReply{env: reply, raw: body, entity: a.Task.To, taskID: a.Task.ID, msgID: reply.ID, seq: 1, header: header}.message()
+		if err != nil {
+			return err
 		}
-		header.Set(jetstream.HeaderSeq, "1")
-		if reply.Type == envelope.TypeError {
-			problem := envelope.ErrorOf(reply)
-			header.Set(micro.ErrorHeader, headerText(problem.Message))
-			header.Set(micro.ErrorCodeHeader, string(problem.Code))
-		}
-		_, err = d.Replies.PublishAfter(ctx, jetstream.Reply{Entity: a.Task.To, TaskID: a.Task.ID, MsgID: reply.ID, Header: header, Data: body}, a.last)
+		_, err = d.Replies.PublishAfter(ctx, msg, a.last)
 		if errors.Is(err, jetstream.ErrExists) {
 			continue // something came meanwhile
 		}

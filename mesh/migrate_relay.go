@@ -90,14 +90,14 @@ func (l *lane) relayOnce(ctx context.Context, m *state.Migration, r *Run) (last 
 			last = &relayedReply{env, int(reply.Seq)}
 			return nil
 		}
-		header := nats.Header{jetstream.HeaderSeq: {strconv.FormatUint(reply.Seq, 10)}, HeaderEpoch: {strconv.FormatUint(r.Epoch(), 10)}}
-		data, err := l.inEncoding(r, env, header)
+		msg, err := storedReply{
+			env: env, cbor: r.task.cbor, entity: l.host.Entity, taskID: r.task.Envelope.ID,
+			msgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), seq: int(reply.Seq), epoch: strconv.FormatUint(r.Epoch(), 10),
+		}.message()
 		if err != nil {
 			return err
 		}
-		if err := l.cfg.Replies.Publish(ctx, jetstream.Reply{
-			Entity: l.host.Entity, TaskID: r.task.Envelope.ID, MsgID: r.id.Run + "." + strconv.FormatUint(reply.Seq, 10), Header: header, Data: data,
-		}); err != nil {
+		if err := l.cfg.Replies.Publish(ctx, msg); err != nil {
 			return err
 		}
 		after = reply.Seq
@@ -197,15 +197,6 @@ func (n *Node) fromPeer(entity string, task, env *envelope.Envelope, signer *sig
 		return reply, nil
 	}
 	return reply, signer.Sign(reply)
-}
-
-// inEncoding writes an envelope as the task's sender speaks.
-func (l *lane) inEncoding(r *Run, env *envelope.Envelope, header nats.Header) ([]byte, error) {
-	if !r.task.cbor {
-		return env.AppendJSON(nil)
-	}
-	header[headerContentType] = []string{envelope.ContentCBOR}
-	return env.AppendCBOR(nil)
 }
 
 // relayed ends the run here, as it has ended there.

@@ -158,13 +158,20 @@ func (n *Node) Result(ctx context.Context, entity, taskID string, opts ResultOpt
 	}
 	reader := &replyReader{node: n, entity: entity, taskID: taskID, onStream: opts.OnStream}
 	var after uint64
-	for msg, err := range d.Replies.Read(ctx, entity, taskID, 0) {
-		if err != nil {
-			return nil, err
-		}
-		after = msg.Seq
-		if err := reader.take(msg); err != nil {
-			return nil, err
+	for again := true; again; {
+		again = false
+		for msg, err := range d.Replies.Read(ctx, entity, taskID, after) {
+			if opts.Follow && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+				again = true // the question or its answer was lost, as where a server is restarted
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			after = msg.Seq
+			if err := reader.take(msg); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if reader.last != nil || !opts.Follow {

@@ -146,24 +146,12 @@ func (d *told) send(payload json.RawMessage) error {
 		}
 	}
 	entity, taskID := t.answered()
-	reply := jetstream.Reply{
-		Entity: entity, TaskID: taskID, MsgID: d.msgID(d.seq + 1),
-		Header: nats.Header{
-			jetstream.HeaderSeq: {strconv.Itoa(d.seq + 1)},
-			HeaderEpoch:         {t.handed.epoch(d.r.Epoch())},
-		},
-	}
-	if t.handed != nil {
-		reply.Header[HeaderHandoff] = []string{t.handed.header()}
-	}
-	if t.cbor {
-		reply.Header[headerContentType] = []string{envelope.ContentCBOR}
-		reply.Data, err = e.AppendCBOR(nil)
-	} else {
-		reply.Data, err = e.AppendJSON(nil)
-	}
+	reply, err := storedReply{
+		env: e, cbor: t.cbor, entity: entity, taskID: taskID, msgID: d.msgID(d.seq + 1), handed: t.handed,
+		seq: d.seq + 1, epoch: t.handed.epoch(d.r.Epoch()),
+	}.message()
 	if err != nil {
-		return fmt.Errorf("encode stream envelope: %w", outputError(err))
+		return fmt.Errorf("encode stream envelope: %w", err)
 	}
 	d.seq++
 	sent, _ := l.cfg.Replies.PublishAsync(reply) // flush sends it again if it could not be sent

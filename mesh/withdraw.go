@@ -158,13 +158,11 @@ func (n *Node) answerWithdrawn(ctx context.Context, task *envelope.Envelope, cbo
 	if err != nil {
 		return err
 	}
-	if header == nil {
-		header = nats.Header{}
+	msg, err := storedReply{env: reply, raw: body, cbor: cbor, entity: task.To, taskID: task.ID, msgID: "withdraw." + task.ID, task: task, header: header}.message()
+	if err != nil {
+		return err
 	}
-	if digest := taskDigest(task); digest != "" {
-		header[HeaderTaskDigest] = []string{digest}
-	}
-	_, err = n.cfg.Durable.Replies.PublishAfter(ctx, jetstream.Reply{Entity: task.To, TaskID: task.ID, MsgID: "withdraw." + task.ID, Header: header, Data: body}, 0)
+	_, err = n.cfg.Durable.Replies.PublishAfter(ctx, msg, 0)
 	if errors.Is(err, jetstream.ErrExists) {
 		return nil // it has an answer
 	}
