@@ -10,7 +10,7 @@ ARG TARGETOS TARGETARCH
 ARG VERSION= REVISION=
 RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/cache \
     GOCACHE=/cache CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH GOFLAGS=-mod=readonly \
-    go build -trimpath -buildvcs=false -ldflags "-s -w -X main.release=$VERSION -X main.revision=$REVISION" -o /out/aeemesh ./cmd/aeemesh && \
+    go build -trimpath -buildvcs=false -tags grpcnotrace -ldflags "-s -w -X main.release=$VERSION -X main.revision=$REVISION" -o /out/aeemesh ./cmd/aeemesh && \
     mkdir /out/data
 
 FROM scratch

@@ -14,6 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -32,7 +33,7 @@ type Options struct {
 	// so does Model, a model instead of the one that the document names. At
 	// most one of the three.
 	Handler mesh.Handler
-	Program *Program
+	Program *program.Program
 	Model   model.Model
 
 	// Tools are the functions that the document's tools of protocol function
@@ -150,6 +151,7 @@ type Options struct {
 	Directory orchestrate.Directory
 
 	off       func(*aaif.Tool) string // which capability a tool lacks
+	permits   map[string]string       // what would let a tool be had, by its place; see Refusal
 	team      *orchestrate.Team       // that the model leads; nil: none
 	traceable bool                    // spans go somewhere
 
@@ -161,12 +163,12 @@ type Options struct {
 // [mesh.Agent] before Run, to set a Signer for instance. An agent without a
 // document can be put together by hand:
 //
-//	p, err := agents.NewProgram(agents.ProgramConfig{Command: command})
+//	p, err := program.New(program.Config{Command: command})
 //	a := agents.Agent{Agent: mesh.Agent{Entity: "agent.x", Handler: p, Health: p.Health}, Program: p}
 type Agent struct {
 	mesh.Agent
 	// Program, if there is one, lives as long as Run.
-	Program *Program
+	Program *program.Program
 	// Notices are what the document declares and this runtime does not do, and
 	// what the operator should know besides. An operator must be shown them.
 	Notices []aaif.Problem
@@ -178,7 +180,8 @@ type Agent struct {
 	Accepted []string
 
 	verdict   Verdict
-	encrypt   bool // the document wants its state encrypted
+	permits   map[string]string // see Refusal
+	encrypt   bool              // the document wants its state encrypted
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
 	// undeclared: MeshConcurrency is the default of a document that names none
@@ -230,6 +233,8 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 		a.Intents, a.DefaultIntent, a.RefuseUnknown = c.registry, c.enforced, opts.RefuseUnknown
 	}
 	opts.off = func(t *aaif.Tool) string { return switchedOff(a.Negotiation, t) }
+	a.permits = map[string]string{}
+	opts.permits = a.permits
 	note(a.handler(def, c, opts))
 	a.Notices, a.Accepted = append(a.Notices, a.verdict.Notices...), a.verdict.Accepted
 	if len(a.Accepted) > 0 {
@@ -275,10 +280,10 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	if a.Program == nil {
 		return node.Serve(ctx, a.Agent)
 	}
-	if err := a.Program.check(); err != nil {
+	if err := a.Program.Check(); err != nil {
 		return err
 	}
-	a.Program.serves(max(mesh.DefaultConcurrency, a.Concurrency))
+	a.Program.Serves(max(mesh.DefaultConcurrency, a.Concurrency))
 	serving, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -117,7 +117,7 @@ func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
 	}
 
 	// A program does the model's work: what it has to keep by itself is said.
-	a = newAgent(t, doc(t, text), agents.Options{Program: program(t, "serve", nil)})
+	a = newAgent(t, doc(t, text), agents.Options{Program: newProgram(t, "serve", nil)})
 	for pointer, severity := range map[string]aaif.Severity{"/agent/constraints": aaif.SeverityWarning, "/agent/model": aaif.SeverityNote,
 		"/agent/tools": aaif.SeverityNote, "/agent/orchestration/max_iterations": aaif.SeverityWarning} {
 		want[pointer] = severity
@@ -142,7 +142,7 @@ func TestFieldsWithoutEffectAreNoticed(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	want = map[string]int{"/sc_version": 1, "/agent/model": 1, "/agent/memory": 1, "/agent/tools": 1, "/agent/io/format": 1}
-	if got := counted(newAgent(t, d, agents.Options{Program: program(t, "serve", nil)}).Notices); !maps.Equal(got, want) {
+	if got := counted(newAgent(t, d, agents.Options{Program: newProgram(t, "serve", nil)}).Notices); !maps.Equal(got, want) {
 		t.Errorf("with a program: got  %v\nwant %v", got, want)
 	}
 }

@@ -26,7 +26,7 @@ var kinds = map[string]struct {
 	"handler": {opts: func(testing.TB) agents.Options {
 		return agents.Options{Handler: mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return nil, nil })}
 	}},
-	"program":   {opts: func(t testing.TB) agents.Options { return agents.Options{Program: program(t, "serve", nil)} }},
+	"program":   {opts: func(t testing.TB) agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }},
 	"pipeline":  {orchestration: `"subagents": [{"ref": "agent.a", "alias": "a"}, {"ref": "agent.b", "alias": "b"}], "pipeline": ["a", "b"]`},
 	"swarm":     {orchestration: `"subagents": [{"ref": "agent.a", "alias": "a"}, {"ref": "agent.b", "alias": "b"}], "parallel_execution": true`},
 	"router":    {orchestration: `"role": "router", "subagents": [{"ref": "agent.a", "alias": "a"}, {"ref": "agent.b", "alias": "b", "role": "fallback"}]`},

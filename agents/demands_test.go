@@ -88,10 +88,10 @@ func TestWhatATaskRequiresOfTheResult(t *testing.T) {
 		"a handler, not sure": {"", func() agents.Options { return agents.Options{Handler: answering(`{"confidence":0.7}`)} }, `{"min_confidence":0.8}`, "E_REQUIRES", ""},
 		"a handler, silent":   {"", func() agents.Options { return agents.Options{Handler: answering(`{"n":1}`)} }, `{"min_confidence":0}`, "E_REQUIRES", ""},
 
-		"a program, text":        {"", func() agents.Options { return agents.Options{Program: program(t, "serve", nil)} }, `{"format":"text"}`, `{"text":"hi"}`, ""},
-		"a program, json":        {"", func() agents.Options { return agents.Options{Program: program(t, "serve", nil)} }, `{"format":"json"}`, "E_OUTPUT_SCHEMA", ""},
-		"a program, no evidence": {"", func() agents.Options { return agents.Options{Program: program(t, "serve", nil)} }, `{"evidence":true}`, "E_OUTPUT_SCHEMA", ""},
-		"a program, silent":      {"", func() agents.Options { return agents.Options{Program: program(t, "serve", nil)} }, `{"min_confidence":0.1}`, "E_REQUIRES", ""},
+		"a program, text":        {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"format":"text"}`, `{"text":"hi"}`, ""},
+		"a program, json":        {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"format":"json"}`, "E_OUTPUT_SCHEMA", ""},
+		"a program, no evidence": {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"evidence":true}`, "E_OUTPUT_SCHEMA", ""},
+		"a program, silent":      {"", func() agents.Options { return agents.Options{Program: newProgram(t, "serve", nil)} }, `{"min_confidence":0.1}`, "E_REQUIRES", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -7,7 +7,7 @@
 //
 // Three things can do an agent's work: a model, which the document names; a Go
 // handler, a [mesh.Handler] or [mesh.Typed] function (see the examples); or any
-// program that the operator names, a [Program].
+// program that the operator names, a [program.Program].
 //
 // # From the bottom up
 //
@@ -134,7 +134,7 @@
 // have begun. Messages of mesh.task.steer are a user's messages before the next
 // turn; if the model has just answered, it answers once more.
 //
-// The run of a [Program] or a handler is one step, unless the handler commits
+// The run of a [program.Program] or a handler is one step, unless the handler commits
 // steps of its own: it may be done again after a crash. A program is told which
 // attempt it is.
 //
@@ -168,5 +168,5 @@
 // An Agent is served once. Its handler runs for as many tasks at once as its
 // concurrency allows, and up to Options.ParallelTools tools for each. One turn
 // may call 64 tools. What a tool or a program may write is bounded; see
-// [tool.Options] and [ProgramConfig].
+// [tool.Options] and [program.Config].
 package agents

@@ -213,7 +213,7 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
 	dir := t.TempDir()
-	first := l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: program(t, "serve", nil)}), nil)
+	first := l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: newProgram(t, "serve", nil)}), nil)
 	payload, err := json.Marshal(map[string]string{"do": "attempt", "text": dir})
 	if err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	}
 	until(t, "the program has the task", func() bool { return seen("1") })
 	first.kill()
-	l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: program(t, "serve", nil)}), nil)
+	l.host(newAgent(t, doc(t, echoModel), agents.Options{Program: newProgram(t, "serve", nil)}), nil)
 	if got := l.result(task); got != `{"attempt":3}` || !seen("2") {
 		t.Errorf("result %s", got)
 	}
@@ -246,7 +246,7 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 func TestAProgramTakesNoRunUpInTheMiddle(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
-	a := newAgent(t, doc(t, echoModel), agents.Options{Program: program(t, "serve", nil)})
+	a := newAgent(t, doc(t, echoModel), agents.Options{Program: newProgram(t, "serve", nil)})
 	l.host(a, nil)
 	until(t, "the agent answers", func() bool {
 		found, err := l.client.Discover(l.ctx(), a.Entity, time.Second)

@@ -8,12 +8,12 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
@@ -153,21 +153,10 @@ func describe(r *run) *intents.DecisionEvidence {
 		action = "Called " + names + ", then answered."
 	}
 	return &intents.DecisionEvidence{
-		Decision:      clip(decision, 500),
+		Decision:      clip.Text(decision, 500),
 		ReasonSummary: fmt.Sprintf("The model answered %s. It gave no reasons of its own.", how),
 		ActionTaken:   action,
 	}
-}
-
-// clip cuts a text after at most n bytes, between two characters.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
 }
 
 // maxInputs bounds the lists of an account.
@@ -180,7 +169,7 @@ func inputsUsed(task *mesh.Task) []string {
 	if json.Unmarshal(task.Envelope.Payload, &members) == nil {
 		for name := range members {
 			if !reservedNames[name] {
-				names = append(names, "payload."+clip(name, 100))
+				names = append(names, "payload."+clip.Text(name, 100))
 			}
 		}
 	}

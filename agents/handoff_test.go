@@ -411,7 +411,7 @@ func TestARuleHandsTheConversationOnForPlainText(t *testing.T) {
 func TestAProgramHandsItsTaskOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.program", Program: program(t, "run", nil)}))
+	w.host(newAgent(t, doc(t, ""), agents.Options{As: "agent.program", Program: newProgram(t, "run", nil)}))
 	w.host(newAgent(t, doc(t, echoModel), agents.Options{As: "agent.billing"}))
 	do := func(payload string) sent {
 		raw, err := json.Marshal(map[string]string{"do": "handoff", "text": payload})

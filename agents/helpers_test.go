@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents"
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
@@ -145,13 +146,13 @@ func definition(t testing.TB, text string) *aaif.Document {
 }
 
 // program is the test binary as an agent program.
-func program(t testing.TB, mode string, change func(*agents.ProgramConfig)) *agents.Program {
+func newProgram(t testing.TB, mode string, change func(*program.Config)) *program.Program {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := agents.ProgramConfig{
+	cfg := program.Config{
 		Command: []string{exe}, Env: append(os.Environ(), programEnv+"="+mode),
 		RestartMin: time.Millisecond, RestartMax: 5 * time.Millisecond,
 		MaxLine: 64 << 10,
@@ -159,7 +160,7 @@ func program(t testing.TB, mode string, change func(*agents.ProgramConfig)) *age
 	if change != nil {
 		change(&cfg)
 	}
-	p, err := agents.NewProgram(cfg)
+	p, err := program.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

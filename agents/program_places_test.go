@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
@@ -66,7 +66,7 @@ func (w *world) echoOnceFree() {
 func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	w.hostProgram(p, 1)
 	var pid struct{ PID int }
 	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
@@ -75,7 +75,7 @@ func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
 	if err := w.cancelled("until_signal"); err.Code != envelope.CodeCancelled {
 		t.Fatalf("got %v", err)
 	}
-	w.wantBusy(agents.DefaultLinger)
+	w.wantBusy(program.DefaultLinger)
 	if n := p.Health().Details["in_flight"]; n != 1 {
 		t.Errorf("%v in flight, want 1", n)
 	}
@@ -89,7 +89,7 @@ func TestProgramNeverHasMoreTasksThanConcurrency(t *testing.T) {
 func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = 50 * time.Millisecond })
+	p := newProgram(t, "serve", func(c *program.Config) { c.Linger = 50 * time.Millisecond })
 	w.hostProgram(p, 1)
 	if err := w.cancelled("hold"); err.Code != envelope.CodeCancelled {
 		t.Fatalf("got %v", err)
@@ -107,7 +107,7 @@ func TestProgramThatNeverAnswersBlocksItsPlaceForSoLong(t *testing.T) {
 func TestProgramTasksBehindOneThatTimedOutAreBusyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	p := newProgram(t, "serve", func(c *program.Config) { c.Linger = time.Hour })
 	w.hostProgram(p, 1)
 	// On a slow machine it may time out before the program has it.
 	until(t, "a task that the program has times out", func() bool {
@@ -127,7 +127,7 @@ func TestProgramTasksBehindOneThatTimedOutAreBusyAtOnce(t *testing.T) {
 func TestProgramServesOnThePlacesThatAreFree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	p := newProgram(t, "serve", func(c *program.Config) { c.Linger = time.Hour })
 	w.hostProgram(p, 2)
 	var wg sync.WaitGroup
 	wg.Go(func() { w.send(entity, do("hold", ""), sending{}) })
@@ -151,7 +151,7 @@ func TestProgramServesOnThePlacesThatAreFree(t *testing.T) {
 func TestProgramThatDiedLeavesNoPlaceTaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", func(c *agents.ProgramConfig) { c.Linger = time.Hour })
+	p := newProgram(t, "serve", func(c *program.Config) { c.Linger = time.Hour })
 	w.hostProgram(p, 1)
 	var pid struct{ PID int }
 	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -23,7 +24,7 @@ import (
 const entity = "agent.program"
 
 // hostProgram serves the test program as an agent.
-func (w *world) hostProgram(p *agents.Program, concurrency int) (stop func() error) {
+func (w *world) hostProgram(p *program.Program, concurrency int) (stop func() error) {
 	w.t.Helper()
 	return w.host(&agents.Agent{
 		Agent:   mesh.Agent{Entity: entity, Handler: p, Health: p.Health, Concurrency: concurrency},
@@ -39,7 +40,7 @@ func do(what, text string) string {
 func TestProgramAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.hostProgram(program(t, "serve", nil), 1)
+	w.hostProgram(newProgram(t, "serve", nil), 1)
 
 	if got := w.send(entity, do("echo", "hello"), sending{}); got.payload != `{"text":"hello"}` {
 		t.Errorf("result: got %+v", got)
@@ -59,7 +60,7 @@ func TestProgramAnswers(t *testing.T) {
 func TestProgramReadsTheEnvelopeInOneLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.hostProgram(program(t, "serve", nil), 1)
+	w.hostProgram(newProgram(t, "serve", nil), 1)
 
 	got := w.send(entity, "{\"do\": \"line\",\n\n \"text\": \"a\\nb\",\r\n \"n\": 1.50}", sending{intent: "code.review"})
 	var result struct{ Line string }
@@ -82,7 +83,7 @@ func TestProgramReadsTheEnvelopeInOneLine(t *testing.T) {
 func TestProgramErrorsTravelAsTheyAre(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.hostProgram(program(t, "serve", nil), 1)
+	w.hostProgram(newProgram(t, "serve", nil), 1)
 
 	for name, c := range map[string]struct {
 		payload string
@@ -113,7 +114,7 @@ func TestProgramErrorsTravelAsTheyAre(t *testing.T) {
 func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	w.hostProgram(p, 1)
 
 	if got := w.send(entity, do("garbage", ""), sending{stream: true}); got.payload != `{"text":"still here"}` || got.stream != nil {
@@ -136,7 +137,7 @@ func TestProgramGarbageIsCountedAndHarmless(t *testing.T) {
 func TestProgramAnswerOfIllegalTypeFailsItsTaskAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	w.hostProgram(p, 1)
 	for _, typ := range []string{`"banana"`, `"task"`, `""`, `7`, `null`} {
 		if got := w.send(entity, do("type", typ), sending{}); got.err == nil || got.err.Code != envelope.CodeAgent || got.err.Retryable {
@@ -154,7 +155,7 @@ func TestProgramAnswerOfIllegalTypeFailsItsTaskAtOnce(t *testing.T) {
 func TestProgramTwoInFlightOutOfOrder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	w.hostProgram(p, 3)
 
 	var wg sync.WaitGroup
@@ -176,7 +177,7 @@ func TestProgramTwoInFlightOutOfOrder(t *testing.T) {
 func TestProgramThatDiesIsStartedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	w.hostProgram(p, 2)
 
 	var held sent
@@ -201,7 +202,7 @@ func TestProgramThatDiesIsStartedAgain(t *testing.T) {
 func TestProgramThatKeepsDyingIsUnhealthy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "dead", func(c *agents.ProgramConfig) { c.StartWait = 10 * time.Millisecond })
+	p := newProgram(t, "dead", func(c *program.Config) { c.StartWait = 10 * time.Millisecond })
 	w.hostProgram(p, 1)
 
 	until(t, "it is unhealthy, and still tried", func() bool {
@@ -223,7 +224,7 @@ func TestProgramThatKeepsDyingIsUnhealthy(t *testing.T) {
 func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "dead", func(c *agents.ProgramConfig) { c.StartWait = time.Hour })
+	p := newProgram(t, "dead", func(c *program.Config) { c.StartWait = time.Hour })
 	w.hostProgram(p, 1)
 	until(t, "it is unhealthy", func() bool { return p.Health().Status == "unhealthy" })
 	if got := w.send(entity, do("echo", "x"), sending{}); got.err == nil || got.err.Code != envelope.CodeUnavailable || !got.err.FromPeer() {
@@ -233,7 +234,7 @@ func TestAProgramThatKeepsDyingIsNotWaitedFor(t *testing.T) {
 
 func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
 	t.Parallel()
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: []string{"no-such-program-anywhere"}})
+	p, err := program.New(program.Config{Command: []string{"no-such-program-anywhere"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestProgramThatDoesNotExistIsAnErrorAtOnce(t *testing.T) {
 func TestProgramThatDoesNotReadIsUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "deaf", func(c *agents.ProgramConfig) {
+	p := newProgram(t, "deaf", func(c *program.Config) {
 		c.WriteTimeout = 20 * time.Millisecond
 		c.Grace, c.TermGrace = time.Millisecond, time.Millisecond
 	})
@@ -274,7 +275,7 @@ func TestProgramStopsWithEverythingItStarted(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			p := program(t, mode, func(c *agents.ProgramConfig) {
+			p := newProgram(t, mode, func(c *program.Config) {
 				if mode == "stubborn" {
 					c.Grace, c.TermGrace = 10*time.Millisecond, 10*time.Millisecond
 				}
@@ -321,7 +322,7 @@ func TestProgramThatShutsItsOutputIsStoppedAndStartedAgain(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
 			log := make(chan string, 64)
-			p := program(t, mode, func(c *agents.ProgramConfig) {
+			p := newProgram(t, mode, func(c *program.Config) {
 				c.StartWait = patience
 				c.Logger = slog.New(slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { log <- string(b); return len(b), nil }), nil))
 				if mode == "stubborn" {
@@ -357,7 +358,7 @@ func TestProgramThatShutsItsOutputIsStoppedAndStartedAgain(t *testing.T) {
 func TestProgramDrainsBeforeItStops(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p := program(t, "serve", nil)
+	p := newProgram(t, "serve", nil)
 	stop := w.hostProgram(p, 1) // what comes meanwhile waits, and is handed back
 	var pid struct{ PID int }
 	if err := json.Unmarshal([]byte(w.send(entity, do("pid", ""), sending{}).payload), &pid); err != nil {
@@ -386,7 +387,7 @@ func TestProgramStderrGoesLineByLine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	lines := make(chan string, 16)
-	p := program(t, "serve", func(c *agents.ProgramConfig) {
+	p := newProgram(t, "serve", func(c *program.Config) {
 		c.Stderr = writerFunc(func(b []byte) (int, error) { lines <- string(b); return len(b), nil })
 	})
 	w.hostProgram(p, 1)

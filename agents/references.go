@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -61,7 +62,7 @@ func (l *loop) referred(ctx context.Context, task *mesh.Task) string {
 		all.Go(func() {
 			got, err := l.fetch(ctx, task, refs[i])
 			if err != nil {
-				l.log.Info("what a task refers to was not fetched", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "reference", clip(refs[i].ID, 64), "err", err)
+				l.log.Info("what a task refers to was not fetched", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "reference", clip.Text(refs[i].ID, 64), "err", err)
 			}
 			quoted[i] = quote(refs[i], got, err)
 		})
@@ -95,16 +96,16 @@ type refuted struct {
 }
 
 func quote(ref envelope.Reference, got *mesh.Fetched, err error) string {
-	q := quoted{ID: clip(ref.ID, 128)}
+	q := quoted{ID: clip.Text(ref.ID, 128)}
 	if err != nil {
 		q.Missing = envelope.AsError(err).Code
 	} else {
 		e := got.Envelope
-		q.Type, q.From, q.To, q.Intent, q.TS = e.Type, clip(e.From, 128), clip(e.To, 128), clip(e.Intent, 128), clip(e.TS, 64)
+		q.Type, q.From, q.To, q.Intent, q.TS = e.Type, clip.Text(e.From, 128), clip.Text(e.To, 128), clip.Text(e.Intent, 128), clip.Text(e.TS, 64)
 		if payload := jsontext.Value(e.Payload).Clone(); payload.Compact() == nil && len(payload) <= maxReferred {
 			q.Payload = json.RawMessage(payload)
 		} else {
-			q.Begins = clip(string(payload), maxReferred)
+			q.Begins = clip.Text(string(payload), maxReferred)
 		}
 		q.RefutedBy = refutations(got.Refutations)
 	}
@@ -117,7 +118,7 @@ func quote(ref envelope.Reference, got *mesh.Fetched, err error) string {
 
 func refutations(all []intents.Refutation) (out []refuted) {
 	for _, r := range all[max(0, len(all)-maxRefutations):] {
-		out = append(out, refuted{clip(r.By, 128), clip(r.Reason, 512), clip(r.TS, 64)})
+		out = append(out, refuted{clip.Text(r.By, 128), clip.Text(r.Reason, 512), clip.Text(r.TS, 64)})
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh"
 )
@@ -22,7 +23,10 @@ type Refusal struct {
 	Unsatisfied              []string // required capabilities, sorted
 	Unevaluated              []aaif.Language
 	Unkept                   []string // places of what an operator may accept: Options.AcceptUnhonoured
-	Err                      error    // everything that is lacking
+	// Permits are, by place, the flags of a worker that let a tool be had which its
+	// operator's policy refuses: "--allow api.example".
+	Permits map[string]string
+	Err     error // everything that is lacking
 }
 
 // Error lists what is lacking.
@@ -62,7 +66,7 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 		Safety      string          `json:"safety_level"`
 		Unsatisfied []string        `json:"unsatisfied,omitempty"`
 		Unevaluated []aaif.Language `json:"unevaluated_languages,omitempty"`
-	}{AlertRefused, clip(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
+	}{AlertRefused, clip.Text(r.Err.Error(), 2048), r.Entity, r.AgentID, r.Version, string(r.Safety), r.Unsatisfied, r.Unevaluated})
 	if err != nil {
 		return fmt.Errorf("tell of the refusal: %w", err)
 	}
@@ -93,7 +97,7 @@ func (a *Agent) tellAccepted(node *mesh.Node) error {
 		Version  string   `json:"version,omitempty"`
 		Safety   string   `json:"safety_level"`
 		Accepted []string `json:"accepted"`
-	}{AlertAccepted, clip("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
+	}{AlertAccepted, clip.Text("the operator accepts that this is not done: "+strings.Join(a.Accepted, ", "), 2048), a.Entity, a.AgentID, a.Version, string(a.Negotiation.Safety), a.Accepted})
 	if err != nil {
 		return fmt.Errorf("tell what is accepted: %w", err)
 	}
@@ -120,7 +124,7 @@ func (a *Agent) refusal(err error) error {
 	}
 	n := a.Negotiation
 	r := &Refusal{Entity: a.Entity, AgentID: a.AgentID, Version: a.Version, Safety: n.Safety, Unsatisfied: n.Unsatisfied, Unevaluated: n.Unevaluated,
-		Unkept: slices.Clone(a.verdict.Unkept), Err: err}
+		Unkept: slices.Clone(a.verdict.Unkept), Permits: a.permits, Err: err}
 	r.log(a.log)
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // MaxContent bounds, in bytes, each text of what is said that spans hold where
@@ -60,16 +61,16 @@ func (r *reporter) said(name, text string) attribute.KeyValue {
 func sayMessage(m *model.Message) said {
 	out := said{Role: string(m.Role), Parts: []part{}}
 	if m.Role == model.RoleTool {
-		out.Parts = append(out.Parts, part{Type: "tool_call_response", ID: m.ToolCallID, Response: clip(m.Content, MaxContent)})
+		out.Parts = append(out.Parts, part{Type: "tool_call_response", ID: m.ToolCallID, Response: clip.Text(m.Content, MaxContent)})
 		return out
 	}
 	if m.Content != "" {
-		out.Parts = append(out.Parts, part{Type: "text", Content: clip(m.Content, MaxContent)})
+		out.Parts = append(out.Parts, part{Type: "text", Content: clip.Text(m.Content, MaxContent)})
 	}
 	for _, c := range m.ToolCalls {
 		p := part{Type: "tool_call", ID: c.ID, Name: c.Name, Arguments: c.Arguments}
 		if len(c.Arguments) > MaxContent || !json.Valid(c.Arguments) {
-			p.Arguments, _ = json.Marshal(clip(string(c.Arguments), MaxContent))
+			p.Arguments, _ = json.Marshal(clip.Text(string(c.Arguments), MaxContent))
 		}
 		out.Parts = append(out.Parts, p)
 	}
@@ -78,9 +79,9 @@ func sayMessage(m *model.Message) said {
 
 // exchange puts a task's payload and its result into the run's span.
 func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
-	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip(userMessage(task), MaxContent)}}}})))
+	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip.Text(userMessage(task), MaxContent)}}}})))
 	if result != nil {
-		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip(string(result), MaxContent)}}}})))
+		span.SetAttributes(r.said("gen_ai.output.messages", bounded([]said{{Role: string(model.RoleAssistant), Parts: []part{{Type: "text", Content: clip.Text(string(result), MaxContent)}}}})))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/tool"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -62,7 +63,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 		r.tools.Record(ctx, time.Since(begun).Seconds(), metric.WithAttributes(attrs...))
 	}
 	if r.content {
-		span.SetAttributes(r.said("gen_ai.tool.call.arguments", clip(string(c.Arguments), MaxContent)), r.said("gen_ai.tool.call.result", clip(string(result), MaxContent)))
+		span.SetAttributes(r.said("gen_ai.tool.call.arguments", clip.Text(string(c.Arguments), MaxContent)), r.said("gen_ai.tool.call.result", clip.Text(string(result), MaxContent)))
 	}
 	return result, err
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/secret"
 	"github.com/aeemesh/aeemesh/agents/tool"
 	"github.com/aeemesh/aeemesh/envelope"
@@ -125,6 +126,9 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 		if err != nil {
 			notices = append(notices, aaif.Problem{Pointer: e.pointer, Rule: RuleTool, Severity: aaif.SeverityError,
 				Message: fmt.Sprintf("tool %s is not offered to the model: %v", e.Name, err)})
+			if flag := outbound.Permit(err); flag != "" && opts.permits != nil {
+				opts.permits[e.pointer] = flag
+			}
 			s.absent = append(s.absent, absence{e.Name, "its operator has not allowed it, or has not set it up"})
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -292,7 +293,7 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	}
 	var script *builtin.ScriptError
 	if errors.As(err, &script) { // the document's author mends it
-		return say(envelope.CodeModel, "the offline model cannot play the document's script: "+clip(script.Error(), maxScriptWords))
+		return say(envelope.CodeModel, "the offline model cannot play the document's script: "+clip.Text(script.Error(), maxScriptWords))
 	}
 	return say(envelope.CodeModel, "the model's provider refused the request")
 }

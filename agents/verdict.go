@@ -109,7 +109,7 @@ func (v *Verdict) add(problems ...aaif.Problem) {
 		switch {
 		case p.Severity != aaif.SeverityError:
 		case v.accepts(p.Pointer):
-			p.Severity, p.Hint = aaif.SeverityWarning, "accepted by the operator"
+			p.Severity, p.Hint = aaif.SeverityWarning, aaif.HintAccepted
 			if !slices.Contains(v.Accepted, p.Pointer) {
 				v.Accepted = append(v.Accepted, p.Pointer)
 			}

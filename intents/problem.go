@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -43,15 +44,4 @@ type (
 
 // quoted shows a name that somebody else chose: escaped, and no longer than
 // a line bears.
-func quoted(s string) string { return fmt.Sprintf("%q", clip(s, 64)) }
-
-// clip cuts s to at most n bytes, at a rune's edge, and marks the cut.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
-}
+func quoted(s string) string { return fmt.Sprintf("%q", clip.Text(s, 64)) }

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -47,7 +48,7 @@ func (d Definition) compile() (*intent, error) {
 		}
 		var refused *SchemaError
 		if errors.As(err, &refused) {
-			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip(d.Intent, MaxNameLength))
+			refused.Subject = fmt.Sprintf("%s schema of %s", v, clip.Text(d.Intent, MaxNameLength))
 		}
 		if err != nil {
 			problems = append(problems, err)

@@ -80,8 +80,16 @@ func uncertain(err error) error {
 			return fmt.Errorf("%w: %w", ErrUncertain, err)
 		}
 	}
+	if api := (*natsjs.APIError)(nil); errors.As(err, &api) && api.ErrorCode == duplicateInProcess {
+		return fmt.Errorf("%w: %w", ErrUncertain, err)
+	}
 	return err
 }
+
+// duplicateInProcess is what a replicated stream's leader answers about a message whose
+// Nats-Msg-Id another copy has, while it does not know whether its replicas have stored
+// that one.
+const duplicateInProcess natsjs.ErrorCode = 10158
 
 // violation is the last permissions violation that the connection was told
 // of, if it is about something that this package sends, or about an inbox,

@@ -1,6 +1,7 @@
 package jetstream_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strconv"
@@ -137,4 +138,30 @@ func TestAMessageThatComesAgainIsThereOnce(t *testing.T) {
 	holds(t, js, jetstream.StreamWork, "aee.work.normal.agent.b", "task")
 	holds(t, js, jetstream.StreamReply, "aee.reply.agent.b.t", "0")
 	holds(t, js, jetstream.StreamHuman, "human.bob", "question")
+}
+
+// inProcess is a server that has proposed another copy of each message to its replicas,
+// and does not know yet what became of it.
+type inProcess struct{ natsjs.JetStream }
+
+func (inProcess) PublishMsg(context.Context, *nats.Msg, ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
+	return nil, &natsjs.APIError{Code: 409, ErrorCode: 10158, Description: "duplicate message id is in process"}
+}
+
+// Where the first copy of a message is still on its way to the replicas, because one of
+// them has died, the second one is refused. It is not known whether the message is
+// stored: who sent it tries again.
+func TestAMessageWhoseFirstCopyIsInProcessIsUncertain(t *testing.T) {
+	t.Parallel()
+	js := inProcess{start(t)}
+	ctx, m := testContext(t), prefix(t, "")
+	if err := jetstream.NewInbox(js, m).Put(ctx, "human.ada", "id", []byte("{}")); !errors.Is(err, jetstream.ErrUncertain) {
+		t.Errorf("inbox: %v", err)
+	}
+	if err := jetstream.NewReplies(js, m).Publish(ctx, jetstream.Reply{Entity: "agent.x", TaskID: "t", MsgID: "t.1", Data: []byte("{}")}); !errors.Is(err, jetstream.ErrUncertain) {
+		t.Errorf("replies: %v", err)
+	}
+	if _, err := jetstream.NewQueue(js, m).Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: "t", Data: []byte("{}")}); !errors.Is(err, jetstream.ErrUncertain) {
+		t.Errorf("queue: %v", err)
+	}
 }

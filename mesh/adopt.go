@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -33,7 +34,7 @@ func (n *Node) Fork(ctx context.Context, c *state.Checkpoint, of state.ForkOf) (
 		served := &served{node: n, codec: func(string) state.Codec { return d.Codec }}
 		entity, err := served.entity(ctx, c.Doc.AgentID, "")
 		if err != nil {
-			return Receipt{}, fmt.Errorf("agent_id %q: %w", clip(c.Doc.AgentID), err)
+			return Receipt{}, fmt.Errorf("agent_id %q: %w", clip.Text(c.Doc.AgentID, 128), err)
 		}
 		c = c.Clone()
 		if err := handoff.Adopt(c, entity, of.From); err != nil {

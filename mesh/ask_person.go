@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -130,7 +131,7 @@ func (a *Answer) take(reply *envelope.Envelope) error {
 // noAnswer is what becomes of a call that a person did not answer in time. Doing
 // the whole task again would ask everybody anew.
 func noAnswer(person string) *envelope.Error {
-	e := envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", clip(person))
+	e := envelope.Errorf(envelope.CodeTimeout, "%s did not answer in time", clip.Text(person, 128))
 	e.Retryable = false
 	return e
 }
@@ -139,7 +140,7 @@ func noAnswer(person string) *envelope.Error {
 func outOfTime(c *Call) string {
 	var to string
 	if raw := c.Requires[requireEscalateTo]; raw != nil && json.Unmarshal(raw, &to) == nil && to != "" {
-		return "there was no answer in time; it is with " + clip(to) + " now"
+		return "there was no answer in time; it is with " + clip.Text(to, 128) + " now"
 	}
 	return "there was no answer in time"
 }

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -88,7 +88,7 @@ func (h *host) taskEvent(intent string, t *Task, problem *envelope.Error) {
 	b = envelope.AppendString(b, h.id)
 	if e.ReplyTo != "" {
 		b = append(b, `,"parent":`...)
-		b = envelope.AppendString(b, clip(e.ReplyTo))
+		b = envelope.AppendString(b, clip.Text(e.ReplyTo, 128))
 	}
 	if t.run != nil {
 		b = t.run.appendEvent(b)
@@ -231,18 +231,5 @@ func (h *host) alert(env *envelope.Envelope, problem *envelope.Error) {
 		Intent     string        `json:"intent"`
 		Instance   string        `json:"instance"`
 		Suppressed int           `json:"suppressed,omitempty"`
-	}{problem.Code, problem.Message, clip(env.ID), clip(env.From), clip(env.Intent), h.id, suppressed}), nil)
-}
-
-// clip bounds what a peer chose and an event repeats.
-func clip(s string) string { return clipTo(s, 128) }
-
-func clipTo(s string, limit int) string {
-	if len(s) <= limit {
-		return s
-	}
-	for limit > 0 && !utf8.RuneStart(s[limit]) {
-		limit--
-	}
-	return s[:limit] + "…"
+	}{problem.Code, problem.Message, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, suppressed}), nil)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/model"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -132,10 +133,10 @@ func (t *Task) Call(ctx context.Context, c Call) (*Answer, error) {
 	case isPerson(c.To):
 		return t.askPerson(ctx, &c)
 	case PublishesTo(c.To):
-		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip(c.To))
+		return nil, envelope.Errorf(envelope.CodeNoResponders, "%s has no worker that answers", clip.Text(c.To, 128))
 	}
 	if _, err := h.node.subjects.Live(c.To); err != nil {
-		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip(c.To), err)
+		return nil, envelope.Errorf(envelope.CodeInternal, "a call to %s: %w", clip.Text(c.To, 128), err)
 	}
 	task, err := t.callTask(&c)
 	if err != nil {
@@ -180,7 +181,7 @@ func (t *Task) callTask(c *Call) (*envelope.Envelope, error) {
 	if len(c.References) > 0 {
 		var err error
 		if payload, err = envelope.WithReferences(payload, c.References...); err != nil {
-			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip(c.To), err)
+			return nil, envelope.Errorf(envelope.CodeInternal, "the references of a call to %s: %w", clip.Text(c.To, 128), err)
 		}
 	}
 	e := envelope.New(envelope.TypeTask, t.host.Entity, c.To, intent, payload)

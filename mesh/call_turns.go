@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -90,7 +91,7 @@ func (t *Task) countTurns(ctx context.Context, tree bool) error {
 		case err != nil:
 			return err
 		case total > b.MaxIterations:
-			return envelope.Errorf(envelope.CodeTreeLimit, "the team that works on task %s has taken %d turns, and its document allows %d", clip(b.Task), total-1, b.MaxIterations)
+			return envelope.Errorf(envelope.CodeTreeLimit, "the team that works on task %s has taken %d turns, and its document allows %d", clip.Text(b.Task, 128), total-1, b.MaxIterations)
 		}
 	}
 	return nil

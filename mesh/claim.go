@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -384,8 +385,8 @@ func (r *Run) otherVersion(c *state.Checkpoint) string {
 	if was == "" || was == h.Version {
 		return ""
 	}
-	h.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip(was), "is", h.Version)
-	return "of version " + clip(was) + ", goes on under " + h.Version
+	h.log.Warn("a run goes on under another version of its agent", "run", r.id.Run, "was", clip.Text(was, 128), "is", h.Version)
+	return "of version " + clip.Text(was, 128) + ", goes on under " + h.Version
 }
 
 // progressed reports whether there is more in a checkpoint than claims.

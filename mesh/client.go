@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -339,7 +340,7 @@ func concerns(reply, task *envelope.Envelope) bool {
 }
 
 func otherTask(reply, task *envelope.Envelope) error {
-	return unusable("reply from %s: it answers %s, not %s", task.To, clip(reply.ReplyTo), task.ID)
+	return unusable("reply from %s: it answers %s, not %s", task.To, clip.Text(reply.ReplyTo, 128), task.ID)
 }
 
 // notReply says what came in place of a reply.
@@ -366,7 +367,7 @@ func (n *Node) vetReply(task *envelope.Envelope, msg *nats.Msg, reply *envelope.
 	case reply.ReplyTo != task.ID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
 		return otherTask(reply, task)
 	case reply.Corr != task.Corr:
-		return unusable("reply from %s: foreign corr %s", task.To, clip(reply.Corr))
+		return unusable("reply from %s: foreign corr %s", task.To, clip.Text(reply.Corr, 128))
 	}
 	if reply.From != task.To {
 		if err := n.mayAnswer(task.To, task.ID, task.Corr, task.From, msg.Header.Get(HeaderHandoff), reply, known); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -64,9 +65,9 @@ func (o *order) names(id, corr, run string) bool {
 // who says who gave the order and, where that was said, why.
 func (o *order) who() string {
 	if o.Reason == "" {
-		return clip(o.from)
+		return clip.Text(o.from, 128)
 	}
-	return clip(o.from) + ": " + clip(o.Reason)
+	return clip.Text(o.from, 128) + ": " + clip.Text(o.Reason, 128)
 }
 
 // runID is the run that the order names, "" where it names a correlation.
@@ -174,7 +175,7 @@ func unboundOrder() *envelope.Error {
 }
 
 func denied(o *order) *envelope.Error {
-	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+	return envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.from, 128))
 }
 
 // obey applies an order to a run of this worker's.

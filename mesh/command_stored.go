@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -267,7 +268,7 @@ func (l *lane) cancelScheduled(ctx context.Context, id state.ID, o *order) (out 
 		return out, false, false
 	}
 	if !l.mayCommand(o.from, o.signed, t) {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip(o.from))
+		out.refused = envelope.Errorf(envelope.CodeDenied, "%s may not command this task", clip.Text(o.from, 128))
 		return out, true, false
 	}
 	raw, err := r.taskJSON()

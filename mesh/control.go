@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -57,7 +58,7 @@ func (h *host) checkControl(a arrival) {
 	}
 	now := time.Now()
 	identity, err := h.node.cfg.Verifier.Verify(a.env, now)
-	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now, started: now}
+	t := &Task{Envelope: a.env, KeyID: identity.KID, host: h, reply: a.msg.Reply, cbor: a.cbor, queued: now}
 	if err == nil && a.env.Type == envelope.TypeTask {
 		if problem := t.forMesh(h.node.cfg.Prefix, identity.Signed); problem != nil && !h.ofOneRun(t) {
 			err = problem
@@ -187,7 +188,7 @@ func (h *host) cancelTasks(env *envelope.Envelope, signed bool) (found bool) {
 	}
 	reason := "cancelled by " + env.From
 	if what.Reason != "" {
-		reason += ": " + clip(what.Reason)
+		reason += ": " + clip.Text(what.Reason, 128)
 	}
 	cause := envelope.Errorf(envelope.CodeCancelled, "%s", reason)
 	found = h.cancelPassed(env, what, signed)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -70,7 +71,7 @@ func (h *host) alertDead(env *envelope.Envelope, problem *envelope.Error, cause 
 		Instance string        `json:"instance"`
 		Dead     bool          `json:"dead_letter"`
 		Attempts int           `json:"attempts"`
-	}{problem.Code, cause, clip(env.ID), clip(env.From), clip(env.Intent), h.id, true, attempts}), nil)
+	}{problem.Code, cause, clip.Text(env.ID, 128), clip.Text(env.From, 128), clip.Text(env.Intent, 128), h.id, true, attempts}), nil)
 }
 
 // tellRefused answers a message that has no run. The reply has an id that

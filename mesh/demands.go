@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -30,7 +31,7 @@ func (h *host) demandable(t *Task) error {
 	}
 	if intents.Reserved(t.Envelope.Intent) {
 		if r.Evidence || evidence || r.Format != "" && r.Format != FormatJSON {
-			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are as the specification has them: neither evidence nor another format than json", clip(t.Envelope.Intent))
+			return envelope.Errorf(envelope.CodeRequires, "requires: the results of %s are as the specification has them: neither evidence nor another format than json", clip.Text(t.Envelope.Intent, 128))
 		}
 		return nil
 	}
@@ -49,7 +50,7 @@ func (h *host) demandable(t *Task) error {
 	}
 	switch {
 	case !slices.Contains(formats, r.Format):
-		return envelope.Errorf(envelope.CodeRequires, "requires.format: this agent gives %s, not %s", strings.Join(formats, " or "), clip(r.Format))
+		return envelope.Errorf(envelope.CodeRequires, "requires.format: this agent gives %s, not %s", strings.Join(formats, " or "), clip.Text(r.Format, 128))
 	case r.Format != FormatJSON && schema != nil && schema.Validate(json.RawMessage(`{"text":"an answer"}`)) != nil:
 		return envelope.Errorf(envelope.CodeRequires, "requires.format: the schema of this agent's results has no room for a text alone, so it cannot be %s", r.Format)
 	}
@@ -94,7 +95,7 @@ func asDemanded(r *envelope.Requirements, payload json.RawMessage) error {
 	var text *string
 	alone := json.Unmarshal(members["text"], &text) == nil && text != nil
 	if r.Format != FormatJSON && !alone {
-		return envelope.Errorf(envelope.CodeOutputSchema, "the result has no text, and the task requires the format %s", clip(r.Format))
+		return envelope.Errorf(envelope.CodeOutputSchema, "the result has no text, and the task requires the format %s", clip.Text(r.Format, 128))
 	}
 	for name := range members {
 		alone = alone && (name == "text" || name == intents.EvidenceRefsMember || reservedMember(name))

@@ -31,8 +31,8 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 	var infos, stats [][]byte
 	var failed [2]error
 	var both sync.WaitGroup
-	both.Go(func() { infos, failed[0] = n.survey(ctx, micro.InfoVerb, wait) })
-	both.Go(func() { stats, failed[1] = n.survey(ctx, micro.StatsVerb, wait) })
+	both.Go(func() { infos, failed[0] = n.survey(ctx, micro.InfoVerb, "", wait) })
+	both.Go(func() { stats, failed[1] = n.survey(ctx, micro.StatsVerb, "", wait) })
 	both.Wait()
 	if err := errors.Join(failed[:]...); err != nil {
 		return nil, err
@@ -44,6 +44,23 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 			byID[s.ID] = &s
 		}
 	}
+	return n.instances(infos, byID, entity), nil
+}
+
+// Workers lists the workers of one entity that answer within wait, without their
+// stats. It asks the services of the entity's name alone: it takes leave to publish to
+// $SRV.INFO.<name> and no more, which [LookPermissions] give.
+func (n *Node) Workers(ctx context.Context, entity string, wait time.Duration) ([]Instance, error) {
+	infos, err := n.survey(ctx, micro.InfoVerb, subject.ServiceName(entity), wait)
+	if err != nil {
+		return nil, err
+	}
+	return n.instances(infos, nil, entity), nil
+}
+
+// instances are the workers of this mesh among services that have answered, of one
+// entity if entity is not empty.
+func (n *Node) instances(infos [][]byte, stats map[string]*micro.Stats, entity string) []Instance {
 	var out []Instance
 	for _, raw := range infos {
 		var info micro.Info
@@ -54,17 +71,17 @@ func (n *Node) Discover(ctx context.Context, entity string, wait time.Duration) 
 		if e == "" || info.Metadata[MetaPrefix] != n.cfg.Prefix || entity != "" && e != entity {
 			continue
 		}
-		out = append(out, Instance{Entity: e, Info: info, Stats: byID[info.ID]})
+		out = append(out, Instance{Entity: e, Info: info, Stats: stats[info.ID]})
 	}
 	slices.SortFunc(out, func(a, b Instance) int {
 		return strings.Compare(a.Entity+" "+a.Info.ID, b.Entity+" "+b.Info.ID)
 	})
-	return out, nil
+	return out
 }
 
-// survey asks all services one question and collects the answers.
-func (n *Node) survey(ctx context.Context, verb micro.Verb, wait time.Duration) ([][]byte, error) {
-	to, err := micro.ControlSubject(verb, "", "")
+// survey asks all services, or those of a name, one question and collects the answers.
+func (n *Node) survey(ctx context.Context, verb micro.Verb, name string, wait time.Duration) ([][]byte, error) {
+	to, err := micro.ControlSubject(verb, name, "")
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
@@ -73,7 +74,7 @@ func (n *Node) Export(ctx context.Context, id state.ID, o ExportOptions) ([]byte
 		// From here on a file may be about: only the other platform's word, or
 		// somebody who knows better, brings the run back.
 		m.Phase, m.Target, m.Issuer, m.Since = state.PhaseCommitted, o.Platform, o.Issuer, n.serverTime(ctx)
-		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCommitted), Detail: "to " + clip(o.Platform) + ", as a file"}
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCommitted), Detail: "to " + clip.Text(o.Platform, 128) + ", as a file"}
 		if _, err = n.store(ctx, id, rev, c); err != nil {
 			return nil, fmt.Errorf("export run %s: %w", id.Run, err)
 		}
@@ -194,7 +195,7 @@ func (n *Node) Confirm(ctx context.Context, receipt handoff.Receipt, o ConfirmOp
 	for {
 		rec, err := d.States.Get(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("run %s of %s: %w", clip(id.Run), clip(id.Entity), err)
+			return nil, fmt.Errorf("run %s of %s: %w", clip.Text(id.Run, 128), clip.Text(id.Entity, 128), err)
 		}
 		c, err := d.Codec.Read(rec)
 		if err != nil {
@@ -230,7 +231,7 @@ func confirms(v state.Verdict, c *state.Checkpoint, issuers []string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: %s may not speak for %s here", state.ErrTokenKey, clip(v.Issuer), m.Target)
+	return fmt.Errorf("%w: %s may not speak for %s here", state.ErrTokenKey, clip.Text(v.Issuer, 128), m.Target)
 }
 
 // A confirmation is what follows from a verdict.
@@ -246,7 +247,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 	m := c.Mesh.Migration
 	step := func(phase state.Phase) {
 		m.Phase, m.Since = phase, n.serverTime(ctx)
-		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "says " + clip(v.Target)}
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "says " + clip.Text(v.Target, 128)}
 		out.write = true
 	}
 	moving := c.Doc.Status == aaif.RunMigrating && m.To == intents.MigrateFile
@@ -260,7 +261,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 	case state.OutcomeRefused:
 		if moving && m.Phase == state.PhaseCommitted {
 			step(state.PhaseAborted)
-			m.Detail = clip(v.Reason)
+			m.Detail = clip.Text(v.Reason, 128)
 			back(c)
 			out.kick = !state.Parked(c.Doc.Status)
 		} else if moving {
@@ -283,7 +284,7 @@ func (n *Node) confirmed(ctx context.Context, c *state.Checkpoint, v state.Verdi
 			return out
 		}
 		step(state.PhaseRelaying)
-		c.Mesh.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip(v.Target)}
+		c.Mesh.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip.Text(v.Target, 128)}
 		c.Mesh.Told = ""
 		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
 		if problem := envelope.ErrorOf(reply); reply.Type == envelope.TypeError {
@@ -383,13 +384,13 @@ func (n *Node) Recall(ctx context.Context, id state.ID, why string) (*state.Chec
 	}
 	m := c.Mesh.Migration
 	if c.Doc.Status != aaif.RunMigrating || m == nil || m.To != intents.MigrateFile {
-		return nil, fmt.Errorf("recall run %s: %w", clip(id.Run), ErrNotMoving)
+		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), ErrNotMoving)
 	}
-	m.Phase, m.Since, m.Detail = state.PhaseAborted, n.serverTime(ctx), clip(why)
-	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: clip(why)}
+	m.Phase, m.Since, m.Detail = state.PhaseAborted, n.serverTime(ctx), clip.Text(why, 128)
+	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAborted), Detail: clip.Text(why, 128)}
 	back(c)
 	if _, err := n.store(ctx, id, rec.Revision, c); err != nil {
-		return nil, fmt.Errorf("recall run %s: %w", clip(id.Run), err)
+		return nil, fmt.Errorf("recall run %s: %w", clip.Text(id.Run, 128), err)
 	}
 	return c, n.afterwards(ctx, c, confirmation{kick: !state.Parked(c.Doc.Status)})
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -491,9 +492,9 @@ func (r *Run) overdue() *envelope.Error {
 }
 
 func cancelled(by, reason string) *envelope.Error {
-	text := "cancelled by " + clip(by)
+	text := "cancelled by " + clip.Text(by, 128)
 	if reason != "" {
-		text += ": " + clip(reason)
+		text += ": " + clip.Text(reason, 128)
 	}
 	return envelope.Errorf(envelope.CodeCancelled, "%s", text)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
@@ -239,7 +240,7 @@ func (t *Task) relay(ctx context.Context, o *handover) (json.RawMessage, error) 
 	}
 	for {
 		if t.run != nil { // with what the handler has staged: whoever goes on waits for the same call
-			if err := t.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip(o.Reason)}, nil); err != nil {
+			if err := t.run.Commit(ctx, state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}, nil); err != nil {
 				return nil, err
 			}
 		}
@@ -279,11 +280,11 @@ func (o *handover) forPerson() json.RawMessage {
 		By           string `json:"by"`
 		Reason       string `json:"reason,omitempty"`
 		Conversation []said `json:"conversation,omitempty"`
-	}{By: o.task.host.Entity, Reason: clip(o.Reason)}
+	}{By: o.task.host.Entity, Reason: clip.Text(o.Reason, 128)}
 	if o.State != nil {
 		talk := o.State.Doc.Conversation
 		for _, m := range talk[max(0, len(talk)-personMessages):] {
-			over.Conversation = append(over.Conversation, said{string(m.Role), clipTo(m.Content, personText)})
+			over.Conversation = append(over.Conversation, said{string(m.Role), clip.Text(m.Content, personText)})
 		}
 	}
 	members := map[string]json.RawMessage{}

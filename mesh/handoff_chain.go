@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -105,7 +106,7 @@ func (t *Task) readHanded() (h *handed, forbidden bool, err error) {
 	}
 	last := h.links[len(h.links)-1]
 	if last.From != e.From || last.To != e.To {
-		return nil, false, badHanded("the last link is from %s to %s, and the task from %s to %s", clip(last.From), clip(last.To), clip(e.From), clip(e.To))
+		return nil, false, badHanded("the last link is from %s to %s, and the task from %s to %s", clip.Text(last.From, 128), clip.Text(last.To, 128), clip.Text(e.From, 128), clip.Text(e.To, 128))
 	}
 	return h, false, nil
 }
@@ -133,10 +134,10 @@ func readChain(chain []string) ([]*envelope.Envelope, error) {
 		case l != about || e.Corr != links[0].Corr:
 			return nil, badHanded("link %d is about another task", i+1)
 		case e.From != links[before].To:
-			return nil, badHanded("link %d is from %s, and %s had the task", i+1, clip(e.From), clip(links[before].To))
+			return nil, badHanded("link %d is from %s, and %s had the task", i+1, clip.Text(e.From, 128), clip.Text(links[before].To, 128))
 		}
 		if slices.ContainsFunc(links[:i], func(l *envelope.Envelope) bool { return l.From == e.To }) || e.From == e.To {
-			return nil, envelope.Errorf(envelope.CodeTreeLimit, "the task has come back to %s, which had handed it on", clip(e.To))
+			return nil, envelope.Errorf(envelope.CodeTreeLimit, "the task has come back to %s, which had handed it on", clip.Text(e.To, 128))
 		}
 		links[i] = e
 	}
@@ -270,7 +271,7 @@ func (h *handed) header() string { return strings.Join(h.Chain, " ") }
 
 func chainText(chain []string) string {
 	for i := range chain {
-		chain[i] = clip(chain[i])
+		chain[i] = clip.Text(chain[i], 128)
 	}
 	return strings.Join(chain, " → ")
 }
@@ -286,29 +287,29 @@ type vouched struct {
 // empty caller or corr is not known.
 func (n *Node) mayAnswer(entity, taskID, corr, caller, header string, reply *envelope.Envelope, known *vouched) error {
 	if header == "" {
-		return unusable("reply from %s: it comes from %s", entity, clip(reply.From))
+		return unusable("reply from %s: it comes from %s", entity, clip.Text(reply.From, 128))
 	}
 	if known != nil && known.header == header && known.from == reply.From && known.to == reply.To {
 		return nil
 	}
 	if strings.Count(header, " ") >= maxLinks {
-		return unusable("reply from %s: it comes from %s, by a chain of more than %d links", entity, clip(reply.From), maxLinks)
+		return unusable("reply from %s: it comes from %s, by a chain of more than %d links", entity, clip.Text(reply.From, 128), maxLinks)
 	}
 	links, err := readChain(strings.Split(header, " "))
 	if err != nil {
-		return unusable("reply from %s: it comes from %s, by a chain that proves nothing: %s", entity, clip(reply.From), border(err).Message)
+		return unusable("reply from %s: it comes from %s, by a chain that proves nothing: %s", entity, clip.Text(reply.From, 128), border(err).Message)
 	}
 	var about link
 	_ = json.Unmarshal(links[0].Payload, &about)
 	first, last := links[0], links[len(links)-1]
 	switch {
 	case first.From != entity || last.To != reply.From:
-		return unusable("reply from %s: it comes from %s, and its chain leads from %s to %s", entity, clip(reply.From), clip(first.From), clip(last.To))
+		return unusable("reply from %s: it comes from %s, and its chain leads from %s to %s", entity, clip.Text(reply.From, 128), clip.Text(first.From, 128), clip.Text(last.To, 128))
 	case about.Task != taskID, corr != "" && first.Corr != corr, caller != "" && about.Caller != caller, about.Caller != reply.To:
-		return unusable("reply from %s: it comes from %s, whose chain is about another task", entity, clip(reply.From))
+		return unusable("reply from %s: it comes from %s, whose chain is about another task", entity, clip.Text(reply.From, 128))
 	}
 	if err := n.verifyLinks(links); err != nil {
-		return fmt.Errorf("reply from %s, which comes from %s: %w", entity, clip(reply.From), err)
+		return fmt.Errorf("reply from %s, which comes from %s: %w", entity, clip.Text(reply.From, 128), err)
 	}
 	if known != nil {
 		known.header, known.from, known.to = header, reply.From, reply.To

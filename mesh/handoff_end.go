@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -77,9 +78,9 @@ func (r *Run) concludeHanded(c *state.Checkpoint, o *handover) error {
 	if err != nil {
 		return err
 	}
-	m.Handed = &state.Handed{To: o.To, TaskID: e.ID, Task: raw, Reason: clip(o.Reason)}
+	m.Handed = &state.Handed{To: o.To, TaskID: e.ID, Task: raw, Reason: clip.Text(o.Reason, 128)}
 	m.Reply, m.Want, m.Told = nil, "", ""
-	m.Step = state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip(o.Reason)}
+	m.Step = state.Step{Kind: state.StepHandoff, Name: o.To, Detail: clip.Text(o.Reason, 128)}
 	c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
 	return nil
 }

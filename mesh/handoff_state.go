@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -190,7 +191,7 @@ func (t *Task) HandedState(ctx context.Context) (*state.Checkpoint, error) {
 		return nil, err
 	}
 	if !slices.Contains(from, ref.Entity) {
-		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is of %s, which has not had the task", clip(ref.Entity))
+		return nil, envelope.Errorf(envelope.CodeDenied, "the state that came along is of %s, which has not had the task", clip.Text(ref.Entity, 128))
 	}
 	data, err := t.handedBytes(ctx, ref)
 	if err != nil {

@@ -225,9 +225,15 @@ func (r *rig) counters(entity string) map[string]int {
 	if err := json.Unmarshal(r.requestRaw("$SRV.STATS."+name, nil, nil).Data, &stats); err != nil {
 		r.t.Fatal(err)
 	}
-	var out map[string]int
-	if err := json.Unmarshal(stats.Endpoints[0].Data, &out); err != nil {
+	var all map[string]any
+	if err := json.Unmarshal(stats.Endpoints[0].Data, &all); err != nil {
 		r.t.Fatal(err)
+	}
+	out := map[string]int{}
+	for name, n := range all {
+		if n, ok := n.(float64); ok { // not the agent's status
+			out[name] = int(n)
+		}
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -126,10 +127,10 @@ func (n *Node) FindAsk(ctx context.Context, person, taskID string) (*Ask, error)
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("task %s in the inbox: %w", clip(taskID), jetstream.ErrNotFound)
+		return nil, fmt.Errorf("task %s in the inbox: %w", clip.Text(taskID, 128), jetstream.ErrNotFound)
 	case 1:
 	default:
-		return nil, fmt.Errorf("%d tasks for people have an id that begins with %s, the first is %s for %s", len(found), clip(taskID), found[0].Task.ID, found[0].Task.To)
+		return nil, fmt.Errorf("%d tasks for people have an id that begins with %s, the first is %s for %s", len(found), clip.Text(taskID, 128), found[0].Task.ID, found[0].Task.To)
 	}
 	now, err := n.cfg.Durable.Clock.Now(ctx)
 	if err != nil {
@@ -230,7 +231,7 @@ func withdrawnReason(e *envelope.Envelope) string {
 		Reason string `json:"reason"`
 	}
 	_ = json.Unmarshal(e.Payload, &p) // then there is none
-	return clip(p.Reason)
+	return clip.Text(p.Reason, 128)
 }
 
 // read takes from a task what it says of its answer.
@@ -241,7 +242,7 @@ func (a *Ask) read(stored time.Time) {
 		a.Until = time.Time{}
 	}
 	if json.Unmarshal(members.Get(requireEscalateTo), &to) == nil {
-		a.EscalateTo = clip(to)
+		a.EscalateTo = clip.Text(to, 128)
 	}
 	a.Schema = members.Get(requireResultSchema)
 	if err == nil && a.Until.IsZero() && have.Timeout > 0 {

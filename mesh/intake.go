@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
@@ -138,7 +139,7 @@ func (n *Node) decode(msg *nats.Msg) (env *envelope.Envelope, cbor bool, err err
 		env, err = envelope.ParseLimits(msg.Data, n.limits)
 		return env, false, err
 	default:
-		return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip(value), envelope.ContentJSON, envelope.ContentCBOR)
+		return nil, false, envelope.Errorf(envelope.CodeEncoding, "Content-Type %q is neither %s nor %s", clip.Text(value, 128), envelope.ContentJSON, envelope.ContentCBOR)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 	"github.com/aeemesh/aeemesh/state"
@@ -438,7 +439,7 @@ func (l *lane) changed(health jetstream.LaneHealth) {
 func (l *lane) dropped(subject string, why error) {
 	h := l.host
 	h.counts.refused.Add(1)
-	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip(subject), why)
+	problem := envelope.Errorf(envelope.CodeInvalidEnvelope, "%s: %v", clip.Text(subject, 128), why)
 	h.node.tel.refused(h, string(problem.Code))
 	h.alert(salvage(&envelope.Envelope{}, h.Entity), problem)
 }

@@ -379,9 +379,11 @@ func TestKilledWorkersTaskTimesOutAndTheOthersGoOn(t *testing.T) {
 	})
 	var presences = map[string]int64{}
 	for _, in := range instances {
-		var c map[string]int64
-		json.Unmarshal(in.Stats.Endpoints[0].Data, &c)
-		presences[in.Info.ID] = c["running"]
+		var c struct{ Running int64 }
+		if err := json.Unmarshal(in.Stats.Endpoints[0].Data, &c); err != nil {
+			t.Fatal(err)
+		}
+		presences[in.Info.ID] = c.Running
 	}
 	for i, nc := range conns {
 		for id, running := range presences {

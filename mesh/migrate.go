@@ -11,6 +11,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
 	"github.com/aeemesh/aeemesh/state"
@@ -61,7 +62,7 @@ func (r *Run) captured(c *state.Checkpoint) error {
 	}
 	c.Doc.Status = aaif.RunMigrating
 	c.Mesh.Owner = r.lane.host.id // until the target has claimed it
-	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCaptured), Detail: "to " + clip(m.To)}
+	c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseCaptured), Detail: "to " + clip.Text(m.To, 128)}
 	return nil
 }
 
@@ -156,7 +157,7 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) er
 	err := r.write(l.ctx, func(c *state.Checkpoint) error {
 		m := c.Mesh.Migration
 		m.Phase, m.Since, m.Detail = phase, l.clock.now(), ""
-		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "to " + clip(m.To)}
+		c.Mesh.Step = state.Step{Kind: state.StepMigrate, Name: string(phase), Detail: "to " + clip.Text(m.To, 128)}
 		if change != nil {
 			return change(c)
 		}
@@ -173,9 +174,9 @@ func (l *lane) pass(r *Run, phase state.Phase, change func(*state.Checkpoint) er
 // takeBack ends a move that has failed: if the run is still ours, it goes on
 // here with what it was doing before.
 func (l *lane) takeBack(r *Run, why error) {
-	reason := clip(border(why).Message)
+	reason := clip.Text(border(why).Message, 128)
 	if e := new(state.HandoffError); errors.As(why, &e) {
-		reason = clip(e.Error())
+		reason = clip.Text(e.Error(), 128)
 	}
 	err := l.pass(r, state.PhaseAborted, func(c *state.Checkpoint) error {
 		m := &c.Mesh

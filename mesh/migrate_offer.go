@@ -9,6 +9,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/rpc"
@@ -120,7 +121,7 @@ func (l *lane) ask(ctx context.Context, p offerPayload) (answer offerAnswer, err
 		if p.To == "" {
 			return answer, envelope.Errorf(envelope.CodeUnavailable, "no other worker of %s answers that it has room", h.Entity)
 		}
-		return answer, envelope.Errorf(envelope.CodeUnavailable, "worker %s of %s does not answer", clip(p.To), h.Entity)
+		return answer, envelope.Errorf(envelope.CodeUnavailable, "worker %s of %s does not answer", clip.Text(p.To, 128), h.Entity)
 	case err != nil:
 		return answer, err
 	case reply.Type == envelope.TypeError:
@@ -236,7 +237,7 @@ func (l *lane) acceptOffer(p offerPayload) (*Run, error) {
 	m.Claims = 1
 	m.Owner, m.Work = l.host.id, hold.Seq
 	m.Migration.Phase, m.Migration.Target, m.Migration.Since, m.Migration.Key = state.PhaseMoved, l.host.id, l.clock.now(), ""
-	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip(m.Migration.Source)}
+	m.Step = state.Step{Kind: state.StepClaim, Name: string(state.PhaseMoved), Detail: "from " + clip.Text(m.Migration.Source, 128)}
 	c.Doc.Status = aaif.RunRunning
 	rev, _, err := l.put(ctx, id, rec.Revision, c)
 	if err != nil {
@@ -269,7 +270,7 @@ func (l *lane) verifyOffer(p offerPayload, rec state.Record, c *state.Checkpoint
 		return err
 	}
 	if c.Doc.AgentID != state.New(l.host.Entity, "", l.host.AgentID).Doc.AgentID {
-		return fmt.Errorf("%w: %s", state.ErrUnknownAgent, clip(c.Doc.AgentID))
+		return fmt.Errorf("%w: %s", state.ErrUnknownAgent, clip.Text(c.Doc.AgentID, 128))
 	}
 	return nil
 }

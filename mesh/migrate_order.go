@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -37,7 +38,7 @@ func (l *lane) mayMove(o *order, t *Task) error {
 		}
 		return nil
 	}
-	return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and may not send runs to other platforms", clip(o.from))
+	return envelope.Errorf(envelope.CodeDenied, "%s is no operator, and may not send runs to other platforms", clip.Text(o.from, 128))
 }
 
 // obeyMove applies an order to move, or not to, to a run that is being worked on.
@@ -55,7 +56,7 @@ func (r *Run) obeyMove(c *state.Checkpoint, o *order) (done bool, status string)
 	}
 	paused := pauseWished(c)
 	r.lane.askMove(c, o)
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", " + state.AskedBy + o.who()}
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip.Text(o.To, 128) + ", " + state.AskedBy + o.who()}
 	return true, wishMove(c, paused)
 }
 
@@ -101,16 +102,16 @@ func (l *lane) moveStored(c *state.Checkpoint, o *order) (status string, kick bo
 		return l.abortStored(c, o)
 	}
 	if c.Doc.Status == aaif.RunMigrating {
-		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip(m.Migration.To))
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is being moved already, to %s", clip.Text(m.Migration.To, 128))
 	}
 	was := c.Doc.Status
 	if who := asked(c); who != "" && (remoteTo(o.To) || o.To == intents.MigrateFile) {
-		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip(who))
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run waits for %s, whose answer comes to this mesh: it can leave it when that is there", clip.Text(who, 128))
 	}
 	paused := pauseWished(c)
 	l.askMove(c, o)
 	m.Migration.Status = was
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip(o.To) + ", " + state.AskedBy + o.who()}
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(state.PhaseAsked), Detail: "to " + clip.Text(o.To, 128) + ", " + state.AskedBy + o.who()}
 	switch {
 	case !state.Parked(was):
 		// It waits in the queue: whoever draws it moves it.
@@ -135,7 +136,7 @@ func (l *lane) abortStored(c *state.Checkpoint, o *order) (status string, kick b
 		return "", false, envelope.Errorf(envelope.CodeNotFound, "the run is not being moved")
 	}
 	if m.Migration.Away() {
-		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip(m.Migration.Target))
+		return "", false, envelope.Errorf(envelope.CodeDenied, "the run is with %s now: only that platform's word brings it back", clip.Text(m.Migration.Target, 128))
 	}
 	if c.Doc.Status == aaif.RunMigrating {
 		c.Doc.Status = c.After()
@@ -171,7 +172,7 @@ func (r *Run) enterMoving(c *state.Checkpoint) {
 	if m.Migration.Phase == state.PhaseAsked {
 		m.Migration.Phase, m.Migration.Since, m.Migration.Source = state.PhaseCaptured, r.lane.clock.now(), r.lane.host.id
 	}
-	m.Step = state.Step{Kind: state.StepMigrate, Name: string(m.Migration.Phase), Detail: "to " + clip(m.Migration.To)}
+	m.Step = state.Step{Kind: state.StepMigrate, Name: string(m.Migration.Phase), Detail: "to " + clip.Text(m.Migration.To, 128)}
 	r.ran, r.begun = m.Ran, time.Now()
 	r.told.seq, r.told.text = m.Stream, m.Told
 }
@@ -190,15 +191,15 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 	out.found, out.status = true, string(c.Doc.Status)
 	m := c.Mesh.Migration
 	fail := func(err error) outcome {
-		out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run is with %s, which cannot be asked for now: %w", clip(m.Target), err)
+		out.refused = envelope.Errorf(envelope.CodeUnavailable, "the run is with %s, which cannot be asked for now: %w", clip.Text(m.Target, 128), err)
 		return out
 	}
 	if m.To == intents.MigrateFile {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s", clip(m.Target))
+		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s", clip.Text(m.Target, 128))
 		return out
 	}
 	if o.intent == intents.TaskMigrate {
-		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s: from there it can only be moved by that platform", clip(m.Target))
+		out.refused = envelope.Errorf(envelope.CodeDenied, "the run is with %s: from there it can only be moved by that platform", clip.Text(m.Target, 128))
 		return out
 	}
 	p, err := l.remote(m.To)
@@ -240,7 +241,7 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 		if !code.Known() {
 			code = envelope.CodeAgent
 		}
-		out.refused = envelope.Errorf(code, "%s says: %s", clip(m.Target), clip(said.Message))
+		out.refused = envelope.Errorf(code, "%s says: %s", clip.Text(m.Target, 128), clip.Text(said.Message, 128))
 		return out
 	}
 	var result intents.CommandResult
@@ -248,6 +249,6 @@ func (l *lane) elsewhere(ctx context.Context, c *state.Checkpoint, o *order) (ou
 		return fail(fmt.Errorf("its answer: %w", err))
 	}
 	out.done = result.Cancelled || result.Paused || result.Resumed || result.Steered || result.Settled
-	out.status, out.runs = clip(result.Status), []string{c.Doc.RunID}
+	out.status, out.runs = clip.Text(result.Status, 128), []string{c.Doc.RunID}
 	return out
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/handoff"
@@ -150,7 +151,7 @@ func (l *lane) fromTarget(r *Run, reply handoff.Reply) (*envelope.Envelope, erro
 			return nil, err
 		}
 		if string(members["seq"]) != strconv.FormatUint(reply.Seq, 10) {
-			return nil, fmt.Errorf("its payload has seq %s", clip(string(members["seq"])))
+			return nil, fmt.Errorf("its payload has seq %s", clip.Text(string(members["seq"]), 128))
 		}
 	}
 	if env, err = n.fromPeer(l.host.Entity, task, env, l.host.Signer, l.clock.now()); err != nil {
@@ -217,7 +218,7 @@ func (l *lane) relayed(r *Run, last *relayedReply) {
 	l.endRelay(r, func(c *state.Checkpoint) error {
 		m := &c.Mesh
 		m.Reply, m.Stream, m.Told = raw, last.seq-1, ""
-		m.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip(m.Migration.Target)}
+		m.Step = state.Step{Kind: state.StepTerminal, Name: string(state.PhaseRelaying), Detail: "at " + clip.Text(m.Migration.Target, 128)}
 		c.Doc.Status, c.Doc.Error = aaif.RunCompleted, nil
 		if last.env.Type == envelope.TypeError {
 			c.Doc.Status, c.Doc.Error = aaif.RunFailed, r.runError(envelope.ErrorOf(last.env), 0)

@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/internal/quota"
@@ -185,7 +186,7 @@ func New(conn *nats.Conn, cfg Config) (*Node, error) {
 		bad = append(bad, errors.New("a NATS connection is needed"))
 	}
 	if conn != nil && !IsInbox(conn.NewInbox()) {
-		bad = append(bad, fmt.Errorf("the connection's prefix of reply subjects makes %s: begin it with \"_\", such as _INBOX_ada, for workers answer on inboxes only", clip(conn.NewInbox())))
+		bad = append(bad, fmt.Errorf("the connection's prefix of reply subjects makes %s: begin it with \"_\", such as _INBOX_ada, for workers answer on inboxes only", clip.Text(conn.NewInbox(), 128)))
 	}
 	if err := natsconn.CheckSigner(conn, cfg.Signer); err != nil {
 		bad = append(bad, err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
@@ -73,7 +74,7 @@ func (l *lane) withdrawAll(r *Run, c *state.Checkpoint) {
 	}
 	why := "the run has ended"
 	if e := c.Doc.Error; e != nil {
-		why += ": " + clip(e.Message)
+		why += ": " + clip.Text(e.Message, 128)
 	}
 	waits, task := c.Mesh.Waits, r.task.Envelope
 	l.work.Go(func() {

@@ -174,6 +174,25 @@ func DurableClientPermissions(m subject.Map, entities ...string) (Permissions, e
 	return g.done()
 }
 
+// LookPermissions let a sender see who takes its tasks: the workers of the given
+// entities, and with durable whether they have a durable lane. The commands of a sender
+// look for both; without leave each look is a line in the server's log.
+func LookPermissions(m subject.Map, durable bool, entities ...string) (Permissions, error) {
+	g := &grant{m: m}
+	for _, entity := range entities {
+		g.publish(micro.APIPrefix + "." + micro.InfoVerb.String() + "." + subject.ServiceName(entity))
+		if !durable {
+			continue
+		}
+		c, err := jetstream.WorkConsumer(m, "normal", entity, 0)
+		if err != nil {
+			return Permissions{}, err
+		}
+		g.publish(jsAPI + "CONSUMER.INFO." + c.StreamName(m) + "." + c.Config.Durable)
+	}
+	return g.done()
+}
+
 // DelayPermissions let a sender have JetStream keep its delayed tasks until they are
 // due, in place of the queue. The stream of schedules has no fences inside: who may
 // publish to one of its subjects may purge all of it, and schedule for any other.

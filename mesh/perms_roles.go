@@ -28,11 +28,13 @@ func OperatorPermissions(m subject.Map, inboxPrefix string) Permissions {
 }
 
 // ViewerPermissions are what a user needs who looks and changes nothing: the bus, who
-// serves, queues, runs, dead letters, results. A viewer reads what tasks and runs hold,
-// of all agents.
+// serves, queues, runs, dead letters, results, and durable tasks and replies as they
+// come. A viewer reads what tasks and runs hold, of all agents. Live subjects are not
+// among it: the server gives a task to one subscription of a queue group, and a user who
+// may listen there may join the group of the workers and take tasks away from them.
 func ViewerPermissions(m subject.Map, inboxPrefix string) Permissions {
 	g := &grant{m: m}
-	g.subscribe(m.AllBus(), inboxPrefix+".>")
+	g.subscribe(m.AllBus(), m.AllWork(), m.AllReplies(), inboxPrefix+".>")
 	for _, verb := range []micro.Verb{micro.PingVerb, micro.InfoVerb, micro.StatsVerb} {
 		all := micro.APIPrefix + "." + verb.String()
 		g.publish(all, all+".>")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -46,7 +47,7 @@ const fetchTimeout = 3 * time.Second
 func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, error) {
 	h := t.host
 	if h == nil || len(ref.ID) > maxName || ref.ID == t.Envelope.ID {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "there is no envelope %s to fetch", clip(ref.ID))
+		return nil, envelope.Errorf(envelope.CodeNotFound, "there is no envelope %s to fetch", clip.Text(ref.ID, 128))
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
@@ -76,11 +77,11 @@ func (t *Task) Fetch(ctx context.Context, ref envelope.Reference) (*Fetched, err
 	}
 	var found intents.FetchResult
 	if err := json.Unmarshal(reply.Payload, &found); err != nil || !found.Found || found.Envelope == nil {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "%s knows no envelope %s", whom, clip(ref.ID))
+		return nil, envelope.Errorf(envelope.CodeNotFound, "%s knows no envelope %s", whom, clip.Text(ref.ID, 128))
 	}
 	e, err := envelope.ParseLimits(found.Envelope, h.node.limits)
 	if err != nil {
-		return nil, envelope.Errorf(envelope.CodeNotFound, "what %s gave for %s is no envelope: %w", whom, clip(ref.ID), err)
+		return nil, envelope.Errorf(envelope.CodeNotFound, "what %s gave for %s is no envelope: %w", whom, clip.Text(ref.ID, 128), err)
 	}
 	at, ok := e.Time()
 	if !ok {
@@ -106,22 +107,22 @@ func (t *Task) keeper(ref envelope.Reference) (string, error) {
 			return entity, nil
 		}
 	}
-	return "", envelope.Errorf(envelope.CodeNotFound, "no entity is known that has envelope %s", clip(ref.ID))
+	return "", envelope.Errorf(envelope.CodeNotFound, "no entity is known that has envelope %s", clip.Text(ref.ID, 128))
 }
 
 // mayKnow holds an envelope against the reference, and decides whether the sender of
 // the task may have it told: as fetch does for those who ask themselves.
 func (t *Task) mayKnow(e *envelope.Envelope, ref envelope.Reference) error {
 	if e.ID != ref.ID || ref.Corr != "" && e.Corr != ref.Corr {
-		return envelope.Errorf(envelope.CodeNotFound, "the envelope is not the one that the reference to %s names", clip(ref.ID))
+		return envelope.Errorf(envelope.CodeNotFound, "the envelope is not the one that the reference to %s names", clip.Text(ref.ID, 128))
 	}
 	if ref.Hash != "" {
 		if hash, err := e.Hash(); err != nil || hash != ref.Hash {
-			return envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip(ref.ID)).WithCause(err)
+			return envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip.Text(ref.ID, 128)).WithCause(err)
 		}
 	}
 	if ref.Hash == "" && !t.isPartyTo(e) {
-		return envelope.Errorf(envelope.CodeDenied, "the sender of the task is no party of envelope %s, and does not know its hash", clip(ref.ID))
+		return envelope.Errorf(envelope.CodeDenied, "the sender of the task is no party of envelope %s, and does not know its hash", clip.Text(ref.ID, 128))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
@@ -106,7 +107,7 @@ func unsendable(err error) bool {
 // into it.
 func bare(e *envelope.Error) *envelope.Error {
 	c := publicError(e)
-	c.Code, c.Message = envelope.Code(clip(string(c.Code))), clipTo(c.Message, maxBare)
+	c.Code, c.Message = envelope.Code(clip.Text(string(c.Code), 128)), clip.Text(c.Message, maxBare)
 	return c
 }
 

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // IsInbox reports whether workers answer on a reply subject, or on those below a prefix:
@@ -30,7 +32,7 @@ func (h *host) fromInboxes(handle nats.MsgHandler) nats.MsgHandler {
 		h.counts.dropped.Add(1)
 		h.node.tel.refused(h, "reply_subject")
 		h.counts.noInbox.Do(func() {
-			h.log.Warn("messages dropped that are to be answered on no inbox; this is the first", "subject", clip(msg.Subject), "reply", clip(msg.Reply))
+			h.log.Warn("messages dropped that are to be answered on no inbox; this is the first", "subject", clip.Text(msg.Subject, 128), "reply", clip.Text(msg.Reply, 128))
 		})
 	}
 }

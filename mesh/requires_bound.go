@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 )
@@ -103,9 +104,9 @@ func (t *Task) forMesh(prefix string, signed bool) *envelope.Error {
 
 func otherMesh(named, prefix string) *envelope.Error {
 	if prefix == "" {
-		return envelope.Errorf(envelope.CodeRequires, "requires.mesh: the task is for mesh %q, and this one has no prefix", clip(named))
+		return envelope.Errorf(envelope.CodeRequires, "requires.mesh: the task is for mesh %q, and this one has no prefix", clip.Text(named, 128))
 	}
-	return envelope.Errorf(envelope.CodeRequires, "requires.mesh: the task is for mesh %q, and this is %q", clip(named), prefix)
+	return envelope.Errorf(envelope.CodeRequires, "requires.mesh: the task is for mesh %q, and this is %q", clip.Text(named, 128), prefix)
 }
 
 // namedMesh reads requires.mesh; "" where it is absent.

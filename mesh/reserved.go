@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -52,7 +53,7 @@ func (h *host) controlLoop(lane <-chan func()) {
 // answerReserved answers a task of the aee.* namespace (AEE, "Reserved
 // Namespace"), whose payload has been validated.
 func (h *host) answerReserved(t *Task) {
-	t.started = time.Now()
+	t.begins()
 	ctx, cancel := context.WithTimeout(h.taskScope, min(t.Requires.Timeout, lookTimeout))
 	defer cancel()
 	result, err := h.reserved(ctx, t)
@@ -123,7 +124,7 @@ func (h *host) fetch(ctx context.Context, t *Task) (any, error) {
 		return intents.FetchResult{Found: false}, nil
 	}
 	if want.Hash != "" && !named {
-		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip(want.ID)).WithCause(err)
+		return nil, envelope.Errorf(envelope.CodeHashMismatch, "envelope %s has another hash", clip.Text(want.ID, 128)).WithCause(err)
 	}
 	raw, err := found.AppendJSON(nil)
 	if err != nil {
@@ -149,7 +150,7 @@ func (h *host) refute(ctx context.Context, t *Task) (any, error) {
 	if len(what.ID) > maxName {
 		return nil, envelope.Errorf(envelope.CodeNotFound, "no envelope here has an id of more than %d bytes", maxName)
 	}
-	record := mustJSON(intents.Refutation{By: clip(task.From), Reason: clipTo(what.Reason, maxReason), TS: envelope.Now()})
+	record := mustJSON(intents.Refutation{By: clip.Text(task.From, 128), Reason: clip.Text(what.Reason, maxReason), TS: envelope.Now()})
 	h.node.refuted.add(what.ID, record)
 	if store := h.node.cfg.Refutations; store != nil {
 		if err := store.Add(ctx, h.Entity, what.ID, record); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/mesh/internal/sched"
 )
@@ -114,9 +115,9 @@ func (h *host) validate(intent string, variant intents.Variant, payload json.Raw
 	if !h.Intents.Has(intent) {
 		switch {
 		case intents.Reserved(intent):
-			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip(intent))
+			return envelope.Errorf(envelope.CodeIntentReserved, "there is no intent %s, and its namespace is reserved", clip.Text(intent, 128))
 		case h.RefuseUnknown:
-			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip(intent))
+			return envelope.Errorf(envelope.CodeIntentUnknown, "this agent does not know intent %s; aee.capability.list tells which it knows", clip.Text(intent, 128))
 		case h.DefaultIntent == "":
 			return nil
 		}
@@ -162,7 +163,7 @@ func (h *host) run(t *Task) {
 	}
 	t.placed.Store(true)
 	if t.run != nil {
-		h.begins(t)
+		t.begins()
 		h.durable.perform(t)
 		return
 	}
@@ -179,17 +180,13 @@ func (h *host) run(t *Task) {
 			return
 		}
 	}
-	h.begins(t)
+	t.begins()
 	h.taskEvent(intents.TaskStarted, t, nil)
 	h.finish(t)
 }
 
-// begins notes when a task leaves the queue, where that is measured.
-func (h *host) begins(t *Task) {
-	if h.node.tel.metrics {
-		t.started = time.Now()
-	}
-}
+// begins notes that a task leaves the queue.
+func (t *Task) begins() { t.waited.Store(max(1, int64(time.Since(t.queued)))) }
 
 // finish lets the handler do the task, and sends what comes of it.
 func (h *host) finish(t *Task) {
@@ -276,7 +273,7 @@ func (h *host) validateError(t *Task, err error) error {
 	if !isCode(bad, envelope.CodeOutputSchema) {
 		return err
 	}
-	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip(string(said.Code)), said.Message).WithCause(err)
+	out := envelope.Errorf(envelope.CodeOutputSchema, "%s; the agent said %s: %s", border(bad).Message, clip.Text(string(said.Code), 128), said.Message).WithCause(err)
 	out.Retryable, out.BackoffMS = said.Retryable, said.BackoffMS
 	return out
 }

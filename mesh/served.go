@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/state"
 )
 
@@ -70,7 +71,7 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 		case entity != "" && slices.Contains(claimed, entity):
 			return entity, nil
 		case entity != "":
-			return "", fmt.Errorf("%w: it is registered as %s, which no worker serves", state.ErrUnknownAgent, clip(entity))
+			return "", fmt.Errorf("%w: it is registered as %s, which no worker serves", state.ErrUnknownAgent, clip.Text(entity, 128))
 		}
 	}
 	for _, entity := range claimed {
@@ -86,7 +87,7 @@ func (s *served) choose(ctx context.Context, agentID, issuer string, claimed []s
 	case len(claimed) == 1:
 		return claimed[0], nil
 	}
-	return "", fmt.Errorf("%w: workers of %d entities say that they serve it, %s and %s among them", state.ErrUnknownAgent, len(claimed), clip(claimed[0]), clip(claimed[1]))
+	return "", fmt.Errorf("%w: workers of %d entities say that they serve it, %s and %s among them", state.ErrUnknownAgent, len(claimed), clip.Text(claimed[0], 128), clip.Text(claimed[1], 128))
 }
 
 // claimed are the entities whose workers say that they serve an agent.
@@ -159,7 +160,7 @@ func (s *served) fits(_ context.Context, entity, version string) error {
 	if len(hosted) == 0 || slices.ContainsFunc(hosted, func(v string) bool { return sameMajor(v, version) }) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", state.ErrUnknownAgent, entity, clip(hosted[0]), clip(version))
+	return fmt.Errorf("%w: %s is served in version %s here, and the run is of version %s", state.ErrUnknownAgent, entity, clip.Text(hosted[0], 128), clip.Text(version, 128))
 }
 
 // noVersion is what an agent has whose document does not say its version.

@@ -36,12 +36,14 @@ func (t *Task) endpoint() int {
 // agent's tasks run beside one another, so it counts for itself.
 type endpointStats struct {
 	requests, errors atomic.Int64
-	busyFor          atomic.Int64 // nanoseconds from queued to answered
+	busyFor          atomic.Int64 // nanoseconds from begun to answered
 	lastError        atomic.Pointer[string]
 }
 
 func (s *endpointStats) record(t *Task, problem *envelope.Error) {
-	s.busyFor.Add(int64(time.Since(t.queued)))
+	if waited := t.waited.Load(); waited > 0 { // else it never left the queue
+		s.busyFor.Add(int64(time.Since(t.queued)) - waited)
+	}
 	s.count(problem)
 }
 
@@ -194,16 +196,17 @@ func (h *host) serviceStats() micro.Stats {
 	return out
 }
 
-// counters are the numbers that micro has no field for.
+// counters are the numbers that micro has no field for, and how the agent is: who may
+// not ask it that (aee.status.health) reads it here.
 func (h *host) counters() json.RawMessage {
 	c := &h.counts
 	var early int64
 	if h.node.replay != nil {
 		early = h.node.replay.Early()
 	}
-	return mustJSON(map[string]int64{
-		"replay_early": early,
-		"running":      h.active.Load(), "queued": int64(h.queue.Len()),
+	return mustJSON(map[string]any{
+		"status": h.health().Status, "replay_early": early,
+		"running": h.active.Load(), "queued": int64(h.queue.Len()),
 		"malformed": c.malformed.Load(), "refused": c.refused.Load(), "busy": c.busy.Load(),
 		"replayed": c.replayed.Load(), "unexpected": c.unexpected.Load(), "dropped": c.dropped.Load(),
 		"reply_failed": c.replyFailed.Load(), "panics": c.panics.Load(),

@@ -105,9 +105,9 @@ func TestAgentIsANATSMicroService(t *testing.T) {
 		if age := time.Since(stats.Started); age < 0 || age > time.Minute {
 			t.Errorf("started %v", stats.Started)
 		}
-		var counters map[string]int
+		var counters map[string]any
 		json.Unmarshal(stats.Endpoints[0].Data, &counters)
-		equal(t, "counters", counters, map[string]int{"running": 0, "queued": 0, "malformed": 1, "refused": 0, "busy": 0, "replayed": 0, "unexpected": 0, "dropped": 0, "reply_failed": 0, "panics": 0, "replay_early": 0})
+		equal(t, "counters", counters, map[string]any{"status": "healthy", "running": 0., "queued": 0., "malformed": 1., "refused": 0., "busy": 0., "replayed": 0., "unexpected": 0., "dropped": 0., "reply_failed": 0., "panics": 0., "replay_early": 0.})
 		stats.Endpoints[0].Data = nil
 		equal(t, "task stats"+suffix, *stats.Endpoints[0], micro.EndpointStats{Name: "task", Subject: "agent.team.reviewer", QueueGroup: "q", NumRequests: 4, NumErrors: 2, LastError: "E_INVALID_ENVELOPE:a member's name must be a string at byte 1"})
 		equal(t, "ask stats"+suffix, *stats.Endpoints[1], micro.EndpointStats{Name: "ask", Subject: "aee.ask.agent.team.reviewer", QueueGroup: "q", NumRequests: 1, NumErrors: 1, LastError: "E_MINE:no luck"})
@@ -176,4 +176,22 @@ func TestDiscoverListsTheMeshsOwnWorkers(t *testing.T) {
 	if err != nil || len(empty) != 0 {
 		t.Errorf("where nobody is: %v, %v", empty, err)
 	}
+}
+
+// What micro calls processing time is the work alone: a task that waited in the queue
+// and was never begun took none.
+func TestProcessingTimeIsWithoutTheQueue(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	g := newGate(t)
+	r.serve(r.node(mesh.Config{}), mesh.Agent{Entity: reviewer, Concurrency: 1, Handler: g})
+	r.send(newTask(reviewer, "code.review", `{}`))
+	<-g.entered
+	waits := newTask(reviewer, "code.review", `{}`)
+	waits.Requires = json.RawMessage(`{"timeout_ms":100}`)
+	equal(t, "the one that waits", r.request(waits).Type, envelope.TypeError)
+	var stats micro.Stats
+	r.decodeService("$SRV.STATS", "stats", &stats)
+	equal(t, "answered", stats.Endpoints[0].NumRequests, 1)
+	equal(t, "processing time", stats.Endpoints[0].ProcessingTime, time.Duration(0))
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents"
 )
 
@@ -30,19 +31,19 @@ const maxDetail = 1 << 10
 // publicStep is a step as everybody may know it, within bounds.
 func publicStep(s intents.StepEvent) intents.StepEvent {
 	for _, name := range []*string{&s.Pattern, &s.Step, &s.Alias, &s.To, &s.Child, &s.Then, &s.Until, &s.By, &s.Strategy, &s.Winner} {
-		*name = clipTo(*name, 256)
+		*name = clip.Text(*name, 256)
 	}
-	s.Detail = clipTo(s.Detail, maxDetail)
+	s.Detail = clip.Text(s.Detail, maxDetail)
 	if s.Error != nil {
 		s.Error = publicError(s.Error)
-		s.Error.Code, s.Error.Message = envelope.Code(clip(string(s.Error.Code))), clipTo(s.Error.Message, maxDetail)
+		s.Error.Code, s.Error.Message = envelope.Code(clip.Text(string(s.Error.Code), 128)), clip.Text(s.Error.Message, maxDetail)
 	}
 	if len(s.Usage) > maxDetail {
 		s.Usage = nil // it is no account of this mesh's
 	}
 	s.Scores = slices.Clone(s.Scores[:min(len(s.Scores), intents.MaxVoters)])
 	for i := range s.Scores {
-		s.Scores[i].Alias = clipTo(s.Scores[i].Alias, 256)
+		s.Scores[i].Alias = clip.Text(s.Scores[i].Alias, 256)
 	}
 	s.Votes = slices.Clone(s.Votes[:min(len(s.Votes), intents.MaxVoters)])
 	named := intents.MaxVoters
@@ -51,7 +52,7 @@ func publicStep(s intents.StepEvent) intents.StepEvent {
 		named -= n
 		s.Votes[i].Aliases = slices.Clone(v.Aliases[:n])
 		for j, alias := range s.Votes[i].Aliases {
-			s.Votes[i].Aliases[j] = clipTo(alias, 256)
+			s.Votes[i].Aliases[j] = clip.Text(alias, 256)
 		}
 	}
 	return s

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
@@ -333,9 +334,9 @@ func (n *Node) readDurableReply(entity, taskID, corr, caller string, msg *nats.M
 	}
 	switch {
 	case reply.ReplyTo != taskID && (reply.Type != envelope.TypeStream || reply.ReplyTo != ""):
-		return nil, unusable("reply of %s: it answers %s, not %s", entity, clip(reply.ReplyTo), clip(taskID))
+		return nil, unusable("reply of %s: it answers %s, not %s", entity, clip.Text(reply.ReplyTo, 128), clip.Text(taskID, 128))
 	case corr != "" && reply.Corr != corr:
-		return nil, unusable("reply of %s: foreign corr %s", entity, clip(reply.Corr))
+		return nil, unusable("reply of %s: foreign corr %s", entity, clip.Text(reply.Corr, 128))
 	}
 	if reply.From != entity && !n.withdrawnBy(reply) {
 		if err := n.mayAnswer(entity, taskID, corr, caller, msg.Header.Get(HeaderHandoff), reply, known); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Handler does the work of an agent.
@@ -77,7 +78,7 @@ func misfit(err error) *envelope.Error {
 	case "string", "number", "bool":
 		value = "a " + value
 	}
-	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip(field), clip(value)).WithCause(err)
+	return envelope.Errorf(envelope.CodeInputSchema, "the payload does not fit what the agent takes: %s cannot be %s", clip.Text(field, 128), clip.Text(value, 128)).WithCause(err)
 }
 
 // Task is one task that an agent works on.
@@ -96,14 +97,14 @@ type Task struct {
 	illegible error            // what is wrong with requires
 	read      bool             // requires
 
-	host    *host
-	run     *Run   // on the durable lane; else nil
-	reply   string // the NATS reply subject; "" where nobody waits
-	cbor    bool   // the sender speaks CBOR
-	ask     bool   // plain text in, plain text out
-	tree    *tree  // what its requires say of its tree; nil: nothing
-	queued  time.Time
-	started time.Time // zero where no metrics are kept
+	host   *host
+	run    *Run   // on the durable lane; else nil
+	reply  string // the NATS reply subject; "" where nobody waits
+	cbor   bool   // the sender speaks CBOR
+	ask    bool   // plain text in, plain text out
+	tree   *tree  // what its requires say of its tree; nil: nothing
+	queued time.Time
+	waited atomic.Int64 // nanoseconds from queued until it was begun; 0: it has not been
 
 	done   atomic.Bool // the terminal envelope has been sent
 	placed atomic.Bool // it has one of the agent's places

@@ -207,7 +207,7 @@ func (tel *telemetry) endTask(h *host, t *Task, problem *envelope.Error) {
 	}
 	attrs := metric.WithAttributes(attribute.String("aee.entity", h.Entity), attribute.String("aee.outcome", outcome))
 	tel.duration.Record(context.Background(), time.Since(t.queued).Seconds(), attrs)
-	if !t.started.IsZero() {
-		tel.waiting.Record(context.Background(), t.started.Sub(t.queued).Seconds(), attrs)
+	if waited := time.Duration(t.waited.Load()); waited > 0 {
+		tel.waiting.Record(context.Background(), waited.Seconds(), attrs)
 	}
 }

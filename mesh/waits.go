@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -275,10 +276,10 @@ func (l *lane) reasonToWake(ctx context.Context, c *state.Checkpoint) (string, e
 			return "", err
 		}
 		if answer != nil {
-			return clip(wait.Entity) + " has answered", nil
+			return clip.Text(wait.Entity, 128) + " has answered", nil
 		}
 		if over(wait, now) {
-			return "no answer of " + clip(wait.Entity) + " in time", nil
+			return "no answer of " + clip.Text(wait.Entity, 128) + " in time", nil
 		}
 	}
 	return "", nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -27,7 +28,7 @@ type WaitsError struct{ Wait state.Wait }
 
 // Error names who has the task.
 func (e *WaitsError) Error() string {
-	return fmt.Sprintf("task %s is with %s: %v", clip(e.Wait.TaskID), clip(e.Wait.Entity), ErrWaits)
+	return fmt.Sprintf("task %s is with %s: %v", clip.Text(e.Wait.TaskID, 128), clip.Text(e.Wait.Entity, 128), ErrWaits)
 }
 
 // Unwrap returns [ErrWaits].
@@ -115,9 +116,9 @@ func waitsFor(wake Wake) string {
 	case len(who) == 0:
 		return "for its time"
 	case len(who) > 3:
-		return fmt.Sprintf("for %s and %d others", clip(who[0]), len(who)-1)
+		return fmt.Sprintf("for %s and %d others", clip.Text(who[0], 128), len(who)-1)
 	}
-	return "for " + clip(strings.Join(who, ", "))
+	return "for " + clip.Text(strings.Join(who, ", "), 128)
 }
 
 // waitRequest is the approval request of a run that waits: its pending action is

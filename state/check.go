@@ -6,6 +6,7 @@ import (
 	"regexp"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -24,7 +25,7 @@ func (c *Checkpoint) check() error {
 	case d.CheckpointAt == "":
 		return missing("checkpoint_at")
 	case d.Version != "" && d.Version != version && !versionPattern.MatchString(d.Version):
-		return invalid("sc_version %q", clip(d.Version))
+		return invalid("sc_version %q", clip.Text(d.Version, 80))
 	case d.Extensions != nil && d.Extensions.Kind() != '{':
 		return invalid("the extensions are no JSON object")
 	}
@@ -33,36 +34,36 @@ func (c *Checkpoint) check() error {
 	case "":
 		return missing("status")
 	default:
-		return invalid("status %q", clip(string(d.Status)))
+		return invalid("status %q", clip.Text(string(d.Status), 80))
 	}
 	if !integer(d.Iteration, 0) {
-		return invalid("iteration %q", clip(string(d.Iteration)))
+		return invalid("iteration %q", clip.Text(string(d.Iteration), 80))
 	}
 	for i, m := range d.Conversation {
 		switch m.Role {
 		case aaif.MessageSystem, aaif.MessageUser, aaif.MessageAssistant, aaif.MessageTool:
 		default:
-			return invalid("conversation[%d]: role %q", i, clip(string(m.Role)))
+			return invalid("conversation[%d]: role %q", i, clip.Text(string(m.Role), 80))
 		}
 		if !integer(m.TokenCount, math.Inf(-1)) {
-			return invalid("conversation[%d]: token_count %q", i, clip(string(m.TokenCount)))
+			return invalid("conversation[%d]: token_count %q", i, clip.Text(string(m.TokenCount), 80))
 		}
 	}
 	for i, m := range d.MemorySnapshot {
 		switch m.Scope {
 		case aaif.ScopeUser, aaif.ScopeSession, aaif.ScopeTask, aaif.ScopeLongTerm:
 		default:
-			return invalid("memory_snapshot[%d]: scope %q", i, clip(string(m.Scope)))
+			return invalid("memory_snapshot[%d]: scope %q", i, clip.Text(string(m.Scope), 80))
 		}
 		if !integer(m.TTLRemainingSeconds, math.Inf(-1)) {
-			return invalid("memory_snapshot[%d]: ttl_remaining_seconds %q", i, clip(string(m.TTLRemainingSeconds)))
+			return invalid("memory_snapshot[%d]: ttl_remaining_seconds %q", i, clip.Text(string(m.TTLRemainingSeconds), 80))
 		}
 	}
 	for i, p := range d.PendingToolCalls {
 		switch p.Status {
 		case "", aaif.ToolCallPending, aaif.ToolCallInFlight, aaif.ToolCallAwaitingResult:
 		default:
-			return invalid("pending_tool_calls[%d]: status %q", i, clip(string(p.Status)))
+			return invalid("pending_tool_calls[%d]: status %q", i, clip.Text(string(p.Status), 80))
 		}
 		if deeper(jsontext.Value(p.Arguments)) {
 			return invalid("pending_tool_calls[%d]: arguments nest too deep", i)
@@ -72,7 +73,7 @@ func (c *Checkpoint) check() error {
 		switch s.Status {
 		case "", aaif.SubagentPending, aaif.SubagentRunning, aaif.SubagentPaused, aaif.SubagentCompleted, aaif.SubagentFailed:
 		default:
-			return invalid("subagent_states[%d]: status %q", i, clip(string(s.Status)))
+			return invalid("subagent_states[%d]: status %q", i, clip.Text(string(s.Status), 80))
 		}
 		if deeper(jsontext.Value(s.Output)) {
 			return invalid("subagent_states[%d]: output nests too deep", i)
@@ -80,9 +81,9 @@ func (c *Checkpoint) check() error {
 	}
 	switch {
 	case d.PipelinePosition != nil && !integer(d.PipelinePosition.ParallelSlot, math.Inf(-1)):
-		return invalid("pipeline_position: parallel_slot %q", clip(string(d.PipelinePosition.ParallelSlot)))
+		return invalid("pipeline_position: parallel_slot %q", clip.Text(string(d.PipelinePosition.ParallelSlot), 80))
 	case d.Error != nil && !integer(d.Error.RetriesRemaining, 0):
-		return invalid("error: retries_remaining %q", clip(string(d.Error.RetriesRemaining)))
+		return invalid("error: retries_remaining %q", clip.Text(string(d.Error.RetriesRemaining), 80))
 	case deeper(jsontext.Value(d.Variables)):
 		return invalid("variables nest too deep")
 	case d.ApprovalRequest != nil && deeper(jsontext.Value(d.ApprovalRequest.PendingAction)):
@@ -112,7 +113,7 @@ func (c *Checkpoint) checkMesh() error {
 		switch e.Status {
 		case EffectPending, EffectInFlight, EffectDone, EffectFailed, EffectTimedOut, EffectUnknown:
 		default:
-			return invalid("%s: effects[%d]: status %q", Extension, i, clip(string(e.Status)))
+			return invalid("%s: effects[%d]: status %q", Extension, i, clip.Text(string(e.Status), 80))
 		}
 	}
 	if deeper(m.More) {

@@ -3,10 +3,10 @@ package state
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Limits that hold where a [Codec] leaves them at zero.
@@ -132,7 +132,7 @@ func (k Codec) Marshal(c *Checkpoint) ([]byte, error) { return k.marshalIn(nil, 
 func (k Codec) marshalIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	data, err := k.marshal(buf, c)
 	if err != nil {
-		return nil, fmt.Errorf("encode checkpoint of run %s: %w", clip(c.Doc.RunID), err)
+		return nil, fmt.Errorf("encode checkpoint of run %s: %w", clip.Text(c.Doc.RunID, 80), err)
 	}
 	return data, nil
 }
@@ -209,7 +209,7 @@ func (k Codec) Read(rec Record) (*Checkpoint, error) {
 	switch {
 	case seal == nil:
 	case c.ID() != rec.ID:
-		return nil, fmt.Errorf("decode checkpoint: %w: it is of run %s of %s", ErrReplaced, clip(c.Doc.RunID), clip(c.Mesh.Entity))
+		return nil, fmt.Errorf("decode checkpoint: %w: it is of run %s of %s", ErrReplaced, clip.Text(c.Doc.RunID, 80), clip.Text(c.Mesh.Entity, 80))
 	case seal.Over != nil && *seal.Over > 0 && (!rec.Swapped || rec.Over != *seal.Over):
 		return nil, fmt.Errorf("decode checkpoint: %w: it was written over revision %d, and stored over %d", ErrReplaced, *seal.Over, rec.Over)
 	}
@@ -266,13 +266,4 @@ func asJSON(data []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	return text, nil
-}
-
-// clip cuts a text from outside short for an error.
-func clip(s string) string {
-	const most = 80
-	if len(s) > most {
-		s = strings.ToValidUTF8(s[:most], "") + "…"
-	}
-	return s
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -78,7 +79,7 @@ func (p *parsed) members() error {
 		}
 		name := tok.String()
 		if err := p.member(dec, name, &others); err != nil {
-			return fmt.Errorf("%s: %w", clip(name), err)
+			return fmt.Errorf("%s: %w", clip.Text(name, 80), err)
 		}
 	}
 	if _, err := dec.ReadToken(); err != nil {
@@ -208,7 +209,7 @@ func isChecksum(text string) error {
 		return ErrNoChecksum
 	}
 	if raw, err := hex.DecodeString(text); err != nil || len(raw) != sha256.Size {
-		return fmt.Errorf("%w: %q is no SHA-256 in hex", ErrNoChecksum, clip(text))
+		return fmt.Errorf("%w: %q is no SHA-256 in hex", ErrNoChecksum, clip.Text(text, 80))
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // EffectKey is the idempotency key of a tool call: the run, the turn of the
@@ -90,7 +91,7 @@ func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason
 			b = envelope.AppendString(b, cleanText(settledWords("done", reason, by)))
 			e.Result = append(b, '}')
 		} else if !json.Valid(result) {
-			return 0, fmt.Errorf("call %s %w: the result is not valid JSON", clip(call), ErrSettle)
+			return 0, fmt.Errorf("call %s %w: the result is not valid JSON", clip.Text(call, 80), ErrSettle)
 		}
 		e.Status, e.DoneAt = EffectDone, now
 	case SettleFailed:
@@ -98,7 +99,7 @@ func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason
 	case SettleRepeat:
 		e.Status, e.DoneAt = EffectPending, time.Time{}
 	default:
-		return 0, fmt.Errorf("call %s %w as %q: want %s, %s or %s", clip(call), ErrSettle, clip(outcome), SettleDone, SettleFailed, SettleRepeat)
+		return 0, fmt.Errorf("call %s %w as %q: want %s, %s or %s", clip.Text(call, 80), ErrSettle, clip.Text(outcome, 80), SettleDone, SettleFailed, SettleRepeat)
 	}
 	c.Mesh.Effects = slices.Clone(c.Mesh.Effects)
 	c.Mesh.Effects[at] = e
@@ -124,16 +125,16 @@ func (c *Checkpoint) whyNot(call string) error {
 		case e.Status == EffectUnknown:
 			unknown = append(unknown, e.ID)
 		case e.ID == call || e.Key == call:
-			return fmt.Errorf("call %s %w: it is %s", clip(call), ErrSettle, strings.ReplaceAll(string(e.Status), "_", " "))
+			return fmt.Errorf("call %s %w: it is %s", clip.Text(call, 80), ErrSettle, strings.ReplaceAll(string(e.Status), "_", " "))
 		}
 	}
 	switch {
 	case len(unknown) == 0 && call == "":
 		return fmt.Errorf("the run %w: none of its calls has an unknown outcome", ErrSettle)
 	case len(unknown) == 0:
-		return fmt.Errorf("call %s %w: no call of the run has an unknown outcome", clip(call), ErrSettle)
+		return fmt.Errorf("call %s %w: no call of the run has an unknown outcome", clip.Text(call, 80), ErrSettle)
 	}
-	return fmt.Errorf("call %s %w: the run has no such call; unknown is what became of %s", clip(call), ErrSettle, clip(strings.Join(unknown, ", ")))
+	return fmt.Errorf("call %s %w: the run has no such call; unknown is what became of %s", clip.Text(call, 80), ErrSettle, clip.Text(strings.Join(unknown, ", "), 80))
 }
 
 func settledWords(what, reason, by string) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A ForkOf says what a fork is to be.
@@ -29,7 +30,7 @@ type ForkOf struct {
 func (c *Checkpoint) Fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	d, err := c.fork(f, now)
 	if err != nil {
-		return nil, fmt.Errorf("fork run %s: %w", clip(c.Doc.RunID), err)
+		return nil, fmt.Errorf("fork run %s: %w", clip.Text(c.Doc.RunID, 80), err)
 	}
 	return d, nil
 }

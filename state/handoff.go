@@ -3,6 +3,8 @@ package state
 import (
 	"errors"
 	"fmt"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // HandoffType is the media type of a streaming handoff (AAIF, Streaming Handoff Wire Format). It may be sent over TLS
@@ -146,7 +148,7 @@ func NewHandoffError(err error) *HandoffError {
 	}
 	for _, c := range handoffCodes {
 		if errors.Is(err, c.err) {
-			return &HandoffError{Code: c.code, Message: clipText(err.Error())}
+			return &HandoffError{Code: c.code, Message: clip.Text(err.Error(), 500)}
 		}
 	}
 	return &HandoffError{Code: HandoffInternal, Message: "the handoff failed; the log of the side that failed says more"}
@@ -154,7 +156,7 @@ func NewHandoffError(err error) *HandoffError {
 
 // RemoteHandoffError is what the other side has said.
 func RemoteHandoffError(code, message string) *HandoffError {
-	e := &HandoffError{Code: HandoffInternal, Message: clipText(message), Remote: true}
+	e := &HandoffError{Code: HandoffInternal, Message: clip.Text(message, 500), Remote: true}
 	for _, c := range handoffCodes {
 		if string(c.code) == code {
 			e.Code = c.code
@@ -179,14 +181,4 @@ func (e *HandoffError) Unwrap() error {
 		}
 	}
 	return nil
-}
-
-// clipText bounds a text for people.
-func clipText(s string) string {
-	const most = 500
-	if len(s) <= most {
-		return s
-	}
-	r := []rune(s[:most])
-	return string(r[:len(r)-1]) + "…"
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -168,10 +169,10 @@ func Refer(data []byte, object Object) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case h.Object != nil:
-		return nil, fmt.Errorf("refer to checkpoint of run %s: it is a reference itself", clip(h.Run))
+		return nil, fmt.Errorf("refer to checkpoint of run %s: it is a reference itself", clip.Text(h.Run, 80))
 	}
 	if h.Entity == "" {
-		return nil, fmt.Errorf("refer to checkpoint of run %s: %w: it has no %s", clip(h.Run), ErrInvalid, Extension)
+		return nil, fmt.Errorf("refer to checkpoint of run %s: %w: it has no %s", clip.Text(h.Run, 80), ErrInvalid, Extension)
 	}
 	text, checksum, err := h.append(nil, func(w *writer) {
 		w.name("object")
@@ -182,7 +183,7 @@ func Refer(data []byte, object Object) ([]byte, error) {
 		w.end()
 	}, h.sealedOnly())
 	if err != nil {
-		return nil, fmt.Errorf("refer to checkpoint of run %s: %w", clip(h.Run), err)
+		return nil, fmt.Errorf("refer to checkpoint of run %s: %w", clip.Text(h.Run, 80), err)
 	}
 	checksum.sum(text)
 	return text, nil

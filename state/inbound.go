@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Bounds of what another platform says of a run.
@@ -84,10 +85,10 @@ func (m *Mesh) checkInbound(run string) error {
 	}
 	for _, e := range m.Effects {
 		if e.Tries < 0 {
-			return invalid("%s: call %s was begun %d times", Extension, clip(e.ID), e.Tries)
+			return invalid("%s: call %s was begun %d times", Extension, clip.Text(e.ID, 80), e.Tries)
 		}
 		if !e.Status.Final() && !strings.HasPrefix(e.Key, run+".") {
-			return invalid("call %s of %s is open under the idempotency key of another run (%s): it must end where it was begun", clip(e.ID), clip(e.Tool), clip(e.Key))
+			return invalid("call %s of %s is open under the idempotency key of another run (%s): it must end where it was begun", clip.Text(e.ID, 80), clip.Text(e.Tool, 80), clip.Text(e.Key, 80))
 		}
 	}
 	return nil
@@ -135,7 +136,7 @@ func AdoptedTask(entity, run string) string { return nameUUID(adoptedNamespace, 
 func (c *Checkpoint) CheckNames() error {
 	m := &c.Mesh
 	if c.Doc.RunID != RunID(m.Entity, m.TaskID) && m.TaskID != AdoptedTask(m.Entity, c.Doc.RunID) {
-		return fmt.Errorf("%w: run %s is not that of task %s", ErrInvalid, clip(c.Doc.RunID), clip(m.TaskID))
+		return fmt.Errorf("%w: run %s is not that of task %s", ErrInvalid, clip.Text(c.Doc.RunID, 80), clip.Text(m.TaskID, 80))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -26,13 +27,13 @@ func (m *Mem) Put(ctx context.Context, id ID, prev uint64, data []byte) (uint64,
 		return 0, err
 	}
 	if len(data) == 0 {
-		return 0, fmt.Errorf("put run %s: it is empty", clip(id.Run))
+		return 0, fmt.Errorf("put run %s: it is empty", clip.Text(id.Run, 80))
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	history := m.runs[id]
 	if newest(history).Revision != prev {
-		return 0, fmt.Errorf("put run %s over revision %d: %w", clip(id.Run), prev, ErrChanged)
+		return 0, fmt.Errorf("put run %s over revision %d: %w", clip.Text(id.Run, 80), prev, ErrChanged)
 	}
 	m.last++
 	if m.runs == nil {
@@ -62,7 +63,7 @@ func (m *Mem) At(ctx context.Context, id ID, revision uint64) (Record, error) {
 		}
 	}
 	if err == nil {
-		err = fmt.Errorf("get revision %d of run %s: %w", revision, clip(id.Run), ErrNotFound)
+		err = fmt.Errorf("get revision %d of run %s: %w", revision, clip.Text(id.Run, 80), ErrNotFound)
 	}
 	return Record{}, err
 }
@@ -85,7 +86,7 @@ func (m *Mem) history(ctx context.Context, op string, id ID) ([]Record, error) {
 	defer m.mu.Unlock()
 	history := m.runs[id]
 	if len(history) == 0 {
-		return nil, fmt.Errorf("%s run %s: %w", op, clip(id.Run), ErrNotFound)
+		return nil, fmt.Errorf("%s run %s: %w", op, clip.Text(id.Run, 80), ErrNotFound)
 	}
 	return history[:len(history):len(history)], nil
 }

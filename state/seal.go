@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // KeySize is the length of a sealing key in bytes.
@@ -64,7 +66,7 @@ func NewKeyring(newest Key, older ...Key) (*Keyring, error) {
 		case err != nil:
 			return nil, fmt.Errorf("state key %d: it has %d bytes, must have %d", i+1, len(key.Secret), KeySize)
 		case k.keys[id] != nil:
-			return nil, fmt.Errorf("state key %d: there are two keys %q", i+1, clip(id))
+			return nil, fmt.Errorf("state key %d: there are two keys %q", i+1, clip.Text(id, 80))
 		}
 		k.keys[id], k.ids = aead, append(k.ids, id)
 	}
@@ -142,14 +144,14 @@ func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 func (k *Keyring) open(p *parsed) ([]byte, error) {
 	s := p.outer.Sealed
 	if s.Algorithm != sealAlgorithm {
-		return nil, fmt.Errorf("%w with %q, which this release does not know", ErrSealed, clip(s.Algorithm))
+		return nil, fmt.Errorf("%w with %q, which this release does not know", ErrSealed, clip.Text(s.Algorithm, 80))
 	}
 	var aead cipher.AEAD
 	if k != nil {
 		aead = k.keys[s.Key]
 	}
 	if aead == nil {
-		return nil, fmt.Errorf("%w with key %q, which is not at hand", ErrSealed, clip(s.Key))
+		return nil, fmt.Errorf("%w with key %q, which is not at hand", ErrSealed, clip.Text(s.Key, 80))
 	}
 	nonce, err := base64.StdEncoding.Strict().DecodeString(s.Nonce)
 	if err != nil || len(nonce) != aead.NonceSize() {

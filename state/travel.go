@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // PutToken puts a migration token into a document that travels as a file, and
@@ -76,7 +78,7 @@ func takeToken(doc []byte) (string, []byte, error) {
 		return "", nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	if whole != p.checksum {
-		return "", nil, fmt.Errorf("%w: provenance says %q, and it is %s", ErrChecksum, clip(p.checksum), whole)
+		return "", nil, fmt.Errorf("%w: provenance says %q, and it is %s", ErrChecksum, clip.Text(p.checksum, 80), whole)
 	}
 	if text, err = withoutProvenance(text, "migration_token", "checksum"); err != nil {
 		return "", nil, err

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // rootFields are the fields beside agent in a definition.
@@ -18,13 +20,13 @@ func FieldPointer(text string) (string, error) {
 	case text == "" || text == "/":
 		return "", errors.New("it is empty: name one field, such as compliance.audit_log")
 	case strings.ContainsAny(text, "*?[]"):
-		return "", fmt.Errorf("%q: each field is named by itself, without wildcards", clip(text))
+		return "", fmt.Errorf("%q: each field is named by itself, without wildcards", clip.Text(text, 60))
 	case text[0] == '/':
 		return text, nil
 	}
 	fields := strings.Split(text, ".")
 	if slices.Contains(fields, "") {
-		return "", fmt.Errorf("%q: a field has no name", clip(text))
+		return "", fmt.Errorf("%q: a field has no name", clip.Text(text, 60))
 	}
 	if fields[0] != "agent" && !slices.Contains(rootFields, fields[0]) {
 		fields = append([]string{"agent"}, fields...)
@@ -35,6 +37,19 @@ func FieldPointer(text string) (string, error) {
 	}
 	return pointer, nil
 }
+
+// FieldPath names a place as [FieldPointer] reads it, by dots where that can be.
+func FieldPath(pointer string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(pointer, "/agent/"), "/")
+	path = strings.ReplaceAll(path, "/", ".")
+	if back, err := FieldPointer(path); err != nil || back != pointer {
+		return pointer
+	}
+	return path
+}
+
+// HintAccepted is the hint of a [Problem] that an operator has accepted.
+const HintAccepted = "accepted by the operator"
 
 // HoldHints returns a document in which some conditions in words always hold: those of subagents that are steps of a
 // pipeline, whose order the document gives by other means, where pointers names them. No runtime evaluates words;
@@ -56,7 +71,7 @@ func (d *Document) HoldHints(pointers []string) (*Document, []Problem) {
 			copied.definition, out = d.definition.Clone(), &copied
 		}
 		out.definition.Agent.Orchestration.Subagents[i].When = &Condition{Lang: LangAlways, NL: s.When.Hint}
-		held = append(held, warnf(pointer, RuleStringCondition, "the condition in words counts as satisfied: %s", show(s.When.Hint)).hint("accepted by the operator"))
+		held = append(held, warnf(pointer, RuleStringCondition, "the condition in words counts as satisfied: %s", show(s.When.Hint)).hint(HintAccepted))
 	}
 	return out, d.locate(held)
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/fxamacker/cbor/v2"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // CBOR documents hold what JSON holds: text keys, text, numbers, bools, null, arrays and maps of definite
@@ -187,7 +189,7 @@ func cborProblem(data []byte, err error, maxDepth int) *Problem {
 	case len(data) == 0:
 		p.Rule, p.Message = RuleSyntax, "the document is empty"
 	case errors.As(err, &dup):
-		p.Rule, p.Message = RuleDuplicateName, fmt.Sprintf("the name %s is in a map twice", clip(fmt.Sprint(dup.Key)))
+		p.Rule, p.Message = RuleDuplicateName, fmt.Sprintf("the name %s is in a map twice", clip.Text(fmt.Sprint(dup.Key), 60))
 	case errors.As(err, &tags):
 		p.Message, p.Hint = "tags are not accepted", "send plain text, numbers, arrays and maps"
 	case errors.As(err, &indef):
@@ -239,7 +241,7 @@ func cborValue(v any, pointer string) (any, error) {
 	case stdjson.Number:
 		n, ok := cborNumber(string(v))
 		if !ok {
-			return nil, fmt.Errorf("encode CBOR: %s: %s has more digits than a double or a 64-bit integer holds", pointer, clip(string(v)))
+			return nil, fmt.Errorf("encode CBOR: %s: %s has more digits than a double or a 64-bit integer holds", pointer, clip.Text(string(v), 60))
 		}
 		return n, nil
 	default:

@@ -6,6 +6,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // maxEntityName keeps an entity id well below what a NATS subject may be.
@@ -35,7 +37,7 @@ func EntityName(name string) (string, error) {
 					b.WriteString(s)
 					continue
 				}
-				return "", fmt.Errorf("agent name %q: no entity id can be made of %q (name the entity yourself, as in agent.helper)", clip(name), r)
+				return "", fmt.Errorf("agent name %q: no entity id can be made of %q (name the entity yourself, as in agent.helper)", clip.Text(name, 60), r)
 			}
 			gap = true
 			continue
@@ -47,9 +49,9 @@ func EntityName(name string) (string, error) {
 	}
 	switch id := b.String(); {
 	case id == "":
-		return "", fmt.Errorf("agent name %q: no letter or digit to make an entity id of (name the entity yourself, as in agent.helper)", clip(name))
+		return "", fmt.Errorf("agent name %q: no letter or digit to make an entity id of (name the entity yourself, as in agent.helper)", clip.Text(name, 60))
 	case len(id) > maxEntityName:
-		return "", fmt.Errorf("agent name %q: the entity id would be longer than %d characters (shorten the name)", clip(name), maxEntityName)
+		return "", fmt.Errorf("agent name %q: the entity id would be longer than %d characters (shorten the name)", clip.Text(name, 60), maxEntityName)
 	default:
 		return "agent." + id, nil
 	}

@@ -8,9 +8,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // explain puts one schema error into words for the document's author. It takes the facts from the schema and
@@ -103,7 +104,7 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 		if _, ok := props[name]; ok || extensible && strings.HasPrefix(name, "x-") {
 			continue
 		}
-		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip(name))
+		p := errorf(child(at, name), RuleUnknownField, "unknown field %q", clip.Text(name, 60))
 		switch near, home := Nearest(name, known), s.home(name, at); {
 		case authObject.MatchString(at) && secretName(name) != harmless:
 			p = p.hint("no credential stands in a document: name the environment variable in env_var, or the vault entry in vault_ref")
@@ -114,7 +115,7 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 		case strings.HasPrefix(name, "x-") || name == "_comment":
 			p = p.hint("extensions and comments stand at the root of the document")
 		case extensible:
-			p = p.hint(`your own fields start with "x-": %q`, "x-"+clip(strings.ToLower(name)))
+			p = p.hint(`your own fields start with "x-": %q`, "x-"+clip.Text(strings.ToLower(name), 60))
 		}
 		ps = append(ps, p)
 	}
@@ -267,22 +268,13 @@ func show(v any) string {
 		if _, secret := credential(v); secret || looksRandom(v) {
 			return "this text"
 		}
-		return fmt.Sprintf("%q", clip(v))
+		return fmt.Sprintf("%q", clip.Text(v, 60))
 	case stdjson.Number:
-		return clip(string(v))
+		return clip.Text(string(v), 60)
 	case nil:
 		return "null"
 	case bool:
 		return fmt.Sprint(v)
 	}
 	return "this " + jsonType(v)
-}
-
-// clip shortens a text to what a message can hold.
-func clip(s string) string {
-	const most = 60
-	if utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	return string([]rune(s)[:most]) + "…"
 }

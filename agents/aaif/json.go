@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // maxNumberLen is longer than the exact decimal form of any IEEE 754 double.
@@ -125,7 +127,7 @@ func checkNumber(lit string) (*decodeError, bool) {
 	f, err := strconv.ParseFloat(lit, 64)
 	mantissa, _, _ := strings.Cut(strings.ToLower(lit), "e")
 	if err != nil || f == 0 && strings.ContainsAny(mantissa, "123456789") {
-		return &decodeError{rule: RuleNumberRange, message: clip(lit) + " is outside the range of an IEEE 754 double"}, false
+		return &decodeError{rule: RuleNumberRange, message: clip.Text(lit, 60) + " is outside the range of an IEEE 754 double"}, false
 	}
 	return nil, true
 }

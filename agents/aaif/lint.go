@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
@@ -71,7 +72,7 @@ func (l *linter) uri(pointer, text string) {
 func (l *linter) version(pointer, text string) {
 	if text != "" && laterVersion(text, Version) {
 		l.warn(pointer, RuleVersion, "what "+Version+" does not have is refused, not ignored",
-			"the document is written for AAIF %s; this is %s", clip(text), Version)
+			"the document is written for AAIF %s; this is %s", clip.Text(text, 60), Version)
 	}
 }
 
@@ -150,7 +151,7 @@ func (l *linter) capability(pointer, c string) {
 			hint = "registered are " + strings.Join(siblings, ", ")
 		}
 	}
-	l.warn(pointer, RuleRegistry, hint, "capability %q is not in the registry: no runtime has to know it", clip(c))
+	l.warn(pointer, RuleRegistry, hint, "capability %q is not in the registry: no runtime has to know it", clip.Text(c, 60))
 }
 
 // subschema compiles an embedded JSON Schema. It has to be complete in itself,

@@ -12,6 +12,8 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // YAML documents are read as a notation for JSON, nothing more. The parser supplies a syntax tree; which plain
@@ -257,7 +259,7 @@ func (c *yamlConverter) write(t jsontext.Token, at *token.Token, pointer string)
 func yamlProblem(err error) *Problem {
 	var y yaml.Error
 	if errors.As(err, &y) {
-		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", clip(y.GetMessage()))
+		p := yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: %s", clip.Text(y.GetMessage(), 60))
 		if strings.ContainsRune(p.Message, '\t') {
 			p = yamlErrorf(y.GetToken(), "", RuleSyntax, "not YAML: a tab").hint("indent with spaces")
 		}

@@ -6,6 +6,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string) *Problem {
@@ -38,7 +40,7 @@ func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string
 		return c.write(jsontext.String(text), at, pointer)
 	}
 	// YAML has more ways to write a number than JSON, and its versions disagree on them.
-	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip(text)).
+	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip.Text(text, 60)).
 		hint("write it in plain decimals, or quote it if it is text")
 	return &p
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // DefaultKeyHeader is the header of an api_key whose auth block names none.
@@ -54,7 +55,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 		return own(&putting{next: next, credential: c, put: s.sign}), nil
 	case aaif.AuthMTLS:
 		if scheme := o.Endpoint.Scheme; scheme != "https" && scheme != "wss" {
-			return nil, fmt.Errorf("auth mtls needs https: nobody asks for a certificate at a %s endpoint", clip(scheme))
+			return nil, fmt.Errorf("auth mtls needs https: nobody asks for a certificate at a %s endpoint", clip.Text(scheme, 200))
 		}
 		if p == nil {
 			return next, nil // which refuses everything
@@ -167,10 +168,10 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 		name = "Authorization"
 	}
 	if in == "header" && (!httpguts.ValidHeaderFieldName(name) || notForCredentials[http.CanonicalHeaderKey(name)]) {
-		return nil, fmt.Errorf("auth %s: %q cannot be the header of a credential", o.Auth.Type, clip(name))
+		return nil, fmt.Errorf("auth %s: %q cannot be the header of a credential", o.Auth.Type, clip.Text(name, 200))
 	}
 	if in != "header" && (name == "" || in != "query" && in != "cookie") {
-		return nil, fmt.Errorf("auth %s: a credential cannot go in %q as %q", o.Auth.Type, clip(in), clip(name))
+		return nil, fmt.Errorf("auth %s: a credential cannot go in %q as %q", o.Auth.Type, clip.Text(in, 200), clip.Text(name, 200))
 	}
 	return func(req *http.Request, value string) error {
 		switch o.Auth.Type {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/secret"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // The bounds of a connection.
@@ -125,7 +126,7 @@ func (p *Policy) dial(check addressCheck) func(ctx context.Context, network, add
 		d := net.Dialer{Timeout: dialTimeout, Resolver: p.resolver, ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err != nil {
-				return refusef("the address %q", clip(address))
+				return refusef("the address %q", clip.Text(address, 200))
 			}
 			return check(name, to.Addr())
 		}}

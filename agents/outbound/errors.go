@@ -20,6 +20,17 @@ var ErrCredential = errors.New("credential")
 type refusal struct {
 	reason string
 	hint   string
+	flag   string // of a worker, with its value
+}
+
+// Permit is the flag of a worker, with its value, that allows what an error says is
+// refused; "" where no flag does.
+func Permit(err error) string {
+	var r *refusal
+	if !errors.As(err, &r) {
+		return ""
+	}
+	return r.flag
 }
 
 func (r *refusal) Error() string {
@@ -37,7 +48,7 @@ func refusef(format string, args ...any) *refusal {
 
 // allowHint names the line of configuration that allows a thing.
 func (r *refusal) allowHint(section, entry string) *refusal {
-	flag := map[string]string{"allow": "--allow", "private": "--allow-private", "files": "--allow-file"}[section]
-	r.hint = fmt.Sprintf("to allow it, add %q to outbound.%s (worker %s %s)", entry, section, flag, entry)
+	r.flag = map[string]string{"allow": "--allow", "private": "--allow-private", "files": "--allow-file"}[section] + " " + entry
+	r.hint = fmt.Sprintf("to allow it, add %q to outbound.%s (worker %s)", entry, section, r.flag)
 	return r
 }

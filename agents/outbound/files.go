@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // ReadFile reads a local file that a document names, and returns its path: if it is
@@ -16,12 +18,12 @@ import (
 // is looked for in each folder. More than limit bytes are an error.
 func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, err error) {
 	if p == nil || len(p.files) == 0 {
-		return nil, "", refusef("the file %q is not allowed", clip(name)).allowHint("files", clip(name))
+		return nil, "", refusef("the file %q is not allowed", clip.Text(name, 200)).allowHint("files", clip.Text(name, 200))
 	}
 	if rest, ok := strings.CutPrefix(name, "file://"); ok {
 		u, err := url.Parse(name)
 		if err != nil || u.Host != "" && u.Host != "localhost" || !strings.HasPrefix(u.Path, "/") {
-			return nil, "", refusef("%q is no URL of a file here", clip(rest))
+			return nil, "", refusef("%q is no URL of a file here", clip.Text(rest, 200))
 		}
 		name = u.Path
 	}
@@ -33,7 +35,7 @@ func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, e
 			return data, path, nil
 		case errors.Is(err, errElsewhere):
 		case errors.Is(err, fs.ErrNotExist):
-			missing = fmt.Errorf("there is no file %q in outbound.files", clip(name))
+			missing = fmt.Errorf("there is no file %q in outbound.files", clip.Text(name, 200))
 		default:
 			return nil, "", err
 		}
@@ -41,7 +43,7 @@ func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, e
 	if missing != nil {
 		return nil, "", missing
 	}
-	return nil, "", refusef("the file %q is not allowed", clip(name)).allowHint("files", clip(name))
+	return nil, "", refusef("the file %q is not allowed", clip.Text(name, 200)).allowHint("files", clip.Text(name, 200))
 }
 
 var errElsewhere = errors.New("not below it")
@@ -75,7 +77,7 @@ func readBelow(allowed, name string, limit int64) ([]byte, string, error) {
 		return nil, "", err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, "", fmt.Errorf("%q is not a file", clip(name))
+		return nil, "", fmt.Errorf("%q is not a file", clip.Text(name, 200))
 	}
 	f, err := root.Open(rel)
 	if err != nil {
@@ -84,7 +86,7 @@ func readBelow(allowed, name string, limit int64) ([]byte, string, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%w: %q has more than %d bytes", ErrTooLarge, clip(name), limit)
+		err = fmt.Errorf("%w: %q has more than %d bytes", ErrTooLarge, clip.Text(name, 200), limit)
 	}
 	return data, filepath.Join(folder, rel), err
 }

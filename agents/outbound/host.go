@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A target is what a URL points at, in one form: lower case, no trailing dot,
@@ -35,13 +37,13 @@ func targetOf(u *url.URL) (target, error) {
 	case "http", "ws":
 		t.scheme, t.port = "http", 80
 	default:
-		return t, refusef("%q is not an http or https URL", clip(u.Redacted()))
+		return t, refusef("%q is not an http or https URL", clip.Text(u.Redacted(), 200))
 	}
 	if u.User != nil {
 		return t, refusef("a user name or password in a URL")
 	}
 	if u.Opaque != "" || u.Host == "" {
-		return t, refusef("%q has no host", clip(u.Redacted()))
+		return t, refusef("%q has no host", clip.Text(u.Redacted(), 200))
 	}
 	var err error
 	if t.host, t.ip, err = canonicalHost(u.Hostname()); err != nil {
@@ -50,11 +52,11 @@ func targetOf(u *url.URL) (target, error) {
 	if p := u.Port(); p != "" {
 		n, err := strconv.Atoi(p)
 		if err != nil || n < 1 || n > 65535 {
-			return t, refusef("port %q", clip(p))
+			return t, refusef("port %q", clip.Text(p, 200))
 		}
 		t.port = n
 	} else if strings.HasSuffix(u.Host, ":") {
-		return t, refusef("an empty port in %q", clip(u.Host))
+		return t, refusef("an empty port in %q", clip.Text(u.Host, 200))
 	}
 	t.path = cmp.Or(u.Path, "/")
 	return t, nil
@@ -63,7 +65,7 @@ func targetOf(u *url.URL) (target, error) {
 // canonicalHost is the one form of a host: a name, or an address.
 func canonicalHost(host string) (string, netip.Addr, error) {
 	if strings.ContainsRune(host, '%') {
-		return "", netip.Addr{}, refusef("an address with a zone, %q", clip(host))
+		return "", netip.Addr{}, refusef("an address with a zone, %q", clip.Text(host, 200))
 	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		ip = ip.Unmap()
@@ -74,7 +76,7 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 		// The same profile as net/http uses when it dials.
 		ascii, err := idna.Lookup.ToASCII(name)
 		if err != nil {
-			return "", netip.Addr{}, refusef("%q is no host name", clip(host))
+			return "", netip.Addr{}, refusef("%q is no host name", clip.Text(host, 200))
 		}
 		name = strings.TrimSuffix(ascii, ".")
 	}
@@ -84,12 +86,12 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 	labels := strings.Split(name, ".")
 	for _, label := range labels {
 		if label == "" || len(label) > 63 || strings.ContainsFunc(label, notInLabel) {
-			return "", netip.Addr{}, refusef("%q is no host name", clip(host))
+			return "", netip.Addr{}, refusef("%q is no host name", clip.Text(host, 200))
 		}
 	}
 	if last := labels[len(labels)-1]; isNumber(last) {
 		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers read addresses in these.
-		return "", netip.Addr{}, refusef("%q is not written as an address of four decimal numbers", clip(host))
+		return "", netip.Addr{}, refusef("%q is not written as an address of four decimal numbers", clip.Text(host, 200))
 	}
 	return name, netip.Addr{}, nil
 }
@@ -132,12 +134,4 @@ func sameOrigin(a, b *url.URL) bool {
 	ta, errA := targetOf(a)
 	tb, errB := targetOf(b)
 	return errA == nil && errB == nil && ta.origin() == tb.origin()
-}
-
-// clip makes a stranger's text fit to be quoted in an error.
-func clip(s string) string {
-	if len(s) > 200 {
-		return s[:200] + "…"
-	}
-	return s
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // The defaults of [Config].
@@ -175,7 +177,7 @@ func parseEntry(raw string) (entry, error) {
 	if h, port, err := net.SplitHostPort(text); err == nil {
 		host = h
 		if e.port, err = parsePort(port); err != nil {
-			return e, fmt.Errorf("%q: %w", clip(raw), err)
+			return e, fmt.Errorf("%q: %w", clip.Text(raw, 200), err)
 		}
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
@@ -184,7 +186,7 @@ func parseEntry(raw string) (entry, error) {
 	}
 	var err error
 	if e.host, e.ip, err = canonicalHost(host); err != nil || e.sub && e.ip.IsValid() {
-		return e, fmt.Errorf("%q is not a host, host:port, *.domain or URL", clip(raw))
+		return e, fmt.Errorf("%q is not a host, host:port, *.domain or URL", clip.Text(raw, 200))
 	}
 	return e, nil
 }
@@ -195,7 +197,7 @@ func parsePort(port string) (int, error) {
 	}
 	n, err := strconv.Atoi(port)
 	if err != nil || n < 1 || n > 65535 {
-		return 0, fmt.Errorf("%q is no port", clip(port))
+		return 0, fmt.Errorf("%q is no port", clip.Text(port, 200))
 	}
 	return n, nil
 }
@@ -205,18 +207,18 @@ func parsePrefix(text string) (entry, error) {
 	sub := strings.Contains(text, "://*.")
 	u, err := url.Parse(strings.Replace(text, "://*.", "://", 1))
 	if err != nil {
-		return entry{}, fmt.Errorf("%q is no URL", clip(text))
+		return entry{}, fmt.Errorf("%q is no URL", clip.Text(text, 200))
 	}
 	t, err := targetOf(u)
 	switch {
 	case err != nil:
-		return entry{}, fmt.Errorf("%q: %w", clip(text), err)
+		return entry{}, fmt.Errorf("%q: %w", clip.Text(text, 200), err)
 	case u.RawQuery != "" || u.Fragment != "":
-		return entry{}, fmt.Errorf("%q: a URL to begin with has no query and no fragment", clip(text))
+		return entry{}, fmt.Errorf("%q: a URL to begin with has no query and no fragment", clip.Text(text, 200))
 	case sub && t.ip.IsValid():
-		return entry{}, fmt.Errorf("%q: an address has no subdomains", clip(text))
+		return entry{}, fmt.Errorf("%q: an address has no subdomains", clip.Text(text, 200))
 	case ambiguousPath(u):
-		return entry{}, fmt.Errorf("%q: its path can be read in two ways", clip(text))
+		return entry{}, fmt.Errorf("%q: its path can be read in two ways", clip.Text(text, 200))
 	}
 	e := entry{scheme: t.scheme, host: t.host, ip: t.ip, port: t.port, sub: sub}
 	if t.path != "/" {
@@ -229,14 +231,14 @@ func parsePrivate(raw string) (private, error) {
 	text := strings.TrimSpace(raw)
 	if prefix, err := netip.ParsePrefix(text); err == nil {
 		if prefix.Masked() != prefix {
-			return private{}, fmt.Errorf("%q: it is %s", clip(raw), prefix.Masked())
+			return private{}, fmt.Errorf("%q: it is %s", clip.Text(raw, 200), prefix.Masked())
 		}
 		return private{prefix: prefix}, nil
 	}
 	host, ip, err := canonicalHost(strings.Trim(text, "[]"))
 	switch {
 	case err != nil:
-		return private{}, fmt.Errorf("%q is not a host, an address or a block of addresses", clip(raw))
+		return private{}, fmt.Errorf("%q is not a host, an address or a block of addresses", clip.Text(raw, 200))
 	case ip.IsValid():
 		return private{prefix: netip.PrefixFrom(ip, ip.BitLen())}, nil
 	}
@@ -284,7 +286,7 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil || strings.ContainsFunc(rawURL, func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\\' }) {
-		return nil, refusef("%q is no URL", clip(rawURL))
+		return nil, refusef("%q is no URL", clip.Text(rawURL, 200))
 	}
 	t, err := p.check(u, false)
 	if err != nil {
@@ -303,7 +305,7 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 func (p *Policy) CheckNamed(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return refusef("%q is no URL", clip(rawURL))
+		return refusef("%q is no URL", clip.Text(rawURL, 200))
 	}
 	_, err = p.check(u, true)
 	return err
@@ -316,7 +318,7 @@ func (p *Policy) CheckNamed(rawURL string) error {
 func (p *Policy) CheckLiteral(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return refusef("%q is no URL", clip(rawURL))
+		return refusef("%q is no URL", clip.Text(rawURL, 200))
 	}
 	return p.checkPublic(u)
 }

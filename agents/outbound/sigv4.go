@@ -15,6 +15,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // signer signs requests as AWS asks for (Signature Version 4).
@@ -35,7 +37,7 @@ func newSigner(o Options, c credential) (*signer, error) {
 		case "region":
 			s.region = value
 		default:
-			return nil, fmt.Errorf("auth aws_sigv4: scope %q is neither service=… nor region=…", clip(scope))
+			return nil, fmt.Errorf("auth aws_sigv4: scope %q is neither service=… nor region=…", clip.Text(scope, 200))
 		}
 	}
 	service, region := awsOf(o.Endpoint.Hostname())

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
@@ -105,16 +104,3 @@ func (r *Record) clone() Record {
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
-
-// clip bounds what an error quotes.
-func clip(s string) string {
-	const limit = 80
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}

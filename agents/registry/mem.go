@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -39,7 +40,7 @@ func (m *Mem) Remove(_ context.Context, key string, revision uint64) error {
 		return err
 	}
 	if revision == 0 {
-		return fmt.Errorf("remove %q: %w", clip(key), ErrChanged)
+		return fmt.Errorf("remove %q: %w", clip.Text(key, 80), ErrChanged)
 	}
 	_, err := m.write(Entry{Key: key, Removed: true}, revision)
 	return err
@@ -49,7 +50,7 @@ func (m *Mem) write(e Entry, after uint64) (uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if at := m.at(e.Key); at != after {
-		return 0, fmt.Errorf("%q: %w", clip(e.Key), ErrChanged)
+		return 0, fmt.Errorf("%q: %w", clip.Text(e.Key, 80), ErrChanged)
 	}
 	m.revision++
 	e.Revision, e.Time = m.revision, time.Now().UTC()
@@ -77,7 +78,7 @@ func (m *Mem) at(key string) uint64 {
 func (m *Mem) Get(ctx context.Context, key string) (Entry, error) {
 	all, err := m.History(ctx, key)
 	if err == nil && all[len(all)-1].Removed {
-		err = fmt.Errorf("%q: %w", clip(key), ErrNotFound)
+		err = fmt.Errorf("%q: %w", clip.Text(key, 80), ErrNotFound)
 	}
 	if err != nil {
 		return Entry{}, err
@@ -93,7 +94,7 @@ func (m *Mem) At(ctx context.Context, key string, revision uint64) (Entry, error
 	}
 	i := slices.IndexFunc(all, func(e Entry) bool { return e.Revision == revision })
 	if i < 0 || all[i].Removed {
-		return Entry{}, fmt.Errorf("%q at revision %d: %w", clip(key), revision, ErrNotFound)
+		return Entry{}, fmt.Errorf("%q at revision %d: %w", clip.Text(key, 80), revision, ErrNotFound)
 	}
 	return all[i], nil
 }
@@ -107,7 +108,7 @@ func (m *Mem) History(_ context.Context, key string) ([]Entry, error) {
 	defer m.mu.Unlock()
 	all := m.kept[key]
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%q: %w", clip(key), ErrNotFound)
+		return nil, fmt.Errorf("%q: %w", clip.Text(key, 80), ErrNotFound)
 	}
 	return cloned(all), nil
 }

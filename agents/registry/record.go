@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -152,7 +153,7 @@ func (r *Record) Validate() error {
 		}
 	case aaif.CBOR:
 	default:
-		note("format %q is none of json, yaml, cbor", clip(string(r.Format)))
+		note("format %q is none of json, yaml, cbor", clip.Text(string(r.Format), 80))
 	}
 	if len(r.Skills) > MaxSkills {
 		note("%d skills: at most %d", len(r.Skills), MaxSkills)
@@ -165,11 +166,11 @@ func (r *Record) Validate() error {
 func validName(s string) error {
 	switch {
 	case s == "" || len(s) > MaxName:
-		return fmt.Errorf("%q has %d bytes, must have 1 to %d", clip(s), len(s), MaxName)
+		return fmt.Errorf("%q has %d bytes, must have 1 to %d", clip.Text(s, 80), len(s), MaxName)
 	case !utf8.ValidString(s) || strings.ContainsFunc(s, unprintable):
-		return fmt.Errorf("%q holds what does not print", clip(s))
+		return fmt.Errorf("%q holds what does not print", clip.Text(s, 80))
 	case len(subject.Escape(s)) > subject.MaxID:
-		return fmt.Errorf("%q is too long for a key", clip(s))
+		return fmt.Errorf("%q is too long for a key", clip.Text(s, 80))
 	}
 	return nil
 }

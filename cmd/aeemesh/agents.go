@@ -57,7 +57,12 @@ func (a *app) agentsListCommand() *cobra.Command {
 		Use:   "list",
 		Short: "List the agents that answer",
 		Long: `Lists the agents that answer NATS micro discovery: each entity with its workers
-together, their status, and what they have done since they started.`,
+together, their status, and what they have done since they started. AVERAGE is
+the time from the beginning of the work on a task to its answer, without the
+queue.
+
+A NATS user who may not ask the agents, as a viewer may not, is shown the status
+that the workers tell in their stats.`,
 		Example: `  aeemesh agents list
   aeemesh agents list --json | jq -r .entity
 
@@ -65,7 +70,7 @@ together, their status, and what they have done since they started.`,
   nats micro ls`,
 		Args: arguments(),
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
 			if err != nil {
 				return err
 			}
@@ -164,28 +169,19 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.app.conn.wait()))
 	defer cancel()
 	var wait sync.WaitGroup
-	for _, l := range list {
+	refused := false // the server lets the user not ask: it is tried once
+	for n, l := range list {
 		if l.Requests > 0 {
 			l.AverageMS = float64(busy[l.Entity].Microseconds()) / 1000 / float64(l.Requests)
 		}
-		wait.Go(func() {
-			var health intents.HealthResult
-			if _, err := s.inquirer(found, l.Entity).Query(ctx, l.Entity, intents.StatusHealth, struct{}{}, &health); err != nil {
-				l.Reason = whyUnknown(err)
-				return
-			}
-			l.Status = string(health.Status)
-			lane, ok := laneOf(&health)
-			switch {
-			case ok:
-				l.Durable = lane.brief()
-			case l.Takers < l.Instances:
-				l.Durable = "off"
-			}
-			if l.Takers > 0 && l.Takers < l.Instances {
-				l.Durable = fmt.Sprintf("%d of %d workers", l.Takers, l.Instances)
-			}
-		})
+		switch {
+		case n == 0:
+			refused = s.askHealth(ctx, found, l)
+		case refused:
+			l.told(found)
+		default:
+			wait.Go(func() { s.askHealth(ctx, found, l) })
+		}
 	}
 	wait.Wait()
 	out := make([]agentSummary, len(list))
@@ -193,6 +189,45 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 		out[i] = *l
 	}
 	return out
+}
+
+// askHealth asks an entity how it is. Where the server refuses that, it takes what the
+// workers say in their stats.
+func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
+	var health intents.HealthResult
+	err := inquire(ctx, s.inquirer(found, l.Entity), l.Entity, intents.StatusHealth, &health)
+	switch {
+	case mayNotAsk(err):
+		l.told(found)
+		return true
+	case err != nil:
+		l.Reason = whyUnknown(err)
+		return false
+	}
+	l.Status = string(health.Status)
+	lane, ok := laneOf(&health)
+	l.lane(lane, ok)
+	return false
+}
+
+// told sets how an entity is as its workers say in their stats.
+func (l *agentSummary) told(found []mesh.Instance) {
+	if l.Status = toldStatus(found, l.Entity); l.Status == "" {
+		l.Status, l.Reason = "unknown", "may not ask"
+	}
+	l.lane(laneStats(found, l.Entity))
+}
+
+// lane says how the durable lane is.
+func (l *agentSummary) lane(lane laneHealth, ok bool) {
+	switch {
+	case l.Takers > 0 && l.Takers < l.Instances:
+		l.Durable = fmt.Sprintf("%d of %d workers", l.Takers, l.Instances)
+	case ok:
+		l.Durable = lane.brief()
+	case l.Takers < l.Instances:
+		l.Durable = "off"
+	}
 }
 
 // whyUnknown is why an entity did not say how it is, in a word or two.
@@ -271,7 +306,7 @@ agent has no schema for, such as those of "send" and "ask".`,
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return usagef(cmd, "%w", err)
 			}
-			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true})
+			s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom(), signed: true, status: quietAboutPermissions(a.term.status(false))})
 			if err != nil {
 				return err
 			}
@@ -320,7 +355,12 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		{intents.SpecQuery, &spec, func() { d.AEEVersion, d.Extensions = spec.AEEVersion, spec.Extensions }},
 		{intents.CapabilityList, &list, func() { d.Intents = list.Intents }},
 	} {
-		if _, err := s.inquirer(d.Instances, entity).Query(ctx, entity, q.intent, struct{}{}, q.out); err != nil {
+		if err := inquire(ctx, s.inquirer(d.Instances, entity), entity, q.intent, q.out); err != nil {
+			if mayNotAsk(err) && len(d.Instances) > 0 {
+				d.Problems = append(d.Problems, fmt.Sprintf("this NATS user may not ask %s: shown is what its workers tell unasked", entity))
+				d.tell()
+				break
+			}
 			var e *envelope.Error
 			if errors.As(err, &e) && e.Code == envelope.CodeNoResponders && len(d.Instances) == 0 {
 				return d, err
@@ -335,6 +375,18 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 		d.About, d.AgentID = first.Description, first.Metadata[mesh.MetaAgentID]
 	}
 	return d, nil
+}
+
+// tell sets what the workers tell in their stats and metadata.
+func (d *agentDescription) tell() {
+	if status := toldStatus(d.Instances, d.Entity); status != "" {
+		d.Health = &intents.HealthResult{Status: intents.Health(status)}
+		if lane, ok := laneStats(d.Instances, d.Entity); ok {
+			d.Health.Details = map[string]any{healthDurable: lane}
+		}
+	}
+	meta := d.Instances[0].Info.Metadata
+	d.AEEVersion, d.Intents = meta["aee_version"], strings.FieldsFunc(meta[mesh.MetaIntents], func(r rune) bool { return r == ',' })
 }
 
 // accepted is what operators accept of the agent's document that is not done.

@@ -125,6 +125,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 		return mesh.ViewerPermissions(m, r.inbox), nil
 	case "sender":
 		add(mesh.ClientPermissions(m, r.inbox, r.named.entities...))
+		add(mesh.LookPermissions(m, f.durable, r.named.entities...))
 		if f.durable {
 			add(mesh.DurableClientPermissions(m, r.named.entities...))
 		}

@@ -21,7 +21,8 @@ func (a *app) completionCommand() *cobra.Command {
 		Use:   "completion SHELL",
 		Short: "Print the completion script for a shell",
 		Long: `Prints a script that makes a shell complete commands and flags, and also the
-entities that are there now, NATS contexts and your keys.`,
+entities that are there now, their intents, what their tasks have to hold, NATS
+contexts and your keys.`,
 		Example: `  source <(aeemesh completion bash)
   aeemesh completion bash > /etc/bash_completion.d/aeemesh
   aeemesh completion zsh > "${fpath[1]}/_aeemesh"
@@ -220,6 +221,7 @@ func (a *app) registerCompletions(c *cobra.Command) {
 			return a.contexts(), cobra.ShellCompDirectiveNoFileComp
 		},
 		"sign":              a.completeKeys,
+		"intent":            a.completeIntents,
 		"entity":            a.completeEntities(0),
 		"signatures":        values("off", "verify-if-present", "required"),
 		"replay-scope":      values("auto", "process", "mesh"),

@@ -38,6 +38,7 @@ type doctor struct {
 	entity   string
 	monitor  string
 	role     string
+	named    bool // entity was given
 	probe    bool
 	apply    bool
 	strict   bool
@@ -60,8 +61,9 @@ func (a *app) doctorCommand() *cobra.Command {
 		Long: `Connects as a worker would, and checks: the connection and its round trip, the
 server's version and max_payload, JetStream with the mesh's streams and whether
 they are nearly full, what an acknowledgement of JetStream is worth (fsync),
-NATS permissions in its --role for --entity, how far clocks are apart, and how
-the agents and their queues are. It stores a few records that go within seconds,
+NATS permissions in its --role for --entity (of a sender without --entity, for
+the agents that answer), how far clocks are apart, and how the agents and their
+queues are. It stores a few records that go within seconds,
 where it may, to see that something can be stored (--probe=false: not), and
 changes nothing else but what you ask for: --apply does what "aeemesh apply"
 does.
@@ -89,6 +91,7 @@ The exit status is 1 if a check fails, with --strict also if it warns.`,
 			if d.replicas != 0 && (!d.apply || d.replicas != 1 && d.replicas != 3 && d.replicas != 5) {
 				return usagef(cmd, "--replicas %d: it is 1, 3 or 5, and goes with --apply", d.replicas)
 			}
+			d.named = cmd.Flags().Changed("entity")
 			var err error
 			if d.subjects, err = a.subjects(); err != nil {
 				return err
@@ -138,6 +141,10 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	defer conn.Close()
 	d.conn = conn
 	d.connection()
+	if d.role == roleSender && !d.named {
+		d.sender(ctx)
+		return
+	}
 	d.permissions(ctx)
 	if d.role == roleSender {
 		if d.inbox {
@@ -167,12 +174,7 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 
 // clocks asks the agent that a sender sends to how it is: he may ask nobody else.
 func (d *doctor) clocks(ctx context.Context) {
-	from := d.app.defaultFrom()
-	signer, err := d.app.signer(from)
-	if err != nil {
-		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
-	}
-	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+	node, err := d.sendingNode()
 	if err != nil {
 		d.tell("agent", "fail", "", "%s", errorText(err))
 		return

@@ -33,15 +33,16 @@ func (d *doctor) needs() (need mesh.Permissions, as, hint string, err error) {
 		need, err = mesh.ClientPermissions(d.subjects, inbox, d.entity)
 		return need, "send to " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s --sender\" prints what a sender needs.", d.entity), err
 	case roleOperator:
-		return operatorNeeds(d.subjects), "operate the mesh", "docs/operations.md says what an operator needs.", nil
+		return operatorNeeds(d.subjects, d.entity), "operate the mesh", "\"aeemesh auth perms --operator --from ENTITY\" prints what an operator needs.", nil
 	}
 	need, err = mesh.WorkerPermissions(d.subjects, d.entity, mesh.DefaultMaxTimeout)
 	return need, "serve " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs. If this user only sends, or operates: --role sender, --role operator.", d.entity), err
 }
 
 // operatorNeeds are what the commands for operators use: to list agents, look at
-// streams, queues and runs, take tasks out of the queue, and apply.
-func operatorNeeds(m subject.Map) mesh.Permissions {
+// streams, queues and runs, command runs of an entity, take tasks out of the queue, and
+// apply.
+func operatorNeeds(m subject.Map, entity string) mesh.Permissions {
 	p := mesh.Permissions{Publish: []string{
 		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
 		"$JS.API.INFO", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
@@ -50,6 +51,11 @@ func operatorNeeds(m subject.Map) mesh.Permissions {
 	for _, s := range jetstream.Topology() {
 		for _, verb := range []string{"INFO", "CREATE", "UPDATE"} {
 			p.Publish = append(p.Publish, "$JS.API.STREAM."+verb+"."+s.StreamName(m))
+		}
+	}
+	for _, subject := range []func(string) (string, error){m.Ctl, func(e string) (string, error) { return m.Work("urgent", e) }} {
+		if to, err := subject(entity); err == nil {
+			p.Publish = append(p.Publish, to)
 		}
 	}
 	return mesh.Permissions{Publish: append(p.Publish, "$JS.API.CONSUMER.LIST."+work, "$JS.API.DIRECT.GET."+work, "$JS.API.STREAM.MSG.DELETE."+work,

@@ -41,7 +41,7 @@ it from standard input, @FILE from a file.`,
   aeemesh envelope new bus.ops '{"done":true}' --type event --intent ops.backup.done
   aeemesh envelope new agent.reviewer hello --stream | nats req agent.reviewer --wait-for-empty`,
 		Args:              arguments("ENTITY", "[PAYLOAD|-|@FILE]"),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: a.completeMessage,
 		RunE: a.do(func(_ context.Context, cmd *cobra.Command, args []string) error {
 			if err := subject.ValidateEntity(args[0]); err != nil {
 				return usagef(cmd, "%w", err)

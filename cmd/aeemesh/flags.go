@@ -100,7 +100,7 @@ func (a *app) logger() (*slog.Logger, error) {
 
 // loggerAt is the program's logger at another level than its own.
 func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}
 	switch strings.ToLower(a.levels.format) {
 	case "text":
 		return slog.New(slog.NewTextHandler(a.term.words, opts)), nil
@@ -108,6 +108,15 @@ func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(records{a.term.words}, opts)), nil
 	}
 	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
+}
+
+// withUnits writes durations into JSON as they stand in text, "30s": slog would write
+// a bare number of nanoseconds.
+func withUnits(_ []string, a slog.Attr) slog.Attr {
+	if a.Value.Kind() == slog.KindDuration {
+		a.Value = slog.StringValue(a.Value.Duration().String())
+	}
+	return a
 }
 
 const formatJSON = "json"
@@ -126,7 +135,7 @@ func (r records) Write(p []byte) (int, error) {
 // JSON. They are told whatever the level: they are no diagnostics.
 func (a *app) recordWords() {
 	if a.term.records == nil && strings.EqualFold(a.levels.format, formatJSON) {
-		a.term.records = slog.New(slog.NewJSONHandler(records{a.term.words}, nil))
+		a.term.records = slog.New(slog.NewJSONHandler(records{a.term.words}, &slog.HandlerOptions{ReplaceAttr: withUnits}))
 	}
 }
 

@@ -2,8 +2,13 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
+	"sync"
 	"time"
+
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
@@ -37,6 +42,85 @@ func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
 		s.unsigned = node
 	})
 	return s.unsigned
+}
+
+// inquire asks an entity with one of the aee.* intents. Where the server does not let the
+// user ask, it says so at once.
+func inquire(ctx context.Context, node *mesh.Node, entity, intent string, out any) error {
+	before := node.Conn().LastError()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	defer cancel(nil)
+	wait.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			if err := refusedTo(node.Conn(), before, entity); err != nil {
+				cancel(err)
+				return
+			}
+		}
+	})
+	_, err := node.Query(ctx, entity, intent, struct{}{}, out)
+	if refused := context.Cause(ctx); err != nil && mayNotAsk(refused) {
+		return refused
+	}
+	return err
+}
+
+// mayNotAsk reports that the server, and no worker, has refused a question.
+func mayNotAsk(err error) bool {
+	var e *envelope.Error
+	return errors.As(err, &e) && e.Code == envelope.CodeDenied && !e.FromPeer()
+}
+
+// toldStatus is how the workers of an entity say in their stats that they are, the worst
+// first; "" where one does not say it.
+func toldStatus(found []mesh.Instance, entity string) (worst string) {
+	ranks := []string{"healthy", "degraded", "unhealthy"}
+	for _, i := range found {
+		if i.Entity != entity {
+			continue
+		}
+		var own struct {
+			Status string `json:"status"`
+		}
+		if at := endpointOf(i, "task"); at == nil || json.Unmarshal(at.Data, &own) != nil || !slices.Contains(ranks, own.Status) {
+			return ""
+		}
+		if slices.Index(ranks, own.Status) > slices.Index(ranks, worst) {
+			worst = own.Status
+		}
+	}
+	return worst
+}
+
+// laneStats is the durable lane of the first worker of an entity whose stats have one.
+func laneStats(found []mesh.Instance, entity string) (lane laneHealth, ok bool) {
+	for _, i := range found {
+		if at := endpointOf(i, "work"); i.Entity == entity && at != nil && json.Unmarshal(at.Data, &lane) == nil && lane.State != "" {
+			return lane, true
+		}
+	}
+	return laneHealth{}, false
+}
+
+func endpointOf(i mesh.Instance, name string) *micro.EndpointStats {
+	if i.Stats == nil {
+		return nil
+	}
+	for _, e := range i.Stats.Endpoints {
+		if e.Name == name {
+			return e
+		}
+	}
+	return nil
 }
 
 // knowsKey looks, before a durable task is stored, whether a worker that is there

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -132,7 +133,12 @@ type scriptServer struct {
 
 type lastServer struct{}
 
+// startServer starts a server, whose log goes to the file server.log.
 func startServer(ts *testscript.TestScript, cfg natsd.Config) {
+	log, err := os.OpenFile(ts.MkAbs("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	ts.Defer(func() { log.Close() })
+	cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	srv, err := natsd.New(cfg)
 	ts.Check(err)
 	ts.Check(srv.Start(context.Background()))

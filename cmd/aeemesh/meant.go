@@ -40,10 +40,14 @@ func (s *session) meant(ctx context.Context, entity string) string {
 }
 
 // unanswered is sendFailed for a task to an entity: where nobody serves that, it
-// asks whether another one was meant.
+// asks whether another one was meant. Where the connection was away while it waited,
+// it says so: NATS keeps no answer of the live lane for who is not there.
 func (s *session) unanswered(ctx context.Context, entity string, err error) error {
 	failed := sendFailed(ctx, err)
 	var e *envelope.Error
+	if errors.As(err, &e) && e.Code == envelope.CodeTimeout && !e.FromPeer() && (s.conn.Stats().Reconnects > 0 || !s.conn.IsConnected()) {
+		return hinted(failed, "The connection was away meanwhile: an answer that came then is lost, and the task may be done. --durable keeps answers; \"aeemesh tree CORR\" shows what became of the task.")
+	}
 	if !errors.As(err, &e) || e.Code != envelope.CodeNoResponders || e.FromPeer() || ctx.Err() != nil {
 		return failed
 	}

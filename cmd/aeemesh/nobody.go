@@ -21,7 +21,7 @@ const patienceBeforeAsking = 3 * time.Second
 // and after how many looks without them they are taken for gone: one that is cut off
 // for a moment comes back, and answers.
 const (
-	firstLook = time.Second // after which a task is one that takes time
+	firstLook = 100 * time.Millisecond // after which a task is one that takes time
 	goneLook  = 3 * time.Second
 	goneAfter = 3
 )
@@ -30,7 +30,7 @@ const (
 // of the entity announces itself: NATS says at once that nobody listens, but
 // whoever watches the subject counts as a listener. It ends the wait when all
 // workers are gone that were there when the task was sent, so that none can answer;
-// and when the server refused what was sent, or the inbox for the answer, of which
+// when nothing listens any more where the task went; and when the server refused what was sent, or the inbox for the answer, of which
 // NATS tells the connection but not the request.
 func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
@@ -55,11 +55,16 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 				continue
 			}
 			next = time.Now().Add(goneLook)
-			found, err := node.Discover(ctx, entity, time.Second)
+			found, err := node.Workers(ctx, entity, time.Second)
 			switch {
 			case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
 			case had == nil && len(found) == 0 && time.Since(since) < patienceBeforeAsking:
 				next = since.Add(patienceBeforeAsking)
+			case had == nil && len(found) == 0 && deserted(ctx, node, entity):
+				if missing++; missing >= goneAfter {
+					cancel(allGone(entity))
+					return
+				}
 			case had == nil && len(found) == 0:
 				a.term.warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
 				next = time.Now().Add(24 * time.Hour) // it is said once
@@ -69,7 +74,7 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 				missing = 0
 			default:
 				if missing++; missing >= goneAfter {
-					cancel(envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity))
+					cancel(allGone(entity))
 					return
 				}
 			}
@@ -79,6 +84,19 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 		cancel(nil)
 		wait.Wait()
 	}
+}
+
+func allGone(entity string) error {
+	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity)
+}
+
+// deserted reports that nothing listens to an entity, not even a program that does not
+// announce itself: the server says so.
+func deserted(ctx context.Context, node *mesh.Node, entity string) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	_, err := node.Ping(ctx, entity)
+	return errors.Is(err, &envelope.Error{Code: envelope.CodeNoResponders})
 }
 
 func isOneOf(i mesh.Instance, all []mesh.Instance) bool {

@@ -59,7 +59,7 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
   nats req agent.writer --wait-for-empty --reply-timeout 5m "$(aeemesh envelope new agent.writer hello --stream)"
   nats pub -J aee.work.normal.agent.writer "$(aeemesh envelope new agent.writer hello)"      # durable`,
 		Args:              arguments("[ENTITY]", "[PAYLOAD]"),
-		ValidArgsFunction: a.completeEntities(1),
+		ValidArgsFunction: a.completeMessage,
 		RunE:              a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error { return a.send(ctx, cmd, f, args) }),
 	})
 	flags := c.Flags()

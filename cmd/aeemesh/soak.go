@@ -28,10 +28,12 @@ func (a *app) soakCommand() *cobra.Command {
 		Long: `Starts NATS servers and workers of its own as separate processes, submits durable
 tasks to handlers, models, programs and teams all the time, and breaks things:
 kill -9, SIGSTOP beyond the lease, restarts, partitions and slow networks, at
-random and at each point of the commit order. Then it holds every task against a
-model: accepted means answered, exactly once; no finished step and no receipt is
-made anew; a run never has two owners. It connects to no server that is there
-already.
+random and at each point of the commit order. Some runs move to a second system,
+with a server and workers of its own, over HTTPS, while either side or the way
+between them breaks. Then it holds every task against a model: accepted means
+answered, exactly once; no finished step and no receipt is made anew; a run never
+has two owners, and one that moves ends where it went. It connects to no server
+that is there already.
 
 The seed draws the faults: the same seed, the same faults in the same order. What
 they hit is up to the machine. The exit status is 1 if a promise was broken; then
@@ -39,6 +41,7 @@ the servers' stores, all logs and the trace are kept.`,
 		Example: `  aeemesh soak                                     # a hundred faults, a minute or two
   aeemesh soak --faults 1000 --seed 7
   aeemesh soak --faults 1000 --cluster 3           # three servers, three replicas
+  aeemesh soak --second 0                          # no run moves to another system
   aeemesh soak --for 10m --faults 100000
   aeemesh soak --seed 7 --json > report.json`,
 		Args: arguments(),
@@ -51,14 +54,15 @@ the servers' stores, all logs and the trace are kept.`,
 	flags.IntVar(&f.Servers, "cluster", 1, "servers: 1, or a cluster of 3 or 5 with as many replicas")
 	flags.DurationVar(&f.For, "for", 0, "begin no more faults after this long (default when all have struck)")
 	flags.IntVar(&f.Workers, "workers", 3, "worker processes")
+	flags.IntVar(&f.Second, "second", 2, "worker processes of a second system, to which runs move amid the faults; 0: there is none")
 	flags.IntVar(&f.Places, "concurrency", 4, "tasks at once in each")
 	flags.IntVar(&f.Clients, "inflight", 16, "tasks that are under way at once")
 	flags.DurationVar(&f.Lease, "lease", jetstream.DefaultLease, "for how long a task belongs to a worker that gives no sign of life")
 	flags.DurationVar(&f.Pace, "pace", 0, "mean time between two faults (default a third of the lease)")
 	flags.StringVar(&f.Sync, "sync", "2m", "the servers' sync_interval: always, or a `duration`")
 	flags.StringVar(&f.dir, "dir", "", "`directory` for stores, logs and traces; it is kept (default a temporary one, kept on failure)")
-	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to see that it is found: fence, ack-first or forget")
-	c.AddCommand(a.soakRole("server"), a.soakRole("worker"), a.soakRole("program"))
+	flags.StringVar(&f.Break, "break", "", "make the workers break a promise, to see that it is found: fence, ack-first, forget or let-go")
+	c.AddCommand(a.soakRole("server"), a.soakRole("worker"), a.soakRole("receiver"), a.soakRole("program"))
 	return c
 }
 
@@ -76,8 +80,8 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 			return usagef(cmd, "--sync %q: it is \"always\" or a duration such as 30s", f.Sync)
 		}
 	}
-	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
-		return usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --for and --pace not below, and --lease at least 100ms")
+	if f.Faults < 1 || f.For < 0 || f.Workers < 1 || f.Places < 1 || f.Clients < 1 || f.Second < 0 || f.Pace < 0 || f.Lease < 100*time.Millisecond {
+		return usagef(cmd, "--faults, --workers, --concurrency and --inflight must be above 0, --second, --for and --pace not below, and --lease at least 100ms")
 	}
 	if !slices.Contains([]int{1, 3, 5}, f.Servers) {
 		return usagef(cmd, "--cluster %d: it is 1, 3 or 5", f.Servers)
@@ -93,6 +97,9 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 	}
 	if !a.isSet(cmd, "seed") {
 		f.Seed = rand.Uint64N(1_000_000)
+	}
+	if f.Second == 0 {
+		f.Second = -1 // 0 is the default there
 	}
 	keep := f.dir != ""
 	if f.Dir = f.dir; keep {

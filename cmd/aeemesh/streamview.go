@@ -8,6 +8,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // streamView shows stream envelopes as they come: text as text, an agent's
@@ -70,28 +71,18 @@ func (v *streamView) tool(note toolNote) {
 	}
 	v.turn.Reset()
 	if c := note.Call; c != nil {
-		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip(string(c.Arguments))))
+		v.term.note("   → %s(%s)", oneLine(c.Name), oneLine(clip.Text(string(c.Arguments), 100)))
 	}
 	if r := note.Result; r != nil {
 		outcome := "done"
 		switch {
 		case r.Error != "":
-			outcome = clip(r.Error)
+			outcome = clip.Text(r.Error, 100)
 		case v.about != nil && v.about(r.Name) != "":
 			outcome = v.about(r.Name)
 		}
 		v.term.note("   ← %s: %s, %v", oneLine(r.Name), oneLine(outcome), time.Duration(r.MS*float64(time.Millisecond)).Round(time.Millisecond))
 	}
-}
-
-// clip cuts what is too long for a line.
-func clip(s string) string {
-	const most = 100
-	r := []rune(s)
-	if len(r) <= most {
-		return s
-	}
-	return string(r[:most]) + "…"
 }
 
 // said reports whether a result's text has been shown: as the whole stream, or as

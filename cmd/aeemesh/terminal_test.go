@@ -79,8 +79,11 @@ func TestNoticesSayOnceWhatThereIsToSay(t *testing.T) {
 		{Pointer: "/agent/y", Message: "nor this", Hint: "add y", Severity: aaif.SeverityNote},
 		{Pointer: "/agent/z", Message: "not done", Hint: "add y", Severity: aaif.SeverityWarning},
 		{Pointer: "/agent/x", Message: "not done", Severity: aaif.SeverityError},
+		{Pointer: "/agent/v", Message: "no log", Hint: aaif.HintAccepted, Severity: aaif.SeverityWarning},
+		{Pointer: "/agent/w", Message: "no region", Hint: aaif.HintAccepted, Severity: aaif.SeverityWarning},
 	})
-	const want = "warning: agent.a: /agent/x and 1 place more: not done (add y)\nnote: agent.a: /agent/y: nor this\nerror: agent.a: /agent/x: not done\n"
+	const want = "warning: agent.a: /agent/x and 1 place more: not done (add y)\nnote: agent.a: /agent/y: nor this\nerror: agent.a: /agent/x: not done\n" +
+		"warning: agent.a: /agent/v: no log (accepted by the operator)\nwarning: agent.a: /agent/w: no region (accepted by the operator)\n"
 	if words.String() != want {
 		t.Errorf("got %q, want %q", words.String(), want)
 	}

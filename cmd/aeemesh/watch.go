@@ -11,12 +11,12 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
+	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 	"github.com/aeemesh/aeemesh/envelope"
 	"github.com/aeemesh/aeemesh/envelope/sign"
 	"github.com/aeemesh/aeemesh/intents"
 	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh"
-	"github.com/aeemesh/aeemesh/mesh/natsconn"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -101,7 +101,7 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 		return err
 	}
 	gone := make(chan struct{})
-	conn, err := a.connect(ctx, cmd, a.watchStatus(), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(true)), nats.ClosedHandler(func(*nats.Conn) { close(gone) }))
 	if err != nil {
 		return err
 	}
@@ -126,13 +126,8 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 			a.term.hint(hintFor(err))
 		}
 	}
-	for _, p := range patterns {
-		if _, err := conn.ChanSubscribe(p, live); err != nil {
-			return fmt.Errorf("listen to %s: %w", p, err)
-		}
-	}
-	if err := conn.FlushTimeout(a.conn.wait()); err != nil {
-		return fmt.Errorf("listen: %w", err)
+	if patterns, err = w.listen(conn, patterns, live); err != nil {
+		return err
 	}
 	if len(stored) > 0 {
 		if err := w.replay(ctx, conn, stored); err != nil {
@@ -157,23 +152,6 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	return nil
 }
 
-// watchStatus says what cannot be seen for lack of permissions, once each.
-func (a *app) watchStatus() func(natsconn.Status) {
-	tell := a.term.status(true)
-	hinted := false
-	return func(s natsconn.Status) {
-		if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
-			tell(s)
-			return
-		}
-		a.term.warn("not shown, for lack of permissions: %s", errorText(s.Err))
-		if !hinted {
-			hinted = true
-			a.term.hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
-		}
-	}
-}
-
 // watcher filters and prints.
 type watcher struct {
 	app      *app
@@ -182,6 +160,7 @@ type watcher struct {
 	ring     *sign.Ring
 	seen     map[string]bool // ids that were replayed, which the live ones may repeat
 	shown    int
+	hidden   []string // what is not shown for lack of permissions
 }
 
 // patterns are the subjects to listen to. Replies go to inboxes, so those of
@@ -205,6 +184,35 @@ func (w *watcher) patterns() ([]string, error) {
 		}
 	}
 	return out, nil
+}
+
+// listen listens to what the user may hear, returns that, and says in one line what it
+// is not, replays included.
+func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg) (heard []string, err error) {
+	wait := w.app.conn.wait()
+	for _, p := range patterns {
+		before := conn.LastError()
+		if _, err := conn.ChanSubscribe(p, live); err != nil {
+			return nil, fmt.Errorf("listen to %s: %w", p, err)
+		}
+		// The server complains of a subscription before it answers what comes after.
+		if err := conn.FlushTimeout(wait); err != nil {
+			return nil, fmt.Errorf("listen to %s: %w", p, err)
+		}
+		if refused := conn.LastError(); refused != before && errors.Is(refused, nats.ErrPermissionViolation) {
+			w.hidden = append(w.hidden, p)
+			continue
+		}
+		heard = append(heard, p)
+	}
+	if len(w.hidden) > 0 {
+		w.app.term.warn("not shown, for lack of permissions: %s", strings.Join(w.hidden, ", "))
+		w.app.term.hint("What is left is shown. A user who may subscribe to all of it sees all of it.")
+	}
+	if len(heard) == 0 && w.flags.since == 0 {
+		return nil, outcome.Refused("this NATS user may listen to nothing of the mesh")
+	}
+	return heard, nil
 }
 
 func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) error {
@@ -247,7 +255,8 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 			continue
 		}
 		if err := w.readable(ctx, js, s.all); errors.Is(err, jetstream.ErrDenied) {
-			continue // watchStatus tells
+			w.hidden = append(w.hidden, "what "+s.name+" has stored")
+			continue
 		}
 		subjects = append(subjects, s.all)
 	}

@@ -134,7 +134,8 @@ func (t *terminal) warn(format string, args ...any) {
 
 // notices say what is done otherwise than a document says, and the like: as errors
 // only what stops something. What is said of several places in the same words is
-// one line, and a hint that several have stands once.
+// one line, and a hint that several have stands once; that the operator has accepted
+// it stands with each.
 func (t *terminal) notices(about string, problems []aaif.Problem) {
 	folded := map[aaif.Problem][]int{} // places of problems, by what they say
 	bare := func(p aaif.Problem) aaif.Problem {
@@ -152,7 +153,7 @@ func (t *terminal) notices(about string, problems []aaif.Problem) {
 		if len(same) > 1 {
 			p.Pointer += fmt.Sprintf(" and %s", counted(len(same)-1, "place more", "places more"))
 		}
-		if hints[p.Hint] {
+		if hints[p.Hint] && p.Hint != aaif.HintAccepted {
 			p.Hint = ""
 		}
 		hints[p.Hint] = true

@@ -18,8 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/adapters"
 	"github.com/aeemesh/aeemesh/agents/orchestrate/directory"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/agents/tool"
-	"github.com/aeemesh/aeemesh/agents/tool/program"
+	toolprogram "github.com/aeemesh/aeemesh/agents/tool/program"
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/health"
 	"github.com/aeemesh/aeemesh/envelope"
 	reviewer "github.com/aeemesh/aeemesh/examples/code-reviewer"
@@ -380,12 +381,12 @@ func undocumented(f *workerFlags, opts agents.Options) (*agents.Agent, error) {
 }
 
 // program is what --exec runs.
-func (a *app) program(cmd *cobra.Command, line string, env []string) (*agents.Program, error) {
+func (a *app) program(cmd *cobra.Command, line string, env []string) (*program.Program, error) {
 	command, err := splitCommand(line)
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: command, Env: env, Stderr: programOutput{a.term}, Logger: a.log})
+	p, err := program.New(program.Config{Command: command, Env: env, Stderr: programOutput{a.term}, Logger: a.log})
 	if err != nil {
 		return nil, usagef(cmd, "--exec: %w", err)
 	}
@@ -404,7 +405,7 @@ func (a *app) programTools(cmd *cobra.Command, specs, env []string) (*tool.Regis
 		if err != nil {
 			return nil, usagef(cmd, "--tool %s: %w", name, err)
 		}
-		t, err := program.New(program.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
+		t, err := toolprogram.New(toolprogram.Config{Definition: tool.Definition{Name: name, Description: "Runs " + filepath.Base(command[0]) + "."},
 			Command: command, Env: env, Log: a.log})
 		if err == nil {
 			err = reg.Add(t)

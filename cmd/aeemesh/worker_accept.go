@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -28,29 +27,33 @@ func acceptances(cmd *cobra.Command, specs []string) ([]string, error) {
 func (a *app) warnUnusedAcceptances(pointers []string, served []*agents.Agent) {
 	for _, p := range pointers {
 		if !slices.ContainsFunc(served, func(agent *agents.Agent) bool { return slices.Contains(agent.Accepted, p) }) {
-			a.term.warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", fieldPath(p))
+			a.term.warn("--accept-unhonoured %s makes no difference: what stands there is honoured, or nothing stands there", aaif.FieldPath(p))
 		}
 	}
 }
 
 // acceptanceHint tells the operator how to host an agent all the same that is
-// refused for what this runtime does not do; "" where that cannot be.
+// refused for what this runtime does not do, or is not allowed to do; "" where that
+// cannot be. What it names is what these flags take.
 func acceptanceHint(r *agents.Refusal) string {
-	if len(r.Unkept) == 0 {
-		return ""
-	}
-	var flags []string
+	var permits, accepts, hints []string
 	for _, p := range r.Unkept {
-		flags = append(flags, "--accept-unhonoured "+fieldPath(p))
+		if flag := r.Permits[p]; flag != "" {
+			name, value, _ := strings.Cut(flag, " ")
+			permits = append(permits, name+" "+shellWord(value))
+		} else {
+			accepts = append(accepts, "--accept-unhonoured "+shellWord(aaif.FieldPath(p)))
+		}
 	}
-	return fmt.Sprintf("Change the document, or accept on your own account that it is not done: worker %s", strings.Join(slices.Compact(flags), " "))
-}
-
-// fieldPath is a place of a document as [aaif.FieldPointer] reads it.
-func fieldPath(pointer string) string {
-	path := strings.TrimPrefix(strings.TrimPrefix(pointer, "/agent/"), "/")
-	if strings.ContainsAny(path, ".~ ") {
-		return pointer
+	flags := func(list []string) string {
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), " ")
 	}
-	return strings.ReplaceAll(path, "/", ".")
+	if len(permits) > 0 {
+		hints = append(hints, "Allow what its tools need: worker "+flags(permits))
+	}
+	if len(accepts) > 0 {
+		hints = append(hints, "Change the document, or accept on your own account that it is not done: worker "+flags(accepts))
+	}
+	return strings.Join(hints, ". ")
 }

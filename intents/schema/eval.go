@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Bounds of one validation.
@@ -180,7 +181,7 @@ func (e *eval) checkValue(r *rule, at int32) bool {
 	if v := &e.values[at]; r.formatOK != nil && v.kind == kString {
 		e.spend(len(v.raw))
 		if !r.formatOK(string(e.text(v))) {
-			e.fail(at, "format", "is not a %s", clip(r.format, 40))
+			e.fail(at, "format", "is not a %s", clip.Text(r.format, 40))
 			return false
 		}
 	}

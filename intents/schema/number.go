@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"math/big"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A bound is a number of a schema, ready to be compared with.
@@ -80,7 +82,7 @@ func (b *bound) divides(raw []byte) bool {
 // String is the bound as people write it.
 func (b *bound) String() string {
 	if b.rat.IsInt() {
-		return clip(b.rat.Num().String(), 40)
+		return clip.Text(b.rat.Num().String(), 40)
 	}
 	f, _ := b.rat.Float64()
 	text, _ := json.Marshal(f)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A Problem is one thing wrong with one place of a document.
@@ -87,15 +89,4 @@ func summary(problems []Problem, truncated bool) string {
 
 // quoted shows a name that the author of the schema or the document chose:
 // escaped, and cut to what a line bears.
-func quoted(s string) string { return fmt.Sprintf("%q", clip(s, 64)) }
-
-// clip cuts s to at most n bytes, at a rune's edge, and marks the cut.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && s[n]&0xC0 == 0x80 {
-		n--
-	}
-	return s[:n] + "…"
-}
+func quoted(s string) string { return fmt.Sprintf("%q", clip.Text(s, 64)) }

@@ -6,6 +6,8 @@ import (
 	"regexp/syntax"
 	"strconv"
 	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // uri looks at $schema and $id. Both are allowed at the top only: further down
@@ -56,7 +58,7 @@ func PatternSize(expr string) (int, error) {
 	}
 	re, err := syntax.Parse(expr, syntax.Perl)
 	if err != nil {
-		return 32 * len(expr), fmt.Errorf("is no regular expression of the RE2 syntax: %s", clip(err.Error(), 200))
+		return 32 * len(expr), fmt.Errorf("is no regular expression of the RE2 syntax: %s", clip.Text(err.Error(), 200))
 	}
 	size := classes(re) / 16
 	prog, err := syntax.Compile(re.Simplify())

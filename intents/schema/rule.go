@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A rule is one subschema, ready to be held against values. Rules refer to one
@@ -268,7 +270,7 @@ func listed(values []any) string {
 			b.WriteString(", ")
 		}
 		if text, err := json.Marshal(v); err == nil {
-			b.WriteString(clip(string(text), 60))
+			b.WriteString(clip.Text(string(text), 60))
 		}
 		if b.Len() > 160 && i < len(values)-1 {
 			fmt.Fprintf(&b, " and %d more", len(values)-1-i)

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v5"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // A Schema is a compiled JSON Schema. It may be used by any number of
@@ -87,7 +89,7 @@ const schemaURL = "mem:///schema"
 func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			s, err = nil, fmt.Errorf("the compiler gave up: %s", clip(fmt.Sprint(r), 200))
+			s, err = nil, fmt.Errorf("the compiler gave up: %s", clip.Text(fmt.Sprint(r), 200))
 		}
 	}()
 	c := jsonschema.NewCompiler()
@@ -108,7 +110,7 @@ var errOtherDocument = errors.New("refers to another document; schemas are never
 func compilerProblems(err error) []Problem {
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return []Problem{{Keyword: "schema", Message: clip(strings.TrimPrefix(err.Error(), "jsonschema: "), 300)}}
+		return []Problem{{Keyword: "schema", Message: clip.Text(strings.TrimPrefix(err.Error(), "jsonschema: "), 300)}}
 	}
 	var problems []Problem
 	var walk func(v *jsonschema.ValidationError)
@@ -122,7 +124,7 @@ func compilerProblems(err error) []Problem {
 				pointer = v.InstanceLocation
 			}
 			keyword := v.KeywordLocation[strings.LastIndexByte(v.KeywordLocation, '/')+1:]
-			problems = append(problems, Problem{Pointer: clip(pointer, maxPointer), Keyword: keyword, Message: clip(v.Message, 300)})
+			problems = append(problems, Problem{Pointer: clip.Text(pointer, maxPointer), Keyword: keyword, Message: clip.Text(v.Message, 300)})
 		}
 	}
 	walk(invalid)

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // kind is the type of a JSON value, one bit each, so that a schema's type
@@ -232,12 +234,12 @@ func (t *tree) pointer(i int32) string {
 		v := &t.values[path[n]]
 		b.WriteByte('/')
 		if t.values[v.parent].kind == kObject {
-			b.WriteString(pointerEscape.Replace(clip(string(v.name), maxPointer)))
+			b.WriteString(pointerEscape.Replace(clip.Text(string(v.name), maxPointer)))
 		} else {
 			b.WriteString(strconv.Itoa(int(v.index)))
 		}
 	}
-	return clip(b.String(), maxPointer)
+	return clip.Text(b.String(), maxPointer)
 }
 
 var pointerEscape = strings.NewReplacer("~", "~0", "/", "~1")

@@ -21,10 +21,13 @@ const (
 	BreakAckFirst = "ack-first"
 	// BreakForget begins a chain anew at each claim, whatever its record says.
 	BreakForget = "forget"
+	// BreakLetGo has the second system run what the first has not let go of in its
+	// record.
+	BreakLetGo = "let-go"
 )
 
 // Breaks are all of them, for [Options].Break.
-var Breaks = []string{BreakFence, BreakAckFirst, BreakForget}
+var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo}
 
 // breakPromise makes a worker do wrong.
 func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
@@ -33,6 +36,8 @@ func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
 		d.States = fenceless{d.States}
 	case BreakAckFirst:
 		d.States, d.Sweep = ackFirst{d.States, js}, -1
+	case BreakLetGo:
+		d.States = clinging{d.States}
 	}
 }
 
@@ -72,4 +77,15 @@ func (a ackFirst) Put(ctx context.Context, id state.ID, prev uint64, data []byte
 		}
 	}
 	return rev, nil
+}
+
+// clinging is a store that does not keep that a run was let go of for another system.
+type clinging struct{ state.Store }
+
+// Put writes, or only says so.
+func (c clinging) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
+	if cp, err := (state.Codec{}).Decode(data); err == nil && cp.Mesh.Migration != nil && cp.Mesh.Migration.Phase == state.PhaseCommitted {
+		return prev, nil
+	}
+	return c.Store.Put(ctx, id, prev, data)
 }

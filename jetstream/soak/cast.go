@@ -54,7 +54,7 @@ func cast(cfg workerConfig, g *gates, owner func(string), log *slog.Logger) ([]p
 		}}
 	}
 	all := []part{
-		handler(Entity, &chain{effects: cfg.Effects, gates: g, forgets: cfg.Break == BreakForget, owner: owner}),
+		handler(Entity, &chain{effects: cfg.Effects, system: cfg.System, gates: g, forgets: cfg.Break == BreakForget, owner: owner}),
 		handler(VoterEntity, mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) {
 			return json.RawMessage(`{"text":"aye"}`), nil
 		})),

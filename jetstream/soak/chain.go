@@ -17,6 +17,7 @@ import (
 // and goes on where its last owner stopped.
 type chain struct {
 	effects string // the address of the effect log
+	system  string // the worker's
 	gates   *gates
 	owner   func(string) // hears under which name runs are owned here
 	forgets bool         // it ignores receipts, to break a promise
@@ -87,7 +88,7 @@ func (c *chain) step(ctx context.Context, run *mesh.Run, o order, i int) (int, e
 		return 0, err
 	}
 	c.gates.at(ctx, pointBeforeEffect, run.ID())
-	receipt, err := cause(ctx, c.effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: i, Once: o.Once})
+	receipt, err := cause(ctx, c.effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: i, Once: o.Once, From: c.system})
 	if err != nil {
 		return 0, errors.Join(err, ctx.Err())
 	}

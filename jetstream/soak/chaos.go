@@ -3,6 +3,7 @@ package soak
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -12,6 +13,7 @@ type chaos struct {
 	servers *servers
 	workers *workers
 	client  door
+	second  *second // nil: there is none
 	lease   time.Duration
 
 	// begun and ended hear of each fault: when it strikes, and when all that it
@@ -21,6 +23,9 @@ type chaos struct {
 
 	server sync.Mutex    // one server is broken at a time: more than a cluster of three stands
 	room   chan struct{} // one for each worker that may be broken at once
+	there  chan struct{} // likewise, of the second system
+	far    sync.Mutex    // the second system's server, and its receiver, likewise
+	way    sync.Mutex
 
 	mu   sync.Mutex
 	errs []error
@@ -40,6 +45,9 @@ type Strike struct {
 // when all that was broken is mended.
 func (c *chaos) run(ctx context.Context, faults []Fault) error {
 	c.room = make(chan struct{}, max(1, len(c.workers.all)-1))
+	if c.second != nil {
+		c.there = make(chan struct{}, max(1, len(c.second.workers.all)-1))
+	}
 	var wait sync.WaitGroup
 	defer wait.Wait()
 	for _, f := range faults {
@@ -74,20 +82,35 @@ func (c *chaos) ready(ctx context.Context, f Fault) (func() error, bool) {
 	case "client":
 		return func() error { return c.network(ctx, f, c.client, Strike{Fault: f}, nil) }, true
 	case "server":
-		c.server.Lock()
-		return func() error {
-			defer c.server.Unlock()
-			return c.breakServer(ctx, f)
-		}, true
+		return held(&c.server, func() error { return c.breakServer(ctx, f, c.servers) })
+	case "second server":
+		return held(&c.far, func() error { return c.breakServer(ctx, f, c.second.servers) })
+	case "receiver":
+		return held(&c.way, func() error { return c.breakWorker(ctx, f, c.second.receiver) })
+	case "way":
+		return held(&c.way, func() error { return c.breakWay(ctx, f) })
+	}
+	room, workers := c.room, c.workers
+	if f.Kind.target() == "second worker" {
+		room, workers = c.there, c.second.workers
 	}
 	select {
-	case c.room <- struct{}{}:
+	case room <- struct{}{}:
 	case <-ctx.Done():
 		return nil, false
 	}
 	return func() error {
-		defer func() { <-c.room }()
-		return c.breakWorker(ctx, f)
+		defer func() { <-room }()
+		return c.breakWorker(ctx, f, workers)
+	}, true
+}
+
+// held waits until what a mutex stands for is whole, and holds it while it is broken.
+func held(mu *sync.Mutex, strike func() error) (func() error, bool) {
+	mu.Lock()
+	return func() error {
+		defer mu.Unlock()
+		return strike()
 	}, true
 }
 
@@ -96,12 +119,12 @@ func (c *chaos) patience() time.Duration { return 2 * c.lease }
 
 // breakWorker strikes the worker that comes to the point first, or the one that
 // the plan names.
-func (c *chaos) breakWorker(ctx context.Context, f Fault) error {
+func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	s := Strike{Fault: f}
 	var w *worker
 	var at *hit
 	if f.Point != "" {
-		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		h, ok := ws.arm(ctx, f.Point, c.patience())
 		if ok && !h.w.busy.TryLock() { // another fault has it
 			h.pass()
 			ok = false
@@ -112,37 +135,37 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault) error {
 		s.Missed = !ok
 	}
 	for i := 0; w == nil; i++ {
-		next := c.workers.all[(f.Target+i)%len(c.workers.all)]
+		next := ws.all[(f.Target+i)%len(ws.all)]
 		if next.busy.TryLock() {
 			w = next
-		} else if i > len(c.workers.all) && !pause(ctx, 10*time.Millisecond) {
+		} else if i > len(ws.all) && !pause(ctx, 10*time.Millisecond) {
 			return nil
 		}
 	}
 	defer w.busy.Unlock()
-	for i, other := range c.workers.all {
+	for i, other := range ws.all {
 		if other == w {
 			s.Target = i
 		}
 	}
 	p, owner := w.victim()
 	if p == nil {
-		return c.workers.start(ctx, w)
+		return ws.start(ctx, w)
 	}
 	s.Victim = owner
-	switch f.Kind {
+	switch f.Kind.does() {
 	case WorkerKill:
 		c.strike(&s)
 		p.kill()
 		pause(ctx, f.For)
-		err := c.workers.start(ctx, w)
+		err := ws.start(ctx, w)
 		c.mended(s)
 		return err
 	case WorkerRestart:
 		c.strike(&s)
 		p.stop(10 * c.lease)
 		pause(ctx, f.For)
-		err := c.workers.start(ctx, w)
+		err := ws.start(ctx, w)
 		c.mended(s)
 		return err
 	case WorkerStop, WorkerBlink:
@@ -163,7 +186,7 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault) error {
 func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit) error {
 	c.strike(&s)
 	broken := (*Proxy).Hold
-	switch f.Kind {
+	switch f.Kind.does() {
 	case WorkerCut, ClientCut:
 		broken = (*Proxy).Cut
 	case WorkerDelay:
@@ -179,13 +202,36 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 	return nil
 }
 
+// breakWay breaks the way to the second system, when a worker or the receiver is at
+// the point.
+func (c *chaos) breakWay(ctx context.Context, f Fault) error {
+	s := Strike{Fault: f}
+	var at *hit
+	if f.Point != "" {
+		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
+		if ok {
+			at, s.Run = &h, h.run
+		}
+		s.Missed = !ok
+	}
+	return c.network(ctx, f, c.second.way, s, at)
+}
+
+// passing are the processes that come to a point.
+func (c *chaos) passing(p Point) *workers {
+	if slices.Contains(TakePoints, p) {
+		return c.second.receiver
+	}
+	return c.workers
+}
+
 // breakServer strikes a server, when a worker is at the point. The worker goes
 // on when the server is broken.
-func (c *chaos) breakServer(ctx context.Context, f Fault) error {
+func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) error {
 	s := Strike{Fault: f}
 	pass := func() {}
 	if f.Point != "" {
-		h, ok := c.workers.arm(ctx, f.Point, c.patience())
+		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
 		if ok {
 			pass, s.Run = h.pass, h.run
 		}
@@ -193,20 +239,20 @@ func (c *chaos) breakServer(ctx context.Context, f Fault) error {
 	}
 	c.strike(&s)
 	defer func() { c.mended(s) }()
-	n := c.servers.nodes[f.Target]
-	switch f.Kind {
+	n := servers.nodes[f.Target]
+	switch f.Kind.does() {
 	case ServerKill, NodeKill, ServerRestart, NodeRestart:
-		if f.Kind == ServerKill || f.Kind == NodeKill {
+		if does := f.Kind.does(); does == ServerKill || does == NodeKill {
 			n.kill()
 		} else {
 			n.stop()
 		}
 		pass()
 		pause(ctx, f.For)
-		return n.start(ctx, c.servers.l)
+		return n.start(ctx, servers.l)
 	}
 	undo := func() {}
-	switch f.Kind {
+	switch f.Kind.does() {
 	case ServerStop, NodeStop:
 		undo = n.freeze()
 	case NodePart:

@@ -29,6 +29,7 @@ type clients struct {
 	seed  uint64
 	lease time.Duration
 	seen  *observer
+	away  string // the URL of the second system; "": there is none
 
 	js   natsjs.JetStream
 	node *mesh.Node
@@ -44,7 +45,7 @@ func (c *clients) run(ctx, stop context.Context) error {
 	if c.js, err = natsjs.New(c.conn); err != nil {
 		return err
 	}
-	_, verifier, err := keys()
+	_, verifier, err := keys(firstSystem)
 	if err != nil {
 		return err
 	}
@@ -112,13 +113,17 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 }
 
 // meddling is what a client does to its task while it runs: of twenty, three are
-// moved to another worker, two are paused and resumed, one is cancelled.
+// moved to another worker, two are paused and resumed, one is cancelled. Where there is
+// a second system six of those whose agent is no team are moved to it, and two of them
+// are paused and resumed there.
 type meddling int
 
 const (
 	cancels  meddling = 0
-	pauses   meddling = 2 // and below
-	migrates meddling = 5 // and below
+	pauses   meddling = 2  // and below
+	migrates meddling = 5  // and below
+	visits   meddling = 7  // and below: to the second system, and paused
+	departs  meddling = 11 // and below: to the second system
 )
 
 // meddle gives a task commands until it is answered. Each may come too late, or
@@ -147,6 +152,15 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 		}
 	case what <= migrates:
 		order(intents.MigrateTask{Target: target, To: "any"})
+	case what <= departs && c.away != "" && members[entity] == 0:
+		order(intents.MigrateTask{Target: target, To: c.away})
+		if what > visits {
+			return
+		}
+		order(intents.PauseTask{Target: target})
+		for ctx.Err() == nil {
+			order(intents.ResumeTask{Target: target})
+		}
 	}
 }
 

@@ -16,13 +16,18 @@
 // its streams. Between every process and every server stands a [Proxy], and
 // between the servers of a cluster, too.
 //
+// Beside them stands a second system (second.go): a server, workers with keys of their
+// own, and a receiver of runs. Clients have some runs move to it, over HTTPS and through
+// a proxy, by which half of the requests come twice.
+//
 // # What breaks
 //
 // The seed draws the faults (faults.go): kill -9 and SIGSTOP of workers and
 // servers, restarts, partitions, connections reset, slow networks. Two of three
 // strike at a point in the commit order: the worker that gets there first waits
 // until it has been struck. So each gap between two steps is hit, again and again.
-// The same seed gives the same faults in the same order; what they hit is up to the
+// Likewise each phase of a move to the second system is hit, at the worker that the run
+// leaves and at the receiver. The same seed gives the same faults in the same order; what they hit is up to the
 // machine.
 //
 // # What is checked
@@ -30,9 +35,10 @@
 // The soak reads every revision of every run's record, every reply and every
 // effect, and holds each task against a model (model.go, [Rules]): accepted means
 // answered, once; an epoch has one owner; what was finished is not done again; a team
-// gives each member its task once. At the end each worker takes durable tasks.
-// The model looks at what is stored, and uses none of the code that it judges but
-// the checkpoint's decoder.
+// gives each member its task once; a run that moves has one system at a time, ends where
+// it went, and is answered where it came from (moved.go). At the end each worker takes
+// durable tasks. The model looks at what is stored, and uses none of the code that it
+// judges but the checkpoint's decoder.
 //
 // A soak that finds nothing must be able to find something: [Options].Break makes
 // workers that break a promise, and the package's tests demand that each is caught.

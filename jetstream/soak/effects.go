@@ -24,6 +24,7 @@ type call struct {
 	Step  int       `json:"step"`  // its place in the chain, from 0
 	Once  bool      `json:"once"`  // by a tool that is not safe to repeat
 	At    time.Time `json:"at"`
+	From  string    `json:"from,omitempty"` // the system whose worker called; a program says none
 
 	// Receipt is what the caller was answered: the number of the first call
 	// under the key, as services do that know idempotency keys.

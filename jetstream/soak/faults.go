@@ -3,6 +3,7 @@ package soak
 import (
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -11,35 +12,72 @@ type Kind string
 
 // The kinds of faults.
 const (
-	WorkerKill    Kind = "worker killed"                // kill -9; another life begins soon
-	WorkerStop    Kind = "worker stopped past lease"    // SIGSTOP, longer than the lease, then SIGCONT: a zombie
-	WorkerBlink   Kind = "worker stopped within lease"  // SIGSTOP, shorter than the lease
-	WorkerRestart Kind = "worker restarted"             // SIGTERM: it drains
-	WorkerHold    Kind = "worker partitioned"           // nothing arrives and nobody is told, longer than the lease
-	WorkerCut     Kind = "worker disconnected"          // connections reset and refused for a while
-	WorkerDelay   Kind = "worker's network slow"        // each packet late
-	ClientCut     Kind = "client disconnected"          // the one that submits
-	ClientHold    Kind = "client partitioned"           //
-	ServerKill    Kind = "server killed"                // kill -9, started again at once
-	ServerStop    Kind = "server stopped"               // SIGSTOP for a while
-	ServerRestart Kind = "server restarted"             // SIGTERM
-	NodePart      Kind = "node parted from its peers"   // its clients still reach it
-	NodeIsolate   Kind = "node isolated"                // from peers and clients
-	NodeKill      Kind = "node killed"                  // kill -9 of one of the cluster
-	NodeStop      Kind = "node stopped"                 //
-	NodeRestart   Kind = "node restarted"               //
-	MigrateKill   Kind = "worker killed in a migration" // at a phase
+	WorkerKill    Kind = "worker killed"               // kill -9; another life begins soon
+	WorkerStop    Kind = "worker stopped past lease"   // SIGSTOP, longer than the lease, then SIGCONT: a zombie
+	WorkerBlink   Kind = "worker stopped within lease" // SIGSTOP, shorter than the lease
+	WorkerRestart Kind = "worker restarted"            // SIGTERM: it drains
+	WorkerHold    Kind = "worker partitioned"          // nothing arrives and nobody is told, longer than the lease
+	WorkerCut     Kind = "worker disconnected"         // connections reset and refused for a while
+	WorkerDelay   Kind = "worker's network slow"       // each packet late
+	ClientCut     Kind = "client disconnected"         // the one that submits
+	ClientHold    Kind = "client partitioned"          //
+	ServerKill    Kind = "server killed"               // kill -9, started again at once
+	ServerStop    Kind = "server stopped"              // SIGSTOP for a while
+	ServerRestart Kind = "server restarted"            // SIGTERM
+	NodePart      Kind = "node parted from its peers"  // its clients still reach it
+	NodeIsolate   Kind = "node isolated"               // from peers and clients
+	NodeKill      Kind = "node killed"                 // kill -9 of one of the cluster
+	NodeStop      Kind = "node stopped"                //
+	NodeRestart   Kind = "node restarted"              //
+
+	SecondWorkerKill    Kind = "second system's worker killed"             // those to which runs move
+	SecondWorkerStop    Kind = "second system's worker stopped past lease" //
+	SecondServerKill    Kind = "second system's server killed"             //
+	SecondServerStop    Kind = "second system's server stopped"            //
+	SecondServerRestart Kind = "second system's server restarted"          //
+	ReceiverKill        Kind = "receiver killed"                           // of the second system
+	WayCut              Kind = "way between the systems cut"               // connections reset and refused
+	WayHold             Kind = "way between the systems held"              // nothing arrives and nobody is told
 )
 
 // target is what a kind breaks.
 func (k Kind) target() string {
 	switch k {
+	case SecondWorkerKill, SecondWorkerStop:
+		return "second worker"
+	case SecondServerKill, SecondServerStop, SecondServerRestart:
+		return "second server"
+	case ReceiverKill:
+		return "receiver"
+	case WayCut, WayHold:
+		return "way"
 	case WorkerKill, WorkerStop, WorkerBlink, WorkerRestart, WorkerHold, WorkerCut, WorkerDelay:
 		return "worker"
 	case ClientCut, ClientHold:
 		return "client"
 	}
 	return "server"
+}
+
+// does is what happens to that: the kind that does the same in the first system.
+func (k Kind) does() Kind {
+	switch k {
+	case SecondWorkerKill, ReceiverKill:
+		return WorkerKill
+	case SecondWorkerStop:
+		return WorkerStop
+	case SecondServerKill:
+		return ServerKill
+	case SecondServerStop:
+		return ServerStop
+	case SecondServerRestart:
+		return ServerRestart
+	case WayCut:
+		return WorkerCut
+	case WayHold:
+		return WorkerHold
+	}
+	return k
 }
 
 // A Fault is one thing that breaks, as the seed chose it.
@@ -58,8 +96,8 @@ type weighted struct {
 	weight int
 }
 
-// kindsFor are the kinds for a soak of n servers.
-func kindsFor(n int) []weighted {
+// kindsFor are the kinds for a soak of n servers, with or without a second system.
+func kindsFor(n int, second bool) []weighted {
 	kinds := []weighted{
 		{WorkerKill, 30}, {WorkerStop, 10}, {WorkerBlink, 4}, {WorkerRestart, 6}, {WorkerHold, 8}, {WorkerCut, 6}, {WorkerDelay, 4},
 		{ClientCut, 2}, {ClientHold, 2},
@@ -69,9 +107,13 @@ func kindsFor(n int) []weighted {
 	} else {
 		kinds = append(kinds, []weighted{{NodeKill, 8}, {NodeStop, 4}, {NodeRestart, 3}, {NodePart, 4}, {NodeIsolate, 6}}...)
 	}
+	if second {
+		kinds = append(kinds, []weighted{{SecondWorkerKill, 9}, {SecondWorkerStop, 3}, {SecondServerKill, 4}, {SecondServerStop, 2}, {SecondServerRestart, 2},
+			{ReceiverKill, 6}, {WayCut, 6}, {WayHold, 4}}...)
+	}
 	if !canFreeze {
 		for i, k := range kinds {
-			if k.kind == WorkerStop || k.kind == WorkerBlink || k.kind == ServerStop || k.kind == NodeStop {
+			if does := k.kind.does(); does == WorkerStop || does == WorkerBlink || does == ServerStop || does == NodeStop {
 				kinds[i].weight = 0
 			}
 		}
@@ -79,32 +121,43 @@ func kindsFor(n int) []weighted {
 	return kinds
 }
 
-// atPoints are the kinds that are also timed by the commit order.
-func (k Kind) atPoints() bool {
+// points are the points at which a kind strikes; none where it is not timed.
+func (k Kind) points(second bool) []Point {
 	switch k {
 	case WorkerKill, WorkerStop, WorkerHold, WorkerCut, ServerKill, NodeKill, NodeIsolate:
-		return true
+		if second {
+			return slices.Concat(Points, LeavePoints)
+		}
+		return Points
+	case SecondWorkerKill, SecondWorkerStop:
+		return slices.DeleteFunc(slices.Clone(Points), func(p Point) bool { return strings.HasPrefix(string(p), "move-") })
+	case SecondServerKill, SecondServerStop, SecondServerRestart:
+		return slices.Concat(LeavePoints, TakePoints)
+	case WayCut, WayHold: // what the receiver answers is lost
+		return slices.Concat(TakePoints, LeavePoints)
+	case ReceiverKill:
+		return TakePoints
 	}
-	return false
+	return nil
 }
 
-// plan draws faults from a seed: the same seed, servers, workers and lease give
-// the same faults in the same order. What they hit is up to the machine.
-func plan(seed uint64, n int, workers, nodes int, points []Point, only []Kind, lease, pace time.Duration) []Fault {
-	rng := rand.New(rand.NewPCG(seed, 0x5eed))
-	kinds := kindsFor(nodes)
-	if len(only) > 0 {
-		kinds = slices.DeleteFunc(kinds, func(k weighted) bool { return !slices.Contains(only, k.kind) })
+// plan draws faults from a seed: the same options give the same faults.
+func plan(o Options) []Fault {
+	rng := rand.New(rand.NewPCG(o.Seed, 0x5eed))
+	second, lease := o.Second > 0, o.Lease
+	kinds := kindsFor(o.Servers, second)
+	if len(o.Only) > 0 {
+		kinds = slices.DeleteFunc(kinds, func(k weighted) bool { return !slices.Contains(o.Only, k.kind) })
 	}
 	total := 0
 	for _, k := range kinds {
 		total += k.weight
 	}
 	between := func(from, to time.Duration) time.Duration { return from + time.Duration(rng.Int64N(int64(to-from)+1)) }
-	faults := make([]Fault, n)
-	point := 0
+	faults := make([]Fault, o.Faults)
+	turn := map[Point]int{} // by the first of the points
 	for i := range faults {
-		f := Fault{N: i + 1, After: between(0, 2*pace)}
+		f := Fault{N: i + 1, After: between(0, 2*o.Pace)}
 		pick := rng.IntN(total)
 		for _, k := range kinds {
 			if pick -= k.weight; pick < 0 {
@@ -114,17 +167,19 @@ func plan(seed uint64, n int, workers, nodes int, points []Point, only []Kind, l
 		}
 		switch f.Kind.target() {
 		case "worker":
-			f.Target = rng.IntN(workers)
+			f.Target = rng.IntN(o.Workers)
+		case "second worker":
+			f.Target = rng.IntN(o.Second)
 		case "server":
-			f.Target = rng.IntN(nodes)
+			f.Target = rng.IntN(o.Servers)
 		}
 		// Two of three faults are timed by the commit order, and every point has
 		// its turn.
-		if f.Kind.atPoints() && len(points) > 0 && rng.IntN(3) > 0 {
-			f.Point = points[point%len(points)]
-			point++
+		if points := f.Kind.points(second); len(points) > 0 && rng.IntN(3) > 0 {
+			f.Point = points[turn[points[0]]%len(points)]
+			turn[points[0]]++
 		}
-		switch f.Kind {
+		switch f.Kind.does() {
 		case WorkerKill, ServerKill, NodeKill, WorkerRestart, ServerRestart, NodeRestart:
 			f.For = between(0, lease/3)
 		case WorkerStop, WorkerHold, NodeStop, NodePart, NodeIsolate:

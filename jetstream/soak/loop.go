@@ -43,7 +43,7 @@ func loopAgent(entity string, lost agents.LostCall, cfg workerConfig, g *gates, 
 				return nil, err
 			}
 			g.at(ctx, pointBeforeEffect, run.ID())
-			receipt, err := cause(ctx, cfg.Effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: step, Once: once})
+			receipt, err := cause(ctx, cfg.Effects, call{Key: key, Run: run.ID(), Epoch: run.Epoch(), Step: step, Once: once, From: cfg.System})
 			if err != nil {
 				return nil, err
 			}

@@ -41,6 +41,9 @@ const (
 	// RuleMembers: a team gives each member its task once, whatever crashes; one that
 	// comes to a result has given all of them.
 	RuleMembers Rule = "member asked twice, or not"
+	// RuleMoved: a run that moves to the second system ends there, and what it is
+	// answered there reaches its sender.
+	RuleMoved Rule = "moved run not ended where it went"
 	// RuleLeftOver: when all is over, no message waits and no record is open.
 	RuleLeftOver Rule = "left over"
 	// RuleLane: when all is over, each worker takes durable tasks, also one that began
@@ -53,7 +56,7 @@ const (
 )
 
 // Rules are all of them, in the order of a report.
-var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
+var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
 
 // A Violation is one promise that was broken.
 type Violation struct {
@@ -72,10 +75,12 @@ func (v Violation) String() string {
 func judge(t *task) []Violation {
 	j := &judgement{t: t}
 	j.replies()
-	j.owners()
+	j.owners(t.Writes)
+	j.owners(t.There)
 	j.steps()
 	j.effects()
 	j.result()
+	j.moved()
 	return j.found
 }
 
@@ -138,10 +143,10 @@ func lastOf(writes []write) string {
 }
 
 // owners: an epoch has one owner, and a later write never has an earlier epoch.
-func (j *judgement) owners() {
+func (j *judgement) owners(writes []write) {
 	owner := map[uint64]string{}
 	var at uint64
-	for _, w := range j.t.Writes {
+	for _, w := range writes {
 		if w.Problem != "" {
 			j.bad(RuleRecord, "revision %d: %s", w.Revision, w.Problem)
 			continue
@@ -160,10 +165,19 @@ func (j *judgement) owners() {
 	}
 }
 
-// steps: results are only added, and a result stays what it was.
+// steps: results are only added, and a result stays what it was. What goes to the
+// second system has all that its source had when it let go.
 func (j *judgement) steps() {
+	j.stepsOf(j.t.Writes, map[string]digest{})
 	done := map[string]digest{}
-	for _, w := range j.t.Writes {
+	if left := j.t.left(); left >= 0 {
+		maps.Copy(done, j.t.Writes[left].Done)
+	}
+	j.stepsOf(j.t.There, done)
+}
+
+func (j *judgement) stepsOf(writes []write, done map[string]digest) {
+	for _, w := range writes {
 		if w.Problem != "" || w.Over { // the terminal record need not hold them any more
 			continue
 		}
@@ -189,7 +203,7 @@ func (j *judgement) steps() {
 func (j *judgement) effects() {
 	t := j.t
 	intent, receipt := map[string]uint64{}, map[string]uint64{} // by key: the first epoch that has it
-	for _, w := range t.Writes {
+	for _, w := range t.everywhere() {
 		for _, key := range w.Begun {
 			if _, ok := intent[key]; !ok {
 				intent[key] = w.Epoch
@@ -243,7 +257,7 @@ func wrongResult(t *task, last reply) string {
 		if json.Unmarshal(last.Body, &why) == nil && why.Code == envelope.CodeCancelled && t.Cancelled {
 			return ""
 		}
-		if poisoned(t.Writes) {
+		if poisoned(t.everywhere()) {
 			return "" // begun again and again without finishing a step: that is said in docs/durability.md
 		}
 		return fmt.Sprintf("the reply is of type %q: %s", last.Type, last.Body)

@@ -125,7 +125,7 @@ func TestModelFindsEachViolation(t *testing.T) {
 		RuleRecord: {func(t *task) { t.Writes[2].Problem = "checksum" }},
 	}
 	for _, rule := range Rules {
-		if rule != RuleLeftOver && rule != RuleLane && rule != RuleAlive && len(broken[rule]) == 0 {
+		if rule != RuleMoved && rule != RuleLeftOver && rule != RuleLane && rule != RuleAlive && len(broken[rule]) == 0 {
 			t.Errorf("nothing here breaks %q", rule)
 		}
 		for i, change := range broken[rule] {
@@ -143,13 +143,12 @@ func TestModelFindsEachViolation(t *testing.T) {
 
 func TestPlanIsTheSeeds(t *testing.T) {
 	t.Parallel()
-	points := []Point{"claimed", "acked"}
-	a := plan(7, 500, 3, 3, points, nil, time.Second, time.Second)
-	b := plan(7, 500, 3, 3, points, nil, time.Second, time.Second)
+	o := Options{Seed: 7, Faults: 1000, Workers: 3, Servers: 3, Second: 2, Lease: time.Second, Pace: time.Second}
+	a, b := plan(o), plan(o)
 	if !slices.Equal(a, b) {
 		t.Error("one seed, two plans")
 	}
-	if slices.Equal(a, plan(8, 500, 3, 3, points, nil, time.Second, time.Second)) {
+	if o.Seed = 8; slices.Equal(a, plan(o)) {
 		t.Error("two seeds, one plan")
 	}
 	seen := map[Kind]int{}
@@ -158,12 +157,19 @@ func TestPlanIsTheSeeds(t *testing.T) {
 		seen[f.Kind]++
 		at[f.Point]++
 	}
-	for _, k := range kindsFor(3) {
+	for _, k := range kindsFor(3, true) {
 		if k.weight > 0 && seen[k.kind] == 0 {
 			t.Errorf("%s never comes", k.kind)
 		}
 	}
-	if at["claimed"] < 50 || at["acked"] < 50 || at[""] < 50 {
-		t.Errorf("faults by point: %v", at)
+	for _, p := range slices.Concat([]Point{""}, Points, LeavePoints) {
+		if at[p] < 10 {
+			t.Errorf("%d faults at %q", at[p], p)
+		}
+	}
+	for _, p := range TakePoints {
+		if at[p] == 0 {
+			t.Errorf("no fault at %q", p)
+		}
 	}
 }

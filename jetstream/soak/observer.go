@@ -1,18 +1,14 @@
 package soak
 
 import (
-	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/envelope"
-	"github.com/aeemesh/aeemesh/jetstream"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 	"github.com/aeemesh/aeemesh/state"
 )
@@ -20,17 +16,14 @@ import (
 // An observer reads all that is stored about the tasks, as it is stored, and
 // what is published beside it. Nothing breaks its connection but a server's end.
 type observer struct {
-	js    natsjs.JetStream
 	m     subject.Map
-	conn  *nats.Conn
+	views []*view // of the systems: the first, and the second if there is one
 	codec state.Codec
 	calls *effects
 
 	// settle is how long a task rests, after it is over, before it is judged:
 	// long enough for a zombie to wake up.
 	settle time.Duration
-
-	records, replies atomic.Uint64 // how far the streams were read
 
 	mu     sync.Mutex
 	tasks  map[string]*task           // those that are not judged yet, by id
@@ -59,6 +52,9 @@ type Counts struct {
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
 	Repeats   int `json:"repeats"`   // of them, those under a key that had one
+	Departed  int `json:"departed"`  // runs that stood still to go to the second system
+	Returned  int `json:"returned"`  // of them, those that were taken back, and went on at home
+	Moved     int `json:"moved"`     // of them, those that ended there, and were answered at home
 
 	By     map[string]int `json:"by"`     // accepted tasks by agent
 	Heeded map[string]int `json:"heeded"` // obeyed commands by intent, and answers of people
@@ -80,12 +76,8 @@ type recovery struct {
 	took time.Duration
 }
 
-func newObserver(conn *nats.Conn, m subject.Map, calls *effects, settle time.Duration) (*observer, error) {
-	js, err := natsjs.New(conn)
-	if err != nil {
-		return nil, err
-	}
-	return &observer{js: js, m: m, conn: conn, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}, nil
+func newObserver(m subject.Map, calls *effects, settle time.Duration) *observer {
+	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
 }
 
 // submitting notes what a client is about to submit. The channel is closed when
@@ -152,7 +144,11 @@ func (o *observer) awaiting(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	t := o.tasks[id]
-	return t != nil && len(t.Writes) > 0 && t.Writes[len(t.Writes)-1].Status == string(aaif.RunAwaitingApproval)
+	return t != nil && (awaits(t.Writes) || awaits(t.There))
+}
+
+func awaits(writes []write) bool {
+	return len(writes) > 0 && writes[len(writes)-1].Status == string(aaif.RunAwaitingApproval)
 }
 
 // commanded counts a command, or the answer of a person.
@@ -180,96 +176,8 @@ func (o *observer) lost(owner string, e end) {
 	o.ends[owner] = e
 }
 
-// run observes until ctx ends.
-func (o *observer) run(ctx context.Context) error {
-	sub, err := o.conn.Subscribe(o.m.AllReplies(), func(msg *nats.Msg) { o.reply(msg.Data, reply{At: time.Now()}) })
-	if err != nil {
-		return err
-	}
-	defer sub.Unsubscribe()
-	var wait sync.WaitGroup
-	var records, replies jetstream.Spec
-	for _, s := range jetstream.Topology() {
-		switch s.Name {
-		case jetstream.BucketState:
-			records = s
-		case jetstream.StreamReply:
-			replies = s
-		}
-	}
-	wait.Go(func() { o.follow(ctx, records.StreamName(o.m), &o.records, o.record) })
-	wait.Go(func() {
-		o.follow(ctx, replies.StreamName(o.m), &o.replies, func(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
-			o.reply(msg.Data(), reply{Stored: true, Seq: meta.Sequence.Stream, At: meta.Timestamp})
-		})
-	})
-	wait.Wait()
-	return nil
-}
-
-// follow reads a stream from its beginning, in order, and begins again after
-// the last message whatever breaks, a consumer that says nothing any more
-// included.
-func (o *observer) follow(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
-	for ctx.Err() == nil {
-		if err := o.read(ctx, stream, last, f); err != nil {
-			pause(ctx, 100*time.Millisecond)
-		}
-	}
-}
-
-// silence is how long a consumer may say nothing before another one is made.
-const silence = 2 * time.Second
-
-func (o *observer) read(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) error {
-	once, done := context.WithTimeout(ctx, silence)
-	defer done()
-	cons, err := o.js.OrderedConsumer(once, stream, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: last.Load() + 1, InactiveThreshold: time.Minute})
-	if err != nil {
-		return err
-	}
-	it, err := cons.Messages()
-	if err != nil {
-		return err
-	}
-	defer it.Stop()
-	for {
-		msg, err := it.Next(natsjs.NextMaxWait(silence))
-		if err != nil {
-			return err
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return err
-		}
-		if seq := meta.Sequence.Stream; seq > last.Load() {
-			f(msg, meta)
-			last.Store(seq)
-		}
-	}
-}
-
-// caughtUp waits until all that is stored has been read.
-func (o *observer) caughtUp(ctx context.Context) error {
-	for name, last := range map[string]*atomic.Uint64{"KV_" + jetstream.BucketState + o.m.Suffix(): &o.records, jetstream.StreamReply + o.m.Suffix(): &o.replies} {
-		if err := poll(ctx, 100*time.Millisecond, func() error {
-			s, err := o.js.Stream(ctx, name)
-			if err != nil {
-				return err
-			}
-			if have, want := last.Load(), s.CachedInfo().State.LastSeq; have < want {
-				return fmt.Errorf("read %s up to %d, and it goes to %d", name, have, want)
-			}
-			return nil
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // record takes one revision of a run's record.
-func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
+func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	if len(msg.Data()) == 0 {
 		return // a deletion
 	}
@@ -294,23 +202,31 @@ func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	o.counts.Writes++
 	o.moved = append(o.moved, w.At)
 	t, over := o.task(h.TaskID)
-	if t == nil && !over {
+	if t == nil && !over && !v.second {
 		if t = o.discover(cp, h.Run, w.At); t == nil {
 			return
 		}
+	}
+	if t == nil && v.second {
+		o.found = append(o.found, Violation{Rule: RuleMoved, Task: h.TaskID, Run: h.Run, Detail: "written in the second system, of no task or after it was over: " + lastOf([]write{w})})
+		return
 	}
 	if t == nil {
 		o.found = append(o.found, Violation{Rule: RuleOrder, Task: h.TaskID, Run: h.Run, Detail: "written after it was over: " + lastOf([]write{w})})
 		return
 	}
-	if n := len(t.Writes); n > 0 {
-		before := t.Writes[n-1]
+	writes := &t.Writes
+	if v.second {
+		writes = &t.There
+	}
+	if n := len(*writes); n > 0 {
+		before := (*writes)[n-1]
 		if e, dead := o.ends[before.Owner]; dead && before.Running && w.Epoch > before.Epoch && before.At.Before(e.at) && w.At.After(e.at) {
 			o.back = append(o.back, recovery{kind: e.kind, at: e.at, took: w.At.Sub(e.at)})
 		}
 	}
 	t.Run = h.Run
-	t.Writes = append(t.Writes, w)
+	*writes = append(*writes, w)
 	o.check(t)
 }
 
@@ -318,6 +234,9 @@ func (o *observer) record(msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 func (w *write) take(cp *state.Checkpoint) {
 	m := &cp.Mesh
 	w.Name, w.Claims = m.Step.Name, m.Claims
+	if m.Migration != nil && leads(m.Migration) {
+		w.Phase = string(m.Migration.Phase)
+	}
 	w.HasReply, w.Reply = len(m.Reply) > 0, digestOf(m.Reply)
 	w.Done = map[string]digest{}
 	for _, e := range m.Effects {
@@ -428,6 +347,7 @@ func (o *observer) judge(all bool) {
 				o.counts.Errors++
 			}
 		}
+		o.counts.moves(t)
 		if len(found) > 0 && len(o.kept) < maxKept {
 			o.kept = append(o.kept, t)
 		}

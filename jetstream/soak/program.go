@@ -9,12 +9,13 @@ import (
 	"log/slog"
 
 	"github.com/aeemesh/aeemesh/agents"
+	"github.com/aeemesh/aeemesh/agents/program"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
 // programAgent is an agent whose work a program does: a child of the worker's.
 func programAgent(cfg workerConfig, owner func(string), log *slog.Logger) (*agents.Agent, error) {
-	p, err := agents.NewProgram(agents.ProgramConfig{Command: append(cfg.Self[:len(cfg.Self):len(cfg.Self)], "program", cfg.Effects), Logger: log})
+	p, err := program.New(program.Config{Command: append(cfg.Self[:len(cfg.Self):len(cfg.Self)], "program", cfg.Effects), Logger: log})
 	if err != nil {
 		return nil, err
 	}
@@ -24,9 +25,9 @@ func programAgent(cfg workerConfig, owner func(string), log *slog.Logger) (*agen
 // programKey is the idempotency key of a run's only effect.
 func programKey(run string) string { return run + ".program" }
 
-// program is the program: it has one effect for each task that it is given, under
+// serveProgram is the program: it has one effect for each task that it is given, under
 // the run's key, and tells the log which attempt it was.
-func program(ctx context.Context, effects string, stdin io.Reader, stdout io.Writer) error {
+func serveProgram(ctx context.Context, effects string, stdin io.Reader, stdout io.Writer) error {
 	out := &lines{w: stdout}
 	in := bufio.NewScanner(stdin)
 	in.Buffer(nil, 1<<20)

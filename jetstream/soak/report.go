@@ -15,6 +15,7 @@ type Report struct {
 	Seed    uint64        `json:"seed"`
 	Servers int           `json:"servers"`
 	Workers int           `json:"workers"`
+	Second  int           `json:"second"` // workers of the second system; 0: there was none
 	Lease   time.Duration `json:"lease_ns"`
 	Sync    string        `json:"sync_interval"`
 	Took    time.Duration `json:"took_ns"`
@@ -54,7 +55,7 @@ type RecoveryRow struct {
 
 // faults counts what was carried out.
 func (r *Report) faults(strikes []Strike) {
-	kinds, points := map[Kind]*FaultRow{}, map[Point]int{}
+	kinds, at := map[Kind]*FaultRow{}, map[Point]int{}
 	for _, s := range strikes {
 		row := kinds[s.Kind]
 		if row == nil {
@@ -64,15 +65,19 @@ func (r *Report) faults(strikes []Strike) {
 		row.Count++
 		if s.Point != "" && !s.Missed {
 			row.AtPoint++
-			points[s.Point]++
+			at[s.Point]++
 		}
 	}
 	for _, row := range kinds {
 		r.Faults = append(r.Faults, *row)
 	}
 	slices.SortFunc(r.Faults, func(a, b FaultRow) int { return cmp.Or(b.Count-a.Count, cmp.Compare(a.Kind, b.Kind)) })
-	for _, p := range Points {
-		r.Points = append(r.Points, PointRow{Point: p, Count: points[p]})
+	points := Points
+	if r.Second > 0 {
+		points = slices.Concat(Points, LeavePoints, TakePoints)
+	}
+	for _, p := range points {
+		r.Points = append(r.Points, PointRow{Point: p, Count: at[p]})
 	}
 }
 
@@ -123,6 +128,9 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Servers > 1 {
 		servers = fmt.Sprintf("a cluster of %d, %d replicas", r.Servers, r.Servers)
 	}
+	if r.Second > 0 {
+		servers += fmt.Sprintf(", and a second system with %d workers", r.Second)
+	}
 	fmt.Fprintf(w, "seed %d; %s, sync_interval %s; %d workers, lease %v; %d faults in %v on %d cores\n\n",
 		r.Seed, servers, r.Sync, r.Workers, r.Lease, r.Struck(), r.Took.Round(time.Second), r.Cores)
 	fmt.Fprintf(w, "%-48s %7s %10s\n", "faults", "count", "at a point")
@@ -141,6 +149,7 @@ func (r *Report) Write(w io.Writer) error {
 	}{
 		{"accepted", c.Accepted}, {"answered", c.Answered}, {"answered with an error", c.Errors}, {"commands, and answers of people", c.Commands}, {"of them obeyed", c.Obeyed},
 		{"tasks that teams gave to agents", c.Members}, {"workers begun without the durable lane", c.Early},
+		{"runs that set out for the second system", c.Departed}, {"of them taken back, and gone on with at home", c.Returned}, {"of them ended there, and answered at home", c.Moved},
 		{"checkpoints", c.Writes}, {"effects", c.Calls}, {"effects re-issued under the same key", c.Repeats},
 	} {
 		fmt.Fprintf(w, "  %-46s %7d\n", row.what, row.n)

@@ -81,6 +81,10 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	var m subject.Map
 	d := lane(js, m)
 	d.Lease, d.Create, d.Sweep = cfg.Lease, true, 2*cfg.Lease
+	d.Platform, d.Operators = cfg.System, []string{sender}
+	if cfg.Remote != "" {
+		d.Remotes = remotes(cfg)
+	}
 	d.Observe = func(p mesh.Point, run state.ID) { g.at(ctx, Point(p), run.Run) }
 	breakPromise(cfg.Break, d, js)
 	looking, done := context.WithTimeout(ctx, 2*time.Second)
@@ -92,7 +96,7 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		await := jetstream.AwaitLane(ctx, js, m, false, cfg.Lease, lacks, nil)
 		d.Ready, d.Lacks = await.Ready(), await.Lacks
 	}
-	signer, verifier, err := keys()
+	signer, verifier, err := keys(cfg.System)
 	if err != nil {
 		return err
 	}
@@ -113,14 +117,19 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	return errors.Join(errs...)
 }
 
-// keys are the workers', all the same from a fixed seed: a soak keeps no secret.
-func keys() (*sign.Signer, sign.Verifier, error) {
+// keys are those of a system's workers, all the same from a fixed seed: a soak keeps
+// no secret. The second system trusts the first one's, and not the other way round.
+func keys(system string) (*sign.Signer, sign.Verifier, error) {
 	signer, err := sign.NewSigner("soak", sign.Ed25519, bytes.Repeat([]byte("soak"), 8))
-	if err != nil {
-		return nil, sign.Verifier{}, err
-	}
 	ring := &sign.Ring{}
-	err = ring.Put(sign.Local, signer.Key(entities...))
+	if err == nil {
+		err = ring.Put(sign.Local, signer.Key(entities...))
+	}
+	if err == nil && system == secondSystem {
+		if signer, err = sign.NewSigner("soak-second", sign.Ed25519, bytes.Repeat([]byte("away"), 8)); err == nil {
+			err = ring.Put(sign.Local, signer.Key(entities...))
+		}
+	}
 	return signer, sign.Verifier{Ring: ring}, err
 }
 

@@ -9,21 +9,23 @@ import (
 )
 
 // Role is what a child process of a soak does: args are "server CONFIG", "worker
-// CONFIG" or "program ADDRESS". The first two write one line to stdout when they are
+// CONFIG", "receiver CONFIG" or "program ADDRESS". The first three write one line to stdout when they are
 // ready; all end when ctx ends or stdin closes.
 func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 2 {
-		return fmt.Errorf("soak role: %q: it is server, worker or program, and what it needs", args)
+		return fmt.Errorf("soak role: %q: it is server, worker, receiver or program, and what it needs", args)
 	}
 	switch args[0] {
 	case "server":
 		return serve(ctx, args[1], stdin, stdout)
 	case "worker":
 		return work(ctx, args[1], stdin, stdout)
+	case "receiver":
+		return receive(ctx, args[1], stdin, stdout)
 	case "program":
-		return program(ctx, args[1], stdin, stdout)
+		return serveProgram(ctx, args[1], stdin, stdout)
 	}
-	return fmt.Errorf("soak role %q: it is server, worker or program", args[0])
+	return fmt.Errorf("soak role %q: it is server, worker, receiver or program", args[0])
 }
 
 // serve is a NATS server of a configuration file.

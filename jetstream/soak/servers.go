@@ -36,12 +36,12 @@ type server struct {
 	proc         *process       // nil: down
 }
 
-// newServers writes the configurations of n servers; sync is jetstream's
-// sync_interval ("always", "2m").
-func newServers(l *launcher, n int, sync string) (*servers, error) {
+// newServers writes the configurations of n servers, whose names begin with prefix;
+// sync is jetstream's sync_interval ("always", "2m").
+func newServers(l *launcher, n int, sync, prefix string) (*servers, error) {
 	s := &servers{l: l}
 	for i := range n {
-		node := &server{name: fmt.Sprintf("n%d", i+1), routes: map[int]*Proxy{}}
+		node := &server{name: fmt.Sprintf("%s%d", prefix, i+1), routes: map[int]*Proxy{}}
 		s.nodes = append(s.nodes, node)
 		for _, port := range []*int{&node.client, &node.peer} {
 			number, release, err := natsd.HoldPort()

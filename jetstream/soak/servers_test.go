@@ -11,7 +11,7 @@ import (
 
 func testServers(t *testing.T, n int) (*servers, natsjs.KeyValue) {
 	t.Helper()
-	s, err := newServers(testLauncher(t), n, "2m")
+	s, err := newServers(testLauncher(t), n, "2m", "n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@ type Options struct {
 	For      time.Duration // the longest; then no more faults begin. Default: no limit
 	Servers  int           // 1, or a cluster of 3 with as many replicas; default 1
 	Workers  int           // default 3
+	Second   int           // workers of a second system, to which runs move; default 2, below 0: there is none
 	Places   int           // tasks at once in a worker; default 4
 	Clients  int           // tasks under way; default 16
 	Lease    time.Duration // default that of the mesh
@@ -71,6 +72,7 @@ func (o Options) normal() (Options, error) {
 	if o.Faults == 0 {
 		o.Faults = 100
 	}
+	o.Second = orDefault(o.Second, 2)
 	o.Servers, o.Workers, o.Places, o.Clients = max(o.Servers, 1), orDefault(o.Workers, 3), orDefault(o.Places, 4), orDefault(o.Clients, 16)
 	o.Lease = orDefault(o.Lease, jetstream.DefaultLease)
 	o.Pace, o.Patience, o.Sync = orDefault(o.Pace, o.Lease/3), orDefault(o.Patience, time.Minute), orDefault(o.Sync, "2m")
@@ -131,6 +133,7 @@ type soak struct {
 	js            natsjs.JetStream
 	servers       *servers
 	workers       *workers
+	second        *second // nil: there is none
 	effects       *effects
 	client        door
 	seen          *observer
@@ -156,61 +159,91 @@ func (s *soak) start(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	if s.servers, err = newServers(l, s.Servers, s.Sync); err != nil {
+	if s.servers, err = newServers(l, s.Servers, s.Sync, "n"); err != nil {
 		return err
 	}
 	if err := s.servers.startAll(ctx); err != nil {
 		return err
 	}
-	s.workers, err = newWorkers(l, s.Workers, s.servers.addresses(), workerConfig{Effects: s.effects.addr, Lease: s.Lease, Places: s.Places, Break: s.Break})
+	cfg := workerConfig{System: firstSystem, Effects: s.effects.addr, Lease: s.Lease, Places: s.Places, Break: s.Break}
+	if s.Second > 0 {
+		if s.second, err = newSecond(l, s.Second, s.Sync, cfg); err != nil {
+			return err
+		}
+		s.second.workers.died, s.second.receiver.died = s.dies, s.dies
+		cfg.Remote, cfg.CA = s.second.url(), s.second.ca
+	}
+	s.workers, err = newWorkers(l, "worker", "w", s.Workers, s.servers.addresses(), cfg)
 	if err != nil {
 		return err
 	}
-	s.workers.died = func(err error) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.died = append(s.died, err)
-	}
+	s.workers.died = s.dies
 	// The workers are there before the streams are, and must join the durable lane
 	// by themselves.
-	if err := s.workers.startAll(ctx); err != nil {
+	started := make(chan error, 1)
+	go func() {
+		if s.second == nil {
+			started <- nil
+			return
+		}
+		started <- s.second.start(ctx)
+	}()
+	err = s.workers.startAll(ctx)
+	if err = errors.Join(err, <-started); err != nil {
 		return err
 	}
 	return s.connect(ctx)
 }
 
+// dies hears of a process that ended by itself.
+func (s *soak) dies(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.died = append(s.died, err)
+}
+
 // connect makes the streams, and the connections of the soak itself.
 func (s *soak) connect(ctx context.Context) error {
-	var urls []string
-	for _, a := range s.servers.addresses() {
-		urls = append(urls, "nats://"+a)
-	}
+	s.seen = newObserver(subject.Map{}, s.effects, 2*s.Lease)
 	var err error
-	if s.conn, err = connect(urls, "soak observer"); err != nil {
+	if s.conn, s.js, err = s.prepare(ctx, s.servers); err != nil {
 		return err
 	}
-	if s.js, err = natsjs.New(s.conn); err != nil {
-		return err
-	}
-	ready, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	if err := s.servers.awaitJetStream(ready, s.js); err != nil {
-		return err
-	}
-	if err := poll(ready, 200*time.Millisecond, func() error {
-		_, err := jetstream.Apply(ready, s.js, jetstream.Options{Replicas: s.Servers})
-		return err
-	}); err != nil {
-		return err
+	s.seen.views = append(s.seen.views, &view{conn: s.conn, js: s.js})
+	if s.second != nil {
+		if s.second.conn, s.second.js, err = s.prepare(ctx, s.second.servers); err != nil {
+			return err
+		}
+		s.seen.views = append(s.seen.views, &view{conn: s.second.conn, js: s.second.js, second: true})
 	}
 	if s.client, err = newDoor(s.servers.addresses()); err != nil {
 		return err
 	}
-	if s.submits, err = connect(s.client.urls(), "soak clients"); err != nil {
-		return err
-	}
-	s.seen, err = newObserver(s.conn, subject.Map{}, s.effects, 2*s.Lease)
+	s.submits, err = connect(s.client.urls(), "soak clients")
 	return err
+}
+
+// prepare makes a system's streams, and connects the observer to it.
+func (s *soak) prepare(ctx context.Context, servers *servers) (conn *nats.Conn, js natsjs.JetStream, err error) {
+	var urls []string
+	for _, a := range servers.addresses() {
+		urls = append(urls, "nats://"+a)
+	}
+	if conn, err = connect(urls, "soak observer"); err != nil {
+		return nil, nil, err
+	}
+	if js, err = natsjs.New(conn); err != nil {
+		return conn, nil, err
+	}
+	ready, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if err := servers.awaitJetStream(ready, js); err != nil {
+		return conn, js, err
+	}
+	return conn, js, poll(ready, 200*time.Millisecond, func() error {
+		_, err := jetstream.Apply(ready, js, jetstream.Options{Replicas: len(servers.nodes)})
+		return err
+	})
 }
 
 // soak lets everything happen.
@@ -225,6 +258,9 @@ func (s *soak) soak(ctx context.Context) error {
 	answering, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	c := &clients{conn: s.submits, n: s.Clients, seed: s.Seed, lease: s.Lease, seen: s.seen}
+	if s.second != nil {
+		c.away = s.second.url()
+	}
 	load.Go(func() { c.run(answering, submitting) })
 
 	err := s.strike(ctx)
@@ -234,7 +270,12 @@ func (s *soak) soak(ctx context.Context) error {
 	late.Stop()
 	// What a zombie may still do it does within its lease.
 	pause(ctx, s.seen.settle)
-	left := append(s.leftOver(ctx), s.apart(ctx)...)
+	left := append(s.leftOver(ctx, s.js), s.apart(ctx, s.conn, s.workers)...)
+	if s.second != nil {
+		left = append(left, s.leftOver(ctx, s.second.js)...)
+		left = append(left, s.apart(ctx, s.second.conn, s.second.workers)...)
+		left = append(left, s.halfway(ctx)...)
+	}
 	reading, done := context.WithTimeout(ctx, s.Patience)
 	if readErr := s.seen.caughtUp(reading); readErr != nil {
 		err = errors.Join(err, readErr)
@@ -243,6 +284,10 @@ func (s *soak) soak(ctx context.Context) error {
 	stopWatching()
 	watch.Wait()
 	s.workers.drain(20 * time.Second)
+	if s.second != nil {
+		s.second.workers.drain(20 * time.Second)
+		s.second.receiver.drain(20 * time.Second)
+	}
 	s.seen.judge(true)
 	for _, v := range left {
 		s.seen.note(v)
@@ -258,12 +303,12 @@ func (s *soak) strike(ctx context.Context) error {
 		ctx, cancel = context.WithTimeout(ctx, s.For)
 		defer cancel()
 	}
-	c := &chaos{servers: s.servers, workers: s.workers, client: s.client, lease: s.Lease, begun: s.struck, ended: s.mended}
-	return c.run(ctx, plan(s.Seed, s.Faults, s.Workers, s.Servers, Points, s.Only, s.Lease, s.Pace))
+	c := &chaos{servers: s.servers, workers: s.workers, client: s.client, second: s.second, lease: s.Lease, begun: s.struck, ended: s.mended}
+	return c.run(ctx, plan(s.Options))
 }
 
 func (s *soak) struck(f Strike) {
-	switch f.Kind {
+	switch f.Kind.does() {
 	case WorkerKill, WorkerStop, WorkerHold, WorkerRestart:
 		if f.Victim != "" {
 			s.seen.lost(f.Victim, end{kind: f.Kind, at: f.At})
@@ -295,12 +340,12 @@ func (s *soak) tell(ctx context.Context) {
 }
 
 // leftOver looks for what is still in the queue when all tasks are answered.
-func (s *soak) leftOver(ctx context.Context) []Violation {
+func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
 	var left []Violation
 	for _, name := range []string{jetstream.StreamWork, jetstream.StreamSchedule} {
 		ctx, cancel := context.WithTimeout(ctx, s.Patience)
 		if err := poll(ctx, 100*time.Millisecond, func() error {
-			stream, err := s.js.Stream(ctx, name)
+			stream, err := js.Stream(ctx, name)
 			if err != nil {
 				return err
 			}
@@ -317,17 +362,17 @@ func (s *soak) leftOver(ctx context.Context) []Violation {
 }
 
 // apart looks for agents of workers that take no durable tasks, when all is mended.
-func (s *soak) apart(ctx context.Context) []Violation {
+func (s *soak) apart(ctx context.Context, conn *nats.Conn, ws *workers) []Violation {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
-	node, err := mesh.New(s.conn, mesh.Config{Entity: sender, Heartbeat: -1})
+	node, err := mesh.New(conn, mesh.Config{Entity: sender, Heartbeat: -1})
 	if err == nil {
 		err = poll(ctx, 100*time.Millisecond, func() error {
 			all, err := node.Discover(ctx, "", time.Second)
 			if err != nil {
 				return err
 			}
-			taking, want := 0, len(entities)*s.workers.living()
+			taking, want := 0, len(entities)*ws.living()
 			for _, i := range all {
 				if i.Info.Metadata[mesh.MetaDurable] == mesh.DurableOn {
 					taking++
@@ -348,6 +393,9 @@ func (s *soak) apart(ctx context.Context) []Violation {
 func (s *soak) close() {
 	if s.workers != nil {
 		s.workers.close()
+	}
+	if s.second != nil {
+		s.second.close()
 	}
 	for _, c := range []*nats.Conn{s.conn, s.submits} {
 		if c != nil {
@@ -370,13 +418,16 @@ func (s *soak) close() {
 func (s *soak) report() (*Report, error) {
 	o := s.seen
 	r := &Report{
-		Seed: s.Seed, Servers: s.Servers, Workers: s.Workers, Lease: s.Lease, Sync: s.Sync, Took: s.finished.Sub(s.began), Cores: runtime.NumCPU(),
+		Seed: s.Seed, Servers: s.Servers, Workers: s.Workers, Second: max(0, s.Second), Lease: s.Lease, Sync: s.Sync, Took: s.finished.Sub(s.began), Cores: runtime.NumCPU(),
 		Tasks: o.counts, Violations: o.found, Dir: s.Dir,
 	}
 	for _, err := range s.died {
 		r.Violations = append(r.Violations, Violation{Rule: RuleAlive, Detail: err.Error()})
 	}
 	r.Tasks.Early = s.workers.early
+	if s.second != nil {
+		r.Tasks.Early += s.second.workers.early
+	}
 	r.faults(s.strikes)
 	r.recoveries(o.back, s.strikes, o.moved)
 	if len(r.Violations) == 0 {

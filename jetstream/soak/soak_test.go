@@ -51,6 +51,9 @@ func sound(t *testing.T, r *Report, faults int) {
 	if r.Tasks.Early < r.Workers || r.Tasks.Members == 0 || r.Tasks.Heeded["answer of a person"] == 0 {
 		t.Errorf("%d workers began without their lane, teams gave %d tasks, obeyed: %v", r.Tasks.Early, r.Tasks.Members, r.Tasks.Heeded)
 	}
+	if r.Second > 0 && r.Tasks.Moved == 0 {
+		t.Errorf("of %d runs that set out none ended in the second system", r.Tasks.Departed)
+	}
 	// With few faults, spread over many kinds, hardly any worker is killed in the
 	// middle of a run.
 	after := ""
@@ -69,7 +72,7 @@ func TestCrashOneServer(t *testing.T) {
 
 func TestCrashClusterOfThree(t *testing.T) {
 	t.Parallel()
-	sound(t, crash(t, Options{Seed: 2, Faults: 30, Servers: 3}), 30)
+	sound(t, crash(t, Options{Seed: 2, Faults: 30, Servers: 3, Second: -1}), 30)
 }
 
 // What finds nothing may be blind: workers that break a promise are found out.
@@ -79,10 +82,15 @@ func TestCrashFindsBrokenPromises(t *testing.T) {
 		BreakFence:    {RuleOneOwner, RuleOrder},
 		BreakAckFirst: {RuleLost},
 		BreakForget:   {RuleEffectOnce},
+		BreakLetGo:    {RuleOneOwner},
 	} {
 		t.Run(promise, func(t *testing.T) {
 			t.Parallel()
-			r := crash(t, Options{Seed: 3, Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Break: promise, Patience: 5 * time.Second})
+			second := -1
+			if promise == BreakLetGo {
+				second = 1
+			}
+			r := crash(t, Options{Seed: 3, Faults: 15, Only: []Kind{WorkerKill, WorkerStop}, Clients: 8, Second: second, Break: promise, Patience: 5 * time.Second})
 			if !slices.ContainsFunc(r.Violations, func(v Violation) bool { return slices.Contains(rules, v.Rule) }) {
 				t.Errorf("workers that break the promise %q were not found out", promise)
 			}

@@ -23,6 +23,7 @@ type write struct {
 	Running  bool      `json:"running,omitempty"`
 	Kind     string    `json:"kind"` // the step's
 	Name     string    `json:"name,omitempty"`
+	Phase    string    `json:"phase,omitempty"` // of the run's move
 	Claims   int       `json:"claims,omitempty"`
 
 	// Done are the steps that have their result in this revision, by name (the
@@ -56,6 +57,9 @@ type task struct {
 	Replies         []reply
 	Calls           []call
 
+	There        []write // the revisions of its record in the second system
+	ThereReplies []reply // its terminal replies that are stored there
+
 	Member   bool            // a team has given it to another agent
 	Team     int             // of a team: to how many it gives tasks
 	Children map[string]bool // those tasks, by id
@@ -73,11 +77,13 @@ func (t *task) terminal() (reply, bool) {
 }
 
 // over reports whether nothing more should happen to the task: it has its reply,
-// and its record is terminal.
+// and its record is terminal, in both systems where the reply came from the second.
 func (t *task) over() bool {
 	_, answered := t.terminal()
-	return answered && len(t.Writes) > 0 && t.Writes[len(t.Writes)-1].Over
+	return answered && ended(t.Writes) && (!t.relayed() || ended(t.There) && len(t.ThereReplies) > 0)
 }
+
+func ended(writes []write) bool { return len(writes) > 0 && writes[len(writes)-1].Over }
 
 // expected is an effect that a task has.
 type expected struct {

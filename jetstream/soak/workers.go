@@ -16,20 +16,27 @@ import (
 // before or just after one of a worker's writes.
 type Point string
 
-// workerConfig is what a worker's process is told.
+// workerConfig is what a worker's process is told, or the receiver's.
 type workerConfig struct {
 	URLs    []string      `json:"urls"`
 	Name    string        `json:"name"`
+	System  string        `json:"system"`
 	Effects string        `json:"effects"` // the address of the effect log
 	Lease   time.Duration `json:"lease"`
 	Places  int           `json:"places"` // tasks at once
 	Break   string        `json:"break,omitempty"`
 	Self    []string      `json:"self"` // the command that runs a role
+
+	Remote string `json:"remote,omitempty"` // the URL that runs may move to
+	CA     string `json:"ca,omitempty"`     // the certificate there, PEM
+	Listen string `json:"listen,omitempty"` // of the receiver: host:port
+	Key    string `json:"key,omitempty"`    // of the receiver: of its certificate, PEM
 }
 
 // workers are the processes that do the tasks.
 type workers struct {
 	l    *launcher
+	role string
 	all  []*worker
 	died func(error) // hears of a worker that nobody ended
 
@@ -63,15 +70,16 @@ type hit struct {
 // pass lets the worker go on.
 func (h hit) pass() { h.p.say("go " + h.token) }
 
-func newWorkers(l *launcher, n int, targets []string, cfg workerConfig) (*workers, error) {
-	ws := &workers{l: l, armed: map[string]chan hit{}}
+// newWorkers makes places for n processes of a role, whose names begin with prefix.
+func newWorkers(l *launcher, role, prefix string, n int, targets []string, cfg workerConfig) (*workers, error) {
+	ws := &workers{l: l, role: role, armed: map[string]chan hit{}}
 	for i := range n {
 		d, err := newDoor(targets)
 		if err != nil {
 			ws.close()
 			return nil, err
 		}
-		w := &worker{name: fmt.Sprintf("w%d", i+1), door: d}
+		w := &worker{name: fmt.Sprintf("%s%d", prefix, i+1), door: d}
 		ws.all = append(ws.all, w)
 		cfg.Name, cfg.URLs, cfg.Self = w.name, d.urls(), l.self
 		text, err := json.Marshal(cfg)
@@ -101,7 +109,7 @@ func (ws *workers) startAll(ctx context.Context) error {
 func (ws *workers) start(ctx context.Context, w *worker) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	p, err := ws.l.start(ctx, w.name, "worker", w.conf)
+	p, err := ws.l.start(ctx, w.name, ws.role, w.conf)
 	if err != nil {
 		return err
 	}
@@ -143,7 +151,7 @@ func (ws *workers) listen(w *worker, p *process) {
 		to <- h // it has room for one, and there is one
 	}
 	if !p.ending.Load() {
-		ws.died(fmt.Errorf("worker %s ended by itself: %s", w.name, p.lastWords()))
+		ws.died(fmt.Errorf("%s %s ended by itself: %s", ws.role, w.name, p.lastWords()))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jmespath-community/go-jmespath/pkg/parsing"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Program is a compiled expression.
@@ -110,7 +111,7 @@ func check(n *parsing.ASTNode, isArgument bool) error {
 		name, _ := n.Value.(string)
 		f, ok := table[name]
 		if !ok {
-			return fmt.Errorf("jmespath has no function %q", clip(name))
+			return fmt.Errorf("jmespath has no function %q", clip.Text(name, 40))
 		}
 		low, high := arity(f.Arguments)
 		if got := len(n.Children); got < low || high >= 0 && got > high {
@@ -150,11 +151,4 @@ func span(low, high int) string {
 		return fmt.Sprint(low)
 	}
 	return fmt.Sprintf("%d to %d", low, high)
-}
-
-func clip(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
 }

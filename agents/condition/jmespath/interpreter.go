@@ -12,6 +12,7 @@ import (
 	"github.com/jmespath-community/go-jmespath/pkg/util"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // interpreter is one evaluation.
@@ -73,7 +74,7 @@ func (in *interpreter) eval(n *node, v any, s *scope) (any, error) {
 				return s.value, nil
 			}
 		}
-		return nil, fmt.Errorf("the variable $%s is not defined", clip(n.Value.(string)))
+		return nil, fmt.Errorf("the variable $%s is not defined", clip.Text(n.Value.(string), 40))
 	case parsing.ASTLetExpression:
 		return in.let(n, v, s)
 	case parsing.ASTOrExpression, parsing.ASTAndExpression:

@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Program is a compiled rule.
@@ -74,7 +75,7 @@ func compile(rule any, depth int) (node, error) {
 			if f, ok := operations[name]; ok {
 				return call{f, items}, nil
 			}
-			return nil, fmt.Errorf("jsonlogic has no operator %q", clip(name))
+			return nil, fmt.Errorf("jsonlogic has no operator %q", clip.Text(name, 40))
 		}
 	}
 	return literal{rule}, nil
@@ -89,13 +90,6 @@ func compileAll(values []any, depth int) ([]node, error) {
 		}
 	}
 	return items, nil
-}
-
-func clip(s string) string {
-	if r := []rune(s); len(r) > 40 {
-		return string(r[:40]) + "…"
-	}
-	return s
 }
 
 // literal stands for itself.

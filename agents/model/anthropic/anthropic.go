@@ -9,10 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // DefaultBaseURL is Anthropic's own endpoint.
@@ -61,7 +59,8 @@ type Config struct {
 type Model struct {
 	cfg      Config
 	host     string
-	client   anthropic.Client
+	target   string
+	client   *endpoint.Client
 	refusals model.Refusals
 }
 
@@ -95,28 +94,21 @@ func New(cfg Config) (*Model, error) {
 	if cfg.MaxResponse == 0 {
 		cfg.MaxResponse = DefaultMaxResponse
 	}
-	carrier := http.Client{}
-	if cfg.HTTPClient != nil {
-		carrier = *cfg.HTTPClient
-	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
-		carrier.Transport = t.Clone()
+	if cfg.HTTPClient == nil {
+		cfg.HTTPClient = endpoint.OwnClient()
 	}
-	// The standard library keeps Authorization from another host, but not the
-	// header that this API has its key in.
-	carrier.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	opts := []option.RequestOption{
-		option.WithBaseURL(strings.TrimSuffix(strings.TrimRight(cfg.BaseURL, "/"), "/v1")),
-		option.WithHTTPClient(&carrier),
-		option.WithMaxRetries(0),
-		option.WithRequestTimeout(cfg.RequestTimeout),
-		option.WithMiddleware(limitBody(cfg.MaxResponse)),
-	}
-	if len(cfg.Betas) > 0 {
-		opts = append(opts, option.WithHeader("anthropic-beta", strings.Join(cfg.Betas, ",")))
-	}
-	// A client that is put together here, unlike NewClient's, takes nothing
-	// from the environment.
-	return &Model{cfg: cfg, host: u.Hostname(), client: anthropic.Client{Options: opts}}, nil
+	u.Path = strings.TrimSuffix(strings.TrimRight(u.Path, "/"), "/v1")
+	u.ForceQuery = false
+	return &Model{
+		cfg:    cfg,
+		host:   u.Hostname(),
+		target: u.JoinPath("v1/messages").String(),
+		client: &endpoint.Client{
+			HTTP:    endpoint.NoRedirects(cfg.HTTPClient),
+			Timeout: cfg.RequestTimeout,
+			MaxBody: cfg.MaxResponse,
+		},
+	}, nil
 }
 
 // Generate asks the endpoint for the next turn.
@@ -144,7 +136,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 			return nil, refused.error
 		case err != nil:
 			return nil, err
-		case a.turn.stop != anthropic.StopReasonPauseTurn:
+		case a.turn.stop != stopPause:
 			return a.response()
 		case a.pauses == maxPauses:
 			return nil, model.Errorf(model.ErrUnavailable, "the provider paused the turn more than %d times", maxPauses)
@@ -163,33 +155,29 @@ func (m *Model) once(ctx context.Context, a *ask, key string) error {
 	if err != nil {
 		return model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 	}
-	opts := []option.RequestOption{}
-	if key != "" {
-		opts = append(opts, option.WithAPIKey(key))
+	header := make(http.Header)
+	header.Set("Anthropic-Version", apiVersion)
+	if len(m.cfg.Betas) > 0 {
+		header.Set("Anthropic-Beta", strings.Join(m.cfg.Betas, ","))
 	}
-	var res *http.Response
-	if err := m.client.Post(ctx, "v1/messages", body, &res, opts...); err != nil {
-		return m.failure(ctx, res, err, key)
+	if key != "" {
+		header.Set("X-Api-Key", key)
+	}
+	res, err := m.client.Post(ctx, m.target, header, body)
+	if err != nil {
+		return m.failure(ctx, err, key)
 	}
 	defer res.Body.Close()
-	err = a.turn.read(res)
+	if res.StatusCode >= 400 {
+		return m.refusal(ctx, res, key)
+	}
+	err = a.turn.read(res, m.cfg.MaxResponse)
 	var callback callbackError
 	switch {
 	case errors.As(err, &callback):
 		return callback.error
 	case err != nil:
-		return m.failure(ctx, nil, err, key)
+		return m.failure(ctx, err, key)
 	}
 	return nil
-}
-
-// limitBody lets at most n bytes of a response's body through.
-func limitBody(n int64) option.Middleware {
-	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		res, err := next(req)
-		if res != nil && res.Body != nil {
-			res.Body = model.LimitBody(res.Body, n)
-		}
-		return res, err
-	}
 }

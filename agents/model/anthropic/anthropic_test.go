@@ -338,7 +338,7 @@ func TestFormatsWithoutASchemaAreAskedForInWords(t *testing.T) {
 	t.Parallel()
 	for _, format := range []model.Format{
 		{Type: model.FormatJSON},
-		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":["object","null"]}`)}, // beyond the SDK's words
+		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"type":["object","null"]}`)}, // beyond the subset's words
 		{Type: model.FormatJSONSchema, Schema: json.RawMessage(`{"minProperties":1}`)},        // nothing is left of it
 	} {
 		c := always(fine)

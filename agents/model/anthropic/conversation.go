@@ -1,11 +1,7 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"strings"
-
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -14,8 +10,8 @@ import (
 const goOn = "Continue."
 
 // conversation puts messages into p.
-func (a *ask) conversation(p *anthropic.MessageNewParams, messages []model.Message) {
-	add := func(role anthropic.MessageParamRole, blocks ...anthropic.ContentBlockParamUnion) {
+func (a *ask) conversation(p *params, messages []model.Message) {
+	add := func(role string, blocks ...content) {
 		if len(blocks) == 0 {
 			return
 		}
@@ -23,72 +19,65 @@ func (a *ask) conversation(p *anthropic.MessageNewParams, messages []model.Messa
 			p.Messages[n-1].Content = append(p.Messages[n-1].Content, blocks...)
 			return
 		}
-		p.Messages = append(p.Messages, anthropic.MessageParam{Role: role, Content: blocks})
+		p.Messages = append(p.Messages, message{Role: role, Content: blocks})
 	}
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleSystem:
 			if !blank(m.Content) {
-				p.System = append(p.System, anthropic.TextBlockParam{Text: m.Content})
+				p.System = append(p.System, newText(m.Content))
 			}
 		case model.RoleUser:
-			add(anthropic.MessageParamRoleUser, text(m.Content)...)
+			add(user, text(m.Content)...)
 		case model.RoleTool:
-			add(anthropic.MessageParamRoleUser, result(m))
+			add(user, result(m))
 		case model.RoleAssistant:
 			if len(p.Messages) == 0 {
-				add(anthropic.MessageParamRoleUser, anthropic.NewTextBlock(goOn))
+				add(user, newText(goOn))
 			}
-			add(anthropic.MessageParamRoleAssistant, a.assistant(m)...)
+			add(assistant, a.assistant(m)...)
 		}
 	}
-	if n := len(p.Messages); n == 0 || p.Messages[n-1].Role == anthropic.MessageParamRoleAssistant {
-		add(anthropic.MessageParamRoleUser, anthropic.NewTextBlock(goOn))
+	if n := len(p.Messages); n == 0 || p.Messages[n-1].Role == assistant {
+		add(user, newText(goOn))
 	}
 	if a.pauses > 0 { // the turn goes on where the provider left it
-		var blocks []anthropic.ContentBlockParamUnion
+		var blocks []content
 		for _, b := range a.turn.blocks {
 			if b.kind != "text" || !blank(b.text.String()) {
-				blocks = append(blocks, verbatim(b.json()))
+				blocks = append(blocks, b.json())
 			}
 		}
-		add(anthropic.MessageParamRoleAssistant, blocks...)
+		add(assistant, blocks...)
 	}
 }
 
 func blank(s string) bool { return strings.TrimSpace(s) == "" }
 
-func text(s string) []anthropic.ContentBlockParamUnion {
+func text(s string) []content {
 	if blank(s) {
 		return nil
 	}
-	return []anthropic.ContentBlockParamUnion{anthropic.NewTextBlock(s)}
+	return []content{newText(s)}
 }
 
-func verbatim(block json.RawMessage) anthropic.ContentBlockParamUnion {
-	return param.Override[anthropic.ContentBlockParamUnion](block)
-}
-
-func result(m model.Message) anthropic.ContentBlockParamUnion {
-	r := anthropic.ToolResultBlockParam{ToolUseID: model.PlainID(m.ToolCallID)}
+func result(m model.Message) content {
+	r := &toolResult{Type: "tool_result", ToolUseID: model.PlainID(m.ToolCallID), IsError: m.IsError}
 	if !blank(m.Content) {
-		r.Content = []anthropic.ToolResultBlockParamContentUnion{{OfText: &anthropic.TextBlockParam{Text: m.Content}}}
+		r.Content = []*textBlock{newText(m.Content)}
 	}
-	if m.IsError {
-		r.IsError = anthropic.Bool(true)
-	}
-	return anthropic.ContentBlockParamUnion{OfToolResult: &r}
+	return r
 }
 
 // assistant is a turn of the assistant's: with all that its provider said, in
 // its order, where that is at hand and was the same model's.
-func (a *ask) assistant(m model.Message) (blocks []anthropic.ContentBlockParamUnion) {
+func (a *ask) assistant(m model.Message) (blocks []content) {
 	for _, p := range model.UnpackPieces(adapter, a.req.Model, m) {
 		switch {
 		case p.Raw != nil:
-			blocks = append(blocks, verbatim(p.Raw))
+			blocks = append(blocks, p.Raw)
 		case p.Call != nil:
-			blocks = append(blocks, anthropic.NewToolUseBlock(model.PlainID(p.Call.ID), model.ObjectOf(p.Call.Arguments), p.Call.Name))
+			blocks = append(blocks, &toolUse{"tool_use", model.PlainID(p.Call.ID), p.Call.Name, model.ObjectOf(p.Call.Arguments)})
 		default:
 			blocks = append(blocks, text(p.Text)...)
 		}

@@ -5,9 +5,8 @@
 //	})
 //	res, err := m.Generate(ctx, &model.Request{Model: "claude-sonnet-4-5", Messages: messages}, nil)
 //
-// The vendor's SDK carries requests, event streams and the schemas of
-// structured output. This package maps the port's words to the protocol's and
-// back.
+// Package endpoint carries requests and event streams. This package maps the
+// port's words to the protocol's and back.
 //
 // # Conversations
 //
@@ -46,8 +45,8 @@
 //
 // # Structured output
 //
-// A JSON Schema is enforced by output_config.format, after the SDK has brought
-// it into the subset that the API knows. Where the API refuses it (an older
+// A JSON Schema is enforced by output_config.format, in the subset that the API
+// knows: what is beyond it goes into descriptions. Where the API refuses it (an older
 // model, a recursive schema) the request is sent again with the schema in the
 // system prompt instead. JSON without a schema is asked for there, too.
 //
@@ -60,7 +59,7 @@
 // model.ErrUnavailable. 413 and a prompt that is too long are
 // model.ErrContextTooLong. Everything else is model.ErrBadRequest.
 //
-// The SDK's own retries are off: whoever routes, retries. A turn that the
+// This package does not retry: package route asks again, or elsewhere. A turn that the
 // provider pauses (pause_turn, of server tools) is asked on, at most 8 times.
 //
 // # Secrets

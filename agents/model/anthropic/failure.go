@@ -22,21 +22,25 @@ type refusedError struct {
 
 func (e *refusedError) Error() string { return e.error.Error() }
 
-// failure maps what went wrong to the port's errors. res is set if the server
-// answered with a status of 400 or above.
-func (m *Model) failure(ctx context.Context, res *http.Response, err error, key string) error {
+// refusal is what a server says with a status of 400 or above.
+func (m *Model) refusal(ctx context.Context, res *http.Response, key string) error {
+	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	r := parseReport(body)
+	r.status, r.after = res.StatusCode, model.RetryAfter(res.Header, time.Now())
+	return &refusedError{r, r.error(key)}
+}
+
+// failure maps what went wrong to the port's errors.
+func (m *Model) failure(ctx context.Context, err error, key string) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
 	}
 	var r *report
 	if errors.As(err, &r) {
 		return r.error(key)
-	}
-	if res != nil && res.StatusCode >= 400 {
-		body, _ := io.ReadAll(res.Body) // the SDK has read it already
-		r := parseReport(body)
-		r.status, r.after = res.StatusCode, model.RetryAfter(res.Header, time.Now())
-		return &refusedError{r, r.error(key)}
 	}
 	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)
 }

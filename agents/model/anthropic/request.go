@@ -8,10 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // ask is one Generate: what is asked, in as many requests as it takes, and the
@@ -70,31 +68,26 @@ func (a *ask) thinking() (t struct {
 // body is the JSON of a request.
 func (a *ask) body() ([]byte, error) {
 	a.dropped = nil
-	p := anthropic.MessageNewParams{Model: a.req.Model, MaxTokens: a.maxTokens}
+	p := params{Model: a.req.Model, MaxTokens: a.maxTokens, Stream: a.turn.onDelta != nil}
 	a.tools(&p)
 	a.params(&p)
 	messages := a.req.Messages
 	if schema := a.schema(); schema != nil {
-		p.OutputConfig.Format.Schema = schema
+		p.OutputConfig = &outputConfig{outputFormat{"json_schema", schema}}
 	} else {
 		messages = model.InWords(a.req.Format, messages)
 	}
 	a.conversation(&p, messages)
-	body, err := json.Marshal(p)
+	body, err := endpoint.Encode(p)
 	if err != nil {
 		return nil, err
-	}
-	if a.turn.onDelta != nil {
-		if body, err = model.Merge(body, []byte(`{"stream":true}`)); err != nil {
-			return nil, err
-		}
 	}
 	return a.extend(body)
 }
 
 // tools are those of the request; where there are none, those that were called
 // before, which the API wants to know, and which are not to be called again.
-func (a *ask) tools(p *anthropic.MessageNewParams) {
+func (a *ask) tools(p *params) {
 	defs := a.req.Tools
 	if len(defs) == 0 {
 		known := map[string]bool{}
@@ -107,18 +100,21 @@ func (a *ask) tools(p *anthropic.MessageNewParams) {
 			}
 		}
 		if len(defs) > 0 {
-			p.ToolChoice.OfNone = &anthropic.ToolChoiceNoneParam{}
+			p.ToolChoice = &toolChoice{"none"}
 		}
 	}
 	for _, d := range defs {
-		tool := function(d)
-		p.Tools = append(p.Tools, anthropic.ToolUnionParam{OfTool: &tool})
+		t := tool{d.Name, d.Description, d.Parameters}
+		if len(t.InputSchema) == 0 { // the API requires one
+			t.InputSchema = json.RawMessage(`{"type":"object"}`)
+		}
+		p.Tools = append(p.Tools, t)
 	}
 }
 
 // schema is that of structured output, nil where there is none or where it has
 // to be asked for in words.
-func (a *ask) schema() map[string]any {
+func (a *ask) schema() json.RawMessage {
 	if a.req.Format.Type != model.FormatJSONSchema || a.refused[a.nativeSchema()] != 0 {
 		return nil
 	}
@@ -150,7 +146,7 @@ func (a *ask) extend(body []byte) ([]byte, error) {
 }
 
 // params maps the standard parameters, and notes what the API does not take.
-func (a *ask) params(p *anthropic.MessageNewParams) {
+func (a *ask) params(p *params) {
 	in := a.req.Params
 	thinks := a.thinking().Type == "enabled" || a.thinking().Type == "adaptive"
 	if t := in.Temperature; t != nil {
@@ -159,16 +155,16 @@ func (a *ask) params(p *anthropic.MessageNewParams) {
 			a.drop("temperature")
 		case *t > 1:
 			a.drop("temperature")
-			p.Temperature = anthropic.Float(1)
+			p.Temperature = new(1.0)
 		default:
-			p.Temperature = anthropic.Float(*t)
+			p.Temperature = t
 		}
 	}
 	if in.TopP != nil {
-		if a.refused["top_p"] != 0 || a.refused[both] != 0 && (p.Temperature.Valid() || a.extends("temperature")) || thinks && *in.TopP < 0.95 {
+		if a.refused["top_p"] != 0 || a.refused[both] != 0 && (p.Temperature != nil || a.extends("temperature")) || thinks && *in.TopP < 0.95 {
 			a.drop("top_p")
 		} else {
-			p.TopP = anthropic.Float(*in.TopP)
+			p.TopP = in.TopP
 		}
 	}
 	for _, s := range in.Stop {
@@ -259,32 +255,4 @@ func (a *ask) blame(message string) (what string, note int64) {
 		return a.nativeSchema(), 1
 	}
 	return "", 0
-}
-
-// function passes the schema on as it is written; the SDK's own type would put
-// it through a map. The API requires one.
-func function(t model.ToolDef) anthropic.ToolParam {
-	schema := t.Parameters
-	if len(schema) == 0 {
-		schema = json.RawMessage(`{"type":"object"}`)
-	}
-	return param.Override[anthropic.ToolParam](struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		InputSchema json.RawMessage `json:"input_schema"`
-	}{t.Name, t.Description, schema})
-}
-
-// subset is a JSON Schema in the words that structured output knows, nil where
-// the SDK cannot make one of it.
-func subset(schema json.RawMessage) map[string]any {
-	var words map[string]any
-	if json.Unmarshal(schema, &words) != nil {
-		return nil
-	}
-	made, _ := anthropic.BetaJSONSchemaOutputFormat(words).Schema.(map[string]any)
-	if made["type"] == nil && made["anyOf"] == nil && made["allOf"] == nil && made["$ref"] == nil && made["enum"] == nil {
-		return nil // {"$ref": …} and the like aside, nothing is left to enforce
-	}
-	return made
 }

@@ -11,10 +11,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 const maxCalls = 256 // tool calls in one turn
@@ -28,7 +26,7 @@ type turn struct {
 	onDelta func(model.Delta) error
 	blocks  []*block
 	offset  int // of the message that is being read, in blocks
-	stop    anthropic.StopReason
+	stop    string
 	model   string
 	past    model.Usage // of the messages before
 	usage   model.Usage // of the message that is being read
@@ -76,9 +74,9 @@ func (b *block) json() json.RawMessage {
 	return merged
 }
 
-// read reads an answer: a stream of events or one JSON document, whichever the
-// server chose to send.
-func (t *turn) read(res *http.Response) error {
+// read reads an answer: a stream of events, each of at most so many bytes, or one
+// JSON document, whichever the server chose to send.
+func (t *turn) read(res *http.Response, most int64) error {
 	t.past, t.usage = t.past.Add(t.usage), model.Usage{}
 	t.offset, t.stop = len(t.blocks), ""
 	if res.StatusCode >= 300 {
@@ -87,7 +85,7 @@ func (t *turn) read(res *http.Response) error {
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && t.onDelta == nil
 	if !whole {
-		return t.stream(ssestream.NewDecoder(res))
+		return t.stream(endpoint.NewEvents(res.Body, most))
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -96,18 +94,18 @@ func (t *turn) read(res *http.Response) error {
 	if err := reported(body); err != nil {
 		return err
 	}
-	var m anthropic.Message
-	if json.Unmarshal(body, &m) != nil || m.Role != "assistant" {
+	var m answer
+	if endpoint.Decode(body, &m) != nil || m.Role != assistant {
 		return errors.New("the answer is not the JSON of a message")
 	}
 	return t.whole(&m)
 }
 
-func (t *turn) whole(m *anthropic.Message) error {
-	t.model, t.stop = m.Model, m.StopReason
-	t.count(m.Usage.InputTokens, m.Usage.CacheCreationInputTokens, m.Usage.CacheReadInputTokens, m.Usage.OutputTokens)
+func (t *turn) whole(m *answer) error {
+	t.model, t.stop = string(m.Model), string(m.StopReason)
+	t.count(&m.Usage)
 	for i, c := range m.Content {
-		if err := t.begin(int64(i), json.RawMessage(c.RawJSON())); err != nil {
+		if err := t.begin(int64(i), c); err != nil {
 			return err
 		}
 	}
@@ -116,62 +114,76 @@ func (t *turn) whole(m *anthropic.Message) error {
 
 // stream reads events until message_stop, and accepts a stream that ends
 // without it once the message has said why it stopped.
-func (t *turn) stream(events ssestream.Decoder) error {
-	defer events.Close()
-	for events.Next() {
-		data := bytes.TrimSpace(events.Event().Data)
+func (t *turn) stream(events *endpoint.Events) error {
+	for {
+		data, err := events.Next()
+		switch {
+		case err == nil:
+		case t.stop != "":
+			return nil
+		case err == io.EOF:
+			return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
+		default:
+			return fmt.Errorf("the stream broke off: %w", err)
+		}
+		data = bytes.TrimSpace(data)
 		if len(data) == 0 {
 			continue
 		}
 		if err := reported(data); err != nil {
 			return err
 		}
-		var e anthropic.MessageStreamEventUnion
-		if json.Unmarshal(data, &e) != nil {
+		var e event
+		if endpoint.Decode(data, &e) != nil {
 			return errors.New("the stream has an event that is not the JSON of one")
 		}
-		if e.Type == "message_stop" {
-			break
+		switch {
+		case e.Type != "message_stop":
+		case t.stop != "":
+			return nil
+		default:
+			return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
 		}
 		if err := t.event(&e); err != nil {
 			return err
 		}
 	}
-	switch {
-	case t.stop != "":
-		return nil
-	case events.Err() != nil:
-		return fmt.Errorf("the stream broke off: %w", events.Err())
-	}
-	return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
 }
 
-func (t *turn) event(e *anthropic.MessageStreamEventUnion) error {
+func (t *turn) event(e *event) error {
 	switch e.Type {
 	case "message_start":
-		t.model = e.Message.Model
-		u := e.Message.Usage
-		t.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+		t.model = string(e.Message.Model)
+		t.count(&e.Message.Usage)
 	case "message_delta":
 		if e.Delta.StopReason != "" {
-			t.stop = e.Delta.StopReason
+			t.stop = string(e.Delta.StopReason)
 		}
 		// Its counts are totals; those that do not apply are left out.
-		if u := e.Usage; u.JSON.InputTokens.Valid() {
-			t.count(u.InputTokens, u.CacheCreationInputTokens, u.CacheReadInputTokens, u.OutputTokens)
+		if e.Usage.Input != nil {
+			t.count(&e.Usage)
 		} else {
-			t.usage.OutputTokens = max(t.usage.OutputTokens, u.OutputTokens)
+			t.usage.OutputTokens = max(t.usage.OutputTokens, int64(e.Usage.Output))
 		}
 	case "content_block_start":
-		return t.begin(e.Index, json.RawMessage(e.ContentBlock.RawJSON()))
+		return t.begin(int64(e.Index), e.ContentBlock)
 	case "content_block_delta":
 		return t.delta(e)
 	}
 	return nil // ping, content_block_stop, and what is yet to be invented
 }
 
-func (t *turn) count(input, created, read, output int64) {
-	t.usage = model.Usage{InputTokens: input + created + read, OutputTokens: output, CachedInputTokens: read, CacheWriteTokens: created}
+func (t *turn) count(c *counts) {
+	var input endpoint.Count
+	if c.Input != nil {
+		input = *c.Input
+	}
+	t.usage = model.Usage{
+		InputTokens:       int64(input + c.Created + c.Read),
+		OutputTokens:      int64(c.Output),
+		CachedInputTokens: int64(c.Read),
+		CacheWriteTokens:  int64(c.Created),
+	}
 }
 
 // begin adds a block with what it has from its beginning.
@@ -205,8 +217,8 @@ func (t *turn) begin(index int64, raw json.RawMessage) error {
 	return nil
 }
 
-func (t *turn) delta(e *anthropic.MessageStreamEventUnion) error {
-	at := e.Index + int64(t.offset)
+func (t *turn) delta(e *event) error {
+	at := int64(e.Index) + int64(t.offset)
 	if e.Index < 0 || at >= int64(len(t.blocks)) {
 		return errors.New("the stream has a piece of a block that has not begun")
 	}
@@ -216,13 +228,13 @@ func (t *turn) delta(e *anthropic.MessageStreamEventUnion) error {
 		if b.kind != "text" {
 			return errors.New("the stream has text in a block that is none")
 		}
-		return t.append(b, e.Delta.Text)
+		return t.append(b, string(e.Delta.Text))
 	case "input_json_delta":
-		b.input.WriteString(e.Delta.PartialJSON)
+		b.input.WriteString(string(e.Delta.PartialJSON))
 	case "thinking_delta":
-		b.thought.WriteString(e.Delta.Thinking)
+		b.thought.WriteString(string(e.Delta.Thinking))
 	case "signature_delta":
-		b.sign.WriteString(e.Delta.Signature)
+		b.sign.WriteString(string(e.Delta.Signature))
 	}
 	return nil
 }
@@ -290,9 +302,9 @@ func (a *ask) response() (*model.Response, error) {
 	res.Message.Content = text.String()
 	res.Message.Provider = model.PackPieces(adapter, a.req.Model, pieces)
 	switch {
-	case t.stop == anthropic.StopReasonMaxTokens || t.stop == anthropic.StopReasonModelContextWindowExceeded:
+	case t.stop == stopTokens || t.stop == stopWindow:
 		res.Finish = model.FinishLength
-	case t.stop == anthropic.StopReasonRefusal:
+	case t.stop == stopRefusal:
 		res.Finish = model.FinishContentFilter
 	case len(res.Message.ToolCalls) > 0:
 		res.Finish = model.FinishToolCalls

@@ -8,7 +8,7 @@
 //	})
 //	res, err := m.Generate(ctx, &model.Request{Model: "mistral-small-latest", Messages: messages}, nil)
 //
-// The vendor's SDK carries requests, retries and event streams. This package
+// Package endpoint carries requests, retries and event streams. This package
 // maps the port's words to the protocol's and back, and is forgiving where
 // compatible servers are known to differ: a whole answer where a stream was
 // asked for, tool calls without index or id, "error": null in chunks, error
@@ -56,8 +56,8 @@
 //
 // This package reads no environment variable and no file. The key comes from
 // Config.Key at each call, lives in that call alone, and is cut out of the
-// texts that the server sends back. The SDK sends it to the origin of BaseURL
-// and, if redirected elsewhere, to nobody.
+// texts that the server sends back. It is sent to the origin of BaseURL alone: a
+// redirect elsewhere is an error.
 //
 // # Limits
 //

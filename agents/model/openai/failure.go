@@ -15,26 +15,23 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// refusal is what a server says with a status of 400 or above; nil if that is
-// not what err is about.
+// refusal is what a server says with a status of 400 or above.
 func refusal(res *http.Response) *report {
-	if res == nil || res.StatusCode < 400 {
-		return nil
-	}
-	body, _ := io.ReadAll(res.Body) // the SDK has read it already
+	defer res.Body.Close()
+	body, _ := io.ReadAll(res.Body) // if it breaks off, the status says enough
 	r := parseReport(body)
 	r.status = res.StatusCode
 	r.after = retryAfter(res.Header, time.Now())
 	return r
 }
 
-// failure maps what went wrong to the port's errors. r is set if the server
-// refused the request.
-func (m *Model) failure(ctx context.Context, r *report, err error, key string) error {
+// failure maps what went wrong to the port's errors.
+func (m *Model) failure(ctx context.Context, err error, key string) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
 	}
-	if r != nil || errors.As(err, &r) {
+	var r *report
+	if errors.As(err, &r) {
 		return r.error(key)
 	}
 	return model.Unreachable(err, m.host, m.cfg.RequestTimeout, m.cfg.MaxResponse, key)

@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // DefaultBaseURL is OpenAI's own endpoint.
@@ -64,9 +61,9 @@ type Config struct {
 	// client with a Timeout would cut streams.
 	HTTPClient *http.Client
 
-	// MaxRetries is how often the SDK tries again before the answer has begun,
-	// after connection failures and the statuses 408, 409, 429 and 5xx.
-	// Default 0: whoever runs the agent retries (AAIF runtime.max_retries).
+	// MaxRetries is how often a request is tried again before the answer has
+	// begun, after connection failures and the statuses 408, 409, 429 and 5xx.
+	// Default 0: the agent's runtime retries (AAIF runtime.max_retries).
 	MaxRetries int
 
 	// MaxRetryDelay is the longest wait between two tries. Where the server
@@ -87,7 +84,7 @@ type Model struct {
 	provider Provider
 	base     *url.URL
 	host     string
-	service  openai.ChatCompletionService
+	client   *endpoint.Client
 	refusals refusals
 }
 
@@ -124,24 +121,20 @@ func New(cfg Config) (*Model, error) {
 		cfg.MaxResponse = DefaultMaxResponse
 	}
 	if cfg.HTTPClient == nil {
-		cfg.HTTPClient = &http.Client{}
-		if t, ok := http.DefaultTransport.(*http.Transport); ok {
-			cfg.HTTPClient.Transport = t.Clone()
-		}
+		cfg.HTTPClient = endpoint.OwnClient()
 	}
 	return &Model{
 		cfg:      cfg,
 		provider: provider.at(base),
 		base:     base,
 		host:     base.Hostname(),
-		// A service, unlike the SDK's client, takes nothing from the environment.
-		service: openai.NewChatCompletionService(
-			option.WithHTTPClient(cfg.HTTPClient),
-			option.WithMaxRetries(cfg.MaxRetries),
-			option.WithMaxRetryDelay(cfg.MaxRetryDelay),
-			option.WithRequestTimeout(cfg.RequestTimeout),
-			option.WithMiddleware(limitBody(cfg.MaxResponse)),
-		),
+		client: &endpoint.Client{
+			HTTP:     endpoint.SameOrigin(cfg.HTTPClient),
+			Timeout:  cfg.RequestTimeout,
+			MaxBody:  cfg.MaxResponse,
+			Retries:  cfg.MaxRetries,
+			MaxDelay: cfg.MaxRetryDelay,
+		},
 	}, nil
 }
 
@@ -194,7 +187,7 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 	if err != nil {
 		return nil, err
 	}
-	target, err := m.target(req.Model, key)
+	target, header, err := m.target(req.Model, key)
 	if err != nil {
 		return nil, err
 	}
@@ -203,30 +196,30 @@ func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(m
 		if err != nil {
 			return nil, model.Errorf(model.ErrBadRequest, "build the request: %w", err)
 		}
-		var res *http.Response
-		_, err = m.service.New(ctx, openai.ChatCompletionNewParams{}, append(slices.Clip(target),
-			option.WithRequestBody("application/json", w.body),
-			option.WithResponseBodyInto(&res))...)
+		res, err := m.client.Post(ctx, target, header, w.body)
 		if err != nil {
-			r := refusal(res)
-			if tries < maxRefusals && m.refusals.learn(req.Model, w, r) {
-				continue
-			}
-			return nil, m.failure(ctx, r, err, key)
+			return nil, m.failure(ctx, err, key)
 		}
-		return m.answer(ctx, req, w, res, key, onDelta)
+		if res.StatusCode < 400 {
+			return m.answer(ctx, req, w, res, key, onDelta)
+		}
+		r := refusal(res)
+		if tries < maxRefusals && m.refusals.learn(req.Model, w, r) {
+			continue
+		}
+		return nil, m.failure(ctx, r, key)
 	}
 }
 
 func (m *Model) answer(ctx context.Context, req *model.Request, w *wire, res *http.Response, key string, onDelta func(model.Delta) error) (*model.Response, error) {
 	defer res.Body.Close()
-	turn, err := read(res, w.stream, m.provider.keep, onDelta)
+	turn, err := m.read(res, w.stream, onDelta)
 	var callback callbackError
 	switch {
 	case errors.As(err, &callback):
 		return nil, callback.error
 	case err != nil:
-		return nil, m.failure(ctx, nil, err, key)
+		return nil, m.failure(ctx, err, key)
 	}
 	out, err := turn.response(req)
 	if err != nil {
@@ -240,15 +233,4 @@ func (m *Model) answer(ctx context.Context, req *model.Request, w *wire, res *ht
 		out.Provider = m.provider.Name
 	}
 	return out, nil
-}
-
-// limitBody lets at most n bytes of a response's body through.
-func limitBody(n int64) option.Middleware {
-	return func(req *http.Request, next option.MiddlewareNext) (*http.Response, error) {
-		res, err := next(req)
-		if res != nil && res.Body != nil {
-			res.Body = model.LimitBody(res.Body, n)
-		}
-		return res, err
-	}
 }

@@ -3,15 +3,13 @@ package openai
 import (
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"math/big"
 	"regexp"
 	"slices"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/param"
-	"github.com/openai/openai-go/v3/shared"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 // wire is a request as it is sent.
@@ -34,7 +32,7 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 	if err := b.extended(req.Params.Extended); err != nil {
 		return nil, err
 	}
-	p := openai.ChatCompletionNewParams{Model: req.Model}
+	p := params{Model: req.Model}
 	messages := req.Messages
 	if !b.format(&p, req) {
 		messages = model.InWords(req.Format, messages)
@@ -47,20 +45,21 @@ func (m *Model) wire(req *model.Request, stream bool) (*wire, error) {
 		p.Messages = append(p.Messages, msg)
 	}
 	for _, t := range req.Tools {
-		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(function(t)))
+		p.Tools = append(p.Tools, tool{"function", function{t.Name, t.Description, t.Parameters}})
 	}
 	b.params(&p, req.Params)
 	if b.wire.stream && !b.take(streaming, streaming) {
 		b.wire.stream = b.author[streaming] != nil
 	}
 	if b.wire.stream && !m.provider.noStreamUsage && b.take(streamOptions, streamOptions) {
-		p.StreamOptions.IncludeUsage = openai.Bool(true)
+		p.StreamOptions = &usageAsked{IncludeUsage: true}
 	}
-	body, err := json.Marshal(p)
+	p.Stream = b.wire.stream
+	body, err := endpoint.Encode(p)
 	if err != nil {
 		return nil, err
 	}
-	for _, over := range []json.RawMessage{b.renamed(), req.Params.Extended} {
+	for _, over := range []json.RawMessage{b.extra, req.Params.Extended} {
 		if len(over) == 0 {
 			continue
 		}
@@ -79,7 +78,7 @@ type builder struct {
 	*wire
 	provider *Provider
 	author   map[string]json.RawMessage // the extended parameters
-	extra    map[string]any             // members that the SDK has no place for
+	extra    json.RawMessage            // an object of members that this provider alone has
 }
 
 func (b *builder) extended(raw json.RawMessage) error {
@@ -110,14 +109,14 @@ func (b *builder) drop(param string) {
 }
 
 // within brings a number into the provider's range, and notes it.
-func (b *builder) within(name string, v, least, most float64) param.Opt[float64] {
+func (b *builder) within(name string, v, least, most float64) *float64 {
 	if v < least || v > most {
 		b.drop(name)
 	}
-	return openai.Float(min(max(v, least), most))
+	return new(min(max(v, least), most))
 }
 
-func (b *builder) params(p *openai.ChatCompletionNewParams, in model.Params) {
+func (b *builder) params(p *params, in model.Params) {
 	q := b.provider.quirks
 	hottest := q.maxTemperature
 	if hottest == 0 {
@@ -131,7 +130,7 @@ func (b *builder) params(p *openai.ChatCompletionNewParams, in model.Params) {
 		p.Temperature = b.within(temperature, *in.Temperature, 0, hottest)
 	}
 	if in.TopP != nil && b.take(topP, topP) {
-		p.TopP = openai.Float(*in.TopP)
+		p.TopP = in.TopP
 	}
 	if in.FrequencyPenalty != nil && b.take(frequencyPenalty, frequencyPenalty) {
 		p.FrequencyPenalty = b.within(frequencyPenalty, *in.FrequencyPenalty, penalties[0], penalties[1])
@@ -140,7 +139,7 @@ func (b *builder) params(p *openai.ChatCompletionNewParams, in model.Params) {
 		p.PresencePenalty = b.within(presencePenalty, *in.PresencePenalty, penalties[0], penalties[1])
 	}
 	if len(in.Stop) > 0 && b.take(stop, stop) {
-		p.Stop.OfStringArray = slices.Clone(in.Stop)
+		p.Stop = in.Stop
 	}
 	if in.Seed != nil {
 		b.seed(p, *in.Seed)
@@ -150,7 +149,7 @@ func (b *builder) params(p *openai.ChatCompletionNewParams, in model.Params) {
 	}
 }
 
-func (b *builder) seed(p *openai.ChatCompletionNewParams, v int64) {
+func (b *builder) seed(p *params, v int64) {
 	name := b.provider.seed
 	if name == "" {
 		name = seed
@@ -158,13 +157,13 @@ func (b *builder) seed(p *openai.ChatCompletionNewParams, v int64) {
 	switch {
 	case !b.take(seed, name):
 	case name == seed:
-		p.Seed = openai.Int(v)
+		p.Seed = &v
 	default:
-		b.extra = map[string]any{name: v}
+		b.extra = fmt.Appendf(nil, `{%q:%d}`, name, v)
 	}
 }
 
-func (b *builder) maxTokens(p *openai.ChatCompletionNewParams, n int64) {
+func (b *builder) maxTokens(p *params, n int64) {
 	name := b.provider.maxTokens
 	if name == "" {
 		name = maxTokens
@@ -180,14 +179,14 @@ func (b *builder) maxTokens(p *openai.ChatCompletionNewParams, n int64) {
 	switch {
 	case !b.take(maxTokens, name):
 	case name == maxCompletionTokens:
-		p.MaxCompletionTokens = openai.Int(n)
+		p.MaxCompletionTokens = n
 	default:
-		p.MaxTokens = openai.Int(n)
+		p.MaxTokens = n
 	}
 }
 
 // format asks for the format natively, and reports whether that says it all.
-func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) bool {
+func (b *builder) format(p *params, req *model.Request) bool {
 	f, q := req.Format, b.provider.quirks
 	if f.Type == "" || f.Type == model.FormatText {
 		return true
@@ -203,84 +202,48 @@ func (b *builder) format(p *openai.ChatCompletionNewParams, req *model.Request) 
 		b.wire.stream = false // the whole answer is told at once
 	}
 	if f.Type == model.FormatJSON || q.noSchema || b.refused[responseFormat] == withoutForm {
-		p.ResponseFormat.OfJSONObject = &shared.ResponseFormatJSONObjectParam{}
+		p.ResponseFormat = &format{Type: "json_object"}
 		if f.Type == model.FormatJSON {
 			return true
 		}
 		b.drop(responseFormat)
 		return false
 	}
-	s := shared.ResponseFormatJSONSchemaJSONSchemaParam{Name: f.Name, Schema: f.Schema}
+	s := formatSchema{Name: f.Name, Schema: f.Schema, Strict: f.Strict || q.strict && fitsStrict(f.Schema)}
 	if s.Name == "" {
 		s.Name = "output"
 	}
-	if f.Strict || q.strict && fitsStrict(f.Schema) {
-		s.Strict = openai.Bool(true)
-	}
 	b.wire.schema = true
-	p.ResponseFormat.OfJSONSchema = &shared.ResponseFormatJSONSchemaParam{JSONSchema: s}
+	p.ResponseFormat = &format{Type: "json_schema", JSONSchema: &s}
 	return true
 }
 
-// renamed are the members beside the SDK's.
-func (b *builder) renamed() json.RawMessage {
-	if b.wire.stream {
-		if b.extra == nil {
-			b.extra = make(map[string]any)
-		}
-		b.extra["stream"] = true
-	}
-	if len(b.extra) == 0 {
-		return nil
-	}
-	raw, err := json.Marshal(b.extra)
-	if err != nil {
-		panic("openai: marshal of numbers failed: " + err.Error())
-	}
-	return raw
-}
-
-func (m *Model) message(msg *model.Message) (u openai.ChatCompletionMessageParamUnion, err error) {
+func (m *Model) message(msg *model.Message) (json.RawMessage, error) {
+	out := message{Role: string(msg.Role), Content: &msg.Content}
 	switch msg.Role {
-	case model.RoleSystem:
-		return openai.SystemMessage(msg.Content), nil
-	case model.RoleUser:
-		return openai.UserMessage(msg.Content), nil
 	case model.RoleTool:
-		return openai.ToolMessage(msg.Content, m.callID(msg.ToolCallID)), nil
+		out.ToolCallID = m.callID(msg.ToolCallID)
+	case model.RoleAssistant:
+		if msg.Content == "" && len(msg.ToolCalls) > 0 {
+			out.Content = nil
+		}
+		for _, c := range msg.ToolCalls {
+			out.ToolCalls = append(out.ToolCalls, sentCall{m.callID(c.ID), "function", sentFunction{c.Name, string(c.Arguments)}})
+		}
 	}
-	var a openai.ChatCompletionAssistantMessageParam
-	if msg.Content != "" || len(msg.ToolCalls) == 0 {
-		a.Content.OfString = openai.String(msg.Content)
-	}
-	for _, c := range msg.ToolCalls {
-		a.ToolCalls = append(a.ToolCalls, openai.ChatCompletionMessageToolCallUnionParam{
-			OfFunction: &openai.ChatCompletionMessageFunctionToolCallParam{
-				ID: m.callID(c.ID),
-				Function: openai.ChatCompletionMessageFunctionToolCallFunctionParam{
-					Name:      c.Name,
-					Arguments: string(c.Arguments),
-				},
-			},
-		})
-	}
-	extra := m.unpack(msg)
-	if len(extra) == 0 {
-		return openai.ChatCompletionMessageParamUnion{OfAssistant: &a}, nil
-	}
-	plain, err := json.Marshal(a)
+	plain, err := endpoint.Encode(out)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
-	more, err := json.Marshal(extra)
+	members := m.unpack(msg)
+	if len(members) == 0 {
+		return plain, nil
+	}
+	more, err := endpoint.Encode(members)
 	if err != nil {
-		return u, err
+		return nil, err
 	}
-	whole, err := model.Merge(plain, more)
-	if err != nil {
-		return u, err
-	}
-	return param.Override[openai.ChatCompletionMessageParamUnion](json.RawMessage(whole)), nil
+	return model.Merge(plain, more)
 }
 
 var shortID = regexp.MustCompile(`^[A-Za-z0-9]{9}$`)
@@ -297,14 +260,4 @@ func (m *Model) callID(id string) string {
 		text = "0" + text
 	}
 	return text[len(text)-9:]
-}
-
-// function passes the schema on as it is written; the SDK's own type would put
-// it through a map.
-func function(t model.ToolDef) shared.FunctionDefinitionParam {
-	return param.Override[shared.FunctionDefinitionParam](struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description,omitempty"`
-		Parameters  json.RawMessage `json:"parameters,omitempty"`
-	}{t.Name, t.Description, t.Parameters})
 }

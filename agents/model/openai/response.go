@@ -10,10 +10,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	"github.com/aeemesh/aeemesh/agents/model"
+	"github.com/aeemesh/aeemesh/agents/model/endpoint"
 )
 
 const maxCalls = 256 // tool calls in one turn
@@ -42,12 +40,12 @@ type partialCall struct {
 
 // read reads an answer: a stream of events or one JSON document, whichever the
 // server chose to send.
-func read(res *http.Response, stream bool, keep []string, onDelta func(model.Delta) error) (*turn, error) {
-	t := &turn{onDelta: onDelta, keep: keep}
+func (m *Model) read(res *http.Response, stream bool, onDelta func(model.Delta) error) (*turn, error) {
+	t := &turn{onDelta: onDelta, keep: m.provider.keep}
 	media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	whole := media == "application/json" || strings.HasSuffix(media, "+json") || media == "" && !stream
 	if !whole {
-		return t, t.stream(ssestream.NewDecoder(res))
+		return t, t.stream(endpoint.NewEvents(res.Body, m.cfg.MaxResponse))
 	}
 	body, err := io.ReadAll(res.Body)
 	if err != nil {
@@ -56,39 +54,65 @@ func read(res *http.Response, stream bool, keep []string, onDelta func(model.Del
 	if err := reported(body); err != nil {
 		return nil, err
 	}
-	var c openai.ChatCompletion
-	if err := json.Unmarshal(body, &c); err != nil {
+	var c completion
+	if err := endpoint.Decode(body, &c); err != nil {
 		return nil, errors.New("the answer is not the JSON of a chat completion")
 	}
 	return t, t.whole(&c)
 }
 
-func (t *turn) whole(c *openai.ChatCompletion) error {
+func (t *turn) whole(c *completion) error {
 	if len(c.Choices) == 0 {
 		return errors.New("the answer has no choices")
 	}
-	choice := c.Choices[0]
-	t.model = c.Model
-	t.finish = choice.FinishReason
-	t.usage = usage(&c.Usage)
-	for _, name := range t.keep {
-		t.keepPiece(name, json.RawMessage(choice.Message.JSON.ExtraFields[name].Raw()))
+	t.model = string(c.Model)
+	t.finish = string(c.Choices[0].FinishReason)
+	t.usage = usage(c.Usage)
+	return t.said(c.Choices[0].Message, true)
+}
+
+// said adds a turn, or a piece of one. The calls of a whole turn are told apart by
+// their places.
+func (t *turn) said(raw json.RawMessage, whole bool) error {
+	var s said
+	if len(raw) == 0 || endpoint.Decode(raw, &s) != nil {
+		return nil
 	}
-	for i, call := range choice.Message.ToolCalls {
-		if err := t.call(int64(i), call.ID, call.Function.Name, call.Function.Arguments); err != nil {
+	if len(t.keep) > 0 {
+		var members map[string]json.RawMessage
+		_ = json.Unmarshal(raw, &members) // it is an object
+		for _, name := range t.keep {
+			t.keepPiece(name, members[name])
+		}
+	}
+	for i, c := range s.ToolCalls {
+		index := int64(c.Index)
+		if whole {
+			index = int64(i)
+		}
+		if err := t.call(index, string(c.ID), string(c.Function.Name), string(c.Function.Arguments)); err != nil {
 			return err
 		}
 	}
-	t.refused = choice.Message.Refusal != ""
-	return t.append(text(choice.Message.Content, choice.Message.JSON.Content.Raw()) + choice.Message.Refusal)
+	t.refused = t.refused || s.Refusal != ""
+	return t.append(text(s.Content) + string(s.Refusal))
 }
 
 // stream reads events until [DONE], and accepts a stream that ends without it
 // once the turn has said why it finished.
-func (t *turn) stream(events ssestream.Decoder) error {
-	defer events.Close()
-	for events.Next() {
-		data := bytes.TrimSpace(events.Event().Data)
+func (t *turn) stream(events *endpoint.Events) error {
+	for {
+		data, err := events.Next()
+		switch {
+		case err == nil:
+		case t.finish != "":
+			return nil
+		case err == io.EOF:
+			return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
+		default:
+			return fmt.Errorf("the stream broke off: %w", err)
+		}
+		data = bytes.TrimSpace(data)
 		if bytes.Equal(data, []byte("[DONE]")) {
 			return nil
 		}
@@ -98,47 +122,31 @@ func (t *turn) stream(events ssestream.Decoder) error {
 		if err := reported(data); err != nil {
 			return err
 		}
-		var chunk openai.ChatCompletionChunk
-		if err := json.Unmarshal(data, &chunk); err != nil {
+		var chunk completion
+		if err := endpoint.Decode(data, &chunk); err != nil {
 			return errors.New("the stream has an event that is not the JSON of a chunk")
 		}
 		if err := t.chunk(&chunk); err != nil {
 			return err
 		}
 	}
-	if t.finish != "" {
-		return nil
-	}
-	if err := events.Err(); err != nil {
-		return fmt.Errorf("the stream broke off: %w", err)
-	}
-	return fmt.Errorf("the stream broke off: %w", io.ErrUnexpectedEOF)
 }
 
-func (t *turn) chunk(c *openai.ChatCompletionChunk) error {
+func (t *turn) chunk(c *completion) error {
 	if c.Model != "" {
-		t.model = c.Model
+		t.model = string(c.Model)
 	}
-	if c.JSON.Usage.Valid() {
-		t.usage = usage(&c.Usage)
+	if len(c.Usage) > 0 && c.Usage[0] == '{' {
+		t.usage = usage(c.Usage)
 	}
 	for _, choice := range c.Choices {
 		if choice.Index != 0 {
 			continue
 		}
 		if choice.FinishReason != "" {
-			t.finish = choice.FinishReason
+			t.finish = string(choice.FinishReason)
 		}
-		for _, call := range choice.Delta.ToolCalls {
-			if err := t.call(call.Index, call.ID, call.Function.Name, call.Function.Arguments); err != nil {
-				return err
-			}
-		}
-		t.refused = t.refused || choice.Delta.Refusal != ""
-		for _, name := range t.keep {
-			t.keepPiece(name, json.RawMessage(choice.Delta.JSON.ExtraFields[name].Raw()))
-		}
-		if err := t.append(text(choice.Delta.Content, choice.Delta.JSON.Content.Raw()) + choice.Delta.Refusal); err != nil {
+		if err := t.said(choice.Delta, false); err != nil {
 			return err
 		}
 	}
@@ -147,12 +155,14 @@ func (t *turn) chunk(c *openai.ChatCompletionChunk) error {
 
 // text is a content, which some models give as a list of parts: theirs are
 // texts, and thoughts, which are not for the answer.
-func text(content, raw string) string {
-	if !strings.HasPrefix(raw, "[") {
-		return content
+func text(content json.RawMessage) string {
+	if !bytes.HasPrefix(content, []byte("[")) {
+		var t endpoint.Text
+		_ = endpoint.Decode(content, &t) // which takes any value
+		return string(t)
 	}
 	var parts []struct{ Type, Text string }
-	if json.Unmarshal([]byte(raw), &parts) != nil {
+	if json.Unmarshal(content, &parts) != nil {
 		return ""
 	}
 	var b strings.Builder
@@ -164,28 +174,24 @@ func text(content, raw string) string {
 	return b.String()
 }
 
-// usage counts as the port does. Some tell of cached tokens under a name of
-// their own, and some count thoughts beside the completion instead of in it.
-func usage(u *openai.CompletionUsage) model.Usage {
+// usage counts as the port does. Some servers count thoughts beside the completion
+// instead of in it.
+func usage(raw json.RawMessage) model.Usage {
+	var c counts
+	if len(raw) == 0 || endpoint.Decode(raw, &c) != nil {
+		return model.Usage{}
+	}
 	out := model.Usage{
-		InputTokens:       u.PromptTokens,
-		OutputTokens:      u.CompletionTokens,
-		CachedInputTokens: u.PromptTokensDetails.CachedTokens,
+		InputTokens:       int64(c.Prompt),
+		OutputTokens:      int64(c.Completion),
+		CachedInputTokens: int64(c.Prompts.Cached),
+		CacheWriteTokens:  int64(c.Prompts.Write),
 	}
-	var also struct {
-		Hit     int64 `json:"prompt_cache_hit_tokens"`
-		Details struct {
-			Write int64 `json:"cache_write_tokens"`
-		} `json:"prompt_tokens_details"`
+	if out.CachedInputTokens == 0 {
+		out.CachedInputTokens = int64(c.Hit)
 	}
-	if json.Unmarshal([]byte(u.RawJSON()), &also) == nil {
-		out.CacheWriteTokens = also.Details.Write
-		if out.CachedInputTokens == 0 {
-			out.CachedInputTokens = also.Hit
-		}
-	}
-	if r := u.CompletionTokensDetails.ReasoningTokens; r > 0 && u.TotalTokens == u.PromptTokens+u.CompletionTokens+r {
-		out.OutputTokens += r
+	if r := c.Completions.Reasoning; r > 0 && c.Total == c.Prompt+c.Completion+r {
+		out.OutputTokens += int64(r)
 	}
 	return out
 }

@@ -1,11 +1,10 @@
 package openai
 
 import (
+	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
-
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/aeemesh/aeemesh/agents/model"
 )
@@ -15,29 +14,32 @@ var (
 	deployment = regexp.MustCompile(`^[A-Za-z0-9_-][A-Za-z0-9._-]*$`)
 )
 
-// target says where a request for a model goes, and with which key.
-func (m *Model) target(name, key string) ([]option.RequestOption, error) {
+// target says where a request for a model goes, and the header with the key.
+func (m *Model) target(name, key string) (string, http.Header, error) {
 	base, version := m.base, ""
 	if m.provider.Name == "azure_openai" {
 		if base, version = azure(m.base, name, m.cfg.APIVersion); version != "" && !deployment.MatchString(name) {
-			return nil, model.Errorf(model.ErrBadRequest, "%q is not the name of a deployment", name)
+			return "", nil, model.Errorf(model.ErrBadRequest, "%q is not the name of a deployment", name)
 		}
 	}
-	opts := []option.RequestOption{option.WithBaseURL(base.String())}
+	to := base.JoinPath("chat/completions")
+	to.ForceQuery = false
 	if version != "" {
-		opts = append(opts, option.WithQuery("api-version", version))
+		to.RawQuery = url.Values{"api-version": {version}}.Encode()
 	}
-	header := m.cfg.KeyHeader
-	if header == "" {
-		header = m.provider.keyHeader
+	name = m.cfg.KeyHeader
+	if name == "" {
+		name = m.provider.keyHeader
 	}
+	header := make(http.Header)
 	switch {
 	case key == "":
-		return append(opts, option.WithAPIKey("")), nil
-	case header == "" || strings.EqualFold(header, "Authorization"):
-		return append(opts, option.WithAPIKey(key)), nil
+	case name == "" || strings.EqualFold(name, "Authorization"):
+		header.Set("Authorization", "Bearer "+key)
+	default:
+		header.Set(name, key)
 	}
-	return append(opts, option.WithAPIKey(""), option.WithHeader(header, key)), nil
+	return to.String(), header, nil
 }
 
 // azure is the base URL of a deployment, and the version of the API to ask for.

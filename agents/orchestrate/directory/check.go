@@ -10,6 +10,7 @@ import (
 
 	"github.com/aeemesh/aeemesh/agents/aaif"
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
@@ -87,7 +88,7 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	}
 	who := m.Entity
 	if who != r.ref {
-		who = fmt.Sprintf("%s, who is %q", who, clip(r.ref))
+		who = fmt.Sprintf("%s, who is %q", who, clip.Text(r.ref, 120))
 	}
 	hint := "live tasks for it fail until a worker serves it; durable ones wait"
 	if r.receives {

@@ -13,6 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 	"github.com/aeemesh/aeemesh/agents/outbound"
 	"github.com/aeemesh/aeemesh/agents/registry"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // cell keeps one definition, or why there is none.
@@ -182,7 +183,7 @@ func brief(err error) error {
 		return err
 	}
 	p := refused.Problems[0]
-	return errors.New("it is no agent definition: " + p.Pointer + ": " + clip(p.Message))
+	return errors.New("it is no agent definition: " + p.Pointer + ": " + clip.Text(p.Message, 120))
 }
 
 // defined is who a definition means: the agent that is registered with its

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // Problem is why a reference means nobody.
@@ -36,17 +37,9 @@ func (p *Problem) Unwrap() []error {
 }
 
 func unknown(ref, why, hint string, cause error) error {
-	return &Problem{orchestrate.ErrUnknown, clip(ref), why, hint, cause}
+	return &Problem{orchestrate.ErrUnknown, clip.Text(ref, 120), why, hint, cause}
 }
 
 func nobody(ref, why, hint string, cause error) error {
-	return &Problem{orchestrate.ErrNobody, clip(ref), why, hint, cause}
-}
-
-// clip bounds what an error repeats of a document.
-func clip(s string) string {
-	if len(s) > 120 {
-		return s[:120] + "…"
-	}
-	return s
+	return &Problem{orchestrate.ErrNobody, clip.Text(ref, 120), why, hint, cause}
 }

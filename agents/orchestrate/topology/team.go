@@ -176,7 +176,7 @@ func (t *team) conditions() {
 		case c.IsString():
 			hint := `write {"lang": …, "expr": …}; the words can stay as "nl"`
 			if t.pattern == pipeline {
-				hint += "; or accept that they hold: worker --accept-unhonoured " + strings.ReplaceAll(strings.TrimPrefix(m.pointer, "/agent/"), "/", ".") + ".when"
+				hint += "; or accept that they hold: worker --accept-unhonoured " + aaif.FieldPath(m.pointer+"/when")
 			}
 			t.warn(m.pointer+"/when", RuleUnreachable, hint, "words are never satisfied here: %s takes no part", quote(m.alias))
 		default:

@@ -135,7 +135,7 @@ func (l *link) connect() {
 	info := s.InitializeResult()
 	attrs := []any{"protocol", info.ProtocolVersion}
 	if info.ServerInfo != nil {
-		attrs = append(attrs, "name", clip(info.ServerInfo.Name, 64), "version", clip(info.ServerInfo.Version, 64))
+		attrs = append(attrs, "name", shortened(info.ServerInfo.Name, 64), "version", shortened(info.ServerInfo.Version, 64))
 	}
 	l.log.Info("mcp session begun", attrs...)
 	l.work.Go(func() { l.watch(s) })
@@ -276,7 +276,7 @@ func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRe
 	if !ok || l.cfg.Progress == nil {
 		return
 	}
-	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: clip(req.Params.Message, 1<<10)})
+	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: shortened(req.Params.Message, 1<<10)})
 }
 
 // end ends the link: politely where the server answers at once.

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
 // The bounds of what a server may list.
@@ -129,7 +131,7 @@ func (l *link) read(listed []*sdk.Tool) *catalogue {
 			l.log.Warn("a tool of an mcp server is left out: it is listed twice", "tool", t.Name)
 			continue
 		}
-		r := remote{name: t.Name, description: clip(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
+		r := remote{name: t.Name, description: shortened(cmp.Or(t.Description, t.Title, t.Name), maxDescription)}
 		var err error
 		if r.input, err = schemaOf(t.InputSchema); err == nil {
 			r.output, err = schemaOf(t.OutputSchema)
@@ -202,14 +204,7 @@ func legalNames(names []string) map[string]string {
 	return plain
 }
 
-// clip cuts a stranger's text to at most n bytes, and makes it valid.
-func clip(s string, n int) string {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+// shortened cuts a stranger's text to at most n bytes, and makes it valid.
+func shortened(s string, n int) string {
+	return clip.Text(strings.ToValidUTF8(s, "\ufffd"), n)
 }

@@ -39,7 +39,7 @@ type block struct {
 func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	texts, blocks, allText := contents(r.Content)
 	if r.IsError {
-		words := clip(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText)
+		words := shortened(strings.TrimSpace(strings.Join(texts, "\n")), maxErrorText)
 		if words == "" {
 			words = "the tool says that it failed, and not why"
 		}

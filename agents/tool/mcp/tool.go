@@ -123,7 +123,7 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 		if rpc.Code == jsonrpc.CodeInvalidParams {
 			kind = tool.ErrInvalidArguments
 		}
-		return &tool.Error{Kind: kind, Message: clip("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
+		return &tool.Error{Kind: kind, Message: shortened("the MCP server refuses the call: "+rpc.Message, maxErrorText), Err: err}
 	case errors.Is(err, errTooLarge):
 		return &tool.Error{Kind: tool.ErrInvalidResult, Message: "the answer of the MCP server is too large", Err: err}
 	case errors.As(err, &op) && op.Op == "dial":

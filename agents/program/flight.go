@@ -1,4 +1,4 @@
-package agents
+package program
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -30,7 +31,7 @@ type outcome struct {
 type handsOn struct{ mesh.HandOff }
 
 func (h *handsOn) Error() string {
-	return "the agent's program hands the task on to " + clip(h.To, 128)
+	return "the agent's program hands the task on to " + clip.Text(h.To, 128)
 }
 
 // errUnderWay refuses a second live task with one id. A durable one waits for its

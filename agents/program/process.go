@@ -1,4 +1,4 @@
-package agents
+package program
 
 import (
 	"context"

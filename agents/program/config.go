@@ -1,4 +1,4 @@
-package agents
+package program
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Defaults of [ProgramConfig].
+// Defaults of [Config].
 const (
 	DefaultMaxLine      = 8 << 20 // bytes
 	DefaultStartWait    = 5 * time.Second
@@ -21,9 +21,9 @@ const (
 	DefaultTermGrace    = 2 * time.Second
 )
 
-// ProgramConfig says which program to run and how to treat it. Only Command is
+// Config says which program to run and how to treat it. Only Command is
 // required.
-type ProgramConfig struct {
+type Config struct {
 	// Command is the program and its arguments; see [SplitCommand]. It is the
 	// operator's: no document can name it.
 	Command []string
@@ -71,7 +71,7 @@ type ProgramConfig struct {
 }
 
 // complete fills in the defaults and reports what is wrong.
-func (c *ProgramConfig) complete() error {
+func (c *Config) complete() error {
 	var bad []error
 	if len(c.Command) == 0 || c.Command[0] == "" {
 		bad = append(bad, errors.New("a command is needed"))

@@ -1,4 +1,4 @@
-package agents
+package program
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/aeemesh/aeemesh/envelope"
+	"github.com/aeemesh/aeemesh/envelope/clip"
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
@@ -122,11 +123,11 @@ func (x *process) take(line []byte) {
 		x.malformed("its payload is no object")
 		f.done <- outcome{err: envelope.Errorf(envelope.CodeAgent, "the agent's program answered without a payload object")}
 	case typ == typeHandoff:
-		f.done <- outcome{err: programHandsOn(stdjson.RawMessage(a.Payload))}
+		f.done <- outcome{err: delegation(stdjson.RawMessage(a.Payload))}
 	case typ == envelope.TypeResult:
 		f.done <- outcome{payload: stdjson.RawMessage(a.Payload)}
 	default:
-		f.done <- outcome{err: programError(stdjson.RawMessage(a.Payload))}
+		f.done <- outcome{err: failure(stdjson.RawMessage(a.Payload))}
 	}
 }
 
@@ -144,9 +145,9 @@ func (x *process) stream(f *flight, payload stdjson.RawMessage) {
 	}
 }
 
-// programHandsOn is to whom a program hands its task on, or what is wrong with
+// delegation is to whom a program hands its task on, or what is wrong with
 // that.
-func programHandsOn(payload stdjson.RawMessage) error {
+func delegation(payload stdjson.RawMessage) error {
 	var said struct {
 		To      string         `json:"to"`
 		Reason  string         `json:"reason"`
@@ -174,14 +175,14 @@ func namesText(names []string) string {
 	}
 	quoted := make([]string, len(names))
 	for i, name := range names {
-		quoted[i] = strconv.Quote(clip(name, 64))
+		quoted[i] = strconv.Quote(clip.Text(name, 64))
 	}
 	return strings.Join(quoted, ", ") + more
 }
 
-// programError is the program's own error: its code and all else travel as
+// failure is the program's own error: its code and all else travel as
 // they are.
-func programError(payload stdjson.RawMessage) *envelope.Error {
+func failure(payload stdjson.RawMessage) *envelope.Error {
 	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
 	var message struct {
 		Message *string `json:"message"`

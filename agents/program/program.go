@@ -1,4 +1,4 @@
-package agents
+package program
 
 import (
 	"bytes"
@@ -60,12 +60,12 @@ import (
 // logged and does no harm; one that names a task, with another type or with a
 // result or error that is no object, fails the task with E_AGENT.
 type Program struct {
-	cfg    ProgramConfig
+	cfg    Config
 	counts lineCounts
 	notes  *limitedLog
 
 	mu       sync.Mutex
-	state    programState
+	state    lifeState
 	proc     *process      // while it runs
 	changed  chan struct{} // closed, and replaced, when state or proc change
 	started  time.Time     // of proc
@@ -77,17 +77,17 @@ type Program struct {
 	most     int // of them at once: the agent's concurrency, or the most so far
 }
 
-type programState int
+type lifeState int
 
 const (
-	programIdle programState = iota // Run has not been called
-	programUp                       // Run is under way: it runs, or will again
-	programStopped
+	idle lifeState = iota // Run has not been called
+	up                    // Run is under way: it runs, or will again
+	stopped
 )
 
-// NewProgram makes a Program, or reports all that is wrong with the
+// New makes a Program, or reports all that is wrong with the
 // configuration. It does no I/O.
-func NewProgram(cfg ProgramConfig) (*Program, error) {
+func New(cfg Config) (*Program, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
 	}
@@ -103,17 +103,17 @@ func NewProgram(cfg ProgramConfig) (*Program, error) {
 // waits, and becomes more insistent. It returns when they are gone. It fails at
 // once if there is no such program, and if it was called before.
 func (p *Program) Run(ctx context.Context) error {
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return err
 	}
 	p.mu.Lock()
-	if p.state != programIdle {
+	if p.state != idle {
 		p.mu.Unlock()
 		return errors.New("program: it runs, or has run, already")
 	}
-	p.state = programUp
+	p.state = up
 	p.mu.Unlock()
-	defer p.set(func() { p.state = programStopped })
+	defer p.set(func() { p.state = stopped })
 	for ctx.Err() == nil {
 		proc, err := startProcess(p)
 		if err == nil {
@@ -136,8 +136,8 @@ func (p *Program) Run(ctx context.Context) error {
 	return nil
 }
 
-// check reports whether the program can be found.
-func (p *Program) check() error {
+// Check reports whether the program can be found.
+func (p *Program) Check() error {
 	cmd := exec.Command(p.cfg.Command[0])
 	if cmd.Err != nil {
 		return fmt.Errorf("program: %w", cmd.Err)
@@ -263,8 +263,8 @@ func (p *Program) end() {
 	p.handling--
 }
 
-// serves tells how many tasks the agent runs at once.
-func (p *Program) serves(concurrency int) {
+// Serves tells how many tasks the agent runs at once.
+func (p *Program) Serves(concurrency int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.most = max(p.most, concurrency)
@@ -315,7 +315,7 @@ func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *proc
 		switch {
 		case proc != nil && proc != last:
 			return proc, nil
-		case state == programStopped:
+		case state == stopped:
 			return nil, envelope.Errorf(envelope.CodeUnavailable, "the agent's program has been stopped")
 		case failures >= troubled && !patient:
 			return nil, notRunning(retryAt)
@@ -353,7 +353,7 @@ func (p *Program) Health() mesh.Health {
 	case p.proc != nil:
 		h.Details["in_flight"] = p.proc.inFlight()
 		proven = p.proc.answered.Load() || time.Since(p.started) >= p.cfg.StableAfter
-	case p.state == programUp:
+	case p.state == up:
 		h.Details["program"] = "restarting"
 		h.Status = "degraded"
 		h.Details["reason"] = "the program is being started"
@@ -362,7 +362,7 @@ func (p *Program) Health() mesh.Health {
 		h.Status = "unhealthy"
 		h.Details["reason"] = "the program is not running"
 	}
-	if p.failures >= troubled && !proven && p.state == programUp {
+	if p.failures >= troubled && !proven && p.state == up {
 		h.Status = "unhealthy"
 		h.Details["reason"] = fmt.Sprintf("the program ended %d times in a row soon after its start, the last time with: %s", p.failures, p.lastExit)
 	}

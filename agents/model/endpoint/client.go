@@ -1,0 +1,195 @@
+package endpoint
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// Client posts JSON to an endpoint. Its fields must not change once it is used.
+type Client struct {
+	// HTTP carries the requests. It must not be nil.
+	HTTP *http.Client
+
+	// Timeout bounds one try, with the body of its answer. It must be positive.
+	Timeout time.Duration
+
+	// MaxBody bounds the bytes of an answer's body: behind them, reading fails
+	// with [model.ErrAnswerTooLarge].
+	MaxBody int64
+
+	// Retries is how often a request is tried again that got no answer, or one
+	// with the status 408, 409, 429 or 5xx. The header X-Should-Retry of an
+	// answer, true or false, wins over its status. Default 0.
+	Retries int
+
+	// MaxDelay is the longest wait between two tries. Where the answer asks for
+	// a longer one, there is no other try. Default 8 s.
+	MaxDelay time.Duration
+}
+
+// The wait before the first retry, which doubles with each, and its bound where
+// [Client].MaxDelay is 0.
+const (
+	firstDelay      = 500 * time.Millisecond
+	defaultMaxDelay = 8 * time.Second
+)
+
+// Post sends body, which is JSON, and returns the last try's answer, whatever its
+// status. The caller closes the answer's body; until then the try's timeout
+// holds. The header may have Content-Type, Accept and User-Agent of its own.
+//
+// The error is the context's if ctx ended, context.DeadlineExceeded if a try took
+// too long, which is not tried again, and else the *url.Error of the HTTP client.
+func (c *Client) Post(ctx context.Context, target string, header http.Header, body []byte) (*http.Response, error) {
+	for retries := 0; ; retries++ {
+		res, err := c.try(ctx, target, header, body)
+		if retries >= c.Retries || !retryable(res, err) {
+			return res, err
+		}
+		delay, ok := c.delay(res, retries)
+		if !ok {
+			return res, err
+		}
+		if res != nil {
+			res.Body.Close()
+		}
+		timer := time.NewTimer(delay)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, ctx.Err()
+		case <-timer.C:
+		}
+	}
+}
+
+func (c *Client) try(ctx context.Context, target string, header http.Header, body []byte) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	req.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}, "User-Agent": {"aeemesh"}}
+	for name, values := range header {
+		req.Header[http.CanonicalHeaderKey(name)] = values
+	}
+	res, err := c.HTTP.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		cancel()
+		return nil, err
+	}
+	res.Body = &timedBody{model.LimitBody(res.Body, c.MaxBody), cancel}
+	return res, nil
+}
+
+// timedBody ends its try's context when it is closed.
+type timedBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+// Close closes the body.
+func (b *timedBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// retryable reports whether another try may have another outcome.
+func retryable(res *http.Response, err error) bool {
+	if err != nil {
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, errElsewhere)
+	}
+	switch res.Header.Get("X-Should-Retry") {
+	case "true":
+		return true
+	case "false":
+		return false
+	}
+	switch res.StatusCode {
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests:
+		return true
+	}
+	return res.StatusCode >= 500
+}
+
+// delay is how long to wait before the next try, after so many retries: as long
+// as the answer asks for, or twice as long as before, less up to a quarter, so
+// that clients that failed together do not come back together. It is false where
+// the answer asks for more than MaxDelay.
+func (c *Client) delay(res *http.Response, retries int) (time.Duration, bool) {
+	most := c.MaxDelay
+	if most == 0 {
+		most = defaultMaxDelay
+	}
+	if res != nil {
+		if asked := model.RetryAfter(res.Header, time.Now()); asked > 0 {
+			return asked, asked <= most
+		}
+	}
+	d := min(firstDelay<<min(retries, 20), most)
+	return d - rand.N(d/4+1), true
+}
+
+// errElsewhere is why a redirect is not followed by [SameOrigin].
+var errElsewhere = errors.New("it redirects to another origin, which must not get the key")
+
+// SameOrigin is a copy of a client that follows redirects only within the origin
+// (scheme, host and port) of the request, and there as the client does: net/http
+// would take a header such as Api-Key to any host.
+func SameOrigin(client *http.Client) *http.Client {
+	c := *client
+	then := c.CheckRedirect
+	if then == nil {
+		then = func(_ *http.Request, via []*http.Request) error {
+			if len(via) >= 10 {
+				return errors.New("stopped after 10 redirects")
+			}
+			return nil
+		}
+	}
+	c.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		if origin(req.URL) != origin(via[0].URL) {
+			return errElsewhere
+		}
+		return then(req, via)
+	}
+	return &c
+}
+
+func origin(u *url.URL) string {
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
+}
+
+// NoRedirects is a copy of a client that returns redirects as answers.
+func NoRedirects(client *http.Client) *http.Client {
+	c := *client
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &c
+}
+
+// OwnClient is an HTTP client with connections of its own, on the settings of the
+// standard library's transport, which heed the usual proxy variables.
+func OwnClient() *http.Client {
+	c := &http.Client{}
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		c.Transport = t.Clone()
+	}
+	return c
+}

@@ -1,0 +1,101 @@
+package endpoint
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"math"
+
+	"github.com/aeemesh/aeemesh/agents/model"
+)
+
+// Events reads server-sent events (WHATWG HTML, 9.2.6): lines that end with CR,
+// LF or both, and an empty line behind each event. Only the data of events is
+// told; their types, ids and comments are skipped.
+type Events struct {
+	lines *bufio.Scanner
+	most  int64
+	cr    bool // the last line ended with CR: an LF that follows belongs to it
+	seen  int  // bytes that were searched for the end of a line
+	first bool // the first line is yet to come, which may have a byte order mark
+	data  []byte
+	err   error
+}
+
+// NewEvents reads the events of r, each of at most so many bytes, with the names of
+// its fields.
+func NewEvents(r io.Reader, most int64) *Events {
+	e := &Events{lines: bufio.NewScanner(r), most: most, first: true}
+	// One more for the end of the line, and one for the scanner, which fails
+	// once its buffer is full.
+	e.lines.Buffer(nil, int(min(most, math.MaxInt32-2))+2)
+	e.lines.Split(e.split)
+	return e
+}
+
+// Next returns the data of the next event that has any, its lines joined by LF.
+// It is valid until the next call. At the end of the stream the error is io.EOF;
+// an event that is not complete by then is none. An event that is too large is
+// [model.ErrAnswerTooLarge]. Errors stay.
+func (e *Events) Next() ([]byte, error) {
+	if e.err != nil {
+		return nil, e.err
+	}
+	e.data = e.data[:0]
+	some := false
+	for e.lines.Scan() {
+		line := e.lines.Bytes()
+		if e.first {
+			line, e.first = bytes.TrimPrefix(line, []byte("\ufeff")), false
+		}
+		if len(line) == 0 {
+			if some {
+				return e.data, nil
+			}
+			continue
+		}
+		name, value, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "data" {
+			continue
+		}
+		if some {
+			e.data = append(e.data, '\n')
+		}
+		some = true
+		e.data = append(e.data, bytes.TrimPrefix(value, []byte(" "))...)
+		if int64(len(e.data)) > e.most {
+			e.err = model.ErrAnswerTooLarge
+			return nil, e.err
+		}
+	}
+	switch e.err = e.lines.Err(); e.err {
+	case nil:
+		e.err = io.EOF
+	case bufio.ErrTooLong:
+		e.err = model.ErrAnswerTooLarge
+	}
+	return nil, e.err
+}
+
+// split finds the next line. What is left at the end has no end of its own, and
+// is no line.
+func (e *Events) split(data []byte, atEOF bool) (advance int, line []byte, err error) {
+	start := 0
+	if e.cr && len(data) > 0 {
+		e.cr = false
+		if data[0] == '\n' {
+			start = 1
+		}
+	}
+	end := bytes.IndexAny(data[start+e.seen:], "\r\n")
+	switch {
+	case end >= 0:
+		end += start + e.seen
+		e.seen, e.cr = 0, data[end] == '\r'
+		return end + 1, data[start:end], nil
+	case atEOF:
+		return len(data), nil, nil
+	}
+	e.seen = len(data) - start
+	return start, nil, nil
+}

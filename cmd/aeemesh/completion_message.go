@@ -1,0 +1,183 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+)
+
+// completeMessage completes the arguments of "send" and "envelope new": the entities
+// that answer now, and then a payload that has what the receiver requires.
+func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	switch {
+	case len(args) == 0:
+		return a.liveEntities(cmd), none
+	case len(args) > 1:
+		return nil, none
+	case begun != "" && begun[0] != '{':
+		return nil, cobra.ShellCompDirectiveDefault // @FILE
+	}
+	intent, _ := cmd.Flags().GetString("intent")
+	schemas := a.agentSchemas(cmd, args[0]).Schemas
+	own, ok := schemas[intent]
+	if !ok {
+		own = schemas[intents.RunIntent(args[0])]
+	}
+	if payload := payloadFor(own.Task); payload != "" && strings.HasPrefix(payload, begun) {
+		return []string{payload}, none | cobra.ShellCompDirectiveNoSpace
+	}
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+// completeIntents completes an intent: those of the entity that the command names, or
+// of all agents that answer.
+func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) == 0 {
+		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+			if node, err := a.completionNode(conn, nil); err == nil {
+				found, _ := node.Discover(ctx, "", completeWait)
+				for _, i := range found {
+					out = append(out, strings.FieldsFunc(i.Info.Metadata[mesh.MetaIntents], func(r rune) bool { return r == ',' || r == '…' })...)
+				}
+			}
+		})
+		slices.Sort(out)
+		return slices.Compact(out), none
+	}
+	list := a.agentSchemas(cmd, args[0])
+	for _, name := range list.Intents {
+		if !intents.Reserved(name) {
+			list.Schemas[name] = list.Schemas[name]
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(list.Schemas)) {
+		out = append(out, cobra.CompletionWithDesc(printable(name), printable(strings.Join(membersOf(list.Schemas[name].Task), ", "))))
+	}
+	return out, none
+}
+
+// agentSchemas asks an agent for its intents and their schemas. It signs the question
+// only where its workers require that.
+func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
+	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
+		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
+			node, err := a.completionNode(conn, nil)
+			if err != nil {
+				return
+			}
+			found, err := node.Workers(ctx, entity, completeWait)
+			if err != nil || len(found) == 0 {
+				return
+			}
+			if wantsSignatures(found, entity) {
+				signer, err := a.signer(a.defaultFrom())
+				if err != nil {
+					return
+				}
+				if node, err = a.completionNode(conn, signer); err != nil {
+					return
+				}
+			}
+			ctx, cancel := context.WithTimeout(ctx, completeWait)
+			defer cancel()
+			_, _ = node.Query(ctx, entity, intents.CapabilityList, intents.CapabilityListTask{Schemas: true}, &list)
+		})
+	}
+	if list.Schemas == nil {
+		list.Schemas = map[string]intents.IntentSchemas{}
+	}
+	return list
+}
+
+// completionNode is a node for a completion. Whose signature an answer has does not
+// matter: it is shown, and a person decides.
+func (a *app) completionNode(conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
+	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+}
+
+// objectSchema is what a completion reads of a JSON Schema.
+type objectSchema struct {
+	Required   []string `json:"required"`
+	Properties map[string]struct {
+		Type    any             `json:"type"`
+		Default json.RawMessage `json:"default"`
+		Enum    []any           `json:"enum"`
+	} `json:"properties"`
+}
+
+// membersOf are the members of an object that a schema describes: those that it
+// requires, else all that it names.
+func membersOf(schema json.RawMessage) []string {
+	var s objectSchema
+	if json.Unmarshal(schema, &s) != nil {
+		return nil
+	}
+	if len(s.Required) > 0 {
+		return s.Required
+	}
+	return slices.Sorted(maps.Keys(s.Properties))
+}
+
+// maxCompleted bounds the members of a payload, which a stranger's schema names.
+const maxCompleted = 32
+
+// payloadFor is a payload to fill in: the members of a schema, each with an empty
+// value of its type; "" where the schema names none.
+func payloadFor(schema json.RawMessage) string {
+	members := membersOf(schema)
+	if len(members) == 0 || len(members) > maxCompleted {
+		return ""
+	}
+	var s objectSchema
+	if json.Unmarshal(schema, &s) != nil {
+		return ""
+	}
+	var out bytes.Buffer
+	for i, name := range members {
+		p := s.Properties[name]
+		value := map[any]string{"array": "[]", "object": "{}", "number": "0", "integer": "0", "boolean": "false", "null": "null"}[scalar(p.Type)]
+		switch {
+		case len(p.Default) > 0:
+			value = string(p.Default)
+		case len(p.Enum) > 0:
+			if first, err := json.Marshal(p.Enum[0]); err == nil {
+				value = string(first)
+			}
+		}
+		key, err := json.Marshal(name)
+		if err != nil {
+			return ""
+		}
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.Write(key)
+		out.WriteString(":" + cmp.Or(value, `""`))
+	}
+	return printable("{" + out.String() + "}")
+}
+
+// scalar is a schema's type where it is one word; a list of types counts by its first.
+func scalar(t any) any {
+	if list, ok := t.([]any); ok && len(list) > 0 {
+		t = list[0]
+	}
+	if word, ok := t.(string); ok {
+		return word
+	}
+	return nil
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aeemesh/aeemesh/envelope/sign"
+	"github.com/aeemesh/aeemesh/intents"
+	"github.com/aeemesh/aeemesh/mesh"
+)
+
+// sender judges a sender that names no agent by the agents that answer: to which of
+// them it may send.
+func (d *doctor) sender(ctx context.Context) {
+	const named = "--entity ENTITY names an agent that this user sends to; \"aeemesh auth perms ENTITY --sender\" prints what that takes."
+	if d.inbox = d.maySubscribe(d.conn.NewRespInbox()); !d.inbox {
+		d.tell("permissions", "fail", "A sender needs an inbox prefix of its own: --inbox-prefix names it.", "this user may not listen for answers")
+		return
+	}
+	node, err := d.sendingNode()
+	if err != nil {
+		d.tell("agent", "fail", "", "%s", errorText(err))
+		return
+	}
+	found, err := discover(ctx, node, d.app.conn.wait()/5)
+	switch {
+	case err != nil:
+		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and %s", errorText(err))
+		return
+	case len(found) == 0:
+		d.tell("permissions", "warn", named, "not tried whether this user may send: no agent is named, and none answers")
+		return
+	}
+	entities := map[string]bool{}
+	for _, i := range found {
+		entities[i.Entity] = true
+	}
+	var may, mayNot []string
+	for _, entity := range slices.Sorted(maps.Keys(entities)) {
+		if len(may)+len(mayNot) >= maxPinged {
+			break
+		}
+		turn, cancel := context.WithTimeout(ctx, d.app.conn.wait())
+		err := inquire(turn, node, entity, intents.StatusPing, nil)
+		cancel()
+		if mayNotAsk(err) {
+			mayNot = append(mayNot, entity)
+		} else {
+			may = append(may, entity)
+		}
+	}
+	lacks := ""
+	if len(mayNot) > 0 {
+		lacks = "; not to " + fewNames(mayNot)
+	}
+	if len(may) == 0 {
+		d.tell("permissions", "fail", named, "this user may send to none of the agents that answer: %s", strings.Join(mayNot, ", "))
+		return
+	}
+	d.tell("permissions", "ok", "", "this user may send to %s%s", fewNames(may), lacks)
+	for _, entity := range may {
+		d.agent(ctx, node, entity)
+	}
+	d.tellClocks()
+}
+
+// sendingNode is a node that asks as a sender. Whose signature an answer has does not
+// matter for a clock.
+func (d *doctor) sendingNode() (*mesh.Node, error) {
+	from := d.app.defaultFrom()
+	signer, err := d.app.signer(from)
+	if err != nil {
+		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
+	}
+	return mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
+}

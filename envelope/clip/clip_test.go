@@ -1,0 +1,22 @@
+package clip_test
+
+import (
+	"testing"
+
+	"github.com/aeemesh/aeemesh/envelope/clip"
+)
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		s    string
+		n    int
+		want string
+	}{
+		{"", 0, ""}, {"abc", 3, "abc"}, {"abcd", 3, "abc…"}, {"aéb", 2, "a…"}, {"aéb", 3, "aé…"}, {"日本", 2, "…"}, {"ab", 0, "…"}, {"a\xff\xffb", 2, "a\xff…"},
+	} {
+		if got := clip.Text(c.s, c.n); got != c.want {
+			t.Errorf("Text(%q, %d) is %q, want %q", c.s, c.n, got, c.want)
+		}
+	}
+}

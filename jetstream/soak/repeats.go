@@ -1,0 +1,55 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// repeats is a network that delivers some requests twice: every second request to
+// the receiver comes again, as it was, at some time within two leases. A run must not
+// come twice with it. Streams of replies are left alone.
+type repeats struct {
+	next  http.Handler
+	ctx   context.Context // ends them
+	lease time.Duration
+	wait  sync.WaitGroup
+}
+
+// ServeHTTP hands a request on, once or twice.
+func (r *repeats) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if strings.HasSuffix(req.URL.Path, "/replies") || rand.IntN(2) > 0 {
+		r.next.ServeHTTP(w, req)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(req.Body, 8<<20))
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	again := req.Clone(r.ctx)
+	again.Body = io.NopCloser(bytes.NewReader(body))
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	r.wait.Go(func() {
+		if pause(r.ctx, rand.N(2*r.lease)) {
+			r.next.ServeHTTP(&unread{header: http.Header{}}, again)
+		}
+	})
+	r.next.ServeHTTP(w, req)
+}
+
+// unread is an answer that is read by none.
+type unread struct{ header http.Header }
+
+// Header is the answer's.
+func (u *unread) Header() http.Header { return u.header }
+
+// WriteHeader drops the status.
+func (u *unread) WriteHeader(int) {}
+
+// Write drops the body.
+func (u *unread) Write(p []byte) (int, error) { return len(p), nil }

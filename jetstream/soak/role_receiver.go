@@ -1,0 +1,138 @@
+package soak
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/aeemesh/aeemesh/jetstream"
+	"github.com/aeemesh/aeemesh/mesh"
+	"github.com/aeemesh/aeemesh/mesh/handoff"
+	"github.com/aeemesh/aeemesh/mesh/natsconn"
+	"github.com/aeemesh/aeemesh/mesh/subject"
+	"github.com/aeemesh/aeemesh/state"
+)
+
+// LeavePoints are where faults strike at the worker that a run leaves for the second
+// system, in their order.
+var LeavePoints = []Point{
+	Point(mesh.PointStaged),
+	Point(mesh.PointBeforeMove) + Point(state.PhaseCommitted), Point(mesh.PointAfterMove) + Point(state.PhaseCommitted),
+	Point(mesh.PointBeforeMove) + Point(state.PhaseRelaying), Point(mesh.PointAfterMove) + Point(state.PhaseRelaying),
+}
+
+// TakePoints are where faults strike at the second system's receiver.
+var TakePoints = []Point{
+	takePoint(state.PhaseReceiving, false), takePoint(state.PhaseReceiving, true), takePoint(state.PhaseStaged, false), takePoint(state.PhaseStaged, true),
+	takePoint(state.PhaseAccepted, false), takePoint(state.PhaseAccepted, true), takePoint(state.PhaseRunning, false), takePoint(state.PhaseRunning, true),
+}
+
+// takePoint is before or after a receiver writes a phase.
+func takePoint(phase state.Phase, done bool) Point {
+	if done {
+		return Point("after-take:" + phase)
+	}
+	return Point("before-take:" + phase)
+}
+
+// receive is the receiver of runs of the second system, as `aeemesh handoff serve` is.
+func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var cfg workerConfig
+	if err := json.Unmarshal(text, &cfg); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	out := &lines{w: stdout}
+	g := newGates(out)
+	go func() {
+		g.listen(stdin)
+		cancel()
+	}()
+	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak receiver " + cfg.Name, Wait: -1, Options: dialing})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := natsjs.New(conn)
+	if err != nil {
+		return err
+	}
+	_, verifier, err := keys(cfg.System)
+	if err != nil {
+		return err
+	}
+	var m subject.Map
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	node, err := mesh.New(conn, mesh.Config{Entity: "service.handoff", Heartbeat: -1, Logger: log, Durable: lane(js, m), Verifier: verifier})
+	if err != nil {
+		return err
+	}
+	r, err := node.Receiver(mesh.ReceiverOptions{
+		Platform: cfg.System, Handoffs: jetstream.NewHandoffs(jetstream.Gather(js), m),
+		Observe: func(ctx context.Context, phase state.Phase, done bool) { g.at(ctx, takePoint(phase, done), "-") },
+	})
+	if err != nil {
+		return err
+	}
+	pair, err := tls.X509KeyPair([]byte(cfg.CA), []byte(cfg.Key))
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	twice := &repeats{next: handoff.Handler(r, handoff.HandlerOptions{Beat: cfg.Lease / 4}), ctx: ctx, lease: cfg.Lease}
+	srv := &http.Server{Handler: twice, ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelInfo), TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}}}
+	if _, err := fmt.Fprintln(out, "ready"); err != nil {
+		return err
+	}
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for pause(ctx, 2*cfg.Lease) {
+			if _, _, err := r.Collect(ctx); err != nil && ctx.Err() == nil {
+				log.Warn("handoffs left behind", "err", err)
+			}
+		}
+		srv.Close()
+	})
+	err = srv.ServeTLS(listener, "", "")
+	cancel()
+	wait.Wait()
+	twice.wait.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// remotes are the receivers that a worker hands runs over to: the second system's.
+func remotes(cfg workerConfig) mesh.Remotes {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(cfg.CA))
+	return func(url string) (*handoff.Client, error) {
+		if url != cfg.Remote {
+			return nil, fmt.Errorf("no run goes to %s", url)
+		}
+		return handoff.NewClient(url, handoff.ClientOptions{TLS: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, Idle: max(time.Second, cfg.Lease)})
+	}
+}
