@@ -25,7 +25,7 @@ type chaos struct {
 	room   chan struct{} // one place for each worker that may be broken at the same time
 	there  chan struct{} // the same, of the second system
 	far    sync.Mutex    // one at a time: the second system's server
-	way    sync.Mutex
+	way    sync.Mutex    // one at a time: the receiver, or the way to it
 
 	mu   sync.Mutex
 	errs []error

@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// loopDocument is an agent of the offline model: three turns that call tools,
-// one of them two at once, then the answer.
+// loopDocument is an agent with the offline model: three turns that call tools, one of
+// them two at once, then the answer.
 //
 //go:embed loop.yaml
 var loopDocument []byte
