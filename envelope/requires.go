@@ -43,9 +43,9 @@ func (e *Envelope) Requirements() (Requirements, error) {
 	return readRequires(e.Requires, nil)
 }
 
-// ReadRequires is [Envelope.Requirements] with the keys that Requirements does not
-// have. Names are decoded, so that no key hides behind escapes: a signature covers the
-// canonical form of requires, in which "not_befor\u0065" is not_before.
+// ReadRequires is [Envelope.Requirements] and also returns the keys that Requirements
+// does not have. Names are decoded, so that escapes cannot hide a key: a signature covers
+// the canonical form of requires, in which "not_befor\u0065" is not_before.
 func (e *Envelope) ReadRequires() (known Requirements, others Members, err error) {
 	known, err = readRequires(e.Requires, &others)
 	return known, others, err

@@ -48,7 +48,7 @@ func ParseRecord(data []byte) (Record, error) {
 func misread(err error) error {
 	var wrong *jsonv2.SemanticError
 	if !errors.As(err, &wrong) {
-		return err // no JSON
+		return err // not JSON
 	}
 	where, kind := string(wrong.JSONPointer), wrong.JSONKind.String()
 	if where == "" {
