@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// draftTask is the sample task of the AEE draft, section "Envelope Format",
-// on one line as programs send it.
+// draftTask is the sample task of the AEE draft, section "Envelope Format", on one line,
+// as programs send it.
 const draftTask = `{"v":"1","id":"01JFB2R1JZKQ9V3K8W8Y9W1F2A","ts":"2025-12-14T03:45:12Z","type":"task",` +
 	`"from":"agent.manager","to":"agent.backup_auditor","intent":"ops.backup.status.check",` +
 	`"corr":"01JFB2QX0K8X5K6ZJ9G2C0C1MW","reply_to":null,"trace":{"trace_id":"9f3c","span_id":"a12b"},` +
@@ -28,7 +28,7 @@ func mustParse(tb testing.TB, text string) *envelope.Envelope {
 	return e
 }
 
-// bigTask carries a payload of about 16 KiB.
+// bigTask returns a task with a payload of about 16 KiB.
 func bigTask() string {
 	var lines []string
 	for i := range 300 {
@@ -139,8 +139,7 @@ func BenchmarkHash(b *testing.B) {
 	}
 }
 
-// BenchmarkStandardLibrary is what encoding/json takes for the same text, to
-// compare with.
+// BenchmarkStandardLibrary measures encoding/json on the same text, for comparison.
 func BenchmarkStandardLibrary(b *testing.B) {
 	type wire struct {
 		V, ID, TS, Type, From, To, Intent, Corr, Priority string
@@ -157,8 +156,8 @@ func BenchmarkStandardLibrary(b *testing.B) {
 	}
 }
 
-// hostileValues are payload members of a megabyte that make a decoder work, in JSON
-// and in CBOR.
+// hostileValues returns payload members of a megabyte that are expensive to decode, in
+// JSON and in CBOR.
 func hostileValues() map[string][2][]byte {
 	const size = 1<<20 - 1000
 	repeat := func(one string, open, end string) []byte {
@@ -191,8 +190,8 @@ func hostileValues() map[string][2][]byte {
 	}
 }
 
-// BenchmarkHostile is what a megabyte costs that was made to cost much; finding 10 of
-// the security review.
+// BenchmarkHostile measures messages of a megabyte that are made to be expensive; finding
+// 10 of the security review.
 func BenchmarkHostile(b *testing.B) {
 	for name, value := range hostileValues() {
 		text := []byte(strings.Replace(draftTask, `"24h"`, string(value[0]), 1))

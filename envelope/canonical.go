@@ -12,15 +12,15 @@ import (
 	"sync"
 )
 
-// Canonical returns raw in the form of RFC 8785 (JCS), in memory of its own.
-// It fails where raw is no JSON that [Parse] would accept as a value, and
-// where it has a number that I-JSON cannot carry ([ErrNumber]).
+// Canonical returns raw in the form of RFC 8785 (JCS), in newly allocated memory. It
+// fails if raw is not JSON that [Parse] would accept as a value, and if raw has a number
+// that I-JSON cannot represent ([ErrNumber]).
 func Canonical(raw json.RawMessage) ([]byte, error) {
 	return AppendCanonical(make([]byte, 0, len(raw)), raw)
 }
 
-// AppendCanonical appends raw in the form of RFC 8785 to dst. On error dst is
-// returned as it was.
+// AppendCanonical appends raw in the form of RFC 8785 to dst. On error it returns dst
+// unchanged.
 func AppendCanonical(dst []byte, raw json.RawMessage) ([]byte, error) {
 	c := canonicalizers.Get().(*canonicalizer)
 	c.scanner, c.from, c.out = scanner{data: raw, maxDepth: hardDepth}, 0, dst
@@ -41,9 +41,9 @@ func AppendCanonical(dst []byte, raw json.RawMessage) ([]byte, error) {
 	return dst, fmt.Errorf("canonical JSON: %w", err)
 }
 
-// Hash returns the hash that references carry: "sha256:" and the hex digest
-// of the whole envelope in canonical JSON, signature and unknown members
-// included. It is the same for the JSON and the CBOR encoding.
+// Hash returns the hash for references: "sha256:" and the hex digest of the whole
+// envelope in canonical JSON, signature and unknown members included. It is the same for
+// the JSON and the CBOR encoding.
 func (e *Envelope) Hash() (string, error) {
 	text, err := e.AppendJSON(nil)
 	if err != nil {
@@ -57,17 +57,17 @@ func (e *Envelope) Hash() (string, error) {
 	return "sha256:" + hex.EncodeToString(sum[:]), nil
 }
 
-// canonicalizer writes JSON text anew while it walks over it. What is canonical
-// as it stands, as most of what other nodes send is, it copies in one piece.
+// canonicalizer rewrites JSON text while it scans it. It copies text that is already
+// canonical, which most text from other nodes is, in one piece.
 type canonicalizer struct {
 	scanner
-	from    int // of data up to pos is to be copied to out
+	from    int // data[from:pos] has still to be copied to out
 	out     []byte
-	members []canonicalMember // of all objects that are open
+	members []canonicalMember // of all open objects
 	scratch []byte
 }
 
-// canonicalMember is one member as it will stand in out.
+// canonicalMember is the position of one member in out.
 type canonicalMember struct {
 	name     []byte // decoded
 	from, to int
@@ -75,8 +75,8 @@ type canonicalMember struct {
 
 var canonicalizers = sync.Pool{New: func() any { return new(canonicalizer) }}
 
-// release gives c back, without what belongs to the caller and without memory
-// that only one huge text needed.
+// release puts c into the pool, without references to the caller's memory, and unless one
+// huge text has made its buffers too large.
 func (c *canonicalizer) release() {
 	c.scanner, c.out = scanner{}, nil
 	clear(c.members[:cap(c.members)])
@@ -86,16 +86,16 @@ func (c *canonicalizer) release() {
 	canonicalizers.Put(c)
 }
 
-// flush copies what is to be copied.
+// flush copies data[from:pos] to out.
 func (c *canonicalizer) flush() {
 	c.out = append(c.out, c.data[c.from:c.pos]...)
 	c.from = c.pos
 }
 
-// at is where out will end when everything up to pos is in it.
+// at returns the length that out will have once everything up to pos is copied.
 func (c *canonicalizer) at() int { return len(c.out) + c.pos - c.from }
 
-// skip walks over white space, which is not written.
+// skip skips white space, which is not written.
 func (c *canonicalizer) skip() {
 	if c.pos < len(c.data) && c.data[c.pos] <= ' ' {
 		c.flush()
@@ -135,7 +135,7 @@ func (c *canonicalizer) value(depth int) error {
 	}
 }
 
-// text walks over a string, and returns what stands between its quotes.
+// text scans a string, and returns the bytes between its quotes.
 func (c *canonicalizer) text() (raw []byte, escaped bool, err error) {
 	from := c.pos
 	raw, escaped, err = c.str()
@@ -149,8 +149,8 @@ func (c *canonicalizer) text() (raw []byte, escaped bool, err error) {
 	return raw, escaped, err
 }
 
-// appendRespelled writes the inside of a string that str accepted, with the
-// escapes that [AppendString] would choose.
+// appendRespelled writes the inside of a string that str accepted, with the escapes of
+// [AppendString].
 func appendRespelled(dst, raw []byte) []byte {
 	dst = append(dst, '"')
 	for {
@@ -229,7 +229,7 @@ func (c *canonicalizer) object(depth int) error {
 	return err
 }
 
-// first walks over the bracket at pos, to the first element or over the closing
+// first scans the bracket at pos, up to the first element or including the closing
 // bracket.
 func (c *canonicalizer) first(closing byte) (more bool, err error) {
 	c.pos++
@@ -241,7 +241,7 @@ func (c *canonicalizer) first(closing byte) (more bool, err error) {
 	return true, nil
 }
 
-// another walks over the comma to the next element, or over the closing bracket.
+// another scans the comma before the next element, or the closing bracket.
 func (c *canonicalizer) another(closing byte) (more bool, err error) {
 	c.skip()
 	if more, err = c.next(closing); more {
@@ -250,8 +250,8 @@ func (c *canonicalizer) another(closing byte) (more bool, err error) {
 	return more, err
 }
 
-// sort puts the members of an object, which has just been walked over, into the
-// order of RFC 8785, section 3.2.3.
+// sort sorts the members of an object that has just been scanned in the order of RFC
+// 8785, section 3.2.3.
 func (c *canonicalizer) sort(members []canonicalMember) error {
 	c.flush()
 	from := members[0].from
@@ -271,9 +271,9 @@ func (c *canonicalizer) sort(members []canonicalMember) error {
 	return nil
 }
 
-// compareUTF16 compares two texts by their UTF-16 code units. UTF-8 has the
-// same order but for the characters beyond U+FFFF, which begin with a
-// surrogate there and so come before U+E000 to U+FFFF.
+// compareUTF16 compares two texts by their UTF-16 code units. UTF-8 has the same order
+// except for characters beyond U+FFFF: in UTF-16 they begin with a surrogate and so come
+// before U+E000 to U+FFFF.
 func compareUTF16(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -12,7 +12,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Media types of the two encodings; over NATS the header Content-Type chooses.
+// Media types of the two encodings; over NATS the header Content-Type selects the
+// encoding.
 const (
 	ContentJSON = "application/json"
 	ContentCBOR = "application/cbor"
@@ -27,14 +28,14 @@ var cborEncode = func() cbor.EncMode {
 	return mode
 }()
 
-// ParseCBOR is [Parse] for an envelope in CBOR: the same fields and rules,
-// names as text strings only.
+// ParseCBOR is [Parse] for an envelope in CBOR: the same fields and rules; names must be
+// text strings.
 func ParseCBOR(data []byte) (*Envelope, error) { return ParseCBORLimits(data, Limits{}) }
 
-// ParseCBORLimits is [ParseCBOR] under limits of the caller's.
+// ParseCBORLimits is [ParseCBOR] with the caller's limits.
 func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	limits = limits.withDefaults()
-	limits.MaxBytes = min(limits.MaxBytes, math.MaxInt32) // what the decoder counts with
+	limits.MaxBytes = min(limits.MaxBytes, math.MaxInt32) // the decoder counts with int32
 	if len(data) > limits.MaxBytes {
 		return nil, fmt.Errorf("%w: %d bytes, the limit is %d", ErrTooLarge, len(data), limits.MaxBytes)
 	}
@@ -42,15 +43,15 @@ func ParseCBORLimits(data []byte, limits Limits) (*Envelope, error) {
 	if err != nil {
 		return nil, invalid(Problem{Rule: RuleCBOR, Message: err.Error()})
 	}
-	// The text of numbers and names is longer than their bytes: the limit
-	// has been kept already.
+	// Numbers and names are longer as JSON than as CBOR; the limit on bytes was checked
+	// above.
 	limits.MaxBytes = max(limits.MaxBytes, len(text))
 	return ParseLimits(text, limits)
 }
 
-// AppendCBOR validates e and appends its deterministic CBOR to dst. Names stay
-// text. A number that CBOR's integers and doubles cannot carry unchanged is
-// refused with [ErrNumber].
+// AppendCBOR validates e and appends its deterministic CBOR to dst. Names are text
+// strings. A number that CBOR's integers and doubles cannot represent exactly is refused
+// with [ErrNumber].
 func (e *Envelope) AppendCBOR(dst []byte) ([]byte, error) {
 	text, err := e.AppendJSON(nil)
 	if err != nil {
@@ -68,8 +69,8 @@ func (e *Envelope) AppendCBOR(dst []byte) ([]byte, error) {
 	return append(dst, data...), nil
 }
 
-// readTree reads one JSON value with its numbers unchanged: integers as
-// int64, uint64 or big.Int, all else as the double that is exactly it.
+// readTree decodes one JSON value without changing its numbers: integers become int64,
+// uint64 or big.Int, all others the double with exactly their value.
 func readTree(d *jsontext.Decoder) (any, error) {
 	tok, err := d.ReadToken()
 	if err != nil {
@@ -111,8 +112,8 @@ func readTree(d *jsontext.Decoder) (any, error) {
 	return tok.Bool(), nil
 }
 
-// treeNumber maps "1" to an integer and "1.0" or "1e0" to a float, so that
-// the way back writes the same kind of number.
+// treeNumber decodes "1" as an integer and "1.0" or "1e0" as a float, so that decoding
+// the CBOR gives the same kind of number.
 func treeNumber(text string) (any, error) {
 	if !strings.ContainsAny(text, ".eE") && text != "-0" {
 		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
@@ -121,20 +122,20 @@ func treeNumber(text string) (any, error) {
 		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
 			return u, nil
 		}
-		// CBOR's negative integers reach down to -2^64.
+		// CBOR's smallest negative integer is -2^64.
 		if strings.HasPrefix(text, "-") && len(text) <= len("-18446744073709551616") {
 			if n, _ := new(big.Int).SetString(text, 10); n.Cmp(minCBOR) >= 0 {
 				return *n, nil
 			}
 		}
-		// Beyond, an integer is a float of the same value, if there is one.
+		// An integer out of range becomes a float of the same value, if there is one.
 	}
 	return exactFloat([]byte(text))
 }
 
 var minCBOR = new(big.Int).Neg(new(big.Int).Lsh(big.NewInt(1), 64))
 
-// appendTreeFloat writes a float so that it reads as a float again: 1 as 1.0.
+// appendTreeFloat writes a float so that it is read as a float again: 1 as 1.0.
 func appendTreeFloat(dst []byte, f float64) []byte {
 	if f == 0 && math.Signbit(f) {
 		return append(dst, "-0.0"...)

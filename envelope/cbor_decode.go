@@ -11,12 +11,13 @@ import (
 	"unicode/utf8"
 )
 
-// A CBOR message becomes JSON text, in three walks over its bytes: count, which refuses
-// what has too many values and allocates nothing; index, which checks every data item and
-// notes where it ends; and write, which can then put the members of a map in order without
-// a tree in memory. What JSON cannot hold is refused: names that are no text, names that
-// stand twice, byte strings, tags, simple values but three, NaN and infinities; and so are
-// indefinite lengths, which deterministic encoding forbids (RFC 8949, section 4.2.1).
+// A CBOR message is converted to JSON text in three passes over its bytes. count refuses
+// messages with too many values, and allocates nothing. index checks every data item and
+// records where it ends. write uses that index to write the members of a map in order,
+// without a tree in memory. Data that JSON cannot represent is refused: names that are
+// not text, duplicate names, byte strings, tags, simple values except three, NaN and
+// infinities. Indefinite lengths are refused because deterministic encoding forbids them
+// (RFC 8949, section 4.2.1).
 
 // The major types of CBOR (RFC 8949, section 3.1).
 const (
@@ -32,18 +33,18 @@ const (
 
 var cborKinds = [...]string{"positive integer", "negative integer", "byte string", "text string", "array", "map", "tag", "simple value"}
 
-// cborDecoder reads one message. The zero value is ready.
+// cborDecoder decodes one message. The zero value is ready to use.
 type cborDecoder struct {
 	data     []byte
 	pos      int
 	maxDepth int
-	size     int // about what the JSON takes
+	size     int // approximate length of the JSON
 	items    []cborItem
-	members  []cborMember // of all maps that are open
+	members  []cborMember // of all open maps
 }
 
-// cborItem is one data item: where its head begins, and which item comes after it and all
-// that it holds.
+// cborItem is one data item: the position of its head, and the index of the item that
+// follows it and everything inside it.
 type cborItem struct{ at, next int32 }
 
 type cborMember struct {
@@ -53,8 +54,8 @@ type cborMember struct {
 
 var cborDecoders = sync.Pool{New: func() any { return new(cborDecoder) }}
 
-// cborToJSON is the JSON of a message with at most maxValues values and maxDepth maps and
-// arrays within one another.
+// cborToJSON returns the JSON of a message with at most maxValues values and at most
+// maxDepth nested maps and arrays.
 func cborToJSON(data []byte, maxValues, maxDepth int) ([]byte, error) {
 	d := cborDecoders.Get().(*cborDecoder)
 	defer d.release()
@@ -75,8 +76,8 @@ func cborToJSON(data []byte, maxValues, maxDepth int) ([]byte, error) {
 	return out, err
 }
 
-// release gives d back, without what belongs to the caller and without memory that only
-// one huge message needed.
+// release puts d into the pool, without references to the caller's memory, and unless one
+// huge message has made its buffers too large.
 func (d *cborDecoder) release() {
 	clear(d.members[:cap(d.members)])
 	d.data, d.pos, d.members = nil, 0, d.members[:0]
@@ -89,8 +90,8 @@ func (d *cborDecoder) fail(format string, args ...any) error {
 	return fmt.Errorf("the message is no CBOR that has a JSON equivalent: "+format+" at byte %d", append(args, d.pos)...)
 }
 
-// head walks over the head of a data item: its major type, the five bits beside it, and
-// its argument.
+// head scans the head of a data item: its major type, the five bits of additional
+// information, and its argument.
 func (d *cborDecoder) head() (major, info byte, arg uint64, err error) {
 	rest := d.data[d.pos:]
 	if len(rest) == 0 {
@@ -125,8 +126,8 @@ func (d *cborDecoder) head() (major, info byte, arg uint64, err error) {
 	return major, info, arg, nil
 }
 
-// count walks over one value and returns how many data items it is of. A declared length
-// is believed as far as there are bytes for it.
+// count scans one value and returns the number of its data items. It accepts a declared
+// length only if there are enough bytes for it.
 func (d *cborDecoder) count(maxValues int) (items int, err error) {
 	values := 1
 	for left := 1; left > 0; left-- {
@@ -158,7 +159,8 @@ func (d *cborDecoder) count(maxValues int) (items int, err error) {
 	return items, nil
 }
 
-// index checks the value at pos, which is in depth others, and notes its items.
+// index checks the value at pos, which is nested depth levels deep, and records its
+// items.
 func (d *cborDecoder) index(depth int) error {
 	me, at := len(d.items), d.pos
 	d.items = append(d.items, cborItem{at: int32(at)})
@@ -166,7 +168,7 @@ func (d *cborDecoder) index(depth int) error {
 	if err != nil {
 		return err
 	}
-	d.size += 2*(d.pos-at) + 1 // a number takes about that, and brackets and commas do
+	d.size += 2*(d.pos-at) + 1 // approximate length of a number, or of brackets and commas
 	switch major {
 	case cborText:
 		text := d.data[d.pos : d.pos+int(arg)]
@@ -209,7 +211,7 @@ func (d *cborDecoder) index(depth int) error {
 	return nil
 }
 
-// jsonSize is the length of a text as a JSON string.
+// jsonSize estimates the length of a text as a JSON string.
 func jsonSize(text []byte) int {
 	size := len(text) + 2
 	for i := plainEnd(text, 0); i < len(text); i = plainEnd(text, i+1) {
@@ -223,7 +225,7 @@ func jsonSize(text []byte) int {
 	return size
 }
 
-// cborFloat is the number of a simple value that is a float.
+// cborFloat returns the value of a simple value that is a float.
 func cborFloat(info byte, arg uint64) (f float64, isFloat bool) {
 	switch info {
 	case 25:
@@ -236,7 +238,7 @@ func cborFloat(info byte, arg uint64) (f float64, isFloat bool) {
 	return 0, false
 }
 
-// halfFloat is RFC 8949, appendix D.
+// halfFloat decodes a half-precision float (RFC 8949, appendix D).
 func halfFloat(bits uint16) float64 {
 	exp, mant := int(bits>>10&31), float64(bits&1023)
 	var f float64
@@ -256,7 +258,8 @@ func halfFloat(bits uint16) float64 {
 	return f
 }
 
-// write appends the JSON of an item that index accepted, and returns which item comes next.
+// write appends the JSON of an item that index accepted, and returns the index of the
+// next item.
 func (d *cborDecoder) write(dst []byte, item int32) (_ []byte, next int32, err error) {
 	d.pos = int(d.items[item].at)
 	major, info, arg, _ := d.head()
@@ -298,7 +301,7 @@ func (d *cborDecoder) write(dst []byte, item int32) (_ []byte, next int32, err e
 	return dst, next, err
 }
 
-// writeMap writes the members whose items begin at from, names sorted.
+// writeMap writes the members whose items begin at from, sorted by name.
 func (d *cborDecoder) writeMap(dst []byte, from, to int32) (_ []byte, err error) {
 	base := len(d.members)
 	sorted := true

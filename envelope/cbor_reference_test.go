@@ -13,8 +13,8 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// referenceCBOR decodes an envelope by way of a tree that a library of the field makes:
-// another way to the same JSON, which costs a hundred times as much.
+// referenceCBOR decodes an envelope with a common CBOR library, through a tree of values:
+// an independent way to the same JSON, a hundred times as slow.
 func referenceCBOR(data []byte) (*envelope.Envelope, error) {
 	values, err := cbor.NewSimpleValueRegistryFromDefaults(cbor.WithRejectedSimpleValue(23)) // undefined
 	if err != nil {
@@ -39,7 +39,7 @@ func referenceCBOR(data []byte) (*envelope.Envelope, error) {
 	return envelope.ParseLimits(text, envelope.Limits{MaxBytes: max(1<<20, len(text))})
 }
 
-// appendTree writes a decoded CBOR value as JSON, names sorted.
+// appendTree appends a decoded CBOR value as JSON, with sorted names.
 func appendTree(dst []byte, v any) (_ []byte, err error) {
 	switch v := v.(type) {
 	case nil:

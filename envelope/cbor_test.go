@@ -13,15 +13,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// number is a JSON number as its exact value and kind: "1" and "1.0" are
-// different, "1.0" and "1e0" are not.
+// A number is the exact value of a JSON number and its kind: "1" and "1.0" are different,
+// "1.0" and "1e0" are equal.
 type number struct {
 	value string
 	float bool
 }
 
-// exactValue decodes JSON text so that two values are equal exactly where
-// nothing was lost between them. The order of members does not count.
+// exactValue decodes JSON text to a value; two texts give equal values only if nothing
+// was lost between them. The order of members does not count.
 func exactValue(tb testing.TB, text []byte) any {
 	tb.Helper()
 	d := jsontext.NewDecoder(strings.NewReader(string(text)))
@@ -71,10 +71,10 @@ func readExact(d *jsontext.Decoder) (any, error) {
 		if !ok {
 			return text, nil
 		}
-		// An integer beyond what CBOR has becomes a float of the same value.
+		// An integer outside CBOR's range becomes a float of the same value.
 		magnitude := r.Num()
 		if r.Sign() < 0 {
-			magnitude = new(big.Int).Not(magnitude) // -n-1, as CBOR has it
+			magnitude = new(big.Int).Not(magnitude) // -n-1, as CBOR encodes it
 		}
 		isFloat := strings.ContainsAny(text, ".eE") || text == "-0" || magnitude.BitLen() > 64
 		value := r.RatString()
@@ -88,8 +88,8 @@ func readExact(d *jsontext.Decoder) (any, error) {
 	return nil, nil
 }
 
-// TestCBORTakesWhatJSONTakes: nothing that is within the limits in JSON is
-// beyond one in CBOR.
+// TestCBORTakesWhatJSONTakes: an envelope that is within the limits in JSON is within
+// them in CBOR.
 func TestCBORTakesWhatJSONTakes(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
@@ -115,7 +115,8 @@ func TestCBORTakesWhatJSONTakes(t *testing.T) {
 	}
 }
 
-// TestNumbersInCBOR: which numbers CBOR takes, and that value and kind come back.
+// TestNumbersInCBOR: which numbers can be encoded in CBOR, and that value and kind are
+// preserved.
 func TestNumbersInCBOR(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ in, out string }{
@@ -123,7 +124,8 @@ func TestNumbersInCBOR(t *testing.T) {
 		{"9007199254740993", "9007199254740993"}, {"18446744073709551615", "18446744073709551615"},
 		{"-9223372036854775808", "-9223372036854775808"}, {"-9223372036854775809", "-9223372036854775809"},
 		{"-18446744073709551616", "-18446744073709551616"}, {"5e-324", "5e-324"}, {"1.7976931348623157e308", "1.7976931348623157e+308"},
-		// Beyond CBOR's integers, and exact as a double: JavaScript writes so.
+		// Outside the range of CBOR's integers, but exact as a double: JavaScript encodes
+		// these so.
 		{"100000000000000000000", "100000000000000000000.0"}, {"-100000000000000000000", "-100000000000000000000.0"},
 		{"18446744073709551617", ""}, {"-18446744073709551617", ""}, {"1e400", ""}, {"-1e400", ""}, {"1e-400", ""},
 		{"0.1000000000000000055511151231257827", ""}, {"9007199254740993.0", ""},
@@ -151,8 +153,8 @@ func TestNumbersInCBOR(t *testing.T) {
 	}
 }
 
-// TestCBORIsDeterministic: the order of members, and how they are spelled,
-// does not change the bytes.
+// TestCBORIsDeterministic: neither the order of members nor their spelling changes the
+// bytes.
 func TestCBORIsDeterministic(t *testing.T) {
 	t.Parallel()
 	a, err := mustParse(t, draftTask).AppendCBOR([]byte("before"))
@@ -198,8 +200,8 @@ func TestCBORLimits(t *testing.T) {
 	}
 }
 
-// Finding 10 of the security review: what has more values than an envelope may hold is
-// refused before anything is made of it, and what has not costs its text and its index.
+// Finding 10 of the security review: a message with more values than an envelope may have
+// is refused before anything is allocated for it; any other costs its text and its index.
 func TestCBORIsBoundedBeforeItIsDecoded(t *testing.T) {
 	for name, value := range hostileValues() {
 		data := withPayload(append([]byte{0xa1, 0x61, 'x'}, value[1]...))
@@ -215,14 +217,15 @@ func TestCBORIsBoundedBeforeItIsDecoded(t *testing.T) {
 		if refused && (bytes > 16<<10 || allocations > 100) {
 			t.Errorf("%s: %d bytes in %d allocations for what is refused", name, bytes, allocations)
 		}
-		// Some 20 times, and more under the race detector, where pools forget what they have.
+		// About 20 times, and more under the race detector, which makes pools drop their
+		// items.
 		if most := uint64(40 * len(data)); bytes > most || allocations > 1000 {
 			t.Errorf("%s: %d bytes in %d allocations for a message of %d", name, bytes, allocations, len(data))
 		}
 	}
 }
 
-// The bound on values is one for both encodings, and for what is sent.
+// The limit on the number of values is the same for both encodings, and for sending.
 func TestValuesAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 5, envelope.DefaultMaxValues} {
@@ -253,7 +256,7 @@ func TestValuesAreBounded(t *testing.T) {
 		}
 		e.Payload = json.RawMessage(strings.Replace(string(e.Payload), `"z":7`, `"z":7,"a":1`, 1))
 		data, err = e.AppendCBOR(nil)
-		if limit != 5 { // what is sent is held to the default
+		if limit != 5 { // for sending, the default limit holds
 			if !errors.As(err, &bad) {
 				t.Errorf("limit %d, one more is sent: %v", limit, err)
 			}
@@ -263,7 +266,7 @@ func TestValuesAreBounded(t *testing.T) {
 	}
 }
 
-// TestHostileCBORAllocatesLittle: a declared length is not believed.
+// TestHostileCBORAllocatesLittle: the decoder does not trust a declared length.
 func TestHostileCBORAllocatesLittle(t *testing.T) {
 	for _, length := range [][]byte{{0x9a, 0x00, 0x01, 0xff, 0xff}, {0xba, 0x00, 0x01, 0xff, 0xff}, {0x7a, 0x7f, 0xff, 0xff, 0xff}, {0x9b, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff}} {
 		data := withPayload(append([]byte{0xa1, 0x61, 'x'}, length...))

@@ -1,14 +1,12 @@
 package envelope
 
-// Code says what kind of failure an error envelope reports. The constants
-// below are all the codes that this mesh's own parts use; docs/nats-binding.md
-// lists them, and a golden file pins them. An agent's program may answer with
-// codes of its own: they travel as they are, and only Retryable of the error
-// tells what to do.
+// Code is the kind of failure that an error envelope reports. The constants below are all
+// the codes of this mesh's own parts; docs/nats-binding.md lists them, and a golden file
+// pins them. An agent's program may use codes of its own: they are passed on unchanged,
+// and only the error's Retryable says how to react.
 type Code string
 
-// The codes of the mesh. When each is used, and who can mend it, is in
-// [Codes].
+// The codes of the mesh. [Codes] says when each is used, and who can fix the cause.
 const (
 	CodeInvalidEnvelope Code = "E_INVALID_ENVELOPE"
 	CodeTooLarge        Code = "E_TOO_LARGE"
@@ -54,8 +52,8 @@ const (
 type CodeInfo struct {
 	Code      Code
 	When      string // what has happened
-	Retryable bool   // whether sending the task again, under a new id, can help
-	Fixer     string // who can mend it: sender, operator, agent, or nobody needs to
+	Retryable bool   // whether sending the task again, with a new id, can help
+	Fixer     string // who can fix it: sender, operator, agent, or "nobody" if no fix is needed
 }
 
 // Codes documents the closed set of the mesh's codes.
@@ -106,7 +104,7 @@ func (c Code) Known() bool {
 	return ok
 }
 
-// Retryable reports what the mesh's own errors of this code say.
+// Retryable reports whether the mesh's own errors with this code are retryable.
 func (c Code) Retryable() bool {
 	info, _ := c.info()
 	return info.Retryable

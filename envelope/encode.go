@@ -1,14 +1,15 @@
 package envelope
 
-// AppendJSON validates e and appends its JSON to dst: the 14 fields in the
-// draft's order, nulls written out, then the extra members. Object-valued
-// fields are copied as they stand. On error dst is returned as it was.
+// AppendJSON validates e and appends its JSON to dst: the 14 fields in the draft's order,
+// nulls included, then the extra members. Object-valued fields are copied unchanged. On
+// error it returns dst unchanged.
 func (e *Envelope) AppendJSON(dst []byte) ([]byte, error) {
 	return e.AppendJSONSealed(dst, nil)
 }
 
-// AppendJSONSealed is [Envelope.AppendJSON] with what seal appends as the value of
-// field sig, in place of e.Sig: e has been found valid by then. Nil writes e.Sig.
+// AppendJSONSealed is [Envelope.AppendJSON] with the value of field sig that seal
+// appends, in place of e.Sig. seal is called after e was found valid. If seal is nil,
+// e.Sig is written.
 func (e *Envelope) AppendJSONSealed(dst []byte, seal func(dst []byte) ([]byte, error)) ([]byte, error) {
 	if err := e.Validate(); err != nil {
 		return dst, err
@@ -63,8 +64,8 @@ func (e *Envelope) AppendReplyTo(dst []byte) []byte {
 	return AppendString(dst, e.ReplyTo)
 }
 
-// MarshalJSON is [Envelope.AppendJSON], for use with encoding/json, which
-// removes white space from the object-valued fields.
+// MarshalJSON is [Envelope.AppendJSON] for encoding/json, which removes white space from
+// the object-valued fields.
 func (e *Envelope) MarshalJSON() ([]byte, error) {
 	return e.AppendJSON(make([]byte, 0, 512+len(e.Payload)))
 }
@@ -76,8 +77,8 @@ func appendRaw(dst, raw []byte) []byte {
 	return append(dst, raw...)
 }
 
-// AppendString appends s as a JSON string in the form of RFC 8785: only what
-// must be escaped is, in the shortest way. s must be valid UTF-8.
+// AppendString appends s as a JSON string in the form of RFC 8785: it escapes only what
+// must be escaped, in the shortest form. s must be valid UTF-8.
 func AppendString[T string | []byte](dst []byte, s T) []byte {
 	const hex = "0123456789abcdef"
 	dst = append(dst, '"')

@@ -37,8 +37,8 @@ const (
 // Priorities lists the four priorities, the most urgent first.
 var Priorities = [...]Priority{PriorityUrgent, PriorityHigh, PriorityNormal, PriorityLow}
 
-// Rank is 0 for the most urgent priority and 3 for the least. It is -1 for a
-// value that is no priority.
+// Rank returns 0 for the most urgent priority to 3 for the least urgent, and -1 for an
+// invalid value.
 func (p Priority) Rank() int {
 	switch p {
 	case PriorityUrgent:
@@ -53,12 +53,11 @@ func (p Priority) Rank() int {
 	return -1
 }
 
-// Envelope is one AEE message: the 14 fields of the draft, and whatever
-// unknown members came with them. The object-valued fields hold the JSON that
-// was received, byte for byte; methods give typed views of them.
+// Envelope is one AEE message: the 14 fields of the draft, and the unknown members that
+// came with them. The object-valued fields hold the received JSON, byte for byte; methods
+// decode them.
 //
-// An Envelope is a plain value holder: it may be read by many goroutines, and
-// changed by one that nobody else shares it with.
+// An Envelope is a plain value: many goroutines may read it, or one may change it.
 type Envelope struct {
 	V        string          // "1"
 	ID       string          // unique; a ULID from [NewID]; at least 8 characters
@@ -66,21 +65,21 @@ type Envelope struct {
 	Type     Type            // task, result, event, error or stream
 	From     string          // the sender's entity id; self-asserted unless a signature covers it
 	To       string          // the recipient's entity id, or a channel (bus.*)
-	Intent   string          // what is meant; decides the payload's schema; at least 3 characters
+	Intent   string          // what the message asks for; decides the payload's schema; at least 3 characters
 	Corr     string          // links all messages of one workflow; at least 8 characters
-	ReplyTo  string          // the id of the task that is answered; "" stands for null
+	ReplyTo  string          // the id of the task that this envelope answers; "" stands for null
 	Trace    json.RawMessage // an object with trace_id and span_id; nil stands for null
 	Priority Priority        // low, normal, high or urgent
 	Requires json.RawMessage // an object of constraints, see [Requirements]; nil stands for null
-	Payload  json.RawMessage // an object; its shape belongs to the intent
+	Payload  json.RawMessage // an object; the intent defines its form
 	Sig      json.RawMessage // an object or a string, see package sign; nil stands for null
 
-	// Extra holds unknown top-level members in the order they were met.
-	// Logic ignores them (rule 7); they survive a round trip.
+	// Extra holds unknown top-level members in the order in which they were found. Code
+	// ignores them (rule 7), and encoding writes them again.
 	Extra []Member
 
-	// emptyReplyTo tells reply_to:"" from null, so that a signature over
-	// the former still verifies.
+	// emptyReplyTo distinguishes reply_to:"" from null, so that a signature over the
+	// former still verifies.
 	emptyReplyTo bool
 }
 
@@ -90,9 +89,8 @@ type Member struct {
 	Value json.RawMessage
 }
 
-// New makes an envelope that is complete but for what the caller wants to
-// add: fresh id and corr, the time of now, priority normal. A nil payload
-// becomes the empty object.
+// New makes a complete envelope: with a new id, which is also its corr, the current time,
+// and priority normal. A nil payload becomes the empty object.
 func New(t Type, from, to, intent string, payload json.RawMessage) *Envelope {
 	if payload == nil {
 		payload = json.RawMessage("{}")
@@ -105,11 +103,11 @@ func New(t Type, from, to, intent string, payload json.RawMessage) *Envelope {
 	}
 }
 
-// Reply makes an envelope that answers e: from and to change places, intent,
-// corr, trace and priority stay, reply_to names e (AEE, Message Types). The
-// constraints in requires were the sender's and are not repeated.
+// Reply makes an envelope that answers e: from and to are exchanged, intent, corr, trace
+// and priority are copied, and reply_to is e's id (AEE, Message Types). The constraints
+// in requires are not copied.
 func (e *Envelope) Reply(t Type, payload json.RawMessage) *Envelope {
-	r := &Envelope{} // inlined, so that a caller who lets go of it pays no allocation
+	r := &Envelope{} // inlined, so that it can stay on the caller's stack
 	e.reply(r, t, payload)
 	return r
 }
@@ -124,28 +122,28 @@ func (e *Envelope) reply(r *Envelope, t Type, payload json.RawMessage) {
 	r.Trace, r.Priority, r.Payload = e.Trace, e.Priority, payload
 }
 
-// ReplyError makes the error envelope that answers e with err's public part:
-// what [AsError] finds in err, or E_INTERNAL without any detail.
+// ReplyError makes the error envelope that answers e with the public part of err: the
+// *[Error] that [AsError] finds in err, or E_INTERNAL without any detail.
 func (e *Envelope) ReplyError(err error) *Envelope {
 	return e.Reply(TypeError, AsError(err).Payload())
 }
 
-// Clone returns a copy that shares the JSON of the object-valued fields and
-// can be changed field by field.
+// Clone returns a copy whose fields can be changed. It shares the JSON of the
+// object-valued fields.
 func (e *Envelope) Clone() *Envelope {
 	c := *e
 	c.Extra = append([]Member(nil), e.Extra...)
 	return &c
 }
 
-// TraceContext is the content of field trace: W3C ids in lower-case hex when
-// this mesh wrote them, any strings when somebody else did.
+// TraceContext is the content of field trace: W3C ids in lower-case hex if this mesh
+// wrote them, otherwise any strings.
 type TraceContext struct {
 	TraceID string `json:"trace_id"`
 	SpanID  string `json:"span_id"`
 }
 
-// TraceContext reads field trace; ok is false where it is null or has no trace_id.
+// TraceContext decodes field trace; ok is false if it is null or has no trace_id.
 func (e *Envelope) TraceContext() (tc TraceContext, ok bool) {
 	if e.Trace == nil {
 		return tc, false
@@ -162,8 +160,8 @@ func (e *Envelope) TraceContext() (tc TraceContext, ok bool) {
 	return tc, tc.TraceID != ""
 }
 
-// SetTraceContext writes trace_id and span_id into field trace. Other members
-// that a peer put there are dropped: they described the peer's span.
+// SetTraceContext sets field trace to trace_id and span_id. It drops other members, which
+// described the peer's span.
 func (e *Envelope) SetTraceContext(tc TraceContext) {
 	b := make([]byte, 0, 96)
 	b = append(b, `{"trace_id":`...)

@@ -27,7 +27,7 @@ func ExampleParse() {
 	// Output: human.ada asks agent.reviewer for code.review within 30s <nil>
 }
 
-// An invalid envelope tells everything that is wrong with it.
+// The error for an invalid envelope lists everything that is wrong with it.
 func ExampleParse_invalid() {
 	_, err := envelope.Parse([]byte(`{"v":"1","id":"01JFB2R1JZKQ9V3K8W8Y9W1F2A","ts":"2025-12-14T03:45:12Z","type":"result",
 		"from":"agent.reviewer","to":"","intent":"code.review","corr":"01JFB2QX0K8X5K6ZJ9G2C0C1MW","priority":"asap","payload":[]}`))
@@ -70,8 +70,8 @@ func ExampleCanonical() {
 	// Output: {"a":[100,"é"],"b":1} <nil>
 }
 
-// TestUnknownMembersSurvive holds rules 7 and 10: what is unknown is ignored,
-// and comes out byte for byte, in order.
+// TestUnknownMembersSurvive checks rules 7 and 10: unknown members are ignored, and are
+// encoded again byte for byte, in order.
 func TestUnknownMembersSurvive(t *testing.T) {
 	t.Parallel()
 	const requires = `{"timeout_ms":1500.0, "x_budget" : {"eur":0.10 , "b":[ ] }, "\u0061":-0}`
@@ -161,7 +161,7 @@ func TestNewAndReply(t *testing.T) {
 	}
 }
 
-// TestValidateFindsWhatWasBuiltWrong: envelopes made by hand are checked
+// TestValidateFindsWhatWasBuiltWrong: envelopes that a program builds are validated
 // before they are encoded.
 func TestValidateFindsWhatWasBuiltWrong(t *testing.T) {
 	t.Parallel()
@@ -219,8 +219,8 @@ func TestWithEncodingJSON(t *testing.T) {
 	}
 }
 
-// TestParsedEnvelopesDoNotShareState: a parsed envelope is the same after the pools
-// have been used by others.
+// TestParsedEnvelopesDoNotShareState: a parsed envelope does not change when other calls
+// use the pools.
 func TestParsedEnvelopesDoNotShareState(t *testing.T) {
 	t.Parallel()
 	first := mustParse(t, draftTask)
@@ -338,7 +338,7 @@ func TestReferences(t *testing.T) {
 		{`{"references":[{"id":1,"type":"aee.envelope"}]}`, nil, false},
 		{`{"references":null}`, nil, true},
 		{`{"references":[null]}`, nil, false},
-		{`{"references":[{"ID":"12345678","type":"aee.envelope"}]}`, nil, false}, // names are as they are
+		{`{"references":[{"ID":"12345678","type":"aee.envelope"}]}`, nil, false}, // names are case-sensitive
 		{`{"referenc\u0065s":[{"id":"x"}]}`, nil, false},
 		{`{"references":[{"i\u0064":"12345678","type":"aee.envelope","locator":null,"more":[1]}]}`, []envelope.Reference{{ID: "12345678", Type: "aee.envelope"}}, true},
 		{`{"references":[{"id":"12345678","type":"aee.envelope","hash":5}]}`, nil, false},
@@ -392,7 +392,7 @@ func TestKeepReferences(t *testing.T) {
 	}
 }
 
-// TestAllocations pins that the hot path does not begin to allocate.
+// TestAllocations makes sure that the hot path does not allocate more than it does now.
 func TestAllocations(t *testing.T) {
 	data := []byte(draftTask)
 	e := mustParse(t, draftTask)
@@ -402,7 +402,7 @@ func TestAllocations(t *testing.T) {
 		max float64
 		f   func()
 	}{
-		"Parse":           {2, func() { envelope.Parse(data) }}, // the envelope, and its strings
+		"Parse":           {2, func() { envelope.Parse(data) }}, // the envelope and its strings
 		"AppendJSON":      {0, func() { e.AppendJSON(buf) }},
 		"AppendCanonical": {0, func() { envelope.AppendCanonical(buf, unsorted) }},
 	} {

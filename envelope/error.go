@@ -10,14 +10,14 @@ import (
 	"unicode/utf8"
 )
 
-// Error is the payload of an error envelope, and a Go error (AEE, Message
-// Types, "error"). What the sender knows beyond the public fields stays
-// behind in the hidden cause: errors.Is and errors.As see it, peers do not.
+// Error is the payload of an error envelope, and a Go error (AEE, Message Types,
+// "error"). The hidden cause stays in this process: errors.Is and errors.As see it, peers
+// do not.
 type Error struct {
 	Code         Code     // one of this package's codes, or an application's own
-	Message      string   // for people; says what is wrong
-	Retryable    bool     // the same task may succeed if sent again, under a new id
-	BackoffMS    int64    // how long to wait before that, in milliseconds; 0: no advice
+	Message      string   // for people: what is wrong
+	Retryable    bool     // the same task may succeed if it is sent again, with a new id
+	BackoffMS    int64    // how many milliseconds to wait before that; 0: no advice
 	EvidenceRefs []string // what supports the claim
 	Details      []Member // further members of the payload
 
@@ -25,9 +25,9 @@ type Error struct {
 	cause error
 }
 
-// Errorf makes an error with a code, and that code's usual Retryable. As in
-// fmt.Errorf, %w wraps a cause; but a cause's text is not for peers, so the
-// verb and its text are left out of Message: write %w last, after ": ".
+// Errorf makes an error with a code, and the code's usual Retryable. As in fmt.Errorf, %w
+// wraps a cause. But peers must not see a cause's text, so Message ends before the first
+// %w: write %w last, after ": ".
 func Errorf(code Code, format string, args ...any) *Error {
 	e := &Error{Code: code, Retryable: code.Retryable()}
 	if i := strings.Index(format, "%w"); i >= 0 {
@@ -39,7 +39,7 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return e
 }
 
-// Error is for this side's logs: code, message and the hidden cause.
+// Error returns the text for this process's logs: code, message and the hidden cause.
 func (e *Error) Error() string {
 	if e.cause != nil {
 		return fmt.Sprintf("%s: %s: %v", e.Code, e.Message, e.cause)
@@ -56,8 +56,7 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Message == "" && t.cause == nil && t.Code == e.Code
 }
 
-// FromPeer reports whether a peer said this, in an error envelope, and not
-// this side of the wire.
+// FromPeer reports whether the error was received in a peer's error envelope.
 func (e *Error) FromPeer() bool { return e.peer }
 
 // WithCause returns a copy of e with another hidden cause.
@@ -74,11 +73,11 @@ func (e *Error) WithBackoff(d time.Duration) *Error {
 	return &c
 }
 
-// Backoff is BackoffMS as a duration.
+// Backoff returns BackoffMS as a duration.
 func (e *Error) Backoff() time.Duration { return time.Duration(e.BackoffMS) * time.Millisecond }
 
-// AsError finds the *[Error] in err's chain. An error without one says
-// nothing to peers but that it happened: E_INTERNAL, with err as its cause.
+// AsError returns the *[Error] in err's chain. If there is none, it returns E_INTERNAL
+// with err as its hidden cause, so that peers learn nothing else.
 func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) && e != nil {
@@ -87,9 +86,9 @@ func AsError(err error) *Error {
 	return Errorf(CodeInternal, "the agent failed for an internal reason").WithCause(err)
 }
 
-// ErrorOf reads an error envelope's payload. AEE only says that code, message
-// and retryable SHOULD be there: what is missing, or of another kind, gets a
-// plain default.
+// ErrorOf decodes an error envelope's payload. AEE only says that code, message and
+// retryable SHOULD be present: a member that is missing, or of the wrong type, gets a
+// default.
 func ErrorOf(e *Envelope) *Error {
 	out := &Error{peer: true, Code: CodeAgent}
 	eachMember(e.Payload, func(name, value []byte) error {
@@ -122,9 +121,9 @@ func ErrorOf(e *Envelope) *Error {
 	return out
 }
 
-// Payload is the error as the payload of an error envelope. A detail that
-// would make it no valid payload is left out: one that has the name of another
-// member, or a value that is no JSON.
+// Payload returns the error as the payload of an error envelope. It leaves out details
+// that would make the payload invalid: one with the name of another member, or with a
+// value that is not JSON.
 func (e *Error) Payload() json.RawMessage {
 	b := append(make([]byte, 0, 128), `{"code":`...)
 	b = AppendString(b, strings.ToValidUTF8(string(e.Code), "\uFFFD"))
@@ -156,7 +155,7 @@ func (e *Error) Payload() json.RawMessage {
 	return append(b, '}')
 }
 
-// detail reports whether m may stand beside an error's own members.
+// detail reports whether m may be added to an error's own members.
 func (m Member) detail() bool {
 	switch m.Name {
 	case "code", "message", "retryable", "backoff_ms", "evidence_refs":
@@ -168,8 +167,8 @@ func (m Member) detail() bool {
 // MarshalJSON is [Error.Payload].
 func (e *Error) MarshalJSON() ([]byte, error) { return e.Payload(), nil }
 
-// UnmarshalJSON reads what MarshalJSON wrote. It fails only where there is no
-// JSON object: like [ErrorOf] it gives what is missing a plain default.
+// UnmarshalJSON decodes what MarshalJSON wrote. It fails only if data is not a JSON
+// object: like [ErrorOf] it uses defaults for missing members.
 func (e *Error) UnmarshalJSON(data []byte) error {
 	if len(data) == 0 || data[0] != '{' {
 		return fmt.Errorf("read an error: %.40q is no JSON object", data)

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// TestCodesAreClosed pins the codes, when each is used and whether to retry.
+// TestCodesAreClosed fixes the list of codes, when each is used, and whether to retry.
 func TestCodesAreClosed(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -104,8 +104,8 @@ func TestErrorOf(t *testing.T) {
 	task := mustParse(t, draftTask)
 	for _, tt := range []struct {
 		payload string
-		want    envelope.Error // but for being the peer's
-		again   string         // as payload; "" for the same
+		want    envelope.Error // apart from being marked as the peer's
+		again   string         // as payload; "" if it is the same
 	}{
 		{`{"code":"E_TIMEOUT","message":"late","retryable":true,"backoff_ms":60000,"evidence_refs":["tcp:a->b"]}`,
 			envelope.Error{Code: envelope.CodeTimeout, Message: "late", Retryable: true, BackoffMS: 60000, EvidenceRefs: []string{"tcp:a->b"}}, ""},
@@ -137,7 +137,8 @@ func TestErrorOf(t *testing.T) {
 	}
 }
 
-// TestPayloadOfAnyErrorIsValid gives an Error what an agent's program may.
+// TestPayloadOfAnyErrorIsValid fills an Error with values that a program of an agent may
+// set.
 func TestPayloadOfAnyErrorIsValid(t *testing.T) {
 	t.Parallel()
 	e := &envelope.Error{Code: "E_\xff", Message: "bad \xff\x00 \"text\"", EvidenceRefs: []string{"\xff", "<a>"}, Details: []envelope.Member{

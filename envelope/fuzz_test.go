@@ -15,7 +15,7 @@ import (
 	"github.com/gowebpki/jcs"
 )
 
-// seedEnvelopes are what the decoders' fuzzers begin with.
+// seedEnvelopes returns the seeds for the fuzz tests of the decoders.
 func seedEnvelopes() []string {
 	long := strings.Repeat("x", 100)
 	return []string{
@@ -33,9 +33,9 @@ func seedEnvelopes() []string {
 	}
 }
 
-// FuzzParse holds what is promised of every text: no panic; what is accepted
-// is JSON to the standard library too, encodes, and the encoding parses to the
-// same envelope and is the same text when it is encoded again.
+// FuzzParse: no text makes Parse panic. A text that is accepted is JSON to the standard
+// library, too, and can be encoded; the encoding parses to the same envelope, and
+// encoding that gives the same text.
 func FuzzParse(f *testing.F) {
 	for _, s := range seedEnvelopes() {
 		f.Add([]byte(s))
@@ -67,7 +67,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil || !bytes.Equal(text, text2) {
 			t.Fatalf("encodings differ (%v):\n%s\n%s", err, text, text2)
 		}
-		// The typed views must not panic on anything that was accepted.
+		// The typed views must not panic on an accepted envelope.
 		e.TraceContext()
 		e.Requirements()
 		refs, err := e.References()
@@ -95,7 +95,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzCanonical holds Canonical to two other implementations of RFC 8785.
+// FuzzCanonical compares Canonical with two other implementations of RFC 8785.
 func FuzzCanonical(f *testing.F) {
 	for _, s := range append(seedEnvelopes(),
 		`{"\ue000":1,"😀":2,"a":3,"é":4,"":5}`, `{"b":{"d":1,"c":[{"z":1,"y":2}]},"a":null}`,
@@ -107,7 +107,7 @@ func FuzzCanonical(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		got, err := envelope.Canonical(data)
 		if err != nil {
-			// The others round numbers, and have no limit of depth.
+			// The others round numbers and do not limit the depth.
 			if _, theirs := jcsTransform(data); theirs == nil && json.Valid(data) && !errors.Is(err, envelope.ErrNumber) && !strings.Contains(err.Error(), "nested deeper") {
 				t.Fatalf("gowebpki/jcs accepts what we refuse: %v", err)
 			}
@@ -137,7 +137,7 @@ func FuzzCanonical(f *testing.F) {
 	})
 }
 
-// jcsTransform also canonicalises what is neither object nor array.
+// jcsTransform canonicalises any value, also one that is neither object nor array.
 func jcsTransform(data []byte) ([]byte, error) {
 	out, err := jcs.Transform(append(append([]byte("["), data...), ']'))
 	if err != nil {
@@ -146,8 +146,8 @@ func jcsTransform(data []byte) ([]byte, error) {
 	return out[1 : len(out)-1], nil
 }
 
-// FuzzParseCBOR: what is accepted encodes to deterministic CBOR, which parses
-// to the same envelope and encodes to the same bytes.
+// FuzzParseCBOR: an accepted message is encoded as deterministic CBOR, which parses to
+// the same envelope, and encoding that gives the same bytes.
 func FuzzParseCBOR(f *testing.F) {
 	for _, s := range seedEnvelopes() {
 		if e, err := envelope.Parse([]byte(s)); err == nil {
@@ -168,7 +168,7 @@ func FuzzParseCBOR(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		e, err := envelope.ParseCBOR(data)
 		if err != nil {
-			// Most inputs are no envelope: look at them as a payload too.
+			// Most inputs are no envelope: try them as a payload, too.
 			if e, err = envelope.ParseCBOR(withPayload(data)); err != nil {
 				return
 			}
@@ -198,8 +198,9 @@ func FuzzParseCBOR(f *testing.F) {
 	})
 }
 
-// FuzzCBORDecoding: what a library of the field makes of the bytes, by way of a tree, is
-// what is read without one; and the bound on values holds for both encodings alike.
+// FuzzCBORDecoding: our decoder reads the same from the bytes as a common CBOR library
+// through a tree of values; and the limit on the number of values is the same for both
+// encodings.
 func FuzzCBORDecoding(f *testing.F) {
 	for _, s := range seedEnvelopes() {
 		if e, err := envelope.Parse([]byte(s)); err == nil {
@@ -227,7 +228,7 @@ func FuzzCBORDecoding(f *testing.F) {
 			got, err := envelope.ParseCBOR(message)
 			want, wantErr := referenceCBOR(message)
 			if wantErr == nil && err != nil && strings.Contains(err.Error(), "a name is a simple value") {
-				continue // the library takes a null for the empty name
+				continue // the library decodes null as the empty name
 			}
 			if (err == nil) != (wantErr == nil) {
 				t.Fatalf("%x: %v, and the reference says %v", message, err, wantErr)
@@ -253,8 +254,8 @@ func FuzzCBORDecoding(f *testing.F) {
 	})
 }
 
-// FuzzCBORRoundTrip takes JSON envelopes to CBOR and back: every value is the
-// same, and so is its kind.
+// FuzzCBORRoundTrip encodes JSON envelopes as CBOR and back: every value is the same, and
+// so is its kind.
 func FuzzCBORRoundTrip(f *testing.F) {
 	for _, s := range seedEnvelopes() {
 		f.Add([]byte(s))
@@ -290,7 +291,7 @@ func FuzzCBORRoundTrip(f *testing.F) {
 	})
 }
 
-// FuzzParseLog: no panic, and the five fields are there.
+// FuzzParseLog: no panic, and an accepted record has the five fields.
 func FuzzParseLog(f *testing.F) {
 	for _, s := range seedEnvelopes() {
 		f.Add([]byte(s))
@@ -312,8 +313,8 @@ func FuzzParseLog(f *testing.F) {
 	})
 }
 
-// FuzzRequirements: no panic, constraints within their ranges, and what
-// AppendJSON writes reads as the same again.
+// FuzzRequirements: no panic, the constraints are within their ranges, and the output of
+// AppendJSON is read as the same constraints.
 func FuzzRequirements(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"timeout_ms":30000,"evidence":true,"human_approval":false}`, `{"timeout_ms":1e300}`, `{"timeout_ms":0.5}`,
@@ -344,7 +345,7 @@ func FuzzRequirements(f *testing.F) {
 		if err != nil {
 			t.Fatalf("own constraints refused: %v: %s", err, e.Requires)
 		}
-		// Below a millisecond a timeout is written as one.
+		// A timeout below a millisecond is written as one millisecond.
 		r.Timeout = r.Timeout.Truncate(time.Millisecond)
 		if again != r {
 			t.Fatalf("changed: %+v, then %+v", r, again)
@@ -352,8 +353,8 @@ func FuzzRequirements(f *testing.F) {
 	})
 }
 
-// FuzzErrorOf: the payload of every error that a peer may send can be passed
-// on: it stays a JSON object without duplicate names.
+// FuzzErrorOf: the payload of every error that a peer may send can be passed on: it stays
+// a JSON object without duplicate names.
 func FuzzErrorOf(f *testing.F) {
 	for _, s := range []string{
 		`{"code":"E_TIMEOUT","message":"late","retryable":true,"backoff_ms":60000,"evidence_refs":["a"]}`,

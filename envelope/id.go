@@ -13,23 +13,23 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// ids makes ULIDs that grow within one process, also within one millisecond,
-// from the operating system's random numbers (AEE, Security Considerations,
-// "Replay Attacks": ids must not be predictable or reused).
+// ids makes ULIDs that increase within one process, even within one millisecond, from the
+// operating system's random numbers (AEE, Security Considerations, "Replay Attacks": ids
+// must not be predictable or reused).
 var ids = idSource{read: func(p []byte) { rand.Read(p) }} // never fails
 
 type idSource struct {
 	mu   sync.Mutex
-	read func([]byte) // fills it with random bytes
-	pool [512]byte    // of them
-	left int          // how many of the pool's, at its end, are unused
+	read func([]byte) // fills its argument with random bytes
+	pool [512]byte    // random bytes
+	left int          // how many bytes at the end of pool are unused
 
 	ms uint64 // the time of the latest id
 	hi uint16 // and its 80 random bits
 	lo uint64
 }
 
-// random returns n bytes that nobody has seen.
+// random returns n unused random bytes.
 func (s *idSource) random(n int) []byte {
 	if s.left < n {
 		s.read(s.pool[:])
@@ -40,8 +40,8 @@ func (s *idSource) random(n int) []byte {
 	return s.pool[at : at+n]
 }
 
-// next makes the id of a moment in milliseconds: random bits for the first in
-// a millisecond, and for the others those of the one before plus a random step.
+// next makes the id for a time in milliseconds: random bits for the first id of a
+// millisecond; for the others, the bits of the previous id plus a random step.
 func (s *idSource) next(ms uint64) (id ulid.ULID) {
 	if ms <= s.ms {
 		var carry uint64
@@ -50,7 +50,7 @@ func (s *idSource) next(ms uint64) (id ulid.ULID) {
 		s.hi += uint16(carry)
 		ms = s.ms
 		if s.hi < before {
-			ms++ // overflow: the next millisecond starts afresh
+			ms++ // overflow: use the next millisecond
 		}
 	}
 	if ms > s.ms {
@@ -64,7 +64,7 @@ func (s *idSource) next(ms uint64) (id ulid.ULID) {
 	return id
 }
 
-// appendID appends a fresh id for the moment t.
+// appendID appends a new id for the time t.
 func (s *idSource) appendID(dst []byte, t time.Time) []byte {
 	s.mu.Lock()
 	id := s.next(ulid.Timestamp(t))
@@ -74,18 +74,17 @@ func (s *idSource) appendID(dst []byte, t time.Time) []byte {
 	return dst
 }
 
-// NewID returns a fresh message or correlation id: a ULID, 26 characters,
-// greater than every one that this process has made before, also where the
-// clock goes back.
+// NewID returns a new message or correlation id: a ULID, 26 characters, greater than
+// every id that this process has made before, even if the clock goes back.
 func NewID() string {
 	var b [ulid.EncodedSize]byte
 	return string(ids.appendID(b[:0], time.Now()))
 }
 
-// DeriveID returns the id that follows from parts: a ULID whose time is that of
-// the ULID base, or at where base is none, and whose 80 other bits are the first of
-// SHA-256 over the parts, each behind its length in eight bytes, big-endian. Whoever
-// derives an id again gets the same one, and needs not store it.
+// DeriveID returns an id that is derived from parts: a ULID with the time of the ULID
+// base, or the time at if base is not a ULID, and with the first 80 bits of the SHA-256
+// over the parts, each preceded by its length in eight bytes, big-endian. The same
+// arguments give the same id, so it need not be stored.
 func DeriveID(base string, at time.Time, parts ...string) string {
 	var id ulid.ULID
 	if was, err := ulid.ParseStrict(base); err == nil {
@@ -104,16 +103,16 @@ func DeriveID(base string, at time.Time, parts ...string) string {
 	return id.String()
 }
 
-// TimeLayout is how [Now] writes field ts: ISO 8601, UTC, milliseconds.
+// TimeLayout is the format of field ts as [Now] writes it: ISO 8601, UTC, milliseconds.
 const TimeLayout = "2006-01-02T15:04:05.000Z"
 
-// Now returns the time of now for field ts.
+// Now returns the current time for field ts.
 func Now() string {
 	var b [len(TimeLayout)]byte
 	return string(appendTime(b[:0], time.Now()))
 }
 
-// stamp is [NewID] and [Now] of one moment, in one allocation.
+// stamp returns [NewID] and [Now] for the same time, in one allocation.
 func stamp() (id, ts string) {
 	t := time.Now()
 	var b [ulid.EncodedSize + len(TimeLayout)]byte
@@ -121,7 +120,7 @@ func stamp() (id, ts string) {
 	return both[:ulid.EncodedSize], both[ulid.EncodedSize:]
 }
 
-// appendTime appends t as field ts has it.
+// appendTime appends t in the format of field ts.
 func appendTime(dst []byte, t time.Time) []byte {
 	sec := t.Unix()
 	c := lastSecond.Load()
@@ -134,8 +133,8 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return append(dst, byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// second is one second written out: most of a timestamp is that of the one
-// before, and most that come in are of now.
+// second caches the text of one second: most timestamps that are written or read are of
+// the same second as the one before.
 type second struct {
 	unix int64
 	text string
@@ -143,8 +142,7 @@ type second struct {
 
 var lastSecond atomic.Pointer[second]
 
-// recent reads a timestamp in the form and of the second of the last one that
-// was written.
+// recent parses a timestamp that has our format and is of the cached second.
 func recent(ts string) (t time.Time, ok bool) {
 	c := lastSecond.Load()
 	if c == nil || len(ts) != len(TimeLayout) || ts[:len(c.text)] != c.text || ts[len(ts)-1] != 'Z' {
@@ -160,9 +158,9 @@ func recent(ts string) (t time.Time, ok bool) {
 	return time.Unix(c.unix, ms*1e6).UTC(), true
 }
 
-// Time reads field ts. AEE recommends ISO 8601 and demands no more than ten
-// characters: RFC 3339, a date and time without zone (taken as UTC), and a
-// bare date are understood; ok is false for anything else.
+// Time parses field ts. AEE recommends ISO 8601 and requires only ten characters: Time
+// accepts RFC 3339, a date and time without a zone (taken as UTC), and a bare date; ok is
+// false for anything else.
 func (e *Envelope) Time() (t time.Time, ok bool) {
 	if t, ok := recent(e.TS); ok {
 		return t, true
@@ -178,8 +176,8 @@ func (e *Envelope) Time() (t time.Time, ok bool) {
 	return time.Time{}, false
 }
 
-// IDTime is when an id was made, by the clock of who made it; ok is false where
-// it is no ULID, and so does not say.
+// IDTime returns when an id was made, by its maker's clock; ok is false if the id is not
+// a ULID.
 func IDTime(id string) (t time.Time, ok bool) {
 	u, err := ulid.ParseStrict(id)
 	if err != nil {

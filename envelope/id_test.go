@@ -57,7 +57,7 @@ func TestIDsGrowWhenTheClockGoesBack(t *testing.T) {
 		}
 		last = id
 	}
-	source = idSource{read: allOnes} // which overflow at the first step
+	source = idSource{read: allOnes} // all ones overflow at the first increment
 	var before ulid.ULID
 	for ms := uint64(7); ms < 10; ms++ {
 		id := source.next(7)
@@ -74,7 +74,7 @@ func allOnes(p []byte) {
 	}
 }
 
-// Steps within a millisecond are random, and none is used twice.
+// The increments within a millisecond are random, and no id is used twice.
 func TestIDsCannotBeForetold(t *testing.T) {
 	t.Parallel()
 	source := idSource{read: ids.read}
@@ -83,7 +83,7 @@ func TestIDsCannotBeForetold(t *testing.T) {
 	for range 1000 {
 		id := source.next(1)
 		if id.Time() != 1 {
-			break // overflow, which one in some million runs has
+			break // overflow, once in some million runs
 		}
 		step := binary.BigEndian.Uint64(id[8:]) - binary.BigEndian.Uint64(last[8:])
 		if step == 0 || step > 1<<32 {
@@ -97,7 +97,7 @@ func TestIDsCannotBeForetold(t *testing.T) {
 	}
 }
 
-// What is read fast must be read as the library reads it.
+// The fast path reads a time as the library does.
 func TestRecentTimesAreReadAlike(t *testing.T) {
 	now := Now()
 	prefix := now[:len(now)-4]

@@ -5,32 +5,31 @@ import (
 	"fmt"
 )
 
-// LogRecord is an MVE-5 log envelope (AEE, Conformance Levels): v, id, type,
-// from and intent, and whatever else the emitter wrote. It is no envelope: it
-// cannot be correlated or answered, and no agent accepts one.
+// LogRecord is an MVE-5 log envelope (AEE, Conformance Levels): v, id, type, from and
+// intent, and the emitter's other members. It is not an envelope: it cannot be correlated
+// or answered, and no agent accepts one.
 type LogRecord struct {
 	V      string
 	ID     string
 	Type   Type
 	From   string
 	Intent string
-	// Others holds all further members, envelope fields among them, whatever
-	// their values are.
+	// Others holds all further members, unvalidated, including other envelope fields.
 	Others []Member
 }
 
 const mve5Message = "this is an MVE-5 log envelope (v, id, type, from, intent only); a full envelope is due here, and needs at least ts, to, corr, priority and payload too"
 
-// logEnvelope reports whether the message has the five fields of MVE-5 and
-// none of the other required ones: a log record that was sent to an agent.
+// logEnvelope reports whether the message has the five fields of MVE-5 and no other
+// required field: then it is a log record that was sent to an agent.
 func (p *parser) logEnvelope() bool {
 	const five = 1<<fieldV | 1<<fieldID | 1<<fieldType | 1<<fieldFrom | 1<<fieldIntent
 	const others = 1<<fieldTS | 1<<fieldTo | 1<<fieldCorr | 1<<fieldPriority | 1<<fieldPayload
 	return p.seen&five == five && p.seen&others == 0
 }
 
-// ParseLog decodes one MVE-5 record, or a full envelope as a log aggregator
-// sees it. It keeps slices of data.
+// ParseLog decodes one MVE-5 record, or a full envelope as a log aggregator sees it. The
+// result shares the memory of data.
 func ParseLog(data []byte) (*LogRecord, error) {
 	limits := Limits{}.withDefaults()
 	if len(data) > limits.MaxBytes {

@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// nameSet finds duplicate names in one object: by comparison while there are few, which
-// takes no memory of the heap, by their hashes beyond. Names are kept, and must not change.
+// nameSet finds duplicate names in one object: by comparison while there are few names,
+// without heap memory, and by their hashes beyond that. It keeps the names, which must
+// not change.
 type nameSet struct {
 	few  [fewNames][]byte
 	n    int // of few
@@ -17,14 +18,14 @@ type nameSet struct {
 
 const fewNames = 16
 
-// manyNames is a hash table with open addressing. It is used again for the next object: a
-// message may have thousands of objects with one name too many for the comparison.
+// manyNames is a hash table with open addressing. It is reused for the next object: a
+// message may have thousands of objects with slightly too many names for the comparison.
 type manyNames struct {
 	names [][]byte
-	slots []int32 // 1 and an index into names; a power of two of them, half of them 0 or more
+	slots []int32 // 0, or 1 + an index into names; the length is a power of two, and at least half are 0
 }
 
-// keepSlots bounds the memory that is kept for the next object.
+// keepSlots is the size of the largest table that is kept for the next object.
 const keepSlots = 512
 
 var (
@@ -32,7 +33,7 @@ var (
 	nameTable = sync.Pool{New: func() any { return &manyNames{slots: make([]int32, 4*fewNames)} }}
 )
 
-// add reports false where the object has had the name before.
+// add adds a name; it returns false if the object has that name already.
 func (s *nameSet) add(name []byte) bool {
 	if s.many != nil {
 		return s.many.add(name)
@@ -71,7 +72,7 @@ func (m *manyNames) add(name []byte) bool {
 	return true
 }
 
-// find is the slot that the name has, or would get.
+// find returns the slot of the name, or the free slot for it.
 func (m *manyNames) find(name []byte) int {
 	mask := len(m.slots) - 1
 	i := int(maphash.Bytes(nameSeed, name)) & mask
@@ -81,9 +82,9 @@ func (m *manyNames) find(name []byte) int {
 	return i
 }
 
-// release gives the memory back, once the object has been read.
+// release releases the memory after the object was read.
 func (s *nameSet) release() {
-	if s.many != nil { // rarely: the rest is not worth a call
+	if s.many != nil { // rare; the check is inlined
 		s.many.release()
 	}
 }

@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// ErrNumber is wrapped by the error for a number that I-JSON (RFC 7493,
-// section 2.2) cannot carry: one that an IEEE 754 double changes. Two
-// documents that differ in such a number have the same canonical form, so
-// none of them may be signed or hashed.
+// ErrNumber is wrapped by the error for a number that I-JSON (RFC 7493, section 2.2)
+// cannot represent: an IEEE 754 double would change it. Two documents that differ in such
+// a number have the same canonical form, so neither may be signed or hashed.
 var ErrNumber = errors.New("number beyond the precision of I-JSON")
 
-// safeDigits is the number of significant decimal digits that every double
-// keeps: a decimal with no more of them comes back from a double unchanged,
-// and is the shortest that denotes that double.
+// safeDigits is the number of significant decimal digits that every double preserves: a
+// decimal with at most that many digits is unchanged after a conversion to a double and
+// back, and is the shortest that denotes the double.
 const safeDigits = 15
 
-// appendNumber appends a JSON number as ECMAScript, and so RFC 8785, writes
-// it. Numbers that a double changes are refused.
+// appendNumber appends a JSON number in the form of ECMAScript, which is that of RFC
+// 8785. It refuses numbers that a double cannot represent.
 func appendNumber(dst, text []byte) ([]byte, error) {
 	if len(text) <= safeDigits && plainInteger(text) {
 		return append(dst, text...), nil
@@ -32,8 +31,8 @@ func appendNumber(dst, text []byte) ([]byte, error) {
 	return appendFloat(dst, f), nil
 }
 
-// plainInteger reports whether text is an integer without a fraction or an
-// exponent, and not -0, which is written 0.
+// plainInteger reports whether text is an integer without a fraction and an exponent. -0
+// is not, because it is written as 0.
 func plainInteger(text []byte) bool {
 	if text[0] == '-' {
 		text = text[1:]
@@ -49,8 +48,8 @@ func plainInteger(text []byte) bool {
 	return true
 }
 
-// exactFloat reads a JSON number that a double carries unchanged: one whose
-// shortest double form denotes the very same decimal.
+// exactFloat parses a JSON number that a double represents exactly: its shortest form as
+// a double denotes the same decimal.
 func exactFloat(text []byte) (float64, error) {
 	f, err := strconv.ParseFloat(string(text), 64)
 	if err != nil || math.IsInf(f, 0) {
@@ -75,13 +74,13 @@ func numberError(text []byte) error {
 	return fmt.Errorf("%w: %s", ErrNumber, text)
 }
 
-// decimal takes a JSON number apart: its significant digits without zeros at
-// either end, and the power of ten of the first one. Zero has no digits.
+// decimal splits a JSON number: its significant digits without zeros at either end, and
+// the power of ten of the first digit. Zero has no digits.
 func decimal(text []byte) (digits string, exp int) {
 	s := strings.TrimPrefix(string(text), "-")
 	if i := strings.IndexAny(s, "eE"); i >= 0 {
-		// An exponent too large for Atoi has been refused by ParseFloat, or
-		// belongs to a zero.
+		// ParseFloat has refused an exponent that is too large for Atoi, unless the
+		// number is zero.
 		exp, _ = strconv.Atoi(s[i+1:])
 		s = s[:i]
 	}
@@ -97,7 +96,7 @@ func decimal(text []byte) (digits string, exp int) {
 	return trimmed, exp
 }
 
-// appendFloat appends f as ECMAScript, and so RFC 8785, writes it.
+// appendFloat appends f in the form of ECMAScript, which is that of RFC 8785.
 func appendFloat(dst []byte, f float64) []byte {
 	if f == 0 {
 		return append(dst, '0')

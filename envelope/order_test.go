@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The order of the fields and the white space between them decide how an
-// envelope is read, and must not decide what is read.
+// The order of the fields and the white space between them decide which path the parser
+// takes; they must not change the result.
 func TestOrderAndSpaceDoNotMatter(t *testing.T) {
 	t.Parallel()
 	members := []string{`"v":"1"`, `"id":"01JFB2R1JZKQ9V3K8W8Y9W1F2A"`, `"ts":"2025-12-14T03:45:12Z"`, `"type":"task"`, `"from":"agent.manager"`,
@@ -22,7 +22,7 @@ func TestOrderAndSpaceDoNotMatter(t *testing.T) {
 		for _, space := range []string{"", " ", "\n\t", "\r\n  "} {
 			var spaced []string
 			for i, m := range rotated {
-				if i%3 != 2 { // some as programs write them, among others
+				if i%3 != 2 { // every third member stays compact, as programs write it
 					name, value, _ := strings.Cut(m, ":")
 					m = space + name + space + ":" + space + value + space
 				}

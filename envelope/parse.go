@@ -8,22 +8,22 @@ import (
 	"math/bits"
 )
 
-// Limits bound what a decoder accepts, before anything is allocated for it.
-// The zero value means the defaults.
+// Limits limit what a decoder accepts. They are checked before memory is allocated. The
+// zero value means the defaults.
 type Limits struct {
-	// MaxBytes is the largest encoded envelope. Default 1 MiB, the default
+	// MaxBytes is the size of the largest encoded envelope. Default 1 MiB, the default
 	// max_payload of a NATS server.
 	MaxBytes int
-	// MaxDepth is how many objects and arrays may be open at once, the
-	// envelope's own included. Default 64, at most 1000.
+	// MaxDepth is how many objects and arrays may be nested, including the envelope
+	// itself. Default 64, at most 1000.
 	MaxDepth int
-	// MaxValues is how many JSON values the fields may hold, the elements of arrays
-	// and the members of objects at any depth. Default [DefaultMaxValues].
+	// MaxValues is how many JSON values the fields may contain: elements of arrays and
+	// members of objects at any depth. Default [DefaultMaxValues].
 	MaxValues int
 }
 
-// DefaultMaxValues is the default of [Limits].MaxValues, and what a payload may hold to be
-// checked against a schema.
+// DefaultMaxValues is the default of [Limits].MaxValues. It is also the limit for a
+// payload that is validated against a schema.
 const DefaultMaxValues = 250_000
 
 const (
@@ -49,12 +49,12 @@ func (l Limits) withDefaults() Limits {
 // ErrTooLarge is wrapped by the error for input over Limits.MaxBytes.
 var ErrTooLarge = errors.New("envelope too large")
 
-// Parse decodes and validates one JSON envelope under the default [Limits].
-// The envelope keeps slices of data: the caller must not change data
-// afterwards. Every fault is an *[InvalidError], or wraps [ErrTooLarge].
+// Parse decodes and validates one JSON envelope with the default [Limits]. The envelope
+// shares the memory of data: the caller must not change data afterwards. Every error is
+// an *[InvalidError], or wraps [ErrTooLarge].
 func Parse(data []byte) (*Envelope, error) { return ParseLimits(data, Limits{}) }
 
-// ParseLimits is [Parse] under limits of the caller's.
+// ParseLimits is [Parse] with the caller's limits.
 func ParseLimits(data []byte, limits Limits) (*Envelope, error) {
 	limits = limits.withDefaults()
 	if len(data) > limits.MaxBytes {
@@ -90,8 +90,7 @@ const (
 
 var fieldNames = [numFields]string{"v", "id", "ts", "type", "from", "to", "intent", "corr", "reply_to", "trace", "priority", "requires", "payload", "sig"}
 
-// fieldOf is written out because a map look-up costs more than all the
-// comparisons together.
+// fieldOf is a switch because a map look-up costs more than all its comparisons together.
 func fieldOf(name []byte) (field, bool) {
 	switch string(name) {
 	case "v":
@@ -128,12 +127,12 @@ func fieldOf(name []byte) (field, bool) {
 
 type parser struct {
 	scanner
-	seen  uint16            // one bit a field
+	seen  uint16            // one bit for each field
 	value [numFields][]byte // each field's JSON text
 	extra []Member
 }
 
-// fieldKeys are the fields' names as programs write them.
+// fieldKeys are the fields' names with quotes and colon, as most programs write them.
 var fieldKeys = func() (keys [numFields]string) {
 	for f, name := range fieldNames {
 		keys[f] = `"` + name + `":`
@@ -141,8 +140,8 @@ var fieldKeys = func() (keys [numFields]string) {
 	return keys
 }()
 
-// key walks over next's name and its colon if that is what comes, without
-// white space: most programs write the fields in the draft's order.
+// key scans the name and the colon of the field next, if they follow without white space:
+// most programs write the fields in the draft's order.
 func (p *parser) key(next field) bool {
 	if next >= numFields {
 		return false
@@ -156,7 +155,7 @@ func (p *parser) key(next field) bool {
 	return true
 }
 
-// envelope walks over the whole text and notes where the fields are.
+// envelope scans the whole text and records the position of each field.
 func (p *parser) envelope() error {
 	p.space()
 	if p.pos >= len(p.data) {
@@ -205,8 +204,8 @@ func (p *parser) envelope() error {
 	return p.end()
 }
 
-// finish makes the envelope from the texts and validates it, reporting
-// everything that is wrong with it at once.
+// finish builds the envelope from the fields and validates it. It reports all problems at
+// once.
 func (p *parser) finish() (*Envelope, error) {
 	var bad problems
 	const required = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
@@ -240,7 +239,7 @@ func (p *parser) finish() (*Envelope, error) {
 	return e, nil
 }
 
-// kind is the first byte of a field's value, 0 where the field is absent.
+// kind returns the first byte of a field's value, 0 if the field is absent.
 func (p *parser) kind(f field) byte {
 	if v := p.value[f]; len(v) > 0 {
 		return v[0]
@@ -259,8 +258,8 @@ func (p *parser) raw(f field) json.RawMessage {
 const stringFields = 1<<fieldV | 1<<fieldID | 1<<fieldTS | 1<<fieldType | 1<<fieldFrom | 1<<fieldTo |
 	1<<fieldIntent | 1<<fieldCorr | 1<<fieldReplyTo | 1<<fieldPriority
 
-// strings decodes those fields that have a bit in wanted into one allocation.
-// One of another kind is a problem.
+// strings decodes the fields with a bit in wanted, in one allocation. A field of another
+// type is a problem.
 func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string) {
 	var stack [256]byte
 	buf := stack[:0]
@@ -273,7 +272,7 @@ func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string)
 				buf = append(buf, p.value[f][1:len(p.value[f])-1]...)
 			} else if !(f == fieldReplyTo && p.kind(f) == 'n') {
 				bad.add(f, typeRule(f), "must be a string")
-				p.seen &^= 1 << f // one fault, one message
+				p.seen &^= 1 << f // report one problem for this field only
 			}
 		}
 		ends[f] = len(buf)
@@ -293,8 +292,7 @@ func (p *parser) strings(wanted uint16, bad *problems) (texts [numFields]string)
 	return texts
 }
 
-// interned returns the constant for a field's usual values, so that they take
-// no memory.
+// interned returns the constant for a field's usual values, which saves memory.
 func interned(f field, value []byte) string {
 	switch f {
 	case fieldV:

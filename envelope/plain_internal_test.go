@@ -6,8 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestPlainEnd holds the search of eight bytes at a time against one of a byte
-// at a time.
+// TestPlainEnd compares the search by eight bytes with a search byte by byte.
 func TestPlainEnd(t *testing.T) {
 	slow := func(d string, i int) int {
 		for i < len(d) && d[i] >= 0x20 && d[i] != '"' && d[i] != '\\' && d[i] < utf8.RuneSelf {

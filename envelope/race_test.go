@@ -2,6 +2,6 @@
 
 package envelope_test
 
-// raceEnabled tells that pools drop things at random, as the race detector
-// makes them do.
+// raceEnabled reports whether the race detector is on; it makes pools drop items at
+// random.
 const raceEnabled = true

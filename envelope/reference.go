@@ -8,21 +8,21 @@ import (
 	"slices"
 )
 
-// ReferenceType is the only type that a reference to an envelope may have
-// (AEE, "The payload.references Array").
+// ReferenceType is the only valid type of a reference to an envelope (AEE, "The
+// payload.references Array").
 const ReferenceType = "aee.envelope"
 
-// Reference points at an earlier envelope instead of embedding it.
+// Reference refers to an earlier envelope instead of embedding it.
 type Reference struct {
 	ID      string `json:"id"`                // the referenced envelope's id
 	Corr    string `json:"corr,omitempty"`    // its corr, for context
-	Type    string `json:"type"`              // [ReferenceType]
+	Type    string `json:"type"`              // a URI or path where the envelope is available
 	Locator string `json:"locator,omitempty"` // a URI or path where it can be had
 	Hash    string `json:"hash,omitempty"`    // its [Envelope.Hash]
 }
 
-// Refer makes a reference to e. The locator is the entity that can be asked
-// for it with aee.context.fetch, or empty.
+// Refer makes a reference to e. The locator is the entity that answers aee.context.fetch
+// for it, or empty.
 func (e *Envelope) Refer(locator string) (Reference, error) {
 	hash, err := e.Hash()
 	if err != nil {
@@ -31,13 +31,12 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 	return Reference{ID: e.ID, Corr: e.Corr, Type: ReferenceType, Locator: locator, Hash: hash}, nil
 }
 
-// References reads payload.references; nil where there are none. A reference
-// without id or with another type than [ReferenceType] is an error, and so is one
-// whose members are no texts.
+// References decodes payload.references; nil if there are none. A reference without an
+// id, with another type than [ReferenceType], or with a member that is not a string is an
+// error.
 //
-// Envelopes that a payload embeds, as archives may, are inert: nothing in this
-// module routes or processes them (AEE, "Exception: Archival and Forensic
-// Snapshots").
+// Envelopes embedded in a payload, as in archives, are inert: nothing in this module
+// routes or processes them (AEE, "Exception: Archival and Forensic Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
 	if !mayName(e.Payload, referencesMember) {
 		return nil, nil
@@ -67,13 +66,13 @@ func (e *Envelope) References() ([]Reference, error) {
 
 const referencesMember = "references"
 
-// mayName reports whether a member of raw may have a name: an escaped letter in a name
-// or a text might hide it.
+// mayName reports whether raw may have a member with this name. It also returns true for
+// every text with \u escapes, which might spell the name.
 func mayName(raw json.RawMessage, name string) bool {
 	return bytes.Contains(raw, []byte(`"`+name+`"`)) || bytes.Contains(raw, []byte(`\u`))
 }
 
-// read takes one reference object in. Its error continues a sentence about it.
+// read decodes one reference object. Its error text continues "payload.references[i]".
 func (r *Reference) read(raw json.RawMessage) error {
 	if len(raw) == 0 || raw[0] != '{' {
 		return errors.New(" is no object")
@@ -105,9 +104,8 @@ func (r *Reference) read(raw json.RawMessage) error {
 	return nil
 }
 
-// WithReferences is a payload, a JSON object, whose references have more behind
-// them. One to an envelope that is referred to already is left out. The payload
-// itself does not change.
+// WithReferences returns a copy of a payload, a JSON object, with more references
+// appended. It leaves out references to envelopes that are referred to already.
 func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage, error) {
 	refs, err := (&Envelope{Payload: payload}).References()
 	if err != nil {
@@ -146,9 +144,9 @@ func WithReferences(payload json.RawMessage, more ...Reference) (json.RawMessage
 	return append(append(out, raw...), '}'), nil
 }
 
-// KeepReferences is a payload, a JSON object, with those of its references alone that
-// keep says yes to, and without the member where none is left. All else stays as it is,
-// in its order. Where all stay, or the references cannot be read, it is the payload
+// KeepReferences returns a payload, a JSON object, with only those references for which
+// keep returns true, and without the member if none is left. Everything else stays, in
+// its order. If all references stay, or they cannot be decoded, it returns the payload
 // itself.
 func KeepReferences(payload json.RawMessage, keep func(Reference) bool) json.RawMessage {
 	refs, err := (&Envelope{Payload: payload}).References()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DecisionEvidence is how much an agent must tell of how it came to a result
+// DecisionEvidence is how much an agent must say about how it reached a result
 // (requires.decision_evidence).
 type DecisionEvidence string
 
@@ -19,42 +19,42 @@ const (
 	EvidenceFull     DecisionEvidence = "full"
 )
 
-// Requirements is the typed view of field requires. Zero values mean that a
-// key is absent or null; unknown keys are ignored (rule 10).
+// Requirements holds the decoded field requires. A zero value means that the key is
+// absent or null; unknown keys are ignored (rule 10).
 type Requirements struct {
 	Timeout          time.Duration    // timeout_ms; receivers cap it
 	HumanApproval    bool             // human_approval
 	Evidence         bool             // evidence
 	Format           string           // format of the result, e.g. "json"
 	MinConfidence    float64          // min_confidence, 0 to 1; see HasMinConfidence
-	HasMinConfidence bool             // min_confidence is there
+	HasMinConfidence bool             // min_confidence is present
 	DecisionEvidence DecisionEvidence // decision_evidence
 	Stream           bool             // stream: send stream envelopes before the terminal one
 }
 
-// maxTimeout keeps timeout_ms within what a time.Duration can hold.
+// maxTimeout limits timeout_ms to what a time.Duration can hold.
 const maxTimeout = math.MaxInt64 / int64(time.Millisecond)
 
-// Requirements reads field requires. A known key with a value of the wrong
-// kind, or a name that stands there twice, is an *[Error] with code E_REQUIRES: a
-// constraint that cannot be understood must not be ignored. The others are returned
-// with it, for its answer: whether a stream is wanted, say.
+// Requirements decodes field requires. A known key with a value of the wrong type, or a
+// duplicate name, is an *[Error] with code E_REQUIRES: a constraint that cannot be
+// understood must not be ignored. The other constraints are returned with the error,
+// because the reply may need them, for instance stream.
 func (e *Envelope) Requirements() (Requirements, error) {
 	return readRequires(e.Requires, nil)
 }
 
-// ReadRequires is [Envelope.Requirements] with the keys that Requirements does not
-// have. Names are decoded, so that no key hides behind escapes: a signature covers the
-// canonical form of requires, in which "not_befor\u0065" is not_before.
+// ReadRequires is [Envelope.Requirements] and also returns the keys that Requirements
+// does not have. Names are decoded, so that escapes cannot hide a key: a signature covers
+// the canonical form of requires, in which "not_befor\u0065" is not_before.
 func (e *Envelope) ReadRequires() (known Requirements, others Members, err error) {
 	known, err = readRequires(e.Requires, &others)
 	return known, others, err
 }
 
-// Members are members of a JSON object, in the order in which they stand there.
+// Members are the members of a JSON object, in their order.
 type Members []Member
 
-// Get is the value of the member of this very name, nil where there is none.
+// Get returns the value of the member with exactly this name, nil if there is none.
 func (m Members) Get(name string) json.RawMessage {
 	for i := range m {
 		if m[i].Name == name {
@@ -64,8 +64,8 @@ func (m Members) Get(name string) json.RawMessage {
 	return nil
 }
 
-// readRequires reads field requires. Keys that Requirements does not have are added
-// to others, unless others is nil. A null is as good as no key.
+// readRequires decodes field requires. It adds keys that Requirements does not have to
+// others, unless others is nil. A null counts as absent.
 func readRequires(raw json.RawMessage, others *Members) (r Requirements, err error) {
 	if raw == nil {
 		return r, nil
@@ -98,7 +98,7 @@ func readRequires(raw json.RawMessage, others *Members) (r Requirements, err err
 	return r, err
 }
 
-// read takes one key in if it is known, or says what its value must be.
+// read decodes one key if it is known. want says what its value must be, if it is wrong.
 func (r *Requirements) read(name, value []byte) (known bool, want string) {
 	var ok bool
 	switch string(name) {
@@ -160,9 +160,8 @@ func numberValue(raw []byte) (float64, bool) {
 	return f, err == nil
 }
 
-// AppendJSON appends the JSON object for field requires, with the keys that
-// are set only (AEE: producers keep requires compact). It is nil-safe for the
-// zero value, which gives "{}".
+// AppendJSON appends the JSON object for field requires, with only those keys that are
+// set (AEE: producers keep requires compact). The zero value gives "{}".
 func (r Requirements) AppendJSON(dst []byte) []byte {
 	if dst == nil {
 		dst = make([]byte, 0, 48) // enough for the usual two keys
@@ -208,5 +207,5 @@ func (r Requirements) AppendJSON(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// String is the JSON of the constraints, for logs.
+// String returns the JSON of the constraints, for logs.
 func (r Requirements) String() string { return string(r.AppendJSON(nil)) }

@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Finding 7 of the security review: keys are known by their decoded names.
+// Finding 7 of the security review: keys are compared by their decoded names.
 func TestReadRequiresDecodesNames(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func TestReadRequiresDecodesNames(t *testing.T) {
 	}
 }
 
-// An envelope without constraints, or with the usual ones, costs no memory.
+// Reading an envelope without constraints, or with the usual ones, allocates nothing.
 func TestReadRequiresAllocatesForOtherKeysOnly(t *testing.T) {
 	for requires, most := range map[string]float64{"": 0, `{"timeout_ms":30000}`: 0, `{"timeout_ms":30000,"stream":true,"evidence":false}`: 0, `{"timeout_ms":30000,"tree":{"depth":1}}`: 2} {
 		e := &envelope.Envelope{}

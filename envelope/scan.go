@@ -6,21 +6,21 @@ import (
 	"strconv"
 )
 
-// scanner walks JSON text once, strictly by RFC 8259, and refuses what
-// I-JSON (RFC 7493) refuses: duplicate names, invalid UTF-8, lone
-// surrogates. It allocates nothing for text without escapes.
+// scanner scans JSON text once, strictly by RFC 8259, and refuses what I-JSON (RFC 7493)
+// forbids: duplicate names, invalid UTF-8, lone surrogates. It allocates nothing for text
+// without escapes.
 type scanner struct {
 	data     []byte
 	pos      int
 	maxDepth int
-	left     int // values that may still come, and 1; 0 or less: any number
+	left     int // 1 + the number of values that may follow; 0 or less: no limit
 }
 
 func newScanner(data []byte, limits Limits) scanner {
 	return scanner{data: data, maxDepth: limits.MaxDepth, left: limits.MaxValues + 1}
 }
 
-// syntaxError says where the text is no JSON that we accept.
+// syntaxError is the position and reason of an error in the JSON text.
 type syntaxError struct {
 	offset int
 	msg    string
@@ -41,7 +41,7 @@ func (s *scanner) space() {
 	}
 }
 
-// end demands that nothing but white space is left.
+// end fails unless only white space is left.
 func (s *scanner) end() error {
 	s.space()
 	if s.pos != len(s.data) {
@@ -50,8 +50,7 @@ func (s *scanner) end() error {
 	return nil
 }
 
-// value walks over one value of any kind. depth is how many containers are
-// open around it.
+// value scans one value of any kind, inside depth open objects and arrays.
 func (s *scanner) value(depth int) error {
 	if s.pos >= len(s.data) {
 		return s.fail("unexpected end")
@@ -175,8 +174,8 @@ func (s *scanner) object(depth int) error {
 	return err
 }
 
-// open walks over the bracket at pos and reports whether something is between
-// it and the closing one.
+// open scans the bracket at pos and reports whether elements follow before the closing
+// bracket.
 func (s *scanner) open(closing byte) (more bool, err error) {
 	s.pos++
 	s.space()
@@ -187,8 +186,8 @@ func (s *scanner) open(closing byte) (more bool, err error) {
 	return true, nil
 }
 
-// name walks over a member's name and its colon, up to the value, and
-// returns the name decoded.
+// name scans a member's name and its colon, up to the value, and returns the decoded
+// name.
 func (s *scanner) name() ([]byte, error) {
 	s.space()
 	if s.pos >= len(s.data) || s.data[s.pos] != '"' {
@@ -204,7 +203,7 @@ func (s *scanner) name() ([]byte, error) {
 	return name, s.colon()
 }
 
-// colon walks over the colon after a name, up to the value.
+// colon scans the colon after a name, up to the value.
 func (s *scanner) colon() error {
 	if s.pos+1 < len(s.data) && s.data[s.pos] == ':' && s.data[s.pos+1] > ' ' {
 		s.pos++
@@ -219,7 +218,7 @@ func (s *scanner) colon() error {
 	return nil
 }
 
-// next walks over the comma, or the closing bracket, after an element.
+// next scans the comma, or the closing bracket, after an element.
 func (s *scanner) next(closing byte) (more bool, err error) {
 	if s.pos < len(s.data) && s.data[s.pos] == ',' {
 		s.pos++
@@ -240,7 +239,7 @@ func (s *scanner) next(closing byte) (more bool, err error) {
 	return false, s.fail("expected a comma or " + strconv.QuoteRune(rune(closing)))
 }
 
-// quoteName quotes a peer's name for an error message, shortened.
+// quoteName quotes and shortens a name from a peer for an error message.
 func quoteName(name []byte) string {
 	if len(name) > 64 {
 		name = name[:64]
@@ -248,13 +247,13 @@ func quoteName(name []byte) string {
 	return strconv.QuoteToASCII(string(name))
 }
 
-// checkJSON reports whether raw is exactly one JSON value that we accept.
+// checkJSON fails unless raw is exactly one JSON value that the scanner accepts.
 func checkJSON(raw []byte, maxDepth int) error {
 	s := scanner{data: raw, maxDepth: maxDepth}
 	return s.whole()
 }
 
-// whole walks over exactly one value.
+// whole scans exactly one value.
 func (s *scanner) whole() error {
 	s.space()
 	if err := s.value(0); err != nil {
@@ -263,8 +262,7 @@ func (s *scanner) whole() error {
 	return s.end()
 }
 
-// eachMember calls f for the members of an object that checkJSON accepted,
-// until f fails.
+// eachMember calls f for each member of an object that checkJSON accepted, until f fails.
 func eachMember(raw []byte, f func(name, value []byte) error) error {
 	s := scanner{data: raw, maxDepth: hardDepth}
 	s.space()

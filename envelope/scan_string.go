@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// str walks over a string and returns what stands between its quotes, and
-// whether that has escapes.
+// str scans a string and returns the bytes between its quotes, and whether they contain
+// escapes.
 func (s *scanner) str() (raw []byte, escaped bool, err error) {
 	d := s.data
 	i := s.pos + 1
@@ -44,8 +44,8 @@ func (s *scanner) str() (raw []byte, escaped bool, err error) {
 	}
 }
 
-// plainEnd returns the first index at or after i whose byte is a quote, a
-// backslash, a control character or not ASCII, eight bytes at a time.
+// plainEnd returns the first index at or after i whose byte is a quote, a backslash, a
+// control character or not ASCII. It examines eight bytes at a time.
 func plainEnd[T string | []byte](d T, i int) int {
 	for ; i <= len(d)-8; i += 8 {
 		if special := specials(word(d[i : i+8])); special != 0 {
@@ -53,8 +53,8 @@ func plainEnd[T string | []byte](d T, i int) int {
 		}
 	}
 	if i < len(d) && len(d) >= 8 {
-		// The last eight bytes without those that have been looked at. The zeros
-		// that come in behind them count as control characters.
+		// The last eight bytes, shifted so that those already examined are gone. The
+		// zeros that the shift adds at the end count as control characters.
 		seen := uint(i - (len(d) - 8))
 		return i + bits.TrailingZeros64(specials(word(d[len(d)-8:])>>(8*seen)))/8
 	}
@@ -67,18 +67,18 @@ func plainEnd[T string | []byte](d T, i int) int {
 	return i
 }
 
-// word is the first eight bytes of d.
+// word returns the first eight bytes of d as a little-endian integer.
 func word[T string | []byte](d T) uint64 {
 	_ = d[7]
 	return uint64(d[0]) | uint64(d[1])<<8 | uint64(d[2])<<16 | uint64(d[3])<<24 |
 		uint64(d[4])<<32 | uint64(d[5])<<40 | uint64(d[6])<<48 | uint64(d[7])<<56
 }
 
-// highBits are those of the bytes that are not ASCII.
+// highBits masks the high bit of each byte, which is set in bytes that are not ASCII.
 const highBits = 0x8080808080808080
 
-// specials has the high bit of each byte of w set that is below 0x20, a quote, a
-// backslash, or not ASCII. Borrows can only set bits above the first such byte.
+// specials sets the high bit of each byte of w that is below 0x20, a quote, a backslash,
+// or not ASCII. Borrows can set bits only above the first such byte.
 func specials(w uint64) uint64 {
 	const ones = 0x0101010101010101
 	quote := w ^ ones*'"'
@@ -86,8 +86,8 @@ func specials(w uint64) uint64 {
 	return ((w - ones*0x20) | (quote - ones) | (slash - ones) | w) & highBits
 }
 
-// escapeLen is the length of the escape sequence that d starts with, or 0. A
-// high surrogate counts together with the low one that must follow.
+// escapeLen returns the length of the escape sequence at the beginning of d, or 0 if it
+// is invalid. A high surrogate counts together with the low one that must follow.
 func escapeLen(d []byte) int {
 	if len(d) < 2 {
 		return 0
@@ -112,7 +112,7 @@ func escapeLen(d []byte) int {
 	return 0
 }
 
-// hex4 reads \uXXXX.
+// hex4 decodes \uXXXX.
 func hex4(d []byte) (rune, bool) {
 	if len(d) < 6 || d[0] != '\\' || d[1] != 'u' {
 		return 0, false

@@ -18,7 +18,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// compileSchema compiles one schema that refers to nothing outside itself.
+// compileSchema compiles a schema that has no references to others.
 func compileSchema(tb testing.TB, text []byte) *jsonschema.Schema {
 	tb.Helper()
 	c := jsonschema.NewCompiler()
@@ -33,8 +33,8 @@ func compileSchema(tb testing.TB, text []byte) *jsonschema.Schema {
 	return schema
 }
 
-// conformanceFile reads a file of the conformance corpus that lies beside the
-// module on some machines, and skips the test where it does not.
+// conformanceFile reads a file of the conformance corpus, which is beside the module on
+// some machines, and skips the test on the others.
 func conformanceFile(tb testing.TB, name string) []byte {
 	tb.Helper()
 	dir, err := os.Getwd()
@@ -61,7 +61,7 @@ func conformanceFile(tb testing.TB, name string) []byte {
 	return data
 }
 
-// fieldValues are texts that any field may be given.
+// fieldValues are the texts that each field is tried with.
 var fieldValues = []string{
 	`null`, `true`, `false`, `0`, `1`, `-1.5e3`, `""`, `"1"`, `"2"`, `"x"`, `"ab"`, `"abc"`, `"1234567"`, `"12345678"`, `"123456789"`, `"1234567890"`,
 	`"日本語日本語日"`, `"日本語日本語日本"`, `"😀😀😀😀😀😀😀"`, `"😀😀😀😀😀😀😀😀"`, `"\u0031"`, `"\ud83d\ude00234567"`,
@@ -72,8 +72,8 @@ var fieldValues = []string{
 
 var fieldNames = []string{"v", "id", "ts", "type", "from", "to", "intent", "corr", "reply_to", "trace", "priority", "requires", "payload", "sig"}
 
-// mutation changes a few fields of the sample task: a value of the list, or
-// away with it, or something beside it.
+// mutation changes a few fields of the sample task: it sets one to a value of the list,
+// removes one, or adds one.
 func mutation(random *rand.Rand) string {
 	var base map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(draftTask), &base); err != nil {
@@ -100,8 +100,8 @@ func mutation(random *rand.Rand) string {
 	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
 }
 
-// differential compares Parse with a schema over every value in every field,
-// and over thousands of combinations.
+// differential compares the verdict of Parse with that of a schema, for every value in
+// every field and for thousands of combinations.
 func differential(t *testing.T, schema *jsonschema.Schema) {
 	accepted, refused := 0, 0
 	compare := func(text string) {
@@ -166,7 +166,7 @@ func TestParseAgreesWithTheDraftsSchema(t *testing.T) {
 	differential(t, compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json")))
 }
 
-// vectorDocs are the inputs of accept.txtar and reject.txtar that are JSON.
+// vectorDocs returns the inputs of accept.txtar and reject.txtar that are JSON.
 func vectorDocs(t *testing.T) map[string]any {
 	t.Helper()
 	docs := map[string]any{}
@@ -187,8 +187,8 @@ func vectorDocs(t *testing.T) map[string]any {
 	return docs
 }
 
-// Each keyword and word of the schema decides about one of the vectors, so that it
-// cannot change unseen where the draft's own schema is not at hand.
+// Each keyword and each word of an enumeration of the schema decides about one of the
+// vectors, so that it cannot change unnoticed where the draft's own schema is missing.
 func TestVectorsCoverTheSchema(t *testing.T) {
 	t.Parallel()
 	docs := vectorDocs(t)
@@ -221,7 +221,7 @@ func TestVectorsCoverTheSchema(t *testing.T) {
 			switch keyword {
 			case "type", "const", "minLength", "if", "then":
 				if _, words := node["enum"]; words && keyword == "type" || node["const"] != nil && keyword == "type" {
-					break // the words say it, too
+					break // the enumeration says it, too
 				}
 				delete(node, keyword)
 				decides("")
@@ -258,7 +258,7 @@ func TestVectorsCoverTheSchema(t *testing.T) {
 	visit(schema, "")
 }
 
-// The draft's schema judges the vectors as ours does, where it is.
+// The draft's schema, where it is available, judges the vectors as ours does.
 func TestVectorsAgreeWithTheDraftsSchema(t *testing.T) {
 	t.Parallel()
 	ours, drafts := compileSchema(t, envelope.Schema()), compileSchema(t, conformanceFile(t, "aee/aee-v1.schema.json"))

@@ -6,27 +6,27 @@ import (
 	"unicode/utf8"
 )
 
-// Rule names what an invalid envelope violates: a number of the draft's
-// section "Validity Rules", or one of the words below.
+// Rule is a rule that an invalid envelope violates: a number of the draft's section
+// "Validity Rules", or one of the words below.
 type Rule string
 
-// The rules that validation can find violated. Rules 7 to 10 bind consumers
-// and producers, and no envelope can violate them.
+// The rules that an envelope can violate. Rules 7 to 10 bind consumers and producers, and
+// no envelope can violate them.
 const (
 	RuleRequired Rule = "1"      // the ten required fields are present
 	RuleType     Rule = "2"      // type is one of five
-	RuleReplyTo  Rule = "3"      // a result and an error name the task they answer
+	RuleReplyTo  Rule = "3"      // a result or an error names the task that it answers
 	RulePayload  Rule = "4"      // payload is an object
 	RuleVersion  Rule = "5"      // v is "1"
 	RulePriority Rule = "6"      // priority is one of four
 	RuleFields   Rule = "fields" // a field's type or length, AEE table "Envelope Fields"
-	RuleJSON     Rule = "json"   // the text is no JSON, or beyond the limits of I-JSON or ours
-	RuleCBOR     Rule = "cbor"   // the bytes are no CBOR that has a JSON equivalent
+	RuleJSON     Rule = "json"   // the text is not JSON, or exceeds the limits of I-JSON or ours
+	RuleCBOR     Rule = "cbor"   // the bytes are not CBOR that has a JSON equivalent
 )
 
-// Problem is one thing that is wrong with an envelope.
+// Problem is one error in an envelope.
 type Problem struct {
-	Field   string `json:"field,omitempty"` // "" where it is the envelope as a whole
+	Field   string `json:"field,omitempty"` // "" for the envelope as a whole
 	Rule    Rule   `json:"rule"`
 	Message string `json:"message"`
 }
@@ -48,14 +48,14 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// InvalidError lists everything that is wrong with an envelope.
+// InvalidError lists all problems of an envelope.
 type InvalidError struct {
 	Problems []Problem
 	partial  Envelope
 }
 
-// Partial is what could be read of the envelope nevertheless: enough to
-// answer its sender, never to act on. Fields that could not be read are empty.
+// Partial returns the part of the envelope that could be decoded: enough to reply to its
+// sender, never to act on. Fields that could not be decoded are empty.
 func (e *InvalidError) Partial() *Envelope {
 	c := e.partial
 	return &c
@@ -77,7 +77,7 @@ func (p *problems) add(f field, r Rule, format string, args ...any) {
 	*p = append(*p, Problem{fieldNames[f], r, fmt.Sprintf(format, args...)})
 }
 
-// typeRule is the rule that a field of the wrong JSON type violates.
+// typeRule returns the rule that a field of the wrong JSON type violates.
 func typeRule(f field) Rule {
 	switch f {
 	case fieldV:
@@ -92,8 +92,8 @@ func typeRule(f field) Rule {
 	return RuleFields
 }
 
-// Validate reports everything that makes e no valid envelope, as an
-// *[InvalidError]. [Parse] and [Envelope.AppendJSON] have done it already.
+// Validate returns all problems of e as an *[InvalidError], or nil. [Parse] and
+// [Envelope.AppendJSON] call it or do the same checks.
 func (e *Envelope) Validate() error {
 	var bad problems
 	left := DefaultMaxValues + 1
@@ -112,15 +112,15 @@ func (e *Envelope) Validate() error {
 	return nil
 }
 
-// wellFormed reports whether the texts are UTF-8 and the raw fields JSON.
+// wellFormed reports whether the texts are valid UTF-8 and the raw fields valid JSON.
 func (e *Envelope) wellFormed(left *int) bool {
 	return utf8.ValidString(e.ID) && utf8.ValidString(e.TS) && utf8.ValidString(e.From) && utf8.ValidString(e.To) &&
 		utf8.ValidString(e.Intent) && utf8.ValidString(e.Corr) && utf8.ValidString(e.ReplyTo) && utf8.ValidString(e.V) &&
 		fieldJSON(e.Trace, left) == nil && fieldJSON(e.Requires, left) == nil && fieldJSON(e.Payload, left) == nil && fieldJSON(e.Sig, left) == nil
 }
 
-// fieldJSON checks that raw is a value that we accept as a field, or nil. It takes the
-// values inside from left, which counts as that of [scanner] does.
+// fieldJSON checks that raw is nil or a valid field value. It subtracts the values inside
+// from left, which counts as in [scanner].
 func fieldJSON(raw []byte, left *int) error {
 	if raw == nil {
 		return nil
@@ -136,7 +136,7 @@ func memberJSON(raw []byte, left *int) error {
 	return err
 }
 
-// malformations says what is not well-formed.
+// malformations reports which fields are not well-formed.
 func (e *Envelope) malformations(bad *problems) {
 	for _, t := range [...]struct {
 		f    field
@@ -175,8 +175,8 @@ func (e *Envelope) checkExtra(bad *problems, left *int) {
 	unique.release()
 }
 
-// check applies the rules to the fields that present has a bit for, whose
-// texts are well-formed JSON.
+// check applies the rules to the fields with a bit in present, whose texts are
+// well-formed.
 func (e *Envelope) check(bad *problems, present uint16) {
 	has := func(f field) bool { return present&(1<<f) != 0 }
 	if has(fieldV) && e.V != Version {
@@ -245,14 +245,14 @@ func hasRunes(text string, n int) bool {
 		return true // eight ASCII characters
 	}
 	for i := 0; i < len(text) && n > 0; i++ {
-		if text[i]&0xC0 != 0x80 { // not the continuation of a character
+		if text[i]&0xC0 != 0x80 { // not a continuation byte
 			n--
 		}
 	}
 	return n <= 0
 }
 
-// first is the first byte of raw that is not white space, or 0.
+// first returns the first byte of raw that is not white space, or 0.
 func first(raw []byte) byte {
 	for _, c := range raw {
 		switch c {

@@ -18,12 +18,12 @@ import (
 
 var update = flag.Bool("update", false, "write what the code gives into the golden files of testdata")
 
-// output is one file that a vector's input must give.
+// An output is one file that must come of a vector's input.
 type output struct{ ext, text string }
 
-// runVectors runs f for every input of testdata/<name>.txtar, a file that ends
-// in .json (text) or .hex (bytes), and compares what f gives with the files of
-// the same name that follow it. With -update it writes them.
+// runVectors calls f for every input of testdata/<name>.txtar, a file that ends in .json
+// (text) or .hex (bytes), and compares its results with the files of the same name that
+// follow the input. With -update it writes them.
 func runVectors(t *testing.T, name string, f func(t *testing.T, input []byte) []output) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".txtar")
@@ -76,7 +76,7 @@ func runVectors(t *testing.T, name string, f func(t *testing.T, input []byte) []
 	}
 }
 
-// TestAccept: each envelope is valid, and these are its encodings.
+// TestAccept: each envelope is valid and has these encodings.
 func TestAccept(t *testing.T) {
 	t.Parallel()
 	runVectors(t, "accept", func(t *testing.T, input []byte) []output {
@@ -112,8 +112,7 @@ func TestAccept(t *testing.T) {
 	})
 }
 
-// TestReject: each envelope is refused, and this is everything that is wrong
-// with it: rule, field and words.
+// TestReject: each envelope is refused with exactly these problems: rule, field and text.
 func TestReject(t *testing.T) {
 	t.Parallel()
 	runVectors(t, "reject", func(t *testing.T, input []byte) []output {
@@ -122,8 +121,8 @@ func TestReject(t *testing.T) {
 	})
 }
 
-// TestLog: MVE-5 records, what the log reader makes of them, and how a reader
-// of full envelopes refuses them.
+// TestLog: MVE-5 records, how ParseLog reads them, and how a reader of full envelopes
+// refuses them.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	runVectors(t, "log", func(t *testing.T, input []byte) []output {
@@ -144,7 +143,7 @@ func TestLog(t *testing.T) {
 	})
 }
 
-// TestCanonical: RFC 8785.
+// TestCanonical: canonical JSON, RFC 8785.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	runVectors(t, "canonical", func(t *testing.T, input []byte) []output {
@@ -156,8 +155,8 @@ func TestCanonical(t *testing.T) {
 	})
 }
 
-// TestCBOR: what CBOR becomes in JSON, and which CBOR is refused and why. The
-// bytes stand in the payload of an envelope, as member "x".
+// TestCBOR: the JSON that CBOR is decoded to, and which CBOR is refused and why. The
+// bytes are member "x" of the payload of an envelope.
 func TestCBOR(t *testing.T) {
 	t.Parallel()
 	runVectors(t, "cbor", func(t *testing.T, input []byte) []output {
@@ -169,7 +168,7 @@ func TestCBOR(t *testing.T) {
 	})
 }
 
-// withPayload is a valid envelope in CBOR around a payload in CBOR.
+// withPayload returns a valid envelope in CBOR with the given payload in CBOR.
 func withPayload(payload []byte) []byte {
 	var e map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(draftTask), &e); err != nil {
@@ -188,7 +187,7 @@ func withPayload(payload []byte) []byte {
 	return append(b, payload...)
 }
 
-// problemsOf lists the problems of an *InvalidError, a line each.
+// problemsOf lists the problems of an *InvalidError, one per line.
 func problemsOf(t *testing.T, err error) string {
 	t.Helper()
 	var invalid *envelope.InvalidError

@@ -8,13 +8,13 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// maxTold bounds the schemas in one answer, in bytes. A message has a megabyte.
+// maxTold is the most bytes of schemas in one answer. A message may have a megabyte.
 const maxTold = 512 << 10
 
-// AnswerCapabilityList answers an aee.capability.list task from what the
-// registry knows. Where schemas are asked for, it gives those of the listed
-// intents, of reserved ones only where the namespace names them, as far as 512 KiB
-// go. The error is a [*ValidationError] about the task's payload.
+// AnswerCapabilityList answers an aee.capability.list task from the registry. If the task
+// asks for schemas, the answer has those of the listed intents, up to 512 KiB; it has the
+// schemas of reserved intents only if the task names their namespace. The error is a
+// [*ValidationError] about the task's payload.
 func (r *Registry) AnswerCapabilityList(task stdjson.RawMessage) (CapabilityListResult, error) {
 	var t CapabilityListTask
 	if err := r.decode(CapabilityList, task, &t); err != nil {
@@ -46,11 +46,11 @@ func (r *Registry) AnswerCapabilityList(task stdjson.RawMessage) (CapabilityList
 	return answer, nil
 }
 
-// AnswerValidatePayload answers an aee.validate.payload task. Without a
-// type_hint the payload is held against the intent's task schema; where the
-// intent has no schema of that variant, every payload is valid. The error is a
-// [*ValidationError] about the task's own payload, or [ErrUnknownIntent]:
-// about a payload of an intent that nobody here knows there is no verdict.
+// AnswerValidatePayload answers an aee.validate.payload task. Without a type_hint the
+// payload is validated against the intent's task schema; if the intent has no schema of
+// that variant, every payload is valid. The error is a [*ValidationError] about the
+// task's own payload, or [ErrUnknownIntent] if the registry does not know the intent of
+// the payload to validate.
 func (r *Registry) AnswerValidatePayload(task stdjson.RawMessage) (ValidateResult, error) {
 	var t ValidateTask
 	if err := r.decode(ValidatePayload, task, &t); err != nil {
@@ -70,8 +70,8 @@ func (r *Registry) AnswerValidatePayload(task stdjson.RawMessage) (ValidateResul
 	return ValidateResult{Valid: true}, nil
 }
 
-// decode validates a task's payload and reads it; names are matched with
-// their case, as the schema matches them.
+// decode validates a task's payload and decodes it. Names are case-sensitive, as in the
+// schema.
 func (r *Registry) decode(intent string, task stdjson.RawMessage, into any) error {
 	if err := r.Validate(intent, Task, task); err != nil {
 		return err

@@ -45,8 +45,8 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// BenchmarkLibrary is what the compiler's own validator takes for the same,
-// tree of maps included.
+// BenchmarkLibrary measures the compiler's own validator on the same payloads, including
+// the tree of maps that it needs.
 func BenchmarkLibrary(b *testing.B) {
 	r := benchRegistry(b)
 	for _, c := range benchPayloads {

@@ -17,11 +17,10 @@ import (
 //go:embed *.task.schema.json *.result.schema.json *.error.schema.json
 var schemaFiles embed.FS
 
-// Files are the embedded schemas of the reserved intents, for whoever wants to
-// publish or print them.
+// Files returns the embedded schemas of the reserved intents, to publish or print them.
 func Files() fs.FS { return schemaFiles }
 
-// builtin compiles the embedded schemas, once a process.
+// builtin compiles the embedded schemas, once in a process.
 var builtin = sync.OnceValue(func() snapshot {
 	definitions, err := ReadFS(schemaFiles)
 	if err != nil {
@@ -45,8 +44,7 @@ var builtin = sync.OnceValue(func() snapshot {
 //go:embed *.event.schema.json
 var eventFiles embed.FS
 
-// EventFiles are the embedded schemas of the mesh's events, for whoever wants to
-// publish or print them.
+// EventFiles returns the embedded schemas of the mesh's events, to publish or print them.
 func EventFiles() fs.FS { return eventFiles }
 
 var eventSchemas = sync.OnceValue(func() map[string]*Schema {
@@ -63,7 +61,7 @@ var eventSchemas = sync.OnceValue(func() map[string]*Schema {
 	return out
 })
 
-// EventSchema is what the payloads of the mesh's events on a topic of the bus fit,
-// such as mesh.task; nil for topics that are not the mesh's. The mesh does not hold
-// events to it: it is for those who read them.
+// EventSchema returns the schema for the payloads of the mesh's events on a bus topic,
+// such as mesh.task; nil for topics that are not the mesh's. The mesh does not validate
+// events: the schema is for their readers.
 func EventSchema(topic string) *Schema { return eventSchemas()[topic] }

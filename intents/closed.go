@@ -2,12 +2,12 @@ package intents
 
 import "encoding/json"
 
-// EvidenceRefsMember is where a result's payload says what it rests on, where
-// requires.evidence asks for it: a list of texts, of which none is empty.
+// EvidenceRefsMember is the member of a result's payload that names its evidence, if the
+// task set requires.evidence: a list of non-empty strings.
 const EvidenceRefsMember = "evidence_refs"
 
-// ClosedTo reports whether a schema plainly allows no member of this name in an
-// object. A nil schema allows all.
+// ClosedTo reports whether the top level of a schema forbids a member of this name in an
+// object. A nil schema allows everything.
 func ClosedTo(s *Schema, member string) bool {
 	if s == nil {
 		return false

@@ -17,8 +17,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// reference is the folder of the AEE reference data, which is kept beside the
-// repository and not in it.
+// reference returns the folder of the AEE reference data, which is beside the repository
+// and not in it.
 func reference(t testing.TB) string {
 	dir, err := os.Getwd()
 	for err == nil {
@@ -38,14 +38,14 @@ func reference(t testing.TB) string {
 	return folder
 }
 
-// anything draws a value of no particular kind.
+// anything draws values of all kinds.
 var anything = rapid.SampledFrom([]string{
 	`""`, `"x"`, `"task"`, `"healthy"`, "true", "false", "null", "0", "1", "-1", "0.5", "1.0", "1e2", "65535", "65536", "9007199254740993",
 	"[]", "{}", `["x"]`, `["x",1]`, `[["x"]]`, `{"x":1}`, `[{"node":"n","reason":"r"}]`, `[{"ref":"n","excerpt":1}]`,
 })
 
-// payload draws a value around a schema: mostly what it asks for, with
-// members left out, strangers added and values of the wrong kind among it.
+// payload draws a value from a schema: mostly a valid one, sometimes with members left
+// out, unknown members added, or values of the wrong kind.
 func payload(t *rapid.T, schema map[string]any) string {
 	if rapid.IntRange(0, 9).Draw(t, "stray") == 0 {
 		return anything.Draw(t, "anything")
@@ -95,8 +95,8 @@ func decode(t interface{ Fatalf(string, ...any) }, doc string) any {
 	return v
 }
 
-// agree holds many payloads against the reference schema, judged by the
-// library, and against ours, judged by us.
+// agree compares two verdicts on many payloads: the library's with the reference schema,
+// and ours with our schema.
 func agree(t *testing.T, raw []byte, ours func(json.RawMessage) error) {
 	theirs, err := jsonschema.CompileString("reference:///schema", string(raw))
 	if err != nil {
@@ -183,7 +183,7 @@ func TestEvidenceSchemaAgreesWithTheReference(t *testing.T) {
 	agree(t, raw, s.Validate)
 }
 
-// only shows the files of a folder that pass.
+// only is a file system that shows only the files of a folder that the filter accepts.
 type only struct {
 	fs.FS
 	pass func(name string) bool

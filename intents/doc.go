@@ -1,43 +1,40 @@
-// Package intents knows what payloads mean: the names of intents, the schemas
-// of their payloads, and whether a payload fits.
+// Package intents defines the names of intents, the types and the JSON Schemas of their
+// payloads, and validates payloads.
 //
-// An intent publishes up to three JSON Schemas, for task, result and error
-// payloads (AEE, "Intent Schema Publishing"). The seven reserved intents of the
-// protocol ("Reserved Namespace: aee.*") and the mesh's own commands come
-// embedded, as <intent>.<variant>.schema.json beside the Go files; an
-// application adds its own to a [Registry]:
+// An intent has up to three published JSON Schemas, for task, result and error payloads
+// (AEE, "Intent Schema Publishing"). The schemas of the seven reserved intents of the
+// protocol ("Reserved Namespace: aee.*") and of the mesh's own commands are embedded, as
+// <intent>.<variant>.schema.json beside the Go files; an application adds its own to a
+// [Registry]:
 //
 //	r := intents.NewRegistry()
 //	names, err := r.LoadDir("schemas")         // ops.backup.status.check.task.schema.json, …
 //	err = r.Register(intents.FromIO("agent.ask", doc.IO.Input, doc.IO.Output))
 //	err = r.Validate("ops.backup.status.check", intents.Task, payload)
 //
-// Validate says [ErrUnknownIntent] for an intent that is not registered, and
-// leaves it to the caller whether such a task is served. Everything else that it
-// reports is a [ValidationError] with all problems. Nobody but this package
-// registers names under "aee." and "mesh.".
+// Validate returns [ErrUnknownIntent] for an intent that is not registered; the caller
+// decides whether to serve such a task. Every other error is a [ValidationError] with all
+// problems. Only this package registers names under "aee." and "mesh.".
 //
-// An agent of the mesh is held to its schemas both ways: tasks when they come in,
-// results and its own errors before they go out. A result that does not fit is
-// answered with E_OUTPUT_SCHEMA, and an error too, with its code and message in
-// the text, so that no failure is lost over its form. Error schemas hold for an
-// application's own codes and for E_AGENT; any task may end in another of the
-// mesh's codes, which none needs to list.
+// An agent of the mesh is held to its schemas in both directions: tasks are validated
+// when they arrive, results and the agent's own errors before they are sent. A result
+// that does not fit is replaced by E_OUTPUT_SCHEMA, and so is an error; its code and
+// message are then part of the text, so that no failure is lost. Error schemas apply to
+// an application's own codes and to E_AGENT; any task may end with another of the mesh's
+// codes, which no schema needs to list.
 //
-// The answers to aee.capability.list and aee.validate.payload, which need
-// nothing but a registry, are [Registry.AnswerCapabilityList] and
-// [Registry.AnswerValidatePayload]; the payloads of all reserved intents are Go
-// types here ([PingResult], [FetchTask], …). [CheckEvidence] holds a result
-// against the level of decision evidence that its task required. [StepEvent] is
-// what agents tell of their steps on bus.mesh.run; [EventSchema] has the schema of
-// each of the mesh's topics.
+// [Registry.AnswerCapabilityList] and [Registry.AnswerValidatePayload] answer
+// aee.capability.list and aee.validate.payload, which need only a registry. The payloads
+// of all reserved intents are Go types ([PingResult], [FetchTask], …). [CheckEvidence]
+// validates a result against the level of decision evidence that its task required.
+// [StepEvent] is the payload of agents' events about their steps on bus.mesh.run;
+// [EventSchema] returns the schema of each of the mesh's topics.
 //
-// Schemas come out of documents and from peers, and payloads from any sender: package
-// [github.com/aeemesh/aeemesh/intents/schema] compiles and validates them within
-// bounds.
+// Schemas come from documents and peers, and payloads from any sender: package
+// [github.com/aeemesh/aeemesh/intents/schema] compiles and validates them within limits.
 //
 // # Concurrency
 //
-// Everything here may be used by any number of goroutines at once. A [Registry]
-// publishes each change as a whole; readers take no lock.
+// Any number of goroutines may use everything here at once. A [Registry] publishes each
+// change atomically; readers take no lock.
 package intents

@@ -9,25 +9,25 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// EvidenceLevel is how much account of itself a task asks for, by
-// requires.decision_evidence (extension aee.ext.decision_evidence). The result's
-// payload gives it in an object decision_evidence.
+// EvidenceLevel is how much a result must say about how it was reached, as requested by
+// requires.decision_evidence (extension aee.ext.decision_evidence). The result's payload
+// has it in an object decision_evidence.
 type EvidenceLevel string
 
-// The levels. Each demands what the one before it does, and more. Lists may be
-// empty where there was nothing to list, but they must be there.
+// The levels. Each includes the requirements of the one before it. Lists may be empty if
+// there was nothing to list, but they must be present.
 const (
-	EvidenceNone     EvidenceLevel = "none"     // nothing; what stands under the name is not looked at
+	EvidenceNone     EvidenceLevel = "none"     // nothing; a member of that name is not validated
 	EvidenceMinimal  EvidenceLevel = "minimal"  // decision and reason_summary, neither of them empty
 	EvidenceStandard EvidenceLevel = "standard" // and inputs_used, tools_used, action_taken, confidence
 	EvidenceFull     EvidenceLevel = "full"     // and context_refs: ids or locators, none of them empty
 )
 
-// EvidenceMember is where in a result's payload the evidence stands.
+// EvidenceMember is the member of a result's payload that holds the evidence.
 const EvidenceMember = "decision_evidence"
 
-// DecisionEvidence is the object itself. A nil list and a nil Confidence are
-// left out on the wire; an empty list that is not nil is written.
+// DecisionEvidence is the evidence object. A nil list and a nil Confidence are omitted
+// when encoded; an empty list that is not nil is written.
 type DecisionEvidence struct {
 	InputsUsed    []string `json:"inputs_used,omitzero"`
 	ContextRefs   []string `json:"context_refs,omitzero"`
@@ -41,10 +41,12 @@ type DecisionEvidence struct {
 //go:embed decision-evidence.schema.json
 var evidenceSchema []byte
 
-// EvidenceSchema is the schema of the object itself, whatever the level.
+// EvidenceSchema returns the schema of the evidence object, without a level's
+// requirements.
 func EvidenceSchema() json.RawMessage { return append(json.RawMessage(nil), evidenceSchema...) }
 
-// ParseEvidenceLevel reads a level; "" is none. Anything else that is no level is an error.
+// ParseEvidenceLevel parses a level; "" is [EvidenceNone]. Any other unknown text is an
+// error.
 func ParseEvidenceLevel(s string) (EvidenceLevel, error) {
 	switch l := EvidenceLevel(s); l {
 	case "":
@@ -55,7 +57,7 @@ func ParseEvidenceLevel(s string) (EvidenceLevel, error) {
 	return "", fmt.Errorf("decision_evidence is %s; it must be none, minimal, standard or full", quoted(s))
 }
 
-// demands are the members that each level adds to the one before.
+// demands lists the members that each level requires in addition to the one before.
 var demands = []struct {
 	level   EvidenceLevel
 	members []string
@@ -65,7 +67,7 @@ var demands = []struct {
 	{EvidenceFull, []string{"context_refs"}},
 }
 
-// evidenceSchemas are schemas of whole result payloads, one a level.
+// evidenceSchemas are the schemas of whole result payloads, one for each level.
 var evidenceSchemas = sync.OnceValue(func() map[EvidenceLevel]*Schema {
 	schemas := make(map[EvidenceLevel]*Schema, len(demands))
 	var required []string
@@ -91,9 +93,9 @@ var evidenceSchemas = sync.OnceValue(func() map[EvidenceLevel]*Schema {
 	return schemas
 })
 
-// CheckEvidence holds a result's payload against what the task's level
-// demands. The error is a [*ValidationError] whose pointers begin at the
-// payload; for a level that is none of the four it is another error.
+// CheckEvidence validates a result's payload against the requirements of the task's
+// level. The error is a [*ValidationError] whose pointers begin at the payload; for an
+// unknown level it is another error.
 func CheckEvidence(level EvidenceLevel, payload json.RawMessage) error {
 	level, err := ParseEvidenceLevel(string(level))
 	if err != nil || level == EvidenceNone {

@@ -13,18 +13,17 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// maxFolder bounds how many intents one folder may define.
+// maxFolder is the most intents that one folder may define.
 const maxFolder = 5_000
 
 const schemaSuffix = ".schema.json"
 
-// ReadFS reads definitions from the top of a file system laid out as the draft
-// recommends: <intent>.task.schema.json, <intent>.result.schema.json and
-// <intent>.error.schema.json, none of them required. Files that do not end in
-// .schema.json and folders are not looked at; one that does and names no
-// variant is an error, for it is a slip that would leave payloads unchecked.
-// The schemas are not compiled yet; [Registry.Register] does that. The
-// definitions come sorted by name.
+// ReadFS reads definitions from the top folder of a file system with the layout that the
+// draft recommends: <intent>.task.schema.json, <intent>.result.schema.json and
+// <intent>.error.schema.json, each optional. It ignores folders and files that do not end
+// in .schema.json. A schema file without a variant in its name is an error, because that
+// slip would leave payloads unvalidated. ReadFS does not compile the schemas;
+// [Registry.Register] does. The definitions are sorted by name.
 func ReadFS(fsys fs.FS) ([]Definition, error) {
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
@@ -76,8 +75,8 @@ func ReadFS(fsys fs.FS) ([]Definition, error) {
 	return definitions, nil
 }
 
-// readBounded reads a file of a schema's size at most. An empty file is an
-// error: as no schema it would leave payloads unchecked.
+// readBounded reads a file up to the size limit of a schema. An empty file is an error:
+// treated as no schema, it would leave payloads unvalidated.
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -97,8 +96,8 @@ func readBounded(fsys fs.FS, name string) ([]byte, error) {
 	return raw, nil
 }
 
-// LoadFS registers what [ReadFS] finds and returns the names, sorted. Nothing
-// is registered when anything is wrong.
+// LoadFS registers what [ReadFS] finds and returns the names, sorted. After any error
+// nothing is registered.
 func (r *Registry) LoadFS(fsys fs.FS) ([]string, error) {
 	definitions, err := ReadFS(fsys)
 	if err != nil {
@@ -114,7 +113,7 @@ func (r *Registry) LoadFS(fsys fs.FS) ([]string, error) {
 	return names, nil
 }
 
-// LoadDir is [Registry.LoadFS] on a folder of the disk.
+// LoadDir is [Registry.LoadFS] for a folder on disk.
 func (r *Registry) LoadDir(dir string) ([]string, error) {
 	names, err := r.LoadFS(os.DirFS(dir))
 	if err != nil {

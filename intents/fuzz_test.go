@@ -10,9 +10,9 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// FuzzPayload: for every embedded schema our verdict on a payload is the
-// library's, shortcuts included. Only what we refuse before looking at any
-// schema (duplicate names, hostile numbers) is ours alone.
+// FuzzPayload: for every embedded schema our verdict on a payload equals the library's,
+// shortcuts included. Only the checks that come before any schema (duplicate names,
+// hostile numbers) are ours alone.
 func FuzzPayload(f *testing.F) {
 	oracles := map[string]*jsonschema.Schema{}
 	for name, known := range builtin().intents {

@@ -16,27 +16,26 @@ const (
 	ValidatePayload = "aee.validate.payload"
 )
 
-// ExtDecisionEvidence names the decision evidence extension in the extensions
-// of an [SpecQueryResult]. It is no intent: nobody sends a task with it.
+// ExtDecisionEvidence is the name of the decision evidence extension in the extensions of
+// an [SpecQueryResult]. It is not an intent: no task has it.
 const ExtDecisionEvidence = "aee.ext.decision_evidence"
 
-// ExtHandoff, in the extensions of an [SpecQueryResult], says that the agent can
-// take a task over from another one and answer its sender in that one's place
+// ExtHandoff, in the extensions of an [SpecQueryResult], says that the agent accepts
+// tasks that another agent delegates to it, and replies to the original sender
 // (docs/nats-binding.md, "Handed-over tasks").
 const ExtHandoff = "mesh.ext.handoff"
 
-// ExtDurable, in the extensions of an [SpecQueryResult], says that the agent
-// takes tasks over the durable lane as well (docs/nats-binding.md, "Handed-over
-// tasks"). A worker says so from its first moment on, when it may still be
-// making its consumers.
+// ExtDurable, in the extensions of an [SpecQueryResult], says that the agent also accepts
+// tasks over the durable lane (docs/nats-binding.md, "Handed-over tasks"). A worker says
+// so from its start, even while it still creates its consumers.
 const ExtDurable = "mesh.ext.durable"
 
-// AgentAsk is the intent of a task that was made from plain text, where nobody
-// named an intent. It belongs to applications: an agent may publish schemas for it.
+// AgentAsk is the intent of a task made from plain text without an intent. It belongs to
+// applications: an agent may publish schemas for it.
 const AgentAsk = "agent.ask"
 
-// HumanAsk is the intent of a task for a person where nobody named one. It
-// belongs to applications.
+// HumanAsk is the intent of a task for a person if none is given. It belongs to
+// applications.
 const HumanAsk = "human.ask"
 
 // The commands of the mesh: tasks about tasks, with schemas of their own.
@@ -57,15 +56,15 @@ const (
 	TaskStarted    = "mesh.task.started"
 	TaskFinished   = "mesh.task.finished"
 	TaskFailed     = "mesh.task.failed"
-	TaskRetrying   = "mesh.task.retrying" // a durable task has failed and will be tried again
-	TaskParked     = "mesh.task.parked"   // a run waits to be resumed
-	TaskHanded     = "mesh.task.handed"   // a link of the chain of a task that was handed on; it goes along with the task, not over the bus
+	TaskRetrying   = "mesh.task.retrying" // a durable task has failed and will be retried
+	TaskParked     = "mesh.task.parked"   // a run is parked
+	TaskHanded     = "mesh.task.handed"   // a link in the chain of a delegated task; it is sent with the task, not over the bus
 	AlertRaised    = "mesh.alert.raised"
-	TaskWithdrawn  = "mesh.task.withdrawn" // into a person's inbox: a task is no longer theirs
+	TaskWithdrawn  = "mesh.task.withdrawn" // to a person's inbox: a task was withdrawn from this person
 )
 
-// Variant says which of an intent's three schemas a payload is held against.
-// Its values are the envelope types that have a schema.
+// Variant says against which of an intent's three schemas a payload is validated. Its
+// values are the envelope types that have a schema.
 type Variant string
 
 // The three variants (AEE, "Intent Schema Publishing").
@@ -75,8 +74,8 @@ const (
 	Error  Variant = "error"
 )
 
-// VariantOf gives the variant for an envelope's type, and false for event and
-// stream envelopes and unknown types, whose payloads have no schema.
+// VariantOf returns the variant for an envelope's type, and false for event and stream
+// envelopes and unknown types, whose payloads have no schema.
 func VariantOf(envelopeType string) (Variant, bool) {
 	v := Variant(envelopeType)
 	return v, v.index() >= 0
@@ -94,18 +93,18 @@ func (v Variant) index() int {
 	return -1
 }
 
-// Bounds of an intent's name. The draft asks for at least three characters;
-// the upper bound leaves room for it in a NATS header and a log line.
+// Limits of an intent's name. The draft requires at least three characters; the upper
+// limit keeps a name short enough for a NATS header and a log line.
 const (
 	MinNameLength = 3
 	MaxNameLength = 128
 )
 
-// CheckName reports what is wrong with an intent's name, or nil. A name is
-// dotted tokens ("ops.backup.status.check"), each of letters, digits, "_" and
-// "-", 3 to 128 characters in all. One token is enough: the draft recommends
-// <domain>.<subdomain>.<noun>.<verb> but requires only the length.
-// The error is an [*NameError].
+// CheckName returns what is wrong with an intent's name, or nil. A name is tokens with
+// dots between them ("ops.backup.status.check"), each of letters, digits, "_" and "-", 3
+// to 128 characters in all. One token is enough: the draft recommends
+// <domain>.<subdomain>.<noun>.<verb> but requires only the length. The error is an
+// [*NameError].
 func CheckName(intent string) error {
 	if len(intent) < MinNameLength || len(intent) > MaxNameLength {
 		return &NameError{Intent: intent, Reason: fmt.Sprintf("has %d characters, 3 to 128 are allowed", len(intent))}
@@ -127,12 +126,11 @@ func CheckName(intent string) error {
 	return nil
 }
 
-// Reserved reports whether applications are refused this name: it lies under
-// "aee." (the protocol's) or "mesh." (the mesh's own traffic). Letter case
-// does not get around it.
+// Reserved reports whether applications may not register this name: it is under "aee."
+// (the protocol's) or "mesh." (the mesh's own), in upper or lower case.
 func Reserved(intent string) bool { return reservedFor(intent) != "" }
 
-// reservedFor gives the reason why a name is reserved, "" when it is not.
+// reservedFor returns the reason why a name is reserved, "" if it is not.
 func reservedFor(intent string) string {
 	domain, _, _ := strings.Cut(intent, ".")
 	switch strings.ToLower(domain) {
@@ -144,9 +142,8 @@ func reservedFor(intent string) string {
 	return ""
 }
 
-// RunIntent is the intent under which an agent takes work where nobody named
-// another one: the entity id and ".run", as in agent.invoice_chaser.run.
-// Characters that an intent may not have became "_".
+// RunIntent is the default intent of an agent's tasks: the entity id and ".run", as in
+// agent.invoice_chaser.run. Characters that an intent may not contain become "_".
 func RunIntent(entity string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {

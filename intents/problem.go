@@ -8,22 +8,22 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// Sentinels that callers branch on.
+// Errors for errors.Is.
 var (
-	// ErrUnknownIntent says that a registry has never heard of an intent.
-	// Whether such a task is served or refused is the caller's policy: the
-	// draft says that the absence of a recognised intent is no error.
+	// ErrUnknownIntent: the registry does not know the intent. The caller's policy
+	// decides whether such a task is served or refused: according to the draft an unknown
+	// intent is no error.
 	ErrUnknownIntent = errors.New("unknown intent")
-	// ErrReserved says that an application asked for a name under "aee." or "mesh.".
+	// ErrReserved: an application may not register a name under "aee." or "mesh.".
 	ErrReserved = errors.New("reserved intent name")
-	// ErrRegistered says that an intent is registered already; see [Registry.Replace].
+	// ErrRegistered: the intent is registered already; see [Registry.Replace].
 	ErrRegistered = errors.New("intent is registered already")
 )
 
-// NameError says why a name cannot be an application's intent. Where the name
-// is legal but reserved, errors.Is(err, [ErrReserved]) holds.
+// NameError says why a name cannot be an application's intent. For a legal but reserved
+// name errors.Is(err, [ErrReserved]) is true.
 type NameError struct {
-	Intent string // as given; the message shows no more than its beginning
+	Intent string // as given; the message shows only its beginning
 	Reason string
 	cause  error
 }
@@ -32,16 +32,15 @@ func (e *NameError) Error() string { return fmt.Sprintf("intent %s: %s", quoted(
 
 func (e *NameError) Unwrap() error { return e.cause }
 
-// What a [Registry] is made of, and what it reports: the schema engine's own types.
+// The types of the schema engine that a [Registry] uses and returns.
 type (
 	// Schema is a compiled JSON Schema.
 	Schema = schema.Schema
-	// SchemaError says why a schema is refused.
+	// SchemaError says why a schema was refused.
 	SchemaError = schema.Error
-	// ValidationError says why a payload does not fit its schema.
+	// ValidationError says why a payload does not conform to its schema.
 	ValidationError = schema.ValidationError
 )
 
-// quoted shows a name that somebody else chose: escaped, and no longer than
-// a line bears.
+// quoted escapes and shortens a name from outside for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", clip.Text(s, 64)) }

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// A Definition is one intent with the schemas of its payloads. A variant that
-// is nil or null has no schema and is not validated; an intent may have none.
+// A Definition is one intent with the schemas of its payloads. A variant that is nil or
+// null has no schema and is not validated; an intent may have no schemas at all.
 type Definition struct {
 	Intent string
 	Task   json.RawMessage
@@ -23,14 +23,14 @@ type Definition struct {
 	Error  json.RawMessage
 }
 
-// FromIO is the definition for an AAIF agent's contract: io.input_schema holds
-// for task payloads of the intent, io.output_schema for result payloads.
+// FromIO returns the definition for an AAIF agent's contract: io.input_schema is the
+// schema of the intent's task payloads, io.output_schema that of its result payloads.
 func FromIO(intent string, input, output json.RawMessage) Definition {
 	return Definition{Intent: intent, Task: input, Result: output}
 }
 
-// compile checks the name's form and compiles the schemas; it reports all
-// problems at once. Reserved names are not its business.
+// compile checks the name's form and compiles the schemas; it returns all problems at
+// once. It accepts reserved names.
 func (d Definition) compile() (*intent, error) {
 	var problems []error
 	if err := CheckName(d.Intent); err != nil {
@@ -69,15 +69,15 @@ func (d *Definition) variant(v Variant) json.RawMessage {
 	return d.Error
 }
 
-// A Registry knows intents and the schemas of their payloads. The seven
-// reserved ones and the mesh's commands are in it from the start. Any number of
-// goroutines may use it at once; readers never wait.
+// A Registry holds intents and the schemas of their payloads. The seven reserved intents
+// and the mesh's commands are always in it. Any number of goroutines may use it at once;
+// readers never wait.
 type Registry struct {
 	mu      sync.Mutex // held by writers
 	current atomic.Pointer[snapshot]
 }
 
-// A snapshot is what a registry knows at one time. It never changes.
+// A snapshot is the immutable content of a registry at one time.
 type snapshot struct {
 	intents map[string]*intent
 	names   []string // sorted
@@ -87,7 +87,7 @@ type intent struct {
 	schemas [3]*Schema // by Variant.index; nil where there is none
 }
 
-// NewRegistry returns a registry with the reserved intents in it.
+// NewRegistry returns a registry with the reserved intents.
 func NewRegistry() *Registry {
 	r := &Registry{}
 	first := builtin()
@@ -95,16 +95,16 @@ func NewRegistry() *Registry {
 	return r
 }
 
-// Register adds an application's intents, all of them or, when anything is
-// wrong with one, none. The error joins every problem: a [*NameError] for an
-// illegal or reserved name ([ErrReserved]), [ErrRegistered] for an intent that
-// is there already, a [*SchemaError] for a schema.
+// Register adds an application's intents: all of them or, if anything is wrong with one,
+// none. The error joins all problems: a [*NameError] for an illegal or reserved name
+// ([ErrReserved]), [ErrRegistered] for an intent that exists already, a [*SchemaError]
+// for a schema.
 func (r *Registry) Register(definitions ...Definition) error {
 	return r.add(definitions, false)
 }
 
-// Replace is [Registry.Register] for intents that may be there already: theirs
-// go, the new ones take their place. Reserved intents stay out of reach.
+// Replace is [Registry.Register] for intents that may exist already: the new definitions
+// replace the old ones. Reserved intents cannot be replaced.
 func (r *Registry) Replace(definitions ...Definition) error {
 	return r.add(definitions, true)
 }
@@ -145,10 +145,10 @@ func (r *Registry) add(definitions []Definition, replace bool) error {
 	return nil
 }
 
-// Has reports whether the registry knows an intent, with schemas or without.
+// Has reports whether the registry contains an intent, with schemas or without.
 func (r *Registry) Has(intent string) bool { return r.current.Load().intents[intent] != nil }
 
-// Schema is the schema of an intent's variant, nil where there is none.
+// Schema returns the schema of an intent's variant, nil if there is none.
 func (r *Registry) Schema(intent string, v Variant) *Schema {
 	known := r.current.Load().intents[intent]
 	if i := v.index(); known != nil && i >= 0 {
@@ -157,9 +157,9 @@ func (r *Registry) Schema(intent string, v Variant) *Schema {
 	return nil
 }
 
-// List gives the names of the intents in a namespace, sorted; all of them for
-// "". A namespace is whole tokens: "ops", "ops." and "ops.*" all mean ops
-// itself and everything under it, and not opsec.
+// List returns the names of the intents in a namespace, sorted; all of them for "". A
+// namespace consists of whole tokens: "ops", "ops." and "ops.*" all mean ops itself and
+// everything under it, but not opsec.
 func (r *Registry) List(namespace string) []string {
 	names := r.current.Load().names
 	namespace = strings.TrimSuffix(strings.TrimSuffix(namespace, "*"), ".")
@@ -173,10 +173,10 @@ func (r *Registry) List(namespace string) []string {
 	return list
 }
 
-// Validate holds a payload against the schema of its intent and variant. It
-// returns nil when it fits and when that variant has no schema,
-// [ErrUnknownIntent] for an intent that the registry does not know, and
-// otherwise a [*ValidationError] with all problems.
+// Validate validates a payload against the schema of its intent and variant. It returns
+// nil if the payload conforms or the variant has no schema, [ErrUnknownIntent] if the
+// registry does not know the intent, and otherwise a [*ValidationError] with all
+// problems.
 func (r *Registry) Validate(intent string, v Variant, payload json.RawMessage) error {
 	known := r.current.Load().intents[intent]
 	if known == nil {

@@ -44,7 +44,7 @@ func TestReservedIntentsAreThereWithAllSchemas(t *testing.T) {
 	}
 }
 
-// The error payloads are the draft's, the same for every intent.
+// The error payloads are those of the draft, the same for every intent.
 func TestErrorSchemasDifferInTitleAlone(t *testing.T) {
 	t.Parallel()
 	r := intents.NewRegistry()
@@ -382,7 +382,7 @@ func TestAnswerValidatePayload(t *testing.T) {
 	}
 }
 
-// What the Go types write is what the schemas ask for, and comes back whole.
+// The payloads that the Go types encode fit the schemas, and are decoded to equal values.
 func TestPayloadTypesFitTheirSchemas(t *testing.T) {
 	t.Parallel()
 	r := intents.NewRegistry()
@@ -466,7 +466,7 @@ func TestCheckEvidence(t *testing.T) {
 	levels := []intents.EvidenceLevel{"", intents.EvidenceNone, intents.EvidenceMinimal, intents.EvidenceStandard, intents.EvidenceFull}
 	for i, c := range []struct {
 		payload json.RawMessage
-		highest int // index into levels of the last level that is content
+		highest int // index into levels of the last level with content
 	}{
 		{raw(`{}`), 1}, {raw(`{"decision_evidence":"because"}`), 1}, {payload(``), 1}, {payload(`"decision":"","reason_summary":"x"`), 1},
 		{payload(minimal + `,"mood":"good"`), 1}, {payload(minimal + `,"confidence":1.5`), 1}, {payload(minimal + `,"inputs_used":[1]`), 1},

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the verdicts of testdata/reserved.txt anew")
 
-// payloadCase is a line of testdata/reserved.txt.
+// A payloadCase is a line of testdata/reserved.txt.
 type payloadCase struct {
 	line             int
 	intent           string
@@ -50,7 +50,8 @@ func payloadCases(t testing.TB) (lines []string, cases []payloadCase) {
 	return lines, cases
 }
 
-// reservedRegistry knows what payloadFile is about. Decision evidence is there under a name of its own.
+// reservedRegistry returns a registry with the intents of payloadFile. Decision evidence
+// has a name of its own in it.
 func reservedRegistry(t testing.TB) *intents.Registry {
 	t.Helper()
 	r := intents.NewRegistry()
@@ -60,8 +61,8 @@ func reservedRegistry(t testing.TB) *intents.Registry {
 	return r
 }
 
-// The fields of the reserved intents (AEE, "Reserved Namespace: aee.*"), one by one.
-// Gap 19 of the traceability review: this does without reference data.
+// The fields of the reserved intents (AEE, "Reserved Namespace: aee.*"), one by one. This
+// test needs no reference data (gap 19 of the traceability review).
 func TestReservedPayloads(t *testing.T) {
 	t.Parallel()
 	r := reservedRegistry(t)
@@ -93,9 +94,9 @@ func TestReservedPayloads(t *testing.T) {
 	}
 }
 
-// Each keyword of the reserved schemas refuses something in testdata/reserved.txt, each
-// required member is missing once, each property and each word is accepted once: so none
-// of them can change unseen.
+// In testdata/reserved.txt each keyword of the reserved schemas refuses something, each
+// required member is missing once, and each property and each word of an enumeration is
+// accepted once: so none of them can change unnoticed.
 func TestReservedPayloadsCoverTheSchemas(t *testing.T) {
 	t.Parallel()
 	r := reservedRegistry(t)
@@ -116,7 +117,8 @@ func TestReservedPayloadsCoverTheSchemas(t *testing.T) {
 		if err := json.Unmarshal(r.Schema(intent, intents.Variant(variant)).JSON(), &schema); err != nil {
 			t.Fatal(err)
 		}
-		// differs tells whether a payload that is accepted (or refused) is judged otherwise by the schema as it is now.
+		// differs reports whether the schema, as it is now, judges a payload that is
+		// accepted (or refused) otherwise.
 		differs := func(accepted bool) bool {
 			text, err := json.Marshal(schema)
 			if err != nil {
@@ -143,7 +145,7 @@ func TestReservedPayloadsCoverTheSchemas(t *testing.T) {
 				switch keyword {
 				case "type", "const", "minLength", "minimum", "maximum", "additionalProperties", "anyOf", "allOf":
 					if _, both := node["enum"]; both && keyword == "type" {
-						continue // the words say it, too
+						continue // the enumeration says it, too
 					}
 					if _, both := node["const"]; both && keyword == "type" {
 						continue
@@ -175,7 +177,8 @@ func TestReservedPayloadsCoverTheSchemas(t *testing.T) {
 	}
 }
 
-// Our own engine reads the reserved schemas, and those of two applications, as the library does.
+// Our engine judges payloads by the reserved schemas, and by those of two applications,
+// as the library does.
 func TestOurSchemasAreReadAsTheLibraryReadsThem(t *testing.T) {
 	t.Parallel()
 	r := reservedRegistry(t)
@@ -202,7 +205,7 @@ func TestOurSchemasAreReadAsTheLibraryReadsThem(t *testing.T) {
 	}
 }
 
-// What testdata/reserved.txt says is what the reference schemas say, where they are.
+// testdata/reserved.txt agrees with the reference schemas, where they are available.
 func TestReservedPayloadsAgreeWithTheReference(t *testing.T) {
 	t.Parallel()
 	dir := reference(t)
@@ -218,7 +221,7 @@ func TestReservedPayloadsAgreeWithTheReference(t *testing.T) {
 		if s == nil {
 			raw, err := os.ReadFile(file)
 			if errors.Is(err, os.ErrNotExist) {
-				continue // the reference has none of ours, and no error schemas
+				continue // the reference has none of our intents, and no error schemas
 			} else if err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Agents are the definitions of agents of a mesh, in [BucketAgents]: a
+// Agents stores the definitions of a mesh's agents in [BucketAgents]. It implements
 // [registry.Registry].
 type Agents struct {
 	kvBucket
@@ -55,7 +55,7 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 	return a.wrote(a.remove(ctx, at, revision), "remove %q from %s", key, a.name)
 }
 
-// wrote says what a failed write means.
+// wrote translates the error of a write.
 func (a *Agents) wrote(err error, format string, args ...any) error {
 	if isWrongSequence(err) {
 		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
@@ -106,7 +106,7 @@ func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, err
 	return out, nil
 }
 
-// missed says what a failed read means.
+// missed translates the error of a read.
 func (a *Agents) missed(err error, format string, args ...any) error {
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return fmt.Errorf(format+": %w: %w", append(args, registry.ErrNotFound, ErrNotFound)...)
@@ -124,12 +124,12 @@ func (a *Agents) List(ctx context.Context) ([]registry.Entry, error) {
 	return all, nil
 }
 
-// Watch implements [registry.Registry]. It survives what [Records.Watch] does.
+// Watch implements [registry.Registry]. It survives the same failures as [Records.Watch].
 func (a *Agents) Watch(ctx context.Context, changed func(registry.Entry), ready func()) error {
 	return a.watch(ctx, func(key string, e kvEntry) { changed(entryOf(key, e)) }, ready)
 }
 
-// entryOf reads one revision of a key.
+// entryOf decodes one revision of a key.
 func entryOf(key string, e kvEntry) registry.Entry {
 	out := registry.Entry{Key: key, Revision: e.revision, Time: e.created, Removed: e.gone}
 	if out.Removed {

@@ -38,8 +38,8 @@ func agentRecord(t *testing.T, name string) registry.Record {
 	return rec
 }
 
-// What others write into the bucket is shown for what it is, and does not keep
-// the rest from being read.
+// Records that other programs wrote into the bucket are returned with an error, and do
+// not keep the others from being read.
 func TestForeignRecordsOfAgents(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -90,8 +90,7 @@ func TestAgentsWithoutABucket(t *testing.T) {
 	}
 }
 
-// A watch reads what it missed while the server was away, and what is not there
-// any more.
+// A watch reads the changes that it missed while the server was down, deletions included.
 func TestWatchingAgentsOutlivesTheServer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -112,7 +111,7 @@ func TestWatchingAgentsOutlivesTheServer(t *testing.T) {
 	<-told
 	stream, err := js.Stream(ctx, "KV_aee_agents")
 	if err == nil {
-		err = stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_agents."+subject.Escape(gone.Key()))) // no marker is left
+		err = stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_agents."+subject.Escape(gone.Key()))) // leaves no marker
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -12,21 +12,21 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Apply creates and updates streams, buckets and consumers as [Plan] says, and
-// returns what it did: in the report "create" means created. It needs permission
-// to publish to $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name>, for consumers to
-// $JS.API.CONSUMER.{INFO,CREATE}.<stream>.<name>.>, and, to name what is at
-// fault when subjects collide, to $JS.API.STREAM.NAMES and
+// Apply creates and updates streams, buckets and consumers as [Plan] says, and returns
+// what it did: in the report "create" means created. It needs permission to publish to
+// $JS.API.STREAM.{INFO,CREATE,UPDATE}.<name> and, for consumers, to
+// $JS.API.CONSUMER.{INFO,CREATE}.<stream>.<name>.>. To name the stream or consumer at
+// fault when subjects collide it also needs $JS.API.STREAM.NAMES and
 // $JS.API.CONSUMER.LIST.<stream>.
 //
-// Where the account, or a server that stands alone, has not the storage for all
-// that is to be made, it makes nothing and fails with [ErrNoRoom]. To find that
-// out it needs permission for $JS.API.INFO, and to create and delete a stream
-// AEE_ROOM; without it, it stops at the stream that does not fit.
+// If the account, or a single server, has not enough storage for the whole plan, Apply
+// changes nothing and fails with [ErrNoRoom]. To find that out it needs permission for
+// $JS.API.INFO, and to create and delete a stream AEE_ROOM; without it, Apply stops at
+// the first stream that does not fit.
 //
-// It goes on past a stream that is in conflict and reports all of them in the
-// error; it stops where a request fails. What it did until then is done, and is
-// found done when it is called again.
+// Apply continues past a stream that is in conflict and reports all conflicts in the
+// error. It stops when a request fails. The changes made until then stay, and the next
+// call finds them done.
 func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
 	plan, err := Plan(ctx, js, opts)
 	if err != nil {
@@ -41,7 +41,7 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 	if err := migrate(ctx, js, opts, plan); err != nil {
 		return nil, err
 	}
-	// What gives room first.
+	// First the changes that free storage.
 	slices.SortStableFunc(plan, func(a, b Change) int { return cmp.Compare(min(a.Reserves, 0), min(b.Reserves, 0)) })
 	var report []Change
 	var conflicts []error
@@ -64,13 +64,13 @@ func Apply(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, er
 	return report, errors.Join(conflicts...)
 }
 
-// oldServer refuses servers that would drop the settings that they do not
+// oldServer refuses servers that are too old: they would ignore settings that they do not
 // know.
 func oldServer(js natsjs.JetStream, plan []Change) error {
 	var major, minor int
 	version := js.Conn().ConnectedServerVersion()
 	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n != 2 {
-		return nil // not connected just now, or not a release: the server will say
+		return nil // not connected at the moment, or not a release: the server will refuse what it cannot do
 	}
 	need, what := 11, "the time to live of a message"
 	if slices.ContainsFunc(plan, func(c Change) bool { return c.want.AllowMsgSchedules }) {
@@ -88,8 +88,8 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 	if c.Action == ActionCreate {
 		err := create(ctx, js, c.want)
 		if errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
-			// Another node was faster, with other options. What it made is now
-			// a stream that exists.
+			// Another node created it first, perhaps with other options: plan it again as
+			// an existing stream.
 			if c, err = planOne(ctx, js, opts, c.spec); err != nil {
 				return c, err
 			}
@@ -105,12 +105,12 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 	return c, nil
 }
 
-// create makes a stream. Where there is no room, another process may have made it
-// (a server looks for room before it looks whether the stream is there), or may
-// have set room aside just now to ask whether it is there: that is given back at
-// once. A server that has just deleted its last stream, as after that question,
-// removes the directory of streams a moment later, and may do so while the next one
-// is made.
+// create creates a stream and tries again when the server says that it has no room. The
+// stream may exist already (a server checks for room before it checks whether the stream
+// exists), or another process may hold the room for a moment with its room probe. It also
+// tries again when the stream's directory cannot be created: a server that has deleted
+// its last stream, as after a room probe, removes the directory of streams a moment
+// later.
 func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) error {
 	for tries := 0; ; tries++ {
 		_, err := js.CreateStream(ctx, cfg)
@@ -126,10 +126,10 @@ func create(ctx context.Context, js natsjs.JetStream, cfg natsjs.StreamConfig) e
 	}
 }
 
-// roomTries is how often a stream is tried again that finds no room or no directory.
+// roomTries is how often create tries again.
 const roomTries = 10
 
-// reserves says how much room was asked for, where there was not enough.
+// reserves says how much room the change needs, for an error about missing room.
 func (c Change) reserves(err error) string {
 	if !hasNoRoom(err) && !hasCode(err, jsAccountExceeded) || c.want.MaxBytes <= 0 {
 		return ""
@@ -137,10 +137,11 @@ func (c Change) reserves(err error) string {
 	return fmt.Sprintf(", which reserves %d MiB", c.want.MaxBytes/mib)
 }
 
-// jsSubjectsOverlap is nats-server's code for subjects that another stream has.
+// jsSubjectsOverlap is nats-server's code for subjects that another stream captures.
 const jsSubjectsOverlap natsjs.ErrorCode = 10065
 
-// named adds to an error about overlapping subjects which streams have them.
+// named adds to an error about overlapping subjects the names of the streams that capture
+// them.
 func named(ctx context.Context, js natsjs.JetStream, c Change, err error) error {
 	var api *natsjs.APIError
 	if !errors.As(err, &api) || api.ErrorCode != jsSubjectsOverlap {

@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Fault 4 of the operators' review: where there is no room for all, nothing is made,
-// and smaller limits do.
+// Fault 4 of the operators' review: if there is not room for all streams, Apply creates
+// none, and with smaller limits it creates all.
 func TestApplyOnASmallDisk(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 700 << 20})
@@ -41,7 +41,7 @@ func TestApplyOnASmallDisk(t *testing.T) {
 	if got := apply(t, js, jetstream.Options{Limits: small}); got[len(got)-1].Action != jetstream.ActionCreate {
 		t.Errorf("got %q", words(got))
 	}
-	// A second mesh there is what does not fit now.
+	// A second mesh does not fit now.
 	acme, err := subject.New("acme")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,8 @@ func TestApplyOnASmallDisk(t *testing.T) {
 	}
 }
 
-// What took all the room by itself gives it back to what is missing, in one go.
+// A stream that reserved all the room is made smaller, and the missing streams are
+// created, in one Apply.
 func TestApplyMakesRoomBeforeItNeedsIt(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 300 << 20})
@@ -81,7 +82,7 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 	for user, want := range map[string]string{
 		"s": "the account has room for 476 MiB more of storage, and 2120 MiB are needed: nothing was done",
 		"f": "the account may have 3 streams and has 0, and 16 are to be made: nothing was done",
-		"n": "create ", // who may not ask hears it from the stream that does not fit
+		"n": "create ", // without permission to ask, the error is that of the stream that does not fit
 	} {
 		js, err := natsjs.New(natstest.Conn(t, srv, nats.UserInfo(user, user)))
 		if err != nil {
@@ -97,8 +98,8 @@ func TestApplyAsksTheAccountForRoom(t *testing.T) {
 	}
 }
 
-// Several apply at once, on a disk that is just large enough: the room that one
-// asks for must not be what another one lacks.
+// Several nodes apply at once, on a disk that is just large enough: the room probe of one
+// must not make another fail.
 func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true, MaxStore: 2200 << 20})
@@ -120,8 +121,8 @@ func TestManyNodesApplyAtOnceOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A server that removes its empty directory of streams while the first one is made
-// fails to make it; that passes.
+// A server that removes its empty directory of streams while the first stream is created
+// fails to create it; Apply tries again.
 func TestApplyOutlastsADirectoryThatIsRemoved(t *testing.T) {
 	t.Parallel()
 	js := &failsToCreate{JetStream: start(t), name: jetstream.StreamBus, left: 2}
@@ -135,7 +136,7 @@ func TestApplyOutlastsADirectoryThatIsRemoved(t *testing.T) {
 	}
 }
 
-// failsToCreate fails to make a stream as often as left says.
+// failsToCreate fails to create a stream as many times as left says.
 type failsToCreate struct {
 	natsjs.JetStream
 	name string

@@ -75,8 +75,8 @@ func configs(t *testing.T, js natsjs.JetStream) map[string]natsjs.StreamConfig {
 	return all
 }
 
-// The buckets are what nats.go itself would make, but for the limits, the
-// metadata and the time to live of ids.
+// The buckets are what nats.go itself would create, except for the limits, the metadata
+// and the time to live of ids.
 func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -111,9 +111,9 @@ func TestBucketsAreOrdinaryOnes(t *testing.T) {
 	}
 }
 
-// Finding 1 of the security review: who may publish to one subject of a stream that
-// takes roll-ups purges all of it with "Nats-Rollup: all". So the streams that workers
-// write to take none.
+// Finding 1 of the security review: if a stream allows roll-ups, a user who may publish
+// to one of its subjects can purge all of it with "Nats-Rollup: all". So streams that
+// workers write to do not allow roll-ups.
 func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -134,7 +134,7 @@ func TestNoRollUpInBucketsOfWorkers(t *testing.T) {
 	}
 }
 
-// What the documentation says about the disk.
+// The documentation names this size.
 func TestTheTopologyReserves2120MiB(t *testing.T) {
 	t.Parallel()
 	sum := int64(0)
@@ -148,8 +148,8 @@ func TestTheTopologyReserves2120MiB(t *testing.T) {
 	}
 }
 
-// A full work queue refuses tasks and keeps those that it has; a delayed task
-// is kept whatever there is.
+// A full work queue refuses tasks and keeps those that it has; a delayed task is never
+// dropped.
 func TestNoTaskIsDiscarded(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -234,7 +234,7 @@ func TestNamesWithASuffixAreLegalAndDoNotCollide(t *testing.T) {
 func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
-	// As an operator may have made them by hand.
+	// Streams that an operator may have created by hand.
 	for _, cfg := range []natsjs.StreamConfig{
 		{Name: "AEE_BUS", Subjects: []string{"bus.ops", "news.>"}, MaxAge: time.Hour, Metadata: map[string]string{"team": "x"}},
 		{Name: "KV_aee_keys", Subjects: []string{"$KV.aee_keys.>"}, MaxMsgsPerSubject: 1},
@@ -260,8 +260,8 @@ func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
 	}
 }
 
-// Fault 4 of the operators' review: a limit is lowered where what is there fits,
-// and what is not done although it was asked for is told.
+// Fault 4 of the operators' review: a limit is lowered if the stream's messages fit, and
+// the report lists the limits that were asked for and not changed.
 func TestApplyLowersALimitWhereThatDropsNothing(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -297,7 +297,7 @@ func TestApplyLowersALimitWhereThatDropsNothing(t *testing.T) {
 	if got := apply(t, js, limits(time.Hour, 300<<10)); got[0].Action != jetstream.ActionUpdate || got[0].NotDone() != nil {
 		t.Errorf("got %q", words(got))
 	}
-	// Below the duplicate window, too.
+	// Also below the duplicate window.
 	if got := apply(t, js, limits(90*time.Second, -1)); got[0].NotDone() != nil {
 		t.Errorf("got %q", words(got))
 	}
@@ -307,7 +307,7 @@ func TestApplyLowersALimitWhereThatDropsNothing(t *testing.T) {
 	if got := apply(t, js, jetstream.Options{Only: only, Storage: natsjs.MemoryStorage}); len(got[0].NotDone()) != 1 || got[0].NotDone()[0].Field != "storage" {
 		t.Errorf("got %+v", got)
 	}
-	// Limits of its operator's stay when nobody asks.
+	// Without Options.Limits the operator's limits stay.
 	if got := apply(t, js, jetstream.Options{Only: only}); got[0].NotDone() != nil || got[0].Action == jetstream.ActionConflict {
 		t.Errorf("got %q", words(got))
 	}
@@ -363,7 +363,7 @@ func TestManyNodesApplyAtOnce(t *testing.T) {
 	for i := range errs {
 		js := connect(t, srv)
 		nodes.Go(func() {
-			age := time.Duration(i%2+1) * time.Hour // two opinions
+			age := time.Duration(i%2+1) * time.Hour // the nodes want different limits
 			_, errs[i] = jetstream.Apply(testContext(t), js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.StreamBus: {MaxAge: age}}})
 		})
 	}
@@ -385,7 +385,7 @@ func TestApplyWithoutJetStream(t *testing.T) {
 	}
 }
 
-// permitted are a server and a user with these permissions to publish.
+// permitted starts a server with a user who may publish to these subjects only.
 func permitted(t *testing.T, publish ...string) (admin, user natsjs.JetStream) {
 	t.Helper()
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
@@ -442,7 +442,7 @@ replicas 2: must be 1, 3 or 5`
 	}
 }
 
-// Limits by which tasks are dropped are an operator's to set, and are told.
+// An operator may set limits that drop tasks; the plan reports them.
 func TestPlanTellsOfLimitsThatDropTasks(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -476,7 +476,7 @@ func TestReplicasAndPlacement(t *testing.T) {
 	js := connect(t, natstest.Cluster(t, 3)[0])
 	opts := jetstream.Options{Only: []string{jetstream.StreamReply, jetstream.BucketSlots}}
 	applyInCluster(t, js, opts)
-	waitFor(t, "the leader to know that all three servers are there", func() bool { // on a busy machine it takes one for gone
+	waitFor(t, "the leader to know that all three servers are there", func() bool { // a busy machine may consider one as gone
 		_, err := js.CreateOrUpdateStream(ctx, natsjs.StreamConfig{Name: "THREE", Subjects: []string{"three"}, Replicas: 3, Storage: natsjs.MemoryStorage})
 		return err == nil
 	})

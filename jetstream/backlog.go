@@ -13,39 +13,39 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Backlog is what lies on the durable lane of one entity.
+// A Backlog counts the tasks of one entity on the durable lane.
 type Backlog struct {
 	Entity     string
 	Priorities []PriorityBacklog // all four, the most urgent first
 
-	Scheduled int // tasks that wait for their time
-	Due       int // tasks whose time has come, and that no worker has moved yet
+	Scheduled int // delayed tasks that are not due yet
+	Due       int // delayed tasks that are due and that no worker has moved yet
 	Dead      int // tasks with a dead letter
 }
 
-// A PriorityBacklog is what lies on it of one priority.
+// A PriorityBacklog counts the tasks of one priority.
 type PriorityBacklog struct {
 	Priority string
 
-	// Consumer is false if nobody has made a consumer: then no worker has drawn
-	// from it, and Pending counts all messages.
+	// Consumer is false if the consumer does not exist: then no worker has drawn from it,
+	// and Pending counts all messages.
 	Consumer bool
 	Paused   bool
 
-	Pending     int       // tasks that no worker was handed yet
-	Unacked     int       // tasks that workers have
-	Redelivered int       // of those, the ones that were handed out before
+	Pending     int       // tasks that were never delivered
+	Unacked     int       // tasks that were delivered and not acknowledged
+	Redelivered int       // those of Unacked that were delivered more than once
 	Oldest      time.Time // when the oldest of Pending was stored; zero if there are none
-	Waiting     int       // requests for tasks that wait: about one for each idle worker
+	Waiting     int       // open requests for tasks: about one for each idle worker
 }
 
-// Pending counts the tasks that no worker was handed yet.
+// Pending counts the tasks that were never delivered.
 func (b Backlog) Pending() int { return b.sum(func(p PriorityBacklog) int { return p.Pending }) }
 
-// Unacked counts the tasks that workers have.
+// Unacked counts the tasks that were delivered and not acknowledged.
 func (b Backlog) Unacked() int { return b.sum(func(p PriorityBacklog) int { return p.Unacked }) }
 
-// Redelivered counts the tasks that workers have and that were handed out before.
+// Redelivered counts the unacknowledged tasks that were delivered more than once.
 func (b Backlog) Redelivered() int {
 	return b.sum(func(p PriorityBacklog) int { return p.Redelivered })
 }
@@ -58,7 +58,7 @@ func (b Backlog) sum(of func(PriorityBacklog) int) int {
 	return n
 }
 
-// Oldest is when the oldest pending task was stored; zero if there are none.
+// Oldest returns when the oldest pending task was stored; zero if there is none.
 func (b Backlog) Oldest() time.Time {
 	var oldest time.Time
 	for _, p := range b.Priorities {
@@ -69,14 +69,14 @@ func (b Backlog) Oldest() time.Time {
 	return oldest
 }
 
-// Backlog returns what lies on the durable lane, of some entities or, without
-// any, of all that have a consumer, a task or a dead letter, ordered by name.
-// Named entities are in the answer even if there is nothing.
+// Backlog returns the backlogs of the named entities or, without names, of all that have
+// a consumer, a task or a dead letter, ordered by name. A named entity is in the result
+// even if it has no tasks.
 //
-// It asks for permission to use $JS.API.CONSUMER.LIST.<stream> and
-// $JS.API.STREAM.INFO of the lane's streams, and $JS.API.DIRECT.GET of
-// [StreamWork] for the oldest tasks. Its cost grows with the number of consumers
-// and of tasks that are scheduled or dead, not with that of pending tasks.
+// It needs permission for $JS.API.CONSUMER.LIST.<stream> and $JS.API.STREAM.INFO of the
+// lane's streams, and for $JS.API.DIRECT.GET of [StreamWork] to find the oldest tasks.
+// Its cost grows with the number of consumers and of scheduled or dead tasks, not with
+// the number of pending tasks.
 func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, error) {
 	b := &backlogs{q: q, of: map[string]*Backlog{}}
 	for _, e := range entities {
@@ -122,15 +122,15 @@ func (q *Queue) Backlog(ctx context.Context, entities ...string) ([]Backlog, err
 	return all, nil
 }
 
-// backlogs collects them.
+// backlogs collects the backlogs.
 type backlogs struct {
 	q      *Queue
 	of     map[string]*Backlog
-	closed bool // no other entities than those that are there
+	closed bool // entities that are not in of are ignored
 	drawn  []natsjs.ConsumerInfo
 }
 
-// entity returns an entity's backlog, or nil if it was not asked for.
+// entity returns an entity's backlog, or nil if the entity was not asked for.
 func (b *backlogs) entity(name string) *Backlog {
 	l := b.of[name]
 	if l == nil && !b.closed {
@@ -162,7 +162,7 @@ func (b *backlogs) priority(a subject.Address) *PriorityBacklog {
 	return nil
 }
 
-// consumers takes what the consumers say.
+// consumers reads the numbers of all work consumers.
 func (b *backlogs) consumers(ctx context.Context) error {
 	for offset := 0; ; {
 		var page struct {
@@ -191,14 +191,15 @@ func (b *backlogs) consumers(ctx context.Context) error {
 	}
 }
 
-// orphans counts the tasks of a subject that nobody draws from.
+// orphans counts the tasks of a subject that has no consumer.
 func (b *backlogs) orphans(a subject.Address, n int) {
 	if p := b.priority(a); p != nil && !p.Consumer {
 		p.Pending = n
 	}
 }
 
-// ages looks up when the oldest pending tasks were stored, some at a time.
+// ages finds out when the oldest pending tasks were stored, with a few requests at a
+// time.
 func (b *backlogs) ages(ctx context.Context) error {
 	const atOnce = 8
 	places := make(chan struct{}, atOnce)

@@ -51,7 +51,8 @@ func TestBacklog(t *testing.T) {
 			for _, b := range all {
 				of[b.Entity] = b
 			}
-			// What the lane gave back counts as unacknowledged. It makes its consumers one after the other.
+			// Tasks that the lane requeued count as unacknowledged. The lane creates its
+			// consumers one after the other.
 			b := of["agent.drawn"]
 			return len(all) == 4 && all[0].Entity == "agent.alone" && b.Unacked() >= 3 && b.Pending()+b.Unacked() == 7 && b.Priorities[0].Consumer
 		})
@@ -78,7 +79,7 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// A paused consumer, and the age of what waits behind what was handed out.
+// The backlog of a paused consumer, and the age of tasks after the delivered ones.
 func TestBacklogOfAPausedConsumer(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -105,7 +106,7 @@ func TestBacklogOfAPausedConsumer(t *testing.T) {
 			t.Logf("got %+v; the second was stored at %s", n, msg.Time)
 		}
 	}()
-	waitFor(t, "the second to be counted", func() bool { // the consumer hears of it after it is stored
+	waitFor(t, "the second to be counted", func() bool { // the consumer counts it a moment after it is stored
 		all, err := q.Backlog(ctx, "agent.x")
 		if err != nil {
 			t.Fatal(err)

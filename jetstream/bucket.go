@@ -15,10 +15,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// kvBucket is a KV bucket whose keys are escaped ids. It is read by direct gets and
-// written by publishing: nats.go's handle of a bucket needs consumers to list and to
-// watch, and whoever may make a push consumer can have the server publish on any
-// subject. A reader needs permission for $JS.API.DIRECT.GET.KV_<bucket> and below it.
+// kvBucket is a KV bucket whose keys are escaped ids. It reads by direct get and writes
+// by publishing. nats.go's own handle lists and watches by consumers, and a user who may
+// create a push consumer can make the server publish on any subject. A reader needs
+// permission for $JS.API.DIRECT.GET.KV_<bucket> and the subjects below it.
 type kvBucket struct {
 	js   natsjs.JetStream
 	name string
@@ -30,20 +30,20 @@ type kvEntry struct {
 	revision uint64
 	created  time.Time
 	gone     bool // deleted, or purged
-	stray    bool // no user published it
+	stray    bool // not published by a user, see copied.go
 }
 
-// requestTimeout bounds one request.
+// requestTimeout is the timeout of one request.
 const requestTimeout = 5 * time.Second
 
-// oneRequest is the context of one request. The answer can be lost with a connection
-// or a leader and then never comes, so that a request must not last as long as the
-// task that it is for.
+// oneRequest returns the context of one request. An answer can be lost with a connection
+// or a leader; the timeout keeps the request from lasting as long as the task that it is
+// for.
 func oneRequest(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, requestTimeout)
 }
 
-// bounded bounds what takes several requests, where its context has no deadline.
+// bounded adds a timeout to an operation of several requests if ctx has no deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -68,7 +68,7 @@ func (b *kvBucket) get(ctx context.Context, key string) (kvEntry, error) {
 	return e, err
 }
 
-// last is get that also returns the marker of a deletion.
+// last is like get but also returns the marker of a deletion.
 func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 	m, err := newest(ctx, b.js, b.stream(), b.subject(key))
 	e := entryIn(m)
@@ -77,7 +77,7 @@ func (b *kvBucket) last(ctx context.Context, key string) (kvEntry, error) {
 	return e, err
 }
 
-// at returns a key at a revision, or [natsjs.ErrMsgNotFound].
+// at returns the entry of a key at one revision, or [natsjs.ErrMsgNotFound].
 func (b *kvBucket) at(ctx context.Context, key string, revision uint64) (kvEntry, error) {
 	batch, err := direct(ctx, b.js, b.stream(), map[string]any{"seq": revision, "next_by_subj": b.subject(key), "batch": 1})
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *kvBucket) at(ctx context.Context, key string, revision uint64) (kvEntry
 	return entryIn(batch.messages[0]), nil
 }
 
-// history returns the revisions of a key that the bucket keeps, the oldest first.
+// history returns the revisions of a key that the bucket still has, the oldest first.
 func (b *kvBucket) history(ctx context.Context, key string) ([]kvEntry, error) {
 	var all []kvEntry
 	for m, err := range scan(ctx, b.js, b.stream(), b.subject(key), 1) {
@@ -108,12 +108,12 @@ func entryIn(m Message) kvEntry {
 	return kvEntry{value: m.Data, revision: m.Seq, created: m.Time, gone: deleted(m.Header)}
 }
 
-// put writes a key, whatever is there.
+// put writes a key whatever its revision.
 func (b *kvBucket) put(ctx context.Context, key string, value []byte) (uint64, error) {
 	return b.write(ctx, key, value, nats.Header{})
 }
 
-// create writes a key that must not be there.
+// create writes a key that must not exist.
 func (b *kvBucket) create(ctx context.Context, key string, value []byte) (uint64, error) {
 	revision, err := b.update(ctx, key, value, 0)
 	if !isWrongSequence(err) {
@@ -125,12 +125,12 @@ func (b *kvBucket) create(ctx context.Context, key string, value []byte) (uint64
 	return 0, err
 }
 
-// update writes a key in place of a revision, 0 for one that was never there.
+// update replaces a key at one revision; 0 stands for a key that never existed.
 func (b *kvBucket) update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	return b.write(ctx, key, value, nats.Header{natsjs.ExpectedLastSubjSeqHeader: {strconv.FormatUint(revision, 10)}})
 }
 
-// remove writes the marker of a deletion, in place of a revision if that is not 0.
+// remove writes the marker of a deletion; if revision is not 0 the key must be at it.
 func (b *kvBucket) remove(ctx context.Context, key string, revision uint64) error {
 	header := nats.Header{"KV-Operation": {"DEL"}}
 	if revision != 0 {
@@ -154,7 +154,7 @@ func (b *kvBucket) write(ctx context.Context, key string, value []byte, header n
 	return ack.Sequence, nil
 }
 
-// missing is an error if there is no such bucket.
+// missing returns an error if the bucket does not exist.
 func (b *kvBucket) missing(ctx context.Context) error {
 	if err := request(ctx, b.js, "STREAM.INFO."+b.stream(), nil, nil); errors.Is(err, natsjs.ErrStreamNotFound) {
 		return err
@@ -162,8 +162,8 @@ func (b *kvBucket) missing(ctx context.Context) error {
 	return nil
 }
 
-// list calls each with every entry that there is, in the order in which they
-// were last written.
+// list calls each with every existing entry, in the order in which they were last
+// written.
 func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) error {
 	_, err := b.read(ctx, func(id string, e kvEntry) {
 		if !e.gone && !e.stray {
@@ -173,8 +173,8 @@ func (b *kvBucket) list(ctx context.Context, each func(id string, e kvEntry)) er
 	return err
 }
 
-// read calls each with the newest revision of every key, markers of deletions and
-// copies included, in the order in which they were written, and returns the last sequence.
+// read calls each with the newest revision of every key, markers of deletions and strays
+// included, in the order in which they were written, and returns the last sequence.
 func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (uint64, error) {
 	messages, err := last(ctx, b.js, b.stream(), b.subject(">"))
 	if errors.Is(err, ErrTooLarge) { // more keys than one answer has
@@ -195,7 +195,7 @@ func (b *kvBucket) read(ctx context.Context, each func(id string, e kvEntry)) (u
 	return end, nil
 }
 
-// scanLast returns the newest message on each subject from all that there are.
+// scanLast reads all messages and returns the newest on each subject.
 func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 	bySubject := map[string]Message{}
 	for m, err := range scanSince(ctx, b.js, b.stream(), b.subject(">"), 1, time.Time{}) {
@@ -212,27 +212,27 @@ func (b *kvBucket) scanLast(ctx context.Context) ([]Message, error) {
 	return messages, nil
 }
 
-// id is what the key of a message stands for; false for one that this package did
-// not write.
+// id returns the id that the key of a message stands for; false if this package did not
+// write the key.
 func (b *kvBucket) id(m Message) (string, bool) {
 	id, err := subject.Unescape(m.Subject[len(b.subject("")):])
 	return id, err == nil
 }
 
-// Looks of [kvBucket.watch].
+// Intervals at which [kvBucket.watch] polls.
 const (
-	watchLook = 2 * time.Second // at the bucket's last sequence
-	watchAnew = time.Minute     // at all of it: what was purged leaves no message
+	watchLook = 2 * time.Second // the bucket's last sequence
+	watchAnew = time.Minute     // the whole bucket: a purge leaves no message
 )
 
-// watch calls changed with every entry that there is, and from then on with
-// every change, until ctx ends; then it returns nil. It looks every two seconds.
-// Calls come one at a time, from the goroutine that called it. Entries that were told
-// of and are gone come as such. The first time that all was read, ready is called, if
-// there is one.
+// watch calls changed with every existing entry, and from then on with every change,
+// until ctx ends; then it returns nil. It polls every two seconds. Calls come one at a
+// time, from the goroutine that called watch. An entry that was passed to changed and is
+// deleted later is passed again, with gone set. If ready is not nil, it is called after
+// the first complete read.
 //
-// It survives reconnects, restarts of the server, and the loss and return of the
-// bucket. It fails at once if the bucket is not there or may not be read, and later
+// watch survives reconnects, restarts of the server, and the loss and return of the
+// bucket. It fails at once if the bucket does not exist or may not be read, and later
 // only when the connection is closed for good.
 func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry), ready func()) error {
 	w := &bucketWatch{b: b, changed: changed, known: map[string]uint64{}}
@@ -274,17 +274,17 @@ func (b *kvBucket) watch(ctx context.Context, changed func(id string, e kvEntry)
 type bucketWatch struct {
 	b       *kvBucket
 	changed func(string, kvEntry)
-	known   map[string]uint64 // the revisions of the ids that changed believes to be there
-	end     uint64            // up to here all was read
+	known   map[string]uint64 // the revisions last passed to changed, of the ids that exist
+	end     uint64            // the last sequence that was read
 }
 
-// anew reads the whole bucket.
+// anew reads the whole bucket and reports the differences.
 func (w *bucketWatch) anew(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	there := map[string]bool{}
 	end, err := w.b.read(ctx, func(id string, e kvEntry) {
-		if e.stray { // what was there before is not known, and not gone
+		if e.stray { // the entry below the stray is unknown, and not deleted
 			there[id] = true
 			return
 		}
@@ -303,7 +303,7 @@ func (w *bucketWatch) anew(ctx context.Context) error {
 	return nil
 }
 
-// more reads what was written since.
+// more reads what was written since the last read.
 func (w *bucketWatch) more(ctx context.Context) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -317,7 +317,7 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	switch {
 	case m.Seq == w.end:
 		return nil
-	case m.Seq < w.end: // another bucket than the one before, or what was last is gone
+	case m.Seq < w.end: // the bucket was recreated, or its last message was deleted
 		return w.anew(ctx)
 	}
 	for m, err := range scan(ctx, w.b.js, w.b.stream(), w.b.subject(">"), w.end+1) {
@@ -335,8 +335,8 @@ func (w *bucketWatch) more(ctx context.Context) error {
 	return nil
 }
 
-// entry tells of an entry, unless it was told of. changed is not called any more
-// once ctx has ended.
+// entry passes an entry to changed, unless changed knows this revision. It does not call
+// changed after ctx has ended.
 func (w *bucketWatch) entry(ctx context.Context, id string, e kvEntry) {
 	revision, known := w.known[id]
 	switch {

@@ -10,29 +10,29 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Clock tells the time of the server that leads [StreamWork], by whose clock
-// messages are stored. Deadlines that count from a stored time are measured by
-// it, so that it does not matter how wrong a worker's own clock is.
+// A Clock gives the time of the server that leads [StreamWork], whose clock stamps stored
+// messages. Deadlines that count from a stored time are measured by it, so an error of
+// the worker's own clock does not matter.
 //
-// It learns the time from the answers of the JetStream API and carries it on by
-// the process's monotonic clock: setting the machine's clock does not move it. It
-// may be used by many goroutines at once.
+// It learns the time from answers of the JetStream API and advances it by the process's
+// monotonic clock: setting the machine's clock has no effect. It may be used by many
+// goroutines at once.
 type Clock struct {
 	read  func(context.Context) (time.Time, error) // the server's time
 	local func() time.Time                         // with a monotonic reading
 
 	mu     sync.Mutex
-	server time.Time // the server's time when it was local time base
+	server time.Time // the server's time at local time base
 	base   time.Time
-	bound  time.Duration // server is at most so wrong
+	bound  time.Duration // the largest possible error of server
 	next   time.Time     // when to ask again
 	asking chan struct{} // closed when the request under way has ended
 }
 
 const (
-	clockFresh    = 10 * time.Second // a reading is good enough: clocks drift apart by some 0.1 ms meanwhile
-	clockStale    = 10 * time.Minute // a reading serves so long while no other can be had
-	clockPatience = 2 * time.Second  // for one answer
+	clockFresh    = 10 * time.Second // a reading is used this long: clocks drift apart by some 0.1 ms meanwhile
+	clockStale    = 10 * time.Minute // a reading is used this long if no other can be had
+	clockPatience = 2 * time.Second  // timeout of one request
 )
 
 // NewClock returns the clock of m's mesh. It does no I/O.
@@ -55,16 +55,15 @@ func NewClock(js natsjs.JetStream, m subject.Map) *Clock {
 	}
 }
 
-// Now is the server's time. It asks the server the first time, and when the
-// last reading is older than 10 s; if no answer comes a reading serves for 10
-// minutes. It fails when there is none.
+// Now returns the server's time. It asks the server the first time, and when the last
+// reading is older than 10 s. If no answer comes, it uses the last reading for up to 10
+// minutes; without one it fails.
 func (c *Clock) Now(ctx context.Context) (time.Time, error) {
 	now, _, err := c.now(ctx)
 	return now, err
 }
 
-// Until is how long it is until t by the server's clock; negative if t has
-// passed.
+// Until returns how long it is until t by the server's clock; negative if t has passed.
 func (c *Clock) Until(ctx context.Context, t time.Time) (time.Duration, error) {
 	now, _, err := c.now(ctx)
 	if err != nil {
@@ -73,14 +72,14 @@ func (c *Clock) Until(ctx context.Context, t time.Time) (time.Duration, error) {
 	return t.Sub(now), nil
 }
 
-// Offset is by how much the server's clock is ahead of this machine's, and the
-// bound of the error of that: half the time that the answer took.
+// Offset returns how far the server's clock is ahead of this machine's, and the bound of
+// the error: half the round trip.
 func (c *Clock) Offset(ctx context.Context) (offset, bound time.Duration, err error) {
 	now, bound, err := c.now(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	// Round strips the monotonic reading: the machine's clock as it stands.
+	// Round strips the monotonic reading, which leaves the machine's wall clock.
 	return now.Sub(c.local().Round(0)), bound, nil
 }
 
@@ -123,7 +122,7 @@ func (c *Clock) ask(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err == nil {
-		// The server looked at its clock at some time in between.
+		// The server read its clock at some time in between.
 		half := after.Sub(before) / 2
 		c.server, c.base, c.bound = server, before.Add(half), half
 	}

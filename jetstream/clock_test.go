@@ -27,7 +27,7 @@ func TestClockTellsTheServersTime(t *testing.T) {
 	if after := time.Now(); err != nil || now.Before(before.Add(-time.Second)) || now.After(after.Add(time.Second)) {
 		t.Errorf("%s, %v; it is %s", now, err, after)
 	}
-	// What is stored now is not stored in the clock's past, give or take the bound.
+	// A message that is stored now must not be in the clock's past, within the bound.
 	_, bound, err := clock.Offset(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestClockTellsTheServersTime(t *testing.T) {
 	}
 }
 
-// A worker whose own clock is wrong by years knows the server's time all the
-// same, and by how much it is wrong.
+// A worker whose own clock is wrong by years still knows the server's time, and the error
+// of its own clock.
 func TestClockOfASkewedMachine(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

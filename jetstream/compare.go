@@ -37,12 +37,12 @@ func fresh(opts Options, spec Spec) natsjs.StreamConfig {
 	return cfg
 }
 
-// compare finds what differs between a stream and its spec, and what may be
-// done about it.
+// compare finds the differences between a stream and its spec, and decides which of them
+// can be changed.
 func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 	have := info.Config
 	want := fresh(opts, spec)
-	next := have // what we would update it to: the operator's settings stay
+	next := have // the configuration after the update: the operator's settings stay
 	if c.newer(have.Metadata) {
 		return
 	}
@@ -63,7 +63,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 		c.differ("max_consumers", strconv.Itoa(have.MaxConsumers), strconv.Itoa(want.MaxConsumers), "")
 		next.MaxConsumers = want.MaxConsumers
 	}
-	// What a server cannot turn off again is only ever turned on.
+	// Settings that a server cannot turn off again are only turned on.
 	for _, f := range []struct {
 		field      string
 		have, want *bool
@@ -76,7 +76,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 			c.flag(f.field, f.have, true)
 		}
 	}
-	if h := have.SubjectDeleteMarkerTTL; h > 0 && want.AllowMsgTTL { // a marker would look like a message, and goes with roll-ups
+	if h := have.SubjectDeleteMarkerTTL; h > 0 && want.AllowMsgTTL { // a marker would look like a message, and requires roll-ups
 		c.differ("subject_delete_marker_ttl", h.String(), "none", "")
 		next.SubjectDeleteMarkerTTL = 0
 	}
@@ -95,7 +95,7 @@ func (c *Change) compare(opts Options, spec Spec, info *natsjs.StreamInfo) {
 	c.settle()
 }
 
-// newer reports that a newer release made what the metadata is of.
+// newer reports whether the metadata was written by a newer release.
 func (c *Change) newer(metadata map[string]string) bool {
 	version, _ := strconv.Atoi(metadata[MetaTopology])
 	c.Version = version
@@ -107,7 +107,7 @@ func (c *Change) newer(metadata map[string]string) bool {
 	return true
 }
 
-// version brings the version in the metadata up to date.
+// version updates the topology version in the metadata.
 func (c *Change) version(have map[string]string, next *map[string]string) {
 	version, _ := strconv.Atoi(have[MetaTopology])
 	if version == TopologyVersion {
@@ -125,7 +125,7 @@ func (c *Change) version(have map[string]string, next *map[string]string) {
 	(*next)[MetaTopology] = strconv.Itoa(TopologyVersion)
 }
 
-// settle says what is to be done: an update if a difference is not to be kept.
+// settle sets the action: an update if any difference is to be changed.
 func (c *Change) settle() {
 	c.Action = ActionNone
 	for _, d := range c.Differences {
@@ -135,7 +135,7 @@ func (c *Change) settle() {
 	}
 }
 
-// conflicts notes what cannot be mended.
+// conflicts records the differences that cannot be changed on an existing stream.
 func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 	const kept = "it cannot be changed without making the stream anew"
 	if have.Mirror != nil {
@@ -157,8 +157,9 @@ func (c *Change) conflicts(have, want natsjs.StreamConfig) {
 	c.differ("subjects", strings.Join(have.Subjects, " "), strings.Join(want.Subjects, " "), "a foreign stream has the name")
 }
 
-// limits are the operator's. They change where they were asked for, and where
-// that drops nothing: a limit is lowered if what the stream holds fits.
+// limits compares the limits, which belong to the operator. A limit is changed only if
+// the options ask for it and no stored message would be dropped: it is lowered if what
+// the stream holds fits.
 func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want natsjs.StreamConfig, next *natsjs.StreamConfig) {
 	const kept = ", which lowering it would drop: do that with `nats stream edit`"
 	have, holds := info.Config, info.State
@@ -206,13 +207,13 @@ func (c *Change) limits(opts Options, spec Spec, info *natsjs.StreamInfo, want n
 	}
 }
 
-// lowerMargin is for how much longer than they are old messages must be kept by an
-// age that is lowered, so that none is dropped while it is: a tenth of the age at
-// most.
+// lowerMargin is how much older than now messages may become without being dropped when
+// the maximum age is lowered, so that none expires while the change is made. It is at
+// most a tenth of the new age.
 const lowerMargin = time.Minute
 
-// dropping notes limits that an operator gave a work queue, by which accepted
-// tasks are dropped.
+// dropping records limits that an operator set on a work queue and that make the server
+// drop accepted tasks.
 func (c *Change) dropping(have, want natsjs.StreamConfig) {
 	if want.Retention != natsjs.WorkQueuePolicy {
 		return
@@ -256,7 +257,7 @@ func samePlacement(a, b *natsjs.Placement) bool {
 	return placementString(a) == placementString(b)
 }
 
-// placementString says where a stream is to be: "cluster east, tags ssd eu".
+// placementString describes where a stream is placed: "cluster east, tags ssd eu".
 func placementString(p *natsjs.Placement) string {
 	var parts []string
 	if p != nil && p.Cluster != "" {

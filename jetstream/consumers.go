@@ -13,8 +13,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// DefaultLease is how long a worker may be silent before its task goes to
-// another one: the AckWait of a new work consumer.
+// DefaultLease is how long a worker may go without renewing a task before the server
+// redelivers it to another one: the AckWait of a new work consumer.
 const DefaultLease = 3 * time.Second
 
 // KindConsumer is the kind of a [Change] to a consumer.
@@ -25,7 +25,7 @@ const KindConsumer Kind = "consumer"
 type ConsumerSpec struct {
 	Stream   string // the name of its [Spec]: StreamWork or StreamSchedule
 	Entity   string
-	Priority string // "" for the consumer of what falls due
+	Priority string // "" for the consumer of delayed tasks that fall due
 	About    string
 
 	Config natsjs.ConsumerConfig
@@ -47,13 +47,12 @@ func Consumers(m subject.Map, entity string, lease time.Duration) ([]ConsumerSpe
 	return append(specs, due), err
 }
 
-// WorkConsumer is the consumer of an entity's tasks of one priority.
+// WorkConsumer returns the consumer of an entity's tasks of one priority.
 //
-// It never gives up redelivering: how often a task may fail is decided by who
-// knows why. It has no bound of messages in flight, since at the bound a pull
-// without waiting hangs; workers ask for no more than they have room for. Of
-// pulls that wait it takes 4,096, and drops more in silence; that number
-// cannot be changed later.
+// It redelivers without limit: the worker decides how often a task may fail, because it
+// knows the reason. It has no limit of unacknowledged messages, because at the limit a
+// no_wait pull hangs; workers ask for no more than they have room for. It accepts 4,096
+// waiting pulls, and drops further ones silently; that number cannot be changed later.
 func WorkConsumer(m subject.Map, priority, entity string, lease time.Duration) (ConsumerSpec, error) {
 	filter, err := m.Work(priority, entity)
 	if err != nil {
@@ -69,8 +68,8 @@ func WorkConsumer(m subject.Map, priority, entity string, lease time.Duration) (
 	}, nil
 }
 
-// DueConsumer is the consumer of an entity's delayed tasks whose time has come.
-// Whoever draws from it moves them to [StreamWork].
+// DueConsumer returns the consumer of an entity's delayed tasks that have fallen due. The
+// worker that draws one moves it to [StreamWork].
 func DueConsumer(m subject.Map, entity string) (ConsumerSpec, error) {
 	filter, err := m.DueOf(entity)
 	if err != nil {
@@ -92,8 +91,9 @@ func consumer(name, about, filter string, ackWait time.Duration) natsjs.Consumer
 	}
 }
 
-// consumerToken names an entity within a consumer's name: escaped, and where
-// that is too long for a file's name, by a hash. An escaped name has no '~'.
+// consumerToken returns the token of an entity in a consumer's name: the escaped entity,
+// or a prefix of it and a hash if it is too long for a file name. An escaped entity
+// contains no '~'.
 func consumerToken(entity string) string {
 	const most = 200
 	token := subject.Escape(entity)
@@ -104,18 +104,18 @@ func consumerToken(entity string) string {
 	return token[:most-33] + "~" + hex.EncodeToString(sum[:16])
 }
 
-// Name says which consumer of which stream: "AEE_WORK/normal-agent=2Ex".
+// Name returns the stream and the consumer: "AEE_WORK/normal-agent=2Ex".
 func (c ConsumerSpec) Name(m subject.Map) string { return c.StreamName(m) + "/" + c.Config.Durable }
 
 // StreamName is the name of the consumer's stream in m's mesh.
 func (c ConsumerSpec) StreamName(m subject.Map) string { return c.Stream + m.Suffix() }
 
-// EnsureConsumer returns the consumer, made or mended if create is true and
-// that is needed. Without create it changes nothing: a consumer that is missing
-// is [ErrNotFound], and one that differs is returned as it is.
+// EnsureConsumer returns the consumer. With create it creates a missing consumer and
+// updates one that differs. Without create it changes nothing: a missing consumer is
+// [ErrNotFound], and one that differs is returned as it is.
 //
-// The lease of a consumer that exists is the operator's: it is in the
-// consumer's info as AckWait.
+// It does not change the lease of an existing consumer, which the operator may have set;
+// the consumer's info has it as AckWait.
 func EnsureConsumer(ctx context.Context, js natsjs.JetStream, m subject.Map, spec ConsumerSpec, create bool) (natsjs.Consumer, error) {
 	if create {
 		opts := Options{Map: m}
@@ -154,9 +154,9 @@ func planConsumer(ctx context.Context, js natsjs.JetStream, opts Options, spec C
 	return c, nil
 }
 
-// compareConsumer finds what differs between a consumer and its spec. What
-// nats-server cannot change on a consumer that exists is a conflict if the mesh
-// relies on it.
+// compareConsumer finds the differences between a consumer and its spec. A difference
+// that the mesh cannot work with, and that nats-server cannot change on an existing
+// consumer, is a conflict.
 func (c *Change) compareConsumer(opts Options, want, have natsjs.ConsumerConfig) {
 	const kept = "it cannot be changed without making the consumer anew"
 	next := have
@@ -226,12 +226,11 @@ func applyConsumer(ctx context.Context, js natsjs.JetStream, opts Options, c Cha
 	return c, nil
 }
 
-// jsFilterNotUnique is nats-server's code for a consumer of a work queue whose
-// subjects another one has.
+// jsFilterNotUnique is nats-server's code for a consumer of a work queue whose subjects
+// overlap with another consumer's.
 const jsFilterNotUnique natsjs.ErrorCode = 10100
 
-// overlapping adds to an error about a filter that is not unique which consumer
-// has the subjects.
+// overlapping adds to an error about overlapping filters the name of the other consumer.
 func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec ConsumerSpec, err error) error {
 	var api *natsjs.APIError
 	if !errors.As(err, &api) || api.ErrorCode != jsFilterNotUnique {
@@ -260,9 +259,8 @@ func overlapping(ctx context.Context, js natsjs.JetStream, stream string, spec C
 	return fmt.Errorf("consumer %s draws from %s already: %w", who, spec.Config.FilterSubject, err)
 }
 
-// Served reports whether an entity has a durable lane: whether the consumer of
-// its tasks of normal priority is there. That says nothing about workers, who may
-// all be away for now.
+// Served reports whether an entity has a durable lane: whether the consumer of its tasks
+// of normal priority exists. It says nothing about workers, which may all be offline.
 func (q *Queue) Served(ctx context.Context, entity string) (bool, error) {
 	c, err := WorkConsumer(q.m, "normal", entity, 0)
 	if err != nil {

@@ -57,7 +57,7 @@ func TestConsumersOfAnEntity(t *testing.T) {
 	}
 }
 
-// An operator's lease stays unless another is asked for.
+// A lease that an operator has set stays unless the options ask for another one.
 func TestTheLeaseOfAConsumerIsItsOperators(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -156,7 +156,7 @@ func TestEnsureConsumer(t *testing.T) {
 		t.Errorf("got %v, %v", msg, err)
 	}
 
-	// One that a newer release made is taken as it is.
+	// A consumer of a newer release is used unchanged.
 	cfg := cons.CachedInfo().Config
 	cfg.MaxDeliver, cfg.Metadata = 9, map[string]string{jetstream.MetaTopology: "99"}
 	if _, err := js.UpdateConsumer(ctx, "AEE_WORK", cfg); err != nil {

@@ -11,22 +11,24 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// NATS permissions cover the subject of what a user publishes, and not its reply
-// subject: a user may have the server send its answer anywhere in the account. So
-// whoever may ask JetStream for anything can put three kinds of messages on every
-// subject of it: an answer of the API or an acknowledgement, which are JSON without
-// headers; and a copy of a message that it may read, body and headers included, which
-// a direct get sends. The server adds to a copy where it comes from, and nobody who
-// publishes does. What reads a stream tells both from what was published there.
+// NATS permissions cover the subject that a user publishes to, but not the reply subject:
+// a user can make the server send its answer to any subject of the account. So a user who
+// may send any JetStream request can put three kinds of messages on every subject of a
+// stream: an answer of the API or an acknowledgement, which are JSON without headers, and
+// the answer to a direct get, which is a copy of a message that the user may read, with
+// its body and headers. The server adds headers to such a copy that say which message it
+// is; a message that a user published has none of them. The readers of this package tell
+// both from published messages. A message that no user published is called a stray.
 
-// copied reports whether a message is such a copy.
+// copied reports whether a message is a copy that the server sent to answer a direct get.
 func copied(h nats.Header) bool { return len(h[natsjs.StreamHeader]) > 0 }
 
-// errCopied says that no user has published a message.
+// errCopied: no user published the message.
 var errCopied = errors.New("a copy of a message, which the server has sent here as an answer")
 
-// ofServer takes a header out of the answer to a direct get that the server has added
-// to the message's own, of which some may have the same name: it adds them at the end.
+// ofServer removes the value of a header that the server added to the answer to a direct
+// get, and returns it. The message itself may have a header of that name; the server adds
+// its own at the end.
 func ofServer(h nats.Header, name string) string {
 	values := h[name]
 	if len(values) == 0 {
@@ -41,8 +43,8 @@ func ofServer(h nats.Header, name string) string {
 	return value
 }
 
-// genuine reports whether a user published a message where it is stored, or the
-// server wrote there that one is gone. An answer is none, in whatever form.
+// genuine reports whether a user published a message on the subject where it is stored,
+// or the server put a deletion marker there. An answer of the server is not genuine.
 func genuine(h nats.Header, data []byte) bool {
 	if copied(h) || len(h["Status"]) > 0 && len(h["Description"]) > 0 { // as in "404 Message Not Found"
 		return false
@@ -50,21 +52,20 @@ func genuine(h nats.Header, data []byte) bool {
 	return len(h) > 0 || !slices.ContainsFunc(answers, func(begin string) bool { return bytes.HasPrefix(data, []byte(begin)) })
 }
 
-// Published reports whether a user published a message that came to a subscription of
-// one subject: whether it is not what the server sent there, as an answer to a request or
-// as the next message of a consumer. Such a message still bears the subject that it is
-// stored under.
+// Published reports whether a user published a message that a subscription of one subject
+// received. It is false for messages that the server sent there, as the answer to a
+// request or as the next message of a consumer; the latter still has the subject that it
+// is stored under.
 func Published(m *nats.Msg, subject string) bool {
 	return m.Subject == subject && !copied(m.Header) && (m.Reply != "" || genuine(m.Header, m.Data))
 }
 
-// answers are the ways in which answers of the API and acknowledgements begin. They
-// have no headers.
+// answers lists how answers of the API and acknowledgements begin. They have no headers.
 var answers = []string{`{"type":"io.nats.jetstream.`, `{"stream":"`, `{"error":{`}
 
 func (m Message) genuine() bool { return genuine(m.Header, m.Data) }
 
-// withoutStrays leaves out what was not published.
+// withoutStrays skips strays.
 func withoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for m, err := range messages {
@@ -75,9 +76,9 @@ func withoutStrays(messages iter.Seq2[Message, error]) iter.Seq2[Message, error]
 	}
 }
 
-// newestPublished is newest that passes over what was not published. That takes
-// permission to read the whole stream: without it, and where the stream keeps one
-// message of a subject, there is nothing.
+// newestPublished is like newest but skips strays. For that it needs permission to read
+// the whole stream. Without it, or if the stream keeps one message of a subject, it finds
+// nothing below a stray.
 func newestPublished(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
 	m, err := newest(ctx, js, stream, subj)
 	if err != nil || m.genuine() {
@@ -96,5 +97,5 @@ func newestPublished(ctx context.Context, js natsjs.JetStream, stream, subj stri
 	return m, nil
 }
 
-// errStray says that a message which no worker wrote stands where a run's record was.
+// errStray: a message that no worker wrote covers a run's record.
 var errStray = errors.New("a message that no worker wrote stands in the place of the record")

@@ -11,14 +11,13 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// headerIncr asks a stream of counters to add to the one that is the message's
-// subject (nats-server ADR-49).
+// headerIncr makes a stream of counters add the value to the counter that the message's
+// subject names (nats-server ADR-49).
 const headerIncr = "Nats-Incr"
 
-// Counters count for the whole mesh, in [StreamCount]: the server adds, so that
-// nobody has to read first, and whoever adds learns the total. One publish and
-// its acknowledgement is all that a count costs. A value may be used by many
-// goroutines at once.
+// Counters count for the whole mesh, in [StreamCount]. The server adds, so that a caller
+// need not read first, and its answer has the total. A count costs one publish and its
+// acknowledgement. A value may be used by many goroutines at once.
 type Counters struct {
 	js natsjs.JetStream
 	m  subject.Map
@@ -27,12 +26,11 @@ type Counters struct {
 // NewCounters returns the counters of m's mesh. It does no I/O.
 func NewCounters(js natsjs.JetStream, m subject.Map) *Counters { return &Counters{js, m} }
 
-// Add adds n, which may be negative, to a counter and returns its total, n
-// included. A counter is named by its owner, a kind and ids, see
-// [subject.Map.Count]; one that nobody has added to for as long as the stream keeps it
-// begins at zero. It fails with
-// [ErrUnavailable] where there is no such stream, and with [ErrUncertain] where
-// nobody knows whether it was added.
+// Add adds n, which may be negative, to a counter and returns the total, n included. The
+// owner, a kind and ids name a counter, see [subject.Map.Count]. A counter starts at zero
+// again when nothing was added for as long as the stream keeps messages. Add fails with
+// [ErrUnavailable] if the stream does not exist, and with [ErrUncertain] if it is unknown
+// whether n was added.
 func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...string) (int64, error) {
 	subj, err := c.m.Count(owner, kind, ids...)
 	if err != nil {
@@ -40,7 +38,8 @@ func (c *Counters) Add(ctx context.Context, n int64, owner, kind string, ids ...
 	}
 	ctx, cancel := oneRequest(ctx)
 	defer cancel()
-	// The server takes no expectations beside it, so the answer is looked at.
+	// The server does not accept expectation headers here, so the answer is checked
+	// instead.
 	msg := &nats.Msg{Subject: subj, Header: nats.Header{headerIncr: {strconv.FormatInt(n, 10)}}}
 	nc := c.js.Conn()
 	answer, err := nc.RequestMsgWithContext(ctx, msg)

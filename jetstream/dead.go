@@ -15,14 +15,14 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// HeaderRetry is on a task that was a dead letter and is tried again: the
-// letter's sequence in [StreamDead]. It permits nothing by itself, for whoever may
-// submit a task may write it: see [Dead.Retrying].
+// HeaderRetry is set on a task that is submitted again after it was a dead letter: the
+// letter's sequence in [StreamDead]. The header alone permits nothing, because any
+// submitter can set it: see [Dead.Retrying].
 const HeaderRetry = "Aee-Retry"
 
-// Dead are the dead letters: durable tasks that could not be done, with the
-// reason. They stay for as long as the limits of [StreamDead] allow. A value may
-// be used by many goroutines at once.
+// Dead stores the dead letters: durable tasks that could not be done, with the reason.
+// They stay for as long as the limits of [StreamDead] allow. A value may be used by many
+// goroutines at once.
 type Dead struct {
 	js natsjs.JetStream
 	m  subject.Map
@@ -34,32 +34,32 @@ func NewDead(js natsjs.JetStream, m subject.Map) *Dead { return &Dead{js: js, m:
 // A DeadLetter is a task that could not be done.
 type DeadLetter struct {
 	Entity string
-	TaskID string // "": the envelope has none that could be read; Put makes one up
+	TaskID string // "": the envelope has no readable id; Put makes one
 
-	Code     string // one word for programs: the error's code, or "poison", …
-	Cause    string // in words; cut after 1,024 bytes
-	Attempts int    // how often the task was begun
-	Worker   string // which instance gave it up
+	Code     string // for programs: the error's code, or "poison", …
+	Cause    string // for people; cut after 1,024 bytes
+	Attempts int    // how often the task was started
+	Worker   string // the worker that dead-lettered it
 	Run      string // the run's id, if there is one
 
 	Subject string    // of the task: aee.work.<priority>.<entity>
 	Work    uint64    // its sequence in StreamWork
 	Stored  time.Time // when it was stored there
 
-	Data   []byte      // the envelope as it came
-	Header nats.Header // the task's; those that begin with Nats- are left out
+	Data   []byte      // the envelope as it was received
+	Header nats.Header // the task's, except headers that begin with Nats-
 
-	// Omitted is the envelope's length if it was left out, because together with
-	// what is said here it would not have fitted into a message.
+	// Omitted is the envelope's length if Put left it out because the letter would not
+	// have fitted into a message.
 	Omitted int
 
 	Seq  uint64    // in StreamDead; Put returns it
 	Died time.Time // when the letter was stored; set by the server
 }
 
-// Put stores a dead letter and returns its sequence. A letter about the same
-// message of StreamWork with the same code is stored once: Put may be called
-// again after [ErrUncertain], or by another worker.
+// Put stores a dead letter and returns its sequence. A letter about the same message of
+// StreamWork with the same code is stored once: Put may be called again after
+// [ErrUncertain], or by another worker.
 func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	if letter.TaskID == "" {
 		letter.TaskID = "work-" + strconv.FormatUint(letter.Work, 10)
@@ -94,8 +94,8 @@ func (d *Dead) Put(ctx context.Context, letter DeadLetter) (uint64, error) {
 	return ack.Sequence, nil
 }
 
-// have is the sequence of a letter about the same message with the same code, if it is
-// the last one on the subject; 0: it is not.
+// have returns the sequence of the last letter on the subject if it is about the same
+// message with the same code; 0 otherwise.
 func (d *Dead) have(ctx context.Context, subj string, letter DeadLetter) (uint64, error) {
 	msg, err := newestPublished(ctx, d.js, d.name(), subj)
 	switch {
@@ -110,9 +110,9 @@ func (d *Dead) have(ctx context.Context, subj string, letter DeadLetter) (uint64
 	return 0, nil
 }
 
-// List yields the dead letters of one entity or, with "", of all, the oldest
-// first. Any replica may answer, so one of a moment ago may be missing. After an
-// error it yields nothing more.
+// List yields the dead letters of one entity or, with "", of all, the oldest first. Any
+// replica may answer, so a letter of a moment ago may be missing. After an error it
+// yields nothing more.
 func (d *Dead) List(ctx context.Context, entity string) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {
 		filter := d.m.AllDead()
@@ -130,7 +130,7 @@ func (d *Dead) List(ctx context.Context, entity string) iter.Seq2[DeadLetter, er
 			}
 			letter, err := d.decode(msg)
 			if err != nil {
-				continue // not written by us
+				continue // not written by the mesh
 			}
 			if !yield(letter, nil) {
 				return
@@ -151,11 +151,12 @@ func (d *Dead) Get(ctx context.Context, seq uint64) (DeadLetter, error) {
 	return d.decode(msg)
 }
 
-// Retry submits the task of a dead letter again, with the header [HeaderRetry],
-// and takes the letter away. Before that it stores a permit under the letter's subject,
-// to which only operators and the entity's workers may publish. The letter goes when its
-// task is stored: what another message's Nats-Msg-Id keeps out is submitted again. After a
-// failure Retry may be called again: the task's run is tried again once.
+// Retry submits the task of a dead letter again, with the header [HeaderRetry], and
+// deletes the letter once the task is stored. Before that it stores a permit under the
+// letter's subject, to which only operators and the entity's workers may publish. If
+// another message with the same Nats-Msg-Id keeps the task from being stored, Retry
+// submits it without that id. After a failure Retry may be called again: the task's run
+// is retried once.
 func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	letter, err := d.Get(ctx, seq)
 	if err != nil {
@@ -185,7 +186,7 @@ func (d *Dead) Retry(ctx context.Context, seq uint64) (Submitted, error) {
 	return done, nil
 }
 
-// permit lets the task of a letter be tried again.
+// permit stores the permit to retry a letter's task.
 func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
 	subj, err := d.m.Dead(letter.Entity, letter.TaskID)
 	if err != nil {
@@ -197,13 +198,13 @@ func (d *Dead) permit(ctx context.Context, letter DeadLetter) error {
 	return uncertain(explain(d.js.Conn(), err, "permit to retry dead letter %d", letter.Seq))
 }
 
-// Retrying reports whether the task that came with [HeaderRetry] is a dead letter that
-// an operator tries again: the last message about it in [StreamDead] is the permit for
-// that letter and these bytes.
+// Retrying reports whether a task with the header [HeaderRetry] is a dead letter that an
+// operator retries: the last message about the task in [StreamDead] must be the permit
+// for that letter and these bytes.
 func (d *Dead) Retrying(ctx context.Context, entity, taskID, header string, data []byte) (bool, error) {
 	subj, err := d.m.Dead(entity, taskID)
 	if err != nil || header == "" {
-		return false, nil // no letter has such a subject
+		return false, nil // no letter can have this subject
 	}
 	msg, err := newestPublished(ctx, d.js, d.name(), subj)
 	switch {
@@ -220,7 +221,7 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Drop takes a dead letter away, or fails with [ErrNotFound].
+// Drop deletes a dead letter, or fails with [ErrNotFound].
 func (d *Dead) Drop(ctx context.Context, seq uint64) error {
 	if seq == 0 {
 		return fmt.Errorf("drop dead letter 0: %w", ErrNotFound)
@@ -228,7 +229,7 @@ func (d *Dead) Drop(ctx context.Context, seq uint64) error {
 	err := request(ctx, d.js, "STREAM.MSG.DELETE."+d.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
 	var api *natsjs.APIError
 	if errors.As(err, &api) && (api.ErrorCode == jsSequenceNotFound || api.ErrorCode == jsDeleteFailed) {
-		// The second one has several reasons.
+		// The server uses the second code for other failures too.
 		if _, found := d.Get(ctx, seq); errors.Is(found, ErrNotFound) {
 			return fmt.Errorf("drop dead letter %d: %w", seq, ErrNotFound)
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The headers of a dead letter, beside those of the task.
+// The headers of a dead letter, in addition to those of the task.
 const (
-	headerDead         = "Aee-Dead-" // all of them begin so
+	headerDead         = "Aee-Dead-" // the prefix of all of them
 	headerDeadCode     = headerDead + "Code"
 	headerDeadCause    = headerDead + "Cause"
 	headerDeadAttempts = headerDead + "Attempts"
@@ -32,7 +32,7 @@ const (
 	headerDeadDigest = headerDead + "Digest"
 )
 
-// maxCause bounds a cause, which may quote a peer.
+// maxCause is the most bytes of a cause, which may quote a peer.
 const maxCause = 1024
 
 func encodeDead(subj string, l DeadLetter) *nats.Msg {
@@ -66,8 +66,8 @@ func encodeDead(subj string, l DeadLetter) *nats.Msg {
 	return msg
 }
 
-// decode reads a dead letter. Somebody else may have written to the stream, so
-// what cannot be read of the rest is left out, except for the task's subject.
+// decode decodes a dead letter. Other programs may have written to the stream, so headers
+// that cannot be decoded are treated as missing; the subject must be valid.
 func (d *Dead) decode(msg Message) (DeadLetter, error) {
 	a, err := d.m.Parse(msg.Subject)
 	if err != nil || a.Kind != subject.Dead {
@@ -100,7 +100,7 @@ func (d *Dead) decode(msg Message) (DeadLetter, error) {
 	return l, nil
 }
 
-// headerText makes a text fit for a header: one line.
+// headerText makes a text fit for a header: a single line.
 func headerText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == utf8.RuneError {
@@ -110,7 +110,7 @@ func headerText(s string) string {
 	}, s)
 }
 
-// cut shortens a text to at most n bytes, at the beginning of a character.
+// cut shortens a text to at most n bytes without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -61,8 +61,8 @@ func TestDeadLetters(t *testing.T) {
 			t.Errorf("put twice: %d, %d", seq, again)
 		}
 		letter.Seq, letter.Cause, letter.Header = 1, "the model  Nats-Msg-Id: failed é", nats.Header{"Content-Type": {"application/cbor"}}
-		// Another message with the same id is another letter, as is one of a task
-		// that cannot be read, and one about nothing.
+		// A letter about another message with the same id, one about a task without a
+		// readable id, and one about no message are all stored.
 		second, poison, nothing := letter, jetstream.DeadLetter{Entity: "agent.y", Code: "poison", Work: 9}, jetstream.DeadLetter{Entity: "agent.y", TaskID: "t"}
 		second.Work = 8
 		second.Seq, poison.Seq, nothing.Seq = bury(t, d, second), bury(t, d, poison), bury(t, d, nothing)
@@ -107,7 +107,7 @@ func TestDeadRetry(t *testing.T) {
 		Entity: "agent.x", TaskID: "t1", Code: "exhausted", Subject: "aee.work.high.agent.x", Work: 1, Data: []byte("{}"),
 		Header: nats.Header{"Content-Type": {"application/cbor"}, jetstream.HeaderRetry: {"17"}},
 	}
-	// The task had been submitted a moment ago: the retry is no duplicate of that.
+	// The task was submitted a moment ago: the retry must not count as its duplicate.
 	w := startLane(t, js, subject.Map{}, "agent.x", 1, creating)
 	submit(t, q, jetstream.Submission{Entity: "agent.x", ID: "t1", Data: letter.Data})
 	w.done(t)
@@ -123,7 +123,7 @@ func TestDeadRetry(t *testing.T) {
 	if left := letters(t, d, ""); len(left) != 0 {
 		t.Errorf("still there: %+v", left)
 	}
-	// A letter that did not come from the entity's lane goes nowhere.
+	// A letter whose subject is not one of the entity's tasks is not submitted.
 	for _, subj := range []string{"", "aee.work.high.agent.y", "aee.work.high.agent.>", "$JS.API.STREAM.DELETE.AEE_WORK", "aee.dead.agent.x.t1"} {
 		letter.Subject, letter.Work = subj, letter.Work+1
 		seq := bury(t, d, letter)
@@ -136,8 +136,8 @@ func TestDeadRetry(t *testing.T) {
 	}
 }
 
-// An envelope that fills a message leaves no room for the cause: the letter is
-// stored without it.
+// An envelope that fills a message leaves no room for the cause: the letter is stored
+// without the envelope.
 func TestDeadLetterOfALargeTask(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -157,8 +157,7 @@ func TestDeadLetterOfALargeTask(t *testing.T) {
 	}
 }
 
-// Anybody may write to the stream: nothing that is in a letter's headers harms
-// who reads it.
+// Other programs may write to the stream: no header of a letter may harm its reader.
 func FuzzDeadLetter(f *testing.F) {
 	f.Add("aee.dead.agent.x.t1", "Aee-Dead-Attempts", "3", []byte("{}"))
 	f.Add("aee.dead.agent.x.t1", "Aee-Dead-Stored", "2026-01-01T00:00:00Z", []byte(nil))
@@ -171,7 +170,7 @@ func FuzzDeadLetter(f *testing.F) {
 		if letter.Attempts < 0 || letter.Omitted < 0 {
 			t.Errorf("%+v", letter)
 		}
-		// What was read is written the same.
+		// A decoded letter is encoded to the same message.
 		letter.Header = nil
 		again, err := jetstream.DecodeDead(jetstream.EncodeDead(letter))
 		if err != nil || again.Entity != letter.Entity || again.TaskID != letter.TaskID || again.Attempts != letter.Attempts ||

@@ -1,22 +1,22 @@
-// Package jetstream is what the mesh keeps in NATS JetStream: its streams and
-// buckets as data, and the stores over them.
+// Package jetstream holds everything that the mesh keeps in NATS JetStream: the list of
+// its streams and buckets, the code that creates and updates them, and the stores that
+// read and write them.
 //
 // # The topology
 //
-// [Topology] lists every stream and bucket once. [Plan] compares the list with
-// a server, [Apply] makes it so:
+// [Topology] lists every stream and bucket once. [Plan] compares the list with a server.
+// [Apply] creates and updates what differs:
 //
 //	js, err := natsjs.New(nc)
 //	report, err := jetstream.Apply(ctx, js, jetstream.Options{Map: m, Replicas: 3})
 //	for _, c := range report { fmt.Println(c) } // create AEE_BUS, …
 //
-// Apply creates what is missing and mends what the mesh relies on (subjects,
-// no_ack, …). It never destroys: it deletes nothing, and it lowers no limit
-// that would make the server drop messages. Limits of a stream that exists are
-// its operator's, unless [Options.Limits] asks for larger ones. Applying
-// twice changes nothing, and several nodes may apply at once. The version of
-// the topology is recorded in the metadata of each stream; a newer one is left
-// alone.
+// Apply creates missing streams and changes the settings that the mesh relies on
+// (subjects, no_ack, …). It never destroys anything: it deletes no stream, and it lowers
+// no limit that would make the server drop messages. It keeps the limits of an existing
+// stream unless [Options.Limits] names others. Applying twice changes nothing, and
+// several nodes may apply at once. The metadata of each stream records the version of the
+// topology; Apply does not touch streams of a newer version.
 //
 //	AEE_BUS            bus.>           7 days    what `watch --since` replays
 //	AEE_HUMAN          human.>        30 days    people's inboxes
@@ -36,44 +36,44 @@
 //	AEE_COUNT          aee.count.>     7 days    counters
 //	aee_agents         KV                        definitions of agents, 16 versions of each
 //
-// AEE_WORK is a work queue: a task stays until it is acknowledged, however
-// long. When it is full it refuses new tasks, and whoever submits one hears of
-// it. nats-server has no schedules in a stream that refuses (2.15.2: "message
-// scheduling cannot use discard new"), and one that does not would drop the
-// oldest tasks at a limit. So delayed tasks are in a stream of their own without
-// limits, AEE_SCHEDULE: the server republishes each at its time from
-// aee.schedule.<entity>.<id> to aee.due.<priority>.<entity>, and a worker
-// moves it from there to AEE_WORK.
+// AEE_WORK is a work queue: a task stays until it is acknowledged, however long that
+// takes. When the stream is full it refuses new tasks, and the submitter gets an error.
+// nats-server allows no scheduled messages in a stream that refuses new ones (2.15.2:
+// "message scheduling cannot use discard new"), and a stream that discards old ones would
+// drop tasks at its limit. So delayed tasks have a stream of their own without limits,
+// AEE_SCHEDULE. When a task falls due, the server republishes it from
+// aee.schedule.<entity>.<id> to aee.due.<priority>.<entity>, and a worker moves it from
+// there to AEE_WORK.
 //
-// A prefix goes in front of the subjects and behind the names: with prefix
-// "acme.eu" they are acme.eu.bus.> and AEE_BUS_acme_eu.
+// A prefix is put in front of the subjects and, as a suffix, behind the names: with
+// prefix "acme.eu" they are acme.eu.bus.> and AEE_BUS_acme_eu.
 //
-// What workers write to takes no roll-ups, but AEE_SCHEDULE, which nats-server wants
-// them for: "Nats-Rollup: all" on one subject purges the whole stream. All of what is an
-// agent's stands below its entity, so that permissions can fence its workers: mesh has
-// them, and docs/threat-model.md says what they keep apart.
+// Streams that workers write to do not allow roll-ups, because "Nats-Rollup: all" on one
+// subject purges the whole stream. The exception is AEE_SCHEDULE: nats-server requires
+// roll-ups for scheduled messages. Every subject of an agent begins with its entity, so
+// that NATS permissions can restrict ("fence") a worker to its own entities. Package mesh
+// generates these permissions; docs/threat-model.md says what they prevent.
 //
-// AEE_BUS is no_ack. A stream that acknowledges also answers
-// requests on the subjects it captures, racing whoever was asked. So
-// the server never tells a publisher whether a broadcast was stored: it is,
-// unless JetStream is down or the stream is at its limits. For the same reason
-// the subjects of live tasks must be in no other stream; [Inspect] looks for
-// those.
+// AEE_BUS is no_ack. A stream that acknowledges also answers requests on the subjects
+// that it captures, and its answer would race with the real responder's. So a publisher
+// never learns whether a broadcast was stored; it is, unless JetStream is down or the
+// stream is at its limits. For the same reason no other stream may capture the subjects
+// of live tasks; [Inspect] looks for such streams.
 //
-// A version of the topology that was released does not change. What leads from
-// one to the next is a [Migration]; its comment says how the next one is
-// written. docs/operations.md is the operators' page.
+// A released version of the topology never changes. A [Migration] leads from one version
+// to the next; its comment says how to write one. docs/operations.md is the page for
+// operators.
 //
-// An agent's work consumers are data, too: [Consumers]. Plan and Apply look at
-// them for the entities that they are given, and workers make their own with
-// [EnsureConsumer], unless an operator forbade it, as for each user that is fenced:
-// who makes a consumer has the server publish anywhere.
+// [Consumers] lists the work consumers of an agent in the same way. Plan and Apply check
+// them for the entities in [Options.Entities]. Workers create their own with
+// [EnsureConsumer], unless the operator forbids it, as for every fenced user: a user who
+// may create consumers can make the server publish on any subject.
 //
 // # The durable lane
 //
-// [Queue] takes tasks, [Lane] draws them for a worker, [Replies] has the
-// answers, [Dead] the tasks that could not be done, [Slots] bounds how many of
-// an entity run at once, and [Clock] tells the time by which deadlines count:
+// [Queue] accepts tasks, [Lane] draws them for a worker, [Replies] stores the replies,
+// [Dead] the dead letters, [Slots] limits how many tasks of an entity run at once, and
+// [Clock] gives the server's time, by which deadlines are measured:
 //
 //	lane, err := queue.Lane("agent.x", jetstream.LaneOptions{Create: true})
 //	go lane.Run(ctx, room, func(d *jetstream.Delivery) { … d.Ack() … lane.Wake() })
@@ -82,63 +82,63 @@
 //	_, err = queue.Submit(ctx, jetstream.Submission{Entity: "agent.x", ID: id, Data: envelope})
 //	for msg, err := range f.Messages(ctx, jetstream.FollowOptions{Fresh: true}) { … }
 //
-// Nothing but a body is needed to submit one: nats pub aee.work.normal.agent.x
-// '{…}' does, without an id against doubles.
+// A body is enough to submit a task: `nats pub aee.work.normal.agent.x '{…}'` works, but
+// without an id the server cannot recognise duplicates.
 //
-// A task is delivered at least once. The server hands it out again when a
-// worker has been silent about it for a lease ([Delivery.Lease]), when a lane had no
-// room for it, and when its consumer was made anew; a late acknowledgement of a
-// former holder counts. So who runs it is decided elsewhere, by
-// compare-and-swap on the run's record, and only that one acknowledges.
+// A task is delivered at least once. The server redelivers it when a worker has not
+// acknowledged it or renewed its lease within [Delivery.Lease], when a lane had no room
+// for it, and when its consumer was recreated. The server accepts a late acknowledgement
+// from an earlier worker too. So ownership is decided elsewhere, by compare-and-swap on
+// the run's record, and only the owner acknowledges.
 //
-// A lane that cannot hear says so: [Lane.Health] has what is the matter and
-// since when, and how far the lane lags. A consumer that is deleted, a lost
-// leader, a restart, missing permissions are seen by an answer of the server or
-// by two and a half missed heartbeats, a pause within [LaneOptions.Check]. An
-// operator who allows workers to make nothing sees them wait.
+// [Lane.Health] reports what keeps a lane from receiving tasks, since when, and how far
+// the lane lags behind. The lane detects a deleted consumer, a lost leader, a server
+// restart and missing permissions by an answer of the server or by two and a half missed
+// heartbeats, and a paused consumer within [LaneOptions.Check]. Where workers may not
+// create consumers, their health says that they wait for the operator.
 //
-// A body is at most the server's max_payload; a larger one is refused with
+// A body is at most as large as the server's max_payload; a larger one is refused with
 // [ErrTooLarge].
 //
 // # The stores
 //
-// [Journal], [Records] (keys), [Refutations] and [Seen] are handles without
-// state of their own. Making one does no I/O; its methods may be called at
-// once. [Replay] reads what the streams hold, in the order of time.
+// [Journal], [Records] (keys), [Refutations] and [Seen] are handles without state of
+// their own. Creating one does no I/O; their methods may be called concurrently. [Replay]
+// reads what the streams hold, in the order of time.
 //
-// [States] keeps the checkpoints of runs: a compare-and-swap for each, so that
-// whoever holds the last revision owns the run. [States.Open] lists the runs
-// that have not ended, [States.Resolve] finishes a write that had no answer, and
-// [States.Sweep] makes room before a full bucket would stop all work. [States.Shares]
-// tells how much of it an entity holds: while a store is fuller than [CrowdedFrom], and
-// more than [FairShare] of it is one entity's, that entity's workers begin no new runs.
-// Only a user who may purge sweeps.
+// [States] stores the checkpoints of runs. Each write is a compare-and-swap, so the
+// worker that wrote the last revision owns the run. [States.Open] lists the runs that
+// have not ended, [States.Resolve] finds out what became of a write that had no answer,
+// and [States.Sweep] deletes old runs before a full bucket would stop all work.
+// [States.Shares] says how much of the bucket each entity uses: while the bucket is
+// fuller than [CrowdedFrom] and one entity has more than [FairShare] of it, that entity's
+// workers start no new runs. Only a user with permission to purge can sweep.
 //
-// Documents above [MaxInline] are chunks in aee_state_objects, on
-// $O.aee_state_objects.C.<entity>.<run>.<token>.<n>: nats.go's layout of objects (ADR-20)
-// names no entity.
+// Documents above [MaxInline] are stored as chunks in aee_state_objects, on
+// $O.aee_state_objects.C.<entity>.<run>.<token>.<n>. nats.go's layout of objects (ADR-20)
+// is not used because its subjects do not contain the entity.
 //
-// NATS does not check reply subjects, so a user may have answers of the server put on any
-// subject of the account. All readers here pass over them; [Published] does so for
-// subscriptions.
+// NATS does not check reply subjects, so a user can make the server send an answer to any
+// subject of the account. All readers here skip such messages; [Published] lets
+// subscribers skip them too.
 //
-// [Agents] keeps the definitions of agents: a registry of package
+// [Agents] stores the definitions of agents; it implements the registry of package
 // agents/registry.
 //
-// [Gather] makes one connection cheaper for many goroutines that publish: give
-// it to all stores of a node.
+// [Gather] makes one connection cheaper for many goroutines that publish: pass it to all
+// stores of a node.
 //
 // # Guarantees
 //
-// What a method has returned nil for is stored as safely as the server's fsync
-// class and the stream's replicas make it (package natsd says how safe that
-// is). A method that fails with [ErrUncertain] may or may not have had its
-// effect. A request that is not answered ends after 5 s, or with its ctx.
+// When a write returns nil, the data is as safe as the server's fsync setting and the
+// number of replicas make it (see package natsd). A method that fails with [ErrUncertain]
+// may or may not have had its effect. A request without an answer times out after 5 s, or
+// when its ctx ends.
 //
 // # Errors
 //
-// [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged],
-// [ErrFull], [ErrTooLarge] and [ErrUncertain] are for errors.Is. A server answers a request that it does
-// not permit with silence; ErrDenied is that silence together with the
-// violation that the connection was told of.
+// [ErrUnavailable], [ErrDenied], [ErrNotFound], [ErrExists], [ErrChanged], [ErrFull],
+// [ErrTooLarge] and [ErrUncertain] are for errors.Is. A server does not answer a request
+// that permissions forbid. ErrDenied is returned when a request timed out and the
+// connection was told of a permissions violation.
 package jetstream

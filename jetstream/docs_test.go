@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// The operators' table is the topology.
+// The operators' table lists the streams of the topology.
 func TestTheOperatorsTableIsTrue(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/operations.md")

@@ -15,31 +15,31 @@ import (
 
 // Errors for errors.Is.
 var (
-	// ErrUnavailable: JetStream is off, for this server or this account, or
-	// does not answer just now.
+	// ErrUnavailable: JetStream is not enabled for this server or this account, or does
+	// not answer at the moment.
 	ErrUnavailable = errors.New("jetstream is not available")
 	// ErrDenied: the connection's NATS permissions do not cover the request.
 	ErrDenied = errors.New("NATS permissions do not allow it")
 	// ErrNotFound: no such stream, bucket, envelope or record.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: there is one already.
+	// ErrExists: the record exists already.
 	ErrExists = errors.New("exists already")
 	// ErrChanged: the record is not at the revision that the caller knows.
 	ErrChanged = errors.New("changed meanwhile")
-	// ErrUncertain: the answer did not come; the effect may have happened.
+	// ErrUncertain: no answer came; the request may have had its effect.
 	ErrUncertain = state.ErrUncertain
-	// ErrFull: the stream is at its limits and takes nothing more.
+	// ErrFull: the stream is at its limits and accepts no more messages.
 	ErrFull = errors.New("the stream is full")
-	// ErrNoRoom: the server, or the account, has not the storage that a stream
-	// would reserve.
+	// ErrNoRoom: the server or the account has less storage left than a stream would
+	// reserve.
 	ErrNoRoom = errors.New("the server has not that much storage left")
-	// ErrTooLarge: the message is larger than the server's max_payload, or than
-	// the stream takes.
+	// ErrTooLarge: the message is larger than the server's max_payload, or than the
+	// stream allows.
 	ErrTooLarge = errors.New("too large")
 )
 
-// explain wraps an error of nats.go with what was tried, and with the one of
-// our errors that it means.
+// explain wraps an error of nats.go with the operation that failed and with the matching
+// error of this package.
 func explain(nc *nats.Conn, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -69,8 +69,8 @@ func explain(nc *nats.Conn, err error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// uncertain marks the failures of a write after which nobody knows whether it
-// happened.
+// uncertain adds [ErrUncertain] to an error of a write that may have been stored all the
+// same.
 func uncertain(err error) error {
 	if err == nil || errors.Is(err, ErrDenied) || errors.Is(err, ErrUnavailable) {
 		return err
@@ -86,15 +86,14 @@ func uncertain(err error) error {
 	return err
 }
 
-// duplicateInProcess is what a replicated stream's leader answers about a message whose
-// Nats-Msg-Id another copy has, while it does not know whether its replicas have stored
-// that one.
+// duplicateInProcess is the answer of a replicated stream's leader to a message whose
+// Nats-Msg-Id an earlier copy has, while it does not know yet whether the replicas have
+// stored that copy.
 const duplicateInProcess natsjs.ErrorCode = 10158
 
-// violation is the last permissions violation that the connection was told
-// of, if it is about something that this package sends, or about an inbox,
-// where the answers arrive. A server sends it beside the request, which then
-// times out.
+// violation returns the last permissions violation that the connection was told of, if it
+// is about a subject that this package publishes to, or about an inbox, where the answers
+// arrive. The server reports it besides the request, which then times out.
 func violation(nc *nats.Conn) error {
 	err := nc.LastError()
 	if err == nil || !errors.Is(err, nats.ErrPermissionViolation) || denials.has(nc, err) {
@@ -112,25 +111,25 @@ func violation(nc *nats.Conn) error {
 	return nil
 }
 
-// isWrongSequence reports that a write found the subject at another sequence
-// than it expected.
+// isWrongSequence reports whether a write failed because the subject was not at the
+// expected sequence.
 func isWrongSequence(err error) bool {
 	return hasCode(err, natsjs.JSErrCodeStreamWrongLastSequence, natsjs.JSErrCodeStreamWrongLastSequenceConstant)
 }
 
 // nats-server's codes for a stream, an account or a server at its limits.
 const (
-	jsStorageExceeded  natsjs.ErrorCode = 10047 // a stream would reserve more than there is
+	jsStorageExceeded  natsjs.ErrorCode = 10047 // a stream would reserve more than is left
 	jsMemoryExceeded   natsjs.ErrorCode = 10028
 	jsAccountExceeded  natsjs.ErrorCode = 10002
 	jsNotEnoughStorage natsjs.ErrorCode = 10023
 	jsStoreFailed      natsjs.ErrorCode = 10077 // "maximum bytes exceeded", "maximum messages exceeded", …
-	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster, "insufficient storage" among others
+	jsNoPeers          natsjs.ErrorCode = 10005 // of a cluster: "insufficient storage", among others
 	jsCreateFailed     natsjs.ErrorCode = 10049 // "error creating store for stream", among others
 )
 
-// hasNoRoom says that a stream would reserve more than a server, or enough
-// servers of a cluster, have left.
+// hasNoRoom reports whether a stream would reserve more than a server, or enough servers
+// of a cluster, have left.
 func hasNoRoom(err error) bool {
 	var api *natsjs.APIError
 	if !errors.As(err, &api) {
@@ -147,8 +146,8 @@ func isFull(err error) bool {
 	return hasCode(err, jsAccountExceeded, jsNotEnoughStorage) || api.ErrorCode == jsStoreFailed && strings.Contains(api.Description, "maximum")
 }
 
-// isAway says that the server cannot do it just now: there is no leader, or it is
-// about to shut down.
+// isAway reports whether the server cannot do it at the moment: there is no leader, or
+// the server is shutting down.
 func isAway(err error) bool {
 	var api *natsjs.APIError
 	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// exchange makes a request and returns its first answer. It waits for
-// requestTimeout at most: a request that a dying server swallowed is never
-// answered. It fails with [ErrDenied] as soon as the server says that it does not
-// permit the subject, which it says beside the request.
+// exchange sends a request and returns its first answer. It waits for requestTimeout at
+// most: a request that reached a server as it died is never answered. It fails with
+// [ErrDenied] as soon as the server reports that the subject is not permitted; such a
+// report comes as an error of the connection, not as an answer.
 func exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -27,13 +27,13 @@ func exchange(ctx context.Context, nc *nats.Conn, msg *nats.Msg) (*nats.Msg, err
 	return answer, err
 }
 
-// denialLook is the time between two looks whether a request was denied.
+// denialLook is how often the connection's last error is checked.
 const denialLook = 20 * time.Millisecond
 
-// untilDenied returns a context that ends, with ErrDenied as its cause, when the
-// server reports that it does not permit publishing to a subject that begins so; a
-// subject with a quotation mark behind it is meant whole. nats.go keeps the last such
-// report of a connection and calls nobody but the application.
+// untilDenied returns a context that ends, with ErrDenied as its cause, when the server
+// reports that publishing to a subject with this prefix is not permitted. A quotation
+// mark at the end makes it an exact match. It polls because nats.go keeps the last such
+// report of a connection and calls only the application's error handler.
 func untilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	before := nc.LastError()
@@ -66,9 +66,9 @@ func untilDenied(ctx context.Context, nc *nats.Conn, subject string) (context.Co
 	}
 }
 
-// denials are the last reports that a request was denied, by connection, that a
-// caller has heard of. A connection goes on saying that they are its last error;
-// they are not why another request has no answer.
+// denials holds, for each connection, the last report of a denied request that a caller
+// has received. The connection keeps returning it as its last error; it must not be taken
+// for the cause of a later timeout.
 var denials = denialNotes{known: map[*nats.Conn]error{}}
 
 type denialNotes struct {

@@ -9,26 +9,26 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// NewClockOf is a clock that reads the server's time by read, on a machine
-// whose own clock is local.
+// NewClockOf returns a clock that reads the server's time by read, and the machine's time
+// by local.
 func NewClockOf(read func(context.Context) (time.Time, error), local func() time.Time) *Clock {
 	return &Clock{read: read, local: local}
 }
 
-// SetScheduled has q believe, for a second, that so many bytes wait.
+// SetScheduled sets the size of StreamSchedule that q uses for a second.
 func SetScheduled(q *Queue, n uint64) { q.scheduled, q.looked = n, time.Now() }
 
-// DecodeDead reads a dead letter of a mesh without prefix.
+// DecodeDead decodes a dead letter of a mesh without a prefix.
 func DecodeDead(msg Message) (DeadLetter, error) { return (&Dead{}).decode(msg) }
 
-// EncodeDead is the message that Put makes of a letter.
+// EncodeDead returns the message that Put publishes for a letter.
 func EncodeDead(l DeadLetter) Message {
 	subj, _ := subject.Map{}.Dead(l.Entity, l.TaskID)
 	msg := encodeDead(subj, l)
 	return Message{Subject: subj, Header: msg.Header, Data: msg.Data, Seq: l.Seq}
 }
 
-// ParseAck reads an ack subject and writes what it says.
+// ParseAck parses an ack subject and formats its fields.
 func ParseAck(s string) (string, error) {
 	a, err := parseAck(s)
 	return fmt.Sprintf("%s %s %d %d %d %s", a.stream, a.consumer, a.delivered, a.seq, a.pending, a.stored.Format(time.RFC3339Nano)), err
@@ -45,15 +45,15 @@ var (
 // ReadAck is the decoder of acknowledgements.
 var ReadAck = readAck
 
-// PurgeRun takes a run away as a sweep does that saw it at a revision.
+// PurgeRun deletes a run as a sweep does that read it at a revision.
 func PurgeRun(ctx context.Context, s *States, id state.ID, revision uint64) error {
 	return s.purge(ctx, []stateMessage{{Message: Message{Subject: s.sub + stateKey(id), Seq: revision}, id: id}})
 }
 
-// DecodeScheduled reads a delayed task of a mesh without prefix.
+// DecodeScheduled decodes a delayed task of a mesh without a prefix.
 func DecodeScheduled(msg Message) (Scheduled, error) { return (&Queue{}).readScheduled(msg) }
 
-// SharesNow are shares of which nothing is left to runs that have ended.
+// SharesNow returns the shares without any run that has ended.
 func SharesNow(ctx context.Context, s *States, entity string) ([]Share, error) {
 	return s.shares(ctx, entity, 0, SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond})
 }

@@ -16,16 +16,16 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Gather returns js with a PublishMsg that many goroutines may call at once at
-// less cost: messages that are published at about the same time share a system
-// call, and their acknowledgements one subscription. Alone, a message takes as
-// long as before. Everything else is js itself, and so is PublishMsg where it
+// Gather returns js with a PublishMsg that is cheaper when many goroutines call it at
+// once: messages that are published at about the same time share a system call, and their
+// acknowledgements share one subscription. A single message takes as long as before. All
+// other methods are js's own, as is PublishMsg when it is given options.
 // is given options.
-//
-// When the connection is lost, the messages that were under way fail at once
-// with [nats.ErrDisconnected] instead of at the end of their time: their
+// When the connection is lost, the messages under way fail at once with
+// [nats.ErrDisconnected] instead of at their timeout: their acknowledgements cannot
+// arrive any more, though the messages may be stored.
 // acknowledgements cannot come any more, though they may be stored.
-//
+// The subscription is created with the first message and ends with the connection.
 // The subscription is made with the first message and ends with the connection.
 func Gather(js natsjs.JetStream) natsjs.JetStream {
 	if g, ok := js.(*gathered); ok {
@@ -34,37 +34,35 @@ func Gather(js natsjs.JetStream) natsjs.JetStream {
 	return &gathered{JetStream: js, waiting: map[string]chan<- published{}}
 }
 
-// gathered publishes through a queue: the first sender lets the others go on,
-// and then publishes for all. The connection flushes whenever a publisher
-// waits, so that senders that each publish one message would cost a system call
-// a message.
+// gathered publishes through a queue: the first sender yields to other goroutines, and
+// then publishes what all of them have queued. Without it, the connection would flush,
+// one system call, for every message, because each sender waits for its answer.
 type gathered struct {
 	natsjs.JetStream
 
 	mu      sync.Mutex
-	inbox   string // with its closing dot; "" before the first message
+	inbox   string // with the final dot; "" before the first message
 	last    uint64
 	waiting map[string]chan<- published // by reply subject
 	queue   []*nats.Msg
 
-	publishing sync.Mutex // held while what was in the queue goes out
+	publishing sync.Mutex // held while queued messages are published
 }
 
-// published is what became of a message.
+// published is the outcome of a message.
 type published struct {
 	answer *nats.Msg
 	err    error
 }
 
-// How often a message is published again where nobody heard it: a stream may
-// be about to have another leader. As nats.go does.
+// How often, and after what pause, a message is published again when no stream answered:
+// the stream may be electing a leader. nats.go does the same.
 const (
 	publishRetries   = 2
 	publishRetryWait = 250 * time.Millisecond
 )
 
-// PublishMsg publishes a message and waits for its acknowledgement, for 5 s at
-// most.
+// PublishMsg publishes a message and waits up to 5 s for its acknowledgement.
 func (g *gathered) PublishMsg(ctx context.Context, m *nats.Msg, opts ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
 	if len(opts) > 0 {
 		return g.JetStream.PublishMsg(ctx, m, opts...)
@@ -112,8 +110,8 @@ func (g *gathered) exchange(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 	}
 }
 
-// leave returns when nobody reads the message's bytes any more: they are the
-// caller's.
+// leave withdraws a message whose sender has given up. It returns when the message's
+// bytes are no longer read: they belong to the caller.
 func (g *gathered) leave(m *nats.Msg) {
 	g.take(m.Reply)
 	g.mu.Lock()
@@ -121,19 +119,19 @@ func (g *gathered) leave(m *nats.Msg) {
 	g.queue = slices.DeleteFunc(g.queue, func(q *nats.Msg) bool { return q == m })
 	published := len(g.queue) == n
 	g.mu.Unlock()
-	if published { // or is just now
+	if published { // or it is being published now
 		g.publishing.Lock()
 		defer g.publishing.Unlock()
 	}
 }
 
-// gatherFrom is how many messages must be under way before a sender looks for
-// company: with fewer there is nobody to wait for, and a sender that is alone goes
-// through the scheduler, and asks the network what is new, for nothing.
+// gatherFrom is how many messages must be under way before a sender yields to other
+// goroutines. With fewer, no other sender is likely to join, and yielding would only cost
+// a pass through the scheduler and a network poll.
 const gatherFrom = 4
 
-// enqueue reports whether the message is the first of those that wait, and
-// whether others are likely to join it.
+// enqueue reports whether the message is the first in the queue, and whether others are
+// likely to join it.
 func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,7 +150,7 @@ func (g *gathered) enqueue(m *nats.Msg, done chan<- published) (first, company b
 	return len(g.queue) == 1, len(g.waiting) >= gatherFrom, nil
 }
 
-// flush publishes what is in the queue.
+// flush publishes the queued messages.
 func (g *gathered) flush() {
 	g.publishing.Lock()
 	defer g.publishing.Unlock()
@@ -167,8 +165,8 @@ func (g *gathered) flush() {
 	}
 }
 
-// watch gives up what was under way whenever the connection is lost. It ends
-// with the connection.
+// watch fails the messages under way whenever the connection is lost. It ends with the
+// connection.
 func (g *gathered) watch(status <-chan nats.Status) {
 	for now := range status {
 		g.mu.Lock()
@@ -204,7 +202,7 @@ func (g *gathered) take(reply string) chan<- published {
 	return done
 }
 
-// readAck reads a stream's acknowledgement. Nearly all look the same:
+// readAck decodes a stream's acknowledgement. Nearly all have this form:
 // {"stream":"KV_aee_state","seq":7}; older servers write a space before "seq".
 func readAck(data []byte) (*natsjs.PubAck, error) {
 	if rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`)); ok {

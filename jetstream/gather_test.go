@@ -77,9 +77,8 @@ func TestGatherIsTheSame(t *testing.T) {
 	}
 }
 
-// Everybody gets the acknowledgement of his own message.
-// Every publish waits for one: what a server of today writes is not read by
-// reflection.
+// Every publish waits for an acknowledgement, so the usual form is parsed without
+// encoding/json.
 func TestTheUsualAcknowledgementIsReadInPassing(t *testing.T) {
 	js := start(t)
 	if _, err := js.CreateStream(testContext(t), natsjs.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
@@ -149,7 +148,7 @@ func TestGatherKeepsSendersApart(t *testing.T) {
 	}
 	wg.Wait()
 
-	// A server that is away answers nobody; one that is back, everybody.
+	// While the server is down no message is acknowledged; afterwards all are.
 	srv.Close()
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
@@ -163,8 +162,8 @@ func TestGatherKeepsSendersApart(t *testing.T) {
 	})
 }
 
-// Whoever waits when the connection is lost hears of it, long before the end of
-// his time.
+// Senders that wait when the connection is lost get the error at once, long before their
+// timeout.
 func TestGatherTellsOfALostConnection(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -218,7 +217,7 @@ func BenchmarkPublish(b *testing.B) {
 	}
 }
 
-// parallel has b.N calls made by so many goroutines.
+// parallel makes b.N calls from a number of goroutines.
 func parallel(b *testing.B, senders int, call func(sender, i int) error) {
 	var wg sync.WaitGroup
 	b.ResetTimer()

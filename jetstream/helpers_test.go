@@ -15,8 +15,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// nats.go's first asynchronous publish, over a connection that is just being
-	// closed, leaves a goroutine that waits for the connection's end.
+	// The first asynchronous publish of nats.go, over a connection that is being closed,
+	// leaves a goroutine that waits for the end of the connection.
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }
 
@@ -28,8 +28,8 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// brief is for one try of several: a request that a dying server swallowed is
-// not answered by the next one.
+// brief is the context of one of several attempts: a request that reached a server as it
+// died is not answered by the next server.
 func brief(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	t.Cleanup(cancel)
@@ -59,8 +59,8 @@ func apply(t testing.TB, js natsjs.JetStream, opts jetstream.Options) []jetstrea
 	return report
 }
 
-// applyInCluster is apply where a busy machine may leave the cluster without a
-// leader for a moment, or its leader without a server that is there.
+// applyInCluster is apply that tries again: on a busy machine the cluster may have no
+// leader for a moment, or its leader may consider a server as gone.
 func applyInCluster(t testing.TB, js natsjs.JetStream, opts jetstream.Options) {
 	t.Helper()
 	var err error

@@ -10,21 +10,22 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Inbox is what people were sent: [StreamHuman]. A value may be used by many
+// Inbox stores the messages sent to people, in [StreamHuman]. A value may be used by many
 // goroutines at once.
 type Inbox struct {
 	js natsjs.JetStream
 	m  subject.Map
 }
 
-// NewInbox returns the inboxes of the people of m's mesh. It does no I/O.
+// NewInbox returns the inboxes of m's mesh. It does no I/O.
 func NewInbox(js natsjs.JetStream, m subject.Map) *Inbox { return &Inbox{js: js, m: m} }
 
 // Put publishes a message into a person's inbox, human.<name>, and returns when the
-// server has stored it. msgID is the same however often it is put: it is stored once
-// within the stream's duplicate window (2 minutes), where this user may look whether it
-// is; a reader may find one twice that was put again. Put fails with [ErrUnavailable] where no stream keeps inboxes,
-// and with [ErrUncertain] where nobody knows whether it was stored.
+// server has stored it. A message put again with the same msgID within the stream's
+// duplicate window (2 minutes) is stored once, if this user may read the stream;
+// otherwise a reader may find it twice. Put fails with [ErrUnavailable] if no stream
+// stores inboxes, and with [ErrUncertain] if it is unknown whether the message was
+// stored.
 func (b *Inbox) Put(ctx context.Context, person, msgID string, data []byte) error {
 	subj, err := b.m.Live(person)
 	if err != nil {
@@ -40,9 +41,9 @@ func (b *Inbox) Put(ctx context.Context, person, msgID string, data []byte) erro
 	return uncertain(explain(b.js.Conn(), err, "put into the inbox of %s", person))
 }
 
-// List yields what a person was sent, of all people with "", in the order in
-// which it came. Any replica may answer, so what came a moment ago may be
-// missing. After an error it yields nothing more.
+// List yields the messages of a person, or of all people with "", in the order in which
+// they were stored. Any replica may answer, so a message of a moment ago may be missing.
+// After an error it yields nothing more.
 func (b *Inbox) List(ctx context.Context, person string) iter.Seq2[Message, error] {
 	filter := b.m.AllHuman()
 	if person != "" {
@@ -54,7 +55,7 @@ func (b *Inbox) List(ctx context.Context, person string) iter.Seq2[Message, erro
 	return scan(ctx, b.js, b.name(), filter, 1)
 }
 
-// Follow yields the same as List, and then what comes, until ctx ends.
+// Follow yields the same as List, and then new messages, until ctx ends.
 func (b *Inbox) Follow(ctx context.Context, person string) iter.Seq2[Message, error] {
 	opts := ReplayOptions{Map: b.m, Subjects: []string{b.m.AllHuman()}, Follow: true}
 	if person != "" {

@@ -14,13 +14,13 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Report is what [Inspect] finds.
+// A Report is the result of [Inspect].
 type Report struct {
 	Server  string `json:"server"` // its name
 	Version string `json:"version"`
 
-	// Enabled says whether this account may use JetStream. If not, Reason says
-	// why, and the rest is empty.
+	// Enabled says whether this account may use JetStream. If not, Reason says why, and
+	// the other fields are empty.
 	Enabled bool   `json:"enabled"`
 	Reason  string `json:"reason,omitempty"`
 
@@ -30,8 +30,8 @@ type Report struct {
 	Fsync   Fsync    `json:"fsync"`
 }
 
-// Account is what JetStream grants this account, in bytes and numbers. A limit
-// of -1 is none.
+// Account is what this account uses of JetStream and its limits, in bytes and counts. A
+// limit of -1 is none.
 type Account struct {
 	Domain       string `json:"domain,omitempty"`
 	Memory       uint64 `json:"memory"`
@@ -44,39 +44,38 @@ type Account struct {
 	MaxConsumers int    `json:"max_consumers"`
 }
 
-// A Race is a stream that acknowledges on subjects on which requests travel:
-// whoever sends a request there gets the stream's acknowledgement, or the
-// agent's answer, whichever is faster.
+// A Race is a stream that acknowledges messages on subjects that carry requests: a
+// requester gets either the stream's acknowledgement or the agent's answer, whichever is
+// faster.
 type Race struct {
 	Stream   string   `json:"stream"`
-	Subjects []string `json:"subjects"` // the stream's, that catch requests
+	Subjects []string `json:"subjects"` // the subjects of the stream that capture requests
 }
 
-// Fsync says what a server's acknowledgement of a stored message means.
+// Fsync says how durable an acknowledged message is.
 type Fsync struct {
 	Class    FsyncClass    `json:"class"`
 	Interval time.Duration `json:"interval,omitempty"` // FsyncInterval only
-	Why      string        `json:"why"`                // how it was learnt, or why it could not be
+	Why      string        `json:"why"`                // how the class was found out, or why it could not be
 }
 
-// FsyncClass is when the server calls fsync.
+// FsyncClass says when the server calls fsync.
 type FsyncClass string
 
 // The fsync classes.
 const (
-	// FsyncAlways: before it acknowledges. What is acknowledged is on the disk.
+	// FsyncAlways: before each acknowledgement. An acknowledged message is on the disk.
 	FsyncAlways FsyncClass = "always"
-	// FsyncInterval: every so often. What was acknowledged since the last time
-	// is lost if the machine goes down.
+	// FsyncInterval: periodically. A machine failure loses what was acknowledged since
+	// the last fsync.
 	FsyncInterval FsyncClass = "interval"
-	// FsyncUnknown: the server does not tell this connection. Assume two
-	// minutes, nats-server's default.
+	// FsyncUnknown: this connection may not ask. Assume two minutes, nats-server's
+	// default.
 	FsyncUnknown FsyncClass = "unknown"
 )
 
-// Inspect looks at a server's JetStream for one mesh and changes nothing. What
-// is wrong with JetStream is in the report; the error is for what kept Inspect
-// from finding out.
+// Inspect examines the JetStream of one mesh and changes nothing. Problems of JetStream
+// are in the report; the error says what kept Inspect from examining it.
 func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, error) {
 	nc := js.Conn()
 	r := Report{Server: nc.ConnectedServerName(), Version: nc.ConnectedServerVersion(), Fsync: Fsync{Class: FsyncUnknown, Why: "jetstream is not available"}}
@@ -100,7 +99,7 @@ func Inspect(ctx context.Context, js natsjs.JetStream, opts Options) (Report, er
 	return r, err
 }
 
-// races looks for streams that acknowledge on the lanes of requests.
+// races finds streams that acknowledge on subjects that carry requests.
 func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, error) {
 	lanes := append(m.AllLive(), m.AllAsk(), m.AllCtl(), m.AllBus())
 	found := map[string][]string{}
@@ -128,9 +127,9 @@ func races(ctx context.Context, js natsjs.JetStream, m subject.Map) ([]Race, err
 	return races, nil
 }
 
-// AskFsync asks the server that nc is connected to for its fsync class. It
-// answers the system account only: for any other the class is unknown, after
-// half a second at most.
+// AskFsync asks the server that nc is connected to for its fsync class. The server
+// answers the system account only: for other accounts the class is unknown, after half a
+// second at most.
 func AskFsync(ctx context.Context, nc *nats.Conn) Fsync {
 	const why = "the server tells its sync_interval only to the system account ($SYS.REQ.SERVER.PING.JSZ) and on its monitoring port (/jsz)"
 	ctx, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
@@ -153,8 +152,7 @@ func AskFsync(ctx context.Context, nc *nats.Conn) Fsync {
 	return f
 }
 
-// ParseJSZ reads the fsync class from what a server's monitoring port says
-// under /jsz.
+// ParseJSZ reads the fsync class from the /jsz answer of a server's monitoring port.
 func ParseJSZ(body []byte) (Fsync, error) {
 	var jsz struct {
 		Disabled bool `json:"disabled"`
@@ -178,16 +176,14 @@ func ParseJSZ(body []byte) (Fsync, error) {
 	return Fsync{Class: FsyncUnknown}, errors.New("read /jsz: it has no sync_interval")
 }
 
-// probeEntity is whose ids [ProbeAck] stores.
+// probeEntity is the entity under which [ProbeAck] stores ids.
 const probeEntity = "service.probe"
 
-// ProbeAck stores n small records in the bucket of seen ids, one after
-// another, and returns the median time to an acknowledgement. The records go by
-// themselves after a second.
+// ProbeAck stores n small records in the bucket of seen ids, one after another, and
+// returns the median time to an acknowledgement. The records expire after a second.
 //
-// It is a hint at the fsync class and no more: fsync takes a fraction of a
-// millisecond on some disks and many milliseconds on others, and a network in
-// between hides it.
+// The result is only a hint at the fsync class: fsync takes a fraction of a millisecond
+// on some disks and many milliseconds on others, and network latency hides it.
 func ProbeAck(ctx context.Context, js natsjs.JetStream, m subject.Map, n int) (time.Duration, error) {
 	seen := NewSeen(js, m, time.Second)
 	took := make([]time.Duration, max(n, 1))

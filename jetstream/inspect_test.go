@@ -57,8 +57,8 @@ func TestFsyncClassIsToldToTheSystemAccountAndOnTheMonitoringPort(t *testing.T) 
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "nats.conf")
-	// Not the user's own business: JetStream in SYS is refused, so what is
-	// asked here is the reply to the request alone.
+	// JetStream is refused to users of SYS, so this test only examines the reply to the
+	// request.
 	conf := "accounts { SYS: { users: [ { user: sys, password: s } ] }, APP: { jetstream: enabled, users: [ { user: app, password: a } ] } }\nsystem_account: SYS\n"
 	if err := os.WriteFile(file, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)

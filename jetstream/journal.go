@@ -11,12 +11,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Journal keeps the envelopes that entities sent and received, each under
-// the entity and the envelope's id, for as long as the limits of
-// [StreamJournal] allow.
+// A Journal stores the envelopes that entities sent and received, by the entity and the
+// envelope's id, for as long as the limits of [StreamJournal] allow.
 //
-// The first envelope under an id stays: a later one with the same id and other
-// bytes does not take its place, so nobody rewrites what an entity saw.
+// The first envelope with an id stays: a later one with the same id and other bytes does
+// not replace it, so the journal of an entity cannot be rewritten.
 type Journal struct {
 	js natsjs.JetStream
 	m  subject.Map
@@ -27,9 +26,9 @@ func NewJournal(js natsjs.JetStream, m subject.Map) *Journal {
 	return &Journal{js: js, m: m}
 }
 
-// Put stores an envelope's bytes and waits until the server has them. It
-// returns nil if the same bytes are there already, and [ErrExists] if others
-// are. After [ErrUncertain] it may be called again.
+// Put stores an envelope's bytes and waits until the server has stored them. It returns
+// nil if the same bytes are stored already, and [ErrExists] if other bytes are. After
+// [ErrUncertain] it may be called again.
 func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) error {
 	subj, err := j.m.Journal(entity, id)
 	if err != nil {
@@ -46,14 +45,13 @@ func (j *Journal) Put(ctx context.Context, entity, id string, envelope []byte) e
 		case !errors.Is(err, ErrNotFound):
 			return err
 		}
-		return nil // it was there, and went by its age
+		return nil // it existed and has expired meanwhile
 	}
 	return uncertain(explain(j.js.Conn(), err, "journal envelope %q of %s", id, entity))
 }
 
-// Post stores an envelope's bytes without waiting, at the cost of a plain
-// publish: nobody hears whether it was stored. It needs no answer, so a node
-// can journal every envelope in passing.
+// Post stores an envelope's bytes without waiting, at the cost of a plain publish. It
+// does not report whether they were stored, so a node can journal every envelope.
 func (j *Journal) Post(entity, id string, envelope []byte) error {
 	subj, err := j.m.Journal(entity, id)
 	if err != nil {
@@ -66,8 +64,8 @@ func (j *Journal) Post(entity, id string, envelope []byte) error {
 	return nil
 }
 
-// Get returns the bytes of an envelope, or [ErrNotFound]. Any replica may
-// answer, so what was put a moment ago may be missing for another moment.
+// Get returns the bytes of an envelope, or [ErrNotFound]. Any replica may answer, so an
+// envelope that was stored a moment ago may be missing.
 func (j *Journal) Get(ctx context.Context, entity, id string) ([]byte, error) {
 	subj, err := j.m.Journal(entity, id)
 	if err != nil {

@@ -11,68 +11,67 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// LaneOptions say how a worker draws tasks. The zero value is a worker that
-// makes nothing.
+// LaneOptions configure how a worker draws tasks. With the zero value it creates no
+// consumers.
 type LaneOptions struct {
-	// Create makes the entity's consumers where they are missing, and mends
-	// them. Without it they are the operator's to make; the lane waits for them.
+	// Create makes the lane create missing consumers of the entity, and update those that
+	// differ. Without it an operator has to create them; the lane waits until they exist.
 	Create bool
 
-	// Lease is for consumers that are made: see [DefaultLease]. One that exists
-	// keeps its own.
+	// Lease is the AckWait of consumers that the lane creates: see [DefaultLease].
+	// Existing consumers keep theirs.
 	Lease time.Duration
 
-	// Heartbeat is how often the server says of an idle lane that it still
-	// waits. After two and a half of them in silence the lane takes itself for
-	// deaf and looks what is the matter. Default: 1 s.
+	// Heartbeat is the interval at which the server confirms an idle request. After two
+	// and a half intervals of silence the lane is considered deaf and checks its
+	// consumer. Default: 1 s.
 	Heartbeat time.Duration
 
-	// Check is how often the lane looks up how far it lags behind, and whether
-	// somebody paused a consumer. Default: 5 s.
+	// Check is how often the lane reads how far it lags behind, and whether a consumer is
+	// paused. Default: 5 s.
 	Check time.Duration
 
-	// Changed, if not nil, is told whenever a State in the lane's health
-	// changes. Calls come one at a time, in order, from a goroutine of Run; it
-	// should return soon.
+	// Changed, if not nil, is called whenever a State in the lane's health changes. Calls
+	// come one at a time, in order, from a goroutine of Run; it must return soon.
 	Changed func(LaneHealth)
 
-	// Dropped, if not nil, is told of each message that came as a delayed task
-	// and was none, and that was taken away: where it was, and why.
+	// Dropped, if not nil, is called with each message that the lane removed because no
+	// user submitted it or it was not a delayed task: its subject, and the reason.
 	Dropped func(subject string, why error)
 }
 
 // A Lane draws the durable tasks of one entity for one worker.
 //
-// It holds a consumer for each priority, shared with the other workers of the
-// entity, and asks each for tasks. Of those that have some it draws by weight,
-// 8 urgent : 4 high : 2 normal : 1 low, so that the low ones are never starved;
-// one that has none holds a single request that the server answers as soon as
-// there is a task. It also moves the entity's delayed tasks to [StreamWork] when
-// they fall due.
+// It pulls from one consumer for each priority, which it shares with the other workers of
+// the entity. From the priorities that have tasks it draws by weight, 8 urgent : 4 high :
+// 2 normal : 1 low, so that low ones are never starved. On a priority without tasks it
+// keeps one request open, which the server answers as soon as there is a task. It also
+// moves the entity's delayed tasks to [StreamWork] when they fall due.
 //
-// A lane that stops hearing (its consumer was deleted or paused, JetStream or a
-// leader is away, permissions were taken) goes on trying, makes the consumer
-// anew if it may, and says in its health what is the matter and since when.
+// A lane that receives no tasks (its consumer was deleted or paused, JetStream or a
+// leader is away, permissions were revoked) keeps trying, recreates the consumer if it
+// may, and reports the cause and its beginning in its health.
 type Lane struct {
 	q      *Queue
 	entity string
 	opts   LaneOptions
-	wake   chan struct{} // for the drawer: a place is free, a request has ended
-	mend   chan struct{} // for the watcher: something is wrong, or was said
+	wake   chan struct{} // wakes Run: there is room, or a request has ended
+	mend   chan struct{} // wakes the watcher: a source failed, or the connection changed
 
 	mu      sync.Mutex
-	sources []*source // the four priorities in the order of draws, then what falls due
-	inbox   string    // of the run under way
-	stopped bool      // no Run under way
+	sources []*source // the four priorities in the order of draws, then the delayed tasks
+	inbox   string    // of the current Run
+	stopped bool      // no Run is active
 	snag    error     // why the last delayed task could not be moved
 	told    []LaneState
 
-	// delivering is held over room and deliver, so that none is called after Run.
+	// delivering is held during calls of room and deliver, so that neither is called
+	// after Run.
 	delivering sync.Mutex
 	closing    bool
 }
 
-// draws are the priorities, each with its weight, the most urgent first.
+// draws lists the priorities with their weights, the most urgent first.
 var draws = []struct {
 	name   string
 	weight int
@@ -106,9 +105,9 @@ func (q *Queue) Lane(entity string, opts LaneOptions) (*Lane, error) {
 	return l, nil
 }
 
-// Open makes or looks for the entity's consumers, and says what is wrong with
-// them: of those that are missing all. Run does so by itself; a worker that is
-// started calls Open first, to fail at once where an operator has to do something.
+// Open creates or looks up the entity's consumers, and returns what is wrong with them;
+// it names all that are missing. Run does the same; a worker calls Open first at its
+// start, to fail at once if an operator has to act.
 func (l *Lane) Open(ctx context.Context) error {
 	var missing []error
 	for _, s := range l.sources {
@@ -123,18 +122,18 @@ func (l *Lane) Open(ctx context.Context) error {
 	return errors.Join(missing...)
 }
 
-// Run draws tasks until ctx ends, then it returns nil; what is on its way then
-// is given back. It returns an error only if the connection is closed for good.
-// A lane runs once at a time.
+// Run draws tasks until ctx ends; then it returns nil, and requeues messages that still
+// arrive. It returns an error only if the connection is closed for good. A lane can have
+// one Run at a time.
 //
-// room says how many tasks the worker has places for, now. deliver takes one; it
-// must not block, and room must count it when it returns. Both are called from
-// one goroutine at a time, room also from another one. Whenever a place becomes
-// free the worker calls [Lane.Wake].
+// room returns how many more tasks the worker can take now. deliver takes one; it must
+// not block, and room must count it once deliver has returned. One goroutine at a time
+// calls deliver; room is also called from another one. The worker calls [Lane.Wake]
+// whenever a place becomes free.
 //
-// The lane asks for no more tasks than there is room for, except that it keeps
-// one request waiting at each priority that has none. A task that comes when
-// there is no room is given back at once.
+// The lane asks for no more tasks than there is room for, except for one open request on
+// each priority that has no tasks. A task that arrives when there is no room is requeued at
+// once.
 func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)) error {
 	nc := l.q.js.Conn()
 	status := nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -174,17 +173,17 @@ func (l *Lane) Run(ctx context.Context, room func() int, deliver func(*Delivery)
 	}
 }
 
-// Wake tells the lane that there may be room. It never blocks and costs little.
+// Wake tells the lane that there may be room. It never blocks and is cheap.
 func (l *Lane) Wake() { signal(l.wake) }
 
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
-	default: // somebody did so already
+	default: // it is signalled already
 	}
 }
 
-// Lease is how long a worker may be silent about a task: the shortest of the
+// Lease is how long a worker may go without renewing a task: the shortest AckWait of the
 // entity's consumers, as far as the lane has seen them.
 func (l *Lane) Lease() time.Duration {
 	l.mu.Lock()
@@ -201,7 +200,7 @@ func (l *Lane) Lease() time.Duration {
 	return lease
 }
 
-// laneRun is a lane while it runs.
+// laneRun is the state of one Run.
 type laneRun struct {
 	*Lane
 	nc      *nats.Conn
@@ -209,7 +208,7 @@ type laneRun struct {
 	gone    chan struct{} // closed when the subscription has ended
 	room    func() int
 	deliver func(*Delivery)
-	due     chan *Delivery // for the mover
+	due     chan *Delivery // to the goroutine of move
 }
 
 func (r *laneRun) open() error {
@@ -233,15 +232,15 @@ func (r *laneRun) open() error {
 		r.stop()
 		return fmt.Errorf("draw tasks of %s: %w", r.entity, err)
 	}
-	// What comes is bounded by what was asked for.
+	// The number of messages is bounded by what was requested.
 	_ = sub.SetPendingLimits(-1, -1)
 	r.sub, r.gone = sub, make(chan struct{})
 	sub.SetClosedHandler(func(string) { close(r.gone) })
 	return nil
 }
 
-// close ends the subscription. What the server sent before it heard of that is
-// given back rather than left to its lease.
+// close ends the subscription. Messages that the server sent before it processed the
+// unsubscribe are requeued, so that they need not wait for the end of their lease.
 func (r *laneRun) close(helpers func()) {
 	r.delivering.Lock()
 	r.closing = true
@@ -267,7 +266,7 @@ func (l *Lane) stop() {
 	}
 }
 
-// hear takes what comes in: tasks, and what the server says about requests.
+// hear handles incoming messages: tasks, and status messages about requests.
 func (r *laneRun) hear(msg *nats.Msg) {
 	if msg.Reply == "" {
 		r.status(msg)
@@ -307,10 +306,11 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	}
 }
 
-// madeSlack is by how much the clocks of two servers may differ.
+// madeSlack is how far the clocks of two servers may differ.
 const madeSlack = 50 * time.Millisecond
 
-// take hands a delivery over, if there is room.
+// take passes a delivery to the worker or to the mover, and reports whether there was
+// room.
 func (r *laneRun) take(s *source, d *Delivery) bool {
 	r.delivering.Lock()
 	defer r.delivering.Unlock()

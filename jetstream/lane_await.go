@@ -16,24 +16,25 @@ import (
 // ErrNoLane: the NATS user has no permission for the durable lane.
 var ErrNoLane = errors.New("no permission for the durable lane")
 
-// laneStores are the streams and buckets without which there is no durable lane. A worker
-// may look at the first ones, and not always at the others (see "auth perms").
+// laneStores are the streams and buckets that the durable lane needs. Every worker may
+// read the configuration of the first group, a fenced one perhaps not that of the second (see
+// "auth perms").
 var laneStores = [2][]string{{StreamWork, BucketState, BucketSlots}, {StreamSchedule, StreamReply, StreamDead}}
 
-// A MissingError names streams and buckets that a server has not.
+// A MissingError names the streams and buckets that a server does not have.
 type MissingError []string
 
 func (e MissingError) Error() string { return "the server has no " + strings.Join(e, ", ") }
 
-// LaneLacks says what keeps a worker from the durable lane: streams that are missing
-// ([MissingError]), JetStream that does not answer ([ErrUnavailable]), permissions
-// ([ErrDenied]), which it may take the whole of ctx to find out. Nil: nothing does.
+// LaneLacks returns what keeps a worker from using the durable lane: missing streams
+// ([MissingError]), a JetStream that does not answer ([ErrUnavailable]), or missing
+// permissions ([ErrDenied]), which can take all of ctx to find out. Nil: nothing.
 //
-// An error is [ErrNoLane] too where the user may look at none of it: the operator did
-// not mean the worker to have the lane.
+// The error is also [ErrNoLane] if the user may not even read the configuration of
+// [StreamWork]: then the operator did not intend the worker to use the durable lane.
 //
-// A fenced worker asks only for the streams that it may look at: of the others the
-// server would log each question, and leave it without an answer.
+// A fenced worker checks only the streams that it is permitted to: the server would log
+// each other request and not answer it.
 func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced bool) error {
 	if _, err := lacking(ctx, js, m, laneStores[0][:1]); errors.Is(err, ErrDenied) {
 		return fmt.Errorf("%w: %w", ErrNoLane, err)
@@ -55,7 +56,7 @@ func LaneLacks(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced b
 	return err
 }
 
-// lacking are those of some streams and buckets that the server has not.
+// lacking returns those of the named streams and buckets that the server does not have.
 func lacking(ctx context.Context, js natsjs.JetStream, m subject.Map, names []string) (MissingError, error) {
 	plan, err := Plan(ctx, js, Options{Map: m, Only: names})
 	if err != nil {
@@ -70,16 +71,17 @@ func lacking(ctx context.Context, js natsjs.JetStream, m subject.Map, names []st
 	return missing, nil
 }
 
-// LaneWait looks for the durable lane until it is there. It serves as Ready and
-// Lacks of mesh.Durable.
+// LaneWait waits until the durable lane is available. It serves as Ready and Lacks of
+// mesh.Durable.
 type LaneWait struct {
 	ready chan struct{}
 	lacks atomic.Pointer[error]
 }
 
-// AwaitLane begins to look, again and again, seldom after [ErrNoLane], and whenever the connection has come
-// back, until ctx ends. First is what the lane lacked when it was looked for before;
-// came, if not nil, is called before Ready is closed.
+// AwaitLane checks for the durable lane, every interval and after each reconnect, until
+// it is available or ctx ends. After [ErrNoLane] it checks at every 20th interval only.
+// first is the result of the caller's own check; came, if not nil, is called before Ready
+// is closed.
 func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced bool, every time.Duration, first error, came func()) *LaneWait {
 	w := &LaneWait{ready: make(chan struct{})}
 	w.lacks.Store(&first)
@@ -96,7 +98,7 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced b
 				return
 			case <-tick.C:
 				if ticks++; errors.Is(w.Lacks(), ErrNoLane) && ticks%20 != 0 {
-					continue // each look is a line in the server's log
+					continue // each check is a line in the server's log
 				}
 			case <-status:
 			}
@@ -121,8 +123,8 @@ func AwaitLane(ctx context.Context, js natsjs.JetStream, m subject.Map, fenced b
 	return w
 }
 
-// Ready is closed when the lane is there.
+// Ready is closed when the lane is available.
 func (w *LaneWait) Ready() <-chan struct{} { return w.ready }
 
-// Lacks is what it lacked the last time.
+// Lacks returns the result of the last check.
 func (w *LaneWait) Lacks() error { return *w.lacks.Load() }

@@ -14,7 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Finding D2 of the reliability review, and fault 2 of the operator's tour.
+// A worker that starts without the durable lane joins it later: finding D2 of the
+// reliability review, and fault 2 of the operator's tour.
 func TestTheDurableLaneIsLookedForAgain(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -43,8 +44,8 @@ func TestTheDurableLaneIsLookedForAgain(t *testing.T) {
 	}
 }
 
-// What the server would refuse a fenced worker it is not asked for: each question is a
-// line in its log, and two seconds at each start.
+// A fenced worker must not send requests that the server would refuse: each is a line in
+// the server's log, and costs two seconds at each start.
 func TestAFencedWorkerLooksAtItsStreamsOnly(t *testing.T) {
 	t.Parallel()
 	js := start(t)

@@ -15,9 +15,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// The benchmarks of the lane keep 64 tasks in flight: a task is submitted when
-// another one is done. Submitter and worker have a connection each, the server
-// runs in this process.
+// The benchmarks of the lane keep 64 tasks in flight: a task is submitted when another
+// one has ended. Submitter and worker have their own connections; the server runs in this
+// process.
 const inFlight = 64
 
 func BenchmarkLane(b *testing.B) {
@@ -87,7 +87,7 @@ func BenchmarkRawConsume(b *testing.B) {
 	<-consuming.Closed()
 }
 
-// work submits b.N tasks, 64 at a time not done.
+// work submits b.N tasks and keeps 64 of them in flight.
 func work(b *testing.B, done <-chan struct{}, submit func() error) {
 	places := make(chan struct{}, inFlight)
 	var submitters sync.WaitGroup
@@ -113,8 +113,8 @@ func work(b *testing.B, done <-chan struct{}, submit func() error) {
 	b.ReportMetric(float64(b.N)/time.Since(begun).Seconds(), "tasks/s")
 }
 
-// BenchmarkLaneRoundTrip is one task at a time through an idle lane and back: it is
-// submitted, delivered, answered and acknowledged, and the reply is heard.
+// BenchmarkLaneRoundTrip sends one task at a time through an idle lane: it is submitted,
+// delivered, answered and acknowledged, and the reply is received.
 func BenchmarkLaneRoundTrip(b *testing.B) {
 	srv := natstest.Run(b, natsd.Config{JetStream: true})
 	js := connect(b, srv)

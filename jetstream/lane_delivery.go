@@ -10,14 +10,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A Delivery is one task, handed to this worker under a lease: unless it is
-// acknowledged, or its lease renewed by InProgress, within [LaneOptions.Lease]
-// the server hands it to another one. Its methods may be called from any
-// goroutine, after the lane has ended, too.
+// A Delivery is one task that the server handed to this worker under a lease. Unless the
+// worker acknowledges it, or renews the lease by InProgress, within the lease, the server
+// redelivers it to another worker. Its methods may be called from any goroutine, even
+// after the lane has ended.
 //
-// An acknowledgement that comes late, when the task was handed to another
-// worker, still takes the message away. So a worker acknowledges only what it
-// has proved to own by other means, the run's record.
+// The server accepts a late acknowledgement, sent after the task was redelivered, and
+// removes the message. So a worker acknowledges only tasks whose run it owns by the run's
+// record.
 type Delivery struct {
 	Subject  string
 	Priority string
@@ -25,35 +25,35 @@ type Delivery struct {
 	Header   nats.Header // nil if there are none
 
 	Seq    uint64    // in StreamWork
-	Stored time.Time // when the server stored it, by its clock
+	Stored time.Time // when the server stored the message, by the server's clock
 
-	// Delivered counts how often the message was handed out, this time
-	// included. It also grows when a lane gives a task back for which it has no
-	// room, so it says nothing about how often the task was begun.
+	// Delivered counts the deliveries of the message, this one included. It also grows
+	// when a lane naks a task because it has no room, so it does not say how often the
+	// task was started.
 	Delivered uint64
 
-	// First says that the message was not handed out before: its consumer, which
-	// is older than the message, knows of no other time.
+	// First is set if this is known to be the first delivery: the consumer is older than
+	// the message and counts one delivery.
 	First bool
 
-	// Lease is how long the worker may be silent about it, the consumer's
+	// Lease is how long the worker may go without renewing the task, the consumer's
 	// AckWait.
 	Lease time.Duration
 
-	// AckSubject is where acknowledgements go. They may come from any
-	// connection of the account: see [Queue.Adopt].
+	// AckSubject is the subject that acknowledgements are published to. Any connection of
+	// the account may do so: see [Queue.Adopt].
 	AckSubject string
 
 	nc *nats.Conn
 }
 
-// Ack takes the message off the queue, without waiting for the server's word:
-// if it is lost the task is delivered again.
+// Ack removes the message from the queue without waiting for a confirmation. If the ack
+// is lost, the task is redelivered.
 func (d *Delivery) Ack() error { return d.say("+ACK") }
 
-// DoubleAck takes the message off the queue and waits until the server has
-// done so. It fails with [ErrUnavailable] when nobody takes acknowledgements, as
-// when the consumer was deleted, and with [ErrUncertain] when no answer comes.
+// DoubleAck removes the message from the queue and waits for the server's confirmation.
+// It fails with [ErrUnavailable] if no server handles acks of the consumer, as when it
+// was deleted, and with [ErrUncertain] if no answer comes.
 func (d *Delivery) DoubleAck(ctx context.Context) error {
 	ctx, cancel := oneRequest(ctx)
 	defer cancel()
@@ -61,11 +61,11 @@ func (d *Delivery) DoubleAck(ctx context.Context) error {
 	return uncertain(explain(d.nc, err, "acknowledge message %d of %s", d.Seq, d.Subject))
 }
 
-// InProgress begins the lease anew.
+// InProgress renews the lease.
 func (d *Delivery) InProgress() error { return d.say("+WPI") }
 
-// Nak gives the message back. It is handed out again after a delay, at once if
-// that is 0.
+// Nak requeues the message. The server redelivers it after the delay, at once if that is
+// 0.
 func (d *Delivery) Nak(delay time.Duration) error {
 	if delay <= 0 {
 		return d.say("-NAK")
@@ -73,8 +73,8 @@ func (d *Delivery) Nak(delay time.Duration) error {
 	return d.say(`-NAK {"delay":` + strconv.FormatInt(int64(delay), 10) + `}`)
 }
 
-// Term takes the message off the queue as one that cannot be done; the server
-// tells with an advisory, and the reason.
+// Term removes the message from the queue as one that cannot be processed. The server
+// publishes an advisory with the reason.
 func (d *Delivery) Term(reason string) error {
 	if reason == "" {
 		return d.say("+TERM")
@@ -89,10 +89,10 @@ func (d *Delivery) say(word string) error {
 	return nil
 }
 
-// Adopt returns a delivery for a message that another process was handed, by
-// its [Delivery.AckSubject]: it can be acknowledged and its lease renewed. It
-// has no data. An ack subject that is not about a task of the entity is refused,
-// so that a peer cannot make this process publish elsewhere.
+// Adopt returns a delivery for a message that another process received, by its
+// [Delivery.AckSubject]. It can be acknowledged and its lease renewed; it has no data. An
+// ack subject that does not belong to a task of the entity is refused, so that a peer
+// cannot make this process publish elsewhere.
 func (q *Queue) Adopt(entity, ackSubject string) (*Delivery, error) {
 	a, err := parseAck(ackSubject)
 	if err != nil {
@@ -113,14 +113,14 @@ func (q *Queue) Adopt(entity, ackSubject string) (*Delivery, error) {
 	return nil, fmt.Errorf("adopt a task of %s: %q is not about one of its tasks", entity, ackSubject)
 }
 
-// An ackInfo is what an ack subject says.
+// An ackInfo holds the fields of an ack subject.
 type ackInfo struct {
 	stream, consumer        string
 	delivered, seq, pending uint64
 	stored                  time.Time
 }
 
-// parseAck reads the subjects that nats-server makes:
+// parseAck parses the ack subjects of nats-server:
 //
 //	$JS.ACK.<stream>.<consumer>.<delivered>.<seq>.<consumer seq>.<time>.<pending>
 //	$JS.ACK.<domain>.<account>.<the same>[.<more>]

@@ -1,16 +1,17 @@
 package jetstream
 
-// maxBatch bounds one request.
+// maxBatch is the most messages of one request.
 const maxBatch = 256
 
-// draw asks for as many tasks as there is room for.
+// draw requests as many tasks as there is room for.
 func (r *laneRun) draw() {
 	if !r.nc.IsConnected() {
 		return
 	}
-	// room is asked before the lock is taken: its caller may hold one of its own
-	// when it looks at the health. What comes in meanwhile leaves it too high,
-	// which the count of what was asked before makes good.
+	// room is called without holding mu: room may take a lock of the worker, which the
+	// worker may hold while it calls Health. Tasks that arrive meanwhile make room's
+	// result too high; the larger count of outstanding requests, before or after,
+	// corrects that.
 	r.mu.Lock()
 	before := r.outstanding()
 	r.mu.Unlock()
@@ -35,8 +36,8 @@ func (r *laneRun) draw() {
 	}
 }
 
-// outstanding counts the tasks that were asked for from sources that have some.
-// The single ones that are waited for elsewhere take no place.
+// outstanding counts the tasks that were requested from sources with tasks. The single
+// requests that wait on the other sources do not count.
 func (r *laneRun) outstanding() int {
 	n := 0
 	for _, s := range r.sources[:len(draws)] {
@@ -47,9 +48,9 @@ func (r *laneRun) outstanding() int {
 	return n
 }
 
-// allot gives the free places to the sources that have tasks, by their weights.
-// One whose request is under way keeps what it gets for the next one, so that
-// what each gets does not depend on whose answer comes first.
+// allot divides the free places among the sources that have tasks, by their weights. A
+// source with a request under way keeps its share for its next request, so that the
+// shares do not depend on which answer comes first.
 func (r *laneRun) allot(free int) {
 	total := 0
 	for _, s := range r.sources[:len(draws)] {
@@ -64,8 +65,8 @@ func (r *laneRun) allot(free int) {
 		return
 	}
 	for ; free > 0; free-- {
-		// Smooth weighted round robin: everyone gains its weight, the richest
-		// one is drawn and pays for all.
+		// Smooth weighted round robin: every source gains its weight; the one with the
+		// most credit is drawn and loses the sum of all weights.
 		var best *source
 		for _, s := range r.sources[:len(draws)] {
 			if s.hot && s.ready {
@@ -79,11 +80,12 @@ func (r *laneRun) allot(free int) {
 		best.want++
 	}
 	for _, s := range r.sources[:len(draws)] {
-		// As it is anyway while the same ones take part; those that come and go
-		// do not build up credit or debt.
+		// While the set of sources stays the same, the credit is within these bounds
+		// anyway. The bounds keep sources that come and go from accumulating credit or
+		// debt.
 		s.turn = min(max(s.turn, -total), total)
 	}
-	for ; free < 0; free++ { // there is less room than was given away
+	for ; free < 0; free++ { // more was allotted than there is room for now
 		var most *source
 		for _, s := range r.sources[:len(draws)] {
 			if s.want > 0 && (most == nil || s.want > most.want) {

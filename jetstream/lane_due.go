@@ -11,17 +11,17 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// dueBatch is how many delayed tasks a lane takes at once to move them.
+// dueBatch is how many delayed tasks a lane requests at once to move them.
 const dueBatch = 32
 
-// move publishes delayed tasks whose time has come to [StreamWork]. A schedule
-// cannot publish to another stream than its own, and one that refuses tasks
-// when it is full can have no schedules.
+// move publishes delayed tasks that have fallen due to [StreamWork]. The server cannot do
+// it: a scheduled message can only be published to its own stream, and a stream that
+// refuses tasks when it is full cannot have scheduled messages.
 func (r *laneRun) move(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			for { // give back what is left
+			for { // nak the rest
 				select {
 				case d := <-r.due:
 					_ = d.Nak(0)
@@ -32,7 +32,7 @@ func (r *laneRun) move(ctx context.Context) {
 		case d := <-r.due:
 			err := r.q.moveDue(ctx, d)
 			r.mu.Lock()
-			if r.snag = err; errors.Is(err, errNotDue) { // the lane is well
+			if r.snag = err; errors.Is(err, errNotDue) { // a fault of the message, not of the lane
 				r.snag = nil
 			}
 			r.mu.Unlock()
@@ -47,18 +47,18 @@ func (r *laneRun) move(ctx context.Context) {
 			case ctx.Err() != nil:
 				_ = d.Nak(0)
 			default:
-				// The stream is full, or away. What was stored after all is
-				// not stored twice.
+				// The stream is full or unavailable. If the message was stored all the
+				// same, its Nats-Msg-Id keeps it from being stored twice.
 				_ = d.Nak(dueRetry)
 			}
 		}
 	}
 }
 
-// dueRetry is when to try again to move a task.
+// dueRetry is how long to wait before a task is moved again.
 const dueRetry = 2 * time.Second
 
-// errNotDue is for messages that no delayed task of ours makes.
+// errNotDue: the message does not come from a delayed task of the mesh.
 var errNotDue = errors.New("not a delayed task")
 
 func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
@@ -71,19 +71,20 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 		return errNotDue
 	}
 	if next := d.Header.Get(headerScheduleNext); next != "" && next != scheduleOnce {
-		// It would come again for ever, as a task of the same id.
+		// It would come again and again, as a task with the same id.
 		from := d.Header.Get(headerScheduler)
 		switch err := q.endSchedule(ctx, from); {
-		case errors.Is(err, ErrDenied): // each time it comes it is dropped
+		case errors.Is(err, ErrDenied): // it is dropped each time it comes
 			return fmt.Errorf("%w: its schedule repeats, and an operator has to take it away: nats stream purge %s --subject %s", errNotDue, q.waiting(), from)
 		case err != nil:
 			return err
 		}
 		return fmt.Errorf("%w: its schedule repeats, and was taken away", errNotDue)
 	}
-	// The schedule's subject names the entity and the id. The server writes it, and
-	// refuses it from others. A schedule may have any target in the stream: who may
-	// schedule for one entity must not so reach the queue of another.
+	// The subject of the schedule contains the entity and the id. The server sets this
+	// header, and refuses it from publishers. A schedule may target any subject of the
+	// stream: a user who may schedule for one entity must not reach the queue of another
+	// by it.
 	from, err := q.m.Parse(d.Header.Get(headerScheduler))
 	if err != nil || from.Kind != subject.Schedule || from.Entity != at.Entity {
 		return errNotDue
@@ -94,11 +95,11 @@ func (q *Queue) moveDue(ctx context.Context, d *Delivery) error {
 	return explain(q.js.Conn(), err, "move a delayed task to %s", subj)
 }
 
-// endSchedule takes a schedule away, by its subject.
+// endSchedule removes a schedule, by its subject.
 func (q *Queue) endSchedule(ctx context.Context, subj string) error {
 	at, err := q.m.Parse(subj)
 	if err != nil || at.Kind != subject.Schedule {
-		return errNotDue // where the stream has subjects that are not the mesh's
+		return errNotDue // the stream may have subjects that are not the mesh's
 	}
 	err = q.Unschedule(ctx, at.Entity, at.ID)
 	if errors.Is(err, ErrNotFound) {

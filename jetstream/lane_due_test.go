@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A delayed task comes when it is due, on the lane of its priority, as it was
+// A delayed task is delivered when it is due, on the lane of its priority, as it was
 // submitted.
 func TestLaneOfDelayedTasks(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestLaneOfDelayedTasks(t *testing.T) {
 		if d.Stored.Before(at) {
 			t.Errorf("it came at %s, and was due at %s", d.Stored, due)
 		}
-		// Nothing of it is left, and it is known by its id.
+		// The schedule is gone, and the task is recognised by its id.
 		waitFor(t, "the stream to be empty", func() bool {
 			stream, err := js.Stream(brief(t), jetstream.StreamSchedule+m.Suffix())
 			return err == nil && stream.CachedInfo().State.Msgs == 0
@@ -52,8 +52,8 @@ func TestLaneOfDelayedTasks(t *testing.T) {
 	}
 }
 
-// When the lane is full a delayed task waits on, and is not lost; what is no
-// delayed task goes.
+// While the work queue is full, a delayed task waits and is not lost; messages that are
+// not delayed tasks are dropped.
 func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -70,7 +70,7 @@ func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: "low", ID: "t1", Data: make([]byte, 500), At: time.Now().Add(time.Second)})
-	for _, subj := range []string{"aee.due.low.agent.x", "aee.due.never.agent.x"} { // published by hand
+	for _, subj := range []string{"aee.due.low.agent.x", "aee.due.never.agent.x"} { // published directly
 		if _, err := js.Publish(ctx, subj, make([]byte, 500)); err != nil {
 			t.Fatal(err)
 		}
@@ -97,9 +97,9 @@ func TestLaneOfDelayedTasksThatIsFull(t *testing.T) {
 	})
 }
 
-// Finding 1 of the security review, in another form: the target of a schedule may be
-// any subject of its stream. Who may schedule for one entity reaches the queue of
-// another neither so nor by the subject of what is due.
+// Finding 1 of the security review, in another form: a schedule may target any subject of
+// its stream. A user who may schedule for one entity must not reach the queue of another,
+// neither by a schedule nor by the subject of due tasks.
 func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -134,9 +134,9 @@ func TestAScheduleReachesItsOwnEntityOnly(t *testing.T) {
 	}
 }
 
-// Finding 1 of the security review took the permission to purge from workers. A schedule
-// that repeats, which such a worker cannot take away, must not make its lane ill: each
-// time, what is due goes, and the operator is told how to end it.
+// Since finding 1 of the security review, workers may not purge. A repeating schedule,
+// which such a worker cannot delete, must not stop its lane: each due message is dropped,
+// and the operator is told how to delete the schedule.
 func TestAFencedLaneDropsWhatAScheduleRepeats(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -167,7 +167,7 @@ func TestAFencedLaneDropsWhatAScheduleRepeats(t *testing.T) {
 	}
 }
 
-// Many fall due at once, for two workers: each comes once.
+// Many tasks fall due at once, for two workers: each is delivered once.
 func TestLaneOfManyDelayedTasks(t *testing.T) {
 	t.Parallel()
 	js := start(t)

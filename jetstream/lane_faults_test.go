@@ -15,16 +15,16 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A lane is never deaf in silence. Each test takes something away from a lane
-// that works, waits until it says so, gives it back, and sees the tasks that
-// came meanwhile.
+// A lane always reports that it receives no tasks. Each test takes something away from a
+// working lane, waits until the lane reports that, restores it, and receives the tasks
+// that were submitted meanwhile.
 
-// alert looks soon whether something is wrong, so that the tests are short.
+// alert returns options with short intervals, so that the tests are short.
 func alert(create bool) jetstream.LaneOptions {
 	return jetstream.LaneOptions{Create: create, Heartbeat: 100 * time.Millisecond, Check: 100 * time.Millisecond}
 }
 
-// hears checks that a task of each priority comes.
+// hears checks that a task of each priority is received.
 func (w *worker) hears(t testing.TB, q *jetstream.Queue) {
 	t.Helper()
 	for _, p := range subject.Priorities() {
@@ -44,7 +44,7 @@ func (w *worker) hears(t testing.TB, q *jetstream.Queue) {
 	}
 }
 
-// complained waits until the lane has told that it is in a state for a reason.
+// complained waits until the lane has reported a state and its cause.
 func (w *worker) complained(t testing.TB, state jetstream.LaneState, is error, words string) jetstream.LaneHealth {
 	t.Helper()
 	h := w.saidThat(t, fmt.Sprintf("%s: %v, %q", state, is, words), func(h jetstream.LaneHealth) bool {
@@ -56,12 +56,12 @@ func (w *worker) complained(t testing.TB, state jetstream.LaneState, is error, w
 	return h
 }
 
-// because reports whether that is what a lane's health says is the matter.
+// because reports whether a lane's health gives this cause.
 func because(h jetstream.LaneHealth, is error, words string) bool {
 	return h.Reason != "" && (is == nil || errors.Is(h.Err, is)) && strings.Contains(h.Reason, words)
 }
 
-// restored waits until the lane works, whatever it said on the way.
+// restored waits until the lane works, whatever it reports in between.
 func (w *worker) restored(t testing.TB) {
 	t.Helper()
 	waitFor(t, "the lane to work", func() bool { return w.Health().State == jetstream.LaneWorking })
@@ -82,7 +82,7 @@ func TestLaneMakesItsConsumerAnew(t *testing.T) {
 	})
 	w.said(t, jetstream.LaneWorking)
 	w.hears(t, q)
-	// Also while it has no request there, because it has no room.
+	// Also while the lane has no open request, because it has no room.
 	w.mu.Lock()
 	w.places = 0
 	w.mu.Unlock()
@@ -124,8 +124,8 @@ func TestLaneMakesNothingUnlessItMay(t *testing.T) {
 	}
 	make := func() {
 		for _, spec := range specs {
-			// The server may still be removing the files of a consumer that it has
-			// deleted, and cannot make another one of that name before.
+			// The server may still be removing the files of the deleted consumer; until
+			// then it cannot create another one of that name.
 			waitFor(t, "a consumer", func() bool {
 				_, err := jetstream.EnsureConsumer(ctx, js, subject.Map{}, spec, true)
 				return err == nil
@@ -197,7 +197,7 @@ func TestLaneThatIsPaused(t *testing.T) {
 	w.hears(t, q)
 }
 
-// The server comes back without JetStream, or is another one without streams.
+// The server restarts without JetStream, or with an empty store.
 func TestLaneWithoutJetStream(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -234,12 +234,12 @@ func TestLaneAcrossRestarts(t *testing.T) {
 		srv.Close()
 		w.said(t, jetstream.LaneDeaf)
 		srv = natstest.Restart(t, srv)
-		// The task that it holds comes again to nobody before its lease ends, and
-		// is acknowledged on the new server.
+		// The held task is not redelivered before its lease ends, and can be acknowledged
+		// on the new server.
 		waitFor(t, "the acknowledgement", func() bool { return held.DoubleAck(brief(t)) == nil })
 		w.free(1)
 		w.said(t, jetstream.LaneWorking)
-		for len(w.got) > 0 { // unless its lease ended
+		for len(w.got) > 0 { // redelivered if its lease has ended
 			d := w.next(t)
 			if d.Seq != held.Seq {
 				t.Errorf("%+v", d)
@@ -249,7 +249,7 @@ func TestLaneAcrossRestarts(t *testing.T) {
 	}
 }
 
-// Without permission to ask, the server says nothing at all.
+// Without permission to send a request, the server does not answer at all.
 func TestLaneThatIsRefused(t *testing.T) {
 	t.Parallel()
 	users := func(deny ...string) []natsd.User {
@@ -278,7 +278,7 @@ func TestLaneThatIsRefused(t *testing.T) {
 			}
 			w := startLane(t, connect(t, srv, nats.UserInfo("worker", "p")), subject.Map{}, "agent.x", 4, alert(false))
 			w.complained(t, jetstream.LaneDeaf, jetstream.ErrDenied, "ermissions")
-			if what == "look" { // one need not be allowed to look to hear
+			if what == "look" { // a worker may receive tasks without permission to look at the consumer
 				w.restored(t)
 				w.hears(t, q)
 				return
@@ -293,8 +293,8 @@ func TestLaneThatIsRefused(t *testing.T) {
 	}
 }
 
-// A consumer takes so many waiting requests and drops more without a word: the
-// lane notices that nothing is said.
+// A consumer accepts a number of waiting requests and drops further ones silently: the
+// lane notices the silence.
 func TestLaneThatIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -333,8 +333,8 @@ func TestLaneThatIsNotAnswered(t *testing.T) {
 	w.hears(t, q)
 }
 
-// An operator may bound the messages in flight; the lane draws no more, and
-// goes on when some are done.
+// An operator may limit the unacknowledged messages; at the limit the lane draws no more,
+// and continues when some are acknowledged.
 func TestLaneAtItsConsumersBound(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -383,7 +383,7 @@ func TestLaneAtItsConsumersBound(t *testing.T) {
 	}
 }
 
-// A consumer that draws from elsewhere has the name.
+// Another consumer, which draws from elsewhere, has the name.
 func TestLaneOfAForeignConsumer(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -414,8 +414,8 @@ func TestLaneEndsWithItsConnection(t *testing.T) {
 	}
 }
 
-// In a cluster the leader of a consumer may go with its server while the
-// worker's own stays: nobody tells the worker.
+// In a cluster the leader of a consumer may go down with its server while the worker's
+// own server stays up: no status message tells the worker.
 func TestLaneWhoseLeaderIsLost(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a cluster takes some seconds")

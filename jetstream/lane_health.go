@@ -10,33 +10,33 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A LaneState says whether tasks come.
+// A LaneState says whether a lane receives tasks.
 type LaneState string
 
 // The states of a lane, and of each of its parts.
 const (
-	LaneStopped  LaneState = "stopped"  // it does not run
-	LaneStarting LaneState = "starting" // its consumers are being looked for
-	LaneWorking  LaneState = "working"  // tasks come if there are any
-	LanePaused   LaneState = "paused"   // somebody paused the consumer (`nats consumer pause`)
-	LaneDeaf     LaneState = "deaf"     // no tasks can come; the lane tries to mend that
-	LaneDegraded LaneState = "degraded" // of the whole lane: some of its parts do not work
+	LaneStopped  LaneState = "stopped"  // it is not running
+	LaneStarting LaneState = "starting" // it looks up its consumers
+	LaneWorking  LaneState = "working"  // it receives tasks if there are any
+	LanePaused   LaneState = "paused"   // the consumer is paused (`nats consumer pause`)
+	LaneDeaf     LaneState = "deaf"     // it cannot receive tasks; it tries to recover
+	LaneDegraded LaneState = "degraded" // of the whole lane: some of its consumers do not work
 )
 
-// LaneHealth says whether a lane hears, and how far it lags behind.
+// LaneHealth says whether a lane receives tasks, and how far it lags behind.
 type LaneHealth struct {
 	Entity string
 	State  LaneState
-	Reason string    // what is the matter; "" if nothing is. Of consumers that are missing it names all
-	Err    error     // the first of it, for errors.Is
-	Since  time.Time // since when the state holds
+	Reason string    // the cause; "" if all is well. It names all missing consumers
+	Err    error     // the first cause, for errors.Is
+	Since  time.Time // the beginning of the state
 
-	Pending     int       // tasks that no worker was handed yet
-	Unacked     int       // tasks that workers have
-	Redelivered int       // of those, the ones that were handed out before
+	Pending     int       // tasks that were never delivered
+	Unacked     int       // tasks that were delivered and not acknowledged
+	Redelivered int       // those of Unacked that were delivered more than once
 	Oldest      time.Time // when the oldest of Pending was stored; zero if there are none
 
-	Parts []LanePart // by priority, the most urgent first, and at last what falls due
+	Parts []LanePart // by priority, the most urgent first, then the delayed tasks
 }
 
 // A LanePart is one consumer of a lane.
@@ -48,20 +48,20 @@ type LanePart struct {
 	Err      error
 	Since    time.Time
 
-	// As of Looked, by the consumer, for all workers of the entity. Looked is
-	// zero if the lane could not learn it yet.
+	// Numbers of the consumer, for all workers of the entity, as of Looked. Looked is
+	// zero if the lane has not read them yet.
 	Pending, Unacked, Redelivered int
 	Oldest, Looked                time.Time
 }
 
-// Health is how the lane stands. It does no I/O: the numbers are as old as
-// [LaneOptions.Check] at most, while the server answers.
+// Health returns the state of the lane. It does no I/O: while the server answers, the
+// numbers are at most [LaneOptions.Check] old.
 func (l *Lane) Health() LaneHealth {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := LaneHealth{Entity: l.entity}
 	states := map[LaneState]int{}
-	var missing []string // consumers, beside the first that something is the matter with
+	var missing []string // missing consumers, except one that is named as the first cause
 	for _, s := range l.sources {
 		why := s.why
 		switch {

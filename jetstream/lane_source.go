@@ -10,48 +10,48 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A source is one consumer as a lane draws from it. The lane's mu guards
-// everything but the names.
+// A source is one consumer that a lane draws from. The lane's mu guards all fields but
+// the names.
 type source struct {
 	spec                   ConsumerSpec
-	index, weight          int // weight 0: what falls due
+	index, weight          int // weight 0: delayed tasks
 	stream, consumer, next string
 
-	// There is at most one request under way. If the source is believed to have
-	// tasks it is for as many as there is room for and ends at once; else it is
-	// for one, and waits.
-	asked int       // messages of the request that have not come; 0: no request
-	pull  uint64    // its number
-	waits bool      // it waits for a task
-	heard time.Time // when the server was last heard of about it, or when it was made
-	hot   bool      // there are more tasks, as far as is known
+	// There is at most one request under way. If the source is believed to have tasks
+	// (hot), the request is for as many as there is room for, and ends at once; otherwise
+	// it is for one task, and waits.
+	asked int       // messages of the request that have not arrived; 0: no request
+	pull  uint64    // the number of the request
+	waits bool      // the request waits for a task
+	heard time.Time // the last answer to the request, or when it was sent
+	hot   bool      // there are probably more tasks
 	want  int       // places kept for the next request
-	turn  int       // of the draw by weight
+	turn  int       // credit in the weighted round robin
 
-	ready   bool // the consumer is there, as far as is known
-	bounded bool // it has a bound of messages in flight
+	ready   bool // the consumer exists, as far as is known
+	bounded bool // the consumer has a max_ack_pending
 	lease   time.Duration
-	made    time.Time // when the consumer was
+	made    time.Time // when the consumer was created
 	state   LaneState
-	why     error // of the state
-	snag    error // what is the matter while it works
+	why     error // the cause of the state
+	snag    error // a problem that does not stop the source
 	since   time.Time
-	doubt   bool      // that the consumer is there does not prove that it serves
-	tries   int       // how often mending failed in a row
+	doubt   bool      // the consumer's existence does not prove that it serves requests
+	tries   int       // failed attempts in a row to recover
 	mendAt  time.Time // when to try again
 
 	pending, unacked, redelivered int
-	floor                         uint64    // up to this sequence of the stream all is acknowledged
-	server                        time.Time // when that was so, by the server's clock
+	floor                         uint64    // all messages up to this sequence of the stream are acknowledged
+	server                        time.Time // the time of these numbers, by the server's clock
 	lag                           waited
 	oldest                        time.Time
-	looked, learnt                time.Time // when the numbers were asked for, and known
+	looked, learnt                time.Time // when the numbers were last requested, and received
 }
 
-// pollExpires ends a request that waits; the lane then makes another one.
+// pollExpires ends a waiting request; the lane then sends another one.
 const pollExpires = 30 * time.Second
 
-// patience is after how many heartbeats in silence a source is deaf.
+// patience is the silence after which a source is deaf.
 func (o LaneOptions) patience() time.Duration { return o.Heartbeat * 5 / 2 }
 
 func (s *source) begin() {
@@ -59,7 +59,7 @@ func (s *source) begin() {
 	s.become(LaneStarting, nil)
 }
 
-// become changes the state, and remembers since when it holds.
+// become sets the state, and since when it holds.
 func (s *source) become(state LaneState, why error) {
 	if s.state != state {
 		s.state, s.since = state, time.Now()
@@ -67,7 +67,7 @@ func (s *source) become(state LaneState, why error) {
 	s.why = why
 }
 
-// delivered notes that a message came, and how many more there are.
+// delivered records that a message arrived, and how many more there are.
 func (s *source) delivered(pending uint64) {
 	s.asked = max(s.asked-1, 0)
 	s.heard = time.Now()
@@ -78,7 +78,7 @@ func (s *source) delivered(pending uint64) {
 	s.alive()
 }
 
-// alive notes that the server serves requests.
+// alive records that the server serves requests.
 func (s *source) alive() {
 	s.heard = time.Now()
 	if s.ready && s.state != LanePaused {
@@ -87,8 +87,9 @@ func (s *source) alive() {
 	}
 }
 
-// trouble ends the request under way and leaves the source to the watcher. With
-// doubt it is not enough for the source to work again that its consumer is there.
+// trouble ends the request under way and leaves recovery to the watcher. With doubt, the
+// source counts as working again only after an answer to a request; without it, the
+// existence of the consumer is enough.
 func (s *source) trouble(why error, doubt bool) {
 	s.asked, s.want, s.ready, s.doubt = 0, 0, false, doubt
 	s.mendAt = time.Now().Add(backoff(s.tries))
@@ -104,7 +105,7 @@ func backoff(tries int) time.Duration {
 	return min(shortest<<min(tries-1, 10), longest)
 }
 
-// ask makes a request for n messages.
+// ask sends a request for n messages.
 func (r *laneRun) ask(s *source, n int, waits bool) {
 	body := make([]byte, 0, 96)
 	body = strconv.AppendInt(append(body, `{"batch":`...), int64(n), 10)
@@ -112,7 +113,7 @@ func (r *laneRun) ask(s *source, n int, waits bool) {
 	case waits:
 		body = strconv.AppendInt(append(body, `,"expires":`...), int64(pollExpires), 10)
 		body = strconv.AppendInt(append(body, `,"idle_heartbeat":`...), int64(r.opts.Heartbeat), 10)
-	case s.bounded: // at the bound the server would keep it for ever
+	case s.bounded: // at max_ack_pending the server would never answer it
 		body = strconv.AppendInt(append(body, `,"no_wait":true,"expires":`...), int64(r.opts.Heartbeat), 10)
 	default:
 		body = append(body, `,"no_wait":true`...)
@@ -126,11 +127,11 @@ func (r *laneRun) ask(s *source, n int, waits bool) {
 	}
 }
 
-// errNoResponders is what the server says when nobody serves requests: the
-// consumer or its stream is gone, or has no leader, or JetStream is off.
+// errNoResponders: no server handles requests. The consumer or its stream is gone, or has
+// no leader, or JetStream is off.
 var errNoResponders = fmt.Errorf("nobody serves requests for tasks: %w", nats.ErrNoResponders)
 
-// status takes what the server says about a request that is no task.
+// status handles the server's status messages about a request.
 func (r *laneRun) status(msg *nats.Msg) {
 	token := msg.Subject[strings.LastIndexByte(msg.Subject, '.')+1:]
 	index, pull, _ := strings.Cut(token, "-")
@@ -142,15 +143,15 @@ func (r *laneRun) status(msg *nats.Msg) {
 	code, words := msg.Header.Get("Status"), msg.Header.Get("Description")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if code == "100" { // a heartbeat, perhaps of an older request that was given up too soon
+	if code == "100" { // a heartbeat, perhaps of an older request that was given up too early
 		s.alive()
 		return
 	}
 	if pull != strconv.FormatUint(s.pull, 10) || s.asked == 0 {
-		return // of a request that has ended
+		return // about a request that has ended
 	}
 	switch code {
-	case "404", "408": // nothing there; the time is up
+	case "404", "408": // no messages; the request expired
 		s.alive()
 		s.hot = false
 		s.asked = 0
@@ -166,10 +167,10 @@ func (r *laneRun) status(msg *nats.Msg) {
 	r.Wake()
 }
 
-// errSilent is what a source in silence suffers from when nothing else is known.
+// errSilent is the cause of a silent source if no other cause is known.
 var errSilent = errors.New("the server does not answer requests for tasks")
 
-// listen finds requests that the server has forgotten.
+// listen finds requests that the server no longer answers.
 func (r *laneRun) listen() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +181,8 @@ func (r *laneRun) listen() {
 	for _, s := range r.sources {
 		if s.asked > 0 && now.Sub(s.heard) > r.opts.patience() {
 			why := errSilent
-			// The connection knows the last violation only, of one of the sources.
+			// The connection keeps only the last violation, which is about one of the
+			// sources.
 			if v := violation(r.nc); v != nil && strings.Contains(v.Error(), "CONSUMER.MSG.NEXT.") {
 				why = fmt.Errorf("%w: %w", ErrDenied, v)
 			}
@@ -190,8 +192,8 @@ func (r *laneRun) listen() {
 	}
 }
 
-// reconnected begins anew after the connection was away: the server has
-// forgotten the requests, and nobody knows what came meanwhile.
+// reconnected resets all sources after a disconnect (back false) and a reconnect: the
+// server has forgotten the requests, and the state of the consumers may have changed.
 func (r *laneRun) reconnected(back bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

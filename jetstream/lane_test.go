@@ -17,11 +17,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A worker is a lane with a number of places, for tests: it holds what it is
-// handed until it is told to let go of it.
+// A worker is a lane with a number of places, for tests: it keeps each task until free is
+// called.
 type worker struct {
 	*jetstream.Lane
-	got chan *jetstream.Delivery // everything that came
+	got chan *jetstream.Delivery // all received tasks
 	end func() error             // ends the lane and returns what Run returned
 
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ type worker struct {
 	busy   int
 	most   int
 	health []jetstream.LaneHealth
-	moved  chan struct{} // health said something
+	moved  chan struct{} // the health has changed
 }
 
 func (w *worker) room() int {
@@ -38,7 +38,7 @@ func (w *worker) room() int {
 	return w.places - w.busy
 }
 
-// free gives places back.
+// free frees places.
 func (w *worker) free(n int) {
 	w.mu.Lock()
 	w.busy -= n
@@ -57,7 +57,7 @@ func (w *worker) next(t testing.TB) *jetstream.Delivery {
 	}
 }
 
-// done takes the next task and is done with it.
+// done receives the next task, acknowledges it and frees its place.
 func (w *worker) done(t testing.TB) *jetstream.Delivery {
 	t.Helper()
 	d := w.next(t)
@@ -68,15 +68,15 @@ func (w *worker) done(t testing.TB) *jetstream.Delivery {
 	return d
 }
 
-// said waits until the lane has told of one of some states, after those it told
-// of before.
+// said waits until the lane reports one of some states, after those that it reported
+// before.
 func (w *worker) said(t testing.TB, states ...jetstream.LaneState) jetstream.LaneHealth {
 	t.Helper()
 	return w.saidThat(t, fmt.Sprint(states), func(h jetstream.LaneHealth) bool { return slices.Contains(states, h.State) })
 }
 
-// saidThat is said for what a test means: on a busy machine a lane may tell of
-// more, as that the server does not answer.
+// saidThat waits for a health report with a property: on a busy machine a lane may also
+// report other states, for instance that the server does not answer.
 func (w *worker) saidThat(t testing.TB, what string, is func(jetstream.LaneHealth) bool) jetstream.LaneHealth {
 	t.Helper()
 	deadline := time.After(patience)
@@ -151,8 +151,8 @@ func TestLaneHandsOutWhatWasSubmitted(t *testing.T) {
 		ctx, js, m := testContext(t), start(t), prefix(t, p)
 		apply(t, js, jetstream.Options{Map: m})
 		q := jetstream.NewQueue(js, m)
-		// One that waits already, and one that comes while the lane is idle, published
-		// by hand as `nats pub` does.
+		// One task waits already, and one is published directly while the lane is idle,
+		// as `nats pub` does.
 		before := time.Now()
 		submit(t, q, jetstream.Submission{Entity: "agent.x.y", Priority: "high", ID: "t1", Data: []byte("{}")})
 		w := startLane(t, js, m, "agent.x.y", 4, creating)
@@ -179,8 +179,8 @@ func TestLaneHandsOutWhatWasSubmitted(t *testing.T) {
 	}
 }
 
-// All four priorities have tasks: in every round of fifteen each gets its
-// weight, and the low ones are not starved.
+// All four priorities have tasks: in every round of fifteen each gets its weight, and the
+// low ones are not starved.
 func TestLaneDrawsByWeight(t *testing.T) {
 	t.Parallel()
 	for _, places := range []int{1, 15} {
@@ -188,7 +188,7 @@ func TestLaneDrawsByWeight(t *testing.T) {
 		apply(t, js, jetstream.Options{})
 		const rounds = 10
 		for _, p := range subject.Priorities() {
-			for range 600 { // plenty, also if one consumer is slow to begin
+			for range 600 { // enough, even if one consumer starts slowly
 				if _, err := js.PublishAsync("aee.work."+p+".agent.x", nil); err != nil {
 					t.Fatal(err)
 				}
@@ -196,13 +196,13 @@ func TestLaneDrawsByWeight(t *testing.T) {
 		}
 		<-js.PublishAsyncComplete()
 		w := startLane(t, js, subject.Map{}, "agent.x", 0, creating)
-		w.said(t, jetstream.LaneWorking) // else the first consumer would be empty before the last is made
+		w.said(t, jetstream.LaneWorking) // otherwise the first consumer would be empty before the last one is created
 		w.mu.Lock()
 		w.places = places
 		w.mu.Unlock()
 		w.Wake()
-		// The lane learns with the first task of each priority that there are more.
-		// Until it has, whoever was first gets all places.
+		// The lane learns from the first task of each priority that there are more. Until
+		// then the priority that came first gets all places.
 		seen := map[string]bool{}
 		for n := 0; len(seen) < 4 || n < 2*places; n++ {
 			seen[w.done(t).Priority] = true
@@ -211,8 +211,7 @@ func TestLaneDrawsByWeight(t *testing.T) {
 		for range 15 * rounds {
 			count[w.done(t).Priority]++
 		}
-		// With one place the order is exact; what several places hold comes in
-		// bunches.
+		// With one place the order is exact; with several places tasks come in batches.
 		slack := places - 1
 		for p, want := range map[string]int{"urgent": 8, "high": 4, "normal": 2, "low": 1} {
 			if diff := count[p] - want*rounds; diff > slack || -diff > slack {
@@ -222,8 +221,8 @@ func TestLaneDrawsByWeight(t *testing.T) {
 	}
 }
 
-// A worker has no more tasks than places, whatever comes at once, and what it
-// has no room for is free for others.
+// A worker never has more tasks than places, and tasks that it has no room for go to
+// other workers.
 func TestLaneGivesBackWhatItHasNoRoomFor(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -232,11 +231,11 @@ func TestLaneGivesBackWhatItHasNoRoomFor(t *testing.T) {
 	q := jetstream.NewQueue(js, subject.Map{})
 	w := startLane(t, js, subject.Map{}, "agent.x", 1, jetstream.LaneOptions{Create: true, Lease: time.Hour})
 	w.said(t, jetstream.LaneWorking)
-	for _, p := range subject.Priorities() { // the idle lane waits for one of each
+	for _, p := range subject.Priorities() { // the idle lane has an open request for each priority
 		submit(t, q, jetstream.Submission{Entity: "agent.x", Priority: p})
 	}
 	first := w.next(t)
-	// Others get the rest while the first one is still at work.
+	// Other workers get the rest while the first one is busy.
 	other := startLane(t, connect(t, srv), subject.Map{}, "agent.x", 3, jetstream.LaneOptions{})
 	got := []string{first.Priority}
 	for range 3 {
@@ -291,8 +290,8 @@ func TestLaneDeliversAgain(t *testing.T) {
 	if took := time.Since(begun); d.Delivered != 3 || took < 50*time.Millisecond {
 		t.Errorf("after a nak with a delay of 50 ms, %s: %+v", took, d)
 	}
-	// Nobody says a word: the lease ends. With a word it does not, however long
-	// that lasts; a second task is the clock for that.
+	// Without a renewal the lease ends. With renewals it does not, however long the task
+	// takes; a second task measures the time.
 	begun = time.Now()
 	d = w.next(t)
 	if took := time.Since(begun); d.Delivered != 4 || took < lease/2 {
@@ -314,7 +313,7 @@ func TestLaneDeliversAgain(t *testing.T) {
 	waitFor(t, "the end of the task", func() bool { has, err := q.Has(ctx, d.Seq); return err == nil && !has })
 }
 
-// renew keeps a task's lease until the function that it returns is called.
+// renew renews a task's lease until the returned function is called.
 func renew(t *testing.T, d *jetstream.Delivery, lease time.Duration) func() {
 	stop := make(chan struct{})
 	var renewing sync.WaitGroup
@@ -335,8 +334,8 @@ func renew(t *testing.T, d *jetstream.Delivery, lease time.Duration) func() {
 	return func() { close(stop); renewing.Wait() }
 }
 
-// A migration hands a message over to another process: what that one says
-// through another connection holds.
+// A transfer passes a message to another process, which can acknowledge it over its own
+// connection.
 func TestLaneAdoptedDelivery(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -356,7 +355,7 @@ func TestLaneAdoptedDelivery(t *testing.T) {
 		t.Errorf("adopted %+v of %+v", adopted, d)
 	}
 	stop := renew(t, adopted, lease)
-	submit(t, q, jetstream.Submission{Entity: "agent.x"}) // the clock: it comes again with each lease
+	submit(t, q, jetstream.Submission{Entity: "agent.x"}) // measures the time: it is redelivered after each lease
 	for round := range 2 {
 		if other := w.next(t); other.Seq != 2 || other.Delivered != uint64(round+1) {
 			t.Errorf("round %d: %+v", round, other)
@@ -396,7 +395,7 @@ func TestLaneRunsOnce(t *testing.T) {
 	if h := w.said(t, jetstream.LaneStopped); h.Entity != "agent.x" {
 		t.Errorf("%+v", h)
 	}
-	// And again, another time.
+	// A second Run works, too.
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := w.Run(ctx, none, nil); err != nil {
@@ -404,7 +403,7 @@ func TestLaneRunsOnce(t *testing.T) {
 	}
 }
 
-// What was on its way when a lane ended is free for others at once.
+// Tasks that were being delivered when a lane ended go to other workers at once.
 func TestLaneEndsInTheMiddle(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -7,24 +7,24 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// waited tells from a consumer's numbers for how long messages have waited, for
-// workers that may not read when a message was stored. It remembers how many waited at
-// earlier looks: as long as fewer have been handed out since, some of them still wait.
+// waited derives from a consumer's counters how long messages have been waiting, for
+// workers that may not read when a message was stored. It remembers how many messages
+// waited at earlier looks: as long as fewer have been delivered since, some of them still
+// wait.
 type waited struct{ looks []waitedLook }
 
 type waitedLook struct {
 	at        time.Time // by the server's clock
-	delivered uint64    // messages that were handed out until then
-	pending   uint64    // messages that waited then
+	delivered uint64    // messages that had been delivered
+	pending   uint64    // messages that were waiting
 }
 
-// waitedLooks bounds how many looks are remembered. Beyond it every other one is
-// forgotten.
+// waitedLooks is how many looks are kept. Beyond it every other one is dropped.
 const waitedLooks = 64
 
-// since returns the time of the first look since when some message has waited; zero
-// where none waits. A message that was handed out again counts as one more, so the
-// time may be too late.
+// since returns the time of the earliest look since which some message has been waiting;
+// zero if none waits. A redelivered message counts as another delivery, so the time may
+// be too late.
 func (w *waited) since(info natsjs.ConsumerInfo) time.Time {
 	now := waitedLook{info.TimeStamp, info.Delivered.Consumer, info.NumPending}
 	w.looks = slices.DeleteFunc(w.looks, func(l waitedLook) bool {

@@ -7,24 +7,24 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A worker that may not read the queue tells how long its oldest task has waited from
-// the numbers of its consumer.
+// A worker that may not read the queue derives from the numbers of its consumer how long
+// its oldest task has been waiting.
 func TestHowLongMessagesHaveWaited(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var w waited
 	for i, look := range []struct {
 		delivered, pending uint64
-		want               int // the look since when one has waited; -1: none waits
+		want               int // the look since which one has been waiting; -1: none waits
 	}{
 		{0, 3, 0},
 		{1, 2, 0},
 		{2, 5, 0},  // one of the first three is left
-		{3, 4, 2},  // none of those that were there at the first two looks is; of those of the third some are
-		{7, 1, -2}, // all that were there before are gone; the one there is came since
+		{3, 4, 2},  // those of the first two looks are all delivered; some of the third still wait
+		{7, 1, -2}, // all earlier ones are delivered; the waiting one is new
 		{8, 0, -1},
 		{8, 2, -2},
-		{0, 4, -2}, // another consumer
+		{0, 4, -2}, // the consumer was recreated
 	} {
 		now := start.Add(time.Duration(i) * time.Second)
 		got := w.since(natsjs.ConsumerInfo{TimeStamp: now, Delivered: natsjs.SequenceInfo{Consumer: look.delivered}, NumPending: look.pending})

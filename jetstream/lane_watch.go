@@ -10,11 +10,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// watchPatience bounds one look at a consumer.
+// watchPatience is the timeout of one look at a consumer.
 const watchPatience = 2 * time.Second
 
-// watch makes the consumers, mends what is wrong with them, and looks up how
-// far the lane lags behind.
+// watch creates the consumers, recovers those that fail, and reads how far the lane lags
+// behind.
 func (r *laneRun) watch(ctx context.Context) {
 	for {
 		var looks sync.WaitGroup
@@ -52,8 +52,8 @@ func (r *laneRun) watch(ctx context.Context) {
 	}
 }
 
-// nextLook is when the watcher should look at a source again, and whether for
-// its lag or because it is not there.
+// nextLook returns when the watcher has to look at a source again, and whether the source
+// is ready: then it reads the lag, else it tries to recover the consumer.
 func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,13 +63,13 @@ func (l *Lane) nextLook(s *source) (at time.Time, ready bool) {
 	return s.mendAt, false
 }
 
-// ensure makes or looks for a consumer, after which requests may be made to it.
+// ensure creates or looks up a consumer, so that requests can be sent to it.
 func (l *Lane) ensure(ctx context.Context, s *source) error {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
 	cons, err := EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, l.opts.Create)
 	if l.opts.Create && errors.Is(err, ErrDenied) {
-		// It may be there, made by somebody who may.
+		// A user with the permission may have created it.
 		cons, err = EnsureConsumer(ctx, l.q.js, l.q.m, s.spec, false)
 	}
 	var cfg natsjs.ConsumerConfig
@@ -94,14 +94,15 @@ func (l *Lane) ensure(ctx context.Context, s *source) error {
 	default:
 		s.mendAt = time.Now().Add(backoff(s.tries))
 		s.tries++
-		// Permission to look at it is one thing, to draw from it another.
+		// A user without permission to look at the consumer may still be permitted to
+		// draw from it.
 		s.ready, s.doubt = denied, denied
 		s.become(LaneDeaf, err)
 	}
 	return err
 }
 
-// look learns how far the source lags behind.
+// look reads how far the source lags behind.
 func (l *Lane) look(ctx context.Context, s *source) {
 	ctx, cancel := context.WithTimeout(ctx, watchPatience)
 	defer cancel()
@@ -119,7 +120,7 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	case errors.Is(err, natsjs.ErrConsumerNotFound), errors.Is(err, natsjs.ErrStreamNotFound):
 		s.trouble(explain(l.q.js.Conn(), err, "look at %s", s.consumer), false)
 		signal(l.mend)
-	case err != nil: // the requests under way will tell
+	case err != nil: // the requests under way will find out
 	default:
 		s.pending, s.unacked, s.redelivered = int(info.NumPending), info.NumAckPending, info.NumRedelivered
 		s.floor = info.AckFloor.Stream
@@ -140,11 +141,11 @@ func (l *Lane) look(ctx context.Context, s *source) {
 	}
 }
 
-// Gone reports whether a message of the entity's is known to have left [StreamWork],
-// as far as the last look at its consumers tells: each of them has had everything up to
-// the message's sequence acknowledged, or has nothing left. It is for workers whose
-// permissions end at their entity; who may read the stream asks [Queue.Has]. since is a
-// time, by the server's clock, at which the message was stored already.
+// Gone reports whether a message of the entity is known to have left [StreamWork]. It
+// judges by the last look at the entity's consumers: each has acknowledged everything up
+// to the message's sequence, or has no messages left. It is for workers whose permissions
+// end at their entity; a user who may read the stream calls [Queue.Has]. since is a time,
+// by the server's clock, at which the message was stored already.
 func (l *Lane) Gone(seq uint64, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,8 +158,8 @@ func (l *Lane) Gone(seq uint64, since time.Time) bool {
 	return true
 }
 
-// firstPending is when the first message was stored that was never handed out;
-// zero if that cannot be learnt.
+// firstPending returns when the oldest undelivered message was stored; zero if that is
+// unknown.
 func (q *Queue) firstPending(ctx context.Context, stream, filter string, info natsjs.ConsumerInfo) time.Time {
 	if q.fenced.Load() {
 		return time.Time{}

@@ -12,9 +12,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A stream that acknowledges answers requests on its subjects, racing the
-// responder. AEE_BUS and AEE_HUMAN do not: a requester hears the responder and
-// nobody else, and the message is stored all the same.
+// A stream that acknowledges answers requests on its subjects, racing with the responder.
+// AEE_BUS and AEE_HUMAN do not: a requester receives only the responder's answer, and the
+// message is stored all the same.
 func TestNoPubAckReachesARequester(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -52,8 +52,8 @@ func TestNoPubAckReachesARequester(t *testing.T) {
 			t.Fatalf("a requester heard %q", msg.Data)
 		}
 	}
-	// Everything is stored by now; whatever else the server would say had been
-	// on its way before this answer.
+	// Everything is stored by now; other answers of the server would have arrived before
+	// this one.
 	waitFor(t, "AEE_BUS to have stored the requests", func() bool {
 		stream, err := js.Stream(ctx, "AEE_BUS")
 		return err == nil && stream.CachedInfo().State.Msgs == 2*requests
@@ -66,7 +66,7 @@ func TestNoPubAckReachesARequester(t *testing.T) {
 		t.Errorf("%d more answers, the first %q", n, msg.Data)
 	}
 
-	// The control: without no_ack the requester does hear the stream.
+	// The control: without no_ack the requester gets the stream's answer.
 	if _, err := js.CreateStream(ctx, natsjs.StreamConfig{Name: "ACKS", Subjects: []string{"loud"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestNoPubAckReachesARequester(t *testing.T) {
 	}
 }
 
-// waitFor polls with a deadline.
+// waitFor polls until ok returns true, with a deadline.
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)

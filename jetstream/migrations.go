@@ -9,33 +9,32 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Migration leads from the version of the topology before it to its own.
+// A Migration leads from the previous version of the topology to its own.
 //
-// What [Plan] sees by comparing streams with their [Spec]s needs no code here:
-// new streams, and settings that a server can change. Step is for the rest,
-// such as moving what a stream holds to another one. To write the next one:
+// New streams, and settings that a server can change, need no code here: [Plan] finds
+// them by comparing streams with their [Spec]s. Step is for the rest, such as moving
+// messages from one stream to another. To write the next migration:
 //
 //  1. change [Topology], and raise [TopologyVersion];
 //  2. run the tests with -update: testdata/topology-v<n>.json records what the
 //     new version makes. The files of older versions stay as they are;
 //  3. add a Migration. Its Step must do no harm when it runs twice, when it was
-//     interrupted, and when several nodes run it at once, and must not take
-//     anything away before it is somewhere else;
+//     interrupted, and when several nodes run it at once, and must not delete
+//     anything before it is stored elsewhere;
 //  4. add a test that begins with the file of the version before, puts something
 //     into its streams, applies, and finds it again.
 //
-// A release that is older than the topology that it finds leaves it alone, so a
-// mesh whose nodes are updated one after another is looked after by the new
-// ones.
+// A release does not touch a topology newer than its own. So while the nodes of a mesh
+// are updated one after another, the updated ones maintain it.
 type Migration struct {
-	Version int    // that it leads to
+	Version int    // the version that it leads to
 	About   string // one line, for those who run `aeemesh plan`
 
-	// Step does what a comparison cannot. Nil: there is nothing.
+	// Step does what a comparison cannot. Nil: nothing.
 	Step func(ctx context.Context, js natsjs.JetStream, opts Options) error
 }
 
-// Migrations are all of them, oldest first.
+// Migrations returns all migrations, oldest first.
 func Migrations() []Migration {
 	return []Migration{
 		{Version: 2, About: "streams and buckets for durable tasks and the checkpoints of their runs"},
@@ -45,8 +44,8 @@ func Migrations() []Migration {
 	}
 }
 
-// fence moves documents of runs below their entity, where workers read them with
-// permissions for their own entity alone.
+// fence moves documents of runs to subjects below their entity, where workers that are
+// permitted their own entity alone can read them.
 func fence(ctx context.Context, js natsjs.JetStream, opts Options) error {
 	err := NewStates(js, opts.Map).moveObjects(ctx)
 	if errors.Is(err, ErrNotFound) {
@@ -55,8 +54,8 @@ func fence(ctx context.Context, js natsjs.JetStream, opts Options) error {
 	return err
 }
 
-// VersionOf is the version of the topology that a plan found on the server: the
-// oldest of what is there; 0 if nothing is.
+// VersionOf returns the version of the topology that a plan found on the server: the
+// oldest of all streams; 0 if there is none.
 func VersionOf(plan []Change) int {
 	version := 0
 	for _, c := range plan {
@@ -67,7 +66,7 @@ func VersionOf(plan []Change) int {
 	return version
 }
 
-// migrate takes the steps from the version that was found to ours.
+// migrate runs the steps from the version that was found to TopologyVersion.
 func migrate(ctx context.Context, js natsjs.JetStream, opts Options, plan []Change) error {
 	from := VersionOf(plan)
 	newer := slices.ContainsFunc(plan, func(c Change) bool { return c.Action == ActionNewer })

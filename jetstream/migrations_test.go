@@ -28,7 +28,7 @@ func recorded(version int) string {
 	return filepath.Join("testdata", fmt.Sprintf("topology-v%d.json", version))
 }
 
-// Whoever changes the topology raises its version and adds a migration: see
+// A change of the topology needs a new version and a migration: see
 // [jetstream.Migration].
 func TestTheTopologyOfThisVersionIsRecorded(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestTheTopologyOfThisVersionIsRecorded(t *testing.T) {
 	}
 }
 
-// makeVersion makes the streams of an older version.
+// makeVersion creates the streams of an older version.
 func makeVersion(t *testing.T, js natsjs.JetStream, version int) {
 	t.Helper()
 	raw, err := os.ReadFile(recorded(version))
@@ -92,8 +92,8 @@ func makeVersion(t *testing.T, js natsjs.JetStream, version int) {
 	}
 }
 
-// storeAsBefore5 stores the document of a run as releases before topology 5 stored
-// those that are large.
+// storeAsBefore5 stores the large document of a run in the layout of releases before
+// topology 5.
 func storeAsBefore5(t *testing.T, js natsjs.JetStream, id state.ID, document []byte) {
 	t.Helper()
 	ctx, key, token := testContext(t), id.Entity+"."+id.Run, rand.Text()
@@ -169,7 +169,7 @@ func migrateFrom(t *testing.T, version int) {
 	short := func(changes []jetstream.Change) []string {
 		all := words(changes)
 		for i, w := range all {
-			all[i], _, _ = strings.Cut(w, ";") // what else changes is compared below
+			all[i], _, _ = strings.Cut(w, ";") // further differences are compared below
 		}
 		return all
 	}
@@ -246,8 +246,8 @@ func migrateFrom(t *testing.T, version int) {
 	}
 }
 
-// Where a newer release has been at work, an older one touches nothing: what
-// it would make or mend may be gone, or otherwise, for a reason.
+// An older release changes nothing that a newer one has set up: what seems to be missing
+// or wrong may be intended.
 func TestANewerTopologyIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)

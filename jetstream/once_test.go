@@ -13,8 +13,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// squat publishes something under a Nats-Msg-Id, to a subject that its publisher may
-// publish to, before the message comes that the id is meant for.
+// squat publishes a message with a Nats-Msg-Id, to a subject that its publisher may use,
+// before the real message with that id is published.
 func squat(t testing.TB, js natsjs.JetStream, subj, msgID, data string) {
 	t.Helper()
 	ack, err := js.PublishMsg(testContext(t), &nats.Msg{Subject: subj, Data: []byte(data), Header: nats.Header{natsjs.MsgIDHeader: {msgID}}})
@@ -23,7 +23,7 @@ func squat(t testing.TB, js natsjs.JetStream, subj, msgID, data string) {
 	}
 }
 
-// on are the messages of a stream on a subject.
+// on returns the messages of a stream on a subject.
 func on(t testing.TB, js natsjs.JetStream, stream, subj string) (data []string) {
 	t.Helper()
 	s, err := js.Stream(testContext(t), stream)
@@ -49,8 +49,9 @@ func holds(t testing.TB, js natsjs.JetStream, stream, subj string, want ...strin
 	}
 }
 
-// A stream knows a Nats-Msg-Id whatever the subject is. Who may publish to one subject
-// of a stream, and can guess the id of what comes on another one, keeps nothing out.
+// A stream compares Nats-Msg-Ids across its subjects. A user who may publish to one
+// subject, and can guess the id of a message on another one, must not keep that message
+// out.
 func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 	t.Parallel()
 	for _, fenced := range []bool{false, true} {
@@ -73,7 +74,8 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 			holds(t, js, stream, subj, want...)
 		}
 
-		// A task, and a run that goes on: on another entity's subject, and on its own one.
+		// Two tasks whose ids were used before: on another entity's subject, and on their
+		// own.
 		for i, took := range [][2]string{{"aee.work.normal.agent.a", "task-0"}, {"aee.work.normal.agent.b", "squatter"}} {
 			id := "task-" + strconv.Itoa(i)
 			squat(t, js, took[0], "agent.b/"+id, took[1])
@@ -82,7 +84,7 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 		}
 		stored(jetstream.StreamWork, "aee.work.normal.agent.b", "task-0", "squatter", "task-1")
 
-		// A dead letter; before its task's message goes it has to be there.
+		// A dead letter must be stored before its task's message is removed.
 		letter := jetstream.DeadLetter{Entity: "agent.b", TaskID: "t", Code: "E_MODEL", Subject: "aee.work.high.agent.b", Work: 7, Stored: time.Now(), Data: []byte("dead")}
 		squat(t, js, "aee.dead.agent.a.x", "aee.dead.agent.b.t/7/E_MODEL", "dead")
 		seq, err := dead.Put(ctx, letter)
@@ -95,7 +97,7 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 			t.Errorf("put again: %d, %v; want %d", again, err, seq)
 		}
 
-		// A letter goes when its task is queued.
+		// A letter is deleted when its task is queued.
 		squat(t, js, "aee.work.low.agent.a", "agent.b/retry."+strconv.FormatUint(seq, 10), "dead")
 		_, err = dead.Retry(ctx, seq)
 		no(err)
@@ -117,7 +119,7 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 	}
 }
 
-// What comes again is there once, for who may look.
+// A message that is published again is stored once, if the user may read the stream.
 func TestAMessageThatComesAgainIsThereOnce(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -140,17 +142,17 @@ func TestAMessageThatComesAgainIsThereOnce(t *testing.T) {
 	holds(t, js, jetstream.StreamHuman, "human.bob", "question")
 }
 
-// inProcess is a server that has proposed another copy of each message to its replicas,
-// and does not know yet what became of it.
+// inProcess answers like a leader that has proposed another copy of each message to its
+// replicas, and does not know yet whether they have stored it.
 type inProcess struct{ natsjs.JetStream }
 
 func (inProcess) PublishMsg(context.Context, *nats.Msg, ...natsjs.PublishOpt) (*natsjs.PubAck, error) {
 	return nil, &natsjs.APIError{Code: 409, ErrorCode: 10158, Description: "duplicate message id is in process"}
 }
 
-// Where the first copy of a message is still on its way to the replicas, because one of
-// them has died, the second one is refused. It is not known whether the message is
-// stored: who sent it tries again.
+// While the first copy of a message is on its way to the replicas, because one of them is
+// down, the server refuses the second one. Whether the message is stored is unknown: the
+// sender tries again.
 func TestAMessageWhoseFirstCopyIsInProcessIsUncertain(t *testing.T) {
 	t.Parallel()
 	js := inProcess{start(t)}

@@ -18,47 +18,48 @@ type Options struct {
 	// Map gives the subjects and, by its prefix, the names. Zero: no prefix.
 	Map subject.Map
 
-	// Replicas of each stream: 1, 3 or 5. 0: 1 for a new stream, and as many as
-	// there are for one that exists.
+	// Replicas of each stream: 1, 3 or 5. 0: 1 for a new stream, unchanged for an
+	// existing one.
 	Replicas int
 
-	// Storage of new streams. The zero value is file storage. The storage of a
-	// stream that exists cannot be changed.
+	// Storage of new streams. The zero value is file storage. The storage of an existing
+	// stream cannot be changed.
 	Storage natsjs.StorageType
 
-	// Placement says in which cluster, and on servers with which tags, the
-	// streams are. Nil: where the server wants for a new stream, and where it is
-	// for one that exists. A stream that exists moves, with what it holds.
+	// Placement says in which cluster, and on servers with which tags, the streams are.
+	// Nil: the server decides for a new stream, and an existing one stays. An existing
+	// stream is moved with its messages.
 	Placement *natsjs.Placement
 
-	// Limits by [Spec] name replace those of the topology for new streams, and
-	// those of streams that exist, but where a lower limit would drop messages
-	// that the stream holds: the report says so ([Change.NotDone]).
-	// Limits by which accepted tasks would be dropped are refused: the age of
-	// [StreamWork], and any of [StreamSchedule].
+	// Limits by [Spec] name replace those of the topology for new streams, and those of
+	// existing streams. A lower limit is not applied if it would drop messages that the
+	// stream holds; the report says so ([Change.NotDone]). Limits that would drop
+	// accepted tasks are refused: a maximum age of [StreamWork], and any limit of
+	// [StreamSchedule].
 	Limits map[string]Limits
 
 	// Only names the Specs to look at. Nil: all.
 	Only []string
 
-	// Entities whose work consumers to look at too, after the streams. Workers
-	// make those of their own entities, unless they are told not to.
+	// Entities names the entities whose work consumers are checked too, after the
+	// streams. Workers create the consumers of their own entities, unless they are told
+	// not to.
 	Entities []string
 
-	// Lease is the AckWait of new work consumers, and of those that exist. 0:
-	// [DefaultLease] for a new one, and what there is for one that exists.
+	// Lease is the AckWait of new and existing work consumers. 0: [DefaultLease] for a
+	// new consumer, unchanged for an existing one.
 	Lease time.Duration
 
-	// Wait bounds each request. 0: 5 s. A server answers what it does not permit
-	// with silence.
+	// Wait is the timeout of each request. 0: 5 s. A server does not answer requests that
+	// permissions forbid.
 	Wait time.Duration
 
-	// Done hears of each change that [Apply] has made or found not to be needed,
-	// in order. Nil: nobody does.
+	// Done, if not nil, is called with each change that [Apply] has made or found
+	// unnecessary, in order.
 	Done func(Change)
 }
 
-// Limits bound a stream. 0 leaves a limit as the topology has it, -1 lifts it.
+// Limits are a stream's limits. 0 keeps the topology's limit, -1 removes it.
 type Limits struct {
 	MaxAge   time.Duration `json:"max_age,omitempty"`
 	MaxBytes int64         `json:"max_bytes,omitempty"`
@@ -107,17 +108,17 @@ func (o Options) Validate() error {
 	return errors.Join(errs...)
 }
 
-// bound is ctx for one request.
+// bound returns ctx with the timeout of one request.
 func (o Options) bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, cmp.Or(o.Wait, requestTimeout))
 }
 
-// specs are the streams and buckets to look at.
+// specs returns the streams and buckets to check.
 func (o Options) specs() []Spec {
 	return slices.DeleteFunc(Topology(), func(s Spec) bool { return o.Only != nil && !slices.Contains(o.Only, s.Name) })
 }
 
-// consumers are the consumers to look at.
+// consumers returns the consumers to check.
 func (o Options) consumers() ([]ConsumerSpec, error) {
 	var all []ConsumerSpec
 	for _, e := range o.Entities {

@@ -2,7 +2,7 @@ package jetstream
 
 import "strings"
 
-// covers reports whether every subject of pattern b is one of pattern a.
+// covers reports whether every subject that matches pattern b also matches pattern a.
 func covers(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i, t := range as {
@@ -16,7 +16,7 @@ func covers(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// overlap reports whether there is a subject that both patterns match.
+// overlap reports whether some subject matches both patterns.
 func overlap(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := 0; i < len(as) && i < len(bs); i++ {
@@ -30,8 +30,8 @@ func overlap(a, b string) bool {
 	return len(as) == len(bs)
 }
 
-// union adds to have what it does not cover of want, and takes out what the
-// addition covers: nats-server refuses subjects of one stream that overlap.
+// union adds to have the patterns of want that it does not cover, and removes those that
+// an added pattern covers: nats-server refuses subjects of one stream that overlap.
 func union(have, want []string) []string {
 	out := append([]string(nil), have...)
 	for _, w := range want {

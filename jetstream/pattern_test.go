@@ -19,7 +19,7 @@ func TestPatterns(t *testing.T) {
 		}
 		return strings.Join(tokens, ".")
 	})
-	// Every subject of up to five tokens a, b, c, as the meaning of a pattern.
+	// Represent a pattern by all subjects of up to five tokens a, b, c that it matches.
 	var subjects []string
 	level := []string{""}
 	for range 5 {

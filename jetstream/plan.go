@@ -11,7 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// An Action is what is to be done, or was done, about a stream.
+// An Action says what has to be done, or was done, to a stream or consumer.
 type Action string
 
 // The actions of a [Change].
@@ -19,22 +19,20 @@ const (
 	ActionNone     Action = "none"     // it is as it should be
 	ActionCreate   Action = "create"   // it is missing
 	ActionUpdate   Action = "update"   // something in it that the mesh relies on differs
-	ActionConflict Action = "conflict" // it cannot be mended without destroying something
-	ActionNewer    Action = "newer"    // a newer aeemesh made it; it is left alone
+	ActionConflict Action = "conflict" // it cannot be changed without destroying something
+	ActionNewer    Action = "newer"    // a newer aeemesh made it; it is not touched
 )
 
-// A Change is what is to be done, or was done, about one stream, bucket or
-// consumer.
+// A Change says what has to be done, or was done, to one stream, bucket or consumer.
 type Change struct {
 	Name        string       `json:"name"` // with the suffix: AEE_BUS_acme
 	Kind        Kind         `json:"kind"`
 	About       string       `json:"about"`
 	Action      Action       `json:"action"`
-	Version     int          `json:"version,omitempty"` // of the topology that made it; 0: it is not there, or foreign
+	Version     int          `json:"version,omitempty"` // of the topology that made it; 0: it does not exist, or aeemesh did not make it
 	Differences []Difference `json:"differences,omitempty"`
 
-	// Reserves is how much more storage is set aside on each replica by the
-	// change, in bytes.
+	// Reserves is how many more bytes of storage the change reserves on each replica.
 	Reserves int64 `json:"reserves,omitempty"`
 
 	spec     Spec
@@ -43,18 +41,18 @@ type Change struct {
 	consumer natsjs.ConsumerConfig
 }
 
-// A Difference is one setting that is not as the topology has it.
+// A Difference is one setting that differs from the topology.
 type Difference struct {
 	Field string `json:"field"`
 	Have  string `json:"have"`
 	Want  string `json:"want"`
-	// Kept says why the setting stays as it is. Empty: it is, or was, changed.
+	// Kept says why the setting is not changed. Empty: it has to be, or was, changed.
 	Kept string `json:"kept,omitempty"`
-	// Asked: the options ask for it by name. It is told where it is kept.
+	// Asked: the options name the setting, so a report mentions it even if it is kept.
 	Asked bool `json:"asked,omitempty"`
 }
 
-// NotDone are the settings that were asked for and stay as they are.
+// NotDone returns the settings that the options asked for and that were not changed.
 func (c Change) NotDone() (out []Difference) {
 	for _, d := range c.Differences {
 		if d.Asked && d.Kept != "" {
@@ -64,7 +62,8 @@ func (c Change) NotDone() (out []Difference) {
 	return out
 }
 
-// String says it in a line: "update AEE_BUS: no_ack false, should be true".
+// String describes the change in one line: "update AEE_BUS: no_ack false, should be
+// true".
 func (c Change) String() string {
 	var b strings.Builder
 	b.WriteString(string(c.Action) + " " + c.Name)
@@ -78,11 +77,7 @@ func (c Change) String() string {
 	return b.String()
 }
 
-// Plan compares the topology with the server and changes nothing. It needs
-// permission to publish to $JS.API.STREAM.INFO.<name>, and for consumers to
-// $JS.API.CONSUMER.INFO.<stream>.<name>.
-//
-// Where anything was made by a newer aeemesh, everything is left alone.
+// If any stream or consumer was made by a newer aeemesh, no changes are planned at all.
 func Plan(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, error) {
 	if err := opts.Validate(); err != nil {
 		return nil, err
@@ -110,8 +105,8 @@ func Plan(ctx context.Context, js natsjs.JetStream, opts Options) ([]Change, err
 	return changes, nil
 }
 
-// leaveNewer leaves all alone where one is newer: what seems to be missing or
-// to differ may be as the newer release has it.
+// leaveNewer cancels all changes if one stream or consumer is of a newer release: what
+// seems to be missing or different may be as that release wants it.
 func leaveNewer(changes []Change) {
 	if !slices.ContainsFunc(changes, func(c Change) bool { return c.Action == ActionNewer }) {
 		return

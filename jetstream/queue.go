@@ -13,9 +13,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Queue is the durable lane of m's mesh: tasks in [StreamWork], one subject
-// for each entity and priority, and those that wait for their time in
-// [StreamSchedule]. It may be used by many goroutines at once.
+// A Queue is the durable lane of m's mesh: tasks in [StreamWork], one subject for each
+// entity and priority, and delayed tasks in [StreamSchedule]. It may be used by many
+// goroutines at once.
 type Queue struct {
 	js natsjs.JetStream
 	m  subject.Map
@@ -23,8 +23,8 @@ type Queue struct {
 	fenced atomic.Bool // this user may not read the whole stream
 
 	mu        sync.Mutex
-	scheduled uint64    // bytes of StreamSchedule
-	looked    time.Time // when they were learnt
+	scheduled uint64    // size of StreamSchedule in bytes
+	looked    time.Time // when it was read
 }
 
 // NewQueue returns the durable lane of m's mesh. It does no I/O.
@@ -35,37 +35,37 @@ type Submission struct {
 	Entity   string
 	Priority string // low, normal, high or urgent; "" is normal
 
-	// ID makes the submission idempotent: another one of the same entity and ID
-	// within the stream's duplicate window (2 minutes) is not stored, where it says
-	// the same and is still there, and this user may look. It is
-	// usually the task's id, which is the run's and so holds for longer. "": every
-	// submission is a new one.
+	// ID makes the submission idempotent: within the stream's duplicate window (2
+	// minutes) another submission of the same entity and ID is not stored, if the first
+	// one is equal, is still in the stream, and this user may read the stream. It is
+	// usually the task's id, which is also the run's id and so prevents a second run for
+	// longer. "": every submission is new.
 	ID string
 
 	Data   []byte      // the envelope
-	Header nats.Header // copied; headers that begin with Nats- are left out
+	Header nats.Header // copied, except headers that begin with Nats-
 
-	// At is when the task is due, by the server's clock, rounded up to seconds.
-	// It needs an ID. Zero or past: now. A user who may not write to [StreamSchedule],
-	// which has no fences inside, has it queued at once: the envelope says when it is
-	// to begin, and a worker waits for that.
+	// At is when the task falls due, by the server's clock, rounded up to seconds. It
+	// needs an ID. Zero or past: now. For a user who may not write to [StreamSchedule],
+	// because its subjects cannot be fenced, the task is queued at once: the envelope
+	// says when it is to begin, and a worker waits until then.
 	At time.Time
 }
 
-// Submitted says where a submission is.
+// Submitted says where a submission is stored.
 type Submitted struct {
-	Seq       uint64    // its sequence in StreamWork, or in StreamSchedule if it waits
-	Due       time.Time // when it is due, if it waits
-	Duplicate bool      // it had been submitted before, as far as the server tells
+	Seq       uint64    // its sequence in StreamWork, or in StreamSchedule if it is delayed
+	Due       time.Time // when it falls due, if it is delayed
+	Duplicate bool      // it had been submitted before, according to the server
 }
 
-// MaxScheduled bounds the bytes of the tasks that wait for their time, of the
-// whole mesh. [StreamSchedule] has no limit of its own.
+// MaxScheduled is the most bytes that all delayed tasks of the mesh may take.
+// [StreamSchedule] has no limit of its own.
 const MaxScheduled = 256 * mib
 
-// Submit stores a task and returns when the server has it. With [ErrUncertain]
-// it may be stored: submitting it again with the same ID does no harm.
-// [ErrFull]: the stream takes no more; [ErrTooLarge]: it is over the server's
+// Submit stores a task and returns when the server has acknowledged it. After
+// [ErrUncertain] it may be stored: submitting it again with the same ID does no harm.
+// [ErrFull]: the stream is full; [ErrTooLarge]: the task exceeds the server's
 // max_payload.
 func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	if s.Priority == "" {
@@ -95,8 +95,9 @@ func (q *Queue) Submit(ctx context.Context, s Submission) (Submitted, error) {
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
-// publish stores a message in StreamWork. Of a user who may not read the stream, a task
-// that is submitted again is stored again: its run is one.
+// publish stores a message in StreamWork. For a user who may not read the stream, a task
+// that is submitted twice within the duplicate window is stored twice; it is still one
+// run.
 func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, error) {
 	msg.Header.Set(natsjs.ExpectedStreamHeader, q.name())
 	return publishOnce(ctx, q.js, msg, "", func(seq uint64) bool {
@@ -109,9 +110,9 @@ func (q *Queue) publish(ctx context.Context, msg *nats.Msg) (*natsjs.PubAck, err
 	})
 }
 
-// Has reports whether the message with a sequence is still in [StreamWork]. The
-// stream's leader answers. It fails with [ErrDenied] for a user who may not read the
-// whole stream; see [Lane.Gone].
+// Has reports whether [StreamWork] still holds the message with a sequence. The stream's
+// leader answers. It fails with [ErrDenied] for a user who may not read the whole stream;
+// see [Lane.Gone].
 func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 	if seq == 0 {
 		return false, nil
@@ -131,11 +132,11 @@ func (q *Queue) Has(ctx context.Context, seq uint64) (bool, error) {
 }
 
 // Fence says that the user's permissions end at its own entities: see [States.Fence].
-// [Queue.Has] then fails with [ErrDenied], and [Queue.Peek] yields one task.
+// [Queue.Has] then fails with [ErrDenied], and [Queue.Peek] yields only one task.
 func (q *Queue) Fence() { q.fenced.Store(true) }
 
-// fence remembers that this user may not read the whole stream, so that it is not
-// asked for again: a server logs each such request.
+// fence records after [ErrDenied] that this user may not read the whole stream, so that
+// it does not try again: a server logs each such request.
 func (q *Queue) fence(err error) {
 	if errors.Is(err, ErrDenied) {
 		q.fenced.Store(true)
@@ -144,8 +145,8 @@ func (q *Queue) fence(err error) {
 
 func (q *Queue) name() string { return StreamWork + q.m.Suffix() }
 
-// workID is the Nats-Msg-Id of a task. Ids are unique within an entity, a
-// stream's within the stream.
+// workID is the Nats-Msg-Id of a task. A task's id is unique within its entity only, a
+// Nats-Msg-Id has to be unique within the stream.
 func workID(entity, id string) string { return entity + "/" + id }
 
 func ceilSecond(t time.Time) time.Time {

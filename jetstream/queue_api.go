@@ -9,8 +9,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// apiPrefix is what stands before the subjects of the JetStream API, with its
-// closing dot.
+// apiPrefix is the prefix of the JetStream API's subjects, with the final dot.
 func apiPrefix(js natsjs.JetStream) string {
 	if p := kvPrefix(js); p != "" {
 		return p
@@ -18,8 +17,8 @@ func apiPrefix(js natsjs.JetStream) string {
 	return natsjs.DefaultAPIPrefix
 }
 
-// request asks the JetStream API and decodes its answer, unless answer is nil.
-// What the API refuses is a *natsjs.APIError.
+// request sends a request to the JetStream API and decodes its answer, unless answer is
+// nil. If the API refuses, the error is a *natsjs.APIError.
 func request(ctx context.Context, js natsjs.JetStream, subject string, body, answer any) error {
 	var data []byte
 	if body != nil {
@@ -47,7 +46,7 @@ func request(ctx context.Context, js natsjs.JetStream, subject string, body, ans
 	return json.Unmarshal(msg.Data, answer)
 }
 
-// plainHeader copies headers without those that are the server's to act on.
+// plainHeader copies headers without the Nats- ones, which the server would act on.
 func plainHeader(h nats.Header) nats.Header {
 	out := make(nats.Header, len(h)+4)
 	for k, v := range h {

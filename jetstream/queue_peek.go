@@ -9,11 +9,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Peek yields the tasks of an entity and priority that are in [StreamWork],
-// those that workers have included, the oldest first, behind a sequence; 0: all.
-// It takes none of them. Any replica may answer, so what was stored a moment ago
-// may be missing. After an error it yields nothing more. A user who may not read the
-// whole stream gets the newest of them, with $JS.API.DIRECT.GET.<stream>.<subject>.
+// Peek yields the tasks of an entity and priority in [StreamWork] after a sequence (0:
+// all), the oldest first, including those that workers are running. It removes none. Any
+// replica may answer, so a task that was stored a moment ago may be missing. After an
+// error it yields nothing more. A user who may not read the whole stream gets only the
+// newest task, and needs permission for $JS.API.DIRECT.GET.<stream>.<subject>.
 func (q *Queue) Peek(ctx context.Context, priority, entity string, after uint64) iter.Seq2[Message, error] {
 	subj, err := q.m.Work(priority, entity)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// InHand counts the messages of an entity in [StreamWork] that workers have been
-// handed and have not acknowledged, of all priorities. It needs permission for
-// $JS.API.CONSUMER.INFO of the entity's four consumers.
+// InHand counts the messages of an entity in [StreamWork] that are delivered and not
+// acknowledged, of all priorities. It needs permission for $JS.API.CONSUMER.INFO of the
+// entity's four consumers.
 func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
 	n := 0
 	for _, p := range draws {
@@ -32,9 +32,9 @@ func (q *Queue) InHand(ctx context.Context, entity string) (int, error) {
 	return n, nil
 }
 
-// Remove takes a message out of [StreamWork], or fails with [ErrNotFound]. It
-// needs permission for $JS.API.STREAM.MSG.DELETE.<stream>, which cannot be bounded
-// to the messages of one entity: it is for operators.
+// Remove deletes a message from [StreamWork], or fails with [ErrNotFound]. It needs
+// permission for $JS.API.STREAM.MSG.DELETE.<stream>, which cannot be restricted to the
+// messages of one entity: it is for operators.
 func (q *Queue) Remove(ctx context.Context, seq uint64) error {
 	err := request(ctx, q.js, "STREAM.MSG.DELETE."+q.name(), map[string]any{"seq": seq, "no_erase": true}, nil)
 	if err != nil {
@@ -43,17 +43,16 @@ func (q *Queue) Remove(ctx context.Context, seq uint64) error {
 	return nil
 }
 
-// Retired says what was taken away of an entity.
+// Retired says what was deleted of an entity.
 type Retired struct {
 	Consumers []string `json:"consumers"` // <stream>/<name>
 	Slots     uint64   `json:"slots"`
 }
 
-// Retire takes away what an entity's workers have left on the server: its
-// consumers and its slots. Messages, runs and dead letters stay. A worker of the
-// entity makes what it needs again. It needs permission for
-// $JS.API.CONSUMER.DELETE of the consumers and $JS.API.STREAM.PURGE of the bucket
-// [BucketSlots].
+// Retire deletes what an entity's workers have left on the server: its consumers and its
+// slots. Messages, runs and dead letters stay. A worker of the entity recreates what it
+// needs. It needs permission for $JS.API.CONSUMER.DELETE of the consumers and
+// $JS.API.STREAM.PURGE of the bucket [BucketSlots].
 func Retire(ctx context.Context, js natsjs.JetStream, m subject.Map, entity string) (Retired, error) {
 	out := Retired{Consumers: []string{}}
 	specs, err := Consumers(m, entity, 0)

@@ -13,25 +13,25 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A batch of stored messages is asked for at once, in at most so many bytes and
-// one message.
+// Limits of one batch of a direct get. A batch has at least one message, whatever its
+// size.
 const (
 	scanBatch = 256
 	scanBytes = 4 * mib
 )
 
-// scan yields the messages of a stream that match a filter, from a sequence on,
-// as they are stored when it comes to them. It makes no consumer: it reads
-// through direct gets in batches (nats-server 2.11, ADR-31), which need
-// permission for $JS.API.DIRECT.GET.<stream>. Any replica may answer, so what
-// was stored a moment ago may be missing. It leaves out copies (see copied). After an
-// error it yields nothing more.
+// scan yields the messages of a stream that match a filter, from a sequence on. It also
+// yields messages that are stored while it reads. It creates no consumer: it reads by
+// direct get in batches (nats-server 2.11, ADR-31), which needs permission for
+// $JS.API.DIRECT.GET.<stream>. Any replica may answer, so a message that was stored a
+// moment ago may be missing. It skips strays (see copied.go). After an error it yields
+// nothing more.
 func scan(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64) iter.Seq2[Message, error] {
 	return withoutStrays(scanSince(ctx, js, stream, filter, from, time.Time{}))
 }
 
-// scanSince is scan that leaves out what was stored before a time, where it begins at
-// the stream's beginning, and no copies.
+// scanSince is like scan but includes strays, and skips messages stored before since if
+// from is the beginning of the stream.
 func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, from uint64, since time.Time) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		from := max(from, 1)
@@ -59,15 +59,16 @@ func scanSince(ctx context.Context, js natsjs.JetStream, stream, filter string, 
 	}
 }
 
-// last returns the newest message on each subject that one of the filters
-// matches, at most 1,024 of them, in the order in which they are stored.
+// last returns the newest message on each subject that matches one of the filters, in the
+// order in which they are stored. It fails with [ErrTooLarge] if more than 1,024 subjects
+// match.
 func last(ctx context.Context, js natsjs.JetStream, stream string, filters ...string) ([]Message, error) {
 	batch, err := direct(ctx, js, stream, map[string]any{"multi_last": filters})
 	return batch.messages, err
 }
 
-// refusal is why a direct get has no messages: what the status says, or an answer of
-// the API, as of a server without a leader.
+// refusal returns why a direct get has no messages: the status, or an error of the API,
+// as from a server without a leader.
 func refusal(msg *nats.Msg) error {
 	var failed struct {
 		Error *natsjs.APIError `json:"error"`
@@ -83,8 +84,7 @@ type directBatch struct {
 	pending  uint64 // how many more there are
 }
 
-// direct asks a stream for messages and reads the answers to their end. None is
-// no error.
+// direct sends a direct get and reads its answers to the end. No message is not an error.
 func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (directBatch, error) {
 	fail := func(err error) (directBatch, error) {
 		return directBatch{}, explain(js.Conn(), err, "read %s", stream)
@@ -120,7 +120,7 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 		if err != nil {
 			return fail(err)
 		}
-		if msg.Header.Get(natsjs.SequenceHeader) != "" { // so it is a message, whatever else it says
+		if msg.Header.Get(natsjs.SequenceHeader) != "" { // a message, whatever headers of its own it has
 			m, err := stored(msg)
 			if err != nil {
 				return fail(err)
@@ -142,10 +142,10 @@ func direct(ctx context.Context, js natsjs.JetStream, stream string, query map[s
 	}
 }
 
-// newest returns the last message on a subject, or [natsjs.ErrMsgNotFound]. The
-// subject stands in the subject of the request, so that permissions can fence what
-// may be read: $JS.API.DIRECT.GET.<stream>.<subject>. Any replica may answer, so
-// what was stored a moment ago may be missing.
+// newest returns the last message on a subject by direct get, or [natsjs.ErrMsgNotFound].
+// The subject is part of the request's subject, so that permissions can restrict what may
+// be read: $JS.API.DIRECT.GET.<stream>.<subject>. Any replica may answer, so a message
+// that was stored a moment ago may be missing.
 func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Message, error) {
 	answer, err := exchange(ctx, js.Conn(), &nats.Msg{Subject: apiPrefix(js) + "DIRECT.GET." + stream + "." + subj})
 	switch {
@@ -163,13 +163,13 @@ func newest(ctx context.Context, js natsjs.JetStream, stream, subj string) (Mess
 
 var errNoDirect = fmt.Errorf("%w: the stream does not allow direct gets (allow_direct); `aeemesh apply` mends that", ErrUnavailable)
 
-// noDirect says why nobody answers a direct get.
+// noDirect returns why no server answers a direct get.
 func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	var info natsjs.StreamInfo
 	err := request(ctx, js, "STREAM.INFO."+stream, nil, &info)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) { // who reads may not look at the stream itself
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrDenied) { // the user may not read the stream's configuration
 		return nats.ErrNoResponders
 	}
 	if err != nil {
@@ -181,7 +181,7 @@ func noDirect(ctx context.Context, js natsjs.JetStream, stream string) error {
 	return nats.ErrNoResponders
 }
 
-// stored is the message that a direct get answered with.
+// stored decodes the answer to a direct get.
 func stored(msg *nats.Msg) (Message, error) {
 	h := msg.Header
 	seq, err := strconv.ParseUint(ofServer(h, natsjs.SequenceHeader), 10, 64)
@@ -200,7 +200,7 @@ func stored(msg *nats.Msg) (Message, error) {
 	}, nil
 }
 
-// leaderGet returns one message as the stream's leader has it.
+// leaderGet reads one message from the stream's leader.
 func leaderGet(ctx context.Context, js natsjs.JetStream, stream string, query map[string]any) (Message, error) {
 	var answer struct {
 		Message struct {

@@ -13,9 +13,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// The headers of a message schedule (nats-server ADR-51). A message that has the
-// first waits in its stream until then, and is published to the target. What is
-// published has the last one, the subject where it waited.
+// The headers of a scheduled message (nats-server ADR-51). A message with headerSchedule
+// stays in its stream until that time; then the server publishes it to
+// headerScheduleTarget. The published message has headerScheduler, the subject of the
+// scheduled message.
 const (
 	headerSchedule       = "Nats-Schedule"
 	headerScheduleTarget = "Nats-Schedule-Target"
@@ -24,11 +25,11 @@ const (
 	scheduleOnce         = "purge"
 )
 
-// A Scheduled is a task that waits for its time.
+// A Scheduled is a delayed task that is not due yet.
 type Scheduled struct {
 	Entity   string
 	Priority string
-	ID       string // the submission's
+	ID       string // the ID of its Submission
 	Due      time.Time
 	Stored   time.Time
 	Seq      uint64 // in StreamSchedule
@@ -36,8 +37,8 @@ type Scheduled struct {
 	Header   nats.Header
 }
 
-// schedule stores a task that waits. There is one message for each entity and
-// ID, whatever the duplicate window.
+// schedule stores a delayed task. There is one message for each entity and ID, whatever
+// the duplicate window is.
 func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Submitted, error) {
 	if s.ID == "" {
 		return Submitted{}, fmt.Errorf("schedule a task of %s: it needs an id", s.Entity)
@@ -64,7 +65,7 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 		switch {
 		case err == nil:
 			return Submitted{Seq: have.Seq, Due: have.Due, Duplicate: true}, nil
-		case errors.Is(err, ErrNotFound): // it was due just now
+		case errors.Is(err, ErrNotFound): // it has just fallen due
 			return Submitted{Duplicate: true}, nil
 		}
 		return Submitted{}, err
@@ -75,8 +76,8 @@ func (q *Queue) schedule(ctx context.Context, s Submission, due time.Time) (Subm
 	return Submitted{Seq: ack.Sequence, Due: due, Duplicate: ack.Duplicate}, nil
 }
 
-// roomToWait holds StreamSchedule at about [MaxScheduled]: its size is looked
-// up once a second.
+// roomToWait keeps StreamSchedule at about [MaxScheduled]: it reads the stream's size at
+// most once a second.
 func (q *Queue) roomToWait(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -93,8 +94,8 @@ func (q *Queue) roomToWait(ctx context.Context) error {
 	return nil
 }
 
-// Unschedule takes a task away that waits for its time, or fails with
-// [ErrNotFound] if none does: it was never scheduled, or was due.
+// Unschedule removes a delayed task. It fails with [ErrNotFound] if there is none: it was
+// never scheduled, or has fallen due.
 func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	subj, err := q.m.Schedule(entity, id)
 	if err != nil {
@@ -116,8 +117,7 @@ func (q *Queue) Unschedule(ctx context.Context, entity, id string) error {
 	return nil
 }
 
-// Scheduled lists the tasks that wait for their time, of one entity or, with
-// "", of all, the soonest first.
+// Scheduled lists the delayed tasks of one entity or, with "", of all, the soonest first.
 func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, error) {
 	filter := q.m.AllSchedule()
 	if entity != "" {
@@ -131,7 +131,7 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 		if err != nil {
 			return nil, err
 		}
-		if s, err := q.readScheduled(msg); err == nil { // else not written by us
+		if s, err := q.readScheduled(msg); err == nil { // skip what the mesh did not write
 			all = append(all, s)
 		}
 	}
@@ -139,8 +139,8 @@ func (q *Queue) Scheduled(ctx context.Context, entity string) ([]Scheduled, erro
 	return all, nil
 }
 
-// FindScheduled returns the task of an entity that waits for its time, by its ID,
-// or fails with [ErrNotFound].
+// FindScheduled returns a delayed task of an entity by its ID, or fails with
+// [ErrNotFound].
 func (q *Queue) FindScheduled(ctx context.Context, entity, id string) (Scheduled, error) {
 	subj, err := q.m.Schedule(entity, id)
 	if err != nil {

@@ -43,7 +43,8 @@ func TestSubmitOnce(t *testing.T) {
 		if len(s.Header) != 3 {
 			t.Errorf("the caller's headers are now %v", s.Header)
 		}
-		// The same id of another entity is another task, and so is one without an id.
+		// The same id of another entity is another task, and so is every task without an
+		// id.
 		other := s
 		other.Entity = "agent.y"
 		none := s
@@ -155,7 +156,8 @@ func TestScheduled(t *testing.T) {
 		if !got.Due.Equal(due) || got.Seq != uint64(i+1) || got.Duplicate {
 			t.Errorf("%+v, want %s", got, due)
 		}
-		// Again, with another time: the first one holds, whatever the duplicate window.
+		// Submitted again with another time: the first one counts, whatever the duplicate
+		// window is.
 		s.At = s.At.Add(time.Minute)
 		if again := submit(t, q, s); !again.Due.Equal(due) || again.Seq != got.Seq || !again.Duplicate {
 			t.Errorf("again: %+v", again)
@@ -203,7 +205,7 @@ func TestScheduled(t *testing.T) {
 	}
 }
 
-// More waits than one answer holds.
+// More delayed tasks than fit in one answer.
 func TestScheduledAreMany(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -225,7 +227,7 @@ func TestScheduledAreMany(t *testing.T) {
 	}
 }
 
-// What waits is bounded although its stream has no limit.
+// The bytes of delayed tasks are limited although their stream has no limit.
 func TestScheduleWhenTooMuchWaits(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -274,7 +276,7 @@ func TestPeekTakesNothing(t *testing.T) {
 	}
 }
 
-// Anybody may write to the stream of delayed tasks.
+// Other programs may write to the stream of delayed tasks.
 func FuzzScheduled(f *testing.F) {
 	f.Add("aee.schedule.agent.x.t1", "@at 2026-01-01T00:00:00Z", "aee.due.low.agent.x")
 	f.Add("aee.schedule.agent.x.t=201", "@every 1s", "aee.work.low.agent.x")

@@ -9,12 +9,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Records are raw records by id in one bucket. What is in a record is the
-// caller's business; the id is any string of at most [subject.MaxID] bytes
-// when escaped, and not empty.
+// Records are raw records by id in one bucket. The caller defines the content; an id is
+// any non-empty string of at most [subject.MaxID] bytes when escaped.
 //
-// Revisions grow with every change of the bucket. Two writers that both read a
-// record and both [Records.Update] it do not overwrite one another.
+// Revisions grow with every change of the bucket. Two writers that both read a record and
+// both [Records.Update] it cannot overwrite each other: the second one fails.
 type Records struct {
 	kvBucket
 }
@@ -26,19 +25,19 @@ type Record struct {
 	Revision uint64
 	Time     time.Time // when the server stored it
 
-	// Stray says that an answer of the server's, which a user had sent here, covers the
-	// record, and Value is not it (docs/threat-model.md, "Answers sent elsewhere").
+	// Stray is set if an answer of the server, which a user redirected to the record's
+	// subject, covers the record. Value is then not the answer (docs/threat-model.md,
+	// "Answers sent elsewhere").
 	Stray bool
 }
 
-// NewKeys returns the public key records of m's mesh, by key id. It does no
-// I/O.
+// NewKeys returns the public keys of m's mesh, by key id. It does no I/O.
 func NewKeys(js natsjs.JetStream, m subject.Map) *Records {
 	return &Records{kvBucket{js: js, name: BucketKeys + m.Suffix()}}
 }
 
-// Get returns a record, or [ErrNotFound]. Below a stray it looks for what the bucket's
-// history has of the record, and returns that with the stray's revision.
+// Get returns a record, or [ErrNotFound]. If a stray covers the record, Get reads the
+// record from the bucket's history and returns it with the stray's revision.
 func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -57,7 +56,7 @@ func (r *Records) Get(ctx context.Context, id string) (Record, error) {
 	return recordOf(id, e), nil
 }
 
-// Put stores a record, whatever was there, and returns its revision.
+// Put stores a record, replacing any earlier one, and returns its revision.
 func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -67,8 +66,7 @@ func (r *Records) Put(ctx context.Context, id string, value []byte) (uint64, err
 	return rev, uncertain(r.explain(err, "put %q into %s", id, r.name))
 }
 
-// Create stores a record that must not be there yet, or fails with
-// [ErrExists].
+// Create stores a new record, or fails with [ErrExists].
 func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -81,8 +79,7 @@ func (r *Records) Create(ctx context.Context, id string, value []byte) (uint64, 
 	return rev, uncertain(r.explain(err, "create %q in %s", id, r.name))
 }
 
-// Update stores a record in place of the one at a revision, or fails with
-// [ErrChanged].
+// Update replaces the record at a given revision, or fails with [ErrChanged].
 func (r *Records) Update(ctx context.Context, id string, value []byte, revision uint64) (uint64, error) {
 	key, err := r.key(id)
 	if err != nil {
@@ -95,8 +92,8 @@ func (r *Records) Update(ctx context.Context, id string, value []byte, revision 
 	return rev, uncertain(r.explain(err, "update %q in %s", id, r.name))
 }
 
-// Delete takes a record away; it is no error if there is none. The bucket's
-// history keeps what it was.
+// Delete deletes a record; it is no error if there is none. The bucket's history keeps
+// the earlier revisions.
 func (r *Records) Delete(ctx context.Context, id string) error {
 	key, err := r.key(id)
 	if err != nil {
@@ -105,8 +102,8 @@ func (r *Records) Delete(ctx context.Context, id string) error {
 	return uncertain(r.explain(r.remove(ctx, key, 0), "delete %q from %s", id, r.name))
 }
 
-// below is the newest revision of a key that a user wrote, as one at the revision of
-// the stray that covers it; or [natsjs.ErrMsgNotFound].
+// below returns the newest revision of a key below a stray, with the stray's revision
+// number, or [natsjs.ErrMsgNotFound].
 func (r *Records) below(ctx context.Context, key string, stray uint64) (kvEntry, error) {
 	kept, err := r.history(ctx, key)
 	if err != nil {
@@ -117,8 +114,8 @@ func (r *Records) below(ctx context.Context, key string, stray uint64) (kvEntry,
 	return e, nil
 }
 
-// List returns all records, in the order in which they were last written, and the
-// strays, with Stray set.
+// List returns all records, in the order in which they were last written. Strays are
+// included, with Stray set.
 func (r *Records) List(ctx context.Context) ([]Record, error) {
 	var all []Record
 	_, err := r.read(ctx, func(id string, e kvEntry) {
@@ -132,18 +129,17 @@ func (r *Records) List(ctx context.Context) ([]Record, error) {
 	return all, nil
 }
 
-// Watch calls fn with every record that there is, and from then on with every
-// change, until ctx ends; then it returns nil. It looks every two seconds. Calls come
-// one at a time, from the goroutine that called Watch.
+// Watch calls fn with every existing record, and from then on with every change, until
+// ctx ends; then it returns nil. It polls every two seconds. Calls come one at a time,
+// from the goroutine that called Watch.
 //
-// It survives reconnects, restarts of the server, and the loss and return of
-// the bucket: it then reads the bucket anew, so that fn sees what changed
-// meanwhile, deletions too, and may see records again that it has seen. A
-// record is deleted for fn when it has neither value nor revision any more:
-// fn(id, nil, true).
+// Watch survives reconnects, restarts of the server, and the loss and return of the
+// bucket. It then reads the whole bucket again, so fn is called with everything that
+// changed meanwhile, deletions included, and perhaps again with records that it has seen.
+// A deletion is fn(id, nil, true).
 //
-// Watch fails at once if the bucket is not there or may not be read, and
-// later only when the connection is closed for good.
+// Watch fails at once if the bucket does not exist or may not be read, and later only
+// when the connection is closed for good.
 func (r *Records) Watch(ctx context.Context, fn func(id string, record []byte, deleted bool)) error {
 	return r.watch(ctx, func(id string, e kvEntry) { fn(id, e.value, e.gone) }, nil)
 }

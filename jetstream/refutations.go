@@ -13,15 +13,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// What is kept about one envelope: so many refutations, of which the newest
-// stay, each of so many bytes.
+// Limits of what is stored about one envelope: the number of refutations, of which the
+// newest stay, and the bytes of each.
 const (
 	maxRefutations    = 32
 	maxRefutationSize = 8 << 10
 )
 
-// Refutations remembers, for all workers of an entity, what it was told against
-// envelopes: a short list of JSON values by envelope id, in [BucketRefuted], below the
+// Refutations stores, for all workers of an entity, the refutations of envelopes that it
+// received: a short list of JSON values by envelope id, in [BucketRefuted], below the
 // entity.
 type Refutations struct{ kvBucket }
 
@@ -30,8 +30,8 @@ func NewRefutations(js natsjs.JetStream, m subject.Map) *Refutations {
 	return &Refutations{kvBucket{js: js, name: BucketRefuted + m.Suffix()}}
 }
 
-// Add appends a JSON value to what the entity was told against the envelope id.
-// Writers that add at once do not lose one another's.
+// Add appends a refutation, a JSON value, to those that the entity received for an
+// envelope id. Concurrent writers do not overwrite each other.
 func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []byte) error {
 	if len(refutation) > maxRefutationSize {
 		return fmt.Errorf("refutation of %q has %d bytes, at most %d are kept", id, len(refutation), maxRefutationSize)
@@ -44,7 +44,7 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 		}
 		var list []json.RawMessage
 		if !have.gone {
-			list, _ = decodeList(have.value) // what is no list nobody here has written
+			list, _ = decodeList(have.value) // a value that is not a list is not ours: replace it
 		}
 		list = append(list, refutation)
 		raw, err := json.Marshal(list[max(0, len(list)-maxRefutations):])
@@ -57,8 +57,8 @@ func (r *Refutations) Add(ctx context.Context, entity, id string, refutation []b
 	}
 }
 
-// List returns what the entity was told against the envelope id, the oldest first; nil
-// if it was told nothing.
+// List returns the refutations of an envelope id that the entity received, the oldest
+// first; nil if there are none.
 func (r *Refutations) List(ctx context.Context, entity, id string) ([][]byte, error) {
 	have, err := r.get(ctx, refutedKey(entity, id))
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
@@ -78,7 +78,8 @@ func (r *Refutations) List(ctx context.Context, entity, id string) ([][]byte, er
 	return out, nil
 }
 
-// refutedKey names an envelope. Its id may be longer than a key.
+// refutedKey returns the key of an envelope's refutations. An id that is too long for a
+// key is hashed.
 func refutedKey(entity, id string) string {
 	token := subject.Escape(id)
 	if len(token) > subject.MaxID {

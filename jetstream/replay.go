@@ -16,20 +16,19 @@ import (
 type ReplayOptions struct {
 	Map subject.Map
 
-	// Since is the time of the first message. Zero: everything there is.
+	// Since is the time of the first message. Zero: all stored messages.
 	Since time.Time
 
-	// Subjects are full NATS patterns, with the prefix. Nil: all broadcasts and
-	// all people's inboxes. A pattern that no stream of the mesh captures is an
-	// error: nothing of it was ever stored.
+	// Subjects are full NATS patterns, with the prefix. Nil: all broadcasts and all
+	// inboxes. A pattern that no replayed stream captures is an error.
 	Subjects []string
 
-	// Follow goes on with new messages when the stored ones are at an end,
-	// without a gap and without a message twice.
+	// Follow continues with new messages after the stored ones, without a gap and without
+	// repeating a message.
 	Follow bool
 }
 
-// A Message is what was stored.
+// A Message is a stored message.
 type Message struct {
 	Subject string
 	Header  nats.Header // nil if there are none
@@ -39,17 +38,17 @@ type Message struct {
 	Seq     uint64
 }
 
-// replayed are the streams that Replay reads.
+// replayed lists the streams that Replay reads.
 var replayed = []string{StreamBus, StreamHuman}
 
-// Replay reads the stored broadcasts and inboxes in the order of time. The
-// sequence ends at the last message that was stored when it was reached, or
-// with ctx; after an error it yields nothing more. Messages of one stream keep
-// their order. Following, it listens for what is published, and reads it from the
-// stream: any replica may answer, so a message may come a moment late.
+// Replay reads the stored broadcasts and inboxes in the order of time. The sequence ends
+// at the last message stored at the time when it is reached, or with ctx; after an error
+// it yields nothing more. Messages of one stream keep their order. With Follow it also
+// subscribes, and reads each published message from the stream. Any replica may answer,
+// so a message may arrive a moment late.
 //
-// It makes no consumer, and needs permission for $JS.API.DIRECT.GET of its streams,
-// and to subscribe to what it follows.
+// It creates no consumer. It needs permission for $JS.API.DIRECT.GET of its streams, and
+// with Follow to subscribe to the subjects.
 func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -70,7 +69,7 @@ func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.S
 	}
 }
 
-// filters are the patterns to read from each stream.
+// filters returns the patterns to read from each stream.
 func (o ReplayOptions) filters() (map[string][]string, error) {
 	filters := map[string][]string{}
 	captured := make([]bool, len(o.Subjects))
@@ -101,7 +100,7 @@ func (o ReplayOptions) filters() (map[string][]string, error) {
 	return filters, nil
 }
 
-// A replay reads some streams again and again, each time what has come since.
+// A replay reads some streams repeatedly, each time what was stored since.
 type replay struct {
 	js    natsjs.JetStream
 	since time.Time
@@ -110,13 +109,13 @@ type replay struct {
 	heard chan *nats.Msg
 }
 
-// replayPart is what is read of one stream by one filter.
+// replayPart is one stream, read by one filter.
 type replayPart struct {
 	stream, filter string
-	after          uint64 // all up to this sequence was read
+	after          uint64 // the last sequence that was read
 }
 
-// open finds what to read, and listens for it where it is to be followed.
+// open finds out what to read, and with Follow subscribes to it.
 func (r *replay) open(opts ReplayOptions) error {
 	filters, err := opts.filters()
 	if err != nil {
@@ -145,11 +144,11 @@ func (r *replay) close() {
 	}
 }
 
-// followLook is the time between two looks at the streams while nothing is heard.
+// followLook is how often the streams are read while no message arrives.
 const followLook = 5 * time.Second
 
-// wait waits until something is heard, or it is time for a look, and reports whether
-// to go on.
+// wait waits until a message arrives or followLook has passed, and reports whether to go
+// on.
 func (r *replay) wait(ctx context.Context) bool {
 	timer := time.NewTimer(followLook)
 	defer timer.Stop()
@@ -161,19 +160,19 @@ func (r *replay) wait(ctx context.Context) bool {
 		for len(r.heard) > 0 {
 			<-r.heard
 		}
-		// It was heard from its publisher, and may be stored a moment later.
+		// The message came straight from its publisher, and may be stored a moment later.
 		timer.Reset(followSoon)
 		<-timer.C
 	}
 	return !r.js.Conn().IsClosed()
 }
 
-// followSoon is how long a message may take from its publisher into the stream. What
-// takes longer is found with the next one, or the next look.
+// followSoon is how long the stream usually takes to store a published message. A message
+// that takes longer is read with the next one, or after followLook.
 const followSoon = 20 * time.Millisecond
 
-// pass yields what is stored and was not yielded before, of all parts in the order of
-// time. more says whether the caller wants more.
+// pass yields the stored messages that were not yielded before, of all parts in the order
+// of time. more reports whether the caller wants more.
 func (r *replay) pass(ctx context.Context, yield func(Message, error) bool) (more bool, err error) {
 	type head struct {
 		part *replayPart

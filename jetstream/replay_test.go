@@ -123,7 +123,7 @@ func TestReplayFollowsWithoutAGap(t *testing.T) {
 		got = append(got, string(msg.Data))
 		switch len(got) {
 		case 2, 4:
-			if len(got) == 4 { // the server restarts under the reader
+			if len(got) == 4 { // the server restarts while the reader reads
 				srv = natstest.Restart(t, srv)
 				waitFor(t, "the connection", func() bool {
 					_, err := js.AccountInfo(brief(t))

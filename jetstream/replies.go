@@ -15,36 +15,36 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// HeaderSeq numbers the replies to one task: 1, 2, 3, …, the terminal one at
-// last. A reply that is published again has the number that it had. Who follows
-// the replies sees by it at once that one was lost on its way.
+// HeaderSeq numbers the replies to one task: 1, 2, 3, …, the terminal reply last. A reply
+// that is published again keeps its number. By the numbers, a follower notices at once
+// that a reply was lost.
 const HeaderSeq = "Aee-Seq"
 
-// HeaderStreamCount is on the terminal reply of a stream: how many stream
-// envelopes came before it. Such a reply is never taken for one that was seen
-// before by its number alone: a worker that had lost its run may have told
-// something under that number.
+// HeaderStreamCount is set on the terminal reply of a stream: how many stream envelopes
+// came before it. A follower never drops such a reply as a duplicate because of its
+// number: a worker that has lost its run may have published another reply with that
+// number.
 const HeaderStreamCount = "Aee-Stream-Count"
 
-// Replies are what durable tasks are answered with: stream envelopes and then
-// the terminal one, under the entity and the task's id, for as long as the
-// limits of [StreamReply] allow. A value may be used by many goroutines at once.
+// Replies stores the replies to durable tasks, stream envelopes and then the terminal
+// one, by the entity and the task's id, for as long as the limits of [StreamReply] allow.
+// A value may be used by many goroutines at once.
 //
-// A reply is published and its last one read below the entity, where permissions can
-// fence it ($JS.API.DIRECT.GET.<stream>.<subject>). Whoever may use
-// $JS.API.DIRECT.GET.<stream> and $JS.API.STREAM.MSG.GET.<stream>, which read
-// everything, also reads what came before the last one.
+// Replies are published, and the last one is read, on a subject below the entity, so that
+// permissions can restrict it ($JS.API.DIRECT.GET.<stream>.<subject>). Reading the
+// earlier replies needs $JS.API.DIRECT.GET.<stream> and $JS.API.STREAM.MSG.GET.<stream>,
+// which give access to all replies.
 type Replies struct {
 	js     natsjs.JetStream
 	m      subject.Map
-	fenced atomic.Bool // this user may read last replies only
+	fenced atomic.Bool // this user may only read the last reply to a task
 }
 
 // NewReplies returns the replies of m's mesh. It does no I/O.
 func NewReplies(js natsjs.JetStream, m subject.Map) *Replies { return &Replies{js: js, m: m} }
 
 // Fence says that the user's permissions end at its own entities: see [States.Fence].
-// Only the last reply to a task is read then.
+// Then only the last reply to a task is read.
 func (r *Replies) Fence() { r.fenced.Store(true) }
 
 // A Reply is one message to a task's sender.
@@ -52,17 +52,17 @@ type Reply struct {
 	Entity string // the task's
 	TaskID string
 
-	// MsgID is the same however often the reply is published: it is stored once
-	// within the stream's duplicate window (2 minutes), and followers see it
-	// once. Required.
+	// MsgID stays the same when the reply is published again: within the stream's
+	// duplicate window (2 minutes) the reply is stored once, and followers see it once.
+	// Required.
 	MsgID string
 
 	Data   []byte
-	Header nats.Header // copied; headers that begin with Nats- are left out
+	Header nats.Header // copied, except headers that begin with Nats-
 }
 
-// Publish stores a reply and returns when the server has it. Who follows the
-// task may have seen it before. After [ErrUncertain] it may be published again.
+// Publish stores a reply and returns when the server has stored it. Followers of the task
+// may receive it before that. After [ErrUncertain] it may be published again.
 func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 	msg, err := r.message(reply)
 	if err != nil {
@@ -72,9 +72,9 @@ func (r *Replies) Publish(ctx context.Context, reply Reply) error {
 	return uncertain(explain(r.js.Conn(), err, "publish a reply to %s", msg.Subject))
 }
 
-// has reports whether a reply is stored: the message with a sequence is on its subject.
-// Who may read last replies only finds it by its number: what has one at least as high
-// was published after it.
+// has reports whether a reply is stored: the message with the sequence is on its subject.
+// A user who may read only the last reply compares numbers: a last reply with at least
+// the same number was published after it.
 func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
 	if !r.fenced.Load() {
 		have, err := leaderGet(ctx, r.js, r.name(), map[string]any{"seq": seq})
@@ -92,9 +92,8 @@ func (r *Replies) has(ctx context.Context, msg *nats.Msg, seq uint64) bool {
 	return id == msg.Header.Get(natsjs.MsgIDHeader) || own > 0 && number >= own
 }
 
-// PublishAsync publishes a reply without waiting for the server. Replies of one
-// goroutine are stored in the order in which it publishes them. What became of
-// it says [Sent.Wait].
+// PublishAsync publishes a reply without waiting for the server. Replies of one goroutine
+// are stored in the order in which it publishes them. [Sent.Wait] returns the outcome.
 func (r *Replies) PublishAsync(reply Reply) (*Sent, error) {
 	msg, err := r.message(reply)
 	if err != nil {
@@ -114,8 +113,8 @@ type Sent struct {
 	subject string
 }
 
-// Wait returns when the server has stored the reply, and whether it had done so
-// before, under the same MsgID. It may be called once.
+// Wait waits until the server has stored the reply. duplicate reports that a reply with
+// the same MsgID was stored before. It may be called once.
 func (s *Sent) Wait(ctx context.Context) (duplicate bool, err error) {
 	ctx, cancel := oneRequest(ctx)
 	defer cancel()
@@ -143,8 +142,8 @@ func (r *Replies) message(reply Reply) (*nats.Msg, error) {
 	return msg, nil
 }
 
-// Last returns the newest reply to a task, or [ErrNotFound]. Any replica may answer,
-// so one of a moment ago may be missing.
+// Last returns the newest reply to a task, or [ErrNotFound]. Any replica may answer, so a
+// reply of a moment ago may be missing.
 func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, error) {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
@@ -154,11 +153,10 @@ func (r *Replies) Last(ctx context.Context, entity, taskID string) (Message, err
 	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 
-// Read yields the replies to a task that are stored behind a sequence of
-// [StreamReply], 0 for all of them, in their order, and ends with the last one. Of a
-// task that was tried again as a dead letter it may yield those of the last try only.
-// Any replica may answer, so one of a moment ago may be missing. Who may read last
-// replies only gets that one.
+// Read yields the stored replies to a task after a sequence of [StreamReply] (0: all), in
+// their order, and ends with the last one. For a task that was retried as a dead letter
+// it may yield the replies of the last try only. Any replica may answer, so a reply of a
+// moment ago may be missing. A user who may read only the last reply gets that one.
 func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64) iter.Seq2[Message, error] {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
@@ -167,7 +165,7 @@ func (r *Replies) Read(ctx context.Context, entity, taskID string, after uint64)
 	return r.behind(ctx, subj, after)
 }
 
-// behind yields the replies on a subject that are stored behind a sequence.
+// behind yields the replies on a subject that are stored after a sequence.
 func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		last, err := newestPublished(ctx, r.js, r.name(), subj)
@@ -177,12 +175,12 @@ func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Se
 		case err != nil:
 			yield(Message{}, explain(r.js.Conn(), err, "read replies on %s", subj))
 			return
-		case last.Header.Get(HeaderSeq) == "1" || r.fenced.Load(): // there is, or may be read, no other
+		case last.Header.Get(HeaderSeq) == "1" || r.fenced.Load(): // there is no other, or no other may be read
 			yield(last, nil)
 			return
 		}
 		for msg, err := range scan(ctx, r.js, r.name(), subj, after+1) {
-			if errors.Is(err, ErrDenied) { // of the first request
+			if errors.Is(err, ErrDenied) { // at the first request
 				r.fenced.Store(true)
 				yield(last, nil)
 				return
@@ -194,8 +192,8 @@ func (r *Replies) behind(ctx context.Context, subj string, after uint64) iter.Se
 	}
 }
 
-// Next returns the first reply to a task behind a sequence of [StreamReply], or
-// [ErrNotFound]. Who may read last replies only gets that one.
+// Next returns the first reply to a task after a sequence of [StreamReply], or
+// [ErrNotFound]. A user who may read only the last reply gets that one.
 func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64) (Message, error) {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
@@ -217,9 +215,9 @@ func (r *Replies) Next(ctx context.Context, entity, taskID string, after uint64)
 	return msg, explain(r.js.Conn(), err, "find a reply on %s", subj)
 }
 
-// PublishAfter is [Replies.Publish] for somebody who answers only if nothing has
-// come on the subject behind a sequence that he knows, 0 where there was nothing:
-// of several who do so one is let. The others get [ErrExists].
+// PublishAfter is like [Replies.Publish], but stores the reply only if the last message
+// on the subject is the one with the sequence last, or if there is none and last is 0. Of
+// several callers that try this, one succeeds; the others get [ErrExists].
 func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (uint64, error) {
 	msg, err := r.message(reply)
 	if err != nil {
@@ -239,14 +237,14 @@ func (r *Replies) PublishAfter(ctx context.Context, reply Reply, last uint64) (u
 	return ack.Sequence, nil
 }
 
-// FindDepth is how many tokens an entity may have for [Replies.Find]:
-// "agent.a.b" has three.
+// FindDepth is the most tokens of an entity that [Replies.Find] finds: "agent.a.b" has
+// three.
 const FindDepth = 8
 
-// Find returns the entities that have answered a task with this id, or
-// [ErrNotFound]. It is for people who have nothing but the id: the server looks
-// through the subjects of all replies that it keeps. Entities of more than
-// [FindDepth] tokens are not found, nor tasks that nobody has answered yet.
+// Find returns the entities that have replied to a task with this id, or [ErrNotFound].
+// It is for people who know only the id: the server searches the subjects of all stored
+// replies. It does not find entities of more than [FindDepth] tokens, nor tasks without a
+// reply.
 func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 	var filters []string
 	id := subject.Escape(taskID)
@@ -276,19 +274,18 @@ func (r *Replies) Find(ctx context.Context, taskID string) ([]string, error) {
 
 func (r *Replies) name() string { return StreamReply + r.m.Suffix() }
 
-// FollowOptions say where to begin.
+// FollowOptions say where to start.
 type FollowOptions struct {
-	// After is a sequence of StreamReply: what is stored up to it is left out.
+	// After is a sequence of StreamReply: replies up to it are skipped.
 	After uint64
 
-	// Fresh is for a task that is submitted only after [Replies.Open]: nothing
-	// can be stored yet, so that nothing is looked for.
+	// Fresh says that the task is submitted after [Replies.Open]: no reply can be stored
+	// yet, so the stream is not read at first.
 	Fresh bool
 }
 
-// Follow yields the replies to a task, first those that are stored and then new
-// ones as they come, until ctx ends or the caller has seen enough. See
-// [Follower.Messages].
+// Follow yields the replies to a task, first the stored ones and then new ones as they
+// arrive, until ctx ends or the caller stops. See [Follower.Messages].
 func (r *Replies) Follow(ctx context.Context, entity, taskID string, opts FollowOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		f, err := r.Open(entity, taskID)

@@ -15,8 +15,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// A Follower hears the replies to one task as they are published. It is made
-// before the task is submitted, so that nothing can be missed:
+// A Follower receives the replies to one task as they are published. Open it before the
+// task is submitted, so that no reply is missed:
 //
 //	f, err := replies.Open(entity, id)
 //	_, err = queue.Submit(ctx, task)
@@ -28,25 +28,25 @@ type Follower struct {
 	sub     *nats.Subscription
 	status  chan nats.Status
 	close   func()
-	silent  bool // closed, and nothing comes any more
+	silent  bool // closed, and no more messages can arrive
 
-	after      uint64 // stored up to here all has been yielded
-	number     int    // HeaderSeq of the last one that was yielded; 0: none had one
-	middle     bool   // it begins in the middle: the first one may have any number
+	after      uint64 // all stored replies up to this sequence were yielded
+	number     int    // the highest HeaderSeq that was yielded; 0: none
+	middle     bool   // it started after some replies: the first one may have any number
 	seen       recent
-	unseen     int      // yielded since the stream was looked at
-	failed     bool     // it could not be looked at
-	nameless   [][]byte // read from it just now that have no id
+	unseen     int      // replies yielded since the stream was read
+	failed     bool     // the stream could not be read
+	nameless   [][]byte // bodies without an id that were just read from the stream
 	reconnects uint64
 	dropped    int
 }
 
-// followBuffer is how many replies may wait for the caller before they have to
-// be read from the stream.
+// followBuffer is how many replies are buffered for the caller. Further ones are dropped
+// and read from the stream later.
 const followBuffer = 512
 
-// Open begins to listen for the replies to a task. The follower must be closed,
-// unless its Messages are ranged over, which does that.
+// Open subscribes to the replies to a task. The follower must be closed, unless its
+// Messages are ranged over, which closes it.
 func (r *Replies) Open(entity, taskID string) (*Follower, error) {
 	subj, err := r.m.Reply(entity, taskID)
 	if err != nil {
@@ -65,15 +65,15 @@ func (r *Replies) Open(entity, taskID string) (*Follower, error) {
 	return f, nil
 }
 
-// followBuffers are those of followers that have ended: each is larger than all
-// else that a follower needs.
+// followBuffers reuses the buffers of followers that have ended: a buffer is the largest
+// part of a follower.
 var followBuffers = sync.Pool{New: func() any { return make(chan *nats.Msg, followBuffer) }}
 
-// end closes the follower for the one who reads from it.
+// end closes the follower at the end of Messages, and reuses its buffer.
 func (f *Follower) end() {
 	f.close()
 	if !f.silent {
-		return // something may still be put into it
+		return // a message may still be put into the buffer
 	}
 	for len(f.in) > 0 {
 		<-f.in
@@ -82,31 +82,30 @@ func (f *Follower) end() {
 	f.in = nil
 }
 
-// Close ends the follower. Calling it again does nothing.
+// Close closes the follower. A second call does nothing.
 func (f *Follower) Close() { f.close() }
 
-// The stream is looked at when nothing has come for a while: a reply can be
-// lost between two servers without either end noticing.
+// How long no reply may arrive before the stream is read, at first and at most: a reply
+// can be lost between two servers without either end noticing.
 const (
 	followQuiet   = time.Second
 	followQuietst = 15 * time.Second
 )
 
-// Messages yields the replies in their order, each once, and closes the
-// follower when it ends: with ctx, or when the caller has seen enough. It may be
-// ranged over once.
+// Messages yields the replies in their order, each once, until ctx ends or the caller
+// stops; then it closes the follower. It may be ranged over once.
 //
-// A reply usually comes straight from its publisher, as fast as any NATS
-// message; then its Seq and Time are zero. The server may not have stored it
-// yet. After a lost connection, a reply missed by its number ([HeaderSeq]), or
-// some silence, the stream is read; what comes from there has Seq and Time. Who may
-// read last replies only gets that one from there: what a task has streamed before it
-// and was missed is lost then.
+// A reply usually comes straight from its publisher, as fast as any NATS message. Then
+// its Seq and Time are zero, and the server may not have stored it yet. After a lost
+// connection, a gap in the numbers ([HeaderSeq]), or some silence, the replies are read
+// from the stream and have Seq and Time. A user who may read only the last reply gets
+// only that one from the stream, so stream envelopes that were missed before it are lost.
 //
-// A reply of others that has no Nats-Msg-Id is yielded from the stream only.
+// A reply without a Nats-Msg-Id, which other programs may publish, is yielded only when
+// it is read from the stream.
 //
-// It yields an error and ends if the stream cannot be read for a reason that
-// does not pass, or if the connection is closed.
+// If the stream cannot be read for a permanent reason, or the connection is closed,
+// Messages yields an error and ends.
 func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		defer f.end()
@@ -152,7 +151,7 @@ func (f *Follower) Messages(ctx context.Context, opts FollowOptions) iter.Seq2[M
 	}
 }
 
-// live takes a reply that came from its publisher. It reports whether the
+// live handles a reply that came straight from its publisher. It reports whether the
 // caller wants more.
 func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, error) bool) bool {
 	if !Published(msg, f.subject) {
@@ -161,8 +160,8 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 	id, number := identity(msg.Header)
 	known := func() bool { return f.known(msg.Header, id, number) }
 	if f.missed() || f.unseen >= recentIDs/2 {
-		// Something may be missing before it; or soon it could not be told any
-		// more from its stored form.
+		// Replies may be missing before this one; or so many ids were yielded that recent
+		// would soon forget some of them.
 		if !f.catchUp(ctx, yield) {
 			return false
 		}
@@ -174,8 +173,8 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		if id != "" && (number == 0 || number <= f.number+1 || f.number == 0 && f.middle) {
 			break
 		}
-		// One is missing, or it has no id by which it would be known later. The
-		// stream has it, or is about to.
+		// A reply before it is missing, or it has no id to recognise it by later. The
+		// stream has it, or will have it soon.
 		if try > 0 && !pause(ctx, gapWait<<try) {
 			return false
 		}
@@ -188,22 +187,21 @@ func (f *Follower) live(ctx context.Context, msg *nats.Msg, yield func(Message, 
 		}
 	}
 	if id == "" || known() {
-		return true // the stream will have it in time
+		return true // it will be read from the stream
 	}
 	f.note(id, number)
 	f.unseen++
 	return yield(Message{Subject: msg.Subject, Header: msg.Header, Data: msg.Data, Stream: f.r.name()}, nil)
 }
 
-// A reply whose predecessor is not there is held back for some 300 ms; then
-// the predecessor was never stored.
+// A reply whose predecessor is missing is held back for some 300 ms. If the predecessor
+// is not stored by then, it never will be.
 const (
 	gapTries = 6
 	gapWait  = 5 * time.Millisecond
 )
 
-// missed reports whether the connection may have lost replies since the last
-// time.
+// missed reports whether the connection may have lost replies since the last call.
 func (f *Follower) missed() bool {
 	reconnects := f.r.js.Conn().Stats().Reconnects
 	dropped, _ := f.sub.Dropped()
@@ -212,8 +210,8 @@ func (f *Follower) missed() bool {
 	return missed
 }
 
-// catchUp yields what is stored and was not yielded. It reports whether the
-// caller wants more, and there is no reason to give up.
+// catchUp yields the stored replies that were not yielded yet. It returns false if the
+// caller stops, or if the stream cannot be read for a permanent reason.
 func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool) bool {
 	f.missed()
 	f.unseen, f.failed = 0, false
@@ -223,7 +221,7 @@ func (f *Follower) catchUp(ctx context.Context, yield func(Message, error) bool)
 			yield(Message{}, fmt.Errorf("follow replies: %w", err))
 			return false
 		case err != nil:
-			f.failed = true // it passes
+			f.failed = true // temporary
 			return true
 		}
 		f.after = msg.Seq
@@ -257,7 +255,7 @@ func (f *Follower) note(id string, number int) {
 	f.seen.add(id)
 }
 
-// recent remembers the last ids that were yielded, for replies that have no
+// recent remembers the ids of the last replies that were yielded, for replies without a
 // number.
 type recent struct {
 	ids  map[string]bool
@@ -265,7 +263,7 @@ type recent struct {
 	at   int
 }
 
-// recentIDs is more than may be yielded between two looks at the stream.
+// recentIDs is more than are yielded between two reads of the stream.
 const recentIDs = 4096
 
 func (r *recent) has(id string) bool { return id != "" && r.ids[id] }
@@ -287,7 +285,7 @@ func (r *recent) add(id string) {
 	r.at = (r.at + 1) % recentIDs
 }
 
-// pause waits, and reports whether ctx still lasts.
+// pause waits, and reports whether ctx is still active.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

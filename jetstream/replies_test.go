@@ -19,7 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// reply is the nth reply to a task, with its number.
+// reply returns the nth reply to a task, with its number.
 func reply(n int) jetstream.Reply {
 	return jetstream.Reply{
 		Entity: "agent.x", TaskID: "t 1", MsgID: fmt.Sprint("run.", n), Data: fmt.Append(nil, n),
@@ -156,7 +156,7 @@ func TestFollowStoredThenLive(t *testing.T) {
 		got = append(got, msg)
 		switch len(got) {
 		case 2:
-			answer(t, r, reply(3), reply(2), reply(4)) // one of them again
+			answer(t, r, reply(3), reply(2), reply(4)) // one of them published again
 		case 4:
 			answer(t, r, reply(5))
 		}
@@ -173,8 +173,8 @@ func TestFollowStoredThenLive(t *testing.T) {
 	}
 }
 
-// Who listens before the task is submitted hears of its replies from their
-// publisher, without a question to the server: it has no permission for one.
+// A follower that subscribes before the task is submitted receives the replies from their
+// publisher, without a request to the server: it has no permission for one.
 func TestFollowFreshAsksNothing(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true, Users: []natsd.User{
@@ -198,7 +198,7 @@ func TestFollowFreshAsksNothing(t *testing.T) {
 		t.Errorf("followed %v", got)
 	}
 	f.Close()
-	// And where a question is needed, the answer is the reason.
+	// If a request is needed, its error is returned.
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for msg, err := range jetstream.NewReplies(ears, subject.Map{}).Follow(ctx, "agent.x", "t 1", jetstream.FollowOptions{}) {
@@ -208,9 +208,9 @@ func TestFollowFreshAsksNothing(t *testing.T) {
 	}
 }
 
-// A reply that was lost on its way is missed by its number, and read from the
-// stream before the next one is yielded.
-// Followers use one another's memory; what was left in it is nobody's.
+// A follower notices by the number that a reply was lost, and reads it from the stream
+// before it yields the next one. Followers reuse each other's buffers; messages left in a
+// buffer must not be yielded.
 func TestFollowersKeepWhatTheyHearToThemselves(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -228,14 +228,14 @@ func TestFollowersKeepWhatTheyHearToThemselves(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer(t, r, of(task, 1), of(task, 2), of(task, 3))
-		if err := js.Conn().Flush(); err != nil { // all three have come
+		if err := js.Conn().Flush(); err != nil { // all three have arrived
 			t.Fatal(err)
 		}
 		for msg, err := range f.Messages(testContext(t), jetstream.FollowOptions{Fresh: true}) {
 			if err != nil || string(msg.Data) != strconv.Itoa(task) {
 				t.Fatalf("task %d hears %q, %v", task, msg.Data, err)
 			}
-			break // and leaves two
+			break // leaves two in the buffer
 		}
 	}
 }
@@ -247,7 +247,7 @@ func TestFollowMissesAReply(t *testing.T) {
 	js := connect(t, srv)
 	apply(t, js, jetstream.Options{})
 	r := jetstream.NewReplies(js, subject.Map{})
-	answer(t, r, reply(1), reply(2), reply(3)) // before anybody listens
+	answer(t, r, reply(1), reply(2), reply(3)) // before the follower subscribes
 	f, err := r.Open("agent.x", "t 1")
 	if err != nil {
 		t.Fatal(err)
@@ -256,7 +256,7 @@ func TestFollowMissesAReply(t *testing.T) {
 	if got := take(t, 4, f.Messages(ctx, jetstream.FollowOptions{Fresh: true})); bodies(got) != "1 2 3 4" {
 		t.Errorf("followed %q", bodies(got))
 	}
-	// One that is nowhere does not hold up the others for ever.
+	// A reply that was never stored does not hold up the others for ever.
 	if f, err = r.Open("agent.x", "t 2"); err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,8 @@ func TestFollowMissesAReply(t *testing.T) {
 	}
 }
 
-// A worker that had lost its run told something under the number that the
-// terminal reply has: that one comes all the same.
+// A worker that had lost its run published another reply with the terminal reply's
+// number: the terminal reply is yielded all the same.
 func TestFollowTerminalWithATakenNumber(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -295,7 +295,7 @@ func TestFollowTerminalWithATakenNumber(t *testing.T) {
 	}
 }
 
-// Replies of others, without number or id, come once and in order, too.
+// Replies of other programs, without number or id, are yielded once and in order, too.
 func TestFollowRepliesWithoutNumbers(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -306,7 +306,7 @@ func TestFollowRepliesWithoutNumbers(t *testing.T) {
 		t.Fatal(err)
 	}
 	subj, _ := subject.Map{}.Reply("agent.x", "t")
-	const many = 5000 // more than are remembered
+	const many = 5000 // more than the follower remembers
 	var publishing sync.WaitGroup
 	defer publishing.Wait()
 	publishing.Go(func() {
@@ -332,7 +332,7 @@ func TestFollowRepliesWithoutNumbers(t *testing.T) {
 	}
 }
 
-// The caller takes its time, and more comes than its buffer holds.
+// The caller is slow, and more replies arrive than fit in its buffer.
 func TestFollowSlowly(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -355,7 +355,7 @@ func TestFollowSlowly(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			answer(t, r, reply(many)) // behind all of them
+			answer(t, r, reply(many)) // after all of them
 		}
 		if len(got) == many {
 			break
@@ -368,7 +368,7 @@ func TestFollowSlowly(t *testing.T) {
 	}
 }
 
-// Whatever happens to the server meanwhile, each reply comes once and in order.
+// Whatever happens to the server, each reply is yielded once and in order.
 func TestFollowAcrossReconnects(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -406,7 +406,8 @@ func TestFollowAcrossReconnects(t *testing.T) {
 			break
 		}
 		numbered = n < 6
-		// Some while the follower is away, at another port, and one when it is back.
+		// Some replies while the follower is disconnected, at another port, and one after
+		// that.
 		srv.Close()
 		cfg := srv.Config()
 		port := cfg.Port
@@ -440,7 +441,7 @@ func TestFollowEnds(t *testing.T) {
 	for msg, err := range r.Follow(ctx, "agent.x", "t", jetstream.FollowOptions{}) {
 		t.Errorf("%v, %v", msg, err)
 	}
-	if n := js.Conn().NumSubscriptions(); n > 1 { // one is that of requests
+	if n := js.Conn().NumSubscriptions(); n > 1 { // one is for requests
 		t.Errorf("%d subscriptions are left", n)
 	}
 	f, err := r.Open("agent.x", "t")

@@ -15,14 +15,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A request whose answer is lost fails before the time of its caller is over: that is the
-// time of a task, and the run would stand still for as long. The cluster soak found such
-// a run; finding D6 of the reliability review is one like it.
+// A request whose answer is lost must fail before its caller's deadline, which is that of
+// a task: otherwise the run would hang for as long. The cluster soak found such a run;
+// finding D6 of the reliability review is a similar one.
 func TestALostAnswerDoesNotTakeTheTimeOfATask(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	nc := natstest.Conn(t, srv)
-	silent, err := nc.SubscribeSync("lost.>") // hears requests, and answers none
+	silent, err := nc.SubscribeSync("lost.>") // receives requests, and answers none
 	if err != nil {
 		t.Fatal(err)
 	}

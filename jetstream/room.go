@@ -10,8 +10,8 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// need is how much storage a plan sets aside, on each replica: in files, in
-// memory, and how many streams it makes.
+// need is how much storage a plan reserves on each replica, in files and in memory, and
+// how many streams it creates.
 type need struct {
 	file, memory int64
 	streams      int
@@ -37,14 +37,14 @@ func needOf(plan []Change) need {
 	return n
 }
 
-// haveRoom fails with [ErrNoRoom] where the account, or the server, has not the
-// storage that a plan sets aside: before anything is made, for half of the streams
-// set aside what the other half needs, and limits of what exists are its
-// operator's. Where it cannot find out it is silent, and [Apply] stops at the
-// stream that does not fit.
+// haveRoom fails with [ErrNoRoom] if the account or the server has less storage than the
+// plan reserves. It runs before anything is created: otherwise the first streams would
+// use up the storage that the others need. If it cannot find out, it returns no error,
+// and [Apply] stops at the first stream that does not fit.
 //
-// Where another process applies just now, what is missing is its doing: then it
-// looks again, and returns the plan of that time.
+// Another process may be applying at the same time and may have reserved the missing
+// storage. So haveRoom plans again after a pause, and returns the new plan if there is
+// less to do.
 func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Change) ([]Change, error) {
 	for {
 		n := needOf(plan)
@@ -63,19 +63,18 @@ func haveRoom(ctx context.Context, js natsjs.JetStream, opts Options, plan []Cha
 	}
 }
 
-// roomPause is how long nothing must have changed, before room is said to be
-// missing.
+// roomPause is how long the plan must stay the same before room is reported as missing.
 const roomPause = 300 * time.Millisecond
 
-// roomFor says whether there is room; exactly says how much there is, too.
+// roomFor reports whether there is room; with exactly its error says how much there is.
 func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exactly bool) error {
 	if n.streams == 0 || n.file <= 0 && n.memory <= 0 {
-		return nil // what grows is one stream, whose error says so
+		return nil // at most existing streams grow: the error of that update says so
 	}
 	if err := accountRoom(ctx, js, opts, n); err != nil {
 		return err
 	}
-	// Of a cluster no server knows at once what the others have set aside.
+	// In a cluster no server knows what the others have reserved at this moment.
 	if js.Conn().ConnectedClusterName() != "" {
 		return nil
 	}
@@ -93,17 +92,17 @@ func roomFor(ctx context.Context, js natsjs.JetStream, opts Options, n need, exa
 	return nil
 }
 
-// accountRoom asks for the account's limits.
+// accountRoom compares the plan with the account's limits.
 func accountRoom(ctx context.Context, js natsjs.JetStream, opts Options, n need) error {
 	ctx, cancel := opts.bound(ctx)
 	defer cancel()
 	var info natsjs.AccountInfo
 	if err := request(ctx, js, "INFO", nil, &info); err != nil {
-		return nil // it may not ask
+		return nil // without the permission to ask
 	}
 	tier, replicas := info.Tier, n.replicas
 	if t, tiered := info.Tiers[fmt.Sprintf("R%d", n.replicas)]; tiered {
-		tier, replicas = t, 1 // counted by the tier
+		tier, replicas = t, 1 // a tier counts each replica set once
 	}
 	if most := tier.Limits.MaxStreams; most > 0 && tier.Streams+n.streams > most {
 		return fmt.Errorf("the account may have %d streams and has %d, and %d are to be made: nothing was done: %w", most, tier.Streams, n.streams, ErrNoRoom)
@@ -124,9 +123,9 @@ func noRoom(who, what string, need, left int64) error {
 	return fmt.Errorf("%s has room for %d MiB more of %s, and %d MiB are needed: nothing was done: %w", who, left/mib, what, (need+mib-1)/mib, ErrNoRoom)
 }
 
-// serverRoom asks a server that stands alone whether it would set so much aside,
-// in the one way that there is: it makes an empty stream of that size, and deletes
-// it. Where it may not delete, it does not ask.
+// serverRoom asks a single server whether it can reserve that many bytes. The only way to
+// ask is to create an empty stream of that size and to delete it. Without permission to
+// delete, serverRoom does not ask.
 func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes int64, storage natsjs.StorageType, exactly bool) error {
 	p := roomProbe{js: js, name: "AEE_ROOM" + opts.Map.Suffix(), storage: storage}
 	if !p.mayDelete(ctx) {
@@ -134,7 +133,7 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 	}
 	fits, known := p.fits(ctx, bytes)
 	for tries := 0; !fits && known && tries < roomTries && pause(ctx, 50*time.Millisecond+rand.N(100*time.Millisecond)); tries++ {
-		fits, known = p.fits(ctx, bytes) // another process may be asking
+		fits, known = p.fits(ctx, bytes) // another process may be probing
 	}
 	if fits || !known {
 		return nil
@@ -142,7 +141,7 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 	if !exactly {
 		return ErrNoRoom
 	}
-	// How much there is, to 1 MiB.
+	// Find out how much there is, to 1 MiB.
 	low, high := int64(0), bytes
 	for high-low > mib {
 		middle := low + (high-low)/2
@@ -162,19 +161,19 @@ func serverRoom(ctx context.Context, js natsjs.JetStream, opts Options, bytes in
 	return noRoom("the server", what, bytes, low)
 }
 
-// roomProbe is the stream by which a server is asked for room.
+// roomProbe is the stream that is created to ask a server for room.
 type roomProbe struct {
 	js      natsjs.JetStream
 	name    string
 	storage natsjs.StorageType
 }
 
-// probeWait bounds one request of a probe: a server answers what it does not permit
-// with silence.
+// probeWait is the timeout of one request of a probe: a server does not answer a request
+// that permissions forbid.
 const probeWait = 2 * time.Second
 
-// mayDelete deletes what a probe before this one may have left, and reports whether
-// that was permitted.
+// mayDelete deletes what an earlier probe may have left, and reports whether that was
+// permitted.
 func (p roomProbe) mayDelete(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeWait)
 	defer cancel()
@@ -182,8 +181,8 @@ func (p roomProbe) mayDelete(ctx context.Context) bool {
 	return err == nil || errors.Is(err, natsjs.ErrStreamNotFound)
 }
 
-// fits reports whether the server sets so many bytes aside; known is false where
-// it cannot be asked.
+// fits reports whether the server can reserve that many bytes; known is false if the
+// server did not say.
 func (p roomProbe) fits(ctx context.Context, bytes int64) (fits, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, probeWait)
 	defer cancel()

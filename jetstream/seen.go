@@ -12,18 +12,18 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Seen remembers for a window of time which ids an entity has seen, for all its
-// workers: of all who claim an id within the window, one has it.
+// Seen remembers for a window of time which ids an entity has seen, for all its workers:
+// of several that claim an id within the window, one gets it.
 type Seen struct {
 	js     natsjs.JetStream
 	bucket string
 	window time.Duration
 }
 
-// NewSeen returns the window over [BucketSeen] of m's mesh. An id is forgotten
-// a window after it was first seen; the window is rounded up to seconds, at
-// least one, and must not be longer than the bucket's own age (15 minutes,
-// unless [Options.Limits] says otherwise), which ends it. It does no I/O.
+// NewSeen returns the window over [BucketSeen] of m's mesh. An id is forgotten one window
+// after it was first seen. The window is rounded up to seconds, and is at least one. It
+// must not be longer than the bucket's maximum age (15 minutes, unless [Options.Limits]
+// says otherwise): the bucket drops ids of that age. NewSeen does no I/O.
 func NewSeen(js natsjs.JetStream, m subject.Map, window time.Duration) *Seen {
 	name := BucketSeen + m.Suffix()
 	return &Seen{
@@ -33,13 +33,13 @@ func NewSeen(js natsjs.JetStream, m subject.Map, window time.Duration) *Seen {
 	}
 }
 
-// Claim records that an entity has seen an id, and by whom, unless that is recorded.
-// It returns who has the id: the caller's by, where it is the first. The decision is
-// the stream's: one atomic write, and a read where another was first. The key stands
-// below the entity, so that nobody but its workers can spoil its ids.
+// Claim records that by has seen an id for an entity, unless a claim is recorded already.
+// It returns the recorded claimant: the caller's by if it was the first. The stream
+// decides, by one atomic write; if another was first, Claim reads that claim. The key is
+// below the entity, so that only its workers can claim its ids.
 //
-// With an error nothing is decided. After [ErrUncertain] the id may be recorded;
-// claiming it again under the same by tells.
+// After an error nothing is decided. After [ErrUncertain] the id may be recorded: claim
+// it again with the same by to find out.
 func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string, err error) {
 	token := subject.Escape(id)
 	if id == "" || len(token) > subject.MaxID {
@@ -59,11 +59,11 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 		msg, err := newest(ctx, s.js, stream, subj)
 		switch {
 		case err == nil && !msg.genuine():
-			return "", nil // by somebody who should not
+			return "", nil // written by a user without the right to
 		case err == nil:
 			return string(msg.Data), nil
 		}
-		if !errors.Is(err, natsjs.ErrMsgNotFound) { // else its time has just ended, or a replica is behind
+		if !errors.Is(err, natsjs.ErrMsgNotFound) { // otherwise the claim has just expired, or a replica is behind
 			return "", explain(s.js.Conn(), err, "look who has id %q", id)
 		}
 		if !pause(ctx, 5*time.Millisecond) {
@@ -73,7 +73,7 @@ func (s *Seen) Claim(ctx context.Context, entity, id, by string) (holder string,
 	return "", fmt.Errorf("remember id %q: %w", id, ErrChanged)
 }
 
-// Bound is how long the bucket keeps ids at most: a longer window is cut short.
+// Bound returns the bucket's maximum age, which limits the window.
 func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
 	var info natsjs.StreamInfo
 	if err := request(ctx, s.js, "STREAM.INFO.KV_"+s.bucket, nil, &info); err != nil {
@@ -82,8 +82,8 @@ func (s *Seen) Bound(ctx context.Context) (time.Duration, error) {
 	return info.Config.MaxAge, nil
 }
 
-// kvPrefix is what nats.go puts before the subject of a bucket's key when the
-// JetStream API has a prefix of its own, as in another domain.
+// kvPrefix is the prefix that nats.go puts before the subject of a bucket's key if the
+// JetStream API has its own prefix, as in another domain.
 func kvPrefix(js natsjs.JetStream) string {
 	o := js.Options()
 	switch {

@@ -18,32 +18,31 @@ import (
 	"github.com/nats-io/nuid"
 )
 
-// Slots bound how many tasks of an entity run at once in the whole mesh
+// Slots limit how many tasks of an entity run at once in the whole mesh
 // (runtime.concurrency of an AAIF document). A slot is a key of [BucketSlots],
-// <entity>.<n>, with a time to live: whoever holds it renews it, and when its
-// holder crashes it is free again. A value may be used by many goroutines at
-// once.
+// <entity>.<n>, with a time to live. Its holder renews it; when the holder crashes, the
+// key expires and the slot is free again. A value may be used by many goroutines at once.
 //
-// As long as holders that lose a slot stop, there are never more of them than
-// the limit. Where the workers of an entity know different limits, the smallest
-// of one's own and of those who hold a slot counts; while they change, some more
-// than the smallest may run for a moment, and never more than the largest.
+// If every holder that loses a slot stops its task, there are never more holders than the
+// limit. Workers of an entity may know different limits: then the smallest of the
+// caller's limit and those of the current holders counts. While limits change, slightly
+// more tasks than the smallest may run for a moment, but never more than the largest.
 type Slots struct {
 	js     natsjs.JetStream
 	bucket string
 	lease  time.Duration
 }
 
-// DefaultSlotLease is how long a slot lasts that is not renewed. A holder that
-// cannot renew it must stop before it ends, or there would be more than the limit:
-// so this is what decides whether tasks outlast a server that is away, and for how
-// long the slots of a worker that died are lost to the others. A restart takes
-// some seconds, and clients some more to come back.
+// DefaultSlotLease is how long a slot lasts without a renewal. A holder that cannot renew
+// it must stop its task before the lease ends, to keep the limit. So the lease decides
+// how long a server outage tasks survive, and for how long the slots of a crashed worker
+// are unavailable. A server restart takes some seconds, and clients need some more to
+// reconnect.
 const DefaultSlotLease = 15 * time.Second
 
-// NewSlots returns the slots of m's mesh. lease is how long a slot lasts that is
-// not renewed: whole seconds, at least two; 0 is [DefaultSlotLease]. The server may
-// take a second longer to notice. It does no I/O.
+// NewSlots returns the slots of m's mesh. lease is how long a slot lasts without a
+// renewal: whole seconds, at least two; 0 is [DefaultSlotLease]. The server may take a
+// second longer to expire it. NewSlots does no I/O.
 func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
 	if lease <= 0 {
 		lease = DefaultSlotLease
@@ -51,14 +50,14 @@ func NewSlots(js natsjs.JetStream, m subject.Map, lease time.Duration) *Slots {
 	return &Slots{js: js, bucket: BucketSlots + m.Suffix(), lease: max(lease.Round(time.Second), 2*time.Second)}
 }
 
-// MaxSlots is the largest limit that Slots take.
+// MaxSlots is the largest limit that Slots accept.
 const MaxSlots = 1000
 
-// Lease is how long a slot lasts that is not renewed.
+// Lease is how long a slot lasts without a renewal.
 func (s *Slots) Lease() time.Duration { return s.lease }
 
-// A Slot is the right to run one task. It has to be renewed, well within its
-// lease, as long as the task runs. Its methods may be called at once.
+// A Slot is the right to run one task. Its holder has to renew it, well within its lease,
+// as long as the task runs. Its methods may be called concurrently.
 type Slot struct {
 	Entity string
 	N      int // 0 … limit-1
@@ -70,16 +69,16 @@ type Slot struct {
 	revision uint64
 }
 
-// slotRecord is what a slot's key holds.
+// slotRecord is the value of a slot's key.
 type slotRecord struct {
 	Holder string `json:"holder"`
 	Limit  int    `json:"limit"`
-	Nonce  string `json:"nonce"` // of this holding, so that the holder knows its own
+	Nonce  string `json:"nonce"` // unique to this acquisition, so that a holder recognises its own record
 }
 
-// Acquire waits for one of limit slots of an entity, until ctx ends. holder is
-// told to those who look at the slots. It watches the slots rather than polling
-// them; of several who wait any may be next.
+// Acquire waits for one of limit slots of an entity, until ctx ends. [Slots.List] shows
+// holder. Acquire subscribes to changes of the slots instead of only polling them; it
+// serves waiting callers in no particular order.
 func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	if err := s.check(entity, limit); err != nil {
 		return nil, err
@@ -101,13 +100,12 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 	}
 }
 
-// passing reports whether an error may go by itself.
+// passing reports whether an error is temporary.
 func passing(err error) bool {
 	return !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotFound) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 
-// Try takes one of limit slots of an entity if one is free, and returns nil if
-// none is.
+// Try acquires one of limit slots of an entity if one is free; otherwise it returns nil.
 func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	if err := s.check(entity, limit); err != nil {
 		return nil, err
@@ -123,7 +121,7 @@ func (s *Slots) Try(ctx context.Context, entity string, limit int, holder string
 	return nil, nil
 }
 
-// try takes a slot once. lost says that another was faster.
+// try tries once to acquire a slot. lost reports that another worker was faster.
 func (s *Slots) try(ctx context.Context, entity string, limit int, holder string) (slot *Slot, lost bool, err error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -134,7 +132,7 @@ func (s *Slots) try(ctx context.Context, entity string, limit int, holder string
 	return s.take(ctx, entity, slots, limit, holder)
 }
 
-// slotTries is how often one is beaten to a slot before one waits.
+// slotTries is how often Try tries again after another worker was faster.
 const slotTries = 4
 
 func (s *Slots) check(entity string, limit int) error {
@@ -147,7 +145,7 @@ func (s *Slots) check(entity string, limit int) error {
 	return nil
 }
 
-// slotState is a key as it was last seen.
+// slotState is a slot's key as last read.
 type slotState struct {
 	revision uint64 // 0: the key does not exist
 	held     bool
@@ -155,7 +153,7 @@ type slotState struct {
 	since    time.Time
 }
 
-// take takes a free slot. lost says that somebody else was faster.
+// take acquires a free slot. lost reports that another worker was faster.
 func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState, limit int, holder string) (slot *Slot, lost bool, err error) {
 	held, least := 0, limit
 	for _, state := range slots {
@@ -193,8 +191,8 @@ func (s *Slots) take(ctx context.Context, entity string, slots map[int]slotState
 	return &Slot{Entity: entity, N: n, slots: s, value: value, revision: revision}, false, nil
 }
 
-// wait listens for changes of the slots until it gets one. It returns neither a slot
-// nor an error when it should be called again.
+// wait subscribes to changes of the slots until it acquires one. If it returns neither a
+// slot nor an error, the caller has to call it again.
 func (s *Slots) wait(ctx context.Context, entity string, limit int, holder string) (*Slot, error) {
 	changed := make(chan *nats.Msg, 64)
 	sub, err := s.js.Conn().ChanSubscribe(s.subject(entity, "*"), changed)
@@ -202,12 +200,11 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 		return nil, explain(s.js.Conn(), err, "listen for the slots of %s", entity)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	// What a server takes away because its time is over it tells nobody, nor does a
-	// server in another domain.
+	// An expired slot is not published, and a server in another domain publishes none.
 	tick := time.NewTicker(slotTick)
 	defer tick.Stop()
 	for {
-		// Where another is faster, that is about to be heard.
+		// If another worker was faster, its write arrives here as a change.
 		slot, _, err := s.try(ctx, entity, limit, holder)
 		if slot != nil || err != nil {
 			return slot, err
@@ -220,7 +217,7 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 			for len(changed) > 0 {
 				<-changed
 			}
-			// It was heard from its publisher, and may not be stored yet.
+			// The message came straight from its publisher, and may not be stored yet.
 			if !pause(ctx, time.Millisecond) {
 				return nil, ctx.Err()
 			}
@@ -228,11 +225,11 @@ func (s *Slots) wait(ctx context.Context, entity string, limit int, holder strin
 	}
 }
 
-// slotTick is the time between two looks at the slots while nothing is heard of them.
+// slotTick is how often the slots are read while no change arrives.
 const slotTick = time.Second
 
-// read returns the slots of an entity as they are. It reads them by their subjects:
-// permissions can fence that, and not a read of several subjects at once.
+// read returns the current slots of an entity. It reads them one by one by their
+// subjects: permissions can restrict that, but not a read of several subjects at once.
 func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, error) {
 	stream := "KV_" + s.bucket
 	fail := func(err error) (map[int]slotState, error) {
@@ -275,7 +272,7 @@ func (s *Slots) read(ctx context.Context, entity string) (map[int]slotState, err
 func readSlot(value []byte, revision uint64, held bool, since time.Time) slotState {
 	state := slotState{revision: revision, held: held, since: since}
 	if held {
-		_ = json.Unmarshal(value, &state.record) // one that is not ours is held by somebody
+		_ = json.Unmarshal(value, &state.record) // a value that is not ours counts as held
 	}
 	return state
 }
@@ -289,13 +286,14 @@ func (s *Slots) key(entity string, n int) string {
 	return subject.Escape(entity) + "." + strconv.Itoa(n)
 }
 
-// subject is where the slot with a number is stored, "*" for all of an entity's.
+// subject is the subject of the slot with a number, or with "*" of all slots of an
+// entity.
 func (s *Slots) subject(entity, n string) string {
 	return "$KV." + s.bucket + "." + subject.Escape(entity) + "." + n
 }
 
-// write stores a key at a revision with a time to live, which kv.Update would
-// drop.
+// write stores a key with a time to live, if it is at a revision. nats.go's kv.Update
+// would drop the time to live.
 func (s *Slots) write(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration, operation string) (uint64, error) {
 	ctx, cancel := oneRequest(ctx)
 	defer cancel()
@@ -314,15 +312,15 @@ func (s *Slots) write(ctx context.Context, key string, value []byte, revision ui
 	return ack.Sequence, nil
 }
 
-// Renew begins the slot's lease anew. With [ErrChanged] the slot is lost: its
-// lease had ended. After another error it may be called again.
+// Renew renews the slot's lease. [ErrChanged] means that the slot is lost: its lease had
+// ended. After another error Renew may be called again.
 func (slot *Slot) Renew(ctx context.Context) error {
 	return slot.update(ctx, "renew", slot.value, slot.slots.lease, "")
 }
 
-// Release gives the slot back. One that was lost is no error.
+// Release frees the slot. It is no error if the slot was lost.
 func (slot *Slot) Release(ctx context.Context) error {
-	// The marker goes after a minute: nobody who waits has missed it by then.
+	// The marker expires after a minute: all that wait have seen it by then.
 	err := slot.update(ctx, "release", nil, time.Minute, "DEL")
 	if errors.Is(err, ErrChanged) {
 		return nil
@@ -343,7 +341,7 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 		if !isWrongSequence(err) {
 			return uncertain(explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity))
 		}
-		// A renewal whose answer was lost may have moved it.
+		// An earlier renewal whose answer was lost may have changed the revision.
 		have, err := newest(ctx, s.js, "KV_"+s.bucket, s.subject(slot.Entity, strconv.Itoa(slot.N)))
 		if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {
 			return explain(s.js.Conn(), err, "%s slot %d of %s", what, slot.N, slot.Entity)
@@ -356,11 +354,11 @@ func (slot *Slot) update(ctx context.Context, what string, value []byte, ttl tim
 	}
 }
 
-// A Held is a slot that somebody holds.
+// A Held is a slot that a worker holds.
 type Held struct {
 	N      int
 	Holder string
-	Limit  int       // the limit that the holder knows
+	Limit  int       // the limit that the holder was configured with
 	Since  time.Time // when it was last renewed
 }
 

@@ -74,8 +74,8 @@ func TestSlotsAreNeverMoreThanTheLimit(t *testing.T) {
 	}
 }
 
-// A holder that crashes says nothing any more. Its slot is free again when its
-// lease has ended, and not before; who renews keeps its slot.
+// A crashed holder does not renew. Its slot is free again when its lease has ended, and
+// not before; a holder that renews keeps its slot.
 func TestSlotOfACrashedHolder(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -118,7 +118,7 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	}
 	stop()
 	renewer.Wait()
-	// The crashed one comes back to life.
+	// The crashed holder resumes.
 	if err := dead.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
 		t.Errorf("a lost slot was renewed: %v", err)
 	}
@@ -134,7 +134,7 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	}
 }
 
-// An answer that was lost does not cost the slot.
+// A lost answer to a renewal does not lose the slot.
 func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
@@ -149,7 +149,7 @@ func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := kv.Put(ctx, e.Key(), e.Value()); err != nil { // as the renewal did
+	if _, err := kv.Put(ctx, e.Key(), e.Value()); err != nil { // as the renewal did whose answer was lost
 		t.Fatal(err)
 	}
 	if err := slot.Renew(ctx); err != nil {
@@ -161,13 +161,13 @@ func TestSlotRenewedWithoutAnAnswer(t *testing.T) {
 	if err := slot.Renew(ctx); !errors.Is(err, jetstream.ErrChanged) {
 		t.Errorf("got %v", err)
 	}
-	// What is not ours is held, too.
+	// A value of another program counts as held.
 	if slot, err := s.Try(ctx, "agent.x", 1, "me"); slot != nil || err != nil {
 		t.Errorf("took %+v, %v", slot, err)
 	}
 }
 
-// Workers that know different limits: the smallest of those who hold a slot
+// Workers are configured with different limits: the smallest of the current holders
 // counts for all.
 func TestSlotsOfDifferentLimits(t *testing.T) {
 	t.Parallel()
@@ -189,7 +189,7 @@ func TestSlotsOfDifferentLimits(t *testing.T) {
 	release(t, large[0])
 	small := try(2)
 	if small == nil {
-		// The one that is left may be in the way of none: any slot below two is fine.
+		// Any slot below two would do.
 		t.Fatal("one is held, and the limit is two")
 	}
 	if slot := try(4); slot != nil {
@@ -226,7 +226,7 @@ func TestSlotsWithoutTheirBucket(t *testing.T) {
 	}
 }
 
-// Whoever waits goes on waiting while the server is away.
+// A waiting worker keeps waiting while the server is down.
 func TestSlotsAcrossARestart(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -21,52 +21,52 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// States keeps the checkpoints of runs: it is a [state.Store] over
-// [BucketState] and, for documents that are too large for it, [ObjectsState].
+// States stores the checkpoints of runs: it is a [state.Store] over [BucketState] and,
+// for documents that are too large for it, [ObjectsState].
 //
-// A run's key in the bucket is <entity>.<run id>, each token of it escaped by
-// [subject.Escape]; its revisions are the bucket's last 64, so that `nats kv
-// history` shows them too. What decides who owns a run is the server's
-// compare-and-swap of the sequence of the key's subject: one publish, no read.
+// A run's key in the bucket is <entity>.<run id>, each token escaped by [subject.Escape].
+// The bucket keeps the last 64 revisions of a key, so that `nats kv history` shows them
+// too. The server decides who owns a run by compare-and-swap on the sequence of the key's
+// subject: one publish, no read.
 //
-// Get returns what the stream's leader has, so that a replica that is behind cannot
-// hide what was written a moment ago. History, List and Watch may be answered by
-// any replica; History waits until it has what the leader has. A run that went by
-// its age, or by [States.Sweep], is not reported as deleted by Watch.
+// Get returns the stream leader's record, so that a replica that lags behind cannot hide
+// a recent write. Any replica may answer History, List and Watch; History waits until it
+// has what the leader has. Watch does not report a run as deleted that expired or that
+// [States.Sweep] removed.
 //
-// A worker needs permissions for subjects of its own entity only: Put to publish to
+// A worker needs permissions for subjects of its own entity only. Put needs to publish to
 // $KV.aee_state.<entity>.* and, for documents over [MaxInline], to
-// $O.aee_state_objects.C.<entity>.*.*.*; Get and Absent to use
-// $JS.API.DIRECT.GET.<stream>.<subject> of these; and Open of one entity to use
-// $JS.API.STREAM.INFO, too, which tells the names of subjects and nothing of what is
-// stored. The rest reads or takes away what others wrote, and needs the permissions of
-// an operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
+// $O.aee_state_objects.C.<entity>.*.*.*. Get and Absent need
+// $JS.API.DIRECT.GET.<stream>.<subject> of these. Open of one entity also needs
+// $JS.API.STREAM.INFO, which reveals names of subjects but no stored data. All other
+// methods read or delete records of other entities too, and need the permissions of an
+// operator: $JS.API.STREAM.{MSG.GET,PURGE}, $JS.API.DIRECT.GET and
 // $JS.API.CONSUMER.{CREATE,MSG.NEXT,DELETE} of the streams.
 type States struct {
 	js     natsjs.JetStream
 	m      subject.Map
 	stream string
-	pub    string // before a key, where it is published
-	sub    string // before a key, as it is stored
-	object string // before a key in the names of objects
+	pub    string // prefix of a key's subject for publishing
+	sub    string // prefix of a key's subject in the stream
+	object string // prefix of a key in the names of objects
 
 	mu        sync.Mutex
-	collected time.Time // when orphaned objects were looked for
+	collected time.Time // when orphaned objects were last collected
 	single    bool      // the bucket has one replica
-	looked    time.Time // when that was learnt
+	looked    time.Time // when single was read
 
 	fenced atomic.Bool // this user may not read the whole bucket
 	ended  endedRuns
 }
 
-// NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from
-// [Gather] many goroutines may Put at once at less cost.
+// NewStates returns the checkpoints of m's mesh. It does no I/O. With a js from [Gather]
+// it is cheaper when many goroutines call Put at once.
 func NewStates(js natsjs.JetStream, m subject.Map) *States {
 	return newStates(js, m, BucketState, "")
 }
 
-// NewHandoffs returns the records of runs that other platforms hand over to m's
-// mesh: checkpoints like those of [NewStates], in [BucketHandoff].
+// NewHandoffs returns the records of runs that other platforms transfer to m's mesh:
+// checkpoints like those of [NewStates], in [BucketHandoff].
 func NewHandoffs(js natsjs.JetStream, m subject.Map) *States {
 	return newStates(js, m, BucketHandoff, handoffObject)
 }
@@ -80,36 +80,34 @@ func newStates(js natsjs.JetStream, m subject.Map, bucket, object string) *State
 // Headers of the messages that hold checkpoints.
 const (
 	HeaderStatus = "Aee-Status" // the run's status
-	HeaderWork   = "Aee-Work"   // the sequence in StreamWork of the message that the run answers
-	HeaderObject = "Aee-Object" // the document is an object of ObjectsState: "<digest> <size> <name>"
+	HeaderWork   = "Aee-Work"   // the sequence in StreamWork of the run's task
+	HeaderObject = "Aee-Object" // the document is in ObjectsState: "<digest> <size> <name>"
 )
 
-// A Note is what [States.PutNoted] writes beside a checkpoint, where it can be
-// read without the document.
+// A Note is what [States.PutNoted] stores in the headers of a checkpoint, to be read
+// without the document.
 type Note struct {
-	// Status is the run's. [States.Open] leaves out runs that have ended, and
-	// [States.Sweep] takes no others away.
+	// Status is the run's status. [States.Open] skips runs that have ended, and
+	// [States.Sweep] removes no others.
 	Status aaif.RunStatus
 
-	// Work is the sequence in [StreamWork] of the message that the run answers,
-	// 0 if there is none: a run that has ended is not swept away while its
-	// message may be delivered again.
+	// Work is the sequence in [StreamWork] of the run's task, 0 if there is none. Sweep
+	// does not remove an ended run while that message can still be redelivered.
 	Work uint64
 
-	// TTL is how long the checkpoint is kept if no other is stored over it, in
-	// whole seconds; 0 is as long as the bucket keeps any.
+	// TTL is how long the checkpoint is kept unless another one replaces it, in whole
+	// seconds; 0: as long as the bucket keeps records.
 	TTL time.Duration
 }
 
-// Put stores a checkpoint, see [state.Store]. The note is read from the
-// document; without one that can be read the run counts as one that has not
-// ended.
+// Put stores a checkpoint, see [state.Store]. It reads the note from the document; a
+// document that it cannot read counts as a run that has not ended.
 func (s *States) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	return s.PutNoted(ctx, id, prev, data, noteOf(data, 0))
 }
 
-// PutNoted is Put for who knows what is in the document. Its errors are those
-// of [state.Store], and [ErrFull] where the bucket has no room.
+// PutNoted is like Put for callers that know the note. Its errors are those of
+// [state.Store], and [ErrFull] if the bucket has no room.
 func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []byte, note Note) (uint64, error) {
 	if err := s.check(ctx, id); err != nil {
 		return 0, fmt.Errorf("put run: %w", err)
@@ -128,7 +126,7 @@ func (s *States) PutNoted(ctx context.Context, id state.ID, prev uint64, data []
 	}
 	ack, err := s.js.PublishMsg(ctx, msg)
 	for try := 0; prev == 0 && isWrongSequence(err) && try < 8; try++ {
-		// What is there may be the marker of a deletion.
+		// The last message may be the marker of a deletion: write over that.
 		marker, e := s.current(ctx, key)
 		if e != nil && !errors.Is(e, natsjs.ErrMsgNotFound) || e == nil && !deleted(marker.Header) {
 			break
@@ -155,7 +153,7 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 	if data[0] == '{' {
 		kind = "application/json"
 	}
-	// One allocation for all the values.
+	// One allocation for all values.
 	v := [6]string{kind, strconv.FormatUint(prev, 10), s.stream, string(note.Status)}
 	h := nats.Header{
 		"Content-Type":                   v[0:1:1],
@@ -176,14 +174,13 @@ func (s *States) headers(prev uint64, data []byte, note Note) nats.Header {
 	return h
 }
 
-// Resolve finds out what became of a Put with the same arguments that ended
-// with [ErrUncertain], and finishes it: it returns the revision of data once
-// they are stored, though others may have written since, or [state.ErrChanged]
-// if somebody else wrote over prev. It goes on until ctx ends, and then fails with ErrUncertain
-// again.
+// Resolve finds out whether a Put with the same arguments that failed with [ErrUncertain]
+// was stored, and puts the data again if not. It returns the revision of data once they
+// are stored, even if later writes followed, or [state.ErrChanged] if another write
+// replaced prev. It tries until ctx ends, and then fails with ErrUncertain again.
 //
-// It knows data by their bytes, so no two checkpoints of a run may have the
-// same; a [state.Codec] gives each an id of its own.
+// It recognises data by their bytes, so all checkpoints of a run must differ; a
+// [state.Codec] gives each its own id.
 func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -194,7 +191,7 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 		case err == nil && have.Revision > prev && string(have.Data) == string(data):
 			return have.Revision, nil
 		case err == nil && have.Revision > prev:
-			// Ours may have been the first, and others have written since.
+			// Ours may have been stored first and then replaced.
 			history, err := s.History(ctx, id)
 			for _, r := range history {
 				if r.Revision > prev && string(r.Data) == string(data) {
@@ -210,8 +207,8 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 		case errors.Is(err, state.ErrNotFound) && prev > 0:
 			return 0, fmt.Errorf("put run %s over revision %d: %w: it is gone", id.Run, prev, state.ErrChanged)
 		case err == nil, errors.Is(err, state.ErrNotFound):
-			// What was sent may still be on its way. It is over the same revision,
-			// so that one of the two fails.
+			// The first message may still be under way. Both expect the same revision, so
+			// only one of them can be stored.
 			var rev uint64
 			if rev, err = s.Put(ctx, id, prev, data); err == nil {
 				return rev, nil
@@ -231,8 +228,8 @@ func (s *States) Resolve(ctx context.Context, id state.ID, prev uint64, data []b
 	}
 }
 
-// Delete takes a run away, see [state.Store]. A marker stays for an hour, so
-// that watchers hear of it.
+// Delete deletes a run, see [state.Store]. A marker stays for an hour, so that watchers
+// see the deletion.
 func (s *States) Delete(ctx context.Context, id state.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return fmt.Errorf("delete run: %w", err)
@@ -252,7 +249,8 @@ func (s *States) Delete(ctx context.Context, id state.ID) error {
 	if err != nil {
 		return uncertain(explain(s.js.Conn(), err, "delete run %s of %s", id.Run, id.Entity))
 	}
-	// A roll-up would do the same in one step; the bucket takes none, see bucket.
+	// A roll-up would do the same in one step, but the bucket does not allow roll-ups,
+	// see fenced.
 	if err := request(ctx, s.js, "STREAM.PURGE."+s.stream, map[string]any{"filter": s.sub + key, "seq": marker.Sequence}, nil); err != nil {
 		return explain(s.js.Conn(), err, "delete the revisions of run %s of %s", id.Run, id.Entity)
 	}
@@ -269,20 +267,20 @@ func (s *States) check(ctx context.Context, id state.ID) error {
 	return ctx.Err()
 }
 
-// RunSubjects is the pattern of the subjects under which the runs of an entity are
-// stored, and DocumentSubjects that of the chunks of their large documents.
+// RunSubjects is the pattern of the subjects of an entity's runs.
 func RunSubjects(m subject.Map, entity string) string {
 	return "$KV." + BucketState + m.Suffix() + "." + entityKey(entity) + ".*"
 }
 
-// DocumentSubjects: see [RunSubjects].
+// DocumentSubjects is the pattern of the subjects of the chunks of an entity's large
+// documents.
 func DocumentSubjects(m subject.Map, entity string) string {
 	return "$O." + ObjectsState + m.Suffix() + ".C." + entityKey(entity) + ".*.*.*" // run, token, number
 }
 
-// Fence says that the user's permissions end at its own entities. It then asks for
-// nothing more, which it would else find out by a request that the server refuses and
-// logs: [States.Open] lists runs by their names, and [States.Sweep] takes nothing away.
+// Fence says that the user's permissions end at its own entities. It saves requests that
+// the server would refuse and log: [States.Open] then lists runs by their names, and
+// [States.Sweep] deletes nothing.
 func (s *States) Fence() { s.fenced.Store(true) }
 
 // stateKey is a run's key in the bucket.
@@ -290,7 +288,7 @@ func stateKey(id state.ID) string {
 	return entityKey(id.Entity) + "." + subject.Escape(id.Run)
 }
 
-// entityKey is an entity with each of its tokens escaped.
+// entityKey returns an entity with each of its tokens escaped.
 func entityKey(entity string) string {
 	tokens := strings.Split(entity, ".")
 	for i, t := range tokens {
@@ -299,7 +297,7 @@ func entityKey(entity string) string {
 	return strings.Join(tokens, ".")
 }
 
-// stateID reads a key.
+// stateID parses a key.
 func stateID(key string) (state.ID, error) {
 	tokens := strings.Split(key, ".")
 	for i, t := range tokens {
@@ -316,13 +314,13 @@ func stateID(key string) (state.ID, error) {
 	return id, id.Validate()
 }
 
-// deleted reports that a message says that there is nothing any more.
+// deleted reports whether a message is the marker of a deletion.
 func deleted(h nats.Header) bool {
 	op := h.Get("KV-Operation")
 	return op == "DEL" || op == "PURGE" || h.Get("Nats-Marker-Reason") != ""
 }
 
-// leader asks the stream's leader for a message.
+// leader reads a message from the stream's leader.
 func (s *States) leader(ctx context.Context, query map[string]any) (Message, error) {
 	body, err := json.Marshal(query)
 	if err != nil {
@@ -339,9 +337,10 @@ func (s *States) leader(ctx context.Context, query map[string]any) (Message, err
 	return m, err
 }
 
-// readMessage reads the answer of $JS.API.STREAM.MSG.GET. encoding/json takes
-// most of a millisecond for the base64 of 64 KiB, so that is cut out before: a
-// JSON string cannot hold what it is found by.
+// readMessage decodes the answer of $JS.API.STREAM.MSG.GET. encoding/json needs most of a
+// millisecond for the base64 of 64 KiB, so the data are cut out first. The search for the
+// member cannot match inside a JSON string, which cannot contain unescaped quotation
+// marks.
 func readMessage(answer []byte) (Message, error) {
 	var data []byte
 	const member = `"data":"`

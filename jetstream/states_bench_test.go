@@ -11,7 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Runs of four checkpoints each, beside the same number of plain puts into the
+// Runs of four checkpoints each, compared with the same number of plain puts into the
 // same bucket.
 func BenchmarkStatesPut(b *testing.B) {
 	unlimited := jetstream.Options{Only: states, Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: -1}}}

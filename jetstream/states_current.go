@@ -15,12 +15,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// current returns the last message under a key as the stream's leader has it, or
+// current returns the last message of a key as the stream's leader has it, or
 // [natsjs.ErrMsgNotFound]. It reads by the key's subject, so that permissions can
-// fence a worker in: $JS.API.STREAM.MSG.GET, which the leader answers, cannot be
-// given for some subjects only.
+// restrict a worker: permission for $JS.API.STREAM.MSG.GET, which the leader answers,
+// cannot be limited to some subjects.
 //
-// Where the bucket has replicas, any of them may answer the read. Then current first
+// If the bucket has several replicas, any of them may answer the read. Then current first
 // asks the leader for the sequence of the key's last message, and reads until a replica
 // has it.
 func (s *States) current(ctx context.Context, key string) (Message, error) {
@@ -34,7 +34,7 @@ func (s *States) current(ctx context.Context, key string) (Message, error) {
 		return newest(ctx, s.js, s.stream, s.sub+key)
 	}
 	least, err := s.lastSequence(ctx, key)
-	if err != nil && !errors.Is(err, ErrDenied) { // a user who is denied this reads only
+	if err != nil && !errors.Is(err, ErrDenied) { // without permission to publish, the user can only read
 		return Message{}, err
 	}
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
@@ -45,16 +45,16 @@ func (s *States) current(ctx context.Context, key string) (Message, error) {
 		if !pause(ctx, wait) {
 			return Message{}, ctx.Err()
 		}
-		if least, err = s.lastSequence(ctx, key); err != nil { // it may have gone
+		if least, err = s.lastSequence(ctx, key); err != nil { // it may have been deleted
 			return Message{}, err
 		}
 	}
 }
 
-// lastSequence asks the stream's leader for the sequence of the last message under
-// a key, 0 if there is none. JetStream has no request for that which permissions can
-// fence by subject. So it publishes to the key what the leader must refuse: a message
-// that expects a last sequence that no stream reaches. The refusal names the sequence.
+// lastSequence asks the stream's leader for the sequence of the last message of a key, 0
+// if there is none. No JetStream request for that can be restricted by subject. So it
+// publishes a message to the key that the leader must refuse, because it expects a last
+// sequence that no stream reaches. The refusal contains the real sequence.
 func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 	for {
 		answer, err := exchange(ctx, s.js.Conn(), &nats.Msg{Subject: s.pub + key, Header: nats.Header{
@@ -84,11 +84,11 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 	}
 }
 
-// aloneLook is the time between two looks at the number of replicas.
+// aloneLook is how long the number of replicas is cached.
 const aloneLook = time.Minute
 
-// alone reports whether the bucket is known to have one replica only. It fails where
-// there is no bucket.
+// alone reports whether the bucket is known to have a single replica. It fails if the
+// bucket does not exist.
 func (s *States) alone(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	known, single := time.Since(s.looked) < aloneLook, s.single
@@ -110,10 +110,9 @@ func (s *States) alone(ctx context.Context) (bool, error) {
 	return s.single, nil
 }
 
-// Absent reports whether nothing is stored of a run. It is for a worker that is
-// handed a new task, and cheap: one direct get. It is false where the answer is not
-// to be had soon, and where the bucket has replicas, of which the one that answers
-// may be behind.
+// Absent reports whether no record of a run is stored. It is for a worker that receives a
+// new task, and cheap: one direct get. It returns false if no answer comes in time, and
+// if the bucket has several replicas, because the one that answers may lag behind.
 func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if s.check(ctx, id) != nil {
 		return false
@@ -127,5 +126,5 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	return errors.Is(err, natsjs.ErrMsgNotFound)
 }
 
-// absentWait bounds the question of [States.Absent].
+// absentWait is the timeout of [States.Absent].
 const absentWait = 500 * time.Millisecond

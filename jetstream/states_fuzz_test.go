@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A key is of one run, and is what that run's key is.
+// A key that stateID accepts is the key of the run that it returns.
 func FuzzStateID(f *testing.F) {
 	for _, s := range []string{"agent.x.6ba7b810-9dad-11d1-80b4-00c04fd430c8", "agent.gr=C3=B6=C3=9Fe.a=2Eb", "agent.x", "agent..x", "agent.=", "agent.x.=", "=24JS.x.y", "a.b._x", "..."} {
 		f.Add(s)
@@ -27,7 +27,7 @@ func FuzzStateID(f *testing.F) {
 	})
 }
 
-// A server's answer is read, or refused; what is read holds its data.
+// An answer of a server is decoded or refused; a decoded message has the answer's data.
 func FuzzReadMessage(f *testing.F) {
 	for _, s := range []string{
 		`{"type":"io.nats.jetstream.api.v1.stream_msg_get_response","message":{"subject":"$KV.aee_state.agent.x.r","seq":7,"hdrs":"TkFUUy8xLjANCkE6IGINCg0K","data":"eA==","time":"2026-11-20T10:00:00.000000001Z"}}`,
@@ -48,7 +48,7 @@ func FuzzReadMessage(f *testing.F) {
 	})
 }
 
-// Headers are anybody's: a reference is whole, or none.
+// Any publisher can set headers: a reference is complete, or ignored.
 func FuzzObjectOf(f *testing.F) {
 	for _, s := range []string{"sha256:00 12 agent.x.r/ABC", "", "x", "a -1 b", "a 1 ", " 1 x", "a 9999999999999999999 b"} {
 		f.Add(s)

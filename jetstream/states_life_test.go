@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A record with a life of its own goes by itself, and a later one without may stay.
+// A record with a time to live expires, and a later one without it may stay.
 func TestARecordIsKeptForItsLife(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -54,9 +54,9 @@ func TestARecordIsKeptForItsLife(t *testing.T) {
 	}
 }
 
-// Finding 18 of the security review: whoever may write to the bucket stores an old
-// checkpoint anew. The server holds writers to the sequence that a seal covers, so it
-// is not taken for a new one, whatever headers it comes with.
+// Finding 18 of the security review: a user who may write to the bucket stores an old
+// checkpoint again. A seal covers the sequence that the write was compared with, so the
+// checkpoint is not taken for a new one, whatever headers it has.
 func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -73,7 +73,7 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 	var old state.Record
 	for i := range 4 {
 		c.Doc.Iteration = aaif.Int(int64(i))
-		if i == 2 { // one that is kept as an object
+		if i == 2 { // stored as an object
 			c.Doc.Conversation = []aaif.Message{{Role: aaif.MessageUser, Content: strings.Repeat("x", 2*jetstream.MaxInline)}}
 		}
 		data, err := k.Over(prev).Encode(c)
@@ -121,7 +121,7 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 		}
 		ack, err := js.PublishMsg(ctx, &nats.Msg{Subject: key, Header: h, Data: old.Data})
 		if err != nil {
-			continue // the server refuses it
+			continue // refused by the server
 		}
 		rec, err = s.Get(ctx, c.ID())
 		if err != nil || rec.Revision != ack.Sequence {
@@ -131,7 +131,8 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// That the last sequence of another subject was looked at says nothing of this one.
+	// A comparison with the last sequence of another subject proves nothing about this
+	// one.
 	other, err := s.Put(ctx, state.ID{Entity: "agent.x", Run: "other"}, 0, []byte("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -148,12 +149,12 @@ func TestAnOldSealedCheckpointIsFoundOut(t *testing.T) {
 	} else if _, err := k.Read(rec); !errors.Is(err, state.ErrReplaced) {
 		t.Errorf("held to another subject: %v", err)
 	}
-	// Nor without all that was before.
+	// Nor after all earlier revisions were purged.
 	stream, err := js.Stream(ctx, "KV_aee_state")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(ctx, natsjs.WithPurgeSubject(key)); err != nil { // the bucket takes no roll-ups
+	if err := stream.Purge(ctx, natsjs.WithPurgeSubject(key)); err != nil { // the bucket allows no roll-ups
 		t.Fatal(err)
 	}
 	rev, err := s.Put(ctx, c.ID(), 0, old.Data)

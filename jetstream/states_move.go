@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// moveObjects stores the objects that a release before topology 5 stored, as this one
-// does, and takes the old ones away.
+// moveObjects rewrites the objects of releases before topology 5 in the current layout,
+// and deletes the old ones.
 func (s *States) moveObjects(ctx context.Context) error {
 	metas := "$O." + ObjectsState + s.m.Suffix() + ".M."
 	for m, err := range scan(ctx, s.js, s.objectStream(), metas+"*", 1) {
@@ -28,7 +28,7 @@ func (s *States) moveObjects(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("move object %s: %w", o.Name, err)
 		}
-		if int64(len(data)) == o.Size { // else its writer died
+		if int64(len(data)) == o.Size { // otherwise its writer crashed
 			if err := s.writeObject(ctx, o.Name, data); err != nil {
 				return fmt.Errorf("move object %s: %w", o.Name, err)
 			}
@@ -42,7 +42,7 @@ func (s *States) moveObjects(ctx context.Context) error {
 	return nil
 }
 
-// oldObject reads what nats.go's object stores keep about an object.
+// oldObject decodes the metadata that nats.go's object stores keep of an object.
 func oldObject(meta []byte) (state.Object, bool) {
 	var info natsjs.ObjectInfo
 	if err := json.Unmarshal(meta, &info); err != nil || info.Deleted || !strings.Contains(info.Name, "/") {

@@ -18,9 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// readByName yields the runs of an entity, or of all for "", for a user whose
-// permissions end at direct gets: it lists the names of the keys and reads them one by
-// one. Of those that are open only, it remembers which have ended, and reads these once.
+// readByName yields the runs of an entity, or of all for "", for a user who may only use
+// direct gets: it lists the keys and reads them one by one. With open it yields only runs
+// that have not ended; it remembers the ended ones, to read them only once.
 func (s *States) readByName(ctx context.Context, entity string, open bool) iter.Seq2[state.Record, error] {
 	return func(yield func(state.Record, error) bool) {
 		fail := func(err error) { yield(state.Record{}, fmt.Errorf("list runs: %w", err)) }
@@ -64,10 +64,10 @@ type runRead struct {
 	err    error
 }
 
-// errEnded says that a run has ended.
+// errEnded: the run has ended.
 var errEnded = errors.New("the run has ended")
 
-// readAll reads the runs with some subjects at once.
+// readAll reads the runs on the given subjects concurrently.
 func (s *States) readAll(ctx context.Context, subjects []string, open bool) []runRead {
 	reads := make([]runRead, len(subjects))
 	var done sync.WaitGroup
@@ -82,7 +82,7 @@ func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Rec
 	key := strings.TrimPrefix(subj, s.sub)
 	id, err := stateID(key)
 	if err != nil {
-		return state.Record{}, natsjs.ErrMsgNotFound // not one of a run
+		return state.Record{}, natsjs.ErrMsgNotFound // not the key of a run
 	}
 	m, err := s.current(ctx, key)
 	switch {
@@ -96,15 +96,15 @@ func (s *States) readRun(ctx context.Context, subj string, open bool) (state.Rec
 		return state.Record{}, errEnded
 	}
 	r, err := s.record(ctx, id, m)
-	if errors.Is(err, errObjectGone) { // it has changed since
+	if errors.Is(err, errObjectGone) { // the run has changed since
 		return s.Get(ctx, id)
 	}
 	return r, err
 }
 
-// endedRuns remembers which runs have ended, by the hash of their subject and of how
-// many revisions there are of them: a dead letter that is tried again adds some. The
-// bucket keeps [state.HistoryLimit] of them, beyond which the number tells nothing.
+// endedRuns remembers which runs have ended, by a hash of their subject and their number
+// of revisions: a retry as a dead letter adds revisions. The bucket keeps at most
+// [state.HistoryLimit] revisions, so a run with that many is not remembered.
 type endedRuns struct {
 	mu   sync.Mutex
 	seed maphash.Seed
@@ -129,7 +129,7 @@ func (e *endedRuns) add(subj string, revisions int) {
 	e.set[e.hash(subj, revisions)] = true
 }
 
-// keep forgets the runs that are not among the names any more.
+// keep forgets the runs that are no longer stored.
 func (e *endedRuns) keep(names map[string]int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/state/statetest"
 )
 
-// What a user may do whose permissions end at direct gets is a store, too.
+// A user who may only use direct gets has a conforming store, too.
 func TestFencedStatesAreAStore(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, func(t *testing.T) state.Store {
@@ -22,8 +22,8 @@ func TestFencedStatesAreAStore(t *testing.T) {
 	})
 }
 
-// The open runs of an entity are found by their names; one that has ended is read
-// once, and again when its dead letter is tried again.
+// The open runs of an entity are found by their names; a run that has ended is read once,
+// and again after its dead letter is retried.
 func TestFencedOpenRuns(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -63,7 +63,7 @@ func TestFencedOpenRuns(t *testing.T) {
 	if n, _, _ := gets.Pending(); n != 1 {
 		t.Errorf("%d runs were read, one is open", n)
 	}
-	put("ended", ended, "paused") // tried again, and parked
+	put("ended", ended, "paused") // retried, and parked
 	if got := open(); len(got) != 2 {
 		t.Errorf("open are %q", got)
 	}

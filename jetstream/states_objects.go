@@ -17,11 +17,11 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// MaxInline is the size of the largest document that is kept in [BucketState]
-// itself, in bytes.
+// MaxInline is the size in bytes of the largest document that is stored in [BucketState]
+// itself.
 const MaxInline = 256 << 10
 
-// inline is MaxInline, or less where the server takes less.
+// inline is MaxInline, or less if the server's max_payload is smaller.
 func (s *States) inline() int {
 	const headers = 4 << 10
 	if most := s.js.Conn().MaxPayload(); most > headers {
@@ -30,11 +30,12 @@ func (s *States) inline() int {
 	return MaxInline
 }
 
-// errObjectGone: a record refers to an object that is not there.
+// errObjectGone: a record refers to an object that does not exist.
 var errObjectGone = errors.New("its object is gone")
 
-// putObject stores the document of a message as an object, and makes the message
-// refer to it. Each has a name of its own: nobody writes over another's.
+// putObject stores the document of a message as an object, and replaces it in the message
+// by a reference. Each object has a random name, so writers cannot overwrite each
+// other's.
 func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (name string, err error) {
 	sum := sha256.Sum256(msg.Data)
 	o := state.Object{Name: s.object + stateKey(id) + "/" + rand.Text(), Size: int64(len(msg.Data)), Digest: "sha256:" + hex.EncodeToString(sum[:])}
@@ -44,25 +45,25 @@ func (s *States) putObject(ctx context.Context, id state.ID, msg *nats.Msg) (nam
 		return "", explain(s.js.Conn(), err, "store the document of run %s of %s", id.Run, id.Entity)
 	}
 	msg.Header[HeaderObject] = []string{o.Digest + " " + strconv.FormatInt(o.Size, 10) + " " + o.Name}
-	if msg.Data, err = state.Refer(msg.Data, o); err != nil { // no document of ours: then the header is all there is
+	if msg.Data, err = state.Refer(msg.Data, o); err != nil { // not a document of ours: the header is the only reference
 		msg.Data = []byte("{}")
 	}
 	msg.Header.Set("Content-Type", "application/json")
 	return o.Name, nil
 }
 
-// chunkSize is as large as the chunks of nats.go's object stores are.
+// chunkSize is the chunk size of nats.go's object stores.
 const chunkSize = 128 << 10
 
-// writeObject stores a document in chunks, each under a subject of its own below
-// the run's entity: permissions can so fence who may read and write it. nats.go's
-// object stores (ADR-20) keep all chunks of an object on one subject that names
-// neither the run nor its entity. What is stored when writeObject fails, a sweep
-// collects: nothing refers to it.
+// writeObject stores a document in chunks, each on its own subject below the run's
+// entity, so that permissions can restrict who may read and write it. nats.go's object
+// stores (ADR-20) put all chunks of an object on one subject that contains neither the
+// run nor its entity. If writeObject fails, a sweep collects the stored chunks, because
+// no record refers to them.
 func (s *States) writeObject(ctx context.Context, name string, data []byte) error {
 	i := 0
 	for chunk := range slices.Chunk(data, chunkSize) {
-		// nats-server maps $KV into other domains, and not $O.
+		// nats-server maps $KV into other domains, but not $O.
 		msg := &nats.Msg{Subject: s.chunk(name, strconv.Itoa(i)), Data: chunk, Header: nats.Header{natsjs.ExpectedStreamHeader: {s.objectStream()}}}
 		if _, err := s.js.PublishMsg(ctx, msg); err != nil {
 			return err
@@ -72,7 +73,7 @@ func (s *States) writeObject(ctx context.Context, name string, data []byte) erro
 	return nil
 }
 
-// objectOf is the object that a message refers to.
+// objectOf returns the object that a message refers to.
 func objectOf(h nats.Header) (state.Object, bool) {
 	digest, rest, _ := strings.Cut(h.Get(HeaderObject), " ")
 	size, name, ok := strings.Cut(rest, " ")
@@ -80,8 +81,8 @@ func objectOf(h nats.Header) (state.Object, bool) {
 	return state.Object{Name: name, Size: n, Digest: digest}, ok && err == nil && n >= 0 && name != "" && digest != ""
 }
 
-// getObject fetches a document and verifies its size and digest. A replica that
-// is behind may not have all of it yet, so it tries for a while.
+// getObject fetches a document and verifies its size and digest. A replica that lags
+// behind may miss chunks, so it tries several times.
 func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -107,7 +108,7 @@ func (s *States) getObject(ctx context.Context, o state.Object) ([]byte, error) 
 	}
 }
 
-// readChunks returns as much of a document as there is from its beginning on.
+// readChunks returns the beginning of a document, up to the first missing chunk.
 func (s *States) readChunks(ctx context.Context, o state.Object) ([]byte, error) {
 	data := make([]byte, 0, min(o.Size, 64*mib))
 	for i := 0; int64(len(data)) < o.Size; i++ {
@@ -126,9 +127,9 @@ func (s *States) readChunks(ctx context.Context, o state.Object) ([]byte, error)
 	return data, nil
 }
 
-// readOldChunks reads a document of a release before topology 5, which kept objects
-// as nats.go does. The migration to it moves them; until then only those can read
-// them who may read all of the store.
+// readOldChunks reads a document of a release before topology 5, which stored objects as
+// nats.go does. The migration to topology 5 moves them; until then only a user who may
+// read the whole store can read them.
 func (s *States) readOldChunks(ctx context.Context, o state.Object) (data []byte, err error) {
 	token := o.Name[strings.LastIndexByte(o.Name, '/')+1:]
 	for m, err := range scan(ctx, s.js, s.objectStream(), s.chunks()+token, 1) {
@@ -145,8 +146,8 @@ func (s *States) readOldChunks(ctx context.Context, o state.Object) (data []byte
 	return data, nil
 }
 
-// dropObject takes away an object that no record refers to. What it fails to
-// do, as with the permissions of a worker, a sweep does later.
+// dropObject deletes an object that no record refers to. If it fails, as without the
+// permission, a sweep deletes the object later.
 func (s *States) dropObject(ctx context.Context, name string) {
 	if s.fenced.Load() {
 		return
@@ -164,11 +165,11 @@ func (s *States) purgeObject(ctx context.Context, name string) error {
 
 func (s *States) objectStream() string { return "OBJ_" + ObjectsState + s.m.Suffix() }
 
-// chunks is what the subjects of all chunks begin with.
+// chunks is the prefix of the subjects of all chunks.
 func (s *States) chunks() string { return "$O." + ObjectsState + s.m.Suffix() + ".C." }
 
-// chunk is the subject of one chunk of an object, "*" for all of them. An object
-// has the name <entity>.<run>/<token>; handoffMark stands before those of handoffs.
+// chunk returns the subject of one chunk of an object, or with "*" of all its chunks. An
+// object has the name <entity>.<run>/<token>, with a prefix for handoffs.
 func (s *States) chunk(name, n string) string {
 	if rest, ok := strings.CutPrefix(name, handoffObject); ok {
 		name = handoffMark + rest
@@ -176,7 +177,7 @@ func (s *States) chunk(name, n string) string {
 	return s.chunks() + strings.ReplaceAll(name, "/", ".") + "." + n
 }
 
-// objectAt is the name of the object that a chunk's subject belongs to.
+// objectAt returns the name of the object that a chunk's subject belongs to.
 func (s *States) objectAt(subj string) (name string, ok bool) {
 	rest, ok := strings.CutPrefix(subj, s.chunks())
 	if !ok {
@@ -184,7 +185,7 @@ func (s *States) objectAt(subj string) (name string, ok bool) {
 	}
 	i := strings.LastIndexByte(rest, '.')
 	if i < 0 {
-		return "", false // of a release that kept objects as nats.go does
+		return "", false // of a release that stored objects as nats.go does
 	}
 	if rest = rest[:i]; strings.LastIndexByte(rest, '.') < 0 {
 		return "", false
@@ -197,8 +198,8 @@ func (s *States) objectAt(subj string) (name string, ok bool) {
 	return name, true
 }
 
-// The names of objects of handoffs begin with handoffObject, and the subjects of
-// their chunks have handoffMark in the place of that: no escaped entity begins so.
+// The names of handoff objects begin with handoffObject. In the subjects of their chunks
+// handoffMark stands instead: no escaped entity begins with it.
 const (
 	handoffObject = "handoff/"
 	handoffMark   = "=handoff."

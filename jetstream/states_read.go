@@ -51,7 +51,8 @@ func (s *States) get(ctx context.Context, id state.ID, read func(context.Context
 	return s.record(ctx, id, m)
 }
 
-// record is the checkpoint in a message, fetched if it is an object.
+// record returns the checkpoint in a message; if the document is an object, it fetches
+// that.
 func (s *States) record(ctx context.Context, id state.ID, m Message) (state.Record, error) {
 	r := state.Record{ID: id, Data: m.Data, Revision: m.Seq, Time: m.Time}
 	r.Over, r.Swapped = swappedOver(m.Header)
@@ -101,7 +102,7 @@ func (s *States) History(ctx context.Context, id state.ID) ([]state.Record, erro
 		if n := len(all); n > 0 && all[n-1].Seq >= newest.Seq {
 			return s.records(ctx, id, all)
 		}
-		// A replica answered that is behind, or the run was deleted just now.
+		// A replica that lags behind answered, or the run has just been deleted.
 		if _, err := s.Get(ctx, id); err != nil {
 			return nil, err
 		}
@@ -124,16 +125,16 @@ func (s *States) records(ctx context.Context, id state.ID, all []Message) ([]sta
 	return records, nil
 }
 
-// List yields the runs of an entity, see [state.Store], in the order in which
-// they were last written. It first reads the headers of all of them, and then
-// the documents, a few MiB at a time.
+// List yields the runs of an entity, see [state.Store], in the order in which they were
+// last written. It first reads the headers of all of them, and then the documents, a few
+// MiB at a time.
 func (s *States) List(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
 	return s.fetchOrRead(ctx, entity, false)
 }
 
-// Open yields the runs of an entity, or of all for "", that have not ended. Of
-// those that have, it reads no documents, unless this user may not make a consumer:
-// see readByName.
+// Open yields the runs of an entity, or of all for "", that have not ended. It does not
+// read the documents of ended runs, unless this user may not create a consumer: see
+// readByName.
 func (s *States) Open(ctx context.Context, entity string) iter.Seq2[state.Record, error] {
 	return s.fetchOrRead(ctx, entity, true)
 }
@@ -143,7 +144,7 @@ func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter
 		if !s.fenced.Load() {
 			for r, err := range s.fetchAll(ctx, entity, func(m stateMessage) bool { return !open || !state.Terminal(m.status()) }) {
 				if errors.Is(err, ErrDenied) {
-					s.fenced.Store(true) // before the first record: it needs a consumer
+					s.fenced.Store(true) // the first request needs permission to create a consumer
 					break
 				}
 				if !yield(r, err) {
@@ -157,7 +158,7 @@ func (s *States) fetchOrRead(ctx context.Context, entity string, open bool) iter
 	}
 }
 
-// Documents are fetched so many, or so many bytes, at a time.
+// Limits of one batch of documents, in number and bytes.
 const (
 	fetchBatch = 256
 	fetchBytes = 4 * mib
@@ -194,8 +195,8 @@ func (s *States) fetchAll(ctx context.Context, entity string, want func(stateMes
 	}
 }
 
-// fetch returns the newest checkpoints of runs. Any replica answers; where it is
-// behind what is known, the leader does.
+// fetch returns the newest checkpoints of runs. Any replica may answer; for a run where
+// it lags behind the known message, fetch asks the leader.
 func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Record, error) {
 	if len(batch) == 0 {
 		return nil, nil
@@ -224,7 +225,7 @@ func (s *States) fetch(ctx context.Context, batch []stateMessage) ([]state.Recor
 		default:
 			r, err = s.record(ctx, known.id, m)
 		}
-		if errors.Is(err, errObjectGone) { // the run has changed since, or is gone
+		if errors.Is(err, errObjectGone) { // the run has changed or was deleted meanwhile
 			r, err = s.Get(ctx, known.id)
 		}
 		if errors.Is(err, state.ErrNotFound) {
@@ -244,7 +245,7 @@ type stateMessage struct {
 	id state.ID
 }
 
-// status is that of the run, "" where it is not known.
+// status returns the run's status, "" if it is unknown.
 func (m stateMessage) status() aaif.RunStatus {
 	if !m.genuine() {
 		return ""
@@ -252,12 +253,14 @@ func (m stateMessage) status() aaif.RunStatus {
 	return aaif.RunStatus(m.Header.Get(HeaderStatus))
 }
 
-// note reports whether the record is no run, but has a time to live of its own.
+// note reports whether the record is not a run but a note with a time to live, such as a
+// command for a task that has not started.
 func (m stateMessage) note() bool {
 	return m.Header.Get(natsjs.MsgTTLHeader) != "" && !state.Terminal(m.status()) && !deleted(m.Header)
 }
 
-// size is that of the document, where only the message's headers were read.
+// size returns the size of the document, also when only the headers of the message were
+// read.
 func (m stateMessage) size() int {
 	if o, ok := objectOf(m.Header); ok {
 		return int(o.Size)
@@ -266,7 +269,7 @@ func (m stateMessage) size() int {
 	return n
 }
 
-// filter is the pattern of an entity's runs, or of all.
+// filter returns the pattern of an entity's runs, or of all runs.
 func (s *States) filter(entity string) (string, error) {
 	if entity == "" {
 		return s.sub + ">", nil
@@ -274,11 +277,11 @@ func (s *States) filter(entity string) (string, error) {
 	return s.sub + entityKey(entity) + ".*", subject.ValidateEntity(entity)
 }
 
-// newest returns the newest message of each run of an entity, headers only, in
-// the order of their sequences, without those that say that a run was deleted.
+// newest returns the newest message of each run of an entity, headers only, in the order
+// of their sequences, without deleted runs.
 //
-// The replica that is read may be behind, and the reader may have to begin anew
-// and go on with every revision: so nothing is given out before the end.
+// The replica that is read may lag behind, and the reader may have to start again and
+// then receives every revision: so nothing is returned before the end.
 func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, error) {
 	filter, err := s.filter(entity)
 	if err == nil {
@@ -311,8 +314,8 @@ func (s *States) newest(ctx context.Context, entity string) ([]stateMessage, err
 	return all, nil
 }
 
-// open opens a reader of the newest message of each run that a filter matches,
-// and of what comes after.
+// open creates a reader of the newest message of each run that a filter matches, and of
+// all later messages.
 func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*reader, *edge, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
@@ -332,9 +335,9 @@ func (s *States) open(ctx context.Context, filter string, headersOnly bool) (*re
 	return r, e, err
 }
 
-// done ends a reader and deletes its consumer, which the server would keep for a
-// while. It bounds how many a stream has (nats-server: 1000), and every worker
-// reads the runs of its agents again and again.
+// done ends a reader and deletes its consumer, which the server would otherwise keep for
+// a while. The server limits the consumers of a stream (nats-server: 1000), and every
+// worker reads the runs of its agents regularly.
 func (s *States) done(r *reader) {
 	r.iter.Stop()
 	info := r.cons.CachedInfo()
@@ -343,17 +346,16 @@ func (s *States) done(r *reader) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = s.js.DeleteConsumer(ctx, s.stream, info.Name) // else it goes after readerIdle
+	_ = s.js.DeleteConsumer(ctx, s.stream, info.Name) // otherwise the server deletes it after readerIdle
 }
 
-// read is a message as a reader has it.
+// read is a message received by a reader.
 type read struct {
 	stateMessage
-	ours bool // its key is one of a run
+	ours bool // its key is the key of a run
 }
 
-// next waits for a message. Within what is stored it returns nil when it had to
-// wait for long.
+// next waits for a message. With stored, it returns nil if all stored messages were read.
 func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error) {
 	msg, err := r.next(ctx, stored)
 	if err != nil {
@@ -374,20 +376,20 @@ func (s *States) next(ctx context.Context, r *reader, stored bool) (*read, error
 	return m, nil
 }
 
-// An edge says when a reader has had the newest message of every run that there
-// was when it began. The leader knows which is the newest of all; the replica
-// that is read may be behind it. On the way, runs may be written again, so often
-// that the message they had is gone: what is newest then must be reached, too.
+// An edge says when a reader has received the newest message of every run that existed
+// when it started. The leader knows the newest sequence; the replica that is read may lag
+// behind. Meanwhile runs may be written again, so that their earlier message no longer
+// exists: then the new newest sequence must be reached, too.
 type edge struct {
 	s       *States
 	filter  string
-	newest  uint64 // sequence to reach, 0: none
-	passed  uint64 // sequence that was reached
-	again   bool   // newest was looked up again, after it was reached
+	newest  uint64 // the sequence to reach, 0: none
+	passed  uint64 // the last sequence received
+	again   bool   // newest was read again after it was reached
 	reached bool
 }
 
-// pass takes note of a message, or of there being none for long.
+// pass records a message, or with nil that none came for long.
 func (e *edge) pass(ctx context.Context, m *read) error {
 	if m != nil {
 		if e.passed = max(e.passed, m.Seq); e.passed < e.newest {
@@ -404,7 +406,7 @@ func (e *edge) pass(ctx context.Context, m *read) error {
 	return nil
 }
 
-// look asks the leader for the newest message.
+// look asks the leader for the newest sequence.
 func (e *edge) look(ctx context.Context) error {
 	m, err := e.s.leader(ctx, map[string]any{"last_by_subj": e.filter})
 	if err != nil && !errors.Is(err, natsjs.ErrMsgNotFound) {

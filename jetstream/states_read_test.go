@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// A server may lose the reader's consumer in the middle.
+// A server may lose the reader's consumer while it reads.
 func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -41,7 +41,7 @@ func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = sub.Unsubscribe() }()
-	for lost := false; !lost; { // it may have read all before its consumer is lost
+	for lost := false; !lost; { // it may have read everything before its consumer is lost
 		ended := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -71,8 +71,8 @@ func TestListGoesOnWhenItsConsumerIsLost(t *testing.T) {
 	}
 }
 
-// A server has a bound of 1000 consumers of a stream, and every worker lists the
-// runs of its agents now and then.
+// A server limits the consumers of a stream to 1000, and every worker lists the runs of
+// its agents regularly.
 func TestReadingRunsLeavesNoConsumer(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)

@@ -22,25 +22,25 @@ func openReader(ctx context.Context, js natsjs.JetStream, name string, cfg natsj
 		return nil, explain(js.Conn(), err, "read %s", name)
 	}
 	r := &reader{cons: cons}
-	// In a cluster the first pull after a consumer was made can be lost: its
-	// server may not be known yet where the pull arrives. Only the missing
-	// heartbeats tell, after twice their interval.
+	// In a cluster the first pull of a new consumer can be lost, because the server that
+	// receives the pull may not know the consumer's server yet. It is noticed only by
+	// missing heartbeats, after twice their interval.
 	if r.iter, err = cons.Messages(natsjs.PullExpiry(5*time.Second), natsjs.PullHeartbeat(readHeartbeat)); err != nil {
 		return nil, explain(js.Conn(), err, "read %s", name)
 	}
 	return r, nil
 }
 
-// readHeartbeat is how often a server says that it is there while there is
-// nothing to read. The wait for a message must be longer than twice that.
+// readHeartbeat is the heartbeat interval of a reader's idle pull. The wait for a message
+// must be longer than twice that.
 const readHeartbeat = 500 * time.Millisecond
 
-// readerIdle is how long a server keeps the consumer of a reader that is gone, or
-// has no use for more. Should the reader want more after that, it makes another.
+// readerIdle is how long a server keeps the consumer of a reader that has stopped
+// pulling. If the reader pulls again later, nats.go creates another consumer.
 const readerIdle = 30 * time.Second
 
-// next waits for a message. Within what was stored it looks up now and then
-// whether there still is one to come, and returns nil if not.
+// next waits for a message. With stored, it regularly checks whether the consumer has
+// pending messages, and returns nil if not.
 func (r *reader) next(ctx context.Context, stored bool) (natsjs.Msg, error) {
 	for {
 		wait, cancel := ctx, context.CancelFunc(func() {})

@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// An entity may not fill the store of runs for all others. Beyond these shares of a
-// store's MaxBytes its workers begin no new runs: the store is fuller than CrowdedFrom,
-// and more than FairShare of it is held by the entity's own.
+// An entity must not fill the store of runs at the expense of all others. Its workers
+// begin no new runs while more than CrowdedFrom of the store's MaxBytes is used and the
+// entity has more than FairShare of MaxBytes.
 const (
 	CrowdedFrom = 0.5
 	FairShare   = 0.25
@@ -28,18 +28,18 @@ const (
 type Share struct {
 	Store    string  // the stream
 	MaxBytes int64   // 0 or less: no limit, and no shares
-	Used     float64 // of MaxBytes
-	Own      float64 // what the entity holds of MaxBytes; not looked up where Used is not over CrowdedFrom
+	Used     float64 // fraction of MaxBytes that is used
+	Own      float64 // fraction of MaxBytes that the entity uses; only computed if Used is over CrowdedFrom
 }
 
-// Crowded reports whether the entity takes more than its share.
+// Crowded reports whether the entity uses more than its share of a crowded store.
 func (s Share) Crowded() bool { return s.Used > CrowdedFrom && s.Own > FairShare }
 
-// Shares tells how full the stores of records and of objects are, and about how much of
-// them an entity holds: its revisions but for those that a sweep would take away. It needs
-// no other permissions than those of the entity's worker, so it reads the names of the
-// entity's own keys and some of the records, more likely those with many revisions. What the entity
-// is to store soon, in bytes, counts as if it were stored.
+// Shares returns how full the stores of records and of objects are, and estimates how
+// much of them an entity uses, without the revisions that a sweep would remove. soon is
+// the number of bytes that the entity is about to store; they count as stored. Shares
+// needs only the permissions of the entity's worker: it reads the names of the entity's
+// own keys and a sample of the records, more likely those with many revisions.
 func (s *States) Shares(ctx context.Context, entity string, soon int64) ([]Share, error) {
 	return s.shares(ctx, entity, soon, SweepOptions{})
 }
@@ -51,7 +51,7 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 	var all []Share
 	for _, store := range []struct {
 		stream, filter string
-		keep           time.Duration // after the end of a run
+		keep           time.Duration // after the run ended
 		key            func(subj string) string
 		size           func(Message) int
 	}{
@@ -92,17 +92,17 @@ func (s *States) shares(ctx context.Context, entity string, soon int64, opts Swe
 	return all, nil
 }
 
-// sweepable reports whether a sweep takes the run of a record away when it is old enough.
+// sweepable reports whether a sweep removes the run of a record once it is old enough.
 func (s *States) sweepable(m Message) bool {
 	r := stateMessage{Message: m}
 	return deleted(m.Header) || state.Terminal(r.status()) && m.Header.Get(HeaderWork) != ""
 }
 
-// sharesRead is how many records are read to learn about the entity's share.
+// sharesRead is how many records are read to estimate the entity's share.
 const sharesRead = 64
 
-// holds is about how many bytes there are in the messages of some keys, where size is that
-// of each by the key's newest record. It reads a sample if there are many.
+// holds estimates the bytes of the messages of some keys: the number of messages of a key
+// times size of its newest record. It reads a sample if there are many keys.
 func (s *States) holds(ctx context.Context, messages map[string]int, size func(Message) int) (float64, error) {
 	keys := slices.Sorted(maps.Keys(messages))
 	weights := make([]float64, len(keys))
@@ -133,7 +133,7 @@ func (s *States) holds(ctx context.Context, messages map[string]int, size func(M
 	return sum, errors.Join(errs...)
 }
 
-// sample draws keys by their weight. Each stands for as much as any other.
+// sample draws keys at random by their weight. All drawn keys get the same weight.
 func sample(keys []string, weights []float64) ([]string, []float64) {
 	ends, all := make([]float64, len(keys)), 0.0
 	for i, w := range weights {
@@ -148,10 +148,10 @@ func sample(keys []string, weights []float64) ([]string, []float64) {
 	return drawn, each
 }
 
-// recordSize is what a message takes in the store, headers and all.
+// recordSize estimates what a message takes in the store, headers included.
 func recordSize(m Message) int { return len(m.Data) + 512 }
 
-// chunkSizeOf is the size of the chunks of a record's document.
+// chunkSizeOf is the average size of the chunks of a record's document.
 func chunkSizeOf(m Message) int {
 	o, ok := objectOf(m.Header)
 	if !ok || o.Size <= 0 {
@@ -160,7 +160,7 @@ func chunkSizeOf(m Message) int {
 	return int(o.Size / ((o.Size + chunkSize - 1) / chunkSize))
 }
 
-// keyOfChunk is the key of the run whose document a chunk belongs to.
+// keyOfChunk returns the key of the run whose document a chunk belongs to.
 func (s *States) keyOfChunk(subj string) string {
 	name, _ := s.objectAt(subj)
 	key, _, _ := strings.Cut(strings.TrimPrefix(name, s.object), "/")

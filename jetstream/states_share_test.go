@@ -9,8 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Finding 4 of the security review: of a store that is half full, an entity's own share is
-// known, about: with many records from a sample, and without those that a sweep takes away.
+// Finding 4 of the security review: for a store that is half full, an entity's own share
+// is estimated: from a sample if there are many records, and without those that a sweep
+// would delete.
 func TestSharesAreWhatAnEntityHolds(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -66,7 +67,7 @@ func TestSharesAreWhatAnEntityHolds(t *testing.T) {
 	_, o = shares("agent.y", 0)
 	equalShare(t, "y's share of the objects", o.Own, 0)
 
-	// What has ended counts for as long as no sweep takes it away.
+	// Ended runs count until a sweep would delete them.
 	for i := range 160 {
 		id := state.ID{Entity: "agent.y", Run: fmt.Sprint("small", i)}
 		rec, err := s.Get(ctx, id)

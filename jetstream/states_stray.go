@@ -12,11 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// restore puts the newest record of a run back where a message stands at a sequence
-// that no worker wrote (see copied), and returns it as it is stored then, or
-// [natsjs.ErrMsgNotFound] if there is none. It reads the revisions of the run. A worker
-// whose permissions end at its own entities may not do that: it fails, as while the
-// store is not to be reached, until somebody else has restored the record.
+// restore writes the newest record of a run again, over a stray (see copied.go) with the
+// sequence seq. It returns the record as it is stored then, or [natsjs.ErrMsgNotFound] if
+// there is none. It reads the revisions of the run, which a fenced worker may not do:
+// then it fails with [ErrUnavailable] until another user has restored the record.
 func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message, error) {
 	fail := func(err error) (Message, error) {
 		return Message{}, fmt.Errorf("%w: %w; `aeemesh janitor` puts back what was there", ErrUnavailable, err)
@@ -37,7 +36,7 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message,
 				was = m
 			}
 		}
-		if was.Seq == 0 { // there was none: say so
+		if was.Seq == 0 { // there was no record: write a deletion marker
 			was = Message{Header: nats.Header{"KV-Operation": {"PURGE"}, natsjs.MsgTTLHeader: {"1h"}}}
 		}
 		msg := &nats.Msg{Subject: s.pub + key, Data: was.Data, Header: was.Header}
@@ -60,9 +59,8 @@ func (s *States) restore(ctx context.Context, id state.ID, seq uint64) (Message,
 	return fail(errors.New("something writes to it again and again"))
 }
 
-// Restore puts the newest records back where messages stand that no worker wrote, and
-// returns how many. It needs the permissions of an operator; a worker without them can
-// not work on such a run.
+// Restore restores all records that strays cover, and returns how many there were. It
+// needs the permissions of an operator; a worker without them cannot work on such a run.
 func (s *States) Restore(ctx context.Context) (int, error) {
 	if s.fenced.Load() {
 		return 0, fmt.Errorf("restore records: %w", ErrDenied)
@@ -74,7 +72,7 @@ func (s *States) Restore(ctx context.Context) (int, error) {
 	n := 0
 	for _, m := range all {
 		if m.genuine() && m.Header.Get(natsjs.ExpectedStreamHeader) != "" {
-			continue // else Get, which reads more than the headers, has to tell
+			continue // otherwise only Get, which reads more than the headers, can tell
 		}
 		rec, err := s.Get(ctx, m.id)
 		switch {

@@ -9,8 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// What covers a record that no worker wrote is taken away again, by an operator or by a
-// worker that may read the run's revisions; others do not take it for the record.
+// A message that no worker wrote and that covers a record is replaced by the record, by
+// an operator or by a worker that may read the run's revisions; other readers do not take
+// it for the record.
 func TestARecordThatIsCoveredIsRestored(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -20,7 +21,7 @@ func TestARecordThatIsCoveredIsRestored(t *testing.T) {
 	kept, none := state.ID{Entity: "agent.x", Run: "kept"}, state.ID{Entity: "agent.x", Run: "none"}
 	putRun(t, s, kept, 0, []byte(`{"n":1}`), jetstream.Note{})
 	putRun(t, s, kept, 1, []byte(`{"n":2}`), jetstream.Note{})
-	cover := func(id state.ID) { // as the answer to a request with this reply subject
+	cover := func(id state.ID) { // by a request with this reply subject
 		t.Helper()
 		if err := js.Conn().PublishRequest("$JS.API.STREAM.INFO.KV_aee_state", "$KV.aee_state.agent.x."+id.Run, nil); err != nil {
 			t.Fatal(err)

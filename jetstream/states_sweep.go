@@ -14,48 +14,45 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// SweepOptions say when [States.Sweep] does what. The zero value is what a
-// worker wants.
+// SweepOptions configure [States.Sweep]. The zero value is right for a worker.
 type SweepOptions struct {
-	// From is the share of the bucket's MaxBytes from which runs that have ended
-	// are taken away, and To the share down to which. 0: 0.75 and 0.5.
+	// From is the used fraction of the bucket's MaxBytes at which Sweep starts to remove
+	// ended runs, and To the fraction at which it stops. 0: 0.75 and 0.5.
 	From, To float64
 
-	// Keep is how long a run that has ended stays whatever there is: for as long
-	// its task may be submitted again. 0: 2 minutes, the duplicate window of
-	// [StreamWork].
+	// Keep is how long an ended run stays in any case: for that long its task may be
+	// submitted again. 0: 2 minutes, the duplicate window of [StreamWork].
 	Keep time.Duration
 
-	// Orphans is how old an object must be that no record refers to, and how long
-	// ago they must have been looked for. 0: 10 minutes.
+	// Orphans is the minimum age of an object without references before it is deleted,
+	// and the minimum time between two searches for such objects. 0: 10 minutes.
 	Orphans time.Duration
 }
 
-// Swept is what a sweep took away.
+// Swept is the result of a sweep.
 type Swept struct {
-	Runs    int // that had ended, with their history
-	Objects int // that no record refers to
+	Runs    int // ended runs that were deleted, with their history
+	Objects int // deleted objects that no record referred to
 
-	// Used is the share of the bucket's MaxBytes that was in use before, or of
-	// the object store's if that was more; 0 without a limit.
+	// Used is the fraction of the bucket's MaxBytes that was in use before, or of the
+	// object store's if that was larger; 0 without a limit.
 	Used float64
 }
 
-// Sweep makes room. A bucket that is full takes no checkpoint more, so that all
-// work would stop; nothing that is in it would be lost. From three quarters on,
-// Sweep takes away what has a time to live of its own: commands for tasks that nobody
-// has begun. Then it takes the runs that ended first, with their history, failed ones
-// last: those that have a final status in their [Note], ended some time ago, and
-// whose work message is gone from [StreamWork], so that it cannot be delivered
-// again. Runs that have not ended, and those with no work message in their note, go by the
-// bucket's age alone.
+// Sweep makes room: a full bucket accepts no more checkpoints, which would stop all work.
+// From three quarters of the limit on, Sweep first deletes the records with a time to
+// live of their own: commands for tasks that have not started. Then it deletes ended runs
+// with their history, the earliest first, failed ones last. A run must have a final
+// status in its [Note], must have ended some time ago, and its work message must be gone
+// from [StreamWork], so that it cannot be redelivered. Runs that have not ended, and
+// those without a work message in their note, stay until the bucket's maximum age.
 //
-// It also collects objects that no kept revision refers to: those of revisions
-// that went by the bucket's limits, and those of writers that died.
+// It also deletes objects that no stored revision refers to: those of expired revisions,
+// and those of writers that crashed.
 //
-// It needs the permissions of an operator; for a user without them it tells how full
-// the stores are. Every node may call it every few seconds, at once with others: nothing is
-// asked but the size of the bucket, until there is something to do.
+// It needs the permissions of an operator; for a user without them it only reports how
+// full the stores are. All nodes may call it every few seconds, also concurrently: unless
+// there is something to do, it only reads the size of the bucket.
 func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	opts.defaults()
 	var swept Swept
@@ -72,7 +69,7 @@ func (s *States) Sweep(ctx context.Context, opts SweepOptions) (Swept, error) {
 	}
 	swept.Used = max(records.share(), objects.share())
 	if s.fenced.Load() {
-		return swept, nil // it is for who may purge
+		return swept, nil // only users with permission to purge can sweep
 	}
 	if swept.Used >= opts.From {
 		if swept.Runs, err = s.evict(ctx, opts, records, objects); err != nil {
@@ -106,7 +103,7 @@ func (o *SweepOptions) defaults() {
 	}
 }
 
-// usage is how full a stream is.
+// usage says how full a stream is.
 type usage struct {
 	bytes, msgs uint64
 	limit       int64
@@ -128,11 +125,11 @@ func (s *States) usage(ctx context.Context, stream string) (usage, error) {
 	return usage{info.State.Bytes, info.State.Msgs, info.Config.MaxBytes, info.TimeStamp}, nil
 }
 
-// evicted at a time, between two looks at the size.
+// evictBatch is how many runs are deleted before the size is read again.
 const evictBatch = 512
 
-// evict takes away runs that have ended, the first ones first, until there is
-// room, and returns how many.
+// evict deletes ended runs, the earliest first, until there is room, and returns how
+// many.
 func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects usage) (int, error) {
 	done := delivered{s: s, oldest: map[string]uint64{}}
 	count, batch := 0, []stateMessage(nil)
@@ -146,12 +143,12 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 		}
 		return records.share() <= opts.To && objects.share() <= opts.To, nil
 	}
-	var failed []stateMessage // somebody may want to try these again: they go last
+	var failed []stateMessage // they may be wanted for a retry, so they are deleted last
 	take := func(m stateMessage) (enough bool, err error) {
 		if o, ok := objectOf(m.Header); ok {
 			objects.bytes -= min(objects.bytes, uint64(o.Size))
 		} else if records.share() <= opts.To {
-			return false, nil // room is wanted for objects
+			return false, nil // only the object store needs room
 		}
 		if !m.note() {
 			if gone, err := done.gone(ctx, m); !gone || err != nil {
@@ -182,7 +179,7 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 	}
 	for _, m := range all {
 		if records.now.Sub(m.Time) < opts.Keep {
-			break // and so are all that come
+			break // all that follow are newer
 		}
 		switch {
 		case m.status() == aaif.RunFailed:
@@ -205,8 +202,8 @@ func (s *States) evict(ctx context.Context, opts SweepOptions, records, objects 
 	return count, err
 }
 
-// purge takes runs away, many at a time, up to the revision that was looked at:
-// a run that was opened again meanwhile stays.
+// purge deletes runs, several at once, up to the revision that was read: a run that was
+// written again meanwhile stays.
 func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 	const workers = 16
 	next := make(chan stateMessage)
@@ -233,13 +230,14 @@ func (s *States) purge(ctx context.Context, runs []stateMessage) error {
 	return failed
 }
 
-// delivered knows which work messages are gone.
+// delivered finds out which work messages are gone.
 type delivered struct {
 	s      *States
 	oldest map[string]uint64 // sequence of the oldest work message, by entity
 }
 
-// gone reports whether the work message of a run is gone. The leader answers.
+// gone reports whether the work message of a run is gone from the stream. The leader
+// answers.
 func (d *delivered) gone(ctx context.Context, m stateMessage) (bool, error) {
 	seq, _ := strconv.ParseUint(m.Header.Get(HeaderWork), 10, 64)
 	if seq == 0 {
@@ -262,7 +260,7 @@ func (d *delivered) gone(ctx context.Context, m stateMessage) (bool, error) {
 	return at == 0, err
 }
 
-// ask returns the sequence of the message that it asks for, 0 if there is none.
+// ask returns the sequence of the message that the query finds, 0 if there is none.
 func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, error) {
 	stream := StreamWork + d.s.m.Suffix()
 	var got struct {
@@ -277,8 +275,8 @@ func (d *delivered) ask(ctx context.Context, query map[string]any) (uint64, erro
 	return got.Message.Seq, explain(d.s.js.Conn(), err, "look for work messages in %s", stream)
 }
 
-// Compact forgets all revisions of a run but the newest: for one that is not to
-// change any more. Their objects are collected later.
+// Compact deletes all revisions of a run but the newest: for a run that will not change
+// any more. A sweep collects their objects later.
 func (s *States) Compact(ctx context.Context, id state.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return fmt.Errorf("compact run: %w", err)
@@ -287,7 +285,7 @@ func (s *States) Compact(ctx context.Context, id state.ID) error {
 	return explain(s.js.Conn(), err, "forget older revisions of run %s of %s", id.Run, id.Entity)
 }
 
-// collect takes away objects that no kept revision refers to, and returns how many.
+// collect deletes objects that no stored revision refers to, and returns how many.
 func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 	now, err := s.usage(ctx, s.objectStream())
 	if err != nil {
@@ -297,21 +295,22 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("list objects: %w", err)
 	}
-	names := map[string]string{} // to the subject of one of its chunks
+	names := map[string]string{} // to the subject of one of the object's chunks
 	for subj := range subjects {
 		if name, ok := s.objectAt(subj); ok {
 			names[name] = subj
 		}
 	}
 	count := 0
-	kept := map[string]map[string]bool{} // objects that revisions refer to, by key
+	kept := map[string]map[string]bool{} // objects that the revisions of a run refer to, by its key
 	for name, subj := range names {
 		rest, ours := strings.CutPrefix(name, s.object)
 		key, _, _ := strings.Cut(rest, "/")
 		if _, err := stateID(key); !ours || err != nil {
 			continue
 		}
-		// The age first: a record that refers to a younger object may be on its way.
+		// Check the age first: a record that refers to a younger object may be about to
+		// be stored.
 		chunk, err := newest(ctx, s.js, s.objectStream(), subj)
 		if errors.Is(err, natsjs.ErrMsgNotFound) || err == nil && now.now.Sub(chunk.Time) < opts.Orphans {
 			continue
@@ -335,7 +334,7 @@ func (s *States) collect(ctx context.Context, opts SweepOptions) (int, error) {
 	return count, nil
 }
 
-// references are the objects that the revisions of a run refer to.
+// references returns the objects that the revisions of a run refer to.
 func (s *States) references(ctx context.Context, key string) (map[string]bool, error) {
 	names := map[string]bool{}
 	for m, err := range scan(ctx, s.js, s.stream, s.sub+key, 1) {

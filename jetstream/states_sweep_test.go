@@ -14,7 +14,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// at once is a sweep of whatever may be swept, however young.
+// atOnce makes a sweep delete everything that may be deleted, however young it is.
 var atOnce = jetstream.SweepOptions{Keep: time.Nanosecond, Orphans: time.Nanosecond}
 
 func runs(t *testing.T, s *jetstream.States) []string {
@@ -30,8 +30,7 @@ func runs(t *testing.T, s *jetstream.States) []string {
 	return got
 }
 
-// A full bucket stops work until a sweep takes away what has ended, and
-// nothing else.
+// A full bucket stops all work until a sweep deletes the ended runs, and nothing else.
 func TestSweepMakesRoom(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -58,8 +57,8 @@ func TestSweepMakesRoom(t *testing.T) {
 		"paused":      {Status: "paused", Work: old},
 		"running":     {Status: "running", Work: old},
 		"unknown":     {Work: old},
-		"redelivered": {Status: "completed", Work: waiting}, // its message is there
-		"tombstone":   {Status: "failed"},                   // its message may be
+		"redelivered": {Status: "completed", Work: waiting}, // its work message exists
+		"tombstone":   {Status: "failed"},                   // its work message may exist
 	}
 	var want []string
 	for run, note := range kept {
@@ -112,7 +111,7 @@ func TestSweepMakesRoom(t *testing.T) {
 	}
 }
 
-// A run that somebody opened again while a sweep looked at it stays.
+// A run that is written again while a sweep examines it stays.
 func TestSweepLeavesWhatWasOpenedAgain(t *testing.T) {
 	t.Parallel()
 	_, s := openStates(t)
@@ -156,16 +155,16 @@ func TestSweepCollectsOrphans(t *testing.T) {
 	big := make([]byte, 300<<10)
 	id, gone := state.ID{Entity: "agent.größe", Run: "a/b"}, state.ID{Entity: "agent.x", Run: "gone"}
 	rev := putRun(t, s, id, 0, big, jetstream.Note{})
-	putRun(t, s, id, rev, []byte("small"), jetstream.Note{}) // the object is in the history
+	putRun(t, s, id, rev, []byte("small"), jetstream.Note{}) // the history still refers to the object
 	putRun(t, s, gone, 0, big, jetstream.Note{})
 	stream, err := js.Stream(ctx, "KV_aee_state")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_state.agent.x.gone")); err != nil { // as by its age
+	if err := stream.Purge(ctx, natsjs.WithPurgeSubject("$KV.aee_state.agent.x.gone")); err != nil { // as if expired
 		t.Fatal(err)
 	}
-	// A writer died between two chunks, and another one uses the store for something else.
+	// A writer crashed between two chunks, and another program uses the store.
 	for _, subj := range []string{"$O.aee_state_objects.C.agent.x.died.TOKEN.0", "$O.aee_state_objects.C.HOLIDAY"} {
 		if _, err := js.Publish(ctx, subj, big); err != nil {
 			t.Fatal(err)
@@ -188,8 +187,8 @@ func TestSweepCollectsOrphans(t *testing.T) {
 	}
 }
 
-// Finding 4 of the security review: where room is needed, commands for tasks that nobody
-// has begun go before any run.
+// Finding 4 of the security review: if room is needed, commands for tasks that have not
+// started are deleted before any run.
 func TestSweepTakesNotesFirst(t *testing.T) {
 	t.Parallel()
 	js := jetstream.Gather(start(t))

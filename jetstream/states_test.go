@@ -21,10 +21,10 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// states is what a store of checkpoints needs of the topology.
+// states are the parts of the topology that a store of checkpoints needs.
 var states = []string{jetstream.BucketState, jetstream.ObjectsState}
 
-// interrupted is a store whose server can be started anew.
+// interrupted is a store whose server can be restarted.
 type interrupted struct {
 	*jetstream.States
 	t   *testing.T
@@ -43,7 +43,7 @@ func TestStatesAreAStore(t *testing.T) {
 	})
 }
 
-// The records of handoffs are kept in the same way, beside them.
+// The records of handoffs are stored in the same way.
 func TestHandoffsAreAStore(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, func(t *testing.T) state.Store {
@@ -54,8 +54,7 @@ func TestHandoffsAreAStore(t *testing.T) {
 	})
 }
 
-// A sweep of the runs leaves the documents of handoffs alone, and one of the
-// handoffs those of the runs; each collects its own.
+// A sweep of the runs does not delete the documents of handoffs, nor the reverse.
 func TestSweepsLeaveOneAnothersObjectsAlone(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -102,7 +101,7 @@ func TestSweepsLeaveOneAnothersObjectsAlone(t *testing.T) {
 	}
 }
 
-// The same in another JetStream domain, under a prefix, without Gather.
+// The same in another JetStream domain, with a prefix, without Gather.
 func TestStatesInADomainAreAStore(t *testing.T) {
 	t.Parallel()
 	statetest.Run(t, func(t *testing.T) state.Store {
@@ -117,14 +116,15 @@ func TestStatesInADomainAreAStore(t *testing.T) {
 	})
 }
 
-// The same with three replicas, each test's store on another server.
+// The same with three replicas; the stores of the tests are on different servers.
 func TestStatesWithReplicasAreAStore(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a cluster takes its time")
 	}
 	t.Parallel()
 	servers := natstest.Cluster(t, 3)
-	// What the topology reserves, times the stores of this test, is more than a small disk has.
+	// A small disk has not enough room for all stores of this test at the topology's
+	// limits.
 	small := map[string]jetstream.Limits{}
 	for _, name := range states {
 		small[name] = jetstream.Limits{MaxBytes: 16 << 20}
@@ -157,7 +157,7 @@ func putRun(t testing.TB, s *jetstream.States, id state.ID, prev uint64, data []
 	return rev
 }
 
-// document is a checkpoint as the mesh writes it.
+// document returns a checkpoint as the mesh writes it.
 func document(t testing.TB, entity, task, filler string, status string) (state.ID, []byte) {
 	t.Helper()
 	c := state.New(entity, task, "")
@@ -173,8 +173,7 @@ func document(t testing.TB, entity, task, filler string, status string) (state.I
 	return c.ID(), data
 }
 
-// NATS tools read what is stored, and see what a run is about even where the
-// document is elsewhere.
+// NATS tools can read stored checkpoints, and the headers of those stored as objects.
 func TestStatesAreReadableForNATSTools(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -234,7 +233,7 @@ func TestStatesAreReadableForNATSTools(t *testing.T) {
 	}
 }
 
-// What somebody deleted with a NATS tool is gone.
+// A run that was deleted with a NATS tool is gone.
 func TestStatesDeletedByOthers(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -295,7 +294,7 @@ func TestOpenRuns(t *testing.T) {
 	}
 }
 
-// A write without an answer is found out and finished, once.
+// A write without an answer is resolved, and stored once.
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
@@ -307,7 +306,7 @@ func TestResolve(t *testing.T) {
 	for i := range 3 {
 		srv.Close()
 		data := fmt.Appendf(nil, "%d", i)
-		// Long enough for what is to be stored to be on its way.
+		// The timeout is long enough for the message to be sent.
 		_, err := s.Put(brief(t), id, prev, data)
 		if !errors.Is(err, state.ErrUncertain) || !errors.Is(err, jetstream.ErrUncertain) {
 			t.Fatalf("no server: %v", err)
@@ -327,14 +326,14 @@ func TestResolve(t *testing.T) {
 		t.Errorf("history %+v, %v", h, err)
 	}
 
-	// Somebody else wrote on top.
+	// Another writer wrote after it.
 	above := putRun(t, s, id, prev, []byte("above"), jetstream.Note{})
 	if rev, err := s.Resolve(testContext(t), id, prev-1, []byte("2")); err != nil || rev != prev {
 		t.Errorf("overwritten: %d, %v", rev, err)
 	}
 	prev = above
 
-	// Somebody else wrote first.
+	// Another writer was first.
 	rival := putRun(t, s, id, prev, []byte("rival"), jetstream.Note{})
 	if _, err := s.Resolve(testContext(t), id, prev, []byte("mine")); !errors.Is(err, state.ErrChanged) {
 		t.Errorf("a rival: %v", err)
@@ -399,7 +398,7 @@ func TestStatesErrors(t *testing.T) {
 	}
 }
 
-// A writer that lost leaves no document behind.
+// A writer whose compare-and-swap fails leaves no object behind.
 func TestTheLoserOfARaceLeavesNoObject(t *testing.T) {
 	t.Parallel()
 	ctx := testContext(t)
@@ -426,7 +425,7 @@ func objectCount(t *testing.T, js natsjs.JetStream) int {
 	return len(objectNames(t, js))
 }
 
-// objectNames are the runs that have objects, and whatever else is in their store.
+// objectNames returns the runs that have objects, and all other names in their store.
 func objectNames(t *testing.T, js natsjs.JetStream) []string {
 	t.Helper()
 	stream, err := js.Stream(testContext(t), "OBJ_aee_state_objects")

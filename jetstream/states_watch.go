@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Watch reports changes, see [state.Store]. When the connection comes back it
-// reads the bucket anew, so that fn also hears of what changed meanwhile.
+// Watch reports changes, see [state.Store]. After a reconnect it reads the bucket again,
+// so that fn is also called with what changed meanwhile.
 func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) error {
 	if err := id.ValidateWatch(); err != nil {
 		return fmt.Errorf("watch runs: %w", err)
@@ -41,11 +41,11 @@ func (s *States) Watch(ctx context.Context, id state.ID, fn func(state.Record)) 
 	return err
 }
 
-// nameLook is the time between two looks of a watch without a consumer.
+// nameLook is how often a watch without a consumer polls.
 const nameLook = 500 * time.Millisecond
 
-// watchByName is Watch for a user who may not make a consumer: it reads the runs again
-// and again, and tells of revisions that it has not seen.
+// watchByName is Watch for a user who may not create a consumer: it polls the runs, and
+// reports revisions that it has not seen.
 func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Record)) error {
 	known := map[state.ID]uint64{}
 	look := func() error {
@@ -96,7 +96,7 @@ func (s *States) watchByName(ctx context.Context, id state.ID, fn func(state.Rec
 	}
 }
 
-// ignoreEnd is err, unless the caller has ended.
+// ignoreEnd returns err, or nil if ctx has ended.
 func ignoreEnd(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -108,20 +108,20 @@ type statesWatch struct {
 	s      *States
 	filter string
 	fn     func(state.Record)
-	known  map[state.ID]uint64 // revisions of the runs that fn believes to be there
-	last   uint64              // the newest sequence that was seen
-	synced bool                // it was read to the end once
+	known  map[state.ID]uint64 // the revisions last reported, of the runs that exist
+	last   uint64              // the newest sequence received
+	synced bool                // all stored runs were read once
 }
 
-// once reads the bucket from its beginning and follows it. It returns nil when
-// the connection came back and it should be read anew.
+// once reads the bucket from its beginning and follows it. It returns nil when the
+// connection came back and the bucket has to be read again.
 func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error {
 	r, edge, err := w.s.open(ctx, w.filter, false)
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
 	}
 	defer w.s.done(r)
-	if edge.newest < w.last { // another bucket than the one before: its revisions begin anew
+	if edge.newest < w.last { // the bucket was recreated: its revisions start again
 		for id := range w.known {
 			w.known[id] = 0
 		}
@@ -183,11 +183,12 @@ func (w *statesWatch) once(ctx context.Context, status <-chan nats.Status) error
 	}
 }
 
-// report tells fn of a message, unless it has heard of it.
+// report passes a message to fn, unless fn was called with it before.
 func (w *statesWatch) report(ctx context.Context, m *read) error {
 	revision, known := w.known[m.id]
 	if !m.genuine() {
-		// What is put back in its place will be heard.
+		// Get restores the record below the stray, and the restored message is received
+		// later.
 		if _, err := w.s.Get(ctx, m.id); err != nil && !errors.Is(err, state.ErrNotFound) && !errors.Is(err, ErrUnavailable) {
 			return fmt.Errorf("watch runs: %w", err)
 		}
@@ -205,7 +206,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	}
 	r, err := w.s.record(ctx, m.id, m.Message)
 	if errors.Is(err, errObjectGone) {
-		return nil // there is a newer one, or will be a marker
+		return nil // a newer message or a marker follows
 	}
 	if err != nil {
 		return fmt.Errorf("watch runs: %w", err)
@@ -215,7 +216,7 @@ func (w *statesWatch) report(ctx context.Context, m *read) error {
 	return nil
 }
 
-// forget tells fn of the runs that are not there any more after reading anew.
+// forget reports as deleted the runs that were not found when the bucket was read again.
 func (w *statesWatch) forget(fresh map[state.ID]bool, now uint64) {
 	for id := range w.known {
 		if !fresh[id] {

@@ -32,7 +32,7 @@ func TestJournal(t *testing.T) {
 	}
 	for _, id := range []string{"01JFB2R1JZKQ9V3K8W8Y9W1F2A", "urn:uuid:a.b/ü *>"} {
 		raw := []byte(`{"id":"` + id + `"}`)
-		for range 2 { // the same bytes again are no error
+		for range 2 { // the same bytes again are not an error
 			if err := j.Put(ctx, "agent.x", id, raw); err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +129,7 @@ func TestSeenIsFirstForOneOfMany(t *testing.T) {
 	}
 }
 
-// The window ends although nobody deletes anything, and leaves no marker that
+// An id expires at the end of its window without a deletion, and leaves no marker, which
 // would look like an id that was seen.
 func TestSeenForgetsAfterItsWindow(t *testing.T) {
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// watched collects what Watch says.
+// watched collects the reports of Watch.
 type watched struct {
 	mu   sync.Mutex
 	now  map[string]string
@@ -325,7 +325,7 @@ func TestWatchSaysEveryChangeInOrder(t *testing.T) {
 	}
 }
 
-// A watcher that is left with much to say lets go of everything.
+// A watch that is stopped with many reports left frees everything.
 func TestWatchIsLeftInTheMiddle(t *testing.T) {
 	t.Parallel()
 	js := start(t)
@@ -363,11 +363,11 @@ func TestWatchSurvivesAServerRestart(t *testing.T) {
 	waitFor(t, "the records", w.is(map[string]string{"stays": "1", "goes": "1"}))
 
 	for round := range 3 {
-		// What changes while the watcher is away it learns when it is back.
+		// Changes while the watcher is disconnected are reported after the reconnect.
 		srv.Close()
 		cfg := srv.Config()
 		port := cfg.Port
-		cfg.Port = natsd.RandomPort // where the watcher does not look
+		cfg.Port = natsd.RandomPort // a port that the watcher does not know
 		away := natstest.Run(t, cfg)
 		others := jetstream.NewKeys(connect(t, away), subject.Map{})
 		if err := others.Delete(testContext(t), "goes"); err != nil {
@@ -383,8 +383,8 @@ func TestWatchSurvivesAServerRestart(t *testing.T) {
 	}
 }
 
-// In memory a restart loses the bucket: the watcher waits until somebody makes
-// it again, and sees what is in the new one, whose revisions begin anew.
+// With memory storage a restart loses the bucket: the watcher waits until it is created
+// again, and reports the entries of the new one, whose revisions start again.
 func TestWatchSurvivesTheLossOfItsBucket(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -8,14 +8,14 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// TopologyVersion counts the changes of [Topology] that a server must be told
-// of. It is in the metadata of every stream, under [MetaTopology].
+// TopologyVersion is raised with every change of [Topology] that must be applied to a
+// server. The metadata of every stream holds it, under [MetaTopology].
 const TopologyVersion = 5
 
-// MetaTopology is the key of the metadata that holds the topology's version.
+// MetaTopology is the metadata key of the topology's version.
 const MetaTopology = "aeemesh.topology"
 
-// Names of the streams and buckets, before a prefix's suffix.
+// Names of the streams and buckets, without the suffix that a prefix adds.
 const (
 	StreamBus      = "AEE_BUS"
 	StreamHuman    = "AEE_HUMAN"
@@ -35,7 +35,8 @@ const (
 	ObjectsState   = "aee_state_objects"
 )
 
-// A Kind says as what NATS tools know something that is a stream underneath.
+// A Kind says whether NATS tools show a stream as a plain stream, a key-value bucket or
+// an object store.
 type Kind string
 
 // The kinds of a [Spec].
@@ -51,11 +52,11 @@ type Spec struct {
 	Kind  Kind
 	About string // one line: what it holds, who reads it
 
-	// Subjects are what a stream captures. Nil for the other kinds.
+	// Subjects returns the subjects that a stream captures. Nil for the other kinds.
 	Subjects func(subject.Map) []string
 
-	// Config has everything but name and subjects. Its MaxAge, MaxBytes and
-	// MaxMsgsPerSubject are where a new stream starts; -1 is no limit.
+	// Config is the stream's configuration except its name and subjects. Its MaxAge,
+	// MaxBytes and MaxMsgsPerSubject are the limits of a new stream; -1 is no limit.
 	Config natsjs.StreamConfig
 }
 
@@ -64,12 +65,12 @@ const (
 	day = 24 * time.Hour
 )
 
-// Topology returns all streams and buckets of the mesh, in the order in which
-// they are applied. The slice is the caller's.
+// Topology returns all streams and buckets of the mesh, in the order in which they are
+// applied. The caller may modify the slice.
 //
-// The file storage that they may take together, 2,120 MiB, is reserved when
-// they are made. On a smaller disk give [Options.Limits]. What delayed tasks
-// take comes on top: see [StreamSchedule] in the package comment.
+// Creating them reserves 2,120 MiB of file storage, the sum of their limits. Where the
+// disk is smaller, set [Options.Limits]. Delayed tasks need storage beyond that: see
+// [StreamSchedule] in the package comment.
 func Topology() []Spec {
 	return []Spec{
 		{
@@ -163,7 +164,8 @@ func Topology() []Spec {
 	}
 }
 
-// base is a stream that keeps messages within its limits and drops the oldest.
+// base returns the configuration of a stream that drops its oldest messages at its
+// limits.
 func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	return natsjs.StreamConfig{
 		Retention: natsjs.LimitsPolicy, Discard: natsjs.DiscardOld,
@@ -172,38 +174,39 @@ func base(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	}
 }
 
-// lane is a stream over subjects on which requests travel: see no_ack in the
-// package comment.
+// lane returns the configuration of a stream whose subjects also carry requests: it has
+// no_ack, see the package comment.
 func lane(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.NoAck = true
 	return c
 }
 
-// broadcasts lets what is of no interest later have a short time to live.
+// broadcasts lets each message have its own time to live, for those that are of no use
+// later.
 func broadcasts(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := lane(maxAge, maxBytes)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// journal keeps one message for each envelope.
+// journal keeps the last message of each subject, so one for each envelope.
 func journal(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.MaxMsgsPerSubject = 1
 	return c
 }
 
-// counters keeps of each counter the last message, which has its total. A
-// counter that nobody adds to for maxAge begins at zero again.
+// counters keeps the last message of each counter, which holds its total. A counter that
+// is not added to for maxAge starts at zero again.
 func counters(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := journal(maxAge, maxBytes)
 	c.AllowMsgCounter = true
 	return c
 }
 
-// bucket is what nats.go makes of a key-value bucket (ADR-8), so that every
-// NATS tool knows it as one.
+// bucket returns the configuration that nats.go gives a key-value bucket (ADR-8), so that
+// every NATS tool recognises it as one.
 func bucket(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamConfig {
 	c := base(maxAge, maxBytes)
 	c.Discard = natsjs.DiscardNew
@@ -213,9 +216,9 @@ func bucket(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 	return c
 }
 
-// fenced is a bucket that workers write to, each below its own entity. It takes no
-// roll-ups: "Nats-Rollup: all" on a subject that a user may publish to purges the
-// whole stream, whatever else the user may not do. So `nats kv purge` does not work on
+// fenced is a bucket that workers write to, each below its own entity. It allows no
+// roll-ups: "Nats-Rollup: all" on one subject that a user may publish to purges the whole
+// stream, whatever the user's other permissions are. So `nats kv purge` does not work on
 // it; `nats stream purge --subject` does.
 func fenced(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamConfig {
 	c := bucket(maxAge, maxBytes, history)
@@ -224,25 +227,25 @@ func fenced(maxAge time.Duration, maxBytes int64, history int64) natsjs.StreamCo
 }
 
 // seen lets each key have its own time to live. It has no delete markers
-// (SubjectDeleteMarkerTTL): a marker would look like an id that was seen, and the
-// server allows roll-ups where there are markers.
+// (SubjectDeleteMarkerTTL): a marker would look like an id that was seen, and delete
+// markers require roll-ups.
 func seen(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := fenced(maxAge, maxBytes, 1)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// states keeps as much of a run's history as nats-server's buckets can.
-// Markers of deletions have their own time to live.
+// states keeps the most history of a run that a nats-server bucket can keep. Markers of
+// deletions have a time to live of their own.
 func states(maxAge time.Duration, maxBytes int64) natsjs.StreamConfig {
 	c := fenced(maxAge, maxBytes, state.HistoryLimit)
 	c.AllowMsgTTL = true
 	return c
 }
 
-// work is a work queue: a message goes when it is acknowledged, and not before.
-// It has no age, and when it is full it refuses the new ones, so that whoever
-// submits a task hears of it.
+// work is a work queue: a message is removed only when it is acknowledged. It has no
+// maximum age. When it is full it refuses new messages, so that the submitter of a task
+// gets an error.
 func work(maxBytes int64) natsjs.StreamConfig {
 	c := base(0, maxBytes)
 	c.Retention = natsjs.WorkQueuePolicy
@@ -252,34 +255,33 @@ func work(maxBytes int64) natsjs.StreamConfig {
 	return c
 }
 
-// maxConsumers is how many consumers the streams of durable tasks may have. Each
-// entity has four on [StreamWork], and -1, no limit of the stream's own, leaves
-// nats-server's default of 1,000 in force.
+// maxConsumers is how many consumers the streams of durable tasks may have. Each entity
+// has four on [StreamWork]. With -1, no limit of the stream itself, nats-server's default
+// limit of 1,000 applies.
 const maxConsumers = 1_000_000
 
-// schedule is a work queue whose messages wait for their time. nats-server
-// (2.15) has no schedules in a stream that refuses new messages when it is full,
-// and any limit of one that does not would drop the oldest ones. So it has no
-// limit.
+// schedule is a work queue of scheduled messages. nats-server (2.15) allows them only in
+// a stream that discards its oldest messages when it is full, so it has no limit: none
+// must be discarded.
 func schedule() natsjs.StreamConfig {
 	c := work(-1)
 	c.Discard = natsjs.DiscardOld
 	c.AllowMsgSchedules = true
-	c.AllowRollup = true // nats-server wants it for schedules
+	c.AllowRollup = true // nats-server requires it for scheduled messages
 	return c
 }
 
-// objects has the name and the subjects of an object store (ADR-20), and no age: an
-// object goes with the last record that refers to it. Like a bucket that workers
-// write to it takes no roll-ups.
+// objects is an object store (ADR-20) by its name and subjects. It has no maximum age: an
+// object is deleted with the last record that refers to it. It allows no roll-ups, like
+// the buckets that workers write to.
 func objects(maxBytes int64) natsjs.StreamConfig {
 	c := base(0, maxBytes)
 	c.Discard = natsjs.DiscardNew
 	return c
 }
 
-// FullName is the stream's or bucket's name in m's mesh, as the nats CLI takes
-// it: AEE_BUS, or AEE_BUS_acme with the prefix acme.
+// FullName is the stream's or bucket's name in m's mesh, as the nats CLI expects it:
+// AEE_BUS, or AEE_BUS_acme with the prefix acme.
 func (s Spec) FullName(m subject.Map) string { return s.Name + m.Suffix() }
 
 // StreamName is the name of the stream in m's mesh: KV_<bucket> for a bucket,
@@ -294,7 +296,7 @@ func (s Spec) StreamName(m subject.Map) string {
 	return s.FullName(m)
 }
 
-// subjects are what the stream captures in m's mesh.
+// subjects returns the subjects that the stream captures in m's mesh.
 func (s Spec) subjects(m subject.Map) []string {
 	switch s.Kind {
 	case KindBucket:

@@ -8,10 +8,9 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// rewatch calls once again and again, until ctx ends: at once after it has
-// returned nil because the connection came back, and after a pause that grows
-// when it failed. It fails if once does before it ever read everything there is,
-// and when the connection is closed for good.
+// rewatch calls once repeatedly until ctx ends: immediately if once returned nil (the
+// connection came back), after a growing pause if it failed. rewatch returns an error if
+// once fails before it has ever read everything, or if the connection is closed for good.
 func rewatch(ctx context.Context, nc *nats.Conn, what string, once func(<-chan nats.Status) (synced bool, err error)) error {
 	status := nc.StatusChanged(nats.CONNECTED, nats.CLOSED)
 	defer nc.RemoveStatusListener(status)

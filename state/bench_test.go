@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// grown is a checkpoint whose document has about size bytes, most of them
-// conversation, as a run that calls tools has them.
+// grown returns a checkpoint whose document has about size bytes, most of them
+// conversation, like that of a run that calls tools.
 func grown(tb testing.TB, size int) *state.Checkpoint {
 	tb.Helper()
 	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
@@ -41,8 +41,8 @@ func grown(tb testing.TB, size int) *state.Checkpoint {
 	}
 }
 
-// The step of a run: a message more, and the checkpoint written. What the
-// conversation had before is not written anew.
+// BenchmarkEncode measures one step of a run: a message is appended and the checkpoint
+// encoded. The earlier messages are not encoded again.
 func BenchmarkEncode(b *testing.B) {
 	ring, err := state.NewKeyring(state.Key{Secret: make([]byte, state.KeySize)})
 	if err != nil {
@@ -71,8 +71,8 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// The first checkpoint that a worker writes of a run which it has taken over:
-// everything is written anew.
+// BenchmarkEncodeFirst measures the first checkpoint that a worker encodes of a run that
+// it has taken over: everything is encoded.
 func BenchmarkEncodeFirst(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -135,7 +135,7 @@ func BenchmarkReadHeader(b *testing.B) {
 	}
 }
 
-// What no checksum goes below.
+// BenchmarkSHA256 gives the lower bound for the cost of a checksum.
 func BenchmarkSHA256(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10} {
 		data := bytes.Repeat([]byte{'x'}, size)

@@ -12,9 +12,9 @@ import (
 
 var versionPattern = regexp.MustCompile(`^[0-9]+\.[0-9]+\.[0-9]+$`)
 
-// check holds a checkpoint to what the schema and this package demand beyond
-// the types, before it is written and after it was read. What it accepts,
-// Marshal writes as a document that the schema accepts.
+// check verifies what the schema and this package require beyond the Go types, before a
+// checkpoint is written and after it is read. The schema accepts every document that
+// Marshal writes of a checkpoint that check accepts.
 func (c *Checkpoint) check() error {
 	d := &c.Doc
 	switch {
@@ -122,8 +122,8 @@ func (c *Checkpoint) checkMesh() error {
 	return nil
 }
 
-// integer reports whether n is absent, or a number without fraction of at
-// least least that every JSON reader keeps.
+// integer reports whether n is absent, or a number without a fraction that is at least
+// least and small enough for every JSON reader to represent exactly.
 func integer(n aaif.Number, least float64) bool {
 	if !n.IsSet() || shortInteger(n) {
 		return true
@@ -135,8 +135,7 @@ func integer(n aaif.Number, least float64) bool {
 	return f == math.Trunc(f) && f >= least && math.Abs(f) <= maxInteger
 }
 
-// shortInteger reports whether n is one of the integers that there are in
-// practice: a few digits and no more.
+// shortInteger reports whether n is a plain integer of a few digits, as nearly all are.
 func shortInteger(n aaif.Number) bool {
 	if len(n) > 15 || n[0] == '0' && len(n) > 1 {
 		return false
@@ -149,10 +148,10 @@ func shortInteger(n aaif.Number) bool {
 	return true
 }
 
-// deeper reports whether a raw value nests so deep that a document with it
-// nests deeper than maxDepth.
+// deeper reports whether a raw value nests so deep that a document with it nests deeper
+// than maxDepth.
 func deeper(v jsontext.Value) bool {
-	const outside = 8 // what is around any raw value, and a little
+	const outside = 8 // the nesting around any raw value, and some spare
 	depth, inString := 0, false
 	for i := 0; i < len(v); i++ {
 		switch c := v[i]; {

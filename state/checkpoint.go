@@ -10,34 +10,34 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Platform is what the documents of this mesh name as their
-// provenance.source_platform.
+// Platform is the provenance.source_platform of this mesh's documents.
 const Platform = "aeemesh"
 
-// A Checkpoint is one Agent State document: how far one run had come at one
-// moment, and all that is needed to go on from there.
+// A Checkpoint is one Agent State document: the progress of one run at one moment, and
+// everything that is needed to resume from there.
 //
-// Doc holds the fields that the specification defines, each where it puts it,
-// so that another platform can read the document. Its Extensions are the x-
-// members of others, which survive. Mesh is what this mesh needs besides; it
-// is the extension member x-aeemesh in the document, and absent where
+// Doc holds the specification's fields as the specification defines them, so that another
+// platform can read the document. Its Extensions are other platforms' x- members; they
+// are preserved. Mesh is what this mesh needs in addition. In the document it is the
+// extension member x-aeemesh; a document of another platform has none, and then
+// Mesh.Entity is empty.
 // Mesh.Entity is empty: that is how a document of another platform looks.
-//
-// Raw JSON in a Checkpoint is not written to in place once it is there; it is
-// replaced. A Checkpoint is for one goroutine at a time, [Codec.Encode]
+// Raw JSON in a Checkpoint is never modified in place, only replaced. A Checkpoint may be
+// used by one goroutine at a time, also for [Codec.Encode]; clones are independent of
+// each other.
 // included; clones are independent of one another.
 type Checkpoint struct {
 	Doc  aaif.State
 	Mesh Mesh
 
-	texts *texts // what Encode wrote of it the last time, shared by clones
+	texts *texts // what the last Encode wrote of it; clones share it
 
-	memoryAt time.Time // when the memories had the time to live that they say; zero: at checkpoint_at
+	memoryAt time.Time // the time at which ttl_remaining_seconds of the memories is exact; zero: checkpoint_at
 }
 
-// New is the first checkpoint of the run of a task: status running, nothing
-// done. The agent's id is the one of its document, or [AgentID] of the entity
-// where agentID is empty.
+// New returns the first checkpoint of a task's run: its status is running, and no step is
+// done. agentID is the id in the agent's document; if it is empty, the id is [AgentID] of
+// the entity.
 func New(entity, taskID, agentID string) *Checkpoint {
 	if agentID == "" {
 		agentID = AgentID(entity)
@@ -54,23 +54,23 @@ func New(entity, taskID, agentID string) *Checkpoint {
 	}
 }
 
-// ID says under which name a store keeps the run.
+// ID returns the name of the run in a store.
 func (c *Checkpoint) ID() ID { return ID{Entity: c.Mesh.Entity, Run: c.Doc.RunID} }
 
-// Terminal reports whether the run has ended, so that nothing may follow.
+// Terminal reports whether the run has ended. No checkpoint may follow then.
 func (c *Checkpoint) Terminal() bool { return Terminal(c.Doc.Status) }
 
 // Terminal reports whether a run with this status has ended.
 func Terminal(s aaif.RunStatus) bool { return s == aaif.RunCompleted || s == aaif.RunFailed }
 
-// Parked reports whether a run with this status waits for somebody, and no
-// worker is to go on with it until it is resumed.
+// Parked reports whether a run with this status waits for an event from outside: no
+// worker may continue it before it is resumed.
 func Parked(s aaif.RunStatus) bool {
 	return s == aaif.RunPaused || s == aaif.RunAwaitingApproval || s == aaif.RunMigrating
 }
 
-// Clone is a copy that shares nothing that either may change. Raw JSON is
-// shared, since it is replaced and never written to.
+// Clone returns a copy that shares no mutable data with c. Raw JSON is shared, because it
+// is replaced and never modified.
 func (c *Checkpoint) Clone() *Checkpoint {
 	if c == nil {
 		return nil
@@ -115,15 +115,14 @@ func clone[T any](p *T) *T {
 	return &v
 }
 
-// At is when the checkpoint was captured, zero where the document does not
-// say so in a form that RFC 3339 knows.
+// At returns when the checkpoint was captured, zero if the document has no valid RFC 3339
+// time.
 func (c *Checkpoint) At() time.Time { return readTime(c.Doc.CheckpointAt) }
 
-// timeLayout is how the documents of this mesh write a time: RFC 3339, UTC,
-// microseconds.
+// timeLayout is the time format of this mesh's documents: RFC 3339, UTC, microseconds.
 const timeLayout = "2006-01-02T15:04:05.000000Z"
 
-// Time writes a time the way the documents of this mesh do.
+// Time formats a time as this mesh's documents do.
 func Time(t time.Time) string { return t.UTC().Format(timeLayout) }
 
 func readTime(s string) time.Time {
@@ -134,7 +133,7 @@ func readTime(s string) time.Time {
 	return t.UTC()
 }
 
-// Variables are the document's variables by name, each as raw JSON.
+// Variables returns the document's variables by name, each as raw JSON.
 func (c *Checkpoint) Variables() map[string]jsontext.Value {
 	vars := map[string]jsontext.Value{}
 	eachMember(jsontext.Value(c.Doc.Variables), func(name string, value jsontext.Value) {
@@ -143,7 +142,7 @@ func (c *Checkpoint) Variables() map[string]jsontext.Value {
 	return vars
 }
 
-// SetVariable sets one of the document's variables; nil takes it away.
+// SetVariable sets one of the document's variables; nil removes it.
 func (c *Checkpoint) SetVariable(name string, value jsontext.Value) {
 	vars := c.Variables()
 	if vars[name] = value; value == nil {
@@ -161,8 +160,8 @@ func (c *Checkpoint) SetVariable(name string, value jsontext.Value) {
 	c.Doc.Variables = append(w.b, '}')
 }
 
-// eachMember calls f with each member of a JSON object, in order. It stops at
-// what is no JSON.
+// eachMember calls f with each member of a JSON object, in order. It stops at invalid
+// JSON.
 func eachMember(object jsontext.Value, f func(name string, value jsontext.Value)) {
 	if object.Kind() != '{' {
 		return

@@ -9,70 +9,70 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Limits that hold where a [Codec] leaves them at zero.
+// DefaultMaxBytes is the size limit of a [Codec] whose MaxBytes is zero.
 const DefaultMaxBytes = 16 << 20
 
-// maxDepth bounds how deep a document nests. What Encode writes is held to it
-// too, so that nothing is stored that cannot be read.
+// maxDepth limits the nesting of a document. Encode obeys it too, so that everything it
+// writes can be read.
 const maxDepth = 128
 
 // Errors for errors.Is.
 var (
-	// ErrInvalid: no Agent State document, or one that breaks its schema.
+	// ErrInvalid: not an Agent State document, or one that violates its schema.
 	ErrInvalid = errors.New("no valid Agent State document")
-	// ErrChecksum: provenance.checksum is not that of the document, or is
-	// missing.
+	// ErrChecksum: provenance.checksum does not match the document, or is missing.
 	ErrChecksum = errors.New("the checksum does not match")
-	// ErrNoChecksum: the document has none, or a text in its place that is none. It
-	// is ErrChecksum, too.
+	// ErrNoChecksum: the document has no checksum, or a text that is not a checksum. Such
+	// an error is ErrChecksum, too.
 	ErrNoChecksum error = noChecksum{}
-	// ErrNewer: a newer release has written the document in a form that this one
-	// does not know.
+	// ErrNewer: a newer release wrote the document in a format that this release does not
+	// know.
 	ErrNewer = errors.New("written by a newer release")
-	// ErrSealed: the document is sealed, and its key is not at hand.
+	// ErrSealed: the document is sealed with a key that the codec does not have.
 	ErrSealed = errors.New("sealed")
-	// ErrForged: the document is sealed with a key that is at hand, and was
-	// altered since, or the key is another one of the same id.
+	// ErrForged: the document is sealed with a known key and was changed afterwards, or
+	// it was sealed with another key of the same id.
 	ErrForged = errors.New("the seal is broken")
-	// ErrClear: the document is clear, and the codec takes only sealed ones.
+	// ErrClear: the document is not sealed, and the codec accepts only sealed ones.
 	ErrClear = errors.New("not sealed, where only sealed documents count")
-	// ErrReplaced: the record is sealed, and not the one that was stored at this
-	// revision of this run: an older one, or another run's, was put in its place.
+	// ErrReplaced: the record is sealed, but was not written for this run or this
+	// revision: an older record, or that of another run, was stored in its place.
 	ErrReplaced = errors.New("another record was put in the place of this one")
-	// ErrElsewhere: the record only says where the document is, see [Refer].
+	// ErrElsewhere: the record only refers to the document, see [Refer].
 	ErrElsewhere = errors.New("the document is kept elsewhere")
 	// ErrTooLarge: the document is larger than the codec's limit.
 	ErrTooLarge = errors.New("too large")
 )
 
-// A Codec writes checkpoints as Agent State documents and reads them. The zero
-// Codec writes clear JSON. It may be used by any number of goroutines, as long
-// as none of them changes it.
+// A Codec encodes checkpoints as Agent State documents and decodes them. The zero Codec
+// writes JSON without a seal. Any number of goroutines may use a Codec, as long as none
+// changes it.
 type Codec struct {
-	// Encoding is [aaif.JSON], the default, or [aaif.CBOR], for what Encode and
-	// Marshal write. Decode reads both.
+	// Encoding is the format that Encode and Marshal write: [aaif.JSON], the default, or
+	// [aaif.CBOR]. Decode reads both.
 	//
-	// JSON is in the canonical form of RFC 8785; CBOR in the core deterministic
-	// encoding of RFC 8949, section 4.2.1, and costs several times as much to
-	// write. The checksum is the same for both.
+	// JSON is written in the canonical form of RFC 8785; CBOR in the core deterministic
+	// encoding of RFC 8949, section 4.2.1, which costs several times as much. The
+	// checksum is the same for both.
 	Encoding aaif.Format
 
-	// Seal encrypts all that is written, and decrypts what was sealed with any
-	// of its keys. Clear documents are refused then (ErrClear): who may write to the
-	// store must not be believed without the key. nil: what is written is clear, and
-	// what is sealed cannot be read.
+	// Seal encrypts all documents that are written, and decrypts those that any of its
+	// keys has sealed. Documents that are not sealed are refused then (ErrClear): a user
+	// who may write to the store must not be believed without the key. nil: documents are
+	// written unsealed, and sealed ones cannot be read.
 	Seal *Keyring
-	// AcceptClear reads clear documents with Seal, too: so that a mesh may begin to
-	// seal, or for what is vouched for otherwise. What is written next is sealed.
+	// AcceptClear makes a codec with Seal read unsealed documents too: for a mesh that
+	// starts to use sealing, or for documents that are authenticated by other means. It
+	// still seals what it writes.
 	AcceptClear bool
 
-	// MaxBytes bounds the encoded document, written or read. Default
-	// [DefaultMaxBytes], 16 MiB.
+	// MaxBytes limits the encoded document, written or read. Default [DefaultMaxBytes],
+	// 16 MiB.
 	MaxBytes int
 
-	// Unchecked reads documents without a checksum, as the schema allows. A
-	// wrong checksum is refused all the same. The default refuses both: "The
-	// receiving platform MUST verify the checksum before restoring".
+	// Unchecked accepts documents without a checksum, which the schema allows. A wrong
+	// checksum is refused all the same. The default refuses both: "The receiving platform
+	// MUST verify the checksum before restoring".
 	Unchecked bool
 
 	// Now is the clock for checkpoint_at. Default [time.Now].
@@ -82,8 +82,9 @@ type Codec struct {
 	over  uint64 // the revision
 }
 
-// Over is the codec that writes a document to be stored over a revision of its run
-// (prev of [Store.Put]). A seal covers that, and [Codec.Read] holds the record to it.
+// Over returns a codec that writes a document which replaces revision prev of its run
+// (prev of [Store.Put]). A seal covers prev, and [Codec.Read] compares it with the
+// record's.
 func (k Codec) Over(prev uint64) Codec {
 	k.bound, k.over = true, prev
 	return k
@@ -96,15 +97,14 @@ func (k Codec) maxBytes() int {
 	return DefaultMaxBytes
 }
 
-// Encode captures a checkpoint: it gives c a state_id of its own, the time of
-// now as checkpoint_at and its checksum, counts down what memories have left to live,
-// and writes the document. On error c
-// is what it was.
+// Encode captures a checkpoint: it sets a new state_id, the current time as checkpoint_at
+// and the checksum in c, reduces the remaining time to live of memories, and writes the
+// document. On error c is unchanged.
 func (k Codec) Encode(c *Checkpoint) ([]byte, error) { return k.EncodeIn(nil, c) }
 
-// EncodeIn is [Codec.Encode] in the memory of buf, as far as that is large
-// enough: what it returns may lie there. Who writes many checkpoints, and each is stored before the next one is made,
-// spares the collector their garbage.
+// EncodeIn is [Codec.Encode] into the memory of buf, if that is large enough; the result
+// may share it. It saves garbage for a caller that writes many checkpoints and stores
+// each before it encodes the next.
 func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	now := time.Now
 	if k.Now != nil {
@@ -123,10 +123,10 @@ func (k Codec) EncodeIn(buf []byte, c *Checkpoint) ([]byte, error) {
 	return data, err
 }
 
-// Marshal writes the document of a checkpoint that was captured before, with
-// its state_id and checkpoint_at as they are, and its checksum anew: to export
-// it, or to write it in another encoding or under another key. Two results for
-// the same checkpoint are the same bytes, unless they are sealed.
+// Marshal writes the document of a checkpoint that was captured before, with its state_id
+// and checkpoint_at unchanged and a new checksum: to export it, or to write it in another
+// encoding or with another key. Unless they are sealed, two results for the same
+// checkpoint have the same bytes.
 func (k Codec) Marshal(c *Checkpoint) ([]byte, error) { return k.marshalIn(nil, c) }
 
 func (k Codec) marshalIn(buf []byte, c *Checkpoint) ([]byte, error) {
@@ -144,7 +144,7 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	size := 2048
 	if c.texts != nil {
 		size = c.texts.size()
-		size += size / 16 // as long as the last one, and a little
+		size += size / 16 // as long as the last document, and some spare
 	}
 	if cap(buf) < size {
 		buf = make([]byte, 0, size)
@@ -181,12 +181,12 @@ func (k Codec) marshal(buf []byte, c *Checkpoint) ([]byte, error) {
 	return text, nil
 }
 
-// Decode reads one document, JSON or CBOR, sealed or clear, and verifies its
-// checksum over the canonical JSON. A document of another platform, without our
-// extension member, is held to the schema besides; its Mesh is zero.
+// Decode reads one document, JSON or CBOR, sealed or not, and verifies its checksum over
+// the canonical JSON. A document of another platform, without the x-aeemesh member, must
+// also conform to the schema; its Mesh is zero.
 //
 // The errors wrap ErrInvalid, ErrChecksum, ErrNewer, ErrSealed, ErrForged, ErrClear,
-// ErrElsewhere or ErrTooLarge. The checkpoint keeps nothing of data.
+// ErrElsewhere or ErrTooLarge. The checkpoint shares no memory with data.
 func (k Codec) Decode(data []byte) (*Checkpoint, error) {
 	c, _, err := k.decode(data)
 	if err != nil {
@@ -195,12 +195,12 @@ func (k Codec) Decode(data []byte) (*Checkpoint, error) {
 	return c, nil
 }
 
-// Read is [Codec.Decode] for a record of a store. A sealed one must be of the run that
-// it is stored as, and written for the revision that it was stored over
-// ([Codec.Over]); else the error wraps ErrReplaced.
+// Read is [Codec.Decode] for a record of a store. A sealed record must be of the run
+// under which it is stored, and must have been written to replace the revision that the
+// store says it replaced ([Codec.Over]); otherwise the error wraps ErrReplaced.
 //
-// It cannot tell this of the first record of a run, nor of those of releases and
-// callers that did not bind theirs.
+// It cannot check the revision of a run's first record, nor of records by releases and
+// callers that did not use Over.
 func (k Codec) Read(rec Record) (*Checkpoint, error) {
 	c, seal, err := k.decode(rec.Data)
 	if err != nil {
@@ -252,8 +252,8 @@ func (k Codec) decode(data []byte) (c *Checkpoint, seal *sealed, err error) {
 	return c, seal, err
 }
 
-// asJSON is a document's JSON text, whichever encoding it came in. No JSON text
-// begins with the first byte of a CBOR map.
+// asJSON returns a document's JSON text, whichever encoding it has. No JSON text begins
+// with the first byte of a CBOR map.
 func asJSON(data []byte) ([]byte, error) {
 	if len(data) == 0 {
 		return nil, fmt.Errorf("%w: it is empty", ErrInvalid)

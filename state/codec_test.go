@@ -22,7 +22,7 @@ import (
 
 var start = time.Date(2026, 11, 20, 10, 0, 0, 123456000, time.UTC)
 
-// full is a checkpoint in which every field is set.
+// full returns a checkpoint in which every field is set.
 func full() *state.Checkpoint {
 	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
 	d := &c.Doc
@@ -85,7 +85,8 @@ func fixed(k state.Codec) state.Codec {
 	return k
 }
 
-// decoded is what a reader sees, without what Encode remembers.
+// same fails the test unless both checkpoints are equal, apart from what Encode
+// remembers.
 func same(t *testing.T, got, want *state.Checkpoint) {
 	t.Helper()
 	if !reflect.DeepEqual(got.Doc, want.Doc) {
@@ -96,8 +97,8 @@ func same(t *testing.T, got, want *state.Checkpoint) {
 	}
 }
 
-// canonicalRaw puts the raw values of the document into the form in which they
-// come back: the canonical one. Those of the mesh keep their bytes.
+// canonicalRaw returns the checkpoint with the raw values of the document in canonical
+// form, the form in which they are decoded. Those of the mesh keep their bytes.
 func canonicalRaw(t *testing.T, c *state.Checkpoint) *state.Checkpoint {
 	t.Helper()
 	c = c.Clone()
@@ -167,7 +168,7 @@ func TestEncodeDecode(t *testing.T) {
 func TestTheTextIsCanonical(t *testing.T) {
 	t.Parallel()
 	c := full()
-	for range 3 { // the later ones from what the first remembered
+	for range 3 { // the second and third use what the first remembered
 		data, err := state.Codec{}.Encode(c)
 		if err != nil {
 			t.Fatal(err)
@@ -183,8 +184,8 @@ func TestTheTextIsCanonical(t *testing.T) {
 	}
 }
 
-// Members that a newer release has added to x-aeemesh survive, wherever their
-// names belong.
+// Members that a newer release has added to x-aeemesh are preserved, in the order of
+// their names.
 func TestUnknownMembersStandInOrder(t *testing.T) {
 	t.Parallel()
 	c := full()
@@ -258,8 +259,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Every field of Mesh is in the checkpoint that the other tests go by, so none
-// is forgotten when it is written.
+// The checkpoint of the other tests sets every field of Mesh, so that no field can be
+// forgotten in the encoding.
 func TestFullIsFull(t *testing.T) {
 	t.Parallel()
 	var walk func(path string, v reflect.Value)
@@ -302,9 +303,8 @@ func items(v reflect.Value) []reflect.Value {
 	return all
 }
 
-// What Encode remembers is never in the way: whatever is changed, and whichever
-// clone is written by whom, the text is that of a checkpoint that was never
-// written before.
+// What Encode remembers is never stale: whatever is changed, and whichever clone is
+// encoded, the text is that of a checkpoint that was never encoded before.
 func TestWhatIsRememberedIsNeverStale(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -355,7 +355,7 @@ func TestWhatIsRememberedIsNeverStale(t *testing.T) {
 	})
 }
 
-// Clones are written at once: by the race detector's leave.
+// Clones can be encoded concurrently; the race detector finds nothing.
 func TestClonesAreIndependent(t *testing.T) {
 	t.Parallel()
 	c := full()
@@ -389,8 +389,8 @@ func TestClonesAreIndependent(t *testing.T) {
 	same(t, canonicalRaw(t, c), want)
 }
 
-// A document says what the oldest release must know that reads it: a run of one
-// agent stays readable to those that know no teams.
+// A document has the format of the oldest release that can read it: releases without
+// teams can still read the run of a single agent.
 func TestFormatIsTheOldestThatSaysAll(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -14,16 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// ContentChecksum is what a migration token binds: the SHA-256, in hex, of the canonical JSON (RFC 8785) of an Agent
-// State document, without provenance.checksum and provenance.migration_token.
+// ContentChecksum is the checksum that a migration token binds: the SHA-256, in hex, of
+// the canonical JSON (RFC 8785) of an Agent State document, without provenance.checksum
+// and provenance.migration_token.
 //
-// The checksum of the document itself covers the token (AAIF, Agent State Document: "excluding the checksum field"),
-// so the token cannot bind that one. Of a document without a token both are the same.
+// The checksum in the document itself covers the token (AAIF, Agent State Document:
+// "excluding the checksum field"), so the token cannot bind that one. For a document
+// without a token both are the same.
 func ContentChecksum(doc []byte) (string, error) {
 	return checksum(doc, "checksum", "migration_token")
 }
 
-// checksum is the SHA-256 of the canonical JSON of doc without some members of provenance.
+// checksum returns the SHA-256 of the canonical JSON of doc without the named members of
+// provenance.
 func checksum(doc []byte, without ...string) (string, error) {
 	text, err := withoutProvenance(doc, without...)
 	if err != nil {
@@ -37,7 +40,8 @@ func checksum(doc []byte, without ...string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// withoutProvenance is the JSON of doc without some members of provenance; what else there is stays as it is.
+// withoutProvenance returns the JSON of doc without the named members of provenance; all
+// else is unchanged.
 func withoutProvenance(doc []byte, names ...string) ([]byte, error) {
 	members, err := readObject(doc)
 	if err != nil {
@@ -56,13 +60,14 @@ func withoutProvenance(doc []byte, names ...string) ([]byte, error) {
 	return appendObject(make([]byte, 0, len(doc)), members), nil
 }
 
-// A jsonMember is one of a JSON object, its value as it was written.
+// A jsonMember is one member of a JSON object, its value as it was written.
 type jsonMember struct {
 	name  string
 	value jsontext.Value
 }
 
-// readObject reads one JSON object. A name that is there twice is an error, as it is in an Agent State document.
+// readObject reads one JSON object. A duplicate name is an error, as in an Agent State
+// document.
 func readObject(data []byte) ([]jsonMember, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(data))
 	if k := d.PeekKind(); k != '{' {
@@ -117,7 +122,7 @@ func readArray(data []byte) ([]jsontext.Value, error) {
 	return items, atEnd(d)
 }
 
-// atEnd says whether nothing but white space is left.
+// atEnd returns an error unless only white space is left.
 func atEnd(d *jsontext.Decoder) error {
 	switch _, err := d.ReadToken(); err {
 	case io.EOF:
@@ -133,7 +138,7 @@ func without(members []jsonMember, names ...string) []jsonMember {
 	return slices.DeleteFunc(members, func(m jsonMember) bool { return slices.Contains(names, m.name) })
 }
 
-// appendObject writes an object with these members in this order.
+// appendObject writes an object with the given members in the given order.
 func appendObject(dst []byte, members []jsonMember) []byte {
 	dst = append(dst, '{')
 	for i, m := range members {
@@ -147,7 +152,7 @@ func appendObject(dst []byte, members []jsonMember) []byte {
 	return append(dst, '}')
 }
 
-// provenance is what handoffs look at in the member of that name.
+// provenance holds the fields of the member provenance that handoffs need.
 type provenance struct{ source, target, token, checksum string }
 
 func readProvenance(members []jsonMember) (p provenance, err error) {

@@ -18,12 +18,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A parsed document is one whose members have been read, except for our
-// extension member, of which only the outer part has.
+// A parsed document has all its members decoded, except x-aeemesh, of which only the
+// fields of outer are.
 type parsed struct {
 	text       []byte
 	doc        aaif.State
-	mesh       span // of our extension member in text, empty if there is none
+	mesh       span // of x-aeemesh in text, empty if there is none
 	provenance span
 	outer      outer
 }
@@ -31,7 +31,7 @@ type parsed struct {
 // A span is text[from:to].
 type span struct{ from, to int }
 
-// outer is what is read of our extension member first: it says how to go on.
+// outer is the part of x-aeemesh that is read first: it says how to decode the rest.
 type outer struct {
 	Format int     `json:"format"`
 	Entity string  `json:"entity"`
@@ -39,9 +39,8 @@ type outer struct {
 	Object *Object `json:"object"`
 }
 
-// parse reads a document's JSON text. Duplicate names, invalid UTF-8, members
-// that the specification does not know and text behind the document are
-// refused.
+// parse reads a document's JSON text. It refuses duplicate names, invalid UTF-8, members
+// that the specification does not know, and text after the document.
 func parse(text []byte) (*parsed, error) {
 	p := &parsed{text: text}
 	if err := p.members(); err != nil {
@@ -71,7 +70,7 @@ func (p *parsed) members() error {
 	} else if tok.Kind() != '{' {
 		return errNotObject
 	}
-	var others bytes.Buffer // the x- members that are not ours
+	var others bytes.Buffer // other platforms' x- members
 	for dec.PeekKind() != '}' {
 		tok, err := dec.ReadToken()
 		if err != nil {
@@ -144,7 +143,7 @@ func (p *parsed) member(dec *jsontext.Decoder, name string, others *bytes.Buffer
 	return json.UnmarshalDecode(dec, to, json.RejectUnknownMembers(true))
 }
 
-// raw reads the members whose place or text matters.
+// raw reads the members whose position or raw text is needed.
 func (p *parsed) raw(dec *jsontext.Decoder, name string, others *bytes.Buffer) error {
 	if name != "provenance" && !strings.HasPrefix(name, "x-") {
 		return errUnknown
@@ -177,8 +176,8 @@ func (p *parsed) raw(dec *jsontext.Decoder, name string, others *bytes.Buffer) e
 	return nil
 }
 
-// verify holds the document to its checksum. For one of ours, whose text is in
-// canonical form, that is one pass of the hash over the text.
+// verify checks the document's checksum. Our own documents are in canonical form, so it
+// hashes their text directly.
 func (p *parsed) verify(mayLack bool) error {
 	if p.doc.Provenance == nil || p.doc.Provenance.Checksum == "" {
 		if mayLack {
@@ -203,7 +202,7 @@ func (p *parsed) verify(mayLack bool) error {
 	return nil
 }
 
-// isChecksum is ErrNoChecksum for what is no checksum at all.
+// isChecksum returns ErrNoChecksum for a text that cannot be a checksum.
 func isChecksum(text string) error {
 	if text == "" {
 		return ErrNoChecksum
@@ -214,9 +213,9 @@ func isChecksum(text string) error {
 	return nil
 }
 
-// CheckChecksum holds an Agent State document, JSON or CBOR, to its
-// provenance.checksum, and returns what that has to be. The error is ErrNoChecksum,
-// ErrChecksum or ErrInvalid.
+// CheckChecksum verifies the provenance.checksum of an Agent State document, JSON or
+// CBOR, and returns the correct one. The error is ErrNoChecksum, ErrChecksum or
+// ErrInvalid.
 func CheckChecksum(doc []byte) (want string, err error) {
 	text, err := asJSON(doc)
 	if err != nil {
@@ -230,7 +229,7 @@ func CheckChecksum(doc []byte) (want string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	with, err := setProvenance(members, "checksum", "") // the object has to be there for the checksum to be in it
+	with, err := setProvenance(members, "checksum", "") // the checksum is computed with a provenance object in the document
 	if err == nil {
 		want, err = checksum(with, "checksum")
 	}
@@ -246,15 +245,14 @@ func CheckChecksum(doc []byte) (want string, err error) {
 	return want, nil
 }
 
-// noChecksum is what ErrNoChecksum is.
+// noChecksum is the type of ErrNoChecksum.
 type noChecksum struct{}
 
 func (noChecksum) Error() string { return "the document has no checksum" }
 
 func (noChecksum) Is(target error) bool { return target == ErrChecksum }
 
-// canonical is the document with its text in canonical form: p itself, if it
-// has that form.
+// canonical returns the document in canonical form: p itself if it has that form.
 func (p *parsed) canonical() (*parsed, error) {
 	text, err := envelope.Canonical(p.text)
 	if err != nil {
@@ -266,7 +264,7 @@ func (p *parsed) canonical() (*parsed, error) {
 	return parse(text)
 }
 
-// sum is the SHA-256 of the text without provenance.checksum, in hex.
+// sum returns the SHA-256 of the text without provenance.checksum, in hex.
 func (p *parsed) sum() string {
 	text := p.text
 	at, ok := memberSpan(text, p.provenance, "checksum")
@@ -279,8 +277,8 @@ func (p *parsed) sum() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// memberSpan finds a member of the object in text[object], with the comma that
-// goes when it goes.
+// memberSpan finds a member of the object in text[object], including the comma that is
+// removed with it.
 func memberSpan(text []byte, object span, name string) (span, bool) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text[object.from:object.to]))
 	if tok, err := dec.ReadToken(); err != nil || tok.Kind() != '{' {
@@ -311,10 +309,10 @@ func memberSpan(text []byte, object span, name string) (span, bool) {
 	return span{}, false
 }
 
-// A storedMesh is Mesh without its methods.
+// A storedMesh is Mesh without its methods, to decode it by its fields.
 type storedMesh Mesh
 
-// meshOptions read raw values from the strings that hold them, and refuse what
+// meshOptions decode raw values from the strings that contain them, and refuse data that
 // would be lost.
 var meshOptions = json.JoinOptions(
 	json.RejectUnknownMembers(true),
@@ -343,7 +341,7 @@ var meshOptions = json.JoinOptions(
 	)),
 )
 
-// checkpoint decodes what parse has left, and checks the whole.
+// checkpoint decodes x-aeemesh, and checks the whole checkpoint.
 func (p *parsed) checkpoint() (*Checkpoint, error) {
 	c := &Checkpoint{Doc: p.doc}
 	if p.mesh == (span{}) {

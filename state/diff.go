@@ -13,15 +13,15 @@ import (
 
 // A Change is one difference between two checkpoints.
 type Change struct {
-	// Path is a JSON Pointer (RFC 6901) into the document. Values that the
-	// document holds as text, such as the task, are looked into.
+	// Path is a JSON Pointer (RFC 6901) into the document. JSON that the document holds
+	// as a string, such as the task, is compared member by member.
 	Path string `json:"path"`
-	// From and To are the values; nil where there was or is none.
+	// From and To are the old and the new value; nil if there is none.
 	From json.RawMessage `json:"from,omitempty"`
 	To   json.RawMessage `json:"to,omitempty"`
 }
 
-// String is the change on one line, long values cut.
+// String returns the change on one line, long values cut.
 func (c Change) String() string {
 	const most = 160
 	path := oneLine(c.Path)
@@ -34,7 +34,7 @@ func (c Change) String() string {
 	return "~ " + path + ": " + cut(oneLine(string(c.From)), most/2) + " -> " + cut(oneLine(string(c.To)), most/2)
 }
 
-// cut shortens a text to at most n bytes, between two characters.
+// cut shortens a text to at most n bytes without splitting a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -45,9 +45,9 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// Diff is what is different in b, in the order of the document's members. What
-// differs between any two checkpoints is left out: state_id, checkpoint_at and
-// the checksum.
+// Diff returns the differences of b from a, in the order of the document's members. It
+// leaves out what differs between any two checkpoints: state_id, checkpoint_at and the
+// checksum.
 func Diff(a, b *Checkpoint) ([]Change, error) {
 	from, err := a.tree()
 	if err != nil {
@@ -62,14 +62,13 @@ func Diff(a, b *Checkpoint) ([]Change, error) {
 	return d.changes, d.err
 }
 
-// tree is the document as values, with the texts that hold JSON as what they
-// hold.
+// tree decodes the document, and the strings in it that contain JSON.
 func (c *Checkpoint) tree() (any, error) {
 	c = c.Clone()
-	c.Mesh.Trail = nil // what came before tells no more than the state_ids
+	c.Mesh.Trail = nil // the trail is derived from the state_ids
 	for _, text := range []*string{&c.Doc.StateID, &c.Doc.CheckpointAt} {
 		if *text == "" {
-			*text = "-" // a checkpoint that was not captured yet has differences too
+			*text = "-" // so that a checkpoint that was not captured yet can be compared
 		}
 	}
 	text, err := Codec{MaxBytes: 1 << 30}.Marshal(c)
@@ -101,7 +100,7 @@ func (c *Checkpoint) tree() (any, error) {
 
 func readTree(text []byte) (any, error) {
 	dec := json.NewDecoder(strings.NewReader(string(text)))
-	dec.UseNumber() // every digit counts
+	dec.UseNumber() // keep every digit
 	var v any
 	err := dec.Decode(&v)
 	return v, err
@@ -172,8 +171,8 @@ func (d *differ) members(path string, a, b map[string]any) {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// items compares arrays place by place. Conversations and ledgers grow at their
-// end, so a finer way would find no more.
+// items compares arrays element by element. Conversations and ledgers grow at their end,
+// so a finer comparison would find no more.
 func (d *differ) items(path string, a, b []any) {
 	for i := range max(len(a), len(b)) {
 		at := path + "/" + strconv.Itoa(i)

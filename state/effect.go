@@ -16,17 +16,16 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// EffectKey is the idempotency key of a tool call: the run, the turn of the
-// model that asked for it, from 1, and its place among the calls of that turn,
-// from 1. It is the same however often the call is repeated and by whom. A
-// provider's id of the call is not in it: not every provider's are unique in a
-// run.
+// EffectKey is the idempotency key of a tool call: the run, the turn of the model that
+// asked for the call, from 1, and the call's position in that turn, from 1. A repeated
+// call has the same key, whichever worker repeats it. The key does not use the model
+// provider's call id, which is not unique within a run for every provider.
 func EffectKey(run string, turn, call int) string {
 	return run + "." + strconv.Itoa(turn) + "." + strconv.Itoa(call)
 }
 
-// ArgsHash is "sha256:" and the SHA-256, in hex, of a call's arguments in
-// canonical JSON, or of the arguments as they are where they have no such form.
+// ArgsHash is "sha256:" and the SHA-256, in hex, of a call's arguments in canonical JSON,
+// or of the raw arguments if they have no canonical form.
 func ArgsHash(args json.RawMessage) string {
 	text, err := envelope.Canonical(args)
 	if err != nil {
@@ -36,10 +35,10 @@ func ArgsHash(args json.RawMessage) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Effect is the line of the ledger with an idempotency key, nil if there is
-// none. It is c's own, to be changed in place.
+// Effect returns the ledger entry with an idempotency key, nil if there is none. The
+// caller may change it in place.
 func (c *Checkpoint) Effect(key string) *Effect {
-	for i := len(c.Mesh.Effects) - 1; i >= 0; i-- { // the last ones are asked for
+	for i := len(c.Mesh.Effects) - 1; i >= 0; i-- { // the last entries are looked up most often
 		if c.Mesh.Effects[i].Key == key {
 			return &c.Mesh.Effects[i]
 		}
@@ -47,7 +46,7 @@ func (c *Checkpoint) Effect(key string) *Effect {
 	return nil
 }
 
-// Unknown are the effects whose outcome a person has to tell.
+// Unknown returns the effects whose outcome a person has to state.
 func (c *Checkpoint) Unknown() []Effect {
 	var all []Effect
 	for _, e := range c.Mesh.Effects {
@@ -58,23 +57,22 @@ func (c *Checkpoint) Unknown() []Effect {
 	return all
 }
 
-// What a person may say became of an effect that nobody knows about.
+// The outcomes that a person can state for an effect with an unknown outcome.
 const (
-	SettleDone   = "done"   // it happened; the result, if given, is what it returned
-	SettleFailed = "failed" // it did not happen, or failed; the reason is what the model is told
+	SettleDone   = "done"   // it happened; result, if given, is what it returned
+	SettleFailed = "failed" // it did not happen, or failed; the model gets the reason
 	SettleRepeat = "repeat" // call it again, under the same idempotency key
 )
 
-// ErrSettle is wrapped by what Settle refuses.
+// ErrSettle is wrapped by the errors of Settle.
 var ErrSettle = errors.New("cannot be settled")
 
-// Settle writes down what somebody says became of an effect whose outcome is
-// unknown. The call is named by its tool call id or by its idempotency key. It
-// returns how many unknown effects are left: when there are none, the run may
-// go on. On error c is unchanged.
+// Settle records the outcome that a person states for an effect with an unknown outcome.
+// call is a tool call id or an idempotency key. It returns how many unknown effects are
+// left: at 0 the run may continue. On error c is unchanged.
 //
-// A result of a done effect is JSON; without one the model is told that it was
-// done, and by whom this was said.
+// The result of a done effect is JSON; without one the model is told that the effect is
+// settled as done, and by whom.
 func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason, by string, now time.Time) (left int, err error) {
 	at := slices.IndexFunc(c.Mesh.Effects, func(e Effect) bool {
 		return e.Status == EffectUnknown && (e.ID == call || e.Key == call)
@@ -117,7 +115,7 @@ func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason
 	return left, nil
 }
 
-// whyNot says why a call cannot be settled.
+// whyNot returns the reason why a call cannot be settled.
 func (c *Checkpoint) whyNot(call string) error {
 	var unknown []string
 	for _, e := range c.Mesh.Effects {

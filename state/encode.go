@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// standard and version are what the documents of this release name as theirs.
+// standard and version are the sc_standard and sc_version of this release's documents.
 const (
 	standard = "SC-006"
 	version  = "3.0.0"
@@ -23,13 +23,12 @@ const (
 // checksumLen is the length of a checksum, SHA-256 in hex.
 const checksumLen = 2 * sha256.Size
 
-// A hole is where the checksum stands in an encoded document: text[from:to] is
-// the whole member with its comma, without which the text is hashed, and its
-// hex digits begin at at. Zero where there is no provenance.checksum.
+// A hole is the place of the checksum in an encoded document: text[from:to] is the whole
+// member with its comma, which the hash leaves out, and the hex digits begin at at. It is
+// zero if there is no provenance.checksum.
 type hole struct{ from, at, to int }
 
-// appendDocument writes the canonical form of a checkpoint with an empty place
-// for its checksum.
+// appendDocument writes the canonical form of a checkpoint, with zeros as its checksum.
 func (c *Checkpoint) appendDocument(dst []byte) ([]byte, hole, error) {
 	if c.texts == nil {
 		c.texts = new(texts)
@@ -156,9 +155,9 @@ func (w *writer) position(p *aaif.PipelinePosition) {
 	w.end()
 }
 
-// provenance writes the member with an empty checksum. Its source_platform is
-// always there, so that what is hashed never has an empty provenance, of which
-// two readers might disagree whether it is there.
+// provenance writes the member with zeros as its checksum. source_platform is always set:
+// if provenance could be empty without the checksum, two readers might disagree whether
+// to hash the empty object.
 func (w *writer) provenance(p *aaif.StateProvenance) hole {
 	if p == nil {
 		p = new(aaif.StateProvenance)
@@ -171,7 +170,7 @@ func (w *writer) provenance(p *aaif.StateProvenance) hole {
 	h.to = len(w.b)
 	h.at = h.to - 1 - checksumLen
 	if w.b[h.from] != ',' {
-		h.to++ // the comma behind the member goes with it
+		h.to++ // the comma after the member is left out with it
 	}
 	w.opt("migration_token", p.MigrationToken)
 	w.text("source_platform", cmp.Or(p.SourcePlatform, Platform))
@@ -183,7 +182,7 @@ func (w *writer) provenance(p *aaif.StateProvenance) hole {
 
 var emptyChecksum = strings.Repeat("0", checksumLen)
 
-// sum fills the checksum of an encoded document in and returns it.
+// sum writes the checksum into an encoded document and returns it.
 func (h hole) sum(text []byte) string {
 	s := sha256.New()
 	s.Write(text[:h.from])
@@ -208,8 +207,8 @@ var (
 	errNotExtension = errors.New("does not begin with x-")
 )
 
-// extensions writes the x- members of others and our own among them. All other
-// names of the document come before them.
+// extensions writes the x- members, ours in its place among the others. All other names
+// of the document sort before them.
 func (w *writer) extensions(c *Checkpoint, t *texts) {
 	ours := c.Mesh.Entity != ""
 	for _, m := range sortedMembers(c.Doc.Extensions) {
@@ -238,7 +237,7 @@ type member struct {
 	value jsontext.Value
 }
 
-// sortedMembers are the members of a JSON object in the order of RFC 8785.
+// sortedMembers returns the members of a JSON object in the order of RFC 8785.
 func sortedMembers(object jsontext.Value) []member {
 	if len(object) == 0 {
 		return nil

@@ -9,13 +9,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// mesh writes our extension member, and its parts below it. The names of each
-// object must be in order, and every field must be here: a test fills them all
-// and looks for each.
+// mesh writes the x-aeemesh member. The names of each object must be in order, and every
+// field must be written: a test sets them all and looks for each.
 func (w *writer) mesh(m *Mesh, t *texts) {
 	more := sortedMembers(m.More)
-	// A member that this release does not know stands where its name belongs;
-	// those that are left, at the end.
+	// upTo writes the members that this release does not know and that sort before name;
+	// with "" all that are left.
 	upTo := func(name string) {
 		for len(more) > 0 && (name == "" || compareNames(more[0].name, name) < 0) {
 			w.anyName(more[0].name)
@@ -255,7 +254,7 @@ func (w *writer) usage(u Usage) {
 	w.end()
 }
 
-// MarshalJSONTo writes m the way a document has it.
+// MarshalJSONTo encodes m as in a document.
 func (m Mesh) MarshalJSONTo(enc *jsontext.Encoder) error {
 	b, err := m.MarshalJSON()
 	if err != nil {

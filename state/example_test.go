@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A run is claimed by writing its first checkpoint, or one over the last. Who
-// holds the last revision owns the run.
+// A worker claims a run by writing its first checkpoint, or one over the last. The worker
+// that wrote the last revision owns the run.
 func Example() {
 	ctx := context.Background()
 	var (
@@ -45,7 +45,7 @@ func Example() {
 	_, err = store.Put(ctx, d.ID(), r.Revision, data)
 	fmt.Println("host-2 claims:", err)
 
-	// The first one finds out with its next write.
+	// The first worker learns it from its next write.
 	c.Append(model.Assistant("Too late."), time.Now(), 0)
 	if data, err = codec.Encode(c); err != nil {
 		panic(err)
@@ -58,7 +58,7 @@ func Example() {
 	// host-1 has lost it: true
 }
 
-// The conversation keeps what the specification's messages have no place for.
+// The conversation keeps what the messages of the specification have no member for.
 func ExampleCheckpoint_Append() {
 	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
 	call := model.ToolCall{ID: "call_1", Name: "look", Arguments: json.RawMessage(`{"at":"x"}`)}
@@ -74,7 +74,7 @@ func ExampleCheckpoint_Append() {
 	// tool {"seen":true} 0
 }
 
-// Keys are given by the caller; the newest seals, all open.
+// The caller gives the keys; the newest one seals, and every one opens.
 func ExampleKeyring() {
 	old := state.Key{ID: "2025", Secret: []byte("an example of a key, of 32 bytes")}
 	current := state.Key{ID: "2026", Secret: []byte("and another, which is 32 bytes..")}
@@ -97,7 +97,7 @@ func ExampleKeyring() {
 	// true
 }
 
-// A person tells what became of a call that a lost worker had begun.
+// A person states the outcome of a call that a lost worker had begun.
 func ExampleCheckpoint_Settle() {
 	c := state.New("agent.reviewer", "01JD0000000000000000000000", "")
 	c.Doc.Status = aaif.RunAwaitingApproval
@@ -110,7 +110,7 @@ func ExampleCheckpoint_Settle() {
 	// failed settled as not done by human.ann: the outbox is empty
 }
 
-// What is different, for people and for machines.
+// Diff lists the differences, for people and for programs.
 func ExampleDiff() {
 	a := state.New("agent.reviewer", "01JD0000000000000000000000", "")
 	b := a.Clone()

@@ -20,10 +20,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// The files in testdata/checkpoints are what releases have written. Every later
-// release decodes them and goes on from them: they are never written anew, and
-// a format that replaces this one gets a folder of its own beside it. -fixtures
-// writes those that are missing.
+// The files in testdata/checkpoints were written by releases. Every later release must
+// decode them and continue from them: they are never rewritten, and a format that
+// replaces this one gets a folder of its own beside it. -fixtures writes the missing
+// ones.
 var writeFixtures = flag.Bool("fixtures", false, "write the checkpoints that testdata/checkpoints lacks")
 
 const fixtures = "testdata/checkpoints/v1"
@@ -33,14 +33,14 @@ var fixtureKey = state.Key{ID: "fixtures", Secret: []byte("a key for fixtures, o
 
 const fixtureTask = `{"v":"1","id":"01JDC0FFEE0000000000000000","ts":"2026-11-20T10:00:00.000Z","type":"task","from":"human.ann","to":"agent.reviewer","intent":"chat.ask","corr":"01JDC0FFEE0000000000000000","reply_to":null,"trace":null,"priority":"normal","requires":{"stream":true,"timeout_ms":60000},"payload":{"text":"Who owns invoice 7?","n":12345678901234567890},"sig":null}`
 
-// A fixture is how a file came about, and what every release must read in it.
+// A fixture says how a file was made, and what every release must read in it.
 type fixture struct {
 	make func() *state.Checkpoint // how this release would write it; nil: made by hand
 
 	status    aaif.RunStatus
 	step      state.StepKind
 	epoch     uint64
-	roles     string // of the conversation, first letters
+	roles     string // the roles of the conversation, as first letters
 	effects   []state.EffectStatus
 	pending   []string // ids of the pending tool calls
 	resumable bool
@@ -135,7 +135,8 @@ func failed() *state.Checkpoint {
 	return c
 }
 
-// midTeam is a pipeline of three between its steps: format 2, as teams write it.
+// midTeam returns the run of a pipeline of three agents between its steps: format 2, as
+// teams write it.
 func midTeam() *state.Checkpoint {
 	c := begun()
 	c.Doc.PipelinePosition = &aaif.PipelinePosition{CurrentStep: "write", CompletedSteps: []string{"find"}, RemainingSteps: []string{"write", "human.ann"}, CurrentSubagent: "write"}
@@ -147,7 +148,7 @@ func midTeam() *state.Checkpoint {
 	return c
 }
 
-// waitingTeam is the same team while a person has the last step.
+// waitingTeam returns the same team while it waits for a person in its last step.
 func waitingTeam() *state.Checkpoint {
 	c := midTeam()
 	c.Doc.Status = aaif.RunAwaitingApproval
@@ -184,7 +185,7 @@ var compatible = map[string]fixture{
 	"foreign.cbor":         {nil, aaif.RunPaused, "", 0, "suat", nil, []string{"toolu_2"}, true},
 }
 
-// fixtureCodec is the codec for a file, by its name.
+// fixtureCodec returns the codec for a file, by the file's name.
 func fixtureCodec(t *testing.T, name string) state.Codec {
 	t.Helper()
 	k := fixed(state.Codec{})
@@ -243,7 +244,7 @@ func TestFixturesAreComplete(t *testing.T) {
 	}
 }
 
-// foreign is a document as another platform might write it: members in its own
+// foreign returns a document as another platform might write it: members in another
 // order, white space, members of its own, and no x-aeemesh.
 func foreign(t *testing.T) []byte {
 	t.Helper()
@@ -276,8 +277,8 @@ func foreign(t *testing.T) []byte {
 	return []byte(strings.Replace(text, "CHECKSUM", strings.ToUpper(hex.EncodeToString(sum[:])), 1))
 }
 
-// TestOlderCheckpointsResume decodes what releases have written, and goes on
-// from it: claims the run, says something, and writes the next checkpoint.
+// TestOlderCheckpointsResume decodes the files that releases have written and continues
+// from them: it claims the run, appends a message, and writes the next checkpoint.
 func TestOlderCheckpointsResume(t *testing.T) {
 	t.Parallel()
 	for name, want := range compatible {
@@ -331,7 +332,7 @@ func TestOlderCheckpointsResume(t *testing.T) {
 
 func resume(t *testing.T, k state.Codec, c *state.Checkpoint) {
 	t.Helper()
-	if c.Mesh.Entity == "" { // an import gives the run a place in this mesh
+	if c.Mesh.Entity == "" { // the import gives the run an entity of this mesh
 		c.Mesh.Entity, c.Mesh.TaskID = "agent.reviewer", "imported"
 	}
 	next := c.Clone()
@@ -339,7 +340,7 @@ func resume(t *testing.T, k state.Codec, c *state.Checkpoint) {
 	next.Mesh.Owner, next.Mesh.Step = "host-9", state.Step{Kind: state.StepClaim}
 	next.Doc.Status = aaif.RunRunning
 	next.Append(model.User("Go on."), start, 2)
-	k.Now = c.At // no memory has grown older
+	k.Now = c.At // no memory has aged
 	data, err := k.Encode(next)
 	if err != nil {
 		t.Fatalf("the next checkpoint: %v", err)
@@ -366,13 +367,13 @@ func resume(t *testing.T, k state.Codec, c *state.Checkpoint) {
 	}
 }
 
-// What this release writes is what the fixtures of its format are: a difference
-// is a change of the wire, and may need another format.
+// This release encodes the fixtures of its format to the bytes of the files. A difference
+// is a change of the wire format, and may require a new format.
 func TestFixturesAreWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	for name, f := range compatible {
-		// The sealed ones have a nonce each. What has every field gains one with
-		// each that is added, and older files lack it.
+		// Each sealed file has its own nonce. The fixture with every field changes
+		// whenever a field is added, and older files lack that field.
 		if f.make == nil || strings.HasPrefix(name, "sealed") || name == "everything.json" {
 			continue
 		}
@@ -410,7 +411,7 @@ func TestForeignDocumentsSurvive(t *testing.T) {
 			if err := json.Unmarshal(data, &v); err != nil {
 				t.Fatal(err)
 			}
-			delete(v["provenance"].(map[string]any), "checksum") // its case
+			delete(v["provenance"].(map[string]any), "checksum") // its own test covers the checksum
 			return v
 		}
 		got, _ := json.Marshal(tree(out))

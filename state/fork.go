@@ -10,23 +10,23 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A ForkOf says what a fork is to be.
+// A ForkOf describes a fork.
 type ForkOf struct {
-	TaskID   string // of the new run; required, and another one than the parent's
-	From     string // who forks: the sender of the new task; default: the parent's sender
+	TaskID   string // of the new run; required, must differ from the parent's
+	From     string // the sender of the new task; default: the parent's sender
 	Revision uint64 // of the checkpoint that is forked, for the record
 }
 
-// Fork is the first checkpoint of a new run that goes on from c: everything
-// that was said, remembered and done is there, and nothing of who owned the run,
-// what was asked of it and how it ended. A run that waits for a person to tell
-// the outcome of a tool call still does; any other is running. People whom the
-// parent has asked something are asked again.
+// Fork returns the first checkpoint of a new run that continues from c. It has the
+// conversation, the memories and the effects of c, but not its owner, its pending
+// commands and its end. If c waits for a person to state the outcome of a tool call, the
+// fork does too; otherwise its status is running. Tasks that the parent sent to people
+// are sent again.
 //
-// The new run's task is the parent's under the new id, unsigned and with a
-// correlation of its own: it is for whoever puts the run into the mesh to vouch
-// for it. Effects keep the idempotency keys of the parent: what both repeat is
-// one effect to the tool.
+// The task of the new run is the parent's with the new id, without a signature, and with
+// its own correlation: the sender of the fork has to vouch for it. Effects keep the
+// idempotency keys of the parent: an effect that both runs repeat is one effect for the
+// tool.
 func (c *Checkpoint) Fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	d, err := c.fork(f, now)
 	if err != nil {
@@ -79,9 +79,9 @@ func (c *Checkpoint) fork(f ForkOf, now time.Time) (*Checkpoint, error) {
 	return d, nil
 }
 
-// Strip is a copy of c that may leave the platform: without the stack trace
-// (AAIF, Security Considerations) and without the migration token, which is for
-// one transfer alone.
+// Strip returns a copy of c that may leave the platform: without the stack trace (AAIF,
+// Security Considerations) and without the migration token, which is for one transfer
+// only.
 func (c *Checkpoint) Strip() *Checkpoint {
 	d := c.Clone()
 	if d.Doc.Error != nil {

@@ -22,7 +22,7 @@ func seed(f *testing.F) {
 			f.Fatal(err)
 		}
 		f.Add(data)
-		// Without its checksum a mutation of it is read, if Unchecked.
+		// Without its checksum a mutated document is still read if Unchecked is set.
 		f.Add(checksumMember.ReplaceAll(data, nil))
 	}
 	f.Add([]byte(`{"sc_standard":"SC-006","state_id":"s","agent_id":"a","checkpoint_at":"c","status":"running"}`))
@@ -30,8 +30,8 @@ func seed(f *testing.F) {
 	f.Add([]byte(`{"conversation":[[[[[[`))
 }
 
-// What is decoded is written as a document that the schema accepts, and that
-// is read as the same checkpoint.
+// FuzzDecode: a document that can be decoded is encoded as one that the schema accepts,
+// and that is decoded to the same checkpoint.
 func FuzzDecode(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -81,7 +81,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// A header that is read is one that can be referred to.
+// FuzzReadHeader: from a header that can be read, a reference can be made.
 func FuzzReadHeader(f *testing.F) {
 	seed(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -91,7 +91,7 @@ func FuzzReadHeader(f *testing.F) {
 		}
 		ref, err := state.Refer(data, state.Object{Name: "n", Size: 1, Digest: "d"})
 		if err != nil {
-			return // a header that the schema would not have
+			return // the schema refuses this header
 		}
 		got, err := state.ReadHeader(ref)
 		if err != nil {
@@ -103,7 +103,7 @@ func FuzzReadHeader(f *testing.F) {
 	})
 }
 
-// Nothing that was not sealed with the key is opened.
+// FuzzOpen: a document that was not sealed with the key is never opened.
 func FuzzOpen(f *testing.F) {
 	seed(f)
 	ring, err := state.NewKeyring(fixtureKey)

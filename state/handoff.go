@@ -7,25 +7,25 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// HandoffType is the media type of a streaming handoff (AAIF, Streaming Handoff Wire Format). It may be sent over TLS
-// only.
+// HandoffType is the media type of a streaming handoff (AAIF, Streaming Handoff Wire
+// Format). It may only be sent over TLS.
 const HandoffType = "application/x-aaif-handoff+ndjson"
 
-// The types of a handoff's messages, each a line of JSON. The draft names them and leaves their members open;
-// docs/migration.md has those that we give them.
+// The types of a handoff's messages, each a line of JSON. The draft names the types and
+// leaves their members open; docs/migration.md lists the members that we use.
 const (
-	msgInit     = "handoff_init"     // the token, and the document without what follows
+	msgInit     = "handoff_init"     // the token, and the document without the parts that follow
 	msgContext  = "context_chunk"    // an item of conversation
 	msgMemory   = "memory_item"      // an item of memory_snapshot
 	msgPipeline = "pipeline_state"   // members of the document: pipeline_position, variables, approval_request, error, x-…
 	msgTool     = "pending_tool"     // an item of pending_tool_calls
 	msgSubagent = "subagent_ref"     // an item of subagent_states
 	msgComplete = "handoff_complete" // the checksum
-	msgError    = "handoff_error"    // code and message: all that was sent is void
+	msgError    = "handoff_error"    // code and message: the receiver must discard everything
 )
 
-// handoffLists are the lists of a document, by the type of the messages that carry their items, in the order in
-// which they are written.
+// handoffLists are the lists of a document, by the type of the messages that carry their
+// items, in the order in which they are written.
 var handoffLists = []struct{ typ, member string }{
 	{msgContext, "conversation"},
 	{msgMemory, "memory_snapshot"},
@@ -33,7 +33,7 @@ var handoffLists = []struct{ typ, member string }{
 	{msgSubagent, "subagent_states"},
 }
 
-// handoffList is the list that a message type carries, "" for other types.
+// handoffList returns the list that a message type carries, "" for other types.
 func handoffList(typ string) string {
 	for _, l := range handoffLists {
 		if l.typ == typ {
@@ -43,7 +43,7 @@ func handoffList(typ string) string {
 	return ""
 }
 
-// inPipelineState says whether pipeline_state carries the member of a document.
+// inPipelineState reports whether pipeline_state carries the member of a document.
 func inPipelineState(name string) bool {
 	switch name {
 	case "pipeline_position", "variables", "approval_request", "error":
@@ -52,9 +52,9 @@ func inPipelineState(name string) bool {
 	return len(name) > 2 && name[:2] == "x-"
 }
 
-// HandoffLimits bound what a reader takes in. The zero value stands for the defaults.
+// HandoffLimits limit what a reader accepts. The zero value means the defaults.
 type HandoffLimits struct {
-	Line     int   // bytes of one line; default and least 256 KiB
+	Line     int   // bytes of one line; default and minimum 256 KiB
 	Total    int64 // bytes of all lines; default 64 MiB
 	Messages int   // default 100,000
 }
@@ -63,8 +63,9 @@ const (
 	minHandoffLine  = 256 << 10
 	maxHandoffTotal = 64 << 20
 	maxHandoffLines = 100_000
-	// handoffPart is how much of one value's JSON goes into a line. As a string it is at most twice as long, give or
-	// take: JSON has no control characters left that would take six.
+	// handoffPart is how many bytes of one value's JSON go into a line. As a string they
+	// are at most about twice as long: JSON text contains no control characters, which
+	// would need six bytes each.
 	handoffPart = 32 << 10
 )
 
@@ -79,15 +80,15 @@ func (l HandoffLimits) withDefaults() HandoffLimits {
 	return l
 }
 
-// HandoffCode says why a handoff failed, to programs.
+// HandoffCode is the reason of a failed handoff, for programs.
 type HandoffCode string
 
-// The codes, a closed set. A code that a later release adds is read as [HandoffInternal].
+// The codes, a closed set. A code of a later release is read as [HandoffInternal].
 const (
-	HandoffInvalid       HandoffCode = "invalid"        // a line is no message of the format, or out of its order
-	HandoffTooLarge      HandoffCode = "too_large"      // a limit of the receiver's
-	HandoffNoState       HandoffCode = "no_state"       // what was sent is no valid Agent State document
-	HandoffChecksum      HandoffCode = "checksum"       // the document is not the one that was sent
+	HandoffInvalid       HandoffCode = "invalid"        // a line is not a message of the format, or out of order
+	HandoffTooLarge      HandoffCode = "too_large"      // over a limit of the receiver
+	HandoffNoState       HandoffCode = "no_state"       // not a valid Agent State document
+	HandoffChecksum      HandoffCode = "checksum"       // the received document differs from the sent one
 	HandoffTokenInvalid  HandoffCode = "token_invalid"  // see ErrTokenInvalid, and so on
 	HandoffTokenKey      HandoffCode = "token_key"      //
 	HandoffTokenExpired  HandoffCode = "token_expired"  //
@@ -96,12 +97,12 @@ const (
 	HandoffTokenUsed     HandoffCode = "token_used"     //
 	HandoffUnknownAgent  HandoffCode = "unknown_agent"  // the receiver does not host this agent
 	HandoffRunExists     HandoffCode = "run_exists"     // the receiver has this run already
-	HandoffAborted       HandoffCode = "aborted"        // the sender, or an operator, changed his mind
+	HandoffAborted       HandoffCode = "aborted"        // the sender, or an operator, aborted it
 	HandoffTimeout       HandoffCode = "timeout"        // the other side took too long
-	HandoffInternal      HandoffCode = "internal"       // the receiver failed; its log says how
+	HandoffInternal      HandoffCode = "internal"       // the receiver failed; its log has the reason
 )
 
-// What a handoff may fail with, besides the errors of tokens.
+// The errors of a handoff, in addition to those of tokens.
 var (
 	ErrHandoffInvalid = errors.New("not a handoff stream")
 	ErrUnknownAgent   = errors.New("unknown agent")
@@ -110,7 +111,7 @@ var (
 	ErrHandoffTimeout = errors.New("the handoff took too long")
 )
 
-// handoffCodes are the classes of errors that have a code, in the order in which they are looked for.
+// handoffCodes maps errors to codes. The first match counts.
 var handoffCodes = []struct {
 	err  error
 	code HandoffCode
@@ -132,15 +133,17 @@ var handoffCodes = []struct {
 	{ErrHandoffAborted, HandoffAborted},
 }
 
-// A HandoffError is why a handoff failed, as one side tells the other: the content of a handoff_error message.
-// errors.Is finds the class, such as [ErrTokenExpired], on both sides.
+// A HandoffError is the reason of a failed handoff, as one side reports it to the other:
+// the content of a handoff_error message. errors.Is finds the class, such as
+// [ErrTokenExpired], on both sides.
 type HandoffError struct {
 	Code    HandoffCode `json:"code"`
-	Message string      `json:"message"` // for people, and for the other side to read
-	Remote  bool        `json:"-"`       // the other side said it
+	Message string      `json:"message"` // for people; the other side can read it
+	Remote  bool        `json:"-"`       // the other side reported it
 }
 
-// NewHandoffError is what the other side may be told about err: its class and its text, if it is of a class at all.
+// NewHandoffError returns what the other side may read about err: its code and its text,
+// or only [HandoffInternal] if err is of no known class.
 func NewHandoffError(err error) *HandoffError {
 	var e *HandoffError
 	if errors.As(err, &e) {
@@ -154,7 +157,7 @@ func NewHandoffError(err error) *HandoffError {
 	return &HandoffError{Code: HandoffInternal, Message: "the handoff failed; the log of the side that failed says more"}
 }
 
-// RemoteHandoffError is what the other side has said.
+// RemoteHandoffError returns the error that the other side reported.
 func RemoteHandoffError(code, message string) *HandoffError {
 	e := &HandoffError{Code: HandoffInternal, Message: clip.Text(message, 500), Remote: true}
 	for _, c := range handoffCodes {
@@ -165,7 +168,7 @@ func RemoteHandoffError(code, message string) *HandoffError {
 	return e
 }
 
-// Error tells the message, and who said it.
+// Error returns the code and the message, and says whether the other side reported them.
 func (e *HandoffError) Error() string {
 	if e.Remote {
 		return fmt.Sprintf("the other side says %s: %s", e.Code, e.Message)
@@ -173,7 +176,7 @@ func (e *HandoffError) Error() string {
 	return fmt.Sprintf("%s: %s", e.Code, e.Message)
 }
 
-// Unwrap is the class.
+// Unwrap returns the class of the error.
 func (e *HandoffError) Unwrap() error {
 	for _, c := range handoffCodes {
 		if c.code == e.Code {

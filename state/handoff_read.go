@@ -14,23 +14,28 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// A HandoffInit is what a streaming handoff begins with.
+// A HandoffInit is the first message of a streaming handoff.
 type HandoffInit struct {
 	Token string
-	// State is the document without its lists, its position and its x- members: who, and from where.
+	// State is the document without its lists, its position and its x- members: which run
+	// it is, and where it comes from.
 	State *aaif.State
 }
 
-// ReadHandoff reads a streaming handoff to its end and returns the document that it was, as JSON, with its checksum
-// and without a token. It is the one that the token was issued for, and a valid Agent State.
+// ReadHandoff reads a streaming handoff to its end and returns the document as JSON, with
+// its checksum and without a token. It has verified that the token was issued for this
+// document, and that the document is a valid Agent State.
 //
-// accept is called with the first message, before another byte is looked at (AAIF, Streaming Handoff Wire Format: "MUST
-// verify the migration_token in the handoff_init message before processing subsequent messages"). It verifies the token
-// ([VerifyToken]), that it was not used before, and that the agent is known, and returns the grant, which ReadHandoff
-// holds the rest to. If it returns an error, ReadHandoff returns that.
+// accept is called with the first message, before any further message is processed (AAIF,
+// Streaming Handoff Wire Format: "MUST verify the migration_token in the handoff_init
+// message before processing subsequent messages"). It must verify the token
+// ([VerifyToken]), that the token was not used before, and that the agent is known, and
+// returns the grant, which ReadHandoff compares with the document. If accept returns an
+// error, ReadHandoff returns that.
 //
-// Every other error is of a class that [NewHandoffError] knows, a handoff_error that was read is a [*HandoffError]
-// whose Remote is true, and an error of r is wrapped. Whatever the error, nothing is left of what was read.
+// Every other error has a class that [NewHandoffError] knows; a received handoff_error is
+// a [*HandoffError] with Remote set, and an error of r is wrapped. After an error no part
+// of the document is returned.
 func ReadHandoff(r io.Reader, limits HandoffLimits, accept func(HandoffInit) (Grant, error)) ([]byte, Grant, error) {
 	h := handoffReader{in: bufio.NewReader(r), limits: limits.withDefaults(), accept: accept, lists: map[string][]jsontext.Value{}}
 	for !h.complete {
@@ -55,7 +60,7 @@ type handoffReader struct {
 	limits HandoffLimits
 	accept func(HandoffInit) (Grant, error)
 
-	seq   int   // of the message that is read next
+	seq   int   // of the next message
 	total int64 // bytes so far
 	line  []byte
 
@@ -64,10 +69,10 @@ type handoffReader struct {
 	rest  []jsonMember                // of the document, from pipeline_state
 	lists map[string][]jsontext.Value // by member of the document
 
-	partOf   string // the type of the value of which a part came, "" for none
+	partOf   string // the type of the value whose first parts were read, "" for none
 	part     []byte
 	complete bool
-	checksum string // of handoff_complete
+	checksum string // from handoff_complete
 }
 
 // next reads one message.
@@ -97,7 +102,7 @@ func (h *handoffReader) next() error {
 	return nil
 }
 
-// readLine reads to the end of a line, or of the stream.
+// readLine reads up to the end of a line, or of the stream.
 func (h *handoffReader) readLine() ([]byte, error) {
 	h.line = h.line[:0]
 	for {
@@ -119,7 +124,7 @@ func (h *handoffReader) readLine() ([]byte, error) {
 	}
 }
 
-// A handoffMessage is a line with its members.
+// A handoffMessage is a parsed line.
 type handoffMessage struct {
 	typ, seq string
 	fields   map[string]jsontext.Value
@@ -137,7 +142,8 @@ func (m handoffMessage) text(name string) (string, error) {
 	return s, nil
 }
 
-// readMessage refuses members that the format does not have; those of others begin with x-.
+// readMessage refuses members that the format does not have, except extensions, which
+// begin with x-.
 func readMessage(members []jsonMember) (handoffMessage, error) {
 	m := handoffMessage{fields: map[string]jsontext.Value{}}
 	for _, f := range members {
@@ -174,7 +180,7 @@ func readMessage(members []jsonMember) (handoffMessage, error) {
 	return m, nil
 }
 
-// message takes one message in, in its order.
+// message processes one message and checks that it is in order.
 func (h *handoffReader) message(m handoffMessage) error {
 	switch {
 	case m.typ == msgError:
@@ -196,7 +202,7 @@ func (h *handoffReader) message(m handoffMessage) error {
 	return h.value(m)
 }
 
-// failed is what the other side's handoff_error becomes.
+// failed converts the other side's handoff_error into an error.
 func (h *handoffReader) failed(m handoffMessage) error {
 	code, err := m.text("code")
 	if err != nil {
@@ -209,7 +215,7 @@ func (h *handoffReader) failed(m handoffMessage) error {
 	return RemoteHandoffError(code, message)
 }
 
-// init has the token verified.
+// init processes handoff_init and has its token verified.
 func (h *handoffReader) init(m handoffMessage) error {
 	token, err := m.text("migration_token")
 	if err != nil {
@@ -249,7 +255,7 @@ func (h *handoffReader) init(m handoffMessage) error {
 	return h.grant.Covers(p.source, s.AgentID, s.RunID, s.StateID, h.grant.Checksum)
 }
 
-// value takes in a value, or a part of one.
+// value processes a value, or a part of one.
 func (h *handoffReader) value(m handoffMessage) error {
 	value, whole := m.fields["value"]
 	if _, part := m.fields["part"]; part == whole {
@@ -280,7 +286,7 @@ func (h *handoffReader) value(m handoffMessage) error {
 	return h.element(m.typ, value)
 }
 
-// element adds a whole value to the document.
+// element adds a complete value to the document.
 func (h *handoffReader) element(typ string, value jsontext.Value) error {
 	members, err := readObject(value)
 	if err != nil {
@@ -303,7 +309,7 @@ func (h *handoffReader) element(typ string, value jsontext.Value) error {
 	return nil
 }
 
-// assemble puts the document together, and holds it to what was said of it.
+// assemble builds the document, and verifies its checksum and its schema.
 func (h *handoffReader) assemble() ([]byte, error) {
 	for _, l := range handoffLists {
 		items := h.lists[l.member]

@@ -15,7 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// fullState is a document with all that a handoff has a message for. Its checksum is right.
+// fullState returns a document with everything that a handoff has a message for. Its
+// checksum is right.
 func fullState(t testing.TB) []byte {
 	t.Helper()
 	long := strings.Repeat("Grüße, \"Welt\"\n\\", 20_000) // several parts, cut between characters
@@ -38,7 +39,7 @@ func fullState(t testing.TB) []byte {
 	}`, quote(long), quote(long)))
 }
 
-// bareState has nothing that need not be there, and lists that are empty.
+// bareState returns a document without optional members, and with empty lists.
 func bareState(t testing.TB) []byte {
 	t.Helper()
 	return stated(t, `{"sc_standard":"SC-006","state_id":"33333333-3333-4333-8333-333333333333","agent_id":"11111111-1111-4111-8111-111111111111",
@@ -54,7 +55,7 @@ func quote(s string) string {
 	return string(b)
 }
 
-// stated fills the checksum in.
+// stated returns the text with its checksum filled in.
 func stated(t testing.TB, text string) []byte {
 	t.Helper()
 	sum, err := state.ContentChecksum([]byte(text))
@@ -64,7 +65,7 @@ func stated(t testing.TB, text string) []byte {
 	return []byte(strings.NewReplacer(`"checksum": ""`, `"checksum": "`+sum+`"`, `"checksum":""`, `"checksum":"`+sum+`"`).Replace(text))
 }
 
-// grantFor is a grant for the document.
+// grantFor returns a grant for the document.
 func grantFor(t testing.TB, doc []byte) state.Grant {
 	t.Helper()
 	g := grant()
@@ -79,7 +80,7 @@ func accepts(g state.Grant) func(state.HandoffInit) (state.Grant, error) {
 	return func(state.HandoffInit) (state.Grant, error) { return g, nil }
 }
 
-// written is the stream of a document.
+// written returns the handoff stream of a document.
 func written(t testing.TB, doc []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -119,7 +120,7 @@ func TestHandoffCarriesTheWholeState(t *testing.T) {
 	}
 }
 
-// What the lines look like is a contract with other platforms.
+// The form of the lines is a contract with other platforms.
 func TestHandoffLines(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.TrimSpace(string(written(t, fullState(t)))), "\n")
@@ -157,7 +158,8 @@ func TestHandoffLines(t *testing.T) {
 	}
 }
 
-// Nothing behind the first line is read before the token was judged, and nothing after it was refused.
+// The reader judges the token before it reads past the first line, and reads nothing
+// after it has refused the token.
 func TestHandoffTokenIsJudgedFirst(t *testing.T) {
 	t.Parallel()
 	lines := bytes.SplitAfter(written(t, fullState(t)), []byte("\n"))
@@ -205,7 +207,7 @@ func TestHandoffThatIsRefused(t *testing.T) {
 	whole := string(written(t, doc))
 	lines := strings.SplitAfter(whole, "\n")
 	init, vars, one, two, end := lines[0], lines[1], lines[2], lines[3], lines[4]
-	at := func(seq int, line string) string { // the line at another place
+	at := func(seq int, line string) string { // the line with another sequence number
 		i := strings.Index(line, `"seq":`) + 6
 		j := i + strings.IndexAny(line[i:], ",}")
 		return line[:i] + fmt.Sprint(seq) + line[j:]
@@ -320,7 +322,8 @@ func TestHandoffEndsInAnErrorWhenTheSenderGivesUp(t *testing.T) {
 			w.Close()
 			sent <- err
 		}()
-		// The reader stops the sender in the middle: the first message is through, the next is not.
+		// The reader stops the sender in the middle: the first message arrives, the next
+		// does not.
 		got, _, err := state.ReadHandoff(r, state.HandoffLimits{}, func(state.HandoffInit) (state.Grant, error) {
 			cancel(tt.cause)
 			return grantFor(t, doc), nil
@@ -365,7 +368,8 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// A reader's own failure is neither the other side's fault nor his business.
+// An internal error of the reader is not blamed on the other side, and is not shown to
+// it.
 func TestHandoffInternalErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("disk on fire at 10.0.0.7")
@@ -408,7 +412,8 @@ func TestContentChecksum(t *testing.T) {
 	}
 }
 
-// FuzzReadHandoff: what is read to the end is a valid state with the granted checksum, and writing it anew says the same.
+// FuzzReadHandoff: a stream that is read to its end gives a valid state with the granted
+// checksum, and writing it again gives the same state.
 func FuzzReadHandoff(f *testing.F) {
 	bare := bareState(f)
 	g := grantFor(f, bare)
@@ -417,7 +422,7 @@ func FuzzReadHandoff(f *testing.F) {
 	f.Add([]byte(`{"type":"handoff_error","seq":0,"code":"aborted","message":"m"}`))
 	f.Add(bytes.ReplaceAll(written(f, bare), []byte(`"memory_snapshot":[]`), []byte(`"conversation":[]`)))
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		// Whoever may issue tokens may send what he likes: the grant agrees to anything.
+		// An issuer of tokens may send any state: the grant agrees to everything.
 		agreeable := func(i state.HandoffInit) (state.Grant, error) {
 			g := g
 			g.AgentID, g.RunID, g.StateID, g.Source = i.State.AgentID, i.State.RunID, i.State.StateID, ""

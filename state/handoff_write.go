@@ -13,11 +13,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// WriteHandoff writes an Agent State document as a streaming handoff, a message at a time: w blocks where its reader
-// is slow. The document is JSON, carries its checksum, and has no migration token; that comes beside it.
+// WriteHandoff writes an Agent State document as a streaming handoff, message by message:
+// it blocks while w blocks. The document is JSON with its checksum and without a
+// migration token, which is passed separately.
 //
-// When ctx ends, or w fails, the handoff ends too: with a handoff_error as far as w takes it, which voids what was
-// sent. The error message is that of the context's cause (see [NewHandoffError]).
+// When ctx ends, or w fails, the handoff fails: WriteHandoff then tries to write a
+// handoff_error, which makes the receiver discard everything. The error is the context's
+// cause (see [NewHandoffError]).
 func WriteHandoff(ctx context.Context, w io.Writer, token string, doc []byte) error {
 	sum, messages, err := splitHandoff(token, doc)
 	if err != nil {
@@ -35,13 +37,14 @@ func WriteHandoff(ctx context.Context, w io.Writer, token string, doc []byte) er
 	return nil
 }
 
-// A handoffValue is what one message carries, or several where it is long.
+// A handoffValue is the content of one message, or of several if it is long.
 type handoffValue struct {
 	typ   string
 	value jsontext.Value
 }
 
-// splitHandoff cuts a document into what its messages carry. The first is handoff_init, with its two members.
+// splitHandoff splits a document into the contents of its messages. The first is
+// handoff_init with its two members.
 func splitHandoff(token string, doc []byte) (sum string, values []handoffValue, err error) {
 	text := jsontext.Value(doc).Clone()
 	if err := text.Compact(); err != nil { // a message is one line
@@ -75,7 +78,7 @@ func splitHandoff(token string, doc []byte) (sum string, values []handoffValue, 
 			if err != nil {
 				return "", nil, fmt.Errorf("%s: %w", m.name, err)
 			}
-			head[i].value = jsontext.Value("[]") // that it is there has to be known
+			head[i].value = jsontext.Value("[]") // the receiver has to know that the list exists
 			for _, item := range items {
 				rest = append(rest, handoffValue{l.typ, item})
 			}
@@ -85,7 +88,8 @@ func splitHandoff(token string, doc []byte) (sum string, values []handoffValue, 
 	return sum, append([]handoffValue{{msgInit, init}}, rest...), nil
 }
 
-// checkStated holds what the document says of itself to sum, its checksum without a token.
+// checkStated compares the checksum in the document, if any, with sum, and refuses a
+// document that has a token.
 func checkStated(members []jsonMember, sum string) error {
 	p, err := readProvenance(members)
 	switch {
@@ -144,7 +148,8 @@ func (w *handoffWriter) line(ctx context.Context, typ string, members ...jsonMem
 	return nil
 }
 
-// fail tells the reader that everything is void. If the stream is broken, it finds out by itself.
+// fail tells the reader to discard everything. If the stream is broken, the reader
+// notices by itself.
 func (w *handoffWriter) fail(cause error) error {
 	e := NewHandoffError(cause)
 	if e.Code == HandoffInternal {

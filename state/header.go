@@ -14,11 +14,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Header is what can be read of every document, also without the key of a
-// sealed one, and without fetching one that is kept elsewhere.
+// A Header holds the fields that can be read of every document, even of a sealed one
+// without the key, and without fetching one that is stored elsewhere.
 //
-// The checksum has not been verified, and the seal not been opened: a Header is
-// good for lists and for finding one's way, not for acting on a run.
+// Neither the checksum nor the seal has been verified: use a Header for lists and
+// searches, not to act on a run.
 type Header struct {
 	StateID   string
 	Agent     string // agent_id
@@ -27,8 +27,7 @@ type Header struct {
 	Iteration int64
 	At        time.Time // checkpoint_at
 
-	// What follows is of our extension member; zero in the document of another
-	// platform.
+	// The following fields are from x-aeemesh; zero in the document of another platform.
 	Format int
 	Entity string
 	TaskID string
@@ -36,25 +35,25 @@ type Header struct {
 	Owner  string
 	Step   StepKind
 	Work   uint64
-	Waits  []Wait // for whom the run waits; of a sealed document nil
+	Waits  []Wait // what the run waits for; nil for a sealed document
 
-	Sealed string  // the id of the key that the document is sealed with, "" if it is clear
-	Object *Object // where the document is, nil if it is here
+	Sealed string  // the id of the key that sealed the document, "" if it is not sealed
+	Object *Object // where the document is stored, nil if it is here
 }
 
-// An Object says where a document is that was too large for its place.
+// An Object says where a large document is stored.
 type Object struct {
 	Name   string `json:"name"`
 	Size   int64  `json:"size"`   // bytes
 	Digest string `json:"digest"` // "sha256:" and hex, of its bytes
 }
 
-// ID says under which name a store keeps the run.
+// ID returns the name of the run in a store.
 func (h Header) ID() ID { return ID{Entity: h.Entity, Run: h.Run} }
 
-// ReadHeader reads the header of a document, JSON or CBOR. It looks no further
-// than it must: a document whose header is fine may still be refused by
-// [Codec.Decode]. The errors wrap ErrInvalid or ErrNewer.
+// ReadHeader reads the header of a document, JSON or CBOR. It checks no more than it
+// must: [Codec.Decode] may still refuse a document with a valid header. The errors wrap
+// ErrInvalid or ErrNewer.
 func ReadHeader(data []byte) (Header, error) {
 	h, err := readHeader(data)
 	if err != nil {
@@ -150,7 +149,8 @@ func readHeader(data []byte) (Header, error) {
 	return h, nil
 }
 
-// header is what a sealed document says in the clear: not for whom it waits.
+// header returns the unsealed part of a sealed document, which does not say what the run
+// waits for.
 func (c *Checkpoint) header() Header {
 	d, m := &c.Doc, &c.Mesh
 	return Header{
@@ -159,10 +159,10 @@ func (c *Checkpoint) header() Header {
 	}
 }
 
-// Refer is a small document that stands for one that is kept elsewhere: its
-// header, in the clear, and where it is. It is a valid Agent State document
-// itself, with a checksum of its own; [ReadHeader] reads it like the whole, and
-// [Codec.Decode] refuses it with ErrElsewhere.
+// Refer returns a small document that refers to one that is stored elsewhere: its header,
+// unsealed, and where it is stored. It is itself a valid Agent State document with its
+// own checksum. [ReadHeader] reads it like the whole document; [Codec.Decode] refuses it
+// with ErrElsewhere.
 func Refer(data []byte, object Object) ([]byte, error) {
 	h, err := ReadHeader(data)
 	switch {
@@ -189,8 +189,8 @@ func Refer(data []byte, object Object) ([]byte, error) {
 	return text, nil
 }
 
-// sealedOnly is the member sealed of a reference to a sealed document: which
-// key, and no more.
+// sealedOnly writes the member sealed of a reference to a sealed document: only the
+// algorithm and the key's id.
 func (h Header) sealedOnly() func(*writer) {
 	if h.Sealed == "" {
 		return nil
@@ -204,7 +204,7 @@ func (h Header) sealedOnly() func(*writer) {
 	}
 }
 
-// short are waits without what makes them long.
+// short returns waits without their schemas, which may be long.
 func short(waits []Wait) []Wait {
 	waits = slices.Clone(waits)
 	for i := range waits {
@@ -213,8 +213,8 @@ func short(waits []Wait) []Wait {
 	return waits
 }
 
-// append writes a document that has the header, and the members object and
-// sealed in our extension.
+// append writes a document with the header, and in x-aeemesh the members that object and
+// sealed write.
 func (h Header) append(dst []byte, object, sealed func(*writer)) ([]byte, hole, error) {
 	w := writer{b: dst}
 	w.begin()

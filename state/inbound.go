@@ -11,29 +11,30 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Bounds of what another platform says of a run.
+// Limits for the data of a run from another platform.
 const (
 	maxInboundEpoch = 1 << 40
 	maxInboundCount = math.MaxInt32
-	// maxInboundLife is how long a run may go on from now, whatever its deadline
-	// was: as long as runs are kept.
+	// maxInboundLife is the longest time that a run may still take, whatever its deadline
+	// is: as long as runs are kept.
 	maxInboundLife = 30 * 24 * time.Hour
 )
 
-// Inbound makes of a checkpoint that another platform has written what this mesh
-// takes over of it; it is the other half of [Checkpoint.Outbound]. now is the time
-// by the clock of this mesh: times of the checkpoint are moved as its clock differs.
+// Inbound changes a checkpoint that another platform has written to what this mesh
+// accepts of it; it is the counterpart of [Checkpoint.Outbound]. now is the time by this
+// mesh's clock: times in the checkpoint are shifted by the difference of the clocks.
 //
-// The platform vouches for the run itself: its task, conversation, variables, plan
-// and ledger, and what it has used. It has no say in what others do here. So what
-// would send something in the agent's name, look for the answers of others, or name
-// entities of this mesh is left out: Calls, Waits and WakeAt, Handed, Noted, who
-// was chosen for a step of the Plan, and members that this release does not know.
-// So is what belongs to an owner: Owner, Work, Claims, Trail, Reply, Dead, and Want but
+// The other platform vouches for the run itself: its task, conversation, variables, plan
+// and ledger, and its usage. It must not control what others do here. So Inbound removes
+// everything that would send something in the agent's name, look for the answers of
+// others, or name entities of this mesh: Calls, Waits and WakeAt, Handed, Noted, the
+// members chosen for the steps of the Plan, and members that this release does not know.
+// It also removes what belongs to an owner: Owner, Work, Claims, Trail, Reply, Dead, and
+// Want unless it is a pause.
 // for a pause.
-//
-// It fails with ErrInvalid where the run cannot be taken over: a count is negative,
-// or a tool call is open under the idempotency key of another run, so that to
+// It fails with ErrInvalid if the run cannot be accepted: a count is negative or too
+// large, or an open tool call has the idempotency key of another run, so that repeating
+// the call would return that run's outcome.
 // repeat it would be to ask for that one's outcome.
 func (c *Checkpoint) Inbound(now time.Time) error {
 	m := &c.Mesh
@@ -45,10 +46,10 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 		m.Want = ""
 	}
 	if (len(m.Waits) > 0 || !m.WakeAt.IsZero()) && len(c.Unknown()) == 0 {
-		c.Doc.ApprovalRequest = nil // it is for what is left out
+		c.Doc.ApprovalRequest = nil // it is about what is removed
 	}
 	m.Calls, m.Waits, m.WakeAt, m.Handed, m.Noted, m.More = nil, nil, time.Time{}, nil, nil, nil
-	m.Usage.TreeTokens, m.Usage.TreeCostNanoUSD = 0, 0 // of counters that are not here
+	m.Usage.TreeTokens, m.Usage.TreeCostNanoUSD = 0, 0 // of counters of the other platform
 	m.Plan = withoutChosen(m.Plan)
 	shift := time.Duration(0)
 	if at := c.At(); !at.IsZero() {
@@ -68,7 +69,7 @@ func (c *Checkpoint) Inbound(now time.Time) error {
 	return nil
 }
 
-// checkInbound reports what of a run of another platform cannot be taken over.
+// checkInbound returns an error if the run of another platform cannot be accepted.
 func (m *Mesh) checkInbound(run string) error {
 	u := &m.Usage
 	for name, n := range map[string]int64{
@@ -94,13 +95,13 @@ func (m *Mesh) checkInbound(run string) error {
 	return nil
 }
 
-// withoutChosen is a plan without the member chosen: which entities package
-// orchestrate has found for its members. They were those of another mesh, and a run
-// that comes from there says nothing about whom the agent asks here.
+// withoutChosen returns a plan without the member chosen, the entities that package
+// orchestrate has found for the plan's members. They belong to the other mesh, and a run
+// that comes from there must not decide which entities the agent sends tasks to here.
 func withoutChosen(plan json.RawMessage) json.RawMessage {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(plan, &members) != nil {
-		return plan // none, or one that its package refuses
+		return plan // there is none, or one that package orchestrate refuses
 	}
 	for name := range members {
 		if strings.EqualFold(name, "chosen") { // as encoding/json reads it
@@ -114,9 +115,9 @@ func withoutChosen(plan json.RawMessage) json.RawMessage {
 	return out
 }
 
-// InboundStatus is what a run that came with a checkpoint goes on with, once
-// [Checkpoint.Inbound] was called: [Checkpoint.After], as far as a platform may say so.
-// It waits only for what somebody here can end.
+// InboundStatus returns the status with which a transferred run continues, after
+// [Checkpoint.Inbound]: that of [Checkpoint.After], as far as a platform may decide it.
+// The run waits only for events that can happen here.
 func (c *Checkpoint) InboundStatus() aaif.RunStatus {
 	switch s := c.After(); s {
 	case aaif.RunPaused, aaif.RunAwaitingApproval:
@@ -125,14 +126,15 @@ func (c *Checkpoint) InboundStatus() aaif.RunStatus {
 	return aaif.RunRunning
 }
 
-// AdoptedTask is the id of the task of a run that another platform began, and that
-// was no task of a mesh: the UUID version 5 of "<entity> <run id>" in the namespace
-// b0a1f3a6-7d52-4d0e-8a37-92c5e4b1680f. So the run and its task name one another, as
-// those of every run do, and none comes under the id of somebody else's task.
+// AdoptedTask is the task id of a run that another platform started and that was no task
+// of a mesh: the UUID version 5 of "<entity> <run id>" in the namespace
+// b0a1f3a6-7d52-4d0e-8a37-92c5e4b1680f. So the run's id and the task's id can be checked
+// against each other, as for every run, and no run can use the id of another sender's
+// task.
 func AdoptedTask(entity, run string) string { return nameUUID(adoptedNamespace, entity+" "+run) }
 
-// CheckNames reports whether a run that came from another platform is that of its
-// task, and of no other: else its replies would be those to another task.
+// CheckNames verifies that the run id of a run from another platform belongs to its task
+// id: otherwise its replies would be replies to another task.
 func (c *Checkpoint) CheckNames() error {
 	m := &c.Mesh
 	if c.Doc.RunID != RunID(m.Entity, m.TaskID) && m.TaskID != AdoptedTask(m.Entity, c.Doc.RunID) {

@@ -12,12 +12,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Each member of the extension is either another platform's to say, or not. A new
-// one has to be decided about here, and in docs/migration.md.
+// For each member of the extension it is decided whether another platform may set it. A
+// new member needs such a decision here, and in docs/migration.md.
 func TestInboundDecidesAboutEveryMember(t *testing.T) {
 	t.Parallel()
 	kept := []string{
-		"Format", "Entity", "TaskID", "Epoch", "Step", "Task", "KeyID", "Priority", "CBOR", // judged by who takes the run in
+		"Format", "Entity", "TaskID", "Epoch", "Step", "Task", "KeyID", "Priority", "CBOR", // judged by the code that accepts the run
 		"Deadline", "StoredAt", "StartedAt", "Ran", "Attempt", "Stream", "Told", "Notes", "Effects", "Commands", "Steering", "Usage", "Turns",
 		"Loop", "Plan", "Parent", "Migration",
 	}
@@ -56,7 +56,7 @@ func TestInboundDecidesAboutEveryMember(t *testing.T) {
 	if c.Mesh.Usage.TreeTokens != 0 {
 		t.Error("the counters of another mesh are kept")
 	}
-	// By the clock of this mesh, which is an hour ahead of the checkpoint.
+	// The clock of this mesh is an hour ahead of the checkpoint.
 	if want := at.Add(time.Hour); !c.Mesh.StoredAt.Equal(want) || !c.Mesh.StartedAt.Equal(want) || !c.Mesh.Deadline.Equal(now.Add(time.Hour)) {
 		t.Errorf("times %v %v %v", c.Mesh.StoredAt, c.Mesh.StartedAt, c.Mesh.Deadline)
 	}
@@ -83,7 +83,7 @@ func TestInboundRefuses(t *testing.T) {
 	}
 }
 
-// Whoever is named in a plan by another spelling is not asked either.
+// An agent that a plan names with another spelling is not asked either.
 func TestInboundPlanNamesNobody(t *testing.T) {
 	t.Parallel()
 	for plan, want := range map[string]string{
@@ -119,7 +119,7 @@ func TestInboundStatus(t *testing.T) {
 		if tt.unknown {
 			c.Mesh.Effects = []state.Effect{{Status: state.EffectUnknown}}
 		}
-		if tt.asks { // its handler, for an approval
+		if tt.asks { // its handler asks for an approval
 			c.Doc.ApprovalRequest = &aaif.ApprovalRequest{}
 		}
 		if got := c.InboundStatus(); got != tt.want {

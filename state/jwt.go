@@ -10,47 +10,54 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
-// What is wrong with a token. An error of this file wraps one of them.
+// Errors of tokens. Every error of this file wraps one of them.
 var (
-	// ErrTokenInvalid: no token of its kind, or its signature does not verify.
+	// ErrTokenInvalid: not a token of this kind, or its signature does not verify.
 	ErrTokenInvalid = errors.New("invalid token")
-	// ErrTokenKey: the key is unknown here, no Ed25519 key, revoked or out of its time, or may not speak for the issuer.
+	// ErrTokenKey: the key is unknown here, not an Ed25519 key, revoked or out of its
+	// time, or may not speak for the issuer.
 	ErrTokenKey = errors.New("the token's key does not count here")
-	// ErrTokenExpired: the token is too old, from the future, or made to live for too long.
+	// ErrTokenExpired: the token has expired, was issued in the future, or has too long a
+	// validity.
 	ErrTokenExpired = errors.New("the token is not valid at this time")
 	// ErrTokenAudience: the token is for another platform.
 	ErrTokenAudience = errors.New("the token is for another platform")
-	// ErrTokenState: the token is for another state, checksum, agent or run, or from another platform than it came with.
+	// ErrTokenState: the token is for another state, checksum, agent or run, or from
+	// another platform than it came with.
 	ErrTokenState = errors.New("the token is for another state")
-	// ErrTokenUsed: the token was used before. Whoever keeps the used ones returns it.
+	// ErrTokenUsed: the token was used before. The caller that records used tokens
+	// returns it.
 	ErrTokenUsed = errors.New("the token was used before")
 )
 
-// maxToken is the longest token that is looked at, in bytes.
+// maxToken is the longest token that is accepted, in bytes.
 const maxToken = 8 << 10
 
 // clockSkew is how far in the future a token may have been issued.
 const clockSkew = time.Minute
 
-// Keys finds the keys that tokens are verified with; [sign.Ring] does.
+// Keys finds the keys to verify tokens with; [sign.Ring] implements it.
 type Keys interface {
-	// Lookup returns the key with this id, valid or not. It may be called by many goroutines.
+	// Lookup returns the key with this id, valid or not. Many goroutines may call it at
+	// once.
 	Lookup(kid string) (sign.Key, bool)
 }
 
-// A tokenKind is the typ of a token's header (RFC 8725, section 3.11), so that one kind never passes for another,
-// and how long a token of the kind may live; 0: it does not expire.
+// A tokenKind is the typ in a token's header (RFC 8725, section 3.11), so that a token of
+// one kind is never accepted as another, and the longest validity of such a token; 0: it
+// does not expire.
 type tokenKind struct {
 	typ string
 	max time.Duration
 }
 
-// claims are those that all our tokens have.
+// claims are the claims that all our tokens have.
 type claims struct {
 	jwt.RegisteredClaims
 }
 
-// window makes the claims about a token's time. What is asked for beyond the kind's limit is an error.
+// window returns the claims about a token's time. A validity beyond the kind's limit is
+// an error.
 func (k tokenKind) window(issued, expires time.Time) (iat, exp *jwt.NumericDate, err error) {
 	iat = jwt.NewNumericDate(issued.Truncate(time.Second))
 	if k.max == 0 {
@@ -70,7 +77,7 @@ func (k tokenKind) checkWindow(iat, exp time.Time) error {
 	return nil
 }
 
-// sign makes a token, whose header names the key.
+// sign makes a token; its header names the key.
 func (k tokenKind) sign(s *sign.Signer, c jwt.Claims) (string, error) {
 	key, err := s.CryptoSigner()
 	if err != nil {
@@ -85,8 +92,8 @@ func (k tokenKind) sign(s *sign.Signer, c jwt.Claims) (string, error) {
 	return text, nil
 }
 
-// verify reads a token into c, which embeds base. When it returns nil, the issuer has signed exactly these claims
-// for this audience, and they hold at the time now.
+// verify decodes a token into c, which embeds base. If it returns nil, the issuer has
+// signed exactly these claims for this audience, and they are valid at the time now.
 func (k tokenKind) verify(keys Keys, token string, c jwt.Claims, base *claims, audience string, now time.Time) error {
 	if len(token) > maxToken {
 		return fmt.Errorf("%w: it is longer than %d bytes", ErrTokenInvalid, maxToken)
@@ -100,7 +107,7 @@ func (k tokenKind) verify(keys Keys, token string, c jwt.Claims, base *claims, a
 	if k.max > 0 {
 		options = append(options, jwt.WithExpirationRequired())
 	}
-	var refused error // in our own words
+	var refused error // from key, with our own text
 	key := func(t *jwt.Token) (key any, err error) {
 		key, refused = k.key(keys, t, base, now)
 		return key, refused
@@ -116,7 +123,7 @@ func (k tokenKind) verify(keys Keys, token string, c jwt.Claims, base *claims, a
 	return k.checkTime(base, now)
 }
 
-// key finds the key that a token has to be signed with.
+// key returns the key that the token must be signed with.
 func (k tokenKind) key(keys Keys, t *jwt.Token, c *claims, now time.Time) (any, error) {
 	if typ, _ := t.Header["typ"].(string); typ != k.typ {
 		return nil, fmt.Errorf("%w: its typ is %.40q, not %s", ErrTokenInvalid, typ, k.typ)
@@ -136,7 +143,7 @@ func (k tokenKind) key(keys Keys, t *jwt.Token, c *claims, now time.Time) (any, 
 	return key.Public, nil
 }
 
-// tokenError puts the library's errors into our own classes.
+// tokenError maps the library's errors to our own.
 func tokenError(err error) error {
 	class := ErrTokenInvalid
 	switch {
@@ -149,7 +156,8 @@ func tokenError(err error) error {
 	return fmt.Errorf("%w: %w", class, err)
 }
 
-// checkTime holds a token that came to its kind: the limit binds whoever issued it, too.
+// checkTime checks a token's validity against the limit of its kind, which other issuers
+// might not respect.
 func (k tokenKind) checkTime(c *claims, now time.Time) error {
 	if c.IssuedAt == nil {
 		return fmt.Errorf("%w: it does not say when it was issued", ErrTokenInvalid)

@@ -14,7 +14,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// life is a run as a worker writes it, one checkpoint after the other.
+// life returns the history of a run, as a worker writes it, one checkpoint after the
+// other.
 func life(t *testing.T) (k state.Codec, history []state.Record) {
 	t.Helper()
 	k = fixed(state.Codec{})
@@ -114,7 +115,7 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// Who asks for something, and why, is told.
+// The timeline says who asked for something, and why.
 func TestTimelineTellsWhoAsked(t *testing.T) {
 	t.Parallel()
 	k, history := life(t)
@@ -248,7 +249,7 @@ func TestDiff(t *testing.T) {
 		t.Errorf("diff\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 
-	other := cs[2].Clone() // values that are held as text are looked into
+	other := cs[2].Clone() // values that are held as text are compared member by member
 	other.Mesh.Task = []byte(strings.Replace(string(other.Mesh.Task), "Look.", "Go.", 1))
 	changes, err = state.Diff(cs[2], other)
 	if err != nil || len(changes) != 1 || changes[0].Path != "/x-aeemesh/task/payload/text" {
@@ -419,7 +420,7 @@ func TestStripLeavesNoStackTrace(t *testing.T) {
 	}
 }
 
-// What a model or a tool says must never keep a run from being stored.
+// Nothing that a model or a tool says may keep a run from being stored.
 func TestEncodeTakesWhatIsSaid(t *testing.T) {
 	t.Parallel()
 	c := state.New("agent.a", "t", "")

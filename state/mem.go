@@ -12,8 +12,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Mem is a [Store] in memory, for tests and for runs that may be lost with the
-// process. It never answers ErrUncertain. The zero Mem is empty and ready.
+// Mem is a [Store] in memory, for tests and for runs that may be lost with the process.
+// It never returns ErrUncertain. The zero Mem is empty and ready to use.
 type Mem struct {
 	mu       sync.Mutex
 	last     uint64 // revision
@@ -130,7 +130,7 @@ func (m *Mem) newest(id ID) []Record {
 	return all
 }
 
-// Delete takes a run away, see [Store].
+// Delete deletes a run, see [Store].
 func (m *Mem) Delete(ctx context.Context, id ID) error {
 	if err := m.begin(ctx, "delete", id.Validate()); err != nil {
 		return err
@@ -184,7 +184,7 @@ func (m *Mem) Watch(ctx context.Context, id ID, fn func(Record)) error {
 	}
 }
 
-// tell reports a change to those who watch.
+// tell reports a change to the watchers.
 func (m *Mem) tell(r Record) {
 	for w := range m.watchers {
 		if w.id.covers(r.ID) {
@@ -203,8 +203,8 @@ func (m *Mem) begin(ctx context.Context, op string, err error) error {
 	return nil
 }
 
-// A memWatcher holds what it has not been told yet: the newest of each run, in
-// the order of the changes. It is guarded by the store's mutex.
+// A memWatcher holds the changes that were not reported yet: the newest record of each
+// run, in the order of the changes. The store's mutex guards it.
 type memWatcher struct {
 	id    ID
 	wake  chan struct{}
@@ -234,7 +234,7 @@ func (w *memWatcher) next() (Record, bool) {
 	return r, true
 }
 
-// newest is the last record of a history, zero if there is none.
+// newest returns the last record of a history, zero if there is none.
 func newest(history []Record) Record {
 	if len(history) == 0 {
 		return Record{}
@@ -242,7 +242,7 @@ func newest(history []Record) Record {
 	return history[len(history)-1]
 }
 
-// give is r with data that the receiver may write to.
+// give returns r with a copy of its data, which the caller may modify.
 func give(r Record) Record {
 	r.Data = bytes.Clone(r.Data)
 	return r

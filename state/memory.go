@@ -6,28 +6,27 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Whose says whom a run belongs to, for the walls between the scopes of memory.
-// An empty name is nobody's: it equals no other, not even another empty one.
+// Whose says to which user and session a run belongs, for the scopes of memories. An
+// empty name equals no other, not even another empty one.
 type Whose struct {
 	User    string
 	Session string
 	Run     string
 }
 
-// Memories are the items of the snapshot that may be loaded into a run, given
-// whose checkpoint it is and whose run it becomes (AAIF, Memory Configuration):
+// Memories returns the items of the snapshot that may be loaded into a run. was is the
+// owner of the checkpoint, is that of the run (AAIF, Memory Configuration):
 //
 //   - user: only into a run of the same user;
 //   - session: only into a run of the same user in the same session;
 //   - task: only into the same run;
 //   - long_term: into any.
 //
-// A run that goes on under its own id belongs to whom it belonged to before.
+// A run that continues under its own id keeps its user and session.
 //
-// An item's ttl_remaining_seconds is the time to live that it is to be given
-// from now on: what it had when it was captured, less the time since. Absent or zero
-// it does not expire. Items whose time is over are left out. Embeddings are not in a snapshot: whoever
-// loads the items computes them anew.
+// An item's ttl_remaining_seconds is its time to live from now on: the value at its
+// capture less the time since. An item without it, or with zero, does not expire. Expired
+// items are left out. A snapshot has no embeddings: the caller has to compute them again.
 func (c *Checkpoint) Memories(was, is Whose) []aaif.MemoryItem {
 	sameRun := was.Run != "" && was.Run == is.Run
 	sameUser := sameRun || was.User != "" && was.User == is.User
@@ -53,13 +52,13 @@ func (c *Checkpoint) Memories(was, is Whose) []aaif.MemoryItem {
 	return kept
 }
 
-// Remember makes items the snapshot, with the time to live that they had left then.
+// Remember sets the snapshot to items whose time to live was exact at the time then.
 func (c *Checkpoint) Remember(items []aaif.MemoryItem, then time.Time) {
 	c.Doc.MemorySnapshot, c.memoryAt = items, then
 }
 
-// memoriesLeft are the items of the snapshot whose time is not over, with the time to
-// live that they have left, in whole seconds, and when they had exactly that.
+// memoriesLeft returns the items of the snapshot that have not expired, with their
+// remaining time to live in whole seconds, and the time at which these values are exact.
 func (c *Checkpoint) memoriesLeft(now time.Time) ([]aaif.MemoryItem, time.Time) {
 	since := c.memoryAt
 	if since.IsZero() {

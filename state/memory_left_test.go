@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// What a memory has left to live is counted down from the capture of a checkpoint to
-// its restore, and from one checkpoint to the next (gap 25 of the traceability review).
+// The remaining lifetime of a memory counts down from the capture of a checkpoint to its
+// restore, and from one checkpoint to the next (gap 25 of the traceability review).
 func TestMemoriesGrowOld(t *testing.T) {
 	t.Parallel()
 	me := state.Whose{User: "human.ada", Session: "s", Run: "r"}
@@ -41,7 +41,7 @@ func TestMemoriesGrowOld(t *testing.T) {
 	}
 	check("restored", c.Memories(me, me), 3000, 60)
 
-	// Many checkpoints within a second lose none of it.
+	// Many checkpoints within a second do not round the lifetime down.
 	at := captured
 	codec := state.Codec{Now: func() time.Time { return at }}
 	for range 50 {
@@ -60,7 +60,8 @@ func TestMemoriesGrowOld(t *testing.T) {
 	if got := d.Doc.MemorySnapshot; len(got) != 3 || got[1].TTLRemainingSeconds.Int64() != 285 || got[2].TTLRemainingSeconds.Int64() != 3585 {
 		t.Errorf("after 15 s of checkpoints: %+v", got)
 	}
-	// What somebody has taken out keeps the time that it was taken out at.
+	// A snapshot that was taken out of the document counts from the time it was taken
+	// out.
 	c.Remember(d.Doc.MemorySnapshot, at.Add(-time.Minute))
 	if _, err := codec.Encode(c); err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Messages are the conversation in the words of the model port: the
-// specification's messages, and from the notes what they have no place for.
+// Messages returns the conversation as messages of the model port: the specification's
+// messages, completed from the notes.
 func (c *Checkpoint) Messages() []model.Message {
 	messages := make([]model.Message, len(c.Doc.Conversation))
 	for i, m := range c.Doc.Conversation {
@@ -23,9 +23,9 @@ func (c *Checkpoint) Messages() []model.Message {
 	return messages
 }
 
-// Append adds a message that was produced at a time to the conversation, and
-// what the specification's messages have no place for to the notes. tokens is
-// about how long it is, 0 where nobody knows.
+// Append adds a message to the conversation, with the time at which it was produced, and
+// adds a note for what the specification's messages have no place for. tokens is its
+// approximate length, 0 if unknown.
 func (c *Checkpoint) Append(m model.Message, at time.Time, tokens int) {
 	if len(m.ToolCalls) > 0 || m.IsError || m.Provider != nil {
 		c.Mesh.Notes = append(c.Mesh.Notes, Note{Message: len(c.Doc.Conversation), Calls: m.ToolCalls, IsError: m.IsError, Provider: m.Provider})
@@ -39,8 +39,8 @@ func (c *Checkpoint) Append(m model.Message, at time.Time, tokens int) {
 	c.Doc.Conversation = append(c.Doc.Conversation, out)
 }
 
-// Truncate takes the messages from the n-th on out of the conversation, and the
-// notes about them.
+// Truncate removes the messages from the n-th on from the conversation, and the notes
+// about them.
 func (c *Checkpoint) Truncate(n int) {
 	c.Doc.Conversation = c.Doc.Conversation[:n:n]
 	notes := c.Mesh.Notes

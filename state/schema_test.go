@@ -13,11 +13,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v5"
 )
 
-// corpus is where the published schema and its examples stand beside the
-// repository, on the machines that have them.
+// corpus is the folder of the published schema and its examples, beside the repository.
+// Not every machine has it.
 const corpus = "../../shared/conformance/aaif"
 
-// documents are all kinds that this release writes: clear, sealed, referring.
+// documents returns a document of every kind that this release writes: clear, sealed,
+// with references.
 func documents(t *testing.T) map[string][]byte {
 	t.Helper()
 	docs := map[string][]byte{}
@@ -57,7 +58,7 @@ func TestDocumentsObeyTheSchema(t *testing.T) {
 			t.Errorf("%s: %v\n%s", name, err, data)
 			continue
 		}
-		for _, p := range doc.Lint() { // ids that are UUIDs, times that are times
+		for _, p := range doc.Lint() { // ids must be UUIDs, times must be times
 			if !strings.HasPrefix(name, "foreign") && !strings.Contains(name, "full") && name != "everything.json" {
 				t.Errorf("%s: %v", name, p)
 			}
@@ -65,7 +66,7 @@ func TestDocumentsObeyTheSchema(t *testing.T) {
 	}
 }
 
-// formatted compiles a schema so that formats are asserted.
+// formatted compiles a schema with formats asserted.
 func formatted(t *testing.T, text []byte) *jsonschema.Schema {
 	t.Helper()
 	c := jsonschema.NewCompiler()
@@ -80,8 +81,8 @@ func formatted(t *testing.T, text []byte) *jsonschema.Schema {
 	return schema
 }
 
-// TestDocumentsObeyTheSchemasFormats holds them to our schema, formats asserted, and
-// to the schema as it was published, where that stands beside the repository.
+// TestDocumentsObeyTheSchemasFormats validates the documents with our schema, formats
+// asserted, and with the published schema where that is beside the repository.
 func TestDocumentsObeyTheSchemasFormats(t *testing.T) {
 	t.Parallel()
 	schemas := map[string]*jsonschema.Schema{"ours": formatted(t, aaif.SchemaJSON(aaif.KindState))}
@@ -103,7 +104,7 @@ func TestDocumentsObeyTheSchemasFormats(t *testing.T) {
 		}
 		if name == "full" || name == "everything.json" {
 			for _, s := range v.(map[string]any)["subagent_states"].([]any) {
-				s.(map[string]any)["agent_id"], s.(map[string]any)["state_id"] = c0ffee, c0ffee // no UUIDs in there, for short
+				s.(map[string]any)["agent_id"], s.(map[string]any)["state_id"] = c0ffee, c0ffee // the ids there are no UUIDs
 			}
 		}
 		for which, schema := range schemas {
@@ -116,8 +117,8 @@ func TestDocumentsObeyTheSchemasFormats(t *testing.T) {
 
 const c0ffee = "c0ffee00-0000-4000-8000-000000000000"
 
-// A document that another platform wrote: ours by hand, and the published one, where
-// that stands beside the repository.
+// Documents of other platforms can be read: ours, written by hand, and the published one
+// where that is beside the repository.
 func TestForeignDocumentsAreRead(t *testing.T) {
 	t.Parallel()
 	own, err := os.ReadFile("testdata/examples/night-porter.json")

@@ -19,13 +19,13 @@ import (
 // KeySize is the length of a sealing key in bytes.
 const KeySize = chacha20poly1305.KeySize
 
-// sealAlgorithm is the one algorithm that there is. Its nonces are long enough
-// to be random.
+// sealAlgorithm is the only supported algorithm. Its nonces are long enough to be chosen
+// at random.
 const sealAlgorithm = "XChaCha20-Poly1305"
 
 // A Key seals checkpoints at rest.
 type Key struct {
-	// ID names the key in what it seals, and is no secret. Default: [KeyID] of
+	// ID identifies the key in sealed documents; it is not secret. Default: [KeyID] of
 	// the secret, so that all workers with the same key agree.
 	ID string
 	// Secret is 32 random bytes.
@@ -41,12 +41,12 @@ func KeyID(secret []byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// A Keyring seals with its newest key, and opens what any of its keys has
-// sealed. To change keys: give all workers the new key behind the old one, then
-// in front of it. Every run that is written from then on is sealed anew; once
-// the runs that only the old key opens have expired, it may go.
+// A Keyring seals with its newest key, and opens documents that any of its keys has
+// sealed. To change keys, give all workers the new key after the old one first, and then
+// before it. Every run that is written from then on is sealed with the new key; once all
+// runs that need the old key have expired, remove it.
 //
-// A Keyring does not change, and shows no secret when it is printed.
+// A Keyring does not change, and prints no secret.
 type Keyring struct {
 	newest string
 	keys   map[string]cipher.AEAD
@@ -74,37 +74,36 @@ func NewKeyring(newest Key, older ...Key) (*Keyring, error) {
 	return k, nil
 }
 
-// IDs are the ids of the keys, newest first.
+// IDs returns the ids of the keys, newest first.
 func (k *Keyring) IDs() []string { return append([]string(nil), k.ids...) }
 
-// String names the keys' ids.
+// String returns the keys' ids.
 func (k *Keyring) String() string { return "state keys " + strings.Join(k.ids, ", ") }
 
-// GoString is String, so that %#v shows no secret either.
+// GoString is String, so that %#v prints no secret either.
 func (k *Keyring) GoString() string { return k.String() }
 
 // LogValue is String, for slog.
 func (k *Keyring) LogValue() slog.Value { return slog.StringValue(k.String()) }
 
-// sealed is the member of our extension that holds the sealed document: the
-// canonical JSON of the whole clear one, the header included.
+// sealed is the member of x-aeemesh that holds the sealed document: the canonical JSON of
+// the whole unsealed document, including its header.
 type sealed struct {
 	Algorithm string `json:"alg"`
 	Key       string `json:"key"`
 	Nonce     string `json:"nonce"` // base64
-	// Over is the revision of the run that it was written over; nil: nobody said.
+	// Over is the revision of the run that the document replaces; nil: the writer did not
+	// set it.
 	Over *uint64 `json:"over"`
 	Text string  `json:"text"` // base64
 }
 
-// seal writes the document that stands for a clear one at rest: a valid Agent
-// State document with the clear header, the sealed text, and a checksum of its
-// own.
+// seal writes the document that is stored in place of an unsealed one: a valid Agent
+// State document with the unsealed header, the sealed text, and its own checksum.
 //
-// What is authenticated besides the sealed text is that document without
-// provenance.checksum and without the member text: nobody without the key
-// moves a sealed text under another header, or says that it was written over another
-// revision.
+// The seal also authenticates that document, without provenance.checksum and without the
+// member text: without the key it is impossible to move a sealed text under another
+// header, or to change the revision that it replaces.
 func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 	if h.Entity == "" {
 		return nil, errors.New("only the mesh's own checkpoints are sealed: Mesh.Entity is empty")
@@ -112,7 +111,7 @@ func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 	aead := k.keys[k.newest]
 	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
 	rand.Read(nonce)
-	var at int // where the sealed text belongs
+	var at int // the position of the sealed text
 	size := base64.StdEncoding.EncodedLen(len(text) + aead.Overhead())
 	doc, checksum, err := h.append(make([]byte, 0, 1024+size), nil, func(w *writer) {
 		w.name("sealed")
@@ -140,7 +139,7 @@ func (k *Keyring) seal(h Header, text []byte, codec Codec) ([]byte, error) {
 	return doc, nil
 }
 
-// open returns the clear document's text.
+// open returns the text of the unsealed document.
 func (k *Keyring) open(p *parsed) ([]byte, error) {
 	s := p.outer.Sealed
 	if s.Algorithm != sealAlgorithm {
@@ -172,7 +171,8 @@ func (k *Keyring) open(p *parsed) ([]byte, error) {
 	return clear, nil
 }
 
-// authenticated is what the seal covers besides the sealed text, see seal.
+// authenticated returns the data that the seal authenticates in addition to the sealed
+// text, see seal.
 func (p *parsed) authenticated() ([]byte, error) {
 	q, err := p.canonical()
 	if err != nil {
@@ -182,7 +182,7 @@ func (p *parsed) authenticated() ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: it is not where it must be", ErrForged)
 	}
-	// The span of a member begins at its comma and its name.
+	// A member's span begins with its comma and its name.
 	value := at
 	for q.text[value.from] != '{' {
 		value.from++
@@ -195,7 +195,7 @@ func (p *parsed) authenticated() ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("%w: there is no checksum", ErrForged)
 	}
-	// provenance comes before our extension.
+	// provenance comes before x-aeemesh.
 	aad := make([]byte, 0, len(q.text)-(cut.to-cut.from))
 	aad = append(aad, q.text[:checksum.from]...)
 	aad = append(aad, q.text[checksum.to:cut.from]...)

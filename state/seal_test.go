@@ -70,7 +70,7 @@ func TestKeysChange(t *testing.T) {
 	}
 	lenient := old
 	lenient.AcceptClear = true
-	c, err := lenient.Decode(clear) // what was stored before the mesh began to seal
+	c, err := lenient.Decode(clear) // stored before the mesh began to seal
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,8 +95,8 @@ func TestKeysChange(t *testing.T) {
 	same(t, got, canonicalRaw(t, c))
 }
 
-// Whatever is altered in a sealed document, its header above all, it does not
-// open. White space and another encoding are no alteration.
+// A sealed document with any change, above all in its header, is not opened. White space
+// and another encoding are no change.
 func TestSealsBreak(t *testing.T) {
 	t.Parallel()
 	k := state.Codec{Seal: ring(t, key(1)), Unchecked: true}
@@ -135,7 +135,7 @@ func TestSealsBreak(t *testing.T) {
 		if bad == string(data) {
 			t.Fatalf("%s is not there", edit[0])
 		}
-		sum := checksumMember.ReplaceAllString(bad, "") // the attacker does it better
+		sum := checksumMember.ReplaceAllString(bad, "") // a better attacker removes the checksum, too
 		for _, doc := range []string{bad, sum} {
 			if _, err := k.Decode([]byte(doc)); err == nil || errors.Is(err, state.ErrSealed) {
 				t.Errorf("%s altered: %v", name, err)
@@ -180,7 +180,7 @@ func TestKeyrings(t *testing.T) {
 		t.Error("one key twice")
 	}
 	k := ring(t, key(1), state.Key{ID: "old", Secret: key(2).Secret})
-	// The id of a key is wire: it is what tells which key opens a document.
+	// The id of a key is wire format: it says which key opens a document.
 	if ids := k.IDs(); len(ids) != 2 || ids[0] != state.KeyID(key(1).Secret) || ids[0] != "82f8f11a6f1bede5" || ids[1] != "old" {
 		t.Errorf("ids %v", ids)
 	}
@@ -227,8 +227,8 @@ func TestRefer(t *testing.T) {
 	}
 }
 
-// Finding 18 of the security review: who can write to the store, and has no key, puts
-// no older record of a run in the place of a newer one, nor one of another run.
+// Finding 18 of the security review: an attacker who can write to the store, but has no
+// key, cannot replace a record of a run with an older one, nor with one of another run.
 func TestARecordIsHeldToItsPlace(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -254,7 +254,7 @@ func TestARecordIsHeldToItsPlace(t *testing.T) {
 		records = append(records, rec)
 	}
 	last := records[3].Revision
-	for i, old := range records[1:] { // the newest, too, a second time
+	for i, old := range records[1:] { // also the newest, a second time
 		rev, err := store.Put(ctx, c.ID(), last, old.Data)
 		if err != nil {
 			t.Fatal(err)
@@ -268,7 +268,7 @@ func TestARecordIsHeldToItsPlace(t *testing.T) {
 			t.Errorf("record %d again: %v", i+2, err)
 		}
 	}
-	for _, rec := range records { // as history they are what they were
+	for _, rec := range records { // the history returns them unchanged
 		if _, err := k.Read(rec); err != nil {
 			t.Errorf("revision %d: %v", rec.Revision, err)
 		}
@@ -289,7 +289,7 @@ func TestARecordIsHeldToItsPlace(t *testing.T) {
 	if _, err := k.Read(resummed(t, altered)); !errors.Is(err, state.ErrForged) {
 		t.Errorf("with another revision written into it: %v", err)
 	}
-	unbound, err := k.Encode(c) // of an earlier release
+	unbound, err := k.Encode(c) // as an earlier release wrote it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,7 +298,7 @@ func TestARecordIsHeldToItsPlace(t *testing.T) {
 	}
 }
 
-// resummed is a record with a checksum that fits what is in it.
+// resummed returns the record with a checksum that fits its content.
 func resummed(t *testing.T, r state.Record) state.Record {
 	t.Helper()
 	var doc map[string]json.RawMessage

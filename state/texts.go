@@ -9,14 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// texts remembers what [Codec.Encode] wrote of the parts of a checkpoint that
-// grow large and rarely change: from one checkpoint of a run to the next, a
-// conversation gains a message or two at its end. What is remembered is used
-// only where the part itself is still the same, so nobody has to say what has
-// changed. For a string that nobody replaced, the comparison is one of
+// texts caches what [Codec.Encode] wrote of those parts of a checkpoint that grow large
+// and rarely change: from one checkpoint of a run to the next, a conversation gains a
+// message or two at its end. A cached text is used only if the part itself is unchanged,
+// so no invalidation is needed. Comparing a string that was not replaced only compares
 // pointers.
 //
-// Clones share it, and may be encoded at once.
+// Clones share it, and may be encoded concurrently.
 type texts struct {
 	mu       sync.Mutex
 	messages list[aaif.Message]
@@ -24,14 +23,14 @@ type texts struct {
 	raws     map[string]rawText
 }
 
-// A list is what was written of an array.
+// A list is the cached text of an array.
 type list[T comparable] struct {
 	items []T
 	ends  []int // of each item in text
 	text  []byte
 }
 
-// append writes items to dst, each by write, with commas between them.
+// append writes items to dst with commas between them; write encodes one item.
 func (l *list[T]) append(dst *[]byte, items []T, write func(*writer, T)) error {
 	same := 0
 	for same < len(items) && same < len(l.items) && items[same] == l.items[same] {
@@ -48,7 +47,7 @@ func (l *list[T]) append(dst *[]byte, items []T, write func(*writer, T)) error {
 			w.b = append(w.b, ',')
 		}
 		if write(&w, item); w.err != nil {
-			return w.err // what was written of it is beyond the last of ends
+			return w.err // the partial text is beyond the last of ends
 		}
 		l.items, l.ends = append(l.items, item), append(l.ends, len(w.b))
 	}
@@ -57,17 +56,17 @@ func (l *list[T]) append(dst *[]byte, items []T, write func(*writer, T)) error {
 	return nil
 }
 
-// A rawText is what was written of a raw JSON value.
+// A rawText is the cached text of a raw JSON value.
 type rawText struct {
 	source, text []byte
-	used         bool // by the encoding under way
+	used         bool // by the current encoding
 }
 
-// worthKeeping is the size from which a raw value is remembered. Below it,
-// writing it anew costs no more than looking it up.
+// worthKeeping is the size from which a raw value is cached. A smaller one is as cheap to
+// encode again as to look up.
 const worthKeeping = 512
 
-// cached writes v by write, or what that has written of the same value before.
+// cached writes v by write, or from the cache if write has encoded the same value before.
 func (w *writer) cached(slot string, v json.RawMessage, t *texts, write func(*writer, string, jsontext.Value)) {
 	if t == nil || len(v) < worthKeeping {
 		write(w, slot, jsontext.Value(v))
@@ -90,7 +89,7 @@ func (w *writer) cached(slot string, v json.RawMessage, t *texts, write func(*wr
 	t.raws[slot] = rawText{source: bytes.Clone(v), text: bytes.Clone(w.b[from:]), used: true}
 }
 
-// forget drops the raw values that the last encoding did not have.
+// forget drops the raw values that the last encoding did not use.
 func (t *texts) forget() {
 	for slot, r := range t.raws {
 		if !r.used {
@@ -102,7 +101,7 @@ func (t *texts) forget() {
 	}
 }
 
-// size is about how long a document with these parts is.
+// size estimates the length of a document with these parts.
 func (t *texts) size() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,27 +10,25 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// A Moment is one checkpoint in the life of a run, for people.
+// A Moment describes one checkpoint of a run, for people.
 type Moment struct {
 	Revision  uint64         `json:"revision"`
-	At        time.Time      `json:"at"` // when it was captured, or else when it was stored
+	At        time.Time      `json:"at"` // when it was captured, or if that is unknown when it was stored
 	Epoch     uint64         `json:"epoch"`
 	Owner     string         `json:"owner,omitempty"`
 	Status    aaif.RunStatus `json:"status"`
 	Iteration int64          `json:"iteration"`
 	Step      Step           `json:"step"`
-	// Events are what happened since the checkpoint before it, each in a few
-	// words. Of the first one they are how things stood.
+	// Events describe what happened since the previous checkpoint, each in a few words.
+	// For the first checkpoint they describe its state.
 	Events []string `json:"events,omitempty"`
-	// Problem says why the checkpoint could not be read, where that is so; then
-	// only its header is shown. A sealed document without its key is the common
-	// case.
+	// Problem says why the checkpoint could not be read; then only its header is shown. A
+	// common reason is a sealed document without its key.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Timeline tells the life of a run from the checkpoints that a store keeps of
-// it, oldest first, see [Store.History]. The bytes of a conversation are not in
-// it beyond the beginnings of its messages.
+// Timeline describes a run by its stored checkpoints, oldest first, see [Store.History].
+// Of the conversation it contains only the beginnings of messages.
 func Timeline(k Codec, history []Record) []Moment {
 	var (
 		moments []Moment
@@ -68,12 +66,12 @@ func headerMoment(r Record, err error) Moment {
 	return m
 }
 
-// AskedBy is in the detail of a step that somebody asked for, before who did and
-// why.
+// AskedBy precedes, in the detail of a step that somebody requested, the requester and
+// the reason.
 const AskedBy = "asked by "
 
-// events are what happened from one checkpoint to the next. The first one has
-// none before it.
+// events describes what happened between two checkpoints. before is nil for the first
+// one.
 func events(before, c *Checkpoint) []string {
 	first := before == nil
 	if first {
@@ -163,7 +161,8 @@ func steered(a, b *Mesh, say func(string, ...any)) {
 	}
 }
 
-// calls tells which tasks for others began and ended. Of many it tells how many.
+// calls describes which tasks for other agents began and ended. If there are many it
+// counts them.
 func calls(a, b *Mesh, say func(string, ...any)) {
 	tell := func(what, many string, from, to []Call) {
 		known := map[string]bool{}
@@ -189,7 +188,7 @@ func calls(a, b *Mesh, say func(string, ...any)) {
 	tell("is over", "are over", b.Calls, a.Calls)
 }
 
-// messages tells what was said since.
+// messages describes the new messages.
 func messages(before, c *Checkpoint, say func(string, ...any)) {
 	had, has := before.Messages(), c.Messages()
 	same := 0
@@ -223,7 +222,7 @@ func messages(before, c *Checkpoint, say func(string, ...any)) {
 	}
 }
 
-// effects tells what became of the tool calls since.
+// effects describes the changes of tool calls.
 func effects(a, b *Mesh, say func(string, ...any)) {
 	was := map[string]Effect{}
 	for _, e := range a.Effects {
@@ -264,9 +263,9 @@ func ordinal(n uint64) string {
 	return fmt.Sprint(n, "th")
 }
 
-// oneLine is a text without line breaks and what else is not to be printed, for
-// a terminal that a hostile conversation must not drive.
+// oneLine removes line breaks and unprintable characters from a text, so that a hostile
+// conversation cannot control the terminal.
 func oneLine(s string) string {
-	const most = 1 << 10 // no more of it is shown anyway
+	const most = 1 << 10 // more is not shown anyway
 	return strings.Join(strings.FieldsFunc(cut(s, most), func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }), " ")
 }

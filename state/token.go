@@ -11,15 +11,16 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
-// MaxTokenLife is how long a migration token may live (AAIF, Cross-Platform Migration Protocol, step 2).
+// MaxTokenLife is the longest validity of a migration token (AAIF, Cross-Platform
+// Migration Protocol, step 2).
 const MaxTokenLife = 15 * time.Minute
 
 var migrationToken = tokenKind{typ: "aaif-migration+jwt", max: MaxTokenLife}
 
-// A Grant is what a migration token says: the source lets this one state of this one run go to the target. Whoever
-// accepts it does so once, by its ID.
+// A Grant is the content of a migration token: the source allows the target to take over
+// this one state of this one run. The target accepts it once, by its ID.
 type Grant struct {
-	ID     string // jti: a UUID, made by [Grant.Sign] where it is empty
+	ID     string // jti: a UUID; [Grant.Sign] makes one if it is empty
 	Issuer string // iss: the entity whose run it is, or another that the signing key speaks for
 	Source string // source_platform
 	Target string // aud: the platform, or the instance of a worker, that may accept it
@@ -29,7 +30,8 @@ type Grant struct {
 	StateID  string
 	Checksum string // of the state without the token: see [ContentChecksum]
 
-	// Issued and Expires are whole seconds. Expires is at most [MaxTokenLife] after Issued; what is zero, is that.
+	// Issued and Expires are truncated to seconds. Expires is at most [MaxTokenLife]
+	// after Issued; zero means that.
 	Issued, Expires time.Time
 }
 
@@ -42,8 +44,9 @@ type migrationClaims struct {
 	Checksum string `json:"checksum"`
 }
 
-// Sign issues the token: a JWT, signed with an Ed25519 key that speaks for the issuer, whose header names the key.
-// It fails where a field is missing, and where it would live for more than [MaxTokenLife].
+// Sign issues the token: a JWT, signed with an Ed25519 key that speaks for the issuer and
+// that the header names. It fails if a field is missing, or if the token would be valid
+// for more than [MaxTokenLife].
 func (g Grant) Sign(s *sign.Signer) (string, error) {
 	if g.ID == "" {
 		g.ID = uuid.NewString()
@@ -66,10 +69,11 @@ func (g Grant) Sign(s *sign.Signer) (string, error) {
 	})
 }
 
-// VerifyToken reads a migration token for the platform, or instance, target. When it returns no error, a key that
-// speaks for the issuer has signed the grant, the token is for target, and it holds at the time now. Whether it is
-// for the state that it came with, [Grant.Covers] says; that it was not used before, only the target's own records
-// can say.
+// VerifyToken verifies a migration token for the platform, or instance, target. If it
+// returns no error, a key that speaks for the issuer has signed the grant, the token is
+// for target, and it is valid at the time now. [Grant.Covers] checks whether it is for
+// the state that it came with; only the target's own records say whether it was used
+// before.
 //
 // Errors wrap [ErrTokenInvalid], [ErrTokenKey], [ErrTokenExpired] or [ErrTokenAudience].
 func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) {
@@ -88,8 +92,8 @@ func VerifyToken(keys Keys, token, target string, now time.Time) (Grant, error) 
 	return g, nil
 }
 
-// VerifyOldToken is [VerifyToken] for a token that may have expired: as it would have been at the time at which it was
-// issued. It is for refusing what came too late, and never for accepting it.
+// VerifyOldToken is [VerifyToken] for a token that may have expired: it verifies it as of
+// the time of issue. Use it to refuse a handoff that came too late, never to accept one.
 func VerifyOldToken(keys Keys, token, target string) (Grant, error) {
 	var c migrationClaims
 	if len(token) > maxToken {
@@ -101,7 +105,7 @@ func VerifyOldToken(keys Keys, token, target string) (Grant, error) {
 	return VerifyToken(keys, token, target, c.IssuedAt.Time)
 }
 
-// check reports what the grant leaves open.
+// check returns an error for each missing or malformed field.
 func (g Grant) check() error {
 	var missing []error
 	for _, f := range []struct{ name, value string }{
@@ -122,7 +126,7 @@ func (g Grant) check() error {
 	return errors.Join(missing...)
 }
 
-// Covers reports with [ErrTokenState] where the grant is for something else than the state that it came with.
+// Covers fails with [ErrTokenState] unless the grant is for the given state.
 func (g Grant) Covers(source, agentID, runID, stateID, checksum string) error {
 	for _, f := range []struct{ name, granted, have string }{
 		{"source_platform", g.Source, source},

@@ -14,7 +14,7 @@ import (
 
 var issued = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 
-// newRing makes a key for agent.x and a ring that trusts it.
+// newRing returns a new key for agent.x and a ring that trusts it.
 func newRing(t testing.TB) (*sign.Signer, *sign.Ring) {
 	t.Helper()
 	signer, key, err := sign.NewKey("source-1", sign.Ed25519, "agent.x")
@@ -117,7 +117,7 @@ func TestTokenThatNobodyMayIssue(t *testing.T) {
 func TestTokenIsRefused(t *testing.T) {
 	t.Parallel()
 	signer, ring := newRing(t)
-	stranger, _ := newRing(t) // the same kid, another key
+	stranger, _ := newRing(t) // another key with the same kid
 	add := func(kid string, change func(*sign.Key), from ...string) *sign.Signer {
 		s, key, err := sign.NewKey(kid, sign.Ed25519, from...)
 		if err != nil {
@@ -146,7 +146,7 @@ func TestTokenIsRefused(t *testing.T) {
 		}
 		return token
 	}
-	// forge signs what no Grant.Sign would.
+	// forge signs tokens that Grant.Sign would never sign.
 	forge := func(s *sign.Signer, change func(header map[string]any, claims jwt.MapClaims)) string {
 		g := grant()
 		token := jwt.NewWithClaims(jwt.SigningMethodEdDSA, jwt.MapClaims{
@@ -193,7 +193,7 @@ func TestTokenIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mixed := another[:strings.LastIndexByte(another, '.')] + good[cut:] // the claims of one, the signature of another
+	mixed := another[:strings.LastIndexByte(another, '.')] + good[cut:] // the claims of one token with the signature of another
 
 	for name, tt := range map[string]struct {
 		token string
@@ -276,7 +276,7 @@ func TestGrantForSomethingElse(t *testing.T) {
 	}
 }
 
-// FuzzVerifyToken: whatever is verified was signed, and nothing else was.
+// FuzzVerifyToken: a token that is verified was signed, and no other token is verified.
 func FuzzVerifyToken(f *testing.F) {
 	signer, ring := newRing(f)
 	good, err := grant().Sign(signer)

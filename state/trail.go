@@ -2,17 +2,18 @@ package state
 
 import "slices"
 
-// trailLimit is how many checkpoints before it a checkpoint knows. So many may be
-// written by others between two tries of one write.
+// trailLimit is how many preceding checkpoints a checkpoint names. That many may be
+// written by others between two attempts of one write.
 const trailLimit = 6
 
-// mark is enough of a state_id to tell a run's checkpoints apart.
+// mark is the prefix of a state_id that is enough to identify a checkpoint within its
+// run.
 func mark(stateID string) string {
 	const length = len("01234567-89ab")
 	return stateID[:min(len(stateID), length)]
 }
 
-// trail is the trail of the checkpoint that is written over c.
+// trail returns the trail of the checkpoint that replaces c.
 func (c *Checkpoint) trail() []string {
 	if c.Doc.StateID == "" {
 		return nil
@@ -21,9 +22,12 @@ func (c *Checkpoint) trail() []string {
 	return append(trail, c.Mesh.Trail[:min(len(c.Mesh.Trail), trailLimit-1)]...)
 }
 
-// Follows reports whether c was written over other, perhaps with others between
-// them. Known is false where c does not tell: where too many are between them, or a
-// release wrote one that kept no trail.
+// Follows reports whether c was written after other, directly or with further checkpoints
+// in between. known is false if c cannot tell: too many are in between, or one was
+// written by a release without trails.
+//
+// So a worker that wrote other without an answer finds out from the run's newest
+// checkpoint whether it was stored.
 //
 // So whoever wrote other, and never heard whether it was stored, learns it from the
 // run's newest checkpoint alone.
@@ -32,7 +36,7 @@ func (c *Checkpoint) Follows(other *Checkpoint) (follows, known bool) {
 	if has(mark(other.Doc.StateID)) {
 		return true, true
 	}
-	if len(other.Mesh.Trail) == 0 { // it would have been the first of its run
+	if len(other.Mesh.Trail) == 0 { // other would have been the first of its run
 		return false, len(c.Mesh.Trail) < trailLimit
 	}
 	return false, has(other.Mesh.Trail[0])

@@ -6,8 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Whoever does not know whether a checkpoint was stored learns it from the newest one,
-// which others may have written over it, or in its place.
+// A worker that does not know whether its checkpoint was stored learns it from the newest
+// checkpoint, which other workers may have written over it, or in its place.
 func TestCheckpointKnowsWhatItWasWrittenOver(t *testing.T) {
 	over := func(c *state.Checkpoint, times int) *state.Checkpoint {
 		for range times {
@@ -27,7 +27,7 @@ func TestCheckpointKnowsWhatItWasWrittenOver(t *testing.T) {
 	fresh.Doc.StateID, fresh.Mesh.Trail = "", nil
 	begins, rival := over(fresh, 1), over(fresh, 1)
 	odd := over(first, 5)
-	odd.Mesh.Trail = nil // of a release that keeps none
+	odd.Mesh.Trail = nil // of a release that keeps no trail
 	for name, c := range map[string]struct {
 		newest, mine   *state.Checkpoint
 		follows, known bool

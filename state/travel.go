@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// PutToken puts a migration token into a document that travels as a file, and
-// its checksum anew, which covers the token. The document is JSON, sealed or
-// clear, with a checksum and without a token.
+// PutToken adds a migration token to a document that is transferred as a file, and
+// updates its checksum, which covers the token. The document is JSON, sealed or not, with
+// a checksum and without a token.
 func PutToken(doc []byte, token string) ([]byte, error) {
 	out, err := putToken(doc, token)
 	if err != nil {
@@ -44,9 +44,9 @@ func putToken(doc []byte, token string) ([]byte, error) {
 	return setProvenance(members, "checksum", sum)
 }
 
-// TakeToken takes the migration token out of a document, JSON or CBOR, sealed or
-// clear, and returns the document as it was before, as JSON. It verifies the
-// checksum of what came (ErrChecksum); the token it does not look at.
+// TakeToken removes the migration token from a document, JSON or CBOR, sealed or not, and
+// returns the document as it was before, as JSON. It verifies the document's checksum
+// (ErrChecksum), but not the token.
 func TakeToken(doc []byte) (token string, without []byte, err error) {
 	if token, without, err = takeToken(doc); err != nil {
 		return "", nil, fmt.Errorf("take migration token: %w", err)
@@ -94,7 +94,7 @@ func takeToken(doc []byte) (string, []byte, error) {
 	return p.token, text, err
 }
 
-// setProvenance sets one text of provenance.
+// setProvenance sets one text member of provenance.
 func setProvenance(members []jsonMember, name, value string) ([]byte, error) {
 	i := indexMember(members, "provenance")
 	if i < 0 {

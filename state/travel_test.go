@@ -99,7 +99,7 @@ func TestTokenInADocument(t *testing.T) {
 	}
 }
 
-// FuzzTakeToken: what comes out is what would have been put in.
+// FuzzTakeToken: a token that is taken out equals the token that would have been put in.
 func FuzzTakeToken(f *testing.F) {
 	doc, err := state.Codec{}.Encode(travelling(f).Outbound("berlin", "paris", "9.8.7"))
 	if err != nil {

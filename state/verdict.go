@@ -12,30 +12,32 @@ import (
 )
 
 var (
-	verdictToken = tokenKind{typ: "aeemesh-handoff-verdict+jwt"} // does not expire: a file may travel for long
+	verdictToken = tokenKind{typ: "aeemesh-handoff-verdict+jwt"} // does not expire: a file may take long to arrive
 	requestToken = tokenKind{typ: "aeemesh-handoff-request+jwt", max: time.Minute}
 )
 
-// Outcome is what became of a handoff at its target.
+// Outcome is the result of a handoff at its target.
 type Outcome string
 
-// The outcomes. Accepted and refused exclude one another for ever; ended comes after accepted.
+// The outcomes. A handoff is either accepted or refused, never both; ended follows
+// accepted.
 const (
 	OutcomeAccepted Outcome = "accepted" // the target owns the run
-	OutcomeRefused  Outcome = "refused"  // the target will never run it: the source may take it back
-	OutcomeEnded    Outcome = "ended"    // the run has ended at the target, with the reply whose hash is given
+	OutcomeRefused  Outcome = "refused"  // the target will never run it: the source may take the run back
+	OutcomeEnded    Outcome = "ended"    // the run has ended at the target; Reply is the hash of its reply
 )
 
-// A Verdict is the target's signed word on a handoff, for the source: the content of a receipt.
+// A Verdict is the target's signed statement about a handoff, for the source: the content
+// of a receipt.
 type Verdict struct {
 	Handoff string // sub: the ID of the grant
 	Issuer  string // iss: the agent's entity at the target, or another that the signing key speaks for
 	Source  string // aud: the platform that issued the grant
-	Target  string // target_platform: the platform whose word this is
+	Target  string // target_platform: the platform that makes the statement
 	RunID   string
 	Outcome Outcome
 	Reason  string // of a refusal, for people
-	Reply   string // of an ended run: the hash of its terminal envelope, see envelope.Envelope.Hash
+	Reply   string // for an ended run: the hash of its terminal envelope, see envelope.Envelope.Hash
 	Issued  time.Time
 }
 
@@ -48,7 +50,7 @@ type verdictClaims struct {
 	Reply   string  `json:"reply,omitempty"`
 }
 
-// Sign puts the verdict into a JWT.
+// Sign encodes the verdict as a JWT.
 func (v Verdict) Sign(s *sign.Signer) (string, error) {
 	if err := v.check(); err != nil {
 		return "", fmt.Errorf("sign verdict: %w", err)
@@ -63,8 +65,8 @@ func (v Verdict) Sign(s *sign.Signer) (string, error) {
 	})
 }
 
-// VerifyVerdict reads a verdict that was meant for the platform source. Whose verdict counts for a run, the run's
-// record says: it names the target.
+// VerifyVerdict verifies a verdict for the platform source. The caller has to compare the
+// verdict's target with the one in the run's record.
 func VerifyVerdict(keys Keys, token, source string, now time.Time) (Verdict, error) {
 	var c verdictClaims
 	if err := verdictToken.verify(keys, token, &c, &c.claims, source, now); err != nil {
@@ -106,13 +108,14 @@ func (v Verdict) check() error {
 	return errors.Join(bad...)
 }
 
-// A Request is what the source asks the target about a handoff that has been accepted, long after the migration token
-// has expired: signed anew each time, and good for a minute.
+// A Request is a signed request of the source to the target about an accepted handoff,
+// long after the migration token has expired. It is signed anew each time, and valid for
+// a minute.
 type Request struct {
 	Handoff string // sub: the ID of the grant
 	Issuer  string // iss: as in the grant
 	Target  string // aud: as in the grant
-	Action  string // what is asked for
+	Action  string // what is requested
 	Issued  time.Time
 }
 
@@ -121,7 +124,7 @@ type requestClaims struct {
 	Action string `json:"action"`
 }
 
-// Sign puts the request into a JWT.
+// Sign encodes the request as a JWT.
 func (r Request) Sign(s *sign.Signer) (string, error) {
 	iat, exp, err := requestToken.window(r.Issued, r.Issued.Truncate(time.Second).Add(requestToken.max))
 	if err != nil {
@@ -133,8 +136,8 @@ func (r Request) Sign(s *sign.Signer) (string, error) {
 	})
 }
 
-// VerifyRequest reads a request to the platform target. Whether the issuer is the one of the handoff, the caller
-// compares.
+// VerifyRequest verifies a request to the platform target. The caller has to compare the
+// issuer with the handoff's.
 func VerifyRequest(keys Keys, token, target string, now time.Time) (Request, error) {
 	var c requestClaims
 	if err := requestToken.verify(keys, token, &c, &c.claims, target, now); err != nil {

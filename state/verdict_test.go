@@ -73,7 +73,7 @@ func TestRequestIsShortLived(t *testing.T) {
 	}
 }
 
-// A token of one kind never passes for one of another, whatever its claims are.
+// A token of one kind is never accepted as one of another kind, whatever its claims are.
 func TestTokensOfDifferentKinds(t *testing.T) {
 	t.Parallel()
 	signer, ring := newRing(t)

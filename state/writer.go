@@ -16,16 +16,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxInteger is the greatest integer that every JSON reader keeps (RFC 7493,
+// maxInteger is the largest integer that every JSON reader represents exactly (RFC 7493,
 // section 2.2).
 const maxInteger = 1<<53 - 1
 
-// A writer writes JSON in the form of RFC 8785, member by member. Its callers
-// give the members of an object in the order of their names, which is why
-// nothing has to be sorted afterwards.
+// A writer writes JSON in the form of RFC 8785, member by member. Its callers write the
+// members of an object in the order of their names, so that nothing has to be sorted
+// afterwards.
 //
-// Texts are made valid UTF-8: what a tool or a model said must never keep a
-// run from being stored. The first other error stays in err.
+// Strings are made valid UTF-8: no output of a tool or a model must keep a run from being
+// stored. err holds the first other error.
 type writer struct {
 	b   []byte
 	err error
@@ -40,7 +40,7 @@ func (w *writer) fail(member string, err error) {
 func (w *writer) begin() { w.b = append(w.b, '{') }
 func (w *writer) end()   { w.b = append(w.b, '}') }
 
-// name begins a member of ours, whose name needs no escapes.
+// name begins a member with one of our names, which need no escapes.
 func (w *writer) name(name string) {
 	w.comma()
 	w.b = append(w.b, '"')
@@ -48,14 +48,14 @@ func (w *writer) name(name string) {
 	w.b = append(w.b, '"', ':')
 }
 
-// anyName begins a member of others.
+// anyName begins a member with an arbitrary name.
 func (w *writer) anyName(name string) {
 	w.comma()
 	w.string(name)
 	w.b = append(w.b, ':')
 }
 
-// comma separates what follows from what was written before, if anything was.
+// comma writes a comma unless the object or array is empty so far.
 func (w *writer) comma() {
 	if c := w.b[len(w.b)-1]; c != '{' && c != '[' && c != ':' {
 		w.b = append(w.b, ',')
@@ -64,7 +64,7 @@ func (w *writer) comma() {
 
 func (w *writer) string(s string) { w.b = envelope.AppendString(w.b, cleanText(s)) }
 
-// cleanText is s in valid UTF-8.
+// cleanText returns s as valid UTF-8.
 func cleanText(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -72,13 +72,13 @@ func cleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// text writes a text member, empty or not.
+// text writes a string member, also if it is empty.
 func (w *writer) text(name, s string) {
 	w.name(name)
 	w.string(s)
 }
 
-// opt writes a text member unless it is empty.
+// opt writes a string member unless it is empty.
 func (w *writer) opt(name, s string) {
 	if s != "" {
 		w.text(name, s)
@@ -127,7 +127,7 @@ func (w *writer) optTrue(name string, v bool) {
 	}
 }
 
-// lastTime is the last one that RFC 3339 can write.
+// lastTime is the last time that RFC 3339 can express.
 var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
 
 func (w *writer) optTime(name string, t time.Time) {
@@ -135,7 +135,7 @@ func (w *writer) optTime(name string, t time.Time) {
 		return
 	}
 	if t.After(lastTime) {
-		t = lastTime // a deadline after a timeout of a million years
+		t = lastTime // for instance the deadline of a timeout of a million years
 	}
 	w.name(name)
 	w.b = append(w.b, '"')
@@ -143,8 +143,8 @@ func (w *writer) optTime(name string, t time.Time) {
 	w.b = append(w.b, '"')
 }
 
-// writeEach writes a list of objects, whose members each writes, in order; an empty
-// one is left out.
+// writeEach writes a list of objects unless it is empty; each writes the members of one
+// object, in order.
 func writeEach[T any](w *writer, name string, all []T, each func(*T)) {
 	if len(all) == 0 {
 		return
@@ -173,9 +173,9 @@ func (w *writer) texts(name string, list []string) {
 	w.b = append(w.b, ']')
 }
 
-// canonical writes a JSON value in canonical form, without a name. A number that
-// a double changes has no such form; it becomes a string of its digits, as RFC
-// 8785, section 3.2.2.3, advises.
+// canonical writes a JSON value in canonical form, without a name. A number that a double
+// cannot represent has no canonical form; it becomes a string of its digits, as RFC 8785,
+// section 3.2.2.3, advises.
 func (w *writer) canonical(member string, v jsontext.Value) {
 	b, err := envelope.AppendCanonical(w.b, json.RawMessage(v))
 	if errors.Is(err, envelope.ErrNumber) {
@@ -185,13 +185,14 @@ func (w *writer) canonical(member string, v jsontext.Value) {
 	}
 	if err != nil {
 		w.fail(member, err)
-		w.b = append(w.b, "null"...) // w.b stays what it was; nobody will see it
+		w.b = append(w.b, "null"...) // the output is not used after an error
 		return
 	}
 	w.b = b
 }
 
-// quoteNumbers is v with the numbers that a double changes as strings.
+// quoteNumbers returns v with strings in place of the numbers that a double cannot
+// represent.
 func quoteNumbers(v jsontext.Value) (jsontext.Value, error) {
 	var out bytes.Buffer
 	dec, enc := jsontext.NewDecoder(bytes.NewReader(v)), jsontext.NewEncoder(&out)
@@ -223,7 +224,7 @@ func quoteNumbers(v jsontext.Value) (jsontext.Value, error) {
 
 var errNotObject = errors.New("must be a JSON object")
 
-// object writes a raw JSON object in canonical form, unless there is none.
+// object writes a raw JSON object in canonical form, unless it is nil.
 func (w *writer) object(name string, raw json.RawMessage, t *texts) {
 	if raw == nil {
 		return
@@ -236,7 +237,7 @@ func (w *writer) object(name string, raw json.RawMessage, t *texts) {
 	w.cached(name, raw, t, (*writer).canonical)
 }
 
-// value writes any raw JSON value in canonical form, unless there is none.
+// value writes any raw JSON value in canonical form, unless it is nil.
 func (w *writer) value(name string, raw json.RawMessage) {
 	if raw != nil {
 		w.name(name)
@@ -244,8 +245,8 @@ func (w *writer) value(name string, raw json.RawMessage) {
 	}
 }
 
-// quoted writes a raw JSON value as a string that holds its text, unless there
-// is none. slot names the place for the cache.
+// quoted writes a raw JSON value as a string with its text, unless it is nil. slot is its
+// key in the cache.
 func (w *writer) quoted(name, slot string, raw json.RawMessage, t *texts) {
 	if raw != nil {
 		w.name(name)

@@ -2,7 +2,8 @@ package clip
 
 import "unicode/utf8"
 
-// Text cuts s to at most n bytes, between two characters, and marks the cut with "…".
+// Text shortens s to at most n bytes without splitting a character, and marks the cut
+// with "…".
 func Text(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -1,2 +1,3 @@
-// Package clip bounds texts of others that an error, an event or a log repeats.
+// Package clip shortens texts from peers that are repeated in an error, an event or a
+// log.
 package clip

@@ -8,15 +8,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// AppendSigned appends the bytes that a signature of e covers: RFC 8785 JSON
-// of one object whose members are corr, from, id, intent, payload, reply_to,
-// requires, to, ts, type and v (AEE, Signatures, and requires besides). A
-// member that is absent from the envelope is null here. docs/signing.md has
-// the same rule in words, with test vectors.
+// AppendSigned appends the bytes that a signature of e covers: RFC 8785 JSON of one
+// object whose members are corr, from, id, intent, payload, reply_to, requires, to, ts,
+// type and v (AEE, Signatures, plus requires). A member that the envelope does not have
+// is null here. docs/signing.md describes the same rule, with test vectors.
 //
-// A number in payload or requires that I-JSON cannot carry is an error that
-// wraps [envelope.ErrNumber]: two different envelopes would share one
-// signature. On error dst is returned as it was.
+// A number in payload or requires that I-JSON cannot represent is an error that wraps
+// [envelope.ErrNumber]: otherwise two different envelopes would have the same signature.
+// On error dst is returned unchanged.
 func AppendSigned(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	b := append(dst, `{"corr":`...)
 	b = envelope.AppendString(b, e.Corr)
@@ -50,8 +49,8 @@ func AppendSigned(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// validText reports whether the texts that a signature covers are UTF-8; only
-// an envelope built by hand can have others.
+// validText reports whether the texts that a signature covers are valid UTF-8; they
+// always are unless the envelope was built by hand.
 func validText(e *envelope.Envelope) bool {
 	for _, s := range [...]string{e.Corr, e.From, e.ID, e.Intent, e.ReplyTo, e.To, e.TS, string(e.Type), e.V} {
 		if !utf8.ValidString(s) {
@@ -61,11 +60,11 @@ func validText(e *envelope.Envelope) bool {
 	return true
 }
 
-// buffers holds the canonical bytes while they are signed or verified.
+// buffers holds buffers for the canonical bytes.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
-// keepBuffer is the largest buffer that goes back to the pool: one huge
-// envelope must not hold its memory for ever.
+// keepBuffer is the largest buffer that is put back into the pool, so that one huge
+// envelope does not keep its memory allocated.
 const keepBuffer = 64 << 10
 
 func putBuffer(p *[]byte, b []byte) {

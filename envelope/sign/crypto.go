@@ -8,13 +8,12 @@ import (
 	"io"
 )
 
-// CryptoSigner is the key for libraries that sign something else than
-// envelopes, such as JSON Web Tokens: a [crypto.Signer] with an
-// [ed25519.PublicKey], which signs messages and no hashes of them. The secret
-// stays inside. An HS256 key has none.
+// CryptoSigner returns the key for libraries that sign other data than envelopes, such as
+// JSON Web Tokens: a [crypto.Signer] with an [ed25519.PublicKey], which signs messages
+// and not their hashes. It does not reveal the secret. It fails for an HS256 key.
 //
-// A signature over other bytes can never stand for an envelope's, as long as
-// those bytes do not begin with '{' (see [AppendSigned]); a JWT's do not.
+// A signature over other bytes can never be used as an envelope's, as long as those bytes
+// do not begin with '{' (see [AppendSigned]); a JWT's do not.
 func (s *Signer) CryptoSigner() (crypto.Signer, error) {
 	if s.ed == nil {
 		return nil, fmt.Errorf("key %q is %s: only %s signs for others to verify", s.kid, s.alg, Ed25519)
@@ -28,7 +27,7 @@ func (c cryptoSigner) Public() crypto.PublicKey {
 	return c.key.Public()
 }
 
-// Sign ignores the source of random numbers: Ed25519 needs none.
+// Sign ignores the source of random numbers, because Ed25519 needs none.
 func (c cryptoSigner) Sign(_ io.Reader, message []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if opts != nil && opts.HashFunc() != crypto.Hash(0) {
 		return nil, fmt.Errorf("ed25519 signs messages, not their %v hashes", opts.HashFunc())

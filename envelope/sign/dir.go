@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// A key directory has two kinds of files; all others in it are ignored.
+// A key directory has two kinds of files; other files in it are ignored.
 const (
 	seedExt   = ".nk"   // <kid>.nk: the secret, an nkeys seed; only its owner may read it
 	recordExt = ".json" // <kid>.json: the trust record
 )
 
-// maxSeed bounds a key file.
+// maxSeed is the largest key file in bytes.
 const maxSeed = 1 << 10
 
 // Keys is the content of a key directory.
@@ -40,9 +40,9 @@ func (k Keys) Signer(kid string) (*Signer, bool) {
 	return nil, false
 }
 
-// SignerFor returns the signer that should sign envelopes of this from at the
-// time now: of those whose trust record allows it, the one that has been valid
-// for the shortest time, so that a new key takes over when its time has come.
+// SignerFor returns the signer that should sign envelopes with this from at the time now:
+// of those whose trust record allows it, the one with the latest NotBefore, so that a new
+// key takes over when it becomes valid.
 func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
 	var best *Signer
 	var since time.Time
@@ -57,9 +57,8 @@ func (k Keys) SignerFor(from string, now time.Time) (*Signer, bool) {
 	return best, best != nil
 }
 
-// LoadDir reads a key directory, and reports everything that is wrong in it at
-// once. A directory that is not there is an error that wraps
-// [fs.ErrNotExist].
+// LoadDir reads a key directory, and reports all errors in it at once. If the directory
+// does not exist, the error wraps [fs.ErrNotExist].
 func LoadDir(dir string) (Keys, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -89,7 +88,7 @@ func LoadDir(dir string) (Keys, error) {
 		}
 		s, _ := keys.Signer(kid)
 		if r.Alg == HS256 && s == nil && r.Revoked {
-			continue // nothing to verify with, and nothing to verify
+			continue // a revoked key without its secret: nothing can be verified with it
 		}
 		k, err := r.withSigner(s)
 		if err != nil {
@@ -107,8 +106,8 @@ func LoadDir(dir string) (Keys, error) {
 	return keys, nil
 }
 
-// withSigner is the key that the record describes; s is the signer of the key
-// file beside it, or nil.
+// withSigner returns the key that the record describes; s is the signer from the key file
+// with the same kid, or nil.
 func (r Record) withSigner(s *Signer) (Key, error) {
 	if r.Alg == HS256 && s == nil {
 		return Key{}, fmt.Errorf("the secret is missing: %s%s must be here too", r.KID, seedExt)
@@ -130,8 +129,8 @@ func (r Record) withSigner(s *Signer) (Key, error) {
 	return k, k.Check()
 }
 
-// LoadSigner reads one key of a directory: its key file, and its trust record
-// where there is one; else trusted.From is empty.
+// LoadSigner reads one key of a directory: its key file, and its trust record if there is
+// one; otherwise trusted.From is empty.
 func LoadSigner(dir, kid string) (s *Signer, trusted Key, err error) {
 	if err := CheckKID(kid); err != nil {
 		return nil, Key{}, err
@@ -185,7 +184,7 @@ func readRecord(dir, kid string) (Record, error) {
 	return r, nil
 }
 
-// readSmall reads a regular file of limited size, and its mode.
+// readSmall reads a regular file of limited size, and returns its mode, too.
 func readSmall(path string, limit int64) ([]byte, fs.FileMode, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -206,9 +205,9 @@ func readSmall(path string, limit int64) ([]byte, fs.FileMode, error) {
 	return text, info.Mode(), err
 }
 
-// SaveKey writes a new key into a directory, which it makes if need be: the
-// signer into <kid>.nk, which only its owner may read, and the trust record
-// into <kid>.json. It never overwrites a key: the error wraps [fs.ErrExist].
+// SaveKey writes a new key into a directory, which it creates if necessary: the signer
+// into <kid>.nk, which only its owner may read, and the trust record into <kid>.json. It
+// never overwrites a key: then the error wraps [fs.ErrExist].
 func SaveKey(dir string, s *Signer, trusted Key) error {
 	r, err := trusted.Record()
 	if err != nil {
@@ -236,15 +235,15 @@ func SaveKey(dir string, s *Signer, trusted Key) error {
 		return fmt.Errorf("key %q: %w", s.kid, err)
 	}
 	if err := saveRecord(dir, r); err != nil {
-		os.Remove(file) // a seed without its record would stand in the way of the next try
+		os.Remove(file) // a seed without its record would make the next attempt fail
 		return err
 	}
 	return nil
 }
 
-// Trust writes the trust record of a key into a directory, which it makes if
-// need be: new, or in the place of an older one of the same key. A record of
-// another key with this kid stays, and so does a revocation.
+// Trust writes the trust record of a key into a directory, which it creates if necessary.
+// It replaces an older record of the same key. It fails if another key has this kid, or
+// if the key is revoked and r is not.
 func Trust(dir string, r Record) error {
 	if err := r.check(); err != nil {
 		return err
@@ -275,8 +274,8 @@ func Trust(dir string, r Record) error {
 	return saveRecord(dir, r)
 }
 
-// Revoke marks the trust record of a key as revoked and returns it, so that it
-// can be shared. The key file stays; its signatures are good nowhere.
+// Revoke marks the trust record of a key as revoked and returns it, to be shared. The key
+// file stays, but no verifier accepts its signatures.
 func Revoke(dir, kid string) (Record, error) {
 	if err := CheckKID(kid); err != nil {
 		return Record{}, err
@@ -300,7 +299,7 @@ func saveRecord(dir string, r Record) error {
 	return nil
 }
 
-// writeFile writes a file whole or not at all.
+// writeFile writes a file completely or not at all.
 func writeFile(path string, data []byte, mode fs.FileMode, replace bool) (err error) {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // mode 0600
@@ -327,7 +326,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, replace bool) (err er
 		return err
 	}
 	if !replace {
-		// Link fails where the file exists; not every file system has it.
+		// Link fails if the file exists; some file systems do not support it.
 		if err = os.Link(temp, path); err == nil {
 			os.Remove(temp)
 			return syncDir(dir)
@@ -342,7 +341,7 @@ func writeFile(path string, data []byte, mode fs.FileMode, replace bool) (err er
 	return syncDir(dir)
 }
 
-// syncDir makes a rename last. Not every system can.
+// syncDir makes a rename durable. Not every system supports that.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

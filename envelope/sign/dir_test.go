@@ -71,7 +71,7 @@ func TestKeyDirectoryRoundTrip(t *testing.T) {
 			}
 		}
 	}
-	// The seeds are those of nkeys, and the record holds no secret.
+	// The seeds are nkeys seeds, and the record holds no secret.
 	seed, err := os.ReadFile(filepath.Join(dir, "ed-1.nk"))
 	if err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestKeyDirectoryRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNkeysSignatureVerifies: what an nkeys key pair signs over the canonical
-// bytes is what our signer signs.
+// TestNkeysSignatureVerifies: an nkeys key pair and our signer make the same signature of
+// the canonical bytes.
 func TestNkeysSignatureVerifies(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "k", Ed25519, 9, ">")
@@ -300,7 +300,7 @@ func TestTrustAndRevoke(t *testing.T) {
 	}
 }
 
-// TestSignerForFollowsTheRotation: the newest key that is valid signs.
+// TestSignerForFollowsTheRotation: SignerFor returns the newest key that is valid.
 func TestSignerForFollowsTheRotation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -313,7 +313,7 @@ func TestSignerForFollowsTheRotation(t *testing.T) {
 		k.NotBefore, k.Expires = times[0], times[1]
 		mustSave(t, dir, s, k)
 	}
-	_, only := newTestKey(t, "z", Ed25519, 99, ">") // trusted, but nothing to sign with
+	_, only := newTestKey(t, "z", Ed25519, 99, ">") // trusted, but without a private key
 	r, err := only.Record()
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,7 @@
-// Package sign signs AEE envelopes and verifies who sent them: Ed25519 or
-// HMAC-SHA-256 over canonical bytes, keys that say for which from they may
-// speak, and refusal of replays (AEE, Signatures, and Security
-// Considerations). docs/signing.md specifies it for other languages.
+// Package sign signs AEE envelopes and verifies their senders: by Ed25519 or HMAC-SHA-256
+// over canonical bytes, with keys that are bound to the from that they may sign for, and
+// with protection against replays (AEE, Signatures, and Security Considerations).
+// docs/signing.md specifies it for other languages.
 //
 //	signer, key, err := sign.NewKey("reviewer-1", sign.Ed25519, "agent.reviewer")
 //	err = signer.Sign(task)
@@ -12,36 +12,35 @@
 //
 // # What a signature proves
 //
-// That the owner of key kid sent exactly these v, id, ts, type, from, to,
-// intent, corr, reply_to, requires and payload, and, since a key is bound to
-// patterns of from, that from is true. Priority and trace are not covered:
-// relays may change them. Unknown members are not covered either.
+// It proves that the owner of key kid sent exactly these v, id, ts, type, from, to,
+// intent, corr, reply_to, requires and payload, and, because a key is bound to patterns
+// of from, that from is true. It does not cover priority and trace, which relays may
+// change, nor unknown members.
 //
-// A signature that is there is verified, unless the [Mode] is Off; what fails
-// is refused with a code that says why (see [Ring.Verify]). The algorithm is
-// the key's. That the envelope names it too changes nothing: a difference is
-// refused.
+// A signature is verified whenever it is present, unless the [Mode] is Off; an envelope
+// that fails is refused with a code that says why (see [Ring.Verify]). The key determines
+// the algorithm; if the envelope names another one, it is refused.
 //
 // # Ed25519
 //
 // Signatures are those of RFC 8032 and of crypto/ed25519, bit for bit. Of the
-// verification rules in use the strictest holds, the same in every code path:
-// public keys are canonical encodings of points of the prime-order group, S is
-// below the group's order, and the encoding of [S]B-[k]A equals R byte for
-// byte. What passes here passes everywhere else; the reverse does not hold for
-// signatures that no honest signer makes.
+// verification rules in use this package applies the strictest, in every code path:
+// public keys are canonical encodings of points of the prime-order group, S is below the
+// group's order, and the encoding of [S]B-[k]A equals R byte for byte. A signature that
+// is valid here is valid everywhere else; the reverse does not hold for signatures that
+// no honest signer makes.
 //
-// There is no batch verification: a key that is in use gets a table of its
-// multiples, and then one signature costs what it costs in a batch of 16 or
-// more, without waiting for the others.
+// There is no batch verification: a key that is used often gets a table of its multiples.
+// Then one verification costs as much as in a batch of 16 or more, without waiting for
+// other signatures.
 //
 // # Replays
 //
-// A good signature stays good when somebody sends the envelope again. [Replay]
-// refuses ids that it has seen, and times that are too far away.
+// A valid signature stays valid when an attacker sends the envelope again. [Replay]
+// refuses ids that it has seen, and [CheckTime] refuses times that are too far away.
 //
 // # Concurrency
 //
-// Ring, Signer, Replay and Verifier may be used by many goroutines. Verifying
-// takes no lock, and changes to a ring take effect at once.
+// Many goroutines may use a Ring, Signer, Replay or Verifier at once. Verification takes
+// no lock, and changes to a ring take effect at once.
 package sign

@@ -12,11 +12,11 @@ import (
 	"filippo.io/edwards25519"
 )
 
-// This file is RFC 8032, section 5.1. The standard library signs: no secret scalar is
-// computed with here. Verification is over filippo.io/edwards25519, which the standard
-// library's own is made from, because a public key that is used often gets a table of its
-// multiples, and because the keys that are accepted are fewer. Tests hold it to
-// crypto/ed25519.
+// This file implements the verification of RFC 8032, section 5.1. The standard library
+// signs, so no code here computes with a secret scalar. Verification uses
+// filippo.io/edwards25519, from which the standard library's implementation is derived,
+// for two reasons: a public key that is used often gets a table of its multiples, and
+// fewer public keys are accepted. Tests compare it with crypto/ed25519.
 
 func newPrivateKey(seed []byte) (ed25519.PrivateKey, error) {
 	if len(seed) != ed25519.SeedSize {
@@ -33,16 +33,16 @@ type publicKey struct {
 	table   atomic.Pointer[multiples] // of -A, 160 KiB
 }
 
-// tableAfter is the number of verifications after which a key gets its table,
-// which costs as much as some fifteen of them; maxTables is how many a ring has,
-// so that a mesh of many keys does not fill the memory.
+// tableAfter is the number of verifications after which a key gets its table, which costs
+// as much as some fifteen of them. maxTables is the most tables of a ring, so that a mesh
+// with many keys does not exhaust the memory.
 const (
 	tableAfter = 32
 	maxTables  = 256
 	tableWidth = 6
 )
 
-// ofBase is the table of the base point, which all keys share: 480 KiB.
+// ofBase returns the table of the base point, which all keys share: 480 KiB.
 var ofBase = sync.OnceValue(func() *multiples { return newMultiples(edwards25519.NewGeneratorPoint(), 8) })
 
 // minusOne is L-1, where L is the order of the prime-order group.
@@ -54,10 +54,9 @@ var minusOne = func() *edwards25519.Scalar {
 	return one.Negate(one)
 }()
 
-// newPublicKey accepts the canonical encodings of points of the prime-order
-// subgroup, all that honest key generation can give. With such a key a
-// signature that verifies here does so under every published variant of
-// Ed25519 verification.
+// newPublicKey accepts only canonical encodings of points of the prime-order subgroup,
+// which honest key generation always produces. With such a key a signature that verifies
+// here also verifies under every published variant of Ed25519 verification.
 func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 	if len(key) != ed25519.PublicKeySize {
 		return nil, fmt.Errorf("an ed25519 public key has %d bytes, not %d", ed25519.PublicKeySize, len(key))
@@ -66,13 +65,13 @@ func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 	if err != nil {
 		return nil, errors.New("ed25519 public key is not a point of the curve")
 	}
-	if !bytes.Equal(A.Bytes(), key) { // none of these is in the prime-order group; this says what is wrong
+	if !bytes.Equal(A.Bytes(), key) { // such a key is not in the prime-order group either; this error is more specific
 		return nil, errors.New("ed25519 public key is not canonically encoded")
 	}
 	k := &publicKey{encoded: [ed25519.PublicKeySize]byte(key)}
 	k.minus.Negate(A)
-	// [L]A is the identity, and [L-1]A is -A, for a point of the prime-order group and for
-	// the identity alone.
+	// [L]A is the identity, and so [L-1]A is -A, only for points of the prime-order
+	// group, which include the identity.
 	identity := edwards25519.NewIdentityPoint()
 	if A.Equal(identity) == 1 || new(edwards25519.Point).VarTimeDoubleScalarBaseMult(minusOne, A, edwards25519.NewScalar()).Equal(&k.minus) != 1 {
 		return nil, errors.New("ed25519 public key is not in the prime-order group: no honest key is")
@@ -80,9 +79,9 @@ func newPublicKey(key ed25519.PublicKey) (*publicKey, error) {
 	return k, nil
 }
 
-// verify is RFC 8032, section 5.1.7, in its stricter form, as crypto/ed25519
-// has it: S below the order of the group, and the encoding of [S]B-[k]A equal,
-// byte for byte, to R. Both ways to compute that point give the same verdict.
+// verify implements RFC 8032, section 5.1.7, in its stricter form, as crypto/ed25519
+// does: S must be below the order of the group, and the encoding of [S]B-[k]A must equal
+// R byte for byte. Both ways to compute that point give the same result.
 func (k *publicKey) verify(message, sig []byte, tables *atomic.Int32) bool {
 	if len(sig) != ed25519.SignatureSize {
 		return false
@@ -111,8 +110,9 @@ func (k *publicKey) verify(message, sig []byte, tables *atomic.Int32) bool {
 	return bytes.Equal(R.Bytes(), sig[:32])
 }
 
-// multiples returns the key's table once the key has shown that it is in use,
-// and while tables, the number that may still be made, lasts.
+// multiples returns the key's table, or nil. It makes the table when the key has been
+// used tableAfter times, as long as tables, the number of tables that may still be made,
+// lasts.
 func (k *publicKey) multiples(tables *atomic.Int32) *multiples {
 	if table := k.table.Load(); table != nil {
 		return table

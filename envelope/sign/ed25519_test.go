@@ -16,7 +16,7 @@ import (
 	"filippo.io/edwards25519"
 )
 
-// newRandom is a seeded source, so that a failure can be repeated.
+// newRandom returns a seeded source, so that a failure can be repeated.
 func newRandom(seed uint64) *rand.ChaCha8 {
 	var b [32]byte
 	b[0], b[1] = byte(seed), byte(seed>>8)
@@ -29,8 +29,8 @@ func tablesLeft(n int32) *atomic.Int32 {
 	return &left
 }
 
-// bothWays verifies without and with the key's table, and fails the test
-// where they disagree.
+// bothWays verifies with and without the key's table, and fails the test if the results
+// differ.
 func bothWays(t *testing.T, key *publicKey, message, sig []byte) bool {
 	t.Helper()
 	plain, tabled := &publicKey{}, &publicKey{}
@@ -71,7 +71,8 @@ func TestEd25519AgreesWithTheStandardLibrary(t *testing.T) {
 		if !bothWays(t, pub, message, sig) {
 			t.Fatalf("seed %x: own signature refused", seed)
 		}
-		// One bit of anything changed: refused, as the standard library does.
+		// After one changed bit anywhere, both we and the standard library refuse the
+		// signature.
 		bit := i % 512
 		sig[bit/8] ^= 1 << (bit % 8)
 		if got, want := bothWays(t, pub, message, sig), ed25519.Verify(ed25519.PublicKey(k[32:]), message, sig); got != want || got {
@@ -80,7 +81,7 @@ func TestEd25519AgreesWithTheStandardLibrary(t *testing.T) {
 	}
 }
 
-// TestRFC8032Vectors holds the first three vectors of RFC 8032, section 7.1.
+// TestRFC8032Vectors checks the first three vectors of RFC 8032, section 7.1.
 func TestRFC8032Vectors(t *testing.T) {
 	t.Parallel()
 	for _, v := range []struct{ seed, public, message, sig string }{
@@ -110,8 +111,9 @@ func TestRFC8032Vectors(t *testing.T) {
 	}
 }
 
-// TestMalleableSignaturesAreRefused adds the order of the group to S, which
-// gives another signature for the same message wherever that is not checked.
+// TestMalleableSignaturesAreRefused adds the order of the group to S. A verifier that
+// does not check the range of S would accept the result as another signature for the same
+// message.
 func TestMalleableSignaturesAreRefused(t *testing.T) {
 	t.Parallel()
 	order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)
@@ -152,8 +154,8 @@ func reversed(b []byte) []byte {
 	return out
 }
 
-// TestKeyWithAPartOfSmallOrderIsRefused adds a point of order 8 to an honest
-// public key: with such a key, verifiers of the world disagree on signatures.
+// TestKeyWithAPartOfSmallOrderIsRefused adds a point of order 8 to an honest public key:
+// verifiers in use disagree on signatures of such a key.
 func TestKeyWithAPartOfSmallOrderIsRefused(t *testing.T) {
 	t.Parallel()
 	honest, err := newPrivateKey(make([]byte, ed25519.SeedSize))
@@ -171,7 +173,7 @@ func TestKeyWithAPartOfSmallOrderIsRefused(t *testing.T) {
 	}
 }
 
-// TestTablesAreBounded has many keys ask for the few tables that are left.
+// TestTablesAreBounded lets many keys ask for the few remaining tables.
 func TestTablesAreBounded(t *testing.T) {
 	t.Parallel()
 	left, made := tablesLeft(2), 0
@@ -199,8 +201,8 @@ func TestTablesAreBounded(t *testing.T) {
 	}
 }
 
-// smallOrder are encodings of the eight points of small order, those that are not canonical
-// among them, and weak what else no key may be.
+// smallOrder has the encodings of the eight points of small order, also the encodings
+// that are not canonical; weak has the other encodings that must not be accepted as keys.
 var (
 	smallOrder = map[string]string{
 		"identity":                "0100000000000000000000000000000000000000000000000000000000000000",
@@ -225,7 +227,7 @@ var (
 		"one byte too many":        "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a00",
 		"y = p + 18":               "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 		"y = p + 18, sign bit set": "ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff",
-		// No canonical encoding has a y of p or more.
+		// Not canonical: y is p or more.
 		"y = p + 3":  "f0ffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 		"y = p + 14": "fbffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
 	}
@@ -263,8 +265,8 @@ func pointOf[T string | []byte](t *testing.T, encoded T) *edwards25519.Point {
 	return p
 }
 
-// forge makes the S that goes with an encoding of R whose prime-order part is [r]B, by the
-// owner of a key: S = r + k·a.
+// forge returns the S for an encoding of R whose prime-order part is [r]B, as the owner
+// of the key can compute it: S = r + k·a.
 func forge(t *testing.T, key ed25519.PrivateKey, r *edwards25519.Scalar, R, message []byte) []byte {
 	t.Helper()
 	expanded := sha512.Sum512(key.Seed())
@@ -280,9 +282,9 @@ func forge(t *testing.T, key ed25519.PrivateKey, r *edwards25519.Scalar, R, mess
 	return slices.Concat(R, edwards25519.NewScalar().MultiplyAdd(k, a, r).Bytes())
 }
 
-// The owner of a key can make signatures on which verifiers of the world disagree: R is of
-// small or of mixed order, or not canonically encoded. The standard library's verdict is ours,
-// with a table and without.
+// The owner of a key can make signatures on which verifiers in use disagree: R is of
+// small or of mixed order, or is not canonically encoded. Our verdict is the standard
+// library's, with a table and without.
 func TestEdgesOfRAgreeWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	random := newRandom(3)
@@ -328,7 +330,7 @@ func TestEdgesOfRAgreeWithTheStandardLibrary(t *testing.T) {
 	}
 }
 
-// An S beside the order of the group, with all else as it should be.
+// S close to the order of the group, with everything else right.
 func TestEdgesOfSAgreeWithTheStandardLibrary(t *testing.T) {
 	t.Parallel()
 	order, _ := new(big.Int).SetString("7237005577332262213973186563042994240857116359379907606001950938285454250989", 10)

@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// FuzzVerify feeds envelopes and sig fields of every shape to a ring of both
-// algorithms. Only what the two signers signed may pass.
+// FuzzVerify gives envelopes and sig fields of every shape to a ring with keys of both
+// algorithms. Only the signatures of the two signers may be accepted.
 func FuzzVerify(f *testing.F) {
 	ed, edKey := newTestKey(f, "ed", Ed25519, 1, ">")
 	hs, hsKey := newTestKey(f, "hs", HS256, 2, ">")
@@ -45,8 +45,7 @@ func FuzzVerify(f *testing.F) {
 				t.Fatalf("unsigned and %+v", who)
 			}
 		default:
-			// Both algorithms are deterministic: a good signature is the one
-			// that the signer makes.
+			// Both algorithms are deterministic: the only good signature is the signer's.
 			signer := map[string]*Signer{"ed": ed, "hs": hs}[who.KID]
 			if !who.Signed || signer == nil {
 				t.Fatalf("got %+v", who)
@@ -62,7 +61,8 @@ func FuzzVerify(f *testing.F) {
 				t.Fatalf("forged: %v instead of %v", got, want)
 			}
 		}
-		// What can be signed verifies, after a trip in JSON.
+		// An envelope that can be signed is verified after it was encoded and parsed as
+		// JSON.
 		if err := ed.Sign(e); err != nil {
 			if !errors.Is(err, envelope.ErrNumber) {
 				t.Fatalf("not signable: %v", err)
@@ -83,7 +83,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzParseRecord: no panic; what is accepted comes back the same.
+// FuzzParseRecord: no panic; an accepted record is the same after encoding and parsing.
 func FuzzParseRecord(f *testing.F) {
 	for _, alg := range []Alg{Ed25519, HS256} {
 		_, k := newTestKey(f, "k", alg, 1, "agent.*", "human.ada")

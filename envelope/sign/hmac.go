@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// macKey is an HS256 secret with its two pads hashed beforehand.
+// macKey is an HS256 secret with reusable hash states.
 type macKey struct {
 	states sync.Pool // of *macState
 }
@@ -24,7 +24,7 @@ func newMACKey(secret []byte) *macKey {
 	}}}
 }
 
-// sign computes RFC 2104's HMAC with SHA-256.
+// sign computes the HMAC of RFC 2104 with SHA-256.
 func (k *macKey) sign(mac *[sha256.Size]byte, message []byte) {
 	s := k.states.Get().(*macState)
 	s.Reset()
@@ -33,7 +33,7 @@ func (k *macKey) sign(mac *[sha256.Size]byte, message []byte) {
 	k.states.Put(s)
 }
 
-// verify compares in constant time.
+// verify compares the MACs in constant time.
 func (k *macKey) verify(message, mac []byte) bool {
 	var want [sha256.Size]byte
 	k.sign(&want, message)

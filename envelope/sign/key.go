@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// Alg names a signature algorithm as field sig.alg does (AEE, Signatures).
+// Alg is the name of a signature algorithm, as in field sig.alg (AEE, Signatures).
 type Alg string
 
-// The algorithms of this mesh. A name is compared exactly.
+// The algorithms of this mesh. Names are case-sensitive.
 const (
 	Ed25519 Alg = "ed25519" // RFC 8032; a public key verifies; recommended
 	HS256   Alg = "HS256"   // HMAC-SHA-256; both sides share one 32-byte secret
 )
 
-// maxKID is the longest key id.
+// maxKID is the length of the longest key id.
 const maxKID = 64
 
-// secretSize is the length of an HS256 secret, which a key file holds as a
-// 32-byte nkeys seed.
+// secretSize is the length of an HS256 secret, which a key file stores as a 32-byte nkeys
+// seed.
 const secretSize = 32
 
-// CheckKID reports whether kid can name a key: 1 to 64 letters, digits, '_',
-// '-' and '.', beginning with a letter, a digit or '_', with a dot neither at
-// the end nor beside another. Such a name is a legal file name and NATS KV key.
+// CheckKID returns an error unless kid can name a key: 1 to 64 letters, digits, '_', '-'
+// and '.', beginning with a letter, a digit or '_', without a dot at the end or two dots
+// in a row. Such a name is a legal file name and NATS KV key.
 func CheckKID(kid string) error {
 	if kid == "" {
 		return errors.New("a key id must not be empty")
@@ -58,8 +58,8 @@ func legalKID[T string | []byte](kid T) bool {
 	return true
 }
 
-// Key is what a verifier knows of one key: how it verifies, for whom it may
-// speak, and when.
+// Key is a verifier's view of one key: how to verify its signatures, for whom it may
+// speak, and when it is valid.
 type Key struct {
 	KID string
 	Alg Alg
@@ -70,20 +70,20 @@ type Key struct {
 	// printed, and never part of a [Record].
 	Secret []byte
 
-	// From are patterns of the entities that the key may speak for; see
-	// [MatchFrom]. A key without any speaks for nobody and is refused.
+	// From lists patterns of the entities that the key may speak for; see [MatchFrom]. A
+	// key without a pattern is refused.
 	From []string
 
-	// NotBefore and Expires bound the time of verification, the former
-	// inclusive, the latter exclusive. Zero means no bound.
+	// NotBefore (inclusive) and Expires (exclusive) limit the time of verification. Zero
+	// means no limit.
 	NotBefore, Expires time.Time
-	// Revoked keys verify nothing any more, whenever the envelope was signed.
+	// Revoked: no signature of this key is accepted any more, whenever it was made.
 	Revoked bool
 
 	Comment string // for people
 }
 
-// Check reports everything that is wrong with k.
+// Check returns all errors in k.
 func (k Key) Check() error {
 	var bad []error
 	if err := CheckKID(k.KID); err != nil {
@@ -117,10 +117,10 @@ func (k Key) Check() error {
 	return nil
 }
 
-// Valid reports whether k may verify at the time now.
+// Valid reports whether signatures of k may be accepted at the time now.
 func (k Key) Valid(now time.Time) bool { return k.invalidity(now) == "" }
 
-// invalidity says why k may not verify at the time now, or "".
+// invalidity returns the reason why k is not valid at the time now, or "".
 func (k Key) invalidity(now time.Time) string {
 	switch {
 	case k.Revoked:
@@ -133,7 +133,7 @@ func (k Key) invalidity(now time.Time) string {
 	return ""
 }
 
-// SpeaksFor reports whether k may sign envelopes of this from.
+// SpeaksFor reports whether k may sign envelopes with this from.
 func (k Key) SpeaksFor(from string) bool {
 	for _, p := range k.From {
 		if MatchFrom(p, from) {
@@ -143,10 +143,10 @@ func (k Key) SpeaksFor(from string) bool {
 	return false
 }
 
-// String tells the key's id, algorithm and patterns, and no secret.
+// String returns the key's id, algorithm and patterns, but no secret.
 func (k Key) String() string {
 	return fmt.Sprintf("%s (%s) for %s", k.KID, k.Alg, strings.Join(k.From, ", "))
 }
 
-// GoString is [Key.String], so that %#v shows no secret either.
+// GoString is [Key.String], so that %#v prints no secret either.
 func (k Key) GoString() string { return "sign.Key{" + k.String() + "}" }

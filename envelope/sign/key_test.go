@@ -46,7 +46,7 @@ func TestKeyCheck(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotPrinted formats what holds secrets in every usual way.
+// TestSecretsAreNotPrinted formats the types that hold secrets in every usual way.
 func TestSecretsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "k", HS256, 0x41, ">")

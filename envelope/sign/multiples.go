@@ -5,18 +5,17 @@ import (
 	"filippo.io/edwards25519/field"
 )
 
-// multiples is a table of the multiples of one point, from which a multiple by
-// any scalar is the sum of one entry a digit, without doublings. The time of a
-// look-up depends on the scalar, so this is for what everybody may know:
-// verification.
+// multiples is a table of multiples of one point. A multiple by any scalar is then a sum
+// of one entry for each digit, without doublings. The time of a look-up depends on the
+// scalar, so the table must be used with public data only: for verification.
 type multiples struct {
 	width   int       // of a digit, in bits
 	entries [][]niels // entries[i][j] is (j+1)·2^(width·i) times the point
 }
 
-// niels is a point as the addition of a known point wants it: with
-// Z = 1, and what depends on it alone computed beforehand (RFC 8032, section
-// 5.1.4, with the sums that Niels proposed).
+// niels is a point in the form for additions of a precomputed point: with Z = 1, and with
+// the terms that depend only on it computed beforehand (RFC 8032, section 5.1.4, with
+// Niels's formulas).
 type niels struct {
 	yPlusX, yMinusX, xy2d field.Element
 }
@@ -41,7 +40,7 @@ func newMultiples(p *edwards25519.Point, width int) *multiples {
 			sum = new(edwards25519.Point).Add(sum, base)
 			points = append(points, sum)
 		}
-		base.Add(sum, sum) // 2^(width-1) times base, twice
+		base.Add(sum, sum) // base times 2^(width-1), doubled
 	}
 	all := affine(points)
 	m := &multiples{width: width}
@@ -51,9 +50,9 @@ func newMultiples(p *edwards25519.Point, width int) *multiples {
 	return m
 }
 
-// affine brings points to Z = 1, with one inversion for all of them.
+// affine converts points to Z = 1, with one inversion for all of them.
 func affine(points []*edwards25519.Point) []niels {
-	products := make([]field.Element, len(points)) // of the Z before each
+	products := make([]field.Element, len(points)) // products of the Z before each
 	product := new(field.Element).One()
 	for i, p := range points {
 		products[i].Set(product)
@@ -86,8 +85,7 @@ func (s *sum) zero() {
 	s.t.Zero()
 }
 
-// add adds the multiple of m's point by a scalar: 32 bytes, little-endian,
-// below 2^255.
+// add adds the product of m's point and a scalar: 32 bytes, little-endian, below 2^255.
 func (s *sum) add(m *multiples, scalar *[32]byte) {
 	half := 1 << (m.width - 1)
 	carry := 0
@@ -106,8 +104,8 @@ func (s *sum) add(m *multiples, scalar *[32]byte) {
 	}
 }
 
-// bitsAt returns n bits, at most 8, from the one with number from; beyond the
-// end are zeros.
+// bitsAt returns n bits, at most 8, starting at bit number from; bits beyond the end are
+// zero.
 func bitsAt(scalar *[32]byte, from, n int) int {
 	at := from / 8
 	v := 0
@@ -120,7 +118,7 @@ func bitsAt(scalar *[32]byte, from, n int) int {
 	return v >> (from % 8) & (1<<n - 1)
 }
 
-// addNiels adds q, or subtracts it. The formula has no exceptions on this curve.
+// addNiels adds or subtracts q. The formula has no exceptions on this curve.
 func (s *sum) addNiels(q *niels, negative bool) {
 	var a, b, c, d, e, f, g, h field.Element
 	plus, minus := &q.yPlusX, &q.yMinusX
@@ -146,7 +144,7 @@ func (s *sum) addNiels(q *niels, negative bool) {
 	s.z.Multiply(&f, &g)
 }
 
-// encode is RFC 8032, section 5.1.2.
+// encode encodes the point (RFC 8032, section 5.1.2).
 func (s *sum) encode() (out [32]byte) {
 	var inverse, x, y field.Element
 	inverse.Invert(&s.z)

@@ -7,7 +7,7 @@ import (
 	"filippo.io/edwards25519"
 )
 
-// Sums from tables against the library's own multiplication.
+// The sums that are computed with tables equal those of the library's multiplication.
 func TestMultiplesAgreeWithTheLibrary(t *testing.T) {
 	t.Parallel()
 	random := newRandom(7)
@@ -59,7 +59,7 @@ func scalarOf(t *testing.T, b []byte) *edwards25519.Scalar {
 	return s
 }
 
-// reduced is a scalar of any size.
+// reduced returns a scalar of any bytes, reduced by the order of the group.
 func reduced(t *testing.T, b []byte) *edwards25519.Scalar {
 	t.Helper()
 	s, err := edwards25519.NewScalar().SetUniformBytes(append(append([]byte(nil), b...), make([]byte, 32)...))
@@ -69,7 +69,8 @@ func reduced(t *testing.T, b []byte) *edwards25519.Scalar {
 	return s
 }
 
-// A table of what is its own negative, and doublings in the middle of a sum.
+// A table of the identity, which is its own negative, and doublings in the middle of a
+// sum.
 func TestMultiplesOfTheIdentityAndOfOnePointTwice(t *testing.T) {
 	t.Parallel()
 	identity := edwards25519.NewIdentityPoint()

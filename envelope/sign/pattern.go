@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// maxPatterns bounds the from patterns of one key.
+// maxPatterns is the most from patterns of one key.
 const maxPatterns = 256
 
-// MatchFrom reports whether the entity id from matches pattern. Patterns are
-// like NATS subjects: tokens between dots, '*' for any one token, '>' as the
-// last token for one or more. "agent.*" matches agent.reviewer and not
-// agent.team.reviewer, which "agent.>" matches; ">" matches every id.
+// MatchFrom reports whether the entity id from matches pattern. Patterns are like those
+// of NATS subjects: tokens between dots, '*' for any one token, '>' as the last token for
+// one or more. "agent.*" matches agent.reviewer but not agent.team.reviewer, which
+// "agent.>" matches; ">" matches every id.
 func MatchFrom(pattern, from string) bool {
 	if from == "" {
 		return false
@@ -33,8 +33,8 @@ func MatchFrom(pattern, from string) bool {
 	}
 }
 
-// CheckPattern reports what is wrong with a from pattern: an empty token, a
-// wildcard that is only part of a token, '>' before the end.
+// CheckPattern returns what is wrong with a from pattern: an empty token, a wildcard that
+// is only part of a token, '>' before the end.
 func CheckPattern(pattern string) error {
 	if pattern == "" {
 		return errors.New("a from pattern must not be empty")

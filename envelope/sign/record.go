@@ -10,13 +10,13 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// maxRecord bounds a trust record's text.
+// maxRecord is the largest text of a trust record in bytes.
 const maxRecord = 64 << 10
 
-// Record is a trust record: a [Key] as it is written down, in a key directory
-// as <kid>.json and in the mesh's key bucket under the kid. It never holds a
-// secret. A record of an HS256 key only says that the key file beside it,
-// <kid>.nk, may be used, and for whom.
+// Record is a trust record: a [Key] in its stored form, in a key directory as <kid>.json
+// and in the mesh's key bucket with the kid as its key. It never contains a secret. A
+// record of an HS256 key only says that the key file <kid>.nk in the same directory may
+// be used, and for whom.
 type Record struct {
 	KID       string    `json:"kid"`
 	Alg       Alg       `json:"alg"`
@@ -28,8 +28,8 @@ type Record struct {
 	Comment   string    `json:"comment,omitzero"`
 }
 
-// ParseRecord reads and checks a trust record in JSON. An unknown member is an
-// error: it may be a restriction that this version does not know.
+// ParseRecord decodes and checks a trust record in JSON. An unknown member is an error,
+// because it may be a restriction that this version does not know.
 func ParseRecord(data []byte) (Record, error) {
 	if len(data) > maxRecord {
 		return Record{}, fmt.Errorf("trust record is larger than %d bytes", maxRecord)
@@ -44,12 +44,11 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// misread says which member a record cannot be read for, without the names of Go
-// types.
+// misread says which member of a record cannot be decoded, without the names of Go types.
 func misread(err error) error {
 	var wrong *jsonv2.SemanticError
 	if !errors.As(err, &wrong) {
-		return err // no JSON
+		return err // not JSON
 	}
 	where, kind := string(wrong.JSONPointer), wrong.JSONKind.String()
 	if where == "" {
@@ -70,7 +69,7 @@ func misread(err error) error {
 	return fmt.Errorf("%s cannot be a JSON %s", where, kind)
 }
 
-// check is [Key.Check] without what only the key file knows.
+// check is [Key.Check] without the checks that need the key file.
 func (r Record) check() error {
 	k, err := r.key(make([]byte, secretSize))
 	if err != nil {
@@ -79,7 +78,7 @@ func (r Record) check() error {
 	return k.Check()
 }
 
-// Marshal writes the record as JSON, a member a line.
+// Marshal encodes the record as JSON, one member on each line.
 func (r Record) Marshal() ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("trust record: %w", err)
@@ -91,8 +90,8 @@ func (r Record) Marshal() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// Key is the key that the record describes, for [Ring.Put]. A record of an
-// HS256 key has none: its secret is only in a key directory, see [LoadDir].
+// Key returns the key that the record describes, for [Ring.Put]. It fails for an HS256
+// key: its secret is only in a key directory, see [LoadDir].
 func (r Record) Key() (Key, error) {
 	if r.Alg == HS256 {
 		return Key{}, fmt.Errorf("key %q: %w", r.KID, errSharedSecret)
@@ -104,7 +103,7 @@ func (r Record) Key() (Key, error) {
 	return k, k.Check()
 }
 
-// key is the record with the secret of its key file.
+// key returns the record's key, with the secret from its key file.
 func (r Record) key(secret []byte) (Key, error) {
 	k := Key{KID: r.KID, Alg: r.Alg, From: r.From, NotBefore: r.NotBefore, Expires: r.Expires, Revoked: r.Revoked, Comment: r.Comment}
 	switch {
@@ -122,7 +121,7 @@ func (r Record) key(secret []byte) (Key, error) {
 	return k, nil
 }
 
-// Record is k as it is written down, without its secret.
+// Record returns the stored form of k, without its secret.
 func (k Key) Record() (Record, error) {
 	r := Record{KID: k.KID, Alg: k.Alg, From: k.From, NotBefore: k.NotBefore.UTC(), Expires: k.Expires.UTC(), Revoked: k.Revoked, Comment: k.Comment}
 	if err := k.Check(); err != nil {

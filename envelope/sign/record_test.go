@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// What is wrong with a record is said in its own words, not in Go's.
+// An error about a record names the member of the record, and not a Go type.
 func TestParseRecordNamesTheMember(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// CheckTime refuses an envelope whose ts is further than skew from now, in
-// either direction, or cannot be read: E_STALE. A signature covers ts, so it
-// bounds for how long a recorded envelope can be played again.
+// CheckTime refuses an envelope with E_STALE if its ts is further than skew from now, in
+// either direction, or cannot be parsed. A signature covers ts, so this limits for how
+// long a recorded envelope can be replayed.
 func CheckTime(e *envelope.Envelope, now time.Time, skew time.Duration) error {
 	t, ok := e.Time()
 	if !ok {
@@ -28,18 +28,17 @@ func CheckTime(e *envelope.Envelope, now time.Time, skew time.Duration) error {
 
 const (
 	replayShards = 16
-	// replayMax bounds how many ids one shard remembers in one generation:
-	// two million in all, 32 MB at most.
+	// replayMax is the most ids that one shard remembers in one generation: two million
+	// in all, 32 MB at most.
 	replayMax = 1 << 16
 )
 
-// Replay remembers the envelopes of the last while and refuses those that come
-// again (AEE, Security Considerations, "Replay Attacks"). An envelope is known
-// by its from and id together, so that nobody can spoil another's ids. Each is
-// remembered for at least the window and at most twice as long, by a 63-bit
-// keyed hash. Memory is bounded: beyond two million ids the oldest are
-// forgotten early, which [Replay.Early] counts. A Replay may be used by many
-// goroutines.
+// Replay remembers recent envelopes and refuses those that come again (AEE, Security
+// Considerations, "Replay Attacks"). It identifies an envelope by its from and id
+// together, so that no sender can use up another's ids. It remembers each for at least
+// the window and at most twice as long, by a 63-bit keyed hash. Memory is limited: beyond
+// two million ids it forgets the oldest early, which [Replay.Early] counts. Many
+// goroutines may use a Replay.
 type Replay struct {
 	window time.Duration
 	seed   maphash.Seed
@@ -48,7 +47,7 @@ type Replay struct {
 	shards [replayShards]replayShard
 }
 
-// replayShard holds two generations; the older one goes when the younger has
+// replayShard holds two generations; the older one is dropped when the younger one has
 // lasted for the window.
 type replayShard struct {
 	mu         sync.Mutex
@@ -56,10 +55,10 @@ type replayShard struct {
 	since      time.Time // when young began
 }
 
-// idSet is a set of hashes: a table with linear probing, which costs one look
-// into memory where a map costs several. A worker asks it once a task.
+// idSet is a set of hashes: a table with linear probing, which needs one memory access
+// where a map needs several. A worker uses it once for each task.
 type idSet struct {
-	slots []uint64 // a power of two of them; 0 is empty
+	slots []uint64 // the length is a power of two; 0 is an empty slot
 	n     int
 }
 
@@ -76,7 +75,7 @@ func (s *idSet) has(key uint64) bool {
 	return false
 }
 
-// add puts in a key that the set does not have.
+// add adds a key that is not in the set.
 func (s *idSet) add(key uint64) {
 	if s.n >= len(s.slots)/4*3 {
 		old := s.slots
@@ -96,13 +95,13 @@ func (s *idSet) add(key uint64) {
 	s.n++
 }
 
-// NewReplay makes an empty memory. The window must be above 0.
+// NewReplay returns an empty Replay. The window must be above 0.
 func NewReplay(window time.Duration) *Replay {
 	return &Replay{window: window, seed: maphash.MakeSeed(), max: replayMax}
 }
 
-// Check refuses an envelope that was checked before within the window, with
-// E_REPLAY, and remembers it otherwise. Times given should not go backwards.
+// Check refuses an envelope with E_REPLAY if it was checked before within the window;
+// otherwise it remembers the envelope. The times should not decrease from call to call.
 func (r *Replay) Check(e *envelope.Envelope, now time.Time) error {
 	if r.firstSeen(e.From, e.ID, now) {
 		return nil
@@ -136,6 +135,6 @@ func (r *Replay) firstSeen(from, id string, now time.Time) bool {
 	return true
 }
 
-// Early is how often ids were forgotten before their window had passed,
-// because there were too many.
+// Early counts how often ids were forgotten before the end of their window because there
+// were too many.
 func (r *Replay) Early() int64 { return r.early.Load() }

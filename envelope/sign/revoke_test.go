@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Finding 5 of the security review: a shared key that was revoked stays revoked,
-// whatever is written over its record, and whether or not the record is still there.
+// Finding 5 of the security review: a shared key that was revoked stays revoked, even if
+// its record is overwritten or deleted.
 func TestARevocationIsForEver(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "ada-1", Ed25519, 1, "agent.manager")
@@ -61,8 +61,8 @@ func TestARevocationIsForEver(t *testing.T) {
 	}
 }
 
-// Finding 5 of the security review: where the shared record of a key cannot be read,
-// it may be a revocation, so the local key does not count.
+// Finding 5 of the security review: the shared record of a key that cannot be read may be
+// a revocation, so the local key of the same kid is not trusted either.
 func TestAKeyWhoseSharedRecordIsUnreadableIsRefused(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "ada-1", Ed25519, 1, "agent.manager")
@@ -75,7 +75,7 @@ func TestAKeyWhoseSharedRecordIsUnreadableIsRefused(t *testing.T) {
 	if got := verify(); got != envelope.CodeKeyUnknown {
 		t.Errorf("neither local nor shared: %q", got)
 	}
-	for range 2 { // the directory is read again and again
+	for range 2 { // the directory is read repeatedly
 		if err := ring.Replace(Local, []Key{k}); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestAKeyWhoseSharedRecordIsUnreadableIsRefused(t *testing.T) {
 	if got := verify(); got != "" {
 		t.Errorf("once the shared record can be read: %q", got)
 	}
-	// What a ring has read of a key, it keeps.
+	// A ring keeps a key that it has read, also when it is told to refuse it.
 	ring.Refuse(k.KID)
 	if got := verify(); got != "" {
 		t.Errorf("the shared record was read before: %q", got)

@@ -15,8 +15,9 @@ import (
 // Source says where a key of a ring comes from.
 type Source uint8
 
-// The two sources. Of two keys with one kid the local one counts; a
-// revocation counts from either, and a shared one for as long as the ring lives.
+// The two sources. If both have a key with the same kid, the local one is used. A
+// revocation from either source counts; a shared revocation counts for as long as the
+// ring exists.
 const (
 	Local  Source = iota // this machine's key directory
 	Shared               // the mesh's key bucket; holds public keys only
@@ -29,15 +30,15 @@ func (s Source) String() string {
 	return "local"
 }
 
-// Ring holds the keys that signatures are checked against. The zero value is
-// an empty ring. Verification reads a snapshot and takes no lock; changes
-// replace the snapshot and take effect for every Verify that begins later. A
-// change copies the ring, which is meant for some thousand keys.
+// Ring holds the keys that signatures are verified with. The zero value is an empty ring.
+// Verification reads a snapshot and takes no lock; a change replaces the snapshot and
+// takes effect for every Verify that begins later. Each change copies the ring, which is
+// designed for some thousand keys.
 type Ring struct {
 	mu    sync.Mutex // serialises changes
 	state atomic.Pointer[ringState]
 
-	tables atomic.Int32 // how many more of [publicKey]'s tables may be made
+	tables atomic.Int32 // how many more tables of a [publicKey] may be made
 }
 
 // ringState is immutable.
@@ -47,7 +48,7 @@ type ringState struct {
 	effective map[string]*preparedKey
 }
 
-// preparedKey is a key ready for use.
+// preparedKey is a key prepared for verification.
 type preparedKey struct {
 	Key
 	source Source
@@ -75,15 +76,15 @@ func prepare(src Source, k Key) (*preparedKey, error) {
 	return p, err
 }
 
-// errSharedSecret tells why HS256 keys stay where they are.
+// errSharedSecret says why HS256 keys cannot be shared.
 var errSharedSecret = errors.New("an HS256 key cannot be shared through the mesh: whoever can verify with it can also sign; copy its key file to the machines that need it")
 
-// ErrRevoked says that a shared key was revoked before: that is for ever.
+// ErrRevoked: a shared key was revoked before; a revocation is permanent.
 var ErrRevoked = errors.New("the key was revoked, and a later record does not bring it back")
 
-// Put adds a key, or replaces the one of this source with the same kid. A shared key
-// that was revoked stays as it is, and Put of one that is not fails with [ErrRevoked]:
-// an older record may be written again, by accident or by an attacker.
+// Put adds a key, or replaces the key of this source with the same kid. If a shared key
+// was revoked, Put of a record that is not revoked fails with [ErrRevoked]: an accident
+// or an attacker may have written an older record again.
 func (r *Ring) Put(src Source, k Key) error {
 	p, err := prepare(src, k)
 	if err != nil {
@@ -108,9 +109,9 @@ func (r *Ring) put(src Source, p *preparedKey) (err error) {
 	return err
 }
 
-// Refuse says that the mesh has a record of a kid which cannot be read, and may be a
-// revocation: a local key of this kid counts as revoked until a shared one is put. It
-// changes nothing where the ring has a shared key of this kid.
+// Refuse says that the mesh has a record of a kid that cannot be read and may be a
+// revocation: a local key with this kid counts as revoked until a shared one is put. It
+// has no effect if the ring has a shared key with this kid.
 func (r *Ring) Refuse(kid string) {
 	r.change(func(next *ringState) {
 		next.refused = maps.Clone(next.refused)
@@ -121,9 +122,9 @@ func (r *Ring) Refuse(kid string) {
 	})
 }
 
-// PutRecord is [Ring.Put] for a trust record from the mesh's key bucket. The
-// record of a revoked HS256 key counts too, although no other of its kind may
-// be shared: the kid is refused from then on.
+// PutRecord is [Ring.Put] for a trust record from the mesh's key bucket. HS256 keys
+// cannot be shared, but the record of a revoked one is accepted: from then on the kid is
+// refused.
 func (r *Ring) PutRecord(rec Record) error {
 	if rec.Alg == HS256 && rec.Revoked {
 		if err := rec.check(); err != nil {
@@ -142,8 +143,8 @@ func (r *Ring) PutRecord(rec Record) error {
 	return r.Put(Shared, k)
 }
 
-// Delete removes the key of this source, but for a shared one that is revoked. A local
-// key that is revoked should be kept: the other source would bring a deleted one back.
+// Delete removes the key of this source, except a shared one that is revoked. Keep a
+// revoked local key: if it is deleted, a key from the other source would be used.
 func (r *Ring) Delete(src Source, kid string) {
 	r.change(func(next *ringState) {
 		m := maps.Clone(next.sources[src])
@@ -152,9 +153,9 @@ func (r *Ring) Delete(src Source, kid string) {
 	})
 }
 
-// Replace makes keys all that this source has, in one step: no Verify sees a
-// part of it. It reports everything that is wrong with them, two keys with one
-// kid included, and changes nothing then. Shared keys that are revoked stay.
+// Replace replaces all keys of this source in one step: no Verify sees a part of the
+// change. It returns all errors in the keys, also if two have the same kid, and then
+// changes nothing. Shared keys that are revoked stay.
 func (r *Ring) Replace(src Source, keys []Key) error {
 	m := make(map[string]*preparedKey, len(keys))
 	var bad []error
@@ -181,7 +182,7 @@ func (r *Ring) Replace(src Source, keys []Key) error {
 	return nil
 }
 
-// keepWork takes over what was computed for the key before, where it is the same key.
+// keepWork reuses what was computed for the previous key, if it is the same key.
 func (p *preparedKey) keepWork(old *preparedKey) *preparedKey {
 	if old != nil && old.ed != nil && p.ed != nil && old.ed.encoded == p.ed.encoded {
 		p.ed = old.ed
@@ -200,7 +201,7 @@ func (r *Ring) change(f func(*ringState)) {
 	f(&next)
 	for kid, p := range revoked {
 		if m := next.sources[Shared]; p.Revoked && (m[kid] == nil || !m[kid].Revoked) {
-			m[kid] = p // f has made m: it differs from what was there
+			m[kid] = p // f has made m, so it may be changed
 		}
 	}
 	next.effective = make(map[string]*preparedKey, len(next.sources[Local])+len(next.sources[Shared]))
@@ -224,13 +225,13 @@ func (r *Ring) change(f func(*ringState)) {
 	r.state.Store(&next)
 }
 
-// Entry is one key of a ring as it counts, and where it comes from.
+// Entry is one effective key of a ring, and its source.
 type Entry struct {
 	Key
 	Source Source
 }
 
-// List returns the keys that count, sorted by kid. They must not be changed.
+// List returns the effective keys, sorted by kid. They must not be changed.
 func (r *Ring) List() []Entry {
 	state := r.state.Load()
 	if state == nil {
@@ -244,7 +245,7 @@ func (r *Ring) List() []Entry {
 	return list
 }
 
-// Lookup returns the key that counts for kid, valid or not. It must not be changed.
+// Lookup returns the effective key for kid, valid or not. It must not be changed.
 func (r *Ring) Lookup(kid string) (Key, bool) {
 	if state := r.state.Load(); state != nil {
 		if p := state.effective[kid]; p != nil {
@@ -254,16 +255,15 @@ func (r *Ring) Lookup(kid string) (Key, bool) {
 	return Key{}, false
 }
 
-// Identity is what verification has found out about an envelope's sender.
+// Identity is the result of verifying an envelope's sender.
 type Identity struct {
-	Signed bool   // a signature was there and is good: from is proven
-	KID    string // the key of the signature; "" where there is none
+	Signed bool   // the envelope has a valid signature: from is proven
+	KID    string // the key of the signature; "" if there is none
 }
 
-// Verify checks the signature of e at the time now, which decides whether the
-// key is valid. An envelope without sig gives the zero Identity and no error;
-// see [Verifier] for whether that is enough. Every error is an
-// *[envelope.Error]:
+// Verify verifies the signature of e with a key that is valid at the time now. An
+// envelope without sig gives the zero Identity and no error; [Verifier] decides whether
+// that is enough. Every error is an *[envelope.Error]:
 //
 //	E_SIG_INVALID      sig is malformed, has another alg than its key, or does not verify
 //	E_SIG_UNCHECKABLE  sig is a string, or names an unknown alg
@@ -285,7 +285,7 @@ func (r *Ring) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
 	if key == nil {
 		return Identity{}, envelope.Errorf(envelope.CodeKeyUnknown, "key %q is not known here", s.kid)
 	}
-	// The key decides how it verifies; what the envelope says must agree.
+	// The key determines the algorithm; the envelope must name the same one.
 	if key.Alg != s.alg {
 		return Identity{}, envelope.Errorf(envelope.CodeSigInvalid, "key %q does not sign with %s", s.kid, s.alg)
 	}

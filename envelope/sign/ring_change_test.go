@@ -54,8 +54,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestRotation changes keys under a running stream of envelopes: the new key
-// is trusted, the signer changes over, the old key is revoked. No envelope is
+// TestRotation rotates keys while envelopes are signed and verified: the new key is put
+// into the ring, the signer starts to use it, the old key is revoked. No envelope is
 // refused before the revocation.
 func TestRotation(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// TestSources pins which of two keys with one kid counts.
+// TestSources checks which of two keys with the same kid is used.
 func TestSources(t *testing.T) {
 	t.Parallel()
 	_, local := newTestKey(t, "k", Ed25519, 1, "agent.local")

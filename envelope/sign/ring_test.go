@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2025, 12, 14, 12, 0, 0, 0, time.UTC)
 
-// newTestKey makes a key whose secret is all the byte b.
+// newTestKey makes a key whose secret consists of the byte b.
 func newTestKey(tb testing.TB, kid string, alg Alg, b byte, from ...string) (*Signer, Key) {
 	tb.Helper()
 	secret := make([]byte, secretSize)
@@ -37,7 +37,7 @@ func newTestRing(tb testing.TB, keys ...Key) *Ring {
 	return r
 }
 
-// codeOf is the envelope code of err, "" for nil.
+// codeOf returns the envelope code of err, "" for nil.
 func codeOf(err error) envelope.Code {
 	if err == nil {
 		return ""
@@ -65,7 +65,8 @@ func TestSignAndVerify(t *testing.T) {
 			t.Parallel()
 			s, k := newTestKey(t, "key-2", alg, 7, "agent.*")
 			e := signed(t, s)
-			// The envelope travels before it is verified, in both encodings.
+			// The envelope is encoded and parsed before it is verified, in both
+			// encodings.
 			text, err := e.AppendJSON(nil)
 			if err != nil {
 				t.Fatal(err)
@@ -96,8 +97,8 @@ func TestSignAndVerify(t *testing.T) {
 	}
 }
 
-// TestEverySignedFieldIsBound changes each field of a signed envelope: the
-// signature must break for those that it covers, and hold for the others.
+// TestEverySignedFieldIsBound changes each field of a signed envelope: the signature must
+// become invalid for the fields that it covers, and stay valid for the others.
 func TestEverySignedFieldIsBound(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(*envelope.Envelope){
@@ -152,7 +153,7 @@ func TestEverySignedFieldIsBound(t *testing.T) {
 	}
 }
 
-// TestEmptyReplyToIsNotNull pins that reply_to:"" and null are signed differently.
+// TestEmptyReplyToIsNotNull: reply_to "" and reply_to null are signed differently.
 func TestEmptyReplyToIsNotNull(t *testing.T) {
 	t.Parallel()
 	s, k := newTestKey(t, "k", Ed25519, 1, ">")
@@ -260,8 +261,8 @@ func TestRefusedSignatures(t *testing.T) {
 	}
 }
 
-// TestHMACKeyIsNoPublicKey is the classic confusion: the public key of an
-// Ed25519 key, which all know, used as an HMAC secret.
+// TestHMACKeyIsNoPublicKey checks against the classic confusion: the public key of an
+// Ed25519 key, which everyone knows, is used as an HMAC secret.
 func TestHMACKeyIsNoPublicKey(t *testing.T) {
 	t.Parallel()
 	_, k := newTestKey(t, "k", Ed25519, 1, ">")
@@ -300,8 +301,8 @@ func TestUnsignableNumbers(t *testing.T) {
 	}
 }
 
-// AppendJSON writes what Sign and AppendJSON of the envelope write, and changes
-// neither the envelope nor, where it fails, what it was to append to.
+// Signer.AppendJSON appends the same text as Sign followed by the envelope's AppendJSON.
+// It does not change the envelope, nor, if it fails, the slice it appends to.
 func TestAppendJSONSignsOnTheWay(t *testing.T) {
 	t.Parallel()
 	for _, alg := range []Alg{Ed25519, HS256} {

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nkeys"
 )
 
-// appendSeed writes what a key file holds: the secret as an nkeys seed, of a
-// user (SU…) for Ed25519 and of a curve key (SX…) for HS256, and a line break.
+// appendSeed writes the content of a key file: the secret as an nkeys seed, of a user
+// (SU…) for Ed25519 and of a curve key (SX…) for HS256, and a line break.
 func (s *Signer) appendSeed(dst []byte) ([]byte, error) {
 	prefix := nkeys.PrefixByteUser
 	if s.alg == HS256 {
@@ -22,8 +22,8 @@ func (s *Signer) appendSeed(dst []byte) ([]byte, error) {
 	return append(append(dst, seed...), '\n'), nil
 }
 
-// parseSeed reads a key file. The kind of seed tells the algorithm. What it
-// says of a fault never has the text in it.
+// parseSeed parses a key file. The kind of seed determines the algorithm. Its errors
+// never contain the text.
 func parseSeed(kid string, text []byte) (*Signer, error) {
 	prefix, secret, err := nkeys.DecodeSeed(bytes.TrimSpace(text))
 	if err != nil {

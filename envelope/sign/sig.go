@@ -12,29 +12,29 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// encoding of sig.value: the standard alphabet with padding, and nothing
-// else, so that a signature has one spelling.
+// encoding is the encoding of sig.value: only the standard alphabet with padding, so that
+// a signature has a single spelling.
 var encoding = base64.StdEncoding.Strict()
 
-// maxSig bounds field sig before it is looked at: 64 characters of kid, 88 of
-// value, and room for members that others may add.
+// maxSig is the largest field sig that is parsed: 64 characters of kid, 88 of value, and
+// room for members of others.
 const maxSig = 4096
 
-// signature is field sig, taken apart.
+// signature is the parsed field sig.
 type signature struct {
 	alg  Alg
 	kid  []byte
 	size int
-	buf  [66]byte // what 88 characters of base64 can decode to
+	buf  [66]byte // room for the decoded 88 characters of base64
 }
 
-// value is field sig.value, decoded. (Kept as a slice, it would put every
+// value returns the decoded field sig.value. (A slice as a field would put every
 // signature on the heap.)
 func (s *signature) value() []byte { return s.buf[:s.size] }
 
-// Describe tells alg and kid of an envelope's signature, for logs and tools;
-// ok is false where there is none, or none that this mesh could check. It
-// verifies nothing.
+// Describe returns alg and kid of an envelope's signature, for logs and tools; ok is
+// false if there is none, or none that this mesh could verify. It does not verify the
+// signature.
 func Describe(e *envelope.Envelope) (alg Alg, kid string, ok bool) {
 	if e.Sig == nil {
 		return "", "", false
@@ -46,7 +46,7 @@ func Describe(e *envelope.Envelope) (alg Alg, kid string, ok bool) {
 	return s.alg, string(s.kid), true
 }
 
-// parse reads field sig. Members beside alg, kid and value are ignored.
+// parse parses field sig. It ignores members other than alg, kid and value.
 func (s *signature) parse(raw json.RawMessage) *envelope.Error {
 	if len(raw) > maxSig {
 		return envelope.Errorf(envelope.CodeSigInvalid, "sig is larger than %d bytes", maxSig)
@@ -85,7 +85,7 @@ func (s *signature) parse(raw json.RawMessage) *envelope.Error {
 	return nil
 }
 
-// ownLayout reads what appendSig wrote, without allocating.
+// ownLayout parses what appendSig writes, without allocating.
 func ownLayout(raw []byte) (alg, kid, value []byte, ok bool) {
 	rest := raw
 	text := func(before string) []byte {
@@ -102,8 +102,8 @@ func ownLayout(raw []byte) (alg, kid, value []byte, ok bool) {
 	return alg, kid, value, string(rest) == "}" && bytes.IndexByte(raw, '\\') < 0
 }
 
-// anyLayout reads the object however it is written. Names are compared
-// exactly, and none may occur twice.
+// anyLayout parses the object in any layout. Names are case-sensitive, and duplicates are
+// refused.
 func anyLayout(raw []byte) (alg, kid, value []byte, ok bool) {
 	var o struct {
 		Alg   *string `json:"alg"`
@@ -116,7 +116,7 @@ func anyLayout(raw []byte) (alg, kid, value []byte, ok bool) {
 	return []byte(*o.Alg), []byte(*o.KID), []byte(*o.Value), true
 }
 
-// appendSig writes field sig. The result of it needs no escapes.
+// appendSig writes field sig. Its values need no escapes.
 func appendSig(dst []byte, alg Alg, kid string, value []byte) []byte {
 	dst = slices.Grow(dst, len(`{"alg":"","kid":"","value":""}`)+len(alg)+len(kid)+encoding.EncodedLen(len(value)))
 	dst = append(dst, `{"alg":"`...)

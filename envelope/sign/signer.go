@@ -44,9 +44,9 @@ func NewSigner(kid string, alg Alg, secret []byte) (*Signer, error) {
 	return s, nil
 }
 
-// NewKey makes a fresh key from the operating system's random numbers: the
-// signer that stays with its owner, and the key that verifiers need, which may
-// speak for the entities that match the patterns from.
+// NewKey makes a new key from the operating system's random numbers. It returns the
+// signer, which stays with its owner, and the key for verifiers, which may speak for the
+// entities that match the patterns from.
 func NewKey(kid string, alg Alg, from ...string) (*Signer, Key, error) {
 	secret := make([]byte, secretSize)
 	rand.Read(secret) // never fails
@@ -61,13 +61,13 @@ func NewKey(kid string, alg Alg, from ...string) (*Signer, Key, error) {
 	return s, k, nil
 }
 
-// KID is the id that the signer's signatures carry.
+// KID returns the key id in the signer's signatures.
 func (s *Signer) KID() string { return s.kid }
 
-// Alg is the signer's algorithm.
+// Alg returns the signer's algorithm.
 func (s *Signer) Alg() Alg { return s.alg }
 
-// Key is what verifiers of the signer need. For HS256 it holds the secret.
+// Key returns the key for verifiers. For HS256 it contains the secret.
 func (s *Signer) Key(from ...string) Key {
 	k := Key{KID: s.kid, Alg: s.alg, From: from}
 	if s.ed != nil {
@@ -78,15 +78,15 @@ func (s *Signer) Key(from ...string) Key {
 	return k
 }
 
-// String tells id and algorithm, and no secret.
+// String returns the key id and the algorithm, but no secret.
 func (s *Signer) String() string { return fmt.Sprintf("%s (%s)", s.kid, s.alg) }
 
 // GoString is [Signer.String].
 func (s *Signer) GoString() string { return "sign.Signer{" + s.String() + "}" }
 
-// Sign sets e.Sig. Every change to a signed field afterwards makes it invalid;
-// priority and trace may change (see [AppendSigned]). It fails, and leaves e
-// alone, where a number cannot be signed ([envelope.ErrNumber]).
+// Sign sets e.Sig. Any later change to a signed field makes the signature invalid;
+// priority and trace may change (see [AppendSigned]). If a number cannot be signed, it
+// fails with [envelope.ErrNumber] and does not change e.
 func (s *Signer) Sign(e *envelope.Envelope) error {
 	if !validText(e) {
 		return fmt.Errorf("sign envelope with key %q: a field is not valid UTF-8", s.kid)
@@ -100,15 +100,15 @@ func (s *Signer) Sign(e *envelope.Envelope) error {
 	return err
 }
 
-// AppendJSON appends the JSON of e as [Signer.Sign] would sign it, and leaves e
-// alone: who only sends an envelope needs no field sig of its own memory, nor
-// has what it just made validated. On error dst is returned as it was.
+// AppendJSON appends the JSON of e as [Signer.Sign] would sign it, without changing e: a
+// caller that only sends the envelope saves the memory for its field sig, and a second
+// validation. On error dst is returned unchanged.
 func (s *Signer) AppendJSON(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	return e.AppendJSONSealed(dst, func(dst []byte) ([]byte, error) { return s.appendSig(dst, e) })
 }
 
-// appendSig appends the value of field sig for e, whose texts are UTF-8. The
-// canonical bytes stand in its place meanwhile.
+// appendSig appends the value of field sig for e, whose texts are valid UTF-8. Meanwhile
+// it uses the same memory for the canonical bytes.
 func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	message, err := AppendSigned(dst, e)
 	if err == nil {
@@ -120,7 +120,7 @@ func (s *Signer) appendSig(dst []byte, e *envelope.Envelope) ([]byte, error) {
 	return dst, nil
 }
 
-// appendSigOver appends the value of field sig over the canonical bytes.
+// appendSigOver appends the value of field sig for the canonical bytes.
 func (s *Signer) appendSigOver(dst, message []byte) ([]byte, error) {
 	switch s.alg {
 	case Ed25519:

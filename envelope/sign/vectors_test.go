@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the code gives into the test vectors of docs/signing.md")
 
-// TestVectorsOfTheDocument reads the test vectors of docs/signing.md and
-// compares the blocks that follow each envelope with what the code gives.
+// TestVectorsOfTheDocument reads the test vectors of docs/signing.md and compares the
+// blocks that follow each envelope with the output of the code.
 func TestVectorsOfTheDocument(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "docs", "signing.md")
@@ -49,7 +49,7 @@ func TestVectorsOfTheDocument(t *testing.T) {
 			break
 		}
 		info, after, _ := strings.Cut(after, "\n")
-		// The closing fence may follow at once, where a block is empty.
+		// An empty block is closed at once.
 		body, after, found := strings.Cut("\n"+after, "\n```")
 		if !found {
 			t.Fatalf("block %q does not end", info)
@@ -67,7 +67,7 @@ func TestVectorsOfTheDocument(t *testing.T) {
 				out.WriteString("\n")
 				block(b[0], b[1])
 			}
-			// Drop the blocks that stood here before.
+			// Drop the previous blocks.
 			for strings.HasPrefix(rest, "\n\n```json signed") || strings.HasPrefix(rest, "\n\n```text") {
 				_, tail, found := strings.Cut(rest[len("\n\n```"):], "\n```")
 				if !found {
@@ -76,7 +76,7 @@ func TestVectorsOfTheDocument(t *testing.T) {
 				rest = tail
 			}
 		case "json":
-			// The sample record must be one.
+			// The sample record must be valid.
 			if strings.Contains(body, `"public"`) {
 				if _, err := ParseRecord([]byte(body)); err != nil {
 					t.Error(err)
@@ -123,7 +123,7 @@ func keysBlock(t *testing.T, ed, hs *Signer) string {
 	return strings.Join(append(lines, fmt.Sprintf("%-15s %-10s %s = %x", ed.kid, "public", r.Public, ed.ed[32:])), "\n")
 }
 
-// vectorBlocks are the blocks that must follow an envelope.
+// vectorBlocks returns the blocks that must follow an envelope.
 func vectorBlocks(t *testing.T, ring *Ring, ed, hs *Signer, text string) [][2]string {
 	t.Helper()
 	e, err := envelope.Parse([]byte(text))

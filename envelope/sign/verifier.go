@@ -7,23 +7,23 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Mode says what a receiver wants of signatures.
+// Mode says how a receiver treats signatures.
 type Mode uint8
 
 // The three modes.
 const (
-	// VerifyIfPresent verifies every signature that is there, and lets
-	// unsigned envelopes pass as unsigned. The default.
+	// VerifyIfPresent verifies every signature that is present, and accepts envelopes
+	// without one as unsigned. The default.
 	VerifyIfPresent Mode = iota
-	// Required refuses unsigned envelopes too, with E_SIG_REQUIRED.
+	// Required also refuses unsigned envelopes, with E_SIG_REQUIRED.
 	Required
-	// Off looks at no signature. AEE demands that a present one is verified
-	// (Security Considerations, "Signature Verification and Trust Model"), so
-	// this is for debugging, and for transports that vouch for every sender.
+	// Off verifies no signature. AEE requires that a signature is verified if it is
+	// present (Security Considerations, "Signature Verification and Trust Model"), so Off
+	// is for debugging, and for transports that vouch for every sender.
 	Off
 )
 
-// String is what [ParseMode] reads.
+// String returns the text that [ParseMode] parses.
 func (m Mode) String() string {
 	switch m {
 	case VerifyIfPresent:
@@ -36,7 +36,7 @@ func (m Mode) String() string {
 	return fmt.Sprintf("Mode(%d)", uint8(m))
 }
 
-// ParseMode reads off, verify-if-present or required; "" is the default.
+// ParseMode parses off, verify-if-present or required; "" is the default.
 func ParseMode(s string) (Mode, error) {
 	switch s {
 	case "", "verify-if-present":
@@ -58,15 +58,15 @@ func (m *Mode) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Verifier is a ring and a mode. The zero value verifies whatever is signed,
-// against no key at all.
+// Verifier is a ring and a mode. The zero value verifies signatures with an empty ring,
+// so it refuses all signed envelopes.
 type Verifier struct {
 	Ring *Ring // nil counts as empty
 	Mode Mode
 }
 
-// Verify is [Ring.Verify] under the verifier's mode. An Identity that is not
-// Signed says that from is only the sender's claim.
+// Verify is [Ring.Verify] with the verifier's mode. If the Identity is not Signed, from
+// is only the sender's claim.
 func (v Verifier) Verify(e *envelope.Envelope, now time.Time) (Identity, error) {
 	if v.Mode == Off {
 		return Identity{}, nil

@@ -1,25 +1,23 @@
-// Package schema is a bounded JSON Schema engine for schemas and documents from
-// strangers: those of agents' documents, of tools, of peers.
+// Package schema is a JSON Schema engine with limits, for schemas and documents from
+// untrusted sources: agents' documents, tools, peers.
 //
 //	s, err := schema.Compile(raw)         // an *Error lists what is wrong with the schema
 //	err = s.Validate(payload)             // a *ValidationError lists what is wrong with the payload
 //
-// [Compile] refuses a schema that would load anything from disk or network,
-// that refers to itself without end, or that is beyond fixed bounds.
-// [Schema.Validate] counts its work and gives up with a problem "limit" where a
-// schema would make it exponential, or a regular expression endless: no
-// combination of schema and payload panics, overflows the stack or runs for much
-// more than a second. Messages name places, types, sizes and what the schema
-// says, and no value from the payload.
+// [Compile] refuses a schema that would load anything from disk or network, that refers
+// to itself without end, or that exceeds fixed limits. [Schema.Validate] counts its work,
+// and stops with a problem "limit" if a schema would make the work exponential or a
+// regular expression too slow: no combination of schema and payload panics, overflows the
+// stack or runs for much more than a second. Messages contain pointers, types, sizes and
+// parts of the schema, but no value of the payload.
 //
-// A [Pool] bounds what all schemas of one document or one tool server cost together.
+// A [Pool] limits the total cost of all schemas of one document or one tool server.
 //
 // The compiler is santhosh-tekuri/jsonschema: it reads the drafts and resolves
-// references. Its validator is not used, because it has no such account of its
-// work (a number like 1e1000001 makes it panic, thirty lines of schema keep it busy
-// for years) and wants a tree of maps; this one walks the compiled schema over
-// the payload's own bytes. A test holds the two against each other over random
-// schemas and documents.
+// references. Its validator is not used, because it does not limit its work (a number
+// like 1e1000001 makes it panic, thirty lines of schema keep it busy for years) and needs
+// a tree of maps; the validator here walks the compiled schema over the payload's own
+// bytes. A test compares the two on random schemas and documents.
 //
 // # Limits
 //
@@ -30,5 +28,5 @@
 // 2020-12 when absent.
 //
 // Payloads: 1,000 levels, 250,000 values, numbers of 400 characters with
-// exponents up to ±400. The account of work allows about two million checks.
+// exponents up to ±400. The work limit allows about two million checks.
 package schema

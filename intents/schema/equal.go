@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// equal compares the value at index at with one of a schema's.
+// equal compares the value at index at with a value of a schema.
 func (e *eval) equal(at int32, want any) bool {
 	v := &e.values[at]
 	e.spend(1)
@@ -69,7 +69,8 @@ func (e *eval) distinct(at int32) bool {
 	return true
 }
 
-// appendKey writes a value so that equal values, and only they, are written alike.
+// appendKey writes a value so that two values are written alike if and only if they are
+// equal.
 func (e *eval) appendKey(dst []byte, at int32) []byte {
 	v := &e.values[at]
 	switch v.kind {
@@ -104,7 +105,7 @@ func (e *eval) appendKey(dst []byte, at int32) []byte {
 	return append(dst, v.raw[0]) // null, true, false
 }
 
-// appendText writes a string with its quotes doubled, so that where it ends is plain.
+// appendText writes a string with its quotes doubled, so that its end is unambiguous.
 func appendText(dst, text []byte) []byte {
 	dst = append(dst, '"')
 	for _, c := range text {

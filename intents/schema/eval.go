@@ -9,16 +9,16 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Bounds of one validation.
+// Limits of one validation.
 const (
 	maxValues = envelope.DefaultMaxValues // JSON values of a document
 	maxWork   = 50_000_000                // steps, see eval.spend; about a second at the very worst
-	maxEval   = 4_000                     // rules open at once
+	maxEval   = 4_000                     // nested rules
 )
 
-// An eval holds one document against one schema. It does so twice at most:
-// first silently, stopping at the first fault, which is all that a good
-// document needs; then, for a bad one, collecting problems.
+// An eval validates one document against one schema, in at most two passes. The first
+// pass stops at the first problem; it is enough for a valid document. The second pass
+// collects the problems of an invalid one.
 type eval struct {
 	tree
 	collect   bool
@@ -37,7 +37,7 @@ func (s *Schema) validate(doc []byte) (problems []Problem, truncated bool) {
 	defer func() {
 		e.release()
 		e.problems = nil
-		if cap(e.values) <= 4096 { // keep no giants
+		if cap(e.values) <= 4096 { // do not keep huge trees in the pool
 			evals.Put(e)
 		}
 	}()
@@ -55,8 +55,8 @@ func (s *Schema) validate(doc []byte) (problems []Problem, truncated bool) {
 	return []Problem{{Keyword: "limit", Message: "takes too much work to check against its schema"}}, false
 }
 
-// run holds the root value against the schema; within is false when the work
-// allowed for it did not suffice, and then ok means nothing.
+// run checks the root value against the schema. within is false if the work limit was
+// exceeded; then ok has no meaning.
 func (e *eval) run(s *Schema, collect bool) (ok, within bool) {
 	e.collect, e.annotates = collect, s.annotates
 	e.problems, e.truncated = nil, false
@@ -65,15 +65,14 @@ func (e *eval) run(s *Schema, collect bool) (ok, within bool) {
 	return ok, e.work >= 0
 }
 
-// spend takes steps from the allowance. One step is some 10 ns; a rule held
-// against a value is ten, and whatever grows with the document is counted.
+// spend subtracts steps from the work limit. One step is some 10 ns; checking a value
+// against a rule is ten steps, and all work that grows with the document is counted.
 func (e *eval) spend(steps int) bool {
 	e.work -= steps
 	return e.work >= 0
 }
 
-// fail notes a problem when problems are collected. It returns whether to go
-// on looking for more.
+// fail records a problem if problems are collected. It returns whether to look for more.
 func (e *eval) fail(at int32, keyword, format string, args ...any) bool {
 	if !e.collect {
 		return false
@@ -86,13 +85,13 @@ func (e *eval) fail(at int32, keyword, format string, args ...any) bool {
 	return true
 }
 
-// named is a name as messages show it; it is put together only when a message is.
+// named is a name that is quoted only when a message is formatted.
 type named string
 
 func (n named) String() string { return quoted(string(n)) }
 
-// seen marks the children of one value that some rule has looked at, for the
-// unevaluated keywords; nil when the schema has none of them.
+// seen marks the children of a value that some rule has evaluated, for the unevaluated
+// keywords; nil if the schema has none of these.
 type seen []bool
 
 func (s seen) mark(i int32) {
@@ -107,8 +106,8 @@ func (s seen) add(other seen) {
 	}
 }
 
-// check holds the value at index at against r. Every check below follows the
-// same pattern: after a fault it goes on only while problems are collected.
+// check checks the value at index at against r. All check functions follow the same
+// pattern: after a problem they continue only while problems are collected.
 func (e *eval) check(r *rule, at int32, marks seen) bool {
 	if e.depth >= maxEval || !e.spend(10) {
 		e.work = -1
@@ -157,7 +156,7 @@ func (e *eval) check(r *rule, at int32, marks seen) bool {
 	return e.checkUnevaluated(r, at, marks) && ok
 }
 
-// checkValue is const, enum and format.
+// checkValue checks const, enum and format.
 func (e *eval) checkValue(r *rule, at int32) bool {
 	ok := true
 	if r.constant != nil && !e.equal(at, *r.constant) {
@@ -252,7 +251,7 @@ func (e *eval) checkNumber(r *rule, at int32) bool {
 	return ok
 }
 
-// checkUnevaluated runs last: it covers what nothing else has looked at.
+// checkUnevaluated runs last: it checks the children that no other rule has evaluated.
 func (e *eval) checkUnevaluated(r *rule, at int32, marks seen) bool {
 	v := &e.values[at]
 	sub, keyword := r.unevaluated, "unevaluatedProperties"

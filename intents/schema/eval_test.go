@@ -13,9 +13,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The library that compiles our schemas can validate too; it is the oracle
-// here, over schemas and documents made at random from the same few names and
-// values, so that they often meet.
+// The library that compiles our schemas can validate, too. It is the oracle here, for
+// random schemas and documents that are made of the same few names and values, so that
+// they often meet.
 
 var (
 	someNames  = rapid.SampledFrom([]string{"a", "b", "c", "ab", "x/y", "~", "é", ""})
@@ -126,7 +126,7 @@ func TestValidatesAsTheCompilersOwnValidator(t *testing.T) {
 			if !errors.As(err, &refused) {
 				rt.Fatalf("%s: %v", schema, err)
 			}
-			return // a $ref loop, mostly
+			return // mostly a loop of $ref
 		}
 		compiled++
 		theirs, err := compile([]byte(schema))
@@ -159,8 +159,8 @@ func oracle(t interface{ Fatalf(string, ...any) }, s *jsonschema.Schema, doc str
 	return s.Validate(v) == nil
 }
 
-// The unevaluated keywords see what subschemas that agreed have looked at;
-// random schemas seldom get that far.
+// The unevaluated keywords see what the subschemas that accepted the value have
+// evaluated. Random schemas seldom get that far.
 func TestUnevaluatedSeesWhatAgreed(t *testing.T) {
 	t.Parallel()
 	const draft2019 = `"$schema":"https://json-schema.org/draft/2019-09/schema",`

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// refused compiles a schema that must not compile, and gives its problems.
+// refused compiles a schema that must not compile, and returns its problems.
 func refused(t *testing.T, schema string) []Problem {
 	t.Helper()
 	_, err := Compile(json.RawMessage(schema))
@@ -44,8 +44,8 @@ func invalid(t *testing.T, s *Schema, doc string) *ValidationError {
 	return e
 }
 
-// The library alone compiles the second of these and finds the loop only when
-// a document comes.
+// The library on its own compiles the second of these, and finds the loop only when it
+// validates a document.
 func TestEndlessReferencesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]string{
@@ -103,9 +103,9 @@ func TestNothingIsLoaded(t *testing.T) {
 	if asked {
 		t.Error("a schema reached for the network")
 	}
-	// Names that merely look like references are no references.
+	// Members that only look like references are not references.
 	compiled(t, `{"properties":{"$ref":{"type":"string"}},"const":{"$ref":"file:///etc/passwd"},"examples":[{"$ref":"http://x"}]}`)
-	// A schema may use its own name.
+	// A schema may refer to its own name.
 	s := compiled(t, `{"$id":"https://example.org/s","$ref":"https://example.org/s#/$defs/a","$defs":{"a":{"type":"object"}}}`)
 	invalid(t, s, "1")
 }
@@ -190,7 +190,7 @@ func TestAllProblemsOfASchemaAtOnce(t *testing.T) {
 	}
 }
 
-// Everything at its bound at once: it compiles, in a time that is bearable.
+// A schema with everything at its limit compiles in acceptable time.
 func TestSchemasAtTheBoundsCompile(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -207,9 +207,8 @@ func TestSchemasAtTheBoundsCompile(t *testing.T) {
 	invalid(t, s, "1")
 }
 
-// A few lines of schema that ask for 2^60 checks of one value; and one whose
-// work doubles with each level of the document. The library's own validator
-// would be at it for years.
+// A schema of a few lines that asks for 2^60 checks of one value, and one whose work
+// doubles with each level of the document. The library's own validator would need years.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
@@ -270,7 +269,7 @@ func TestHostilePayloads(t *testing.T) {
 			}
 		})
 	}
-	// Items that a careless hash takes for equal.
+	// Items that a careless hash treats as equal.
 	for _, doc := range []string{`{"u":[["a","b"],["a\",\"b"],["a\u0003b"],[["a"],"b"]]}`, `{"u":["1",1,[1],{"a":1},{"a":"1"},null,true,false,0,-1]}`, `{"u":["a\"",["a"],"a"]}`, `{"u":[["a","",""],["a\""]]}`} {
 		if err := s.Validate(json.RawMessage(doc)); err != nil {
 			t.Errorf("%s: %v", doc, err)
@@ -278,7 +277,7 @@ func TestHostilePayloads(t *testing.T) {
 	}
 }
 
-// Large integers are compared as they stand, not as doubles.
+// Large integers are compared digit by digit, not as doubles.
 func TestNumbersAreExact(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"maximum":9007199254740992,"type":"integer"}`)
@@ -294,7 +293,7 @@ func TestNumbersAreExact(t *testing.T) {
 	invalid(t, big, "12345678901234567890124")
 }
 
-// A payload's secrets do not come back in the message about it.
+// The secrets of a payload do not appear in the message about it.
 func TestMessagesEchoNoValues(t *testing.T) {
 	t.Parallel()
 	s := compiled(t, `{"type":"object","properties":{

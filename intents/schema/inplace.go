@@ -2,7 +2,7 @@ package schema
 
 import "slices"
 
-// silently asks without collecting problems.
+// silently calls ask without collecting problems.
 func (e *eval) silently(ask func() bool) bool {
 	collect := e.collect
 	e.collect = false
@@ -11,8 +11,8 @@ func (e *eval) silently(ask func() bool) bool {
 	return ok
 }
 
-// inPlace holds the value against a subschema of r's. What that has looked at
-// counts for r when it agrees.
+// inPlace checks the value against a subschema of r. If it conforms, the children that
+// the subschema has evaluated count as evaluated for r.
 func (e *eval) inPlace(sub *rule, at int32, marks seen) bool {
 	if marks == nil {
 		return e.check(sub, at, nil)
@@ -26,7 +26,7 @@ func (e *eval) inPlace(sub *rule, at int32, marks seen) bool {
 	return true
 }
 
-// checkInPlace is every keyword that applies subschemas to the same value.
+// checkInPlace checks all keywords that apply subschemas to the same value.
 func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 	ok := r.ref == nil || e.inPlace(r.ref, at, marks)
 	if !ok && !e.collect {
@@ -80,9 +80,9 @@ func (e *eval) checkInPlace(r *rule, at int32, marks seen) bool {
 	return ok
 }
 
-// alternatives counts how many of the rules agree. When none does, the problem
-// is followed by those of the alternative that came nearest; with exactlyOne, two
-// that agree are a problem as well.
+// alternatives counts the rules that the value conforms to. If there is none, it records
+// a problem and those of the alternative that came nearest; with exactlyOne, two matches
+// are a problem, too.
 func (e *eval) alternatives(keyword string, rules []*rule, at int32, marks seen, exactlyOne bool) int {
 	matched := 0
 	var nearest []Problem
@@ -95,7 +95,7 @@ func (e *eval) alternatives(keyword string, rules []*rule, at int32, marks seen,
 			if matched++; matched == 2 && exactlyOne {
 				break
 			}
-			// Without annotations to gather, one is enough for anyOf.
+			// If no annotations are collected, one match is enough for anyOf.
 			if !exactlyOne && marks == nil {
 				break
 			}
@@ -121,8 +121,8 @@ func (e *eval) alternatives(keyword string, rules []*rule, at int32, marks seen,
 	return matched
 }
 
-// nearer reports whether an alternative that failed with these problems tells
-// more than the best so far: one of the wrong type tells least.
+// nearer reports whether an alternative that failed with the problems mine is more
+// informative than the best so far: a wrong type is the least informative.
 func nearer(mine, best []Problem) bool {
 	if len(mine) == 0 {
 		return false

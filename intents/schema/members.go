@@ -2,7 +2,7 @@ package schema
 
 import "encoding/json"
 
-// checkObject is every keyword about objects, save the unevaluated one.
+// checkObject checks all keywords about objects, except unevaluatedProperties.
 func (e *eval) checkObject(r *rule, at int32, marks seen) bool {
 	v := &e.values[at]
 	ok := e.checkNames(r, at)
@@ -25,7 +25,7 @@ func (e *eval) checkObject(r *rule, at int32, marks seen) bool {
 	return ok
 }
 
-// checkNames is what depends only on which names an object has.
+// checkNames checks the keywords that depend only on the names in an object.
 func (e *eval) checkNames(r *rule, at int32) bool {
 	v := &e.values[at]
 	ok := true
@@ -59,7 +59,7 @@ func (e *eval) checkNames(r *rule, at int32) bool {
 	return ok
 }
 
-// checkMember holds one member against whatever covers its name.
+// checkMember checks one member against all subschemas that apply to its name.
 func (e *eval) checkMember(r *rule, c int32, marks seen) bool {
 	v := &e.values[c]
 	ok, covered := true, false
@@ -96,8 +96,8 @@ func (e *eval) checkMember(r *rule, c int32, marks seen) bool {
 	return ok
 }
 
-// checkName holds a member's name against propertyNames, as a string value
-// that takes the member's place in the tree for the moment.
+// checkName checks a member's name against propertyNames. The name temporarily replaces
+// the member in the tree, as a string value.
 func (e *eval) checkName(r *rule, c int32) bool {
 	member := e.values[c]
 	raw, err := json.Marshal(string(member.name))
@@ -111,7 +111,7 @@ func (e *eval) checkName(r *rule, c int32) bool {
 	return ok
 }
 
-// checkArray is every keyword about arrays, save the unevaluated one.
+// checkArray checks all keywords about arrays, except unevaluatedItems.
 func (e *eval) checkArray(r *rule, at int32, marks seen) bool {
 	v := &e.values[at]
 	ok := true

@@ -8,10 +8,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A bound is a number of a schema, ready to be compared with.
+// A bound is a number of a schema, prepared for comparisons.
 type bound struct {
 	rat   *big.Rat
-	i     int64 // its value, where small
+	i     int64 // its value, if small
 	small bool
 }
 
@@ -26,7 +26,7 @@ func newBound(r *big.Rat) *bound {
 	return b
 }
 
-// smallInt reads a plain integer of up to 18 digits, the usual number.
+// smallInt parses a plain integer of up to 18 digits, the most common kind of number.
 func smallInt(raw []byte) (int64, bool) {
 	digits := raw
 	if digits[0] == '-' {
@@ -48,16 +48,16 @@ func smallInt(raw []byte) (int64, bool) {
 	return n, true
 }
 
-// ratOf is a number's exact value. checkNumber has bounded what it costs.
+// ratOf returns a number's exact value. checkNumber has limited its cost.
 func ratOf(raw []byte) *big.Rat {
 	r, ok := new(big.Rat).SetString(string(raw))
 	if !ok {
-		return new(big.Rat) // out of reach: parse takes JSON numbers only
+		return new(big.Rat) // unreachable: parse accepts JSON numbers only
 	}
 	return r
 }
 
-// compare is -1, 0 or 1 as the number is below, at or above the bound.
+// compare returns -1, 0 or 1 if the number is below, at or above the bound.
 func (b *bound) compare(raw []byte) int {
 	if n, ok := smallInt(raw); ok && b.small {
 		switch {
@@ -79,7 +79,7 @@ func (b *bound) divides(raw []byte) bool {
 	return new(big.Rat).Quo(ratOf(raw), b.rat).IsInt()
 }
 
-// String is the bound as people write it.
+// String returns the bound as people write it.
 func (b *bound) String() string {
 	if b.rat.IsInt() {
 		return clip.Text(b.rat.Num().String(), 40)

@@ -7,17 +7,16 @@ import (
 	"sync"
 )
 
-// MaxTogether bounds what the schemas of one origin cost together. A schema
-// costs one for each JSON value, 30 for each subschema, one for each hundred
-// bytes, and the size of its regular expressions ([PatternSize]). A unit takes
-// about a microsecond to compile. 500 tools of 30 subschemas each are within it.
+// MaxTogether is the most that the schemas of one origin may cost together. A schema
+// costs one for each JSON value, 30 for each subschema, one for each hundred bytes, and
+// the size of its regular expressions ([PatternSize]). A unit takes about a microsecond
+// to compile. 500 tools of 30 subschemas each are within the limit.
 const MaxTogether = 500_000
 
-// A Pool compiles the schemas of one origin: an agent's document, or the tools
-// that a server lists. [Compile] bounds one schema, and an origin may bring many:
-// a pool refuses what costs too much together with the schemas before it. The
-// same text is compiled once and counted once. The zero Pool is ready for use,
-// by any number of goroutines at once.
+// A Pool compiles the schemas of one origin: an agent's document, or the tools that a
+// server lists. [Compile] limits one schema; a pool limits the total cost of many. It
+// compiles and counts equal texts once. The zero Pool is ready to use, by any number of
+// goroutines at once.
 type Pool struct {
 	mu     sync.Mutex
 	spent  int
@@ -25,15 +24,15 @@ type Pool struct {
 	before *Pool
 }
 
-// pooled is what has become of one text.
+// pooled is the result for one text.
 type pooled struct {
 	cost   int
 	schema *Schema
 	err    error
 }
 
-// Next returns a pool for the next list of the same origin. It has a bound of
-// its own; what this pool compiled counts there, and is not compiled again.
+// Next returns a pool for the next list of the same origin, with the full limit. A schema
+// that this pool has compiled counts in the new pool, too, but is not compiled again.
 func (p *Pool) Next() *Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,7 +40,7 @@ func (p *Pool) Next() *Pool {
 	return &Pool{before: p}
 }
 
-// Compile is [Compile] within the pool's bound.
+// Compile is [Compile] within the pool's limit.
 func (p *Pool) Compile(raw json.RawMessage) (*Schema, error) {
 	key := sha256.Sum256(raw)
 	p.mu.Lock()

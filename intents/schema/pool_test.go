@@ -8,13 +8,13 @@ import (
 	"testing"
 )
 
-// costly is a schema with many subschemas, another one for each i.
+// costly returns a schema with many subschemas, a different one for each i.
 func costly(i int) json.RawMessage {
 	return fmt.Appendf(nil, `{"title":"%d","allOf":[%s{}]}`, i, strings.Repeat("{},", 1_000))
 }
 
-// Findings 11 and 20 of the security review: many schemas, each within the bounds
-// of one.
+// Findings 11 and 20 of the security review: many schemas, each within the limits for a
+// single schema.
 func TestAPoolBoundsWhatItsSchemasCostTogether(t *testing.T) {
 	t.Parallel()
 	pool := new(Pool)
@@ -36,7 +36,7 @@ func TestAPoolBoundsWhatItsSchemasCostTogether(t *testing.T) {
 	if looked := pool.spent; looked > MaxTogether+2*cost {
 		t.Errorf("what was refused was looked at: %d spent", looked)
 	}
-	// The same text is one schema, also when it comes again in the next list.
+	// A text is compiled once, also when it comes again in the next list.
 	first, _ := pool.Compile(costly(0))
 	next := pool.Next()
 	for range 1_000 {
@@ -52,7 +52,7 @@ func TestAPoolBoundsWhatItsSchemasCostTogether(t *testing.T) {
 	if _, err := next.Compile(costly(taken)); err == nil {
 		t.Error("what was compiled before does not count in the next list")
 	}
-	// What was wrong before is wrong still, and costs too.
+	// A schema that was invalid before is still invalid, and counts, too.
 	bad := json.RawMessage(`{"pattern":"` + strings.Repeat(`\\pL`, 200) + `("}`)
 	next = next.Next()
 	_, one := next.Compile(bad)

@@ -8,32 +8,32 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A Problem is one thing wrong with one place of a document.
+// A Problem is one error at one place of a document.
 type Problem struct {
-	// Pointer is the JSON pointer (RFC 6901) of the value, "" for the whole
-	// document. Overlong pointers are cut and end in "…".
+	// Pointer is the JSON pointer (RFC 6901) of the value, "" for the whole document.
+	// Long pointers are cut and end in "…".
 	Pointer string
-	// Keyword is the schema keyword that refused it ("required", "type", …),
-	// or "json" (not well-formed JSON, or a duplicate name), "number" (a number
-	// beyond the bounds), "limit" (too deep, too large, too much work), and in
-	// schemas "keyword" (a keyword that is not accepted).
+	// Keyword is the schema keyword that the value violates ("required", "type", …), or
+	// "json" (not well-formed JSON, or a duplicate name), "number" (a number beyond the
+	// limits), "limit" (too deep, too large, too much work), and in schemas "keyword" (a
+	// keyword that is not accepted).
 	Keyword string
-	// Message says what was expected. It tells types and sizes, and what the
-	// schema says; never a value from the document.
+	// Message says what was expected. It contains types, sizes and parts of the schema;
+	// never a value of the document.
 	Message string
 }
 
-// String is the problem in one line, pointer first.
+// String returns the problem in one line, pointer first.
 func (p Problem) String() string {
 	return cmp.Or(p.Pointer, "(root)") + ": " + p.Message + " (" + p.Keyword + ")"
 }
 
-// MaxProblems is how many problems an error lists; beyond it, Truncated is set.
+// MaxProblems is the most problems that an error lists; beyond it, Truncated is set.
 const MaxProblems = 20
 
-// ValidationError lists what is wrong with a document.
+// ValidationError lists the problems of a document.
 type ValidationError struct {
-	Subject   string // what the document is, as in "task payload of ops.backup"; "": a document
+	Subject   string // what the document is, for instance "task payload of ops.backup"; "": a document
 	Problems  []Problem
 	Truncated bool // there may be more problems than are listed
 }
@@ -42,7 +42,8 @@ func (e *ValidationError) Error() string {
 	return cmp.Or(e.Subject, "document") + " does not fit its schema: " + summary(e.Problems, e.Truncated)
 }
 
-// Strings are the problems, one a line, for the errors array of aee.validate.payload.
+// Strings returns the problems, one in each string, for the errors array of
+// aee.validate.payload.
 func (e *ValidationError) Strings() []string {
 	lines := make([]string, 0, len(e.Problems)+1)
 	for _, p := range e.Problems {
@@ -54,9 +55,9 @@ func (e *ValidationError) Strings() []string {
 	return lines
 }
 
-// Error lists what is wrong with a schema. Its pointers lead into the schema.
+// Error lists the problems of a schema. Its pointers refer to the schema.
 type Error struct {
-	Subject   string // what the schema is of, as in "task schema of ops.backup"; "": a schema
+	Subject   string // what the schema is for, for instance "task schema of ops.backup"; "": a schema
 	Problems  []Problem
 	Truncated bool
 }
@@ -65,7 +66,7 @@ func (e *Error) Error() string {
 	return cmp.Or(e.Subject, "schema") + " is refused: " + summary(e.Problems, e.Truncated)
 }
 
-// summary shows the first problems: enough to act on, short enough for a log line.
+// summary returns the first problems: enough to act on, short enough for a log line.
 func summary(problems []Problem, truncated bool) string {
 	const shown = 3
 	var b strings.Builder
@@ -87,6 +88,5 @@ func summary(problems []Problem, truncated bool) string {
 	return b.String()
 }
 
-// quoted shows a name that the author of the schema or the document chose:
-// escaped, and cut to what a line bears.
+// quoted escapes and shortens a name from the schema or the document for a message.
 func quoted(s string) string { return fmt.Sprintf("%q", clip.Text(s, 64)) }

@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// uri looks at $schema and $id. Both are allowed at the top only: further down
-// they would change draft and base of a part.
+// uri checks $schema and $id. Both are accepted only at the top: further down they would
+// change the draft and the base URI of a part.
 func (w *vetter) uri(at int32, name string, top bool) {
 	if !w.want(at, kString) {
 		return
@@ -29,9 +29,9 @@ func (w *vetter) uri(at int32, name string, top bool) {
 	}
 }
 
-// pattern refuses regular expressions that Go's engine cannot run, or that
-// are so large that matching them takes long. The engine does not backtrack.
-// Once a schema has used up what it may, no further expression is looked at.
+// pattern refuses regular expressions that Go's engine cannot run, or that are so large
+// that matching them takes long. The engine does not backtrack. Once the limit of a
+// schema's patterns is exceeded, further patterns are not examined.
 func (w *vetter) pattern(at int32, expr string) {
 	if w.patterns > maxPatternsSize {
 		return
@@ -47,11 +47,10 @@ func (w *vetter) pattern(at int32, expr string) {
 	}
 }
 
-// PatternSize measures a regular expression of a stranger's without compiling
-// it for use: the instructions that it takes, and one for each sixteen runes
-// that its classes list (\pL lists 1,300). The error says why it is refused: it
-// is longer than 1 KiB, or not of the RE2 syntax. The size is then what looking
-// at it may have cost.
+// PatternSize measures an untrusted regular expression without compiling it for use: the
+// number of its instructions, and one for each sixteen runes that its character classes
+// list (\pL lists 1,300). The error says why it is refused: it is longer than 1 KiB, or
+// not in the RE2 syntax. The size is then an estimate of the cost of examining it.
 func PatternSize(expr string) (int, error) {
 	if len(expr) > maxPatternLength {
 		return 1, fmt.Errorf("is a regular expression of more than %d bytes", maxPatternLength)
@@ -68,7 +67,7 @@ func PatternSize(expr string) (int, error) {
 	return size + len(prog.Inst), nil
 }
 
-// classes is how many runes the character classes of an expression list.
+// classes counts the runes that the character classes of an expression list.
 func classes(re *syntax.Regexp) int {
 	runes := 0
 	if re.Op == syntax.OpCharClass {
@@ -80,7 +79,7 @@ func classes(re *syntax.Regexp) int {
 	return runes
 }
 
-// ref demands that a $ref stays in the document and leads to a schema.
+// ref requires that a $ref refers to a schema in the same document.
 func (w *vetter) ref(at int32) {
 	text := string(w.text(&w.values[at]))
 	base, fragment, _ := strings.Cut(text, "#")
@@ -103,7 +102,7 @@ func (w *vetter) ref(at int32) {
 	}
 }
 
-// follow resolves a JSON pointer that stands in a URI's fragment.
+// follow resolves a JSON pointer from a URI's fragment.
 func (w *vetter) follow(pointer string) (int32, bool) {
 	pointer, err := url.PathUnescape(pointer)
 	if err != nil {

@@ -14,20 +14,20 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A rule is one subschema, ready to be held against values. Rules refer to one
-// another as the subschemas do, cycles included; they never change once built.
+// A rule is one subschema, prepared for validation. Rules refer to each other as the
+// subschemas do, cycles included. They are immutable once built.
 type rule struct {
 	never bool // the schema false
 	types kind // 0 for any
 
 	constant *any
 	enum     []any
-	oneOfMsg string // what enum and const say
+	oneOfMsg string // the message of enum and const
 
 	format   string
 	formatOK func(any) bool
 
-	// in place: held against the same value
+	// subschemas for the same value
 	ref, not                   *rule
 	allOf, anyOf, oneOf        []*rule
 	when, then, otherwise      *rule
@@ -50,7 +50,7 @@ type rule struct {
 	items                    *rule // beyond prefix
 	contains                 *rule
 	minContains, maxContains int
-	containsCounts           bool // what it matches is evaluated (2020-12)
+	containsCounts           bool // items that it matches count as evaluated (2020-12)
 
 	// strings and numbers
 	minLen, maxLen                       int
@@ -75,17 +75,17 @@ type dependentNames struct {
 	required []string
 }
 
-// newRule is the rule that everything fits.
+// newRule returns the rule that every value conforms to.
 func newRule() *rule {
 	return &rule{minProps: -1, maxProps: -1, minItems: -1, maxItems: -1, minLen: -1, maxLen: -1}
 }
 
 var nothing = &rule{never: true}
 
-// A builder turns compiled schemas into rules, each once.
+// A builder converts compiled schemas to rules, each once.
 type builder struct {
 	rules     map[*jsonschema.Schema]*rule
-	annotates bool // an unevaluated* keyword is somewhere
+	annotates bool // the schema has an unevaluated* keyword somewhere
 }
 
 func (b *builder) rule(s *jsonschema.Schema) *rule {
@@ -96,7 +96,7 @@ func (b *builder) rule(s *jsonschema.Schema) *rule {
 		return r
 	}
 	r := newRule()
-	b.rules[s] = r // before the parts: they may lead back here
+	b.rules[s] = r // before the parts are built: they may refer to this rule
 	if s.Always != nil {
 		r.never = !*s.Always
 		return r
@@ -184,8 +184,8 @@ func (b *builder) array(r *rule, s *jsonschema.Schema) {
 	r.minContains, r.maxContains, r.containsCounts = s.MinContains, s.MaxContains, s.ContainsEval
 }
 
-// open reads additionalProperties and additionalItems: nil, a bool or a schema.
-// True is a rule too, because what it covers counts as evaluated.
+// open converts additionalProperties and additionalItems: nil, a bool or a schema. True
+// becomes a rule, too, because the values that it covers count as evaluated.
 func (b *builder) open(v any) *rule {
 	switch v := v.(type) {
 	case bool:
@@ -207,7 +207,7 @@ func (b *builder) all(schemas []*jsonschema.Schema) []*rule {
 	return rules
 }
 
-// inPlace lists the rules that r holds against the very value it is given.
+// inPlace returns the rules that r applies to the same value.
 func (r *rule) inPlace() []*rule {
 	var list []*rule
 	for _, sub := range []*rule{r.ref, r.not, r.when, r.then, r.otherwise} {
@@ -222,9 +222,9 @@ func (r *rule) inPlace() []*rule {
 	return list
 }
 
-// endless reports whether some value would be held against the same rule
-// without end ({"$ref": "#"} and its longer relatives). The compiler misses
-// those that it first meets by way of a property.
+// endless reports whether some value would be checked against the same rule without end
+// ({"$ref": "#"} and longer cycles). The compiler misses cycles that it first reaches
+// through a property.
 func (b *builder) endless() bool {
 	const open, done = 1, 2
 	state := make(map[*rule]int, len(b.rules))
@@ -256,13 +256,13 @@ func (b *builder) endless() bool {
 func sizeOf(expr *regexp.Regexp) int {
 	size, err := PatternSize(expr.String())
 	if err != nil {
-		return MaxPatternSize // out of reach: the expression compiled
+		return MaxPatternSize // unreachable: the expression was compiled
 	}
 	return size
 }
 
-// listed shows the values that a schema allows. They are the schema author's,
-// no secret of a payload's, but there may be many.
+// listed formats the values that a schema allows. They come from the schema and not from
+// a payload, so they may be shown, but there may be many.
 func listed(values []any) string {
 	var b strings.Builder
 	for i, v := range values {

@@ -15,26 +15,24 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// A Schema is a compiled JSON Schema. It may be used by any number of
-// goroutines at once.
+// A Schema is a compiled JSON Schema. Any number of goroutines may use it at once.
 type Schema struct {
 	raw       json.RawMessage
 	root      *rule
 	annotates bool
-	emptyOK   bool // whether {} fits: asked so often that it is answered beforehand
+	emptyOK   bool // whether {} conforms: checked so often that the answer is computed once
 }
 
-// Compile compiles a JSON Schema from anywhere, a stranger's document included.
+// Compile compiles a JSON Schema from any source, also an untrusted one.
 //
-// Drafts 2020-12 (when $schema is absent), 2019-09, 07, 06 and 04 are
-// understood. format is asserted, in every draft. Nothing is loaded from disk
-// or network: a $ref leads to a place in the same schema or is refused.
-// So are schemas beyond the bounds (256 KiB, 64 levels, 2,000 subschemas,
-// regular expressions of 2,000 instructions), endless references, $id below
-// the top, the dynamic and recursive references, and regular expressions that
-// RE2 does not know. The error is an [*Error]; raw is not retained.
+// It supports the drafts 2020-12 (the default without $schema), 2019-09, 07, 06 and 04.
+// It asserts format in every draft. It loads nothing from disk or network: a $ref must
+// refer to a place in the same schema. It also refuses schemas beyond the limits (256
+// KiB, 64 levels, 2,000 subschemas, regular expressions of 2,000 instructions), endless
+// references, $id below the top, dynamic and recursive references, and regular
+// expressions that RE2 does not support. The error is an [*Error]; raw is not retained.
 //
-// Who compiles many schemas of one origin does it with a [Pool].
+// To compile many schemas of one origin, use a [Pool].
 func Compile(raw json.RawMessage) (*Schema, error) {
 	if _, err := vet(raw); err != nil {
 		return nil, err
@@ -58,14 +56,14 @@ func build(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// JSON is the schema's text, as it was compiled. Callers must not change it.
+// JSON returns the schema's text, as it was compiled. Callers must not change it.
 func (s *Schema) JSON() json.RawMessage { return s.raw }
 
-// Validate holds a JSON document against the schema. The error is a
-// [*ValidationError] with all problems, up to [MaxProblems]. Duplicate names
-// and invalid UTF-8 are problems, whatever the schema says. Numbers are
-// compared exactly; one of more than 400 characters or an exponent beyond ±400
-// is refused, and so is a document that takes too much work.
+// Validate validates a JSON document against the schema. The error is a
+// [*ValidationError] with all problems, up to [MaxProblems]. Duplicate names and invalid
+// UTF-8 are always problems. Numbers are compared exactly; a number of more than 400
+// characters or with an exponent beyond ±400 is refused, and so is a document that takes
+// too much work.
 func (s *Schema) Validate(doc json.RawMessage) error {
 	if s.emptyOK && len(doc) == 2 && doc[0] == '{' && doc[1] == '}' {
 		return nil
@@ -76,16 +74,17 @@ func (s *Schema) Validate(doc json.RawMessage) error {
 	return nil
 }
 
-// TakesObject reports whether an object can fit at all, as far as the root's type tells.
+// TakesObject reports whether an object can conform at all, judging by the root's type
+// only.
 func (s *Schema) TakesObject() bool {
 	return !s.root.never && (s.root.types == 0 || s.root.types&kObject != 0)
 }
 
-// schemaURL is where the one document stands as far as the compiler knows.
+// schemaURL is the URL of the schema for the compiler.
 const schemaURL = "mem:///schema"
 
-// compile runs the compiler over a vetted schema. Its panics are errors here:
-// it asserts the types of some keywords of other drafts unchecked.
+// compile runs the compiler on a vetted schema. It converts panics to errors: the
+// compiler asserts the types of some keywords of other drafts without a check.
 func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -102,11 +101,12 @@ func compile(raw json.RawMessage) (s *jsonschema.Schema, err error) {
 	return c.Compile(schemaURL)
 }
 
-// errOtherDocument is the second bolt on a door that vet has closed.
+// errOtherDocument is a second safeguard: vet has already refused references to other
+// documents.
 var errOtherDocument = errors.New("refers to another document; schemas are never loaded from disk or network")
 
-// compilerProblems puts the compiler's findings into our form: the innermost
-// causes, which say most.
+// compilerProblems converts the compiler's errors: it keeps the innermost causes, which
+// are the most specific.
 func compilerProblems(err error) []Problem {
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
@@ -131,8 +131,8 @@ func compilerProblems(err error) []Problem {
 	return problems
 }
 
-// formats are the compiler's, save the one that would compile whatever regular
-// expression a payload brings.
+// formats are the compiler's formats. Its "regex" is replaced, because it would compile
+// any regular expression in a payload.
 var formats = func() map[string]func(any) bool {
 	m := maps.Clone(jsonschema.Formats)
 	m["regex"] = func(v any) bool {

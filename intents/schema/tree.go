@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// kind is the type of a JSON value, one bit each, so that a schema's type
-// keyword is a set of them.
+// kind is the type of a JSON value, one bit each, so that a set of kinds can represent a
+// schema's type keyword.
 type kind uint8
 
 const (
@@ -37,37 +37,36 @@ func (k kind) String() string {
 	return strings.Join(names, " or ")
 }
 
-// A value is one JSON value of a tree. It points into the document's bytes.
+// A value is one JSON value of a tree. It refers to the document's bytes.
 type value struct {
 	kind                kind
 	escaped             bool   // raw is a string with a backslash in it
-	parent, first, next int32  // indexes into the tree, none where there is none
+	parent, first, next int32  // indexes into the tree; none if there is none
 	count, index        int32  // number of children; position in the parent
 	name                []byte // of an object's member, without quotes and escapes
-	raw                 []byte // of a scalar: its text as it stands, a string with its quotes
+	raw                 []byte // of a scalar: its text, a string with its quotes
 }
 
 const none = -1
 
-// A tree is a document taken apart once, without copying it: values in
-// document order, the root first. It is reused from document to document.
+// A tree is a parsed document that shares the document's bytes: its values in document
+// order, the root first. It is reused for the next document.
 type tree struct {
 	values []value
 	dec    jsontext.Decoder
 	buf    bytes.Buffer
 }
 
-// Bounds that every document keeps, whatever its schema.
+// Limits of every document, whatever its schema.
 const (
-	maxDepth     = 1000 // open objects and arrays; the envelope's hard bound too
+	maxDepth     = 1000 // open objects and arrays; the envelope has the same limit
 	maxNumberLen = 400  // characters of a number
 	maxExponent  = 400  // of a number: IEEE doubles end at 308
 )
 
-// parse takes doc apart, at most limit values of it. The one problem that it
-// returns, nil for none, tells why doc was refused: not JSON (a duplicate name
-// and invalid UTF-8 count as such), too deep, too many values, or a number
-// that nobody can compute with in reasonable time.
+// parse parses doc, at most limit values of it. It returns nil, or the problem that made
+// it refuse doc: not JSON (a duplicate name and invalid UTF-8 count as such), too deep,
+// too many values, or a number that would be too expensive to compute with.
 func (t *tree) parse(doc []byte, depth, limit int) *Problem {
 	t.values = t.values[:0]
 	t.buf = *bytes.NewBuffer(doc)
@@ -83,7 +82,7 @@ func (t *tree) parse(doc []byte, depth, limit int) *Problem {
 	return p
 }
 
-// release forgets the document, so that a pooled tree keeps nothing of it.
+// release drops the references to the document before the tree goes back to the pool.
 func (t *tree) release() {
 	clear(t.values)
 	t.values = t.values[:0]
@@ -111,7 +110,7 @@ func (t *tree) parseValue(doc []byte, parent int32, name []byte, index int32, de
 		return t.broken(doc, me, err)
 	}
 	v := &t.values[me]
-	// The decoder's slice is only lent; the same text stands in doc.
+	// The decoder reuses its slice; doc contains the same text.
 	end := int(t.dec.InputOffset())
 	v.raw = doc[end-len(raw) : end]
 	switch k {
@@ -155,7 +154,7 @@ func (t *tree) parseChildren(doc []byte, me int32, open jsontext.Kind, depth, li
 			}
 			end := int(t.dec.InputOffset())
 			if name = doc[end-len(raw)+1 : end-1]; bytes.IndexByte(name, '\\') >= 0 {
-				name, _ = jsontext.AppendUnquote(nil, doc[end-len(raw):end]) // just read: it is a string
+				name, _ = jsontext.AppendUnquote(nil, doc[end-len(raw):end]) // parsed above: it is a valid string
 			}
 		}
 		child := int32(len(t.values))
@@ -171,8 +170,8 @@ func (t *tree) parseChildren(doc []byte, me int32, open jsontext.Kind, depth, li
 	}
 }
 
-// broken is the problem of text that is no JSON. It says where and nothing of
-// what stands there: the decoder's own words would quote it.
+// broken returns the problem for malformed JSON. It contains the position only: the
+// decoder's own message would quote the document.
 func (t *tree) broken(doc []byte, at int32, err error) *Problem {
 	p := &Problem{Pointer: t.pointer(at), Keyword: "json"}
 	switch {
@@ -186,8 +185,8 @@ func (t *tree) broken(doc []byte, at int32, err error) *Problem {
 	return p
 }
 
-// checkNumber says why a number is out of bounds, "" when it is not. The
-// bounds are about work: 1e1000000 is seven characters and a megabit.
+// checkNumber says why a number is beyond the limits, "" if it is not. The limits bound
+// the cost of computing with it: 1e1000000 is seven characters and a megabit.
 func checkNumber(raw []byte) string {
 	if len(raw) > maxNumberLen {
 		return fmt.Sprintf("is a number of more than %d characters", maxNumberLen)
@@ -200,16 +199,16 @@ func checkNumber(raw []byte) string {
 	return ""
 }
 
-// text is a string value without quotes and escapes.
+// text returns a string value without quotes and escapes.
 func (t *tree) text(v *value) []byte {
 	if !v.escaped {
 		return v.raw[1 : len(v.raw)-1]
 	}
-	s, _ := jsontext.AppendUnquote(nil, v.raw) // parse has read it: it is a string
+	s, _ := jsontext.AppendUnquote(nil, v.raw) // parsed before: it is a valid string
 	return s
 }
 
-// member is the index of an object's member, none when there is no such name.
+// member returns the index of an object's member, none if there is no such name.
 func (t *tree) member(v *value, name string) int32 {
 	for c := v.first; c != none; c = t.values[c].next {
 		if string(t.values[c].name) == name {
@@ -219,11 +218,11 @@ func (t *tree) member(v *value, name string) int32 {
 	return none
 }
 
-// maxPointer bounds the pointers in problems, in bytes: names in a payload
-// are its sender's choice.
+// maxPointer is the most bytes of a pointer in a problem: the sender chooses the names in
+// a payload.
 const maxPointer = 200
 
-// pointer is the JSON pointer of a value.
+// pointer returns the JSON pointer of a value.
 func (t *tree) pointer(i int32) string {
 	var path []int32
 	for ; i != none && t.values[i].parent != none; i = t.values[i].parent {

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// MaxPatternSize bounds the [PatternSize] of one regular expression.
+// MaxPatternSize is the largest [PatternSize] of one regular expression.
 const MaxPatternSize = 2_000
 
-// Bounds of a schema. They are far above what people write: a schema that is
-// at all of them at once compiles in a tenth of a second.
+// Limits of a schema. They are far above what people write: a schema that reaches all of
+// them at once compiles in a tenth of a second.
 const (
 	MaxBytes         = 256 << 10 // of its text
 	maxSchemaDepth   = 64        // open objects and arrays
@@ -21,7 +21,7 @@ const (
 	maxCount         = 1 << 53
 )
 
-// accepts says which JSON a keyword takes.
+// accepts says which JSON a keyword accepts.
 type accepts uint8
 
 const (
@@ -48,8 +48,8 @@ const (
 	aRefused
 )
 
-// keywords are those of all drafts from 4 to 2020-12 that say something about
-// a document. What is not here is an annotation or unknown, and not looked at.
+// keywords are the keywords of all drafts from 4 to 2020-12 that constrain a document.
+// All other members are annotations or unknown, and are not examined.
 var keywords = map[string]accepts{
 	"$ref": aRef, "$id": aURI, "$schema": aURI, "$anchor": aAnchor,
 	"format": aString, "pattern": aPattern, "uniqueItems": aBool,
@@ -63,13 +63,13 @@ var keywords = map[string]accepts{
 	"allOf": aSchemas, "anyOf": aSchemas, "oneOf": aSchemas, "prefixItems": aSchemas,
 	"properties": aSchemaMap, "$defs": aSchemaMap, "definitions": aSchemaMap, "dependentSchemas": aSchemaMap,
 	"patternProperties": aPatternMap, "required": aNames, "dependentRequired": aNamesMap, "dependencies": aDependencies,
-	// Their meaning depends on who refers to whom at run time, which no bound
-	// on work can be read from; hardly a payload schema uses them.
+	// What these refer to depends on the references at run time, so the work of a schema
+	// with them cannot be limited; payload schemas hardly use them.
 	"$dynamicRef": aRefused, "$dynamicAnchor": aRefused, "$recursiveRef": aRefused, "$recursiveAnchor": aRefused,
 	"$vocabulary": aRefused, "regexProperties": aRefused,
 }
 
-// drafts are the values of $schema that are understood, without scheme and fragment.
+// drafts are the supported values of $schema, without scheme and fragment.
 var drafts = map[string]bool{
 	defaultDraft:                           true,
 	"json-schema.org/draft/2019-09/schema": true,
@@ -80,8 +80,8 @@ var drafts = map[string]bool{
 
 const defaultDraft = "json-schema.org/draft/2020-12/schema"
 
-// draftName is a draft's URI as drafts has it: they are written with and
-// without TLS and an empty fragment.
+// draftName returns a draft's URI in the form of drafts: authors write it with http or
+// https, and with or without an empty fragment.
 func draftName(uri string) string {
 	uri = strings.TrimSuffix(uri, "#")
 	if rest, ok := strings.CutPrefix(uri, "https://"); ok {
@@ -90,14 +90,14 @@ func draftName(uri string) string {
 	return strings.TrimPrefix(uri, "http://")
 }
 
-// A vetter reads a schema before any compiler does: it refuses what is beyond
-// the bounds, what would load another document, and what a compiler or a
-// validator would stumble over.
+// A vetter examines a schema before the compiler does: it refuses schemas that exceed the
+// limits, that would load another document, or that a compiler or validator cannot handle
+// safely.
 type vetter struct {
 	tree
 	problems  []Problem
 	truncated bool
-	schemas   map[int32]bool // values at which a schema stands
+	schemas   map[int32]bool // values that are schemas
 	anchors   map[string]bool
 	refs      []int32
 	id        string // $id of the whole schema
@@ -113,8 +113,8 @@ func (w *vetter) fail(at int32, keyword, format string, args ...any) {
 	w.problems = append(w.problems, Problem{Pointer: w.pointer(at), Keyword: keyword, Message: fmt.Sprintf(format, args...)})
 }
 
-// vet looks at a schema, and returns what it costs (see [MaxTogether]). The
-// error is an [*Error]; a schema that is refused costs what looking at it took.
+// vet examines a schema, and returns its cost (see [MaxTogether]). The error is an
+// [*Error]; the cost of a refused schema is the cost of examining it.
 func vet(raw []byte) (cost int, err error) {
 	if len(raw) > MaxBytes {
 		return 1, refuse("limit", fmt.Sprintf("is larger than %d bytes", MaxBytes))
@@ -143,12 +143,12 @@ func (w *vetter) whole() {
 	}
 }
 
-// refuse is the error of one problem with the whole schema.
+// refuse returns the error for one problem of the whole schema.
 func refuse(keyword, message string) *Error {
 	return &Error{Problems: []Problem{{Keyword: keyword, Message: message}}}
 }
 
-// schema looks at the value at index at, where a schema is due.
+// schema examines the value at index at, which must be a schema.
 func (w *vetter) schema(at int32) {
 	v := &w.values[at]
 	if v.kind != kObject && v.kind != kBool {

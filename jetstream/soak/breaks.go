@@ -11,25 +11,25 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// The promises that a worker can be made to break.
+// Promises that a worker can be made to break, for [Options].Break.
 const (
-	// BreakFence writes records whatever their revision: the lease is all that
-	// keeps two owners apart.
+	// BreakFence writes records whatever their revision is, so that only the lease keeps
+	// two owners apart.
 	BreakFence = "fence"
-	// BreakAckFirst takes a task off the queue when it is claimed, and nobody
-	// looks for it: whoever dies after that takes it along.
+	// BreakAckFirst removes a task from the queue when it is claimed, and turns off the
+	// search for orphaned runs: a worker that crashes after the claim loses the task.
 	BreakAckFirst = "ack-first"
-	// BreakForget begins a chain anew at each claim, whatever its record says.
+	// BreakForget starts a chain from the beginning at each claim, ignoring its record.
 	BreakForget = "forget"
-	// BreakLetGo has the second system run what the first has not let go of in its
-	// record.
+	// BreakLetGo makes the second system run a task that the first system has not
+	// released in its record.
 	BreakLetGo = "let-go"
 )
 
-// Breaks are all of them, for [Options].Break.
+// Breaks lists them all.
 var Breaks = []string{BreakFence, BreakAckFirst, BreakForget, BreakLetGo}
 
-// breakPromise makes a worker do wrong.
+// breakPromise changes a worker's configuration so that it breaks a promise.
 func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
 	switch which {
 	case BreakFence:
@@ -41,10 +41,10 @@ func breakPromise(which string, d *mesh.Durable, js natsjs.JetStream) {
 	}
 }
 
-// fenceless is a store whose writers do not exclude one another.
+// fenceless is a store without compare-and-swap.
 type fenceless struct{ state.Store }
 
-// Put writes over whatever is there.
+// Put overwrites the record whatever its revision is.
 func (f fenceless) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	for {
 		rev, err := f.Store.Put(ctx, id, prev, data)
@@ -59,13 +59,13 @@ func (f fenceless) Put(ctx context.Context, id state.ID, prev uint64, data []byt
 	}
 }
 
-// ackFirst is a store that takes the task off the queue with the first claim.
+// ackFirst is a store that removes the task from the queue at the first claim.
 type ackFirst struct {
 	state.Store
 	js natsjs.JetStream
 }
 
-// Put writes, and takes the task of a run that was claimed off the queue.
+// Put stores the record and, after a claim, deletes the run's task from the queue.
 func (a ackFirst) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	rev, err := a.Store.Put(ctx, id, prev, data)
 	if err != nil {
@@ -79,10 +79,11 @@ func (a ackFirst) Put(ctx context.Context, id state.ID, prev uint64, data []byte
 	return rev, nil
 }
 
-// clinging is a store that does not keep that a run was let go of for another system.
+// clinging is a store that does not record that a run was released for another system.
 type clinging struct{ state.Store }
 
-// Put writes, or only says so.
+// Put stores the record, except one that commits a transfer: for that it only pretends
+// to.
 func (c clinging) Put(ctx context.Context, id state.ID, prev uint64, data []byte) (uint64, error) {
 	if cp, err := (state.Codec{}).Decode(data); err == nil && cp.Mesh.Migration != nil && cp.Mesh.Migration.Phase == state.PhaseCommitted {
 		return prev, nil

@@ -14,19 +14,19 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// The agents that the workers of a soak host, and the person who is asked.
+// The agents that the workers of a soak host, and the person who gets tasks.
 const (
 	Entity        = "agent.soak_chain"    // a Go handler that commits its own steps
-	LoopEntity    = "agent.soak_loop"     // a model that calls tools; what may have happened is given up
-	SettleEntity  = "agent.soak_settle"   // the same; what may have happened is put to a person
+	LoopEntity    = "agent.soak_loop"     // a model that calls tools; calls with an unknown outcome time out
+	SettleEntity  = "agent.soak_settle"   // the same; a person decides about calls with an unknown outcome
 	ProgramEntity = "agent.soak_program"  // a program
-	TeamEntity    = "agent.soak_pipeline" // one after the other: the chain, a person, the chain
+	TeamEntity    = "agent.soak_pipeline" // in turn: the chain, a person, the chain
 	SwarmEntity   = "agent.soak_swarm"    // three voters
 	VoterEntity   = "agent.soak_voter"
 	person        = "human.soak"
 )
 
-// entities are all agents, for the key that they share.
+// entities lists all agents, for the key that they share.
 var entities = []string{Entity, LoopEntity, SettleEntity, ProgramEntity, TeamEntity, SwarmEntity, VoterEntity}
 
 // teamDocument and swarmDocument are the teams.
@@ -37,16 +37,16 @@ var (
 	swarmDocument []byte
 )
 
-// members are how many tasks a team gives to others, people included.
+// members is how many tasks a team sends to its members, people included.
 var members = map[string]int{TeamEntity: 3, SwarmEntity: 3}
 
-// A part is an agent of the cast.
+// A part is one agent that a worker hosts.
 type part struct {
 	entity string
 	serve  func(ctx context.Context, node *mesh.Node, ready func()) error
 }
 
-// cast are the agents that a worker hosts.
+// cast returns the agents that a worker hosts.
 func cast(cfg workerConfig, g *gates, owner func(string), log *slog.Logger) ([]part, error) {
 	handler := func(entity string, h mesh.Handler) part {
 		return part{entity, func(ctx context.Context, node *mesh.Node, ready func()) error {
@@ -90,13 +90,13 @@ func teamAgent(entity, name string, document []byte, cfg workerConfig, owner fun
 	return a, nil
 }
 
-// owned is a handler that tells under which name its worker owns runs.
+// owned is a handler that reports the name under which its worker owns runs.
 type owned struct {
 	mesh.Handler
 	owner func(string)
 }
 
-// Handle does a task.
+// Handle reports the owner and runs the task.
 func (o owned) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
 	if run := t.Run(); run != nil {
 		o.owner(run.View().Mesh.Owner)
@@ -104,7 +104,7 @@ func (o owned) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, error
 	return o.Handler.Handle(ctx, t)
 }
 
-// draw chooses a task: for whom, with which payload and effects.
+// draw chooses a task at random: its agent, its expected effects and its payload.
 func draw(rng *rand.Rand) (entity string, effects []expected, payload []byte) {
 	switch n := rng.IntN(24); {
 	case n < 11:
@@ -137,7 +137,7 @@ func (o order) effects() (all []expected) {
 	return all
 }
 
-// ordered are the effects of a task that a team has given to a member.
+// ordered returns the expected effects of a task that a team sent to a member.
 func ordered(task *envelope.Envelope) []expected {
 	var o order
 	if task.To != Entity || json.Unmarshal(task.Payload, &o) != nil {

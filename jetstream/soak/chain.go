@@ -12,18 +12,18 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// chain is the agent's handler: a chain of steps, each of which has one effect
-// on the world outside. It commits an intent before each and a receipt after,
-// and goes on where its last owner stopped.
+// chain is the handler of an agent: a chain of steps, each of which has one external
+// effect. It commits an intent before each effect and a receipt after it, and resumes
+// where its last owner stopped.
 type chain struct {
 	effects string // the address of the effect log
-	system  string // the worker's
+	system  string // the system of the worker
 	gates   *gates
-	owner   func(string) // hears under which name runs are owned here
-	forgets bool         // it ignores receipts, to break a promise
+	owner   func(string) // is called with the name under which runs are owned here
+	forgets bool         // ignores receipts, to break a promise
 }
 
-// progress is what a chain keeps in its run's record: the receipts so far.
+// progress is what a chain stores in its run's record: the receipts so far.
 type progress struct {
 	Receipts []int `json:"receipts"`
 }
@@ -35,13 +35,13 @@ func readProgress(loop json.RawMessage) (p progress) {
 	return p
 }
 
-// Points of the chain itself, beside those of the mesh.
+// Points of the chain itself, in addition to those of the mesh.
 const (
 	pointBeforeEffect Point = "before-effect"
 	pointAfterEffect  Point = "after-effect"
 )
 
-// Handle does one task.
+// Handle runs one task.
 func (c *chain) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, error) {
 	run := t.Run()
 	if run == nil {
@@ -67,7 +67,7 @@ func (c *chain) Handle(ctx context.Context, t *mesh.Task) (json.RawMessage, erro
 	return json.Marshal(done)
 }
 
-// step makes sure that step i has its effect, and its receipt in the record.
+// step runs step i: it has its effect and stores its receipt in the record.
 func (c *chain) step(ctx context.Context, run *mesh.Run, o order, i int) (int, error) {
 	key := state.EffectKey(run.ID(), i, 0)
 	begun := run.View().Effect(key)

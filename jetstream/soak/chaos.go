@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// chaos carries out the plan.
+// chaos carries out the faults of the plan.
 type chaos struct {
 	servers *servers
 	workers *workers
@@ -16,16 +16,16 @@ type chaos struct {
 	second  *second // nil: there is none
 	lease   time.Duration
 
-	// begun and ended hear of each fault: when it strikes, and when all that it
-	// broke has been mended.
+	// begun is called when a fault strikes, ended when everything that it broke works
+	// again.
 	begun func(Strike)
 	ended func(Strike)
 
-	server sync.Mutex    // one server is broken at a time: more than a cluster of three stands
-	room   chan struct{} // one for each worker that may be broken at once
-	there  chan struct{} // likewise, of the second system
-	far    sync.Mutex    // the second system's server, and its receiver, likewise
-	way    sync.Mutex
+	server sync.Mutex    // one server is broken at a time: a cluster of three survives no more
+	room   chan struct{} // one place for each worker that may be broken at the same time
+	there  chan struct{} // the same, of the second system
+	far    sync.Mutex    // one at a time: the second system's server
+	way    sync.Mutex    // one at a time: the receiver, or the way to it
 
 	mu   sync.Mutex
 	errs []error
@@ -36,13 +36,13 @@ type Strike struct {
 	Fault
 	At     time.Time `json:"at"`
 	Ended  time.Time `json:"ended"`
-	Victim string    `json:"victim,omitempty"` // the worker's life: the owner in its records
+	Victim string    `json:"victim,omitempty"` // the struck worker process: the owner in its records
 	Run    string    `json:"run,omitempty"`    // the run that was at the point
-	Missed bool      `json:"missed,omitempty"` // nobody came to the point in time: it struck wherever it was
+	Missed bool      `json:"missed,omitempty"` // no worker reached the point in time: the fault struck at an arbitrary moment
 }
 
-// run carries out the faults, each a while after the one before it, and returns
-// when all that was broken is mended.
+// run carries out the faults, each some time after the one before it, and returns when
+// everything that was broken works again.
 func (c *chaos) run(ctx context.Context, faults []Fault) error {
 	c.room = make(chan struct{}, max(1, len(c.workers.all)-1))
 	if c.second != nil {
@@ -76,7 +76,8 @@ func (c *chaos) run(ctx context.Context, faults []Fault) error {
 	return errors.Join(c.errs...)
 }
 
-// ready waits until the fault's victim is whole, and returns what breaks it.
+// ready waits until the fault may strike its target, and returns the function that
+// strikes.
 func (c *chaos) ready(ctx context.Context, f Fault) (func() error, bool) {
 	switch f.Kind.target() {
 	case "client":
@@ -105,7 +106,7 @@ func (c *chaos) ready(ctx context.Context, f Fault) (func() error, bool) {
 	}, true
 }
 
-// held waits until what a mutex stands for is whole, and holds it while it is broken.
+// held locks a mutex until the fault has ended.
 func held(mu *sync.Mutex, strike func() error) (func() error, bool) {
 	mu.Lock()
 	return func() error {
@@ -114,18 +115,18 @@ func held(mu *sync.Mutex, strike func() error) (func() error, bool) {
 	}, true
 }
 
-// patience is how long a fault waits for a worker at its point.
+// patience is how long a fault waits for a worker to reach its point.
 func (c *chaos) patience() time.Duration { return 2 * c.lease }
 
-// breakWorker strikes the worker that comes to the point first, or the one that
-// the plan names.
+// breakWorker strikes the worker that reaches the point first, or the one that the plan
+// names.
 func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	s := Strike{Fault: f}
 	var w *worker
 	var at *hit
 	if f.Point != "" {
 		h, ok := ws.arm(ctx, f.Point, c.patience())
-		if ok && !h.w.busy.TryLock() { // another fault has it
+		if ok && !h.w.busy.TryLock() { // another fault is breaking this worker
 			h.pass()
 			ok = false
 		}
@@ -182,7 +183,7 @@ func (c *chaos) breakWorker(ctx context.Context, f Fault, ws *workers) error {
 	return c.network(ctx, f, w.door, s, at)
 }
 
-// network breaks what leads from one process to the servers.
+// network breaks the connections from one process to the servers.
 func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit) error {
 	c.strike(&s)
 	broken := (*Proxy).Hold
@@ -202,7 +203,7 @@ func (c *chaos) network(ctx context.Context, f Fault, d door, s Strike, at *hit)
 	return nil
 }
 
-// breakWay breaks the way to the second system, when a worker or the receiver is at
+// breakWay breaks the network to the second system when a worker or the receiver reaches
 // the point.
 func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	s := Strike{Fault: f}
@@ -217,7 +218,7 @@ func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	return c.network(ctx, f, c.second.way, s, at)
 }
 
-// passing are the processes that come to a point.
+// passing returns the processes that pass a point.
 func (c *chaos) passing(p Point) *workers {
 	if slices.Contains(TakePoints, p) {
 		return c.second.receiver
@@ -225,8 +226,8 @@ func (c *chaos) passing(p Point) *workers {
 	return c.workers
 }
 
-// breakServer strikes a server, when a worker is at the point. The worker goes
-// on when the server is broken.
+// breakServer strikes a server when a worker reaches the point. The worker continues once
+// the server is broken.
 func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) error {
 	s := Strike{Fault: f}
 	pass := func() {}
@@ -267,7 +268,7 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 	return nil
 }
 
-// doors are the ways of all processes to one server.
+// doors returns the proxies of all processes to one server.
 func (c *chaos) doors(server int) door {
 	d := door{c.client[server]}
 	for _, w := range c.workers.all {

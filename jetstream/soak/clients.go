@@ -15,13 +15,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// loopEffects are those of a task of the model's agents; see loop.yaml. A step is
-// ten times the turn and the call's number.
+// loopEffects are the expected effects of a task of the model agents; see loop.yaml. A
+// step is ten times the turn plus the number of the call.
 var loopEffects = []expected{{Step: 11}, {Step: 21}, {Step: 22, Once: true}, {Step: 31, Once: true}}
 
-// clients submit tasks as `nats pub` does: an envelope on the work subject. Each
-// has one task under way, and begins the next when that is answered. Some tasks
-// are paused, moved or cancelled on their way.
+// clients submit tasks as `nats pub` does: an envelope on the work subject. Each client
+// has one task under way, and submits the next one when it has the reply. Some tasks are
+// paused, moved or cancelled while they run.
 type clients struct {
 	conn  *nats.Conn
 	m     subject.Map
@@ -35,11 +35,10 @@ type clients struct {
 	node *mesh.Node
 }
 
-// sender is who submits.
+// sender is the entity that submits the tasks.
 const sender = "service.soak"
 
-// run submits until stop ends, and returns when all tasks are answered, or ctx
-// ends.
+// run submits tasks until stop ends, and returns when all have a reply, or when ctx ends.
 func (c *clients) run(ctx, stop context.Context) error {
 	var err error
 	if c.js, err = natsjs.New(c.conn); err != nil {
@@ -72,9 +71,9 @@ func (c *clients) run(ctx, stop context.Context) error {
 
 var priorities = []envelope.Priority{envelope.PriorityLow, envelope.PriorityNormal, envelope.PriorityHigh, envelope.PriorityUrgent}
 
-// one submits a task until it is accepted, and waits for the reply. What was
-// never acknowledged is submitted again under the same id, so that it is one
-// task however often it arrived.
+// one submits a task until it is acknowledged, and waits for the reply. A task without an
+// acknowledgement is submitted again with the same id, so that it is one task however
+// often it arrived.
 func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	entity, effects, payload := draw(rng)
 	env := envelope.New(envelope.TypeTask, sender, entity, "soak.task", payload)
@@ -112,22 +111,22 @@ func (c *clients) one(ctx context.Context, rng *rand.Rand) {
 	wait.Wait()
 }
 
-// meddling is what a client does to its task while it runs: of twenty, three are
-// moved to another worker, two are paused and resumed, one is cancelled. Where there is
-// a second system six of those whose agent is no team are moved to it, and two of them
-// are paused and resumed there.
+// meddling is what a client does to its task while it runs: of twenty tasks, three are
+// moved to another worker, two are paused and resumed, one is cancelled. If there is a
+// second system, six of those whose agent is not a team are transferred to it, and two of
+// these six are paused and resumed there.
 type meddling int
 
 const (
 	cancels  meddling = 0
-	pauses   meddling = 2  // and below
-	migrates meddling = 5  // and below
-	visits   meddling = 7  // and below: to the second system, and paused
-	departs  meddling = 11 // and below: to the second system
+	pauses   meddling = 2  // up to this number
+	migrates meddling = 5  // up to this number
+	visits   meddling = 7  // up to this number: transferred to the second system, and paused there
+	departs  meddling = 11 // up to this number: transferred to the second system
 )
 
-// meddle gives a task commands until it is answered. Each may come too late, or
-// not arrive: then nothing must be different.
+// meddle sends a task commands until it has its reply. Each command may come too late or
+// get lost: then it must have no effect.
 func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, rng *rand.Rand) {
 	order := func(cmd intents.Command) {
 		pause(ctx, time.Duration(rng.Int64N(int64(c.lease/4))))
@@ -144,8 +143,8 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 	case what == cancels:
 		order(intents.CancelTask{ID: id, Durable: true})
 	case what <= pauses:
-		// A pause that nobody answered may be obeyed later than a resume that
-		// was sent after it.
+		// A pause without an answer may be carried out after a resume that was sent
+		// later, so the client keeps sending resumes.
 		order(intents.PauseTask{Target: target})
 		for ctx.Err() == nil {
 			order(intents.ResumeTask{Target: target})
@@ -164,8 +163,7 @@ func (c *clients) meddle(ctx context.Context, entity, id string, what meddling, 
 	}
 }
 
-// settle says of calls whose outcome nobody knows that they have failed, until the
-// task is answered.
+// settle reports calls with an unknown outcome as failed, until the task has its reply.
 func (c *clients) settle(ctx context.Context, id string) {
 	for pause(ctx, c.lease/4) {
 		if !c.seen.awaiting(id) {

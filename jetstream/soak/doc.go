@@ -1,5 +1,5 @@
-// Package soak breaks a mesh on purpose, and proves that nothing is lost: the
-// crash harness behind `aeemesh soak` and `go test ./jetstream/... -run Crash`.
+// Package soak is the crash harness behind `aeemesh soak` and `go test ./jetstream/...
+// -run Crash`: it breaks a mesh on purpose, and checks that nothing is lost.
 //
 //	report, err := soak.Run(ctx, soak.Options{Self: []string{"aeemesh", "soak"}, Dir: dir, Seed: 7, Faults: 1000})
 //	report.Write(os.Stdout)
@@ -7,39 +7,39 @@
 //
 // # What runs
 //
-// Real processes, each started anew by [Options].Self: NATS servers with their
-// stores (one, or a cluster with as many replicas), and workers. [Role] is what
-// such a child does. The workers host the agents of cast.go: a chain of steps, models
-// that call tools, a program, and teams, of agents and of a person. They have effects on
-// a service of the soak's own. Clients submit tasks all the time, answer for the person,
-// and settle calls whose outcome is not known. The workers start before JetStream has
-// its streams. Between every process and every server stands a [Proxy], and
-// between the servers of a cluster, too.
+// Real processes, which [Options].Self starts: NATS servers with their stores (one
+// server, or a cluster with as many replicas), and workers. [Role] is the main function
+// of such a process. The workers host the agents of cast.go: a chain of steps, models
+// that call tools, a program, and teams of agents and a person. The agents have effects
+// on a service that the soak runs. Clients submit tasks all the time, answer for the
+// person, and settle calls with an unknown outcome. The workers start before JetStream
+// has its streams. A [Proxy] stands between every process and every server, and between
+// the servers of a cluster.
 //
-// Beside them stands a second system (second.go): a server, workers with keys of their
-// own, and a receiver of runs. Clients have some runs move to it, over HTTPS and through
-// a proxy, by which half of the requests come twice.
+// In addition there is a second system (second.go): a server, workers with keys of their
+// own, and a receiver of runs. Clients have some runs transferred to it, over HTTPS and
+// through a proxy, which delivers half of the requests twice.
 //
 // # What breaks
 //
-// The seed draws the faults (faults.go): kill -9 and SIGSTOP of workers and
-// servers, restarts, partitions, connections reset, slow networks. Two of three
-// strike at a point in the commit order: the worker that gets there first waits
-// until it has been struck. So each gap between two steps is hit, again and again.
-// Likewise each phase of a move to the second system is hit, at the worker that the run
-// leaves and at the receiver. The same seed gives the same faults in the same order; what they hit is up to the
-// machine.
+// The seed determines the faults (faults.go): kill -9 and SIGSTOP of workers and servers,
+// restarts, partitions, connections reset, slow networks. Two of three faults strike at a
+// point in the commit order: the worker that reaches the point first waits there until
+// the fault has struck. So every gap between two steps is hit many times, and so is every
+// phase of a transfer to the second system, at the source's worker and at the receiver.
+// The same seed gives the same faults in the same order; which tasks they hit depends on
+// the machine.
 //
 // # What is checked
 //
-// The soak reads every revision of every run's record, every reply and every
-// effect, and holds each task against a model (model.go, [Rules]): accepted means
-// answered, once; an epoch has one owner; what was finished is not done again; a team
-// gives each member its task once; a run that moves has one system at a time, ends where
-// it went, and is answered where it came from (moved.go). At the end each worker takes
-// durable tasks. The model looks at what is stored, and uses none of the code that it
-// judges but the checkpoint's decoder.
+// The soak reads every revision of every run's record, every reply and every effect, and
+// checks each task against a model (model.go, [Rules]): an accepted task gets one reply;
+// an epoch has one owner; a finished step is not repeated; a team sends each member its
+// task once; a transferred run belongs to one system at a time, ends in the second one,
+// and its reply arrives in the first (moved.go). At the end each worker must accept
+// durable tasks. The model reads what is stored, and uses no code of the mesh but the
+// checkpoint's decoder.
 //
-// A soak that finds nothing must be able to find something: [Options].Break makes
-// workers that break a promise, and the package's tests demand that each is caught.
+// A harness that finds nothing must be able to find something: [Options].Break makes
+// workers break a promise, and the package's tests check that the soak notices each.
 package soak

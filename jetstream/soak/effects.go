@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// A call is one effect on the world outside: one line of the effect log. A
-// service of the soak's own keeps the log, which no fault touches: what is in it
-// has happened.
+// A call is one external effect: one line of the effect log. A service in the soak's own
+// process keeps the log. No fault touches it: an effect in the log has happened.
 type call struct {
 	N     int       `json:"n"`   // the order of all calls, from 1
 	Key   string    `json:"key"` // the idempotency key
@@ -24,10 +23,10 @@ type call struct {
 	Step  int       `json:"step"`  // its place in the chain, from 0
 	Once  bool      `json:"once"`  // by a tool that is not safe to repeat
 	At    time.Time `json:"at"`
-	From  string    `json:"from,omitempty"` // the system whose worker called; a program says none
+	From  string    `json:"from,omitempty"` // the system of the worker that called; "" for a program
 
-	// Receipt is what the caller was answered: the number of the first call
-	// under the key, as services do that know idempotency keys.
+	// Receipt is the answer to the caller: the number of the first call with the same
+	// key, as a service answers that supports idempotency keys.
 	Receipt int `json:"receipt"`
 }
 
@@ -63,7 +62,7 @@ func (e *effects) close() {
 	e.wait.Wait()
 }
 
-// ServeHTTP takes a call, lets it take its time, and answers with the receipt.
+// ServeHTTP records a call, waits for its delay, and answers with the receipt.
 func (e *effects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var c call
 	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&c); err != nil || c.Key == "" {
@@ -75,7 +74,7 @@ func (e *effects) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	json.NewEncoder(w).Encode(c)
 }
 
-// note writes a call down: from here on it has happened.
+// note records a call: from then on it has happened.
 func (e *effects) note(c call) call {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -92,14 +91,14 @@ func (e *effects) note(c call) call {
 	return c
 }
 
-// of are the calls of a run so far.
+// of returns the calls of a run so far.
 func (e *effects) of(run string) []call {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return append([]call(nil), e.byRun[run]...)
 }
 
-// forget drops the calls of a run that was judged.
+// forget drops the calls of a run that has been judged.
 func (e *effects) forget(run string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,14 +108,14 @@ func (e *effects) forget(run string) {
 	delete(e.byRun, run)
 }
 
-// cause is the worker's side: one effect.
+// cause is called by the worker: it has one effect.
 func cause(ctx context.Context, addr string, c call) (receipt int, err error) {
 	body, err := json.Marshal(c)
 	if err != nil {
 		return 0, err
 	}
-	// A body that cannot be read again keeps net/http from sending it again by
-	// itself, which the log would show as a second effect.
+	// net/http resends a request by itself only if it can read the body again, so this
+	// body cannot be read again: the log would show a second effect.
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+addr, io.NopCloser(bytes.NewReader(body)))
 	if err != nil {
 		return 0, err

@@ -12,16 +12,16 @@ type Kind string
 
 // The kinds of faults.
 const (
-	WorkerKill    Kind = "worker killed"               // kill -9; another life begins soon
+	WorkerKill    Kind = "worker killed"               // kill -9; restarted soon
 	WorkerStop    Kind = "worker stopped past lease"   // SIGSTOP, longer than the lease, then SIGCONT: a zombie
 	WorkerBlink   Kind = "worker stopped within lease" // SIGSTOP, shorter than the lease
 	WorkerRestart Kind = "worker restarted"            // SIGTERM: it drains
-	WorkerHold    Kind = "worker partitioned"          // nothing arrives and nobody is told, longer than the lease
+	WorkerHold    Kind = "worker partitioned"          // no bytes arrive, without an error, longer than the lease
 	WorkerCut     Kind = "worker disconnected"         // connections reset and refused for a while
 	WorkerDelay   Kind = "worker's network slow"       // each packet late
-	ClientCut     Kind = "client disconnected"         // the one that submits
+	ClientCut     Kind = "client disconnected"         // the client that submits
 	ClientHold    Kind = "client partitioned"          //
-	ServerKill    Kind = "server killed"               // kill -9, started again at once
+	ServerKill    Kind = "server killed"               // kill -9, restarted at once
 	ServerStop    Kind = "server stopped"              // SIGSTOP for a while
 	ServerRestart Kind = "server restarted"            // SIGTERM
 	NodePart      Kind = "node parted from its peers"  // its clients still reach it
@@ -30,17 +30,17 @@ const (
 	NodeStop      Kind = "node stopped"                //
 	NodeRestart   Kind = "node restarted"              //
 
-	SecondWorkerKill    Kind = "second system's worker killed"             // those to which runs move
+	SecondWorkerKill    Kind = "second system's worker killed"             // in the system that runs are transferred to
 	SecondWorkerStop    Kind = "second system's worker stopped past lease" //
 	SecondServerKill    Kind = "second system's server killed"             //
 	SecondServerStop    Kind = "second system's server stopped"            //
 	SecondServerRestart Kind = "second system's server restarted"          //
 	ReceiverKill        Kind = "receiver killed"                           // of the second system
 	WayCut              Kind = "way between the systems cut"               // connections reset and refused
-	WayHold             Kind = "way between the systems held"              // nothing arrives and nobody is told
+	WayHold             Kind = "way between the systems held"              // no bytes arrive, without an error
 )
 
-// target is what a kind breaks.
+// target returns what a kind breaks.
 func (k Kind) target() string {
 	switch k {
 	case SecondWorkerKill, SecondWorkerStop:
@@ -59,7 +59,7 @@ func (k Kind) target() string {
 	return "server"
 }
 
-// does is what happens to that: the kind that does the same in the first system.
+// does returns the kind that does the same in the first system.
 func (k Kind) does() Kind {
 	switch k {
 	case SecondWorkerKill, ReceiverKill:
@@ -80,23 +80,23 @@ func (k Kind) does() Kind {
 	return k
 }
 
-// A Fault is one thing that breaks, as the seed chose it.
+// A Fault is one planned fault.
 type Fault struct {
 	N      int           `json:"n"` // from 1
 	Kind   Kind          `json:"kind"`
 	Target int           `json:"target"`          // which worker or server
-	Point  Point         `json:"point,omitempty"` // where in the commit order; empty: whenever
-	After  time.Duration `json:"after"`           // from the fault before it
-	For    time.Duration `json:"for"`             // how long it lasts, or until the next life begins
+	Point  Point         `json:"point,omitempty"` // where in the commit order; empty: at any time
+	After  time.Duration `json:"after"`           // since the previous fault
+	For    time.Duration `json:"for"`             // how long it lasts, or until the process is restarted
 }
 
-// weighted are kinds with how often each comes.
+// weighted is a kind and its frequency.
 type weighted struct {
 	kind   Kind
 	weight int
 }
 
-// kindsFor are the kinds for a soak of n servers, with or without a second system.
+// kindsFor returns the kinds for a soak of n servers, with or without a second system.
 func kindsFor(n int, second bool) []weighted {
 	kinds := []weighted{
 		{WorkerKill, 30}, {WorkerStop, 10}, {WorkerBlink, 4}, {WorkerRestart, 6}, {WorkerHold, 8}, {WorkerCut, 6}, {WorkerDelay, 4},
@@ -121,7 +121,7 @@ func kindsFor(n int, second bool) []weighted {
 	return kinds
 }
 
-// points are the points at which a kind strikes; none where it is not timed.
+// points returns the points at which a kind can strike; nil if it strikes at any time.
 func (k Kind) points(second bool) []Point {
 	switch k {
 	case WorkerKill, WorkerStop, WorkerHold, WorkerCut, ServerKill, NodeKill, NodeIsolate:
@@ -133,7 +133,7 @@ func (k Kind) points(second bool) []Point {
 		return slices.DeleteFunc(slices.Clone(Points), func(p Point) bool { return strings.HasPrefix(string(p), "move-") })
 	case SecondServerKill, SecondServerStop, SecondServerRestart:
 		return slices.Concat(LeavePoints, TakePoints)
-	case WayCut, WayHold: // what the receiver answers is lost
+	case WayCut, WayHold: // the receiver's answer is lost
 		return slices.Concat(TakePoints, LeavePoints)
 	case ReceiverKill:
 		return TakePoints
@@ -141,7 +141,7 @@ func (k Kind) points(second bool) []Point {
 	return nil
 }
 
-// plan draws faults from a seed: the same options give the same faults.
+// plan draws the faults from the seed: the same options give the same faults.
 func plan(o Options) []Fault {
 	rng := rand.New(rand.NewPCG(o.Seed, 0x5eed))
 	second, lease := o.Second > 0, o.Lease
@@ -173,8 +173,8 @@ func plan(o Options) []Fault {
 		case "server":
 			f.Target = rng.IntN(o.Servers)
 		}
-		// Two of three faults are timed by the commit order, and every point has
-		// its turn.
+		// Two of three faults strike at a point of the commit order, and the points take
+		// turns.
 		if points := f.Kind.points(second); len(points) > 0 && rng.IntN(3) > 0 {
 			f.Point = points[turn[points[0]]%len(points)]
 			turn[points[0]]++

@@ -9,21 +9,21 @@ import (
 	"sync"
 )
 
-// gates are a worker's side of the points: it stops at those that the soak has
-// armed, says so, and waits until it is let go or killed.
+// gates is the worker's side of the points: it stops at a point that the soak has armed,
+// reports that, and waits until the soak lets it continue or kills it.
 type gates struct {
 	out io.Writer
 
 	mu    sync.Mutex
 	armed map[Point][]string       // tokens
-	shut  map[string]chan struct{} // by token: who waits
+	shut  map[string]chan struct{} // by token: the waiting goroutine's channel
 }
 
 func newGates(out io.Writer) *gates {
 	return &gates{out: out, armed: map[Point][]string{}, shut: map[string]chan struct{}{}}
 }
 
-// listen takes the soak's words until stdin closes.
+// listen reads the soak's commands until stdin closes.
 func (g *gates) listen(in io.Reader) {
 	for words := bufio.NewScanner(in); words.Scan(); {
 		f := strings.Fields(words.Text())

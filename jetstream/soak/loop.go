@@ -15,17 +15,17 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// loopDocument is an agent of the offline model: three turns that call tools,
-// one of them two at once, then the answer.
+// loopDocument is an agent with the offline model: three turns that call tools, one of
+// them two at once, then the answer.
 //
 //go:embed loop.yaml
 var loopDocument []byte
 
-// runKey is where the context of a tool's call holds the run.
+// runKey is the context key of the run that a tool call belongs to.
 type runKey struct{}
 
-// loopAgent is a model's agent. Its tools have effects: one is safe to repeat, the
-// other is not, and lost says what becomes of it when its worker is lost.
+// loopAgent returns an agent with a model. Its tools have effects: one tool is safe to
+// repeat, the other is not; lost says what happens to its call when the worker is lost.
 func loopAgent(entity string, lost agents.LostCall, cfg workerConfig, g *gates, owner func(string), log *slog.Logger) (*agents.Agent, error) {
 	doc, err := aaif.Parse(loopDocument, aaif.Options{Name: "loop.yaml", Kind: aaif.KindAgent})
 	if err != nil {
@@ -70,8 +70,8 @@ func loopAgent(entity string, lost agents.LostCall, cfg workerConfig, g *gates, 
 	return a, nil
 }
 
-// stepOf is the place of a call among those of a run of the loop's document: the
-// key is <run>.<turn>.<n>, and the turns have one, two and one calls.
+// stepOf returns the step of a tool call, ten times the turn plus the call's number. The
+// key is <run>.<turn>.<n>.
 func stepOf(key string) (int, error) {
 	f := strings.Split(key, ".")
 	if len(f) < 3 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The test binary is also the binary of the children.
+// The test binary also runs the child processes.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "role" {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -10,55 +10,53 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// A Rule is one promise that a soak holds the mesh to.
+// A Rule is one promise of the mesh that the soak checks.
 type Rule string
 
-// The rules. docs/durability.md says what each promises, and under which
-// conditions.
+// The rules. docs/durability.md explains each, and its conditions.
 const (
-	// RuleLost: a task that was accepted gets a terminal reply.
+	// RuleLost: an accepted task gets a terminal reply.
 	RuleLost Rule = "accepted task lost"
-	// RuleOneReply: and gets exactly one.
+	// RuleOneReply: it gets exactly one.
 	RuleOneReply Rule = "more than one terminal reply"
-	// RuleSameReply: a reply that is published again is the same, byte for
-	// byte, and the one that the run's record holds.
+	// RuleSameReply: a reply that is published again has the same bytes, which are those
+	// in the run's record.
 	RuleSameReply Rule = "reply differs"
-	// RuleOrder: the reply is published when the terminal record is written,
-	// not before, and nothing is written after that.
+	// RuleOrder: the reply is published after the terminal record is written, and no
+	// record is written after that.
 	RuleOrder Rule = "commit order"
-	// RuleOneOwner: epochs never fall, and each has one owner.
+	// RuleOneOwner: epochs never decrease, and each has one owner.
 	RuleOneOwner Rule = "two owners"
-	// RuleStepOnce: what was finished stays finished: its result is neither
-	// lost, nor made anew.
+	// RuleStepOnce: the result of a finished step is neither lost nor changed.
 	RuleStepOnce Rule = "finished step repeated"
-	// RuleEffectOnce: an effect that has its receipt is not repeated; one that
-	// is not safe to repeat is never called twice.
+	// RuleEffectOnce: an effect with a receipt is not repeated; one that is not safe to
+	// repeat is never called twice.
 	RuleEffectOnce Rule = "effect repeated"
-	// RuleIntent: no effect without its intent in the record first.
+	// RuleIntent: an effect's intent is in the record before the effect.
 	RuleIntent Rule = "effect without intent"
-	// RuleResult: the result is that of the steps, each once, in order.
+	// RuleResult: the result is that of all steps, each once, in order.
 	RuleResult Rule = "wrong result"
-	// RuleMembers: a team gives each member its task once, whatever crashes; one that
-	// comes to a result has given all of them.
+	// RuleMembers: a team sends each member its task at most once, whatever crashes; a
+	// team with a result has sent all of them.
 	RuleMembers Rule = "member asked twice, or not"
-	// RuleMoved: a run that moves to the second system ends there, and what it is
-	// answered there reaches its sender.
+	// RuleMoved: a run that is transferred to the second system ends there, and its reply
+	// there reaches its sender.
 	RuleMoved Rule = "moved run not ended where it went"
-	// RuleLeftOver: when all is over, no message waits and no record is open.
+	// RuleLeftOver: at the end no message waits and no record is open.
 	RuleLeftOver Rule = "left over"
-	// RuleLane: when all is over, each worker takes durable tasks, also one that began
-	// while JetStream was away or had no streams.
+	// RuleLane: at the end each worker accepts durable tasks, also one that started while
+	// JetStream was unavailable or had no streams.
 	RuleLane Rule = "worker without durable lane"
 	// RuleRecord: every revision can be read, and its checksum holds.
 	RuleRecord Rule = "unreadable record"
-	// RuleAlive: no worker ends by itself.
+	// RuleAlive: no worker exits by itself.
 	RuleAlive Rule = "worker ended by itself"
 )
 
-// Rules are all of them, in the order of a report.
+// Rules lists them all, in the order of a report.
 var Rules = []Rule{RuleLost, RuleOneReply, RuleSameReply, RuleOrder, RuleOneOwner, RuleStepOnce, RuleEffectOnce, RuleIntent, RuleResult, RuleMembers, RuleMoved, RuleLeftOver, RuleLane, RuleRecord, RuleAlive}
 
-// A Violation is one promise that was broken.
+// A Violation is one broken promise.
 type Violation struct {
 	Rule   Rule   `json:"rule"`
 	Task   string `json:"task"`
@@ -70,8 +68,8 @@ func (v Violation) String() string {
 	return fmt.Sprintf("%s: task %s, run %s: %s", v.Rule, v.Task, v.Run, v.Detail)
 }
 
-// judge holds what was seen of one task against the rules. The task is over, or
-// the soak is.
+// judge checks what was observed of one task against the rules, after the task or the
+// soak has ended.
 func judge(t *task) []Violation {
 	j := &judgement{t: t}
 	j.replies()
@@ -93,8 +91,8 @@ func (j *judgement) bad(rule Rule, format string, args ...any) {
 	j.found = append(j.found, Violation{Rule: rule, Task: j.t.ID, Run: j.t.Run, Detail: fmt.Sprintf(format, args...)})
 }
 
-// replies: one for each accepted task, the same however often it was published,
-// and only after the record that holds it.
+// replies checks the replies: one for each accepted task, with the same bytes however
+// often it was published, and only after the record that contains it.
 func (j *judgement) replies() {
 	t := j.t
 	last, answered := t.terminal()
@@ -142,7 +140,7 @@ func lastOf(writes []write) string {
 	return strings.TrimSpace(fmt.Sprintf("revision %d, epoch %d of %s, %s, step %s %s", w.Revision, w.Epoch, w.Owner, w.Status, w.Kind, w.Name))
 }
 
-// owners: an epoch has one owner, and a later write never has an earlier epoch.
+// owners checks that an epoch has one owner, and that epochs never decrease.
 func (j *judgement) owners(writes []write) {
 	owner := map[uint64]string{}
 	var at uint64
@@ -155,7 +153,7 @@ func (j *judgement) owners(writes []write) {
 			j.bad(RuleOneOwner, "revision %d is of epoch %d, after one of epoch %d", w.Revision, w.Epoch, at)
 		}
 		at = max(at, w.Epoch)
-		if w.Owner == "" { // nobody's: parked
+		if w.Owner == "" { // parked: no owner
 			continue
 		}
 		if was, ok := owner[w.Epoch]; ok && was != w.Owner {
@@ -165,8 +163,8 @@ func (j *judgement) owners(writes []write) {
 	}
 }
 
-// steps: results are only added, and a result stays what it was. What goes to the
-// second system has all that its source had when it let go.
+// steps checks that results are only added and never change. The record in the second
+// system must have all results that the first system had when it released the run.
 func (j *judgement) steps() {
 	j.stepsOf(j.t.Writes, map[string]digest{})
 	done := map[string]digest{}
@@ -178,7 +176,7 @@ func (j *judgement) steps() {
 
 func (j *judgement) stepsOf(writes []write, done map[string]digest) {
 	for _, w := range writes {
-		if w.Problem != "" || w.Over { // the terminal record need not hold them any more
+		if w.Problem != "" || w.Over { // the terminal record need not contain them
 			continue
 		}
 		for name, d := range done {
@@ -198,8 +196,8 @@ func (j *judgement) stepsOf(writes []write, done map[string]digest) {
 	}
 }
 
-// effects: not before their intent, never again after their receipt, and never
-// twice where that is not safe.
+// effects checks that an effect comes after its intent, is not repeated after its
+// receipt, and is never repeated if that is not safe.
 func (j *judgement) effects() {
 	t := j.t
 	intent, receipt := map[string]uint64{}, map[string]uint64{} // by key: the first epoch that has it
@@ -234,7 +232,7 @@ func (j *judgement) effects() {
 	}
 }
 
-// result: the receipts of all steps, in order.
+// result checks that the result has the receipts of all steps, in order.
 func (j *judgement) result() {
 	last, answered := j.t.terminal()
 	if !answered {
@@ -248,9 +246,8 @@ func (j *judgement) result() {
 	}
 }
 
-// wrongResult says what is wrong with the terminal reply of a task:
-// {"receipts": […]} must hold the receipt of each effect, in order, where the task
-// has any.
+// wrongResult says what is wrong with the terminal reply of a task. If the task has
+// effects, it must be {"receipts": […]} with the receipt of each effect, in order.
 func wrongResult(t *task, last reply) string {
 	if last.Type != "result" {
 		var why envelope.Error
@@ -258,7 +255,7 @@ func wrongResult(t *task, last reply) string {
 			return ""
 		}
 		if poisoned(t.everywhere()) {
-			return "" // begun again and again without finishing a step: that is said in docs/durability.md
+			return "" // claimed repeatedly without finishing a step: docs/durability.md allows that
 		}
 		return fmt.Sprintf("the reply is of type %q: %s", last.Type, last.Body)
 	}
@@ -275,7 +272,7 @@ func wrongResult(t *task, last reply) string {
 	for i, want := range t.Effects {
 		got := readReceipt(body.Receipts[i])
 		if got == gaveUp && want.Once {
-			continue // nobody knows whether it happened, and it is not safe to repeat
+			continue // it is unknown whether the effect happened, and it is not safe to repeat
 		}
 		at := slices.IndexFunc(t.Calls, func(c call) bool { return c.Step == want.Step })
 		if at < 0 {
@@ -288,7 +285,7 @@ func wrongResult(t *task, last reply) string {
 	return ""
 }
 
-// readReceipt reads a number, as a chain writes it, or the result of a tool.
+// readReceipt decodes a receipt: a number, as a chain writes it, or the result of a tool.
 func readReceipt(raw json.RawMessage) int {
 	var n int
 	if json.Unmarshal(raw, &n) == nil {
@@ -298,17 +295,17 @@ func readReceipt(raw json.RawMessage) int {
 	if json.Unmarshal(raw, &result) == nil {
 		return result.Receipt
 	}
-	return gaveUp // what a model is told of a call that was given up
+	return gaveUp // the result that a model gets for a call that was given up
 }
 
-// gaveUp stands for a receipt that nobody has.
+// gaveUp stands for an unknown receipt.
 const gaveUp = -1
 
 // poisonAfter is how often a run may be claimed without finishing a step.
 const poisonAfter = 5
 
-// poisoned reports whether a run was claimed so often in vain that it may be
-// given up.
+// poisoned reports whether a run was claimed so often without progress that it may be
+// dead-lettered.
 func poisoned(writes []write) bool {
 	vain, done := 0, 0
 	for _, w := range writes {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// good is a task of two steps that went well although its first owner died in
-// the middle of the second: that step was called by both.
+// good returns a correct task of two steps whose first owner died in the second step:
+// both owners called that step.
 func good() *task {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	tick := func(n int) time.Time { return at.Add(time.Duration(n) * time.Second) }

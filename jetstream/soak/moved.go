@@ -10,11 +10,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// leads reports whether a move leads out of its system: to an URL, or from a peer.
+// leads reports whether a transfer crosses systems: to a URL, or from a peer.
 func leads(m *state.Migration) bool { return strings.Contains(m.To, "://") || m.Source == firstSystem }
 
-// left is the revision with which the first system has let go of the run, for good;
-// -1: it has not, or has the run again.
+// left returns the index of the write by which the first system released the run for
+// good; -1 if it has not, or has taken the run back.
 func (t *task) left() int {
 	left := -1
 	for i, w := range slices.Backward(t.Writes) {
@@ -26,20 +26,20 @@ func (t *task) left() int {
 	return left
 }
 
-// relayed reports whether the run was ended by the reply of the second system.
+// relayed reports whether the run ended with the reply of the second system.
 func (t *task) relayed() bool {
 	i := slices.IndexFunc(t.Writes, func(w write) bool { return w.Over })
 	return i >= 0 && t.Writes[i].Name == string(state.PhaseRelaying)
 }
 
-// everywhere are the writes of both systems.
+// everywhere returns the writes of both systems.
 func (t *task) everywhere() []write {
 	return append(t.Writes[:len(t.Writes):len(t.Writes)], t.There...)
 }
 
-// moved holds what was seen in the second system against what was seen in the
-// first: a run goes on there only after it was let go of here, does nothing here
-// after that, ends there, and its sender has the answer that it was given there.
+// moved checks the second system's records against the first one's: a run starts there
+// only after it was released here, does nothing here after that, ends there, and its
+// sender gets the reply that was given there.
 func (j *judgement) moved() {
 	t := j.t
 	left := t.left()
@@ -68,7 +68,7 @@ func (j *judgement) moved() {
 	j.movedEnd(started >= 0)
 }
 
-// movedEnd judges the end of a run that the second system has, or not.
+// movedEnd checks the end of a run that may have been transferred.
 func (j *judgement) movedEnd(there bool) {
 	t := j.t
 	if n := len(t.ThereReplies); n > 1 {
@@ -91,7 +91,7 @@ func (j *judgement) movedEnd(there bool) {
 	}
 }
 
-// moves counts a task that was judged.
+// moves adds a judged task to the counts of transfers.
 func (c *Counts) moves(t *task) {
 	at := slices.IndexFunc(t.Writes, func(w write) bool { return w.Phase == string(state.PhaseCaptured) })
 	if at < 0 {
@@ -106,7 +106,7 @@ func (c *Counts) moves(t *task) {
 	}
 }
 
-// replyThere takes one reply from the stream of the second system.
+// replyThere records one reply from the stream of the second system.
 func (o *observer) replyThere(data []byte, r reply) {
 	env, err := envelope.Parse(data)
 	if err != nil || env.Type == envelope.TypeStream {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// gone is the task of good, that its first owner's system handed to the second one
-// after the first step. The second step was called there by two owners.
+// gone is the task of good, which the first system transferred to the second one after
+// the first step. Two owners called the second step there.
 func gone() *task {
 	t := good()
 	one := t.Writes[2].Done
@@ -68,12 +68,12 @@ func TestModelFindsEachViolationOfAMove(t *testing.T) {
 	t.Parallel()
 	for rule, changes := range map[Rule][]func(*task){
 		RuleOneOwner: {
-			func(t *task) { t.Writes = slices.Delete(t.Writes, 3, 5) },                                         // never let go of
-			func(t *task) { t.Writes[3].At = t.There[2].At },                                                   // let go of too late
+			func(t *task) { t.Writes = slices.Delete(t.Writes, 3, 5) },                                         // never released
+			func(t *task) { t.Writes[3].At = t.There[2].At },                                                   // released too late
 			func(t *task) { t.Writes[4].Phase, t.Writes[4].Status = "aborted", "running" },                     // taken back
-			func(t *task) { t.Writes[4].Status = "running" },                                                   // goes on
-			func(t *task) { t.Calls = append(t.Calls, call{Key: "k1", Epoch: 2, Step: 1, From: firstSystem}) }, // acts
-			func(t *task) { t.There = t.There[:1] },                                                            // acts there without having begun
+			func(t *task) { t.Writes[4].Status = "running" },                                                   // continues in the first system
+			func(t *task) { t.Calls = append(t.Calls, call{Key: "k1", Epoch: 2, Step: 1, From: firstSystem}) }, // has an effect in the first system
+			func(t *task) { t.There = t.There[:1] },                                                            // has effects in the second system, which has not started it
 			func(t *task) { t.There[2].Epoch = 1 },
 		},
 		RuleOneReply: {func(t *task) { t.ThereReplies = append(t.ThereReplies, t.ThereReplies[0]) }},

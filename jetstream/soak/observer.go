@@ -13,63 +13,63 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// An observer reads all that is stored about the tasks, as it is stored, and
-// what is published beside it. Nothing breaks its connection but a server's end.
+// An observer reads everything that is stored about the tasks, as it is stored, and the
+// replies as they are published. Only the end of a server interrupts its connection.
 type observer struct {
 	m     subject.Map
-	views []*view // of the systems: the first, and the second if there is one
+	views []*view // the first system, and the second one if there is one
 	codec state.Codec
 	calls *effects
 
-	// settle is how long a task rests, after it is over, before it is judged:
-	// long enough for a zombie to wake up.
+	// settle is how long the observer waits between the end of a task and its judgement:
+	// long enough for a zombie to resume.
 	settle time.Duration
 
 	mu     sync.Mutex
-	tasks  map[string]*task           // those that are not judged yet, by id
-	early  map[string][]reply         // replies to what may be a member's task, by its id
-	given  map[string]map[string]bool // the tasks of members, by the id of the team's
-	judged map[string]digest          // the terminal replies of the others
+	tasks  map[string]*task           // tasks that are not judged yet, by id
+	early  map[string][]reply         // replies to tasks that are unknown yet, perhaps of a team's member, by task id
+	given  map[string]map[string]bool // the ids of members' tasks, by the id of the team's task
+	judged map[string]digest          // the terminal replies of judged tasks
 	quiet  map[string]time.Time
 	found  []Violation
 	counts Counts
-	kept   []*task     // those that broke a rule
+	kept   []*task     // tasks that broke a rule
 	moved  []time.Time // when records were written, for the recovery of servers
 	ends   map[string]end
 	back   []recovery
 }
 
-// Counts are what a soak has seen.
+// Counts are the totals of a soak.
 type Counts struct {
 	Accepted  int `json:"accepted"`  // tasks
 	Answered  int `json:"answered"`  //
-	Errors    int `json:"errors"`    // of the answers, those of type error
-	Published int `json:"published"` // terminal replies that were seen on the wire, again or not
-	Members   int `json:"members"`   // tasks that teams have given to agents
-	Commands  int `json:"commands"`  // to pause, resume, move, settle and cancel, and answers of people
-	Obeyed    int `json:"obeyed"`    // of them, those that were answered without an error
-	Early     int `json:"early"`     // lives of workers that began without the durable lane
+	Errors    int `json:"errors"`    // replies of type error
+	Published int `json:"published"` // terminal replies seen on the wire, repeated ones included
+	Members   int `json:"members"`   // tasks that teams sent to agents
+	Commands  int `json:"commands"`  // pause, resume, move, settle and cancel commands, and answers of people
+	Obeyed    int `json:"obeyed"`    // those that were answered without an error
+	Early     int `json:"early"`     // worker processes that started without the durable lane
 	Writes    int `json:"writes"`    // revisions of records
 	Calls     int `json:"calls"`     // effects
-	Repeats   int `json:"repeats"`   // of them, those under a key that had one
-	Departed  int `json:"departed"`  // runs that stood still to go to the second system
-	Returned  int `json:"returned"`  // of them, those that were taken back, and went on at home
-	Moved     int `json:"moved"`     // of them, those that ended there, and were answered at home
+	Repeats   int `json:"repeats"`   // effects under a key that had one already
+	Departed  int `json:"departed"`  // runs that were captured for a transfer to the second system
+	Returned  int `json:"returned"`  // those that were taken back and continued in the first system
+	Moved     int `json:"moved"`     // those that ended in the second system and were answered in the first
 
 	By     map[string]int `json:"by"`     // accepted tasks by agent
-	Heeded map[string]int `json:"heeded"` // obeyed commands by intent, and answers of people
+	Heeded map[string]int `json:"heeded"` // successful commands by intent, and answers of people
 }
 
-// maxKept bounds the traces that are kept of tasks that broke a rule.
+// maxKept is the most tasks that broke a rule whose traces are kept.
 const maxKept = 200
 
-// An end is the moment in which a worker's life lost its runs.
+// An end is the moment at which a worker process lost its runs.
 type end struct {
 	kind Kind
 	at   time.Time
 }
 
-// A recovery is one run that somebody else went on with.
+// A recovery is one run that another worker resumed.
 type recovery struct {
 	kind Kind
 	at   time.Time // of the end
@@ -80,7 +80,7 @@ func newObserver(m subject.Map, calls *effects, settle time.Duration) *observer 
 	return &observer{m: m, calls: calls, settle: settle, tasks: map[string]*task{}, early: map[string][]reply{}, given: map[string]map[string]bool{}, counts: Counts{By: map[string]int{}, Heeded: map[string]int{}}, judged: map[string]digest{}, quiet: map[string]time.Time{}, ends: map[string]end{}}
 }
 
-// submitting notes what a client is about to submit. The channel is closed when
+// submitting records a task that a client is about to submit. The channel is closed when
 // the task has its reply.
 func (o *observer) submitting(id, entity string, effects []expected, cancelled bool) <-chan struct{} {
 	o.mu.Lock()
@@ -90,8 +90,8 @@ func (o *observer) submitting(id, entity string, effects []expected, cancelled b
 	return answered
 }
 
-// accepted notes that a client was told that its task is stored: from here on it
-// must not be lost. Until then no task is judged.
+// accepted records that a task's submission was acknowledged: from then on it must not be
+// lost. No task is judged before that.
 func (o *observer) accepted(id string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,14 +102,14 @@ func (o *observer) accepted(id string) {
 	}
 }
 
-// asked notes a task that a team has given to a person.
+// asked records a task that a team sent to a person.
 func (o *observer) asked(task *envelope.Envelope) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.gave(task)
 }
 
-// gave notes a task that a team has given to a member. o.mu is held.
+// gave records a task that a team sent to a member. o.mu is held.
 func (o *observer) gave(task *envelope.Envelope) {
 	if _, over := o.judged[task.ReplyTo]; over {
 		return
@@ -120,8 +120,8 @@ func (o *observer) gave(task *envelope.Envelope) {
 	o.given[task.ReplyTo][task.ID] = true
 }
 
-// discover notes the task of a member, which no client has submitted, when its
-// record is seen for the first time; nil where it is none. o.mu is held.
+// discover records the task of a member, which no client submitted, when its first record
+// is read; it returns nil if the record is of no such task. o.mu is held.
 func (o *observer) discover(cp *state.Checkpoint, run string, at time.Time) *task {
 	if cp == nil || cp.Mesh.Task == nil {
 		return nil
@@ -132,14 +132,14 @@ func (o *observer) discover(cp *state.Checkpoint, run string, at time.Time) *tas
 	}
 	o.gave(env)
 	o.counts.Members++
-	// Whoever cancels the team's task cancels it.
+	// A cancel of the team's task cancels it, too.
 	t := &task{ID: env.ID, Entity: env.To, Run: run, Accepted: at, Effects: ordered(env), Cancelled: true, Member: true, Replies: o.early[env.ID]}
 	delete(o.early, env.ID)
 	o.tasks[env.ID] = t
 	return t
 }
 
-// awaiting reports whether a task's run waits for somebody.
+// awaiting reports whether a task's run waits for an approval or an answer.
 func (o *observer) awaiting(id string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -162,21 +162,21 @@ func (o *observer) commanded(what string, err error) {
 	}
 }
 
-// task is one that is not judged; nil if it is. over reports that it is: what is
-// neither is no task of the clients, but a command that was queued.
+// task returns a task that is not judged yet, or nil; over reports whether it is judged.
+// An id for which neither holds is not a task of the clients, but a queued command.
 func (o *observer) task(id string) (t *task, over bool) {
 	_, over = o.judged[id]
 	return o.tasks[id], over
 }
 
-// lost notes that a worker's life has lost its runs.
+// lost records that a worker process has lost its runs.
 func (o *observer) lost(owner string, e end) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ends[owner] = e
 }
 
-// record takes one revision of a run's record.
+// record records one revision of a run's record.
 func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	if len(msg.Data()) == 0 {
 		return // a deletion
@@ -230,7 +230,7 @@ func (o *observer) record(v *view, msg natsjs.Msg, meta *natsjs.MsgMetadata) {
 	o.check(t)
 }
 
-// take reads what the model needs from a checkpoint.
+// take copies what the model needs from a checkpoint.
 func (w *write) take(cp *state.Checkpoint) {
 	m := &cp.Mesh
 	w.Name, w.Claims = m.Step.Name, m.Claims
@@ -249,13 +249,13 @@ func (w *write) take(cp *state.Checkpoint) {
 	}
 	said := map[string]int{}
 	for _, msg := range cp.Doc.Conversation {
-		// The results of tools that ran at once stand in the order of their calls,
-		// whichever came first.
+		// The results of tools that ran concurrently are in the order of their calls, not
+		// of their ends.
 		who := fmt.Sprint(msg.Role, " ", msg.ToolCallID)
 		said[who]++
 		w.Done[fmt.Sprintf("message %d of %s", said[who], who)] = digestOf([]byte(msg.Content))
 	}
-	if m.Entity == ProgramEntity { // its claim is all that it says before
+	if m.Entity == ProgramEntity { // a program writes no intent: its claim counts as one
 		w.Begun = append(w.Begun, programKey(cp.Doc.RunID))
 	}
 	if m.Entity != Entity {
@@ -266,7 +266,7 @@ func (w *write) take(cp *state.Checkpoint) {
 	}
 }
 
-// reply takes one reply on its way, or from the stream.
+// reply records one reply, seen on the wire or read from the stream.
 func (o *observer) reply(data []byte, r reply) {
 	env, err := envelope.Parse(data)
 	if err != nil {
@@ -312,14 +312,14 @@ func (o *observer) note(v Violation) {
 	o.found = append(o.found, v)
 }
 
-// check lets a task that is over rest.
+// check starts the settle time of a task that has ended.
 func (o *observer) check(t *task) {
 	if t.over() {
 		o.quiet[t.ID] = time.Now()
 	}
 }
 
-// judge judges the tasks that have rested, or all, at the end.
+// judge judges the tasks whose settle time has passed, or at the end all tasks.
 func (o *observer) judge(all bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

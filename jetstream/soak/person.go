@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// answers answers what the person is asked, until ctx ends.
+// answers answers the person's tasks until ctx ends.
 func (c *clients) answers(ctx context.Context) {
 	for pause(ctx, c.lease/2) {
 		looking, done := context.WithTimeout(ctx, 5*time.Second)

@@ -17,12 +17,12 @@ import (
 
 // A launcher starts the processes of one soak.
 type launcher struct {
-	self []string // the command that runs a role: a binary, and what goes before the role's name
-	dir  string   // for what the processes say on standard error, one file a name
+	self []string // the command that runs a role: the binary, and the arguments before the role's name
+	dir  string   // for the standard error of the processes, one file for each name
 }
 
-// A process is one child. It ends when its standard input closes, so that none
-// is left behind if the soak itself is killed.
+// A process is one child. It exits when its standard input closes, so that none survives
+// if the soak itself is killed.
 type process struct {
 	name  string
 	ready string      // the first line that it wrote
@@ -37,7 +37,7 @@ type process struct {
 	ending atomic.Bool // it was told to end
 }
 
-// errNotReady is of a child that ended before it said that it was ready.
+// errNotReady: a child exited before it reported that it was ready.
 var errNotReady = errors.New("it did not start")
 
 // start runs a role and waits for its first line.
@@ -75,7 +75,7 @@ func (l *launcher) start(ctx context.Context, name string, role ...string) (*pro
 	}
 }
 
-// read hands the child's lines on until its end.
+// read passes the child's lines on until its end.
 func (p *process) read(stdout io.Reader) {
 	in := bufio.NewScanner(stdout)
 	for in.Scan() {
@@ -87,7 +87,7 @@ func (p *process) read(stdout io.Reader) {
 	close(p.ended)
 }
 
-// lastWords are the last line of the log.
+// lastWords returns the last line of the log.
 func (p *process) lastWords() string {
 	text, err := os.ReadFile(p.log.Name())
 	if err != nil {
@@ -97,22 +97,21 @@ func (p *process) lastWords() string {
 	return lines[len(lines)-1]
 }
 
-// say writes one line to the child. A child that is gone does not hear it.
+// say writes one line to the child. If the child has exited, the line is lost.
 func (p *process) say(line string) {
 	p.write.Lock()
 	defer p.write.Unlock()
 	io.WriteString(p.stdin, line+"\n")
 }
 
-// kill ends the child as kill -9 does, and returns when it is gone.
+// kill kills the child as kill -9 does, and returns when it has exited.
 func (p *process) kill() {
 	p.ending.Store(true)
 	p.cmd.Process.Kill()
 	p.drain()
 }
 
-// stop asks the child to end, and makes it end when it takes longer than
-// patience.
+// stop asks the child to exit, and kills it if it takes longer than patience.
 func (p *process) stop(patience time.Duration) {
 	p.ending.Store(true)
 	terminate(p.cmd.Process)
@@ -121,7 +120,7 @@ func (p *process) stop(patience time.Duration) {
 	p.drain()
 }
 
-// drain reads what nobody else reads any more, until the end.
+// drain discards the remaining lines until the child exits.
 func (p *process) drain() {
 	for {
 		select {
@@ -133,7 +132,7 @@ func (p *process) drain() {
 	}
 }
 
-// pause stops the child as SIGSTOP does; resume lets it go on.
+// pause stops the child as SIGSTOP does; resume continues it.
 func (p *process) pause()  { freeze(p.cmd.Process) }
 func (p *process) resume() { thaw(p.cmd.Process) }
 

@@ -8,13 +8,12 @@ import (
 	"syscall"
 )
 
-// alone keeps the signals of a terminal from the child: it is the soak that
-// ends it.
+// alone keeps a terminal's signals from the child: only the soak ends it.
 func alone(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func terminate(p *os.Process) { p.Signal(syscall.SIGTERM) }
 func freeze(p *os.Process)    { p.Signal(syscall.SIGSTOP) }
 func thaw(p *os.Process)      { p.Signal(syscall.SIGCONT) }
 
-// canFreeze reports whether this system stops and continues processes.
+// canFreeze reports whether this system can stop and continue processes.
 const canFreeze = true

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// programAgent is an agent whose work a program does: a child of the worker's.
+// programAgent returns an agent whose tasks a program runs, a child of the worker.
 func programAgent(cfg workerConfig, owner func(string), log *slog.Logger) (*agents.Agent, error) {
 	p, err := program.New(program.Config{Command: append(cfg.Self[:len(cfg.Self):len(cfg.Self)], "program", cfg.Effects), Logger: log})
 	if err != nil {
@@ -25,8 +25,8 @@ func programAgent(cfg workerConfig, owner func(string), log *slog.Logger) (*agen
 // programKey is the idempotency key of a run's only effect.
 func programKey(run string) string { return run + ".program" }
 
-// serveProgram is the program: it has one effect for each task that it is given, under
-// the run's key, and tells the log which attempt it was.
+// serveProgram is the program: it has one effect for each task, under the run's key, and
+// passes the number of its attempt to the log.
 func serveProgram(ctx context.Context, effects string, stdin io.Reader, stdout io.Writer) error {
 	out := &lines{w: stdout}
 	in := bufio.NewScanner(stdin)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Proxy stands between a process and a server, and can lose them to one
-// another. Its address stays the same, whatever becomes of the server.
+// A Proxy forwards connections from a process to a server, and can break them. Its
+// address stays the same when the server restarts.
 type Proxy struct {
 	target string
 	l      net.Listener
@@ -20,14 +20,14 @@ type Proxy struct {
 	closed  bool
 }
 
-// proxyState counts what is in force: what one fault holds, the end of another
-// does not let go.
+// proxyState counts the faults in force, so that the end of one fault does not undo
+// another.
 type proxyState struct {
 	holds, cuts int
-	delay       time.Duration // the sum of all
+	delay       time.Duration // the sum of all delays
 }
 
-// NewProxy listens on a free port of 127.0.0.1 for what goes to target.
+// NewProxy listens on a free port of 127.0.0.1 and forwards to target.
 func NewProxy(target string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,17 +38,17 @@ func NewProxy(target string) (*Proxy, error) {
 	return p, nil
 }
 
-// Addr is where to connect, host:port.
+// Addr is the address to connect to, host:port.
 func (p *Proxy) Addr() string { return p.l.Addr().String() }
 
-// Hold loses everything, like a network that was unplugged, until undo is
-// called: connections stay, bytes wait, nobody is told.
+// Hold stops all traffic, like an unplugged network, until undo is called: connections
+// stay, bytes wait, and neither side gets an error.
 func (p *Proxy) Hold() (undo func()) {
 	p.change(func(s *proxyState) { s.holds++ })
 	return func() { p.change(func(s *proxyState) { s.holds-- }) }
 }
 
-// Cut resets all connections, and every new one, like a machine that is gone,
+// Cut resets all connections, and every new one, as if the server's machine were gone,
 // until undo is called.
 func (p *Proxy) Cut() (undo func()) {
 	p.change(func(s *proxyState) { s.cuts++ })
@@ -56,7 +56,7 @@ func (p *Proxy) Cut() (undo func()) {
 	return func() { p.change(func(s *proxyState) { s.cuts-- }) }
 }
 
-// Delay lets bytes wait for d in each direction, until undo is called.
+// Delay delays bytes by d in each direction, until undo is called.
 func (p *Proxy) Delay(d time.Duration) (undo func()) {
 	p.change(func(s *proxyState) { s.delay += d })
 	return func() { p.change(func(s *proxyState) { s.delay -= d }) }
@@ -88,8 +88,8 @@ func (p *Proxy) reset() {
 	}
 }
 
-// reset closes a connection so that the other side hears of it at once, and
-// what it did not read is lost.
+// reset closes a connection so that the other side gets an error at once, and unread
+// bytes are lost.
 func reset(c net.Conn) {
 	if tcp, ok := c.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
@@ -107,10 +107,10 @@ func (p *Proxy) accept() {
 	}
 }
 
-// serve carries one connection until either side closes it.
+// serve forwards one connection until either side closes it.
 func (p *Proxy) serve(in net.Conn) {
 	defer reset(in)
-	ended := make(chan struct{}) // nobody waits for a connection that is not there yet
+	ended := make(chan struct{}) // not closed before the connection is established
 	if !p.keep(in) {
 		return
 	}
@@ -140,7 +140,7 @@ func (p *Proxy) serve(in net.Conn) {
 	both.Wait()
 }
 
-// pump carries one direction.
+// pump forwards one direction.
 func (p *Proxy) pump(to, from net.Conn, ended <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -159,7 +159,8 @@ func (p *Proxy) pump(to, from net.Conn, ended <-chan struct{}) {
 	}
 }
 
-// gate waits as long as bytes must, and reports whether they may go on.
+// gate waits while traffic is held or delayed, and reports whether bytes may be
+// forwarded.
 func (p *Proxy) gate(ended <-chan struct{}) bool {
 	waited := false
 	for {
@@ -188,7 +189,7 @@ func (p *Proxy) gate(ended <-chan struct{}) bool {
 	}
 }
 
-// keep notes a connection, or refuses it when all are cut.
+// keep registers a connection, or refuses it while all are cut.
 func (p *Proxy) keep(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,7 +206,7 @@ func (p *Proxy) drop(c net.Conn) {
 	delete(p.conns, c)
 }
 
-// A door is how one process reaches every server: through proxies of its own.
+// A door is the set of proxies through which one process reaches every server.
 type door []*Proxy
 
 func newDoor(targets []string) (door, error) {
@@ -221,7 +222,7 @@ func newDoor(targets []string) (door, error) {
 	return d, nil
 }
 
-// each does the same to every proxy, and returns what undoes it.
+// each applies f to every proxy, and returns a function that undoes it.
 func (d door) each(f func(*Proxy) (undo func())) (undo func()) {
 	var all []func()
 	for _, p := range d {
@@ -240,7 +241,7 @@ func (d door) close() {
 	}
 }
 
-// urls are what the process connects to.
+// urls returns the URLs that the process connects to.
 func (d door) urls() []string {
 	var all []string
 	for _, p := range d {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// echo answers what it gets.
+// echo starts a server that sends back what it receives.
 func echo(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -149,7 +149,7 @@ func TestProxyOutlivesItsTarget(t *testing.T) {
 	defer p.Close()
 	a, err := net.Dial("tcp", p.Addr())
 	if err != nil {
-		return // reset before it was there
+		return // reset before it was accepted
 	}
 	defer a.Close()
 	a.SetReadDeadline(time.Now().Add(10 * time.Second))

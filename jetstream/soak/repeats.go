@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// repeats is a network that delivers some requests twice: every second request to
-// the receiver comes again, as it was, at some time within two leases. A run must not
-// come twice with it. Streams of replies are left alone.
+// repeats simulates a network that delivers requests twice: every second request to the
+// receiver, chosen at random, is repeated unchanged within two leases. That must not
+// create a second run. Streams of replies are not repeated.
 type repeats struct {
 	next  http.Handler
-	ctx   context.Context // ends them
+	ctx   context.Context // ends the repeats
 	lease time.Duration
 	wait  sync.WaitGroup
 }
 
-// ServeHTTP hands a request on, once or twice.
+// ServeHTTP passes a request on, once or twice.
 func (r *repeats) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	if strings.HasSuffix(req.URL.Path, "/replies") || rand.IntN(2) > 0 {
 		r.next.ServeHTTP(w, req)
@@ -42,10 +42,10 @@ func (r *repeats) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.next.ServeHTTP(w, req)
 }
 
-// unread is an answer that is read by none.
+// unread is a response that is discarded.
 type unread struct{ header http.Header }
 
-// Header is the answer's.
+// Header returns the response's headers.
 func (u *unread) Header() http.Header { return u.header }
 
 // WriteHeader drops the status.

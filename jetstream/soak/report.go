@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A Report is what came of a soak.
+// A Report is the result of a soak.
 type Report struct {
 	Seed    uint64        `json:"seed"`
 	Servers int           `json:"servers"`
@@ -34,7 +34,7 @@ type Report struct {
 type FaultRow struct {
 	Kind    Kind `json:"kind"`
 	Count   int  `json:"count"`
-	AtPoint int  `json:"at_point"` // of them, those timed by the commit order
+	AtPoint int  `json:"at_point"` // those that struck at a point of the commit order
 }
 
 // A PointRow counts the faults at one point.
@@ -43,8 +43,8 @@ type PointRow struct {
 	Count int   `json:"count"`
 }
 
-// A RecoveryRow is how long it took until somebody went on with a run, from the
-// moment in which its owner was struck.
+// A RecoveryRow says how long it took until another worker resumed a run, from the moment
+// in which its owner was struck.
 type RecoveryRow struct {
 	After string        `json:"after"`
 	Runs  int           `json:"runs"`
@@ -53,7 +53,7 @@ type RecoveryRow struct {
 	Max   time.Duration `json:"max_ns"`
 }
 
-// faults counts what was carried out.
+// faults counts the faults that were carried out.
 func (r *Report) faults(strikes []Strike) {
 	kinds, at := map[Kind]*FaultRow{}, map[Point]int{}
 	for _, s := range strikes {
@@ -90,9 +90,9 @@ func (r *Report) Struck() int {
 	return n
 }
 
-// recoveries sorts the recoveries by what they were from. A worker's run that
-// came back while a server was broken as well is counted by itself: it had to
-// wait for the server.
+// recoveries groups the recoveries by fault. A run of a struck worker that recovered
+// while a server was broken as well is counted separately, because it had to wait for the
+// server.
 func (r *Report) recoveries(back []recovery, strikes []Strike, writes []time.Time) {
 	took := map[string][]time.Duration{}
 	for _, b := range back {
@@ -104,7 +104,7 @@ func (r *Report) recoveries(back []recovery, strikes []Strike, writes []time.Tim
 		}
 		took[name] = append(took[name], b.took)
 	}
-	// After a server was struck, the first write of anybody's.
+	// For a struck server: the time until the first write of any worker.
 	slices.SortFunc(writes, time.Time.Compare)
 	for _, s := range strikes {
 		if s.Kind.target() != "server" {

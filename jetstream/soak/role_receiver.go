@@ -26,21 +26,21 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// LeavePoints are where faults strike at the worker that a run leaves for the second
-// system, in their order.
+// LeavePoints are the points at which faults strike the worker that transfers a run to
+// the second system, in their order.
 var LeavePoints = []Point{
 	Point(mesh.PointStaged),
 	Point(mesh.PointBeforeMove) + Point(state.PhaseCommitted), Point(mesh.PointAfterMove) + Point(state.PhaseCommitted),
 	Point(mesh.PointBeforeMove) + Point(state.PhaseRelaying), Point(mesh.PointAfterMove) + Point(state.PhaseRelaying),
 }
 
-// TakePoints are where faults strike at the second system's receiver.
+// TakePoints are the points at which faults strike the second system's receiver.
 var TakePoints = []Point{
 	takePoint(state.PhaseReceiving, false), takePoint(state.PhaseReceiving, true), takePoint(state.PhaseStaged, false), takePoint(state.PhaseStaged, true),
 	takePoint(state.PhaseAccepted, false), takePoint(state.PhaseAccepted, true), takePoint(state.PhaseRunning, false), takePoint(state.PhaseRunning, true),
 }
 
-// takePoint is before or after a receiver writes a phase.
+// takePoint is the point before or after a receiver writes a phase.
 func takePoint(phase state.Phase, done bool) Point {
 	if done {
 		return Point("after-take:" + phase)
@@ -48,7 +48,7 @@ func takePoint(phase state.Phase, done bool) Point {
 	return Point("before-take:" + phase)
 }
 
-// receive is the receiver of runs of the second system, as `aeemesh handoff serve` is.
+// receive runs the second system's receiver of runs, as `aeemesh handoff serve` does.
 func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -125,7 +125,7 @@ func receive(ctx context.Context, file string, stdin io.Reader, stdout io.Writer
 	return err
 }
 
-// remotes are the receivers that a worker hands runs over to: the second system's.
+// remotes returns the receivers that a worker may transfer runs to: the second system's.
 func remotes(cfg workerConfig) mesh.Remotes {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(cfg.CA))

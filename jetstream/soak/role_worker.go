@@ -24,7 +24,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Points are where faults strike, in the order in which a task passes them.
+// Points are the points at which faults strike a worker, in the order in which a task
+// passes them.
 var Points = []Point{
 	Point(mesh.PointDelivered), Point(mesh.PointClaimed), Point(mesh.PointBeforeCommit), Point(mesh.PointAfterCommit),
 	pointBeforeEffect, pointAfterEffect,
@@ -32,10 +33,11 @@ var Points = []Point{
 	Point(mesh.PointBeforeTerminal), Point(mesh.PointAfterTerminal), Point(mesh.PointReplied), Point(mesh.PointAcked),
 }
 
-// readyEarly is what a worker says in the place of "ready" that has no durable lane yet.
+// readyEarly is the word that a worker without a durable lane yet prints instead of
+// "ready".
 const readyEarly = "early"
 
-// work is a worker of the soak's agents.
+// work runs a worker of the soak's agents.
 func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -53,7 +55,7 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 		g.listen(stdin)
 		cancel()
 	}()
-	// As the command does: it waits for its server, and for the durable lane.
+	// Like the aeemesh command, it waits for its server and for the durable lane.
 	conn, err := natsconn.Connect(ctx, natsconn.Config{URL: strings.Join(cfg.URLs, ","), Name: "soak worker " + cfg.Name, Wait: -1, Options: dialing})
 	if err != nil {
 		return err
@@ -110,15 +112,16 @@ func work(ctx context.Context, file string, stdin io.Reader, stdout io.Writer) e
 	for i, p := range all {
 		wait.Go(func() {
 			errs[i] = p.serve(ctx, node, served)
-			cancel() // one that ends takes the others along
+			cancel() // if one agent ends, all end
 		})
 	}
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
-// keys are those of a system's workers, all the same from a fixed seed: a soak keeps
-// no secret. The second system trusts the first one's, and not the other way round.
+// keys returns the keys of a system's workers. They are the same in every soak, from a
+// fixed seed: a soak has no secrets. The second system trusts the first one's key, but
+// not the other way round.
 func keys(system string) (*sign.Signer, sign.Verifier, error) {
 	signer, err := sign.NewSigner("soak", sign.Ed25519, bytes.Repeat([]byte("soak"), 8))
 	ring := &sign.Ring{}
@@ -133,7 +136,7 @@ func keys(system string) (*sign.Signer, sign.Verifier, error) {
 	return signer, sign.Verifier{Ring: ring}, err
 }
 
-// lane is what a node needs for the durable lane.
+// lane returns what a node needs for the durable lane.
 func lane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	js = jetstream.Gather(js)
 	return &mesh.Durable{Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m),

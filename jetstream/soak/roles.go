@@ -8,9 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
-// Role is what a child process of a soak does: args are "server CONFIG", "worker
-// CONFIG", "receiver CONFIG" or "program ADDRESS". The first three write one line to stdout when they are
-// ready; all end when ctx ends or stdin closes.
+// Role is the main function of a child process of a soak. args are "server CONFIG",
+// "worker CONFIG", "receiver CONFIG" or "program ADDRESS". The first three write one line
+// to stdout when they are ready; all return when ctx ends or stdin closes.
 func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer) error {
 	if len(args) != 2 {
 		return fmt.Errorf("soak role: %q: it is server, worker, receiver or program, and what it needs", args)
@@ -28,7 +28,7 @@ func Role(ctx context.Context, args []string, stdin io.Reader, stdout io.Writer)
 	return fmt.Errorf("soak role %q: it is server, worker, receiver or program", args[0])
 }
 
-// serve is a NATS server of a configuration file.
+// serve runs a NATS server from a configuration file.
 func serve(ctx context.Context, conf string, stdin io.Reader, stdout io.Writer) error {
 	srv, err := natsd.New(natsd.Config{ConfigFile: conf, JetStream: true})
 	if err != nil {

@@ -29,22 +29,22 @@ const (
 	secondSystem = "second"
 )
 
-// A second system is one to which runs move: a server of its own, workers of the
-// same agents with a key of their own, and a receiver of runs, which the workers of
+// A second system is one that runs are transferred to: a server of its own, workers of
+// the same agents with a key of their own, and a receiver of runs, which the workers of
 // the first system reach over HTTPS through a proxy.
 type second struct {
 	servers  *servers
 	workers  *workers
 	receiver *workers // one process
 	way      door     // from the first system's workers to the receiver
-	release  func()   // of the receiver's port
-	ca       string   // that the receiver's certificate is of, PEM
+	release  func()   // releases the receiver's port
+	ca       string   // the authority of the receiver's certificate, PEM
 
 	conn *nats.Conn // of the observer
 	js   natsjs.JetStream
 }
 
-// newSecond makes a second system with n workers. Nothing runs yet.
+// newSecond makes a second system with n workers. It starts nothing.
 func newSecond(l *launcher, n int, sync string, cfg workerConfig) (*second, error) {
 	s := &second{}
 	cert, key, err := certificate()
@@ -75,7 +75,7 @@ func newSecond(l *launcher, n int, sync string, cfg workerConfig) (*second, erro
 	return s, nil
 }
 
-// url is where the first system's workers find the receiver.
+// url is the receiver's URL for the first system's workers.
 func (s *second) url() string { return "https://" + s.way[0].Addr() }
 
 func (s *second) start(ctx context.Context) error {
@@ -101,7 +101,7 @@ func (s *second) close() {
 	s.release()
 }
 
-// halfway looks for runs that the receiver has accepted and given to no worker.
+// halfway finds runs that the receiver has accepted but not queued for a worker.
 func (s *soak) halfway(ctx context.Context) (left []Violation) {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
@@ -120,7 +120,7 @@ func (s *soak) halfway(ctx context.Context) (left []Violation) {
 	return left
 }
 
-// certificate makes a certificate for 127.0.0.1 that is its own authority, PEM.
+// certificate makes a self-signed certificate for 127.0.0.1, PEM.
 func certificate() (cert, key string, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -18,26 +18,26 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd"
 )
 
-// servers are the NATS servers of one soak: one, or several that are a cluster.
-// In a cluster each server reaches each other one through a proxy, so that one
-// can be parted from the others; the servers tell one another no addresses.
+// servers are the NATS servers of one soak: one, or a cluster. In a cluster each server
+// reaches every other one through a proxy, so that one can be partitioned from the
+// others; the servers do not advertise addresses to each other.
 type servers struct {
 	l     *launcher
 	nodes []*server
 	held  []func() // releases their ports
 }
 
-// A server is one node. Its ports and its store stay the same from life to life.
+// A server is one node. It keeps its ports and its store when it restarts.
 type server struct {
 	name, conf   string
 	client, peer int            // ports
 	routes       map[int]*Proxy // to the other nodes
-	mu           sync.Mutex     // held while it is started or ended
-	proc         *process       // nil: down
+	mu           sync.Mutex     // held while it is started or stopped
+	proc         *process       // nil: not running
 }
 
-// newServers writes the configurations of n servers, whose names begin with prefix;
-// sync is jetstream's sync_interval ("always", "2m").
+// newServers writes the configurations of n servers, whose names begin with prefix; sync
+// is jetstream's sync_interval ("always", "2m").
 func newServers(l *launcher, n int, sync, prefix string) (*servers, error) {
 	s := &servers{l: l}
 	for i := range n {
@@ -69,8 +69,8 @@ func newServers(l *launcher, n int, sync, prefix string) (*servers, error) {
 				node.routes[j] = p
 				routes = append(routes, fmt.Sprintf("%q", "nats-route://"+p.Addr()))
 			}
-			// What a server is told of others by gossip would lead around the
-			// proxies: where nobody listens, nobody goes.
+			// Addresses learnt by gossip would bypass the proxies: so each server
+			// advertises an address on which no server listens.
 			cluster = fmt.Sprintf("cluster { name: soak, listen: %q, advertise: \"127.0.0.1:1\", no_advertise: true, compression: off, routes: [%s] }\n",
 				address(node.peer), strings.Join(routes, ", "))
 		}
@@ -135,7 +135,7 @@ func (n *server) stop() {
 	}
 }
 
-// freeze stops the server's process until the returned function is called.
+// freeze suspends the server's process until the returned function is called.
 func (n *server) freeze() func() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -147,7 +147,7 @@ func (n *server) freeze() func() {
 	return p.resume
 }
 
-// part does something to a node's routes, in both directions.
+// part applies f to the routes of a node, in both directions.
 func (s *servers) part(i int, f func(*Proxy) (undo func())) (undo func()) {
 	var routes door
 	for j, n := range s.nodes {
@@ -172,7 +172,7 @@ func (s *servers) close() {
 	}
 }
 
-// addresses are where the servers listen for clients.
+// addresses returns the addresses for clients.
 func (s *servers) addresses() []string {
 	var all []string
 	for _, n := range s.nodes {
@@ -181,19 +181,19 @@ func (s *servers) addresses() []string {
 	return all
 }
 
-// dialing is how all that belongs to a soak comes back to its servers: soon, and
-// through the proxies alone.
+// dialing are the connection options of all processes of a soak: reconnect soon, and
+// through the proxies only.
 var dialing = []nats.Option{nats.IgnoreDiscoveredServers(), nats.CustomReconnectDelay(func(int) time.Duration { return 50*time.Millisecond + rand.N(50*time.Millisecond) }),
 	nats.Timeout(2 * time.Second), nats.PingInterval(time.Second), nats.MaxPingsOutstanding(3)}
 
-// connect is a client of the soak's own. It comes back whatever happens.
+// connect returns a client connection of the soak itself. It reconnects without limit.
 func connect(urls []string, name string) (*nats.Conn, error) {
 	return nats.Connect(strings.Join(urls, ","), append(dialing[:len(dialing):len(dialing)], nats.Name(name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))...)
 }
 
-// awaitJetStream waits until a stream of as many replicas as there are servers
-// can be made: until the cluster has a leader that knows them all.
+// awaitJetStream waits until a stream with as many replicas as there are servers can be
+// created: until the cluster has a leader that knows them all.
 func (s *servers) awaitJetStream(ctx context.Context, js natsjs.JetStream) error {
 	const probe = "soak_probe"
 	return poll(ctx, 50*time.Millisecond, func() error {
@@ -206,7 +206,7 @@ func (s *servers) awaitJetStream(ctx context.Context, js natsjs.JetStream) error
 	})
 }
 
-// poll calls f until it returns nil. Its error is the last one of f's.
+// poll calls f until it returns nil. If ctx ends, it returns the last error of f.
 func poll(ctx context.Context, every time.Duration, f func() error) error {
 	for {
 		err := f()
@@ -219,7 +219,7 @@ func poll(ctx context.Context, every time.Duration, f func() error) error {
 	}
 }
 
-// pause waits for d, and reports whether it did: not, when ctx ended.
+// pause waits for d, and returns false if ctx ended before that.
 func pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

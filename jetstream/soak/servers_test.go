@@ -44,7 +44,7 @@ func testServers(t *testing.T, n int) (*servers, natsjs.KeyValue) {
 	return s, kv
 }
 
-// put tries until it is stored, as all must in the end.
+// put writes until the value is stored.
 func put(t *testing.T, kv natsjs.KeyValue, v string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -84,7 +84,7 @@ func TestServerKeepsItsStoreOverKill(t *testing.T) {
 	}
 	get(t, kv, "1")
 	thaw := s.nodes[0].freeze()
-	// The signal takes its time to reach all threads of a busy machine.
+	// On a busy machine the signal may take long to reach all threads.
 	silent, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := poll(silent, 20*time.Millisecond, func() error {
@@ -105,8 +105,8 @@ func TestServerKeepsItsStoreOverKill(t *testing.T) {
 	put(t, kv, "2")
 }
 
-// Whichever node is parted from the others, these go on; and no route leads
-// around the proxies.
+// Whichever node is partitioned from the others, the others continue; and no route
+// bypasses the proxies.
 func TestClusterNodesCanBeParted(t *testing.T) {
 	t.Parallel()
 	s, kv := testServers(t, 3)
@@ -122,7 +122,7 @@ func TestClusterNodesCanBeParted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Its own view of the others is gone, so it can store nothing.
+		// The node does not see the others, so it can store nothing.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := poll(ctx, 20*time.Millisecond, func() error {
 			once, done := context.WithTimeout(ctx, 300*time.Millisecond)

@@ -20,31 +20,31 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Options say how to soak. The zero value of each field means its default.
+// Options configure a soak. The zero value of each optional field means its default.
 type Options struct {
-	// Self is the command that runs [Role] with the arguments behind it, for
+	// Self is the command that runs [Role] with the arguments that follow it, for
 	// instance the path of aeemesh and "soak". Required.
 	Self []string
-	// Dir is where servers keep their stores, and where logs and traces go. It
-	// must be there. Required.
+	// Dir is the directory for the servers' stores, logs and traces. It must exist.
+	// Required.
 	Dir string
 
-	Seed     uint64        // draws the faults and the tasks
+	Seed     uint64        // determines the faults and the tasks
 	Faults   int           // how many; default 100
-	For      time.Duration // the longest; then no more faults begin. Default: no limit
+	For      time.Duration // after that no more faults begin; default: no limit
 	Servers  int           // 1, or a cluster of 3 with as many replicas; default 1
 	Workers  int           // default 3
-	Second   int           // workers of a second system, to which runs move; default 2, below 0: there is none
+	Second   int           // workers of a second system, to which runs are transferred; default 2, below 0: no second system
 	Places   int           // tasks at once in a worker; default 4
 	Clients  int           // tasks under way; default 16
-	Lease    time.Duration // default that of the mesh
+	Lease    time.Duration // default: the mesh's
 	Pace     time.Duration // the mean time between two faults; default a third of the lease
-	Sync     string        // the servers' sync_interval; default "2m", theirs
-	Patience time.Duration // for what is under way when the last fault is mended; default 1 minute
+	Sync     string        // the servers' sync_interval; default "2m", nats-server's default
+	Patience time.Duration // time to finish what is under way after the last fault; default 1 minute
 
-	// Only, if it is set, are the only kinds of faults.
+	// Only, if set, lists the kinds of faults to use.
 	Only []Kind
-	// Break makes workers that break a promise, to see that it is found: one of
+	// Break, if set, makes workers break a promise, to test that the soak notices: one of
 	// [Breaks].
 	Break string
 
@@ -52,7 +52,7 @@ type Options struct {
 	Progress func(Progress)
 }
 
-// Progress is how far a soak has come.
+// Progress says how far a soak has come.
 type Progress struct {
 	Elapsed    time.Duration
 	Faults, Of int
@@ -105,9 +105,9 @@ func orDefault[T comparable](v, d T) T {
 	return v
 }
 
-// Run soaks: it starts the processes, lets clients submit tasks and faults
-// strike, waits until all tasks are answered, and judges them. An error means
-// that the soak itself could not go on; broken promises are in the report.
+// Run runs a soak: it starts the processes, lets clients submit tasks and faults strike,
+// waits until all tasks have replies, and judges them. An error means that the soak
+// itself could not continue; broken promises are in the report.
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o, err := o.normal()
 	if err != nil {
@@ -178,8 +178,8 @@ func (s *soak) start(ctx context.Context) error {
 		return err
 	}
 	s.workers.died = s.dies
-	// The workers are there before the streams are, and must join the durable lane
-	// by themselves.
+	// The workers start before the streams exist, and must join the durable lane by
+	// themselves.
 	started := make(chan error, 1)
 	go func() {
 		if s.second == nil {
@@ -195,14 +195,14 @@ func (s *soak) start(ctx context.Context) error {
 	return s.connect(ctx)
 }
 
-// dies hears of a process that ended by itself.
+// dies is called when a process exits by itself.
 func (s *soak) dies(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.died = append(s.died, err)
 }
 
-// connect makes the streams, and the connections of the soak itself.
+// connect creates the streams, and the connections of the soak itself.
 func (s *soak) connect(ctx context.Context) error {
 	s.seen = newObserver(subject.Map{}, s.effects, 2*s.Lease)
 	var err error
@@ -223,7 +223,7 @@ func (s *soak) connect(ctx context.Context) error {
 	return err
 }
 
-// prepare makes a system's streams, and connects the observer to it.
+// prepare creates a system's streams, and connects the observer to it.
 func (s *soak) prepare(ctx context.Context, servers *servers) (conn *nats.Conn, js natsjs.JetStream, err error) {
 	var urls []string
 	for _, a := range servers.addresses() {
@@ -246,7 +246,7 @@ func (s *soak) prepare(ctx context.Context, servers *servers) (conn *nats.Conn, 
 	})
 }
 
-// soak lets everything happen.
+// soak runs the load and the faults, and judges the tasks.
 func (s *soak) soak(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
@@ -268,7 +268,7 @@ func (s *soak) soak(ctx context.Context) error {
 	late := time.AfterFunc(s.Patience, giveUp)
 	load.Wait()
 	late.Stop()
-	// What a zombie may still do it does within its lease.
+	// A zombie can act only within its lease: wait for that.
 	pause(ctx, s.seen.settle)
 	left := append(s.leftOver(ctx, s.js), s.apart(ctx, s.conn, s.workers)...)
 	if s.second != nil {
@@ -296,7 +296,7 @@ func (s *soak) soak(ctx context.Context) error {
 	return errors.Join(err, ctx.Err())
 }
 
-// strike carries the faults out.
+// strike carries out the faults.
 func (s *soak) strike(ctx context.Context) error {
 	if s.For > 0 {
 		var cancel context.CancelFunc
@@ -322,7 +322,7 @@ func (s *soak) mended(f Strike) {
 	s.strikes = append(s.strikes, f)
 }
 
-// tell judges what is over, and says how far the soak has come.
+// tell judges the tasks that have ended, and reports progress.
 func (s *soak) tell(ctx context.Context) {
 	for pause(ctx, time.Second) {
 		s.seen.judge(false)
@@ -339,7 +339,7 @@ func (s *soak) tell(ctx context.Context) {
 	}
 }
 
-// leftOver looks for what is still in the queue when all tasks are answered.
+// leftOver finds messages that are still queued after all tasks have replies.
 func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
 	var left []Violation
 	for _, name := range []string{jetstream.StreamWork, jetstream.StreamSchedule} {
@@ -361,7 +361,8 @@ func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
 	return left
 }
 
-// apart looks for agents of workers that take no durable tasks, when all is mended.
+// apart finds agents of workers that do not accept durable tasks after all faults have
+// ended.
 func (s *soak) apart(ctx context.Context, conn *nats.Conn, ws *workers) []Violation {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
@@ -414,7 +415,7 @@ func (s *soak) close() {
 	}
 }
 
-// report puts together what was seen, and keeps the traces of what broke a rule.
+// report builds the report, and writes the traces of tasks that broke a rule.
 func (s *soak) report() (*Report, error) {
 	o := s.seen
 	r := &Report{

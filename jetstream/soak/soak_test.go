@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// crash soaks with short leases, so that a minute holds many faults.
+// crash runs a soak with short leases, so that a minute holds many faults.
 func crash(t *testing.T, o Options) *Report {
 	t.Helper()
 	self, err := os.Executable()
@@ -34,7 +34,7 @@ func crash(t *testing.T, o Options) *Report {
 	return r
 }
 
-// sound demands that nothing was broken, and that something was tried.
+// sound checks that no promise was broken, and that enough was tried.
 func sound(t *testing.T, r *Report, faults int) {
 	t.Helper()
 	if n := len(r.Violations); n > 0 {
@@ -54,8 +54,7 @@ func sound(t *testing.T, r *Report, faults int) {
 	if r.Second > 0 && r.Tasks.Moved == 0 {
 		t.Errorf("of %d runs that set out none ended in the second system", r.Tasks.Departed)
 	}
-	// With few faults, spread over many kinds, hardly any worker is killed in the
-	// middle of a run.
+	// With few faults of many kinds, hardly any worker is killed in the middle of a run.
 	after := ""
 	if faults >= 60 {
 		after = string(WorkerKill)
@@ -75,7 +74,7 @@ func TestCrashClusterOfThree(t *testing.T) {
 	sound(t, crash(t, Options{Seed: 2, Faults: 30, Servers: 3, Second: -1}), 30)
 }
 
-// What finds nothing may be blind: workers that break a promise are found out.
+// The soak must be able to find violations: it finds workers that break a promise.
 func TestCrashFindsBrokenPromises(t *testing.T) {
 	t.Parallel()
 	for promise, rules := range map[string][]Rule{

@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-// A digest stands for bytes in a trace.
+// A digest represents bytes in a trace.
 type digest [8]byte
 
 func digestOf(b []byte) digest { s := sha256.Sum256(b); return digest(s[:8]) }
 
-// A write is one revision of a run's record: what the model needs of it.
+// A write is what the model needs of one revision of a run's record.
 type write struct {
 	Revision uint64    `json:"revision"`
 	At       time.Time `json:"at"` // the server's time
@@ -23,23 +23,23 @@ type write struct {
 	Running  bool      `json:"running,omitempty"`
 	Kind     string    `json:"kind"` // the step's
 	Name     string    `json:"name,omitempty"`
-	Phase    string    `json:"phase,omitempty"` // of the run's move
+	Phase    string    `json:"phase,omitempty"` // of the run's transfer
 	Claims   int       `json:"claims,omitempty"`
 
-	// Done are the steps that have their result in this revision, by name (the
-	// idempotency key of an effect), with a digest of it. Begun are those that
-	// have an intent and no result.
+	// Done are the steps with a result in this revision, by name (for an effect, its
+	// idempotency key), with a digest of the result. Begun are the steps with an intent
+	// and no result.
 	Done  map[string]digest `json:"done,omitempty"`
 	Begun []string          `json:"begun,omitempty"`
 
-	Reply    digest `json:"-"` // of the terminal reply that it holds
+	Reply    digest `json:"-"` // of the terminal reply in the record
 	HasReply bool   `json:"reply,omitempty"`
-	Problem  string `json:"problem,omitempty"` // it could not be read: why
+	Problem  string `json:"problem,omitempty"` // why it could not be read
 }
 
 // A reply is one terminal envelope that was published for a task.
 type reply struct {
-	Stored bool            `json:"stored"` // it is in the stream; else it was only seen on its way
+	Stored bool            `json:"stored"` // it is in the stream; otherwise it was only seen on the wire
 	Seq    uint64          `json:"seq,omitempty"`
 	At     time.Time       `json:"at"`
 	Digest digest          `json:"-"`
@@ -47,12 +47,12 @@ type reply struct {
 	Body   json.RawMessage `json:"body,omitempty"` // the payload of the first one stored
 }
 
-// A task is what a client had accepted, and all that was seen of it after.
+// A task is a task of a client, and everything that was observed of it.
 type task struct {
 	ID, Entity, Run string
-	Accepted        time.Time  // of the acknowledgement; zero: never acknowledged
-	Effects         []expected // that its result must have the receipts of, in order
-	Cancelled       bool       // somebody asked for it
+	Accepted        time.Time  // time of the acknowledgement; zero: never acknowledged
+	Effects         []expected // effects whose receipts the result must contain, in order
+	Cancelled       bool       // a cancel was sent
 	Writes          []write
 	Replies         []reply
 	Calls           []call
@@ -60,14 +60,14 @@ type task struct {
 	There        []write // the revisions of its record in the second system
 	ThereReplies []reply // its terminal replies that are stored there
 
-	Member   bool            // a team has given it to another agent
-	Team     int             // of a team: to how many it gives tasks
-	Children map[string]bool // those tasks, by id
+	Member   bool            // a team sent it to another agent
+	Team     int             // for a team: how many tasks it sends
+	Children map[string]bool // the ids of those tasks
 
-	answered chan struct{} // closed by the first reply that is stored; nil after it
+	answered chan struct{} // closed by the first stored reply; nil after that
 }
 
-// terminal is the last reply that is stored, if there is one.
+// terminal returns the first reply that is stored, if there is one.
 func (t *task) terminal() (reply, bool) {
 	i := slices.IndexFunc(t.Replies, func(r reply) bool { return r.Stored })
 	if i < 0 {
@@ -76,8 +76,8 @@ func (t *task) terminal() (reply, bool) {
 	return t.Replies[i], true
 }
 
-// over reports whether nothing more should happen to the task: it has its reply,
-// and its record is terminal, in both systems where the reply came from the second.
+// over reports whether the task has ended: it has its reply, and its record is terminal,
+// in both systems if the reply came from the second.
 func (t *task) over() bool {
 	_, answered := t.terminal()
 	return answered && ended(t.Writes) && (!t.relayed() || ended(t.There) && len(t.ThereReplies) > 0)
@@ -85,7 +85,7 @@ func (t *task) over() bool {
 
 func ended(writes []write) bool { return len(writes) > 0 && writes[len(writes)-1].Over }
 
-// expected is an effect that a task has.
+// expected is an effect that a task must have.
 type expected struct {
 	Step int
 	Once bool // it is not safe to repeat, so it may be given up

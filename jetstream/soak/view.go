@@ -13,13 +13,13 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// A view is what the observer has of one system.
+// A view is the observer's connection to one system.
 type view struct {
 	conn   *nats.Conn
 	js     natsjs.JetStream
-	second bool // runs move to it
+	second bool // the second system
 
-	records, replies atomic.Uint64 // how far the streams were read
+	records, replies atomic.Uint64 // the last sequence read of each stream
 }
 
 // run observes until ctx ends.
@@ -58,9 +58,8 @@ func (o *observer) run(ctx context.Context) error {
 	return nil
 }
 
-// follow reads a stream from its beginning, in order, and begins again after
-// the last message whatever breaks, a consumer that says nothing any more
-// included.
+// follow reads a stream from its beginning, in order. After any failure, a silent
+// consumer included, it continues after the last message.
 func (v *view) follow(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) {
 	for ctx.Err() == nil {
 		if err := v.read(ctx, stream, last, f); err != nil {
@@ -69,7 +68,7 @@ func (v *view) follow(ctx context.Context, stream string, last *atomic.Uint64, f
 	}
 }
 
-// silence is how long a consumer may say nothing before another one is made.
+// silence is how long a consumer may deliver nothing before another one is created.
 const silence = 2 * time.Second
 
 func (v *view) read(ctx context.Context, stream string, last *atomic.Uint64, f func(natsjs.Msg, *natsjs.MsgMetadata)) error {
@@ -100,7 +99,7 @@ func (v *view) read(ctx context.Context, stream string, last *atomic.Uint64, f f
 	}
 }
 
-// caughtUp waits until all that is stored has been read.
+// caughtUp waits until all stored messages have been read.
 func (o *observer) caughtUp(ctx context.Context) error {
 	for _, v := range o.views {
 		for name, last := range map[string]*atomic.Uint64{"KV_" + jetstream.BucketState + o.m.Suffix(): &v.records, jetstream.StreamReply + o.m.Suffix(): &v.replies} {

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// A Point is a place in the commit order at which a fault can strike: just
-// before or just after one of a worker's writes.
+// A Point is a place in the commit order at which a fault can strike: just before or just
+// after one of a worker's writes.
 type Point string
 
-// workerConfig is what a worker's process is told, or the receiver's.
+// workerConfig is the configuration of a worker's process, or of the receiver's.
 type workerConfig struct {
 	URLs    []string      `json:"urls"`
 	Name    string        `json:"name"`
@@ -27,38 +27,39 @@ type workerConfig struct {
 	Break   string        `json:"break,omitempty"`
 	Self    []string      `json:"self"` // the command that runs a role
 
-	Remote string `json:"remote,omitempty"` // the URL that runs may move to
-	CA     string `json:"ca,omitempty"`     // the certificate there, PEM
+	Remote string `json:"remote,omitempty"` // the URL that runs may be transferred to
+	CA     string `json:"ca,omitempty"`     // the certificate of that URL, PEM
 	Listen string `json:"listen,omitempty"` // of the receiver: host:port
-	Key    string `json:"key,omitempty"`    // of the receiver: of its certificate, PEM
+	Key    string `json:"key,omitempty"`    // of the receiver: the key of its certificate, PEM
 }
 
-// workers are the processes that do the tasks.
+// workers are the processes that run the tasks.
 type workers struct {
 	l    *launcher
 	role string
 	all  []*worker
-	died func(error) // hears of a worker that nobody ended
+	died func(error) // is called when a worker exits by itself
 
 	mu    sync.Mutex
 	token int
 	armed map[string]chan hit // by token
-	early int                 // lives that began without the durable lane
+	early int                 // processes that started without the durable lane
 }
 
-// A worker is one place for a process: its lives follow one another.
+// A worker is a sequence of processes with the same name, each a restart of the one
+// before.
 type worker struct {
 	name, conf string
 	door       door
 
-	busy sync.Mutex // held by the fault that has it
+	busy sync.Mutex // held by the fault that breaks it
 
 	mu    sync.Mutex
 	proc  *process
-	owner string // under which name this life owns runs; "" until it has had one
+	owner string // the name under which this process owns runs; "" until it reports one
 }
 
-// A hit is a worker that has come to a point, and waits there.
+// A hit is a worker that waits at a point.
 type hit struct {
 	w     *worker
 	p     *process
@@ -67,10 +68,11 @@ type hit struct {
 	run   string
 }
 
-// pass lets the worker go on.
+// pass lets the worker continue.
 func (h hit) pass() { h.p.say("go " + h.token) }
 
-// newWorkers makes places for n processes of a role, whose names begin with prefix.
+// newWorkers prepares n workers of a role, whose names begin with prefix. It starts no
+// process.
 func newWorkers(l *launcher, role, prefix string, n int, targets []string, cfg workerConfig) (*workers, error) {
 	ws := &workers{l: l, role: role, armed: map[string]chan hit{}}
 	for i := range n {
@@ -105,7 +107,7 @@ func (ws *workers) startAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// start begins another life.
+// start starts another process.
 func (ws *workers) start(ctx context.Context, w *worker) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -125,8 +127,8 @@ func (ws *workers) start(ctx context.Context, w *worker) error {
 	return nil
 }
 
-// listen hands hits to whoever armed the point; a hit that nobody waits for any
-// more goes on.
+// listen passes hits to the fault that armed the point; a hit that no fault waits for any
+// more continues at once.
 func (ws *workers) listen(w *worker, p *process) {
 	for line := range p.lines {
 		f := strings.Fields(line) // owner ID, or hit TOKEN POINT RUN
@@ -148,14 +150,14 @@ func (ws *workers) listen(w *worker, p *process) {
 			h.pass()
 			continue
 		}
-		to <- h // it has room for one, and there is one
+		to <- h // buffered: there is one hit for each token
 	}
 	if !p.ending.Load() {
 		ws.died(fmt.Errorf("%s %s ended by itself: %s", ws.role, w.name, p.lastWords()))
 	}
 }
 
-// arm waits until any worker comes to a point.
+// arm waits until any worker reaches a point.
 func (ws *workers) arm(ctx context.Context, at Point, patience time.Duration) (hit, bool) {
 	got := make(chan hit, 1)
 	ws.mu.Lock()
@@ -187,7 +189,7 @@ func (ws *workers) arm(ctx context.Context, at Point, patience time.Duration) (h
 	}
 }
 
-// process is the life that is there, or nil.
+// process returns the running process, or nil.
 func (w *worker) process() *process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -197,8 +199,7 @@ func (w *worker) process() *process {
 	return w.proc
 }
 
-// victim is the life that is there, or nil, and the name under which it owns
-// runs.
+// victim returns the running process, or nil, and the name under which it owns runs.
 func (w *worker) victim() (*process, string) {
 	p := w.process()
 	w.mu.Lock()
@@ -206,7 +207,7 @@ func (w *worker) victim() (*process, string) {
 	return p, w.owner
 }
 
-// living is how many workers are there.
+// living counts the workers with a running process.
 func (ws *workers) living() (n int) {
 	for _, w := range ws.all {
 		if w.process() != nil {
@@ -225,7 +226,7 @@ func (ws *workers) close() {
 	}
 }
 
-// drain asks all workers to end, at the end of a soak.
+// drain asks all workers to exit, at the end of a soak.
 func (ws *workers) drain(patience time.Duration) {
 	var wait sync.WaitGroup
 	for _, w := range ws.all {

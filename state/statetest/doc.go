@@ -1,10 +1,10 @@
-// Package statetest is the conformance suite of [state.Store]: every store of
-// checkpoints passes it, the one in memory first.
+// Package statetest is the conformance suite of [state.Store]: every store of checkpoints
+// must pass it.
 //
 //	func TestStates(t *testing.T) {
 //		statetest.Run(t, func(t *testing.T) state.Store { return open(t) })
 //	}
 //
-// Run it under -race. A store whose connection can be cut implements
-// [Interrupter] too, and is then held to what the port says about that.
+// Run it under -race. If a store's connection can be cut, implement [Interrupter], so
+// that the suite also tests lost connections.
 package statetest

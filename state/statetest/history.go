@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// leastHistory is how many revisions a store must remember.
+// leastHistory is how many revisions a store must keep at least.
 const leastHistory = 8
 
 func testHistory(t *testing.T, s state.Store) {
@@ -102,7 +102,7 @@ func testList(t *testing.T, s state.Store) {
 		t.Errorf("List of an entity without runs: %v", got)
 	}
 	for range s.List(background(t), "") {
-		break // and nothing hangs or is left behind
+		break // this must not hang or leave a goroutine behind
 	}
 }
 

@@ -12,8 +12,8 @@ import (
 
 const rivals = 8
 
-// race has all rivals write at once, and returns the revisions of those who
-// succeeded, by rival.
+// race makes all rivals write at once, and returns the revisions of those that succeeded,
+// by rival.
 func race(t *testing.T, s state.Store, id state.ID, prev uint64, data func(rival int) string) map[int]uint64 {
 	t.Helper()
 	ctx := background(t)

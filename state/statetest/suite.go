@@ -11,16 +11,16 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// OpenFunc opens an empty store. It registers its own cleanup.
+// OpenFunc opens an empty store and registers its cleanup.
 type OpenFunc func(t *testing.T) state.Store
 
-// An Interrupter is a store whose connection can be cut. Interrupt cuts it, and
-// returns once that is so; the store mends it by itself.
+// An Interrupter is a store whose connection can be cut. Interrupt cuts it and returns
+// when it is cut; the store must reconnect by itself.
 type Interrupter interface {
 	Interrupt()
 }
 
-// Run is the conformance suite of [state.Store].
+// Run runs the conformance suite of [state.Store].
 func Run(t *testing.T, open OpenFunc) {
 	t.Helper()
 	for _, c := range []struct {
@@ -54,7 +54,8 @@ func Run(t *testing.T, open OpenFunc) {
 	}
 }
 
-// patience bounds waits that should be short; a pass never waits for it.
+// patience is the timeout of waits that should be short; a passing test never waits so
+// long.
 const patience = 30 * time.Second
 
 func id(run string) state.ID { return state.ID{Entity: "agent.a", Run: run} }
@@ -128,13 +129,13 @@ func sameRecord(a, b state.Record) bool {
 	return a.ID == b.ID && string(a.Data) == string(b.Data) && a.Revision == b.Revision && a.Time.Equal(b.Time) && a.Over == b.Over && a.Swapped == b.Swapped
 }
 
-// testOver: a writer that binds a document to the revision that it writes over must
-// find it in every record, however that is read.
+// testOver: every record must say which revision it replaced, however it is read, so that
+// a writer can bind a document to it.
 func testOver(t *testing.T, s state.Store) {
 	ctx := background(t)
 	first := put(t, s, id("r"), 0, "1")
 	second := put(t, s, id("r"), first, "2")
-	third := put(t, s, id("r"), second, strings.Repeat("3", 600<<10)) // where it may be kept elsewhere
+	third := put(t, s, id("r"), second, strings.Repeat("3", 600<<10)) // large enough to be stored as an object
 	over := map[uint64]uint64{first: 0, second: first, third: second}
 	check := func(how string, r state.Record) {
 		t.Helper()

@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// watch starts a watcher whose reports arrive at the channel. It ends with the
-// test, and must have returned nil then.
+// watch starts a watcher whose reports arrive at the channel. It ends with the test, and
+// must return nil then.
 func watch(t *testing.T, s state.Store, id state.ID) <-chan state.Record {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -38,9 +38,8 @@ func watch(t *testing.T, s state.Store, id state.ID) <-chan state.Record {
 	return reports
 }
 
-// await takes reports until one is what is wanted of the run; what is on the
-// way there must be in the order of the run's revisions. It may be repeated
-// or left out, but only by older ones.
+// await receives reports until the wanted one of the run arrives. Reports before it must
+// be of older revisions; some may be repeated or missing.
 func await(t *testing.T, reports <-chan state.Record, id state.ID, want string, revision uint64) {
 	t.Helper()
 	timeout := time.After(patience)
@@ -65,7 +64,7 @@ func await(t *testing.T, reports <-chan state.Record, id state.ID, want string, 
 }
 
 func testWatchRun(t *testing.T, s state.Store) {
-	put(t, s, id("r2"), 0, "of another run") // before and after: neither is reported
+	put(t, s, id("r2"), 0, "of another run") // another run, which must not be reported
 	first := put(t, s, id("r"), 0, "1")
 	reports := watch(t, s, id("r"))
 	await(t, reports, id("r"), "1", first)
@@ -87,7 +86,7 @@ func testWatchRun(t *testing.T, s state.Store) {
 	}
 	await(t, reports, id("r"), "3", put(t, s, id("r"), 0, "3"))
 
-	later := watch(t, s, id("later")) // of a run that is not there yet
+	later := watch(t, s, id("later")) // of a run that does not exist yet
 	await(t, later, id("later"), "l", put(t, s, id("later"), 0, "l"))
 }
 
@@ -123,11 +122,11 @@ func testWatchMany(t *testing.T, s state.Store) {
 		await(t, all, id, "changed", rev)
 	}
 	rev := put(t, s, id("2"), revisions[id("2")], "changed")
-	await(t, entity, id("2"), "changed", rev) // and not the ones before it
+	await(t, entity, id("2"), "changed", rev) // and not the records before it
 	await(t, all, id("2"), "changed", rev)
 }
 
-// A watcher that is slow may miss what is in between, never the newest.
+// A slow watcher may miss changes, but never the newest.
 func testWatchSlow(t *testing.T, s state.Store) {
 	const writes = 200
 	ctx, cancel := context.WithCancel(background(t))
@@ -186,8 +185,8 @@ func testInterrupt(t *testing.T, s state.Store) {
 	}
 }
 
-// putAgain writes until it is known that the data are there, as the port's
-// users do.
+// putAgain writes until it is known that the data are stored, as users of the interface
+// do.
 func putAgain(t *testing.T, s state.Store, id state.ID, prev uint64, data string) uint64 {
 	t.Helper()
 	ctx := background(t)
