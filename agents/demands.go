@@ -18,9 +18,8 @@ import (
 // min_confidence.
 
 // formats are the formats that tasks may require in requires.format: the one
-// that the document fixes; if it fixes none, every format that a model can be
-// asked for, or none for a program or handler. A text answer also meets
-// markdown.
+// that the document fixes, where markdown also counts as text; if it fixes
+// none, text and JSON, and also markdown if a model does the work.
 func formats(a *aaif.Agent, byModel bool) []string {
 	switch answerFormat(a) {
 	case aaif.ResponseText:
