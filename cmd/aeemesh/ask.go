@@ -90,7 +90,8 @@ instead. "-" reads the text from standard input.`,
 	return c
 }
 
-// ask asks in plain text, or where there is a key to sign with, by a task.
+// ask sends a plain text question, or, if there is a key to sign with, a signed
+// task.
 func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
 	signer, err := s.app.signer(s.node.Entity())
 	if err != nil {

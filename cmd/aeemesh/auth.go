@@ -113,7 +113,7 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 	return c
 }
 
-// mergePermissions is what a user needs who does both.
+// mergePermissions returns the permissions of a user that needs both.
 func mergePermissions(p, q mesh.Permissions) mesh.Permissions {
 	union := func(a, b []string) []string {
 		seen := map[string]bool{}
@@ -133,8 +133,7 @@ func mergePermissions(p, q mesh.Permissions) mesh.Permissions {
 	return p
 }
 
-// serverConfigText writes permissions in the words of nats-server's
-// configuration file.
+// serverConfigText formats permissions for nats-server's configuration file.
 func serverConfigText(p mesh.Permissions) string {
 	var b strings.Builder
 	list := func(name string, subjects []string) {
@@ -155,7 +154,7 @@ func serverConfigText(p mesh.Permissions) string {
 	return b.String()
 }
 
-// nscArguments writes permissions as flags of nsc add user and nsc edit user.
+// nscArguments formats permissions as flags of nsc add user and nsc edit user.
 func nscArguments(p mesh.Permissions) string {
 	var b strings.Builder
 	for _, s := range p.Publish {
@@ -170,7 +169,7 @@ func nscArguments(p mesh.Permissions) string {
 	return strings.TrimSpace(b.String())
 }
 
-// shellWord quotes what a shell would take apart.
+// shellWord quotes a word that a shell would split or expand.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`*>?;&|<(){}[]!#~") {
 		return s
@@ -178,7 +177,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// permissionsJSON has durations in words, as the server's configuration does.
+// permissionsJSON returns permissions for JSON, with durations as text like in
+// the server's configuration.
 func permissionsJSON(p mesh.Permissions) any {
 	type responses struct {
 		Max     int    `json:"max"`
