@@ -104,8 +104,8 @@ func notInLabel(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// isNumber is true of a last label that makes the host an address to those who
-// read hosts as browsers do (URL Standard, "ends in a number").
+// isNumber reports whether a last label makes the host an address for parsers
+// that follow browsers (URL Standard, "ends in a number").
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return !strings.ContainsFunc(hex, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
@@ -113,7 +113,8 @@ func isNumber(label string) bool {
 	return !strings.ContainsFunc(label, func(r rune) bool { return r < '0' || r > '9' })
 }
 
-// hostPort is the target's host and port, as an entry of Allow has it.
+// hostPort returns the target's host and port, in the form of an entry of
+// Allow.
 func (t target) hostPort() string {
 	if t.scheme == "https" && t.port == 443 {
 		if t.ip.Is6() {
@@ -129,7 +130,7 @@ func (t target) origin() string {
 	return t.scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(t.port))
 }
 
-// sameOrigin is true if credentials for one URL may go to the other.
+// sameOrigin reports whether credentials for one URL may be sent to the other.
 func sameOrigin(a, b *url.URL) bool {
 	ta, errA := targetOf(a)
 	tb, errB := targetOf(b)

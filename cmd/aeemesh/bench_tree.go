@@ -168,7 +168,7 @@ func (b *benchTree) start(ctx context.Context, longest int) error {
 		return err
 	}
 	queue := jetstream.NewQueue(js, subject.Map{})
-	for i := range longest + 1 { // agents must exist before the agents that call them
+	for i := range longest + 1 { // wait until all agents have their consumers
 		for {
 			there, err := queue.Served(ctx, link(i))
 			if err != nil {
