@@ -26,9 +26,9 @@ type target struct {
 // maxURL is how long a URL may be, in bytes.
 const maxURL = 8 << 10
 
-// targetOf reads a URL. What can be read in two ways is refused: a user before the
-// host, zones, numbers that some resolvers take for an address, signs that no
-// host has.
+// targetOf parses a URL. It refuses what parsers read differently: a user
+// before the host, zones, numbers that some resolvers take for an address, and
+// characters that no host has.
 func targetOf(u *url.URL) (target, error) {
 	var t target
 	switch u.Scheme {
@@ -62,7 +62,7 @@ func targetOf(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// canonicalHost is the one form of a host: a name, or an address.
+// canonicalHost returns the normalised form of a host: a name or an address.
 func canonicalHost(host string) (string, netip.Addr, error) {
 	if strings.ContainsRune(host, '%') {
 		return "", netip.Addr{}, refusef("an address with a zone, %q", clip.Text(host, 200))
@@ -90,7 +90,8 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 		}
 	}
 	if last := labels[len(labels)-1]; isNumber(last) {
-		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers read addresses in these.
+		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers take these for
+		// addresses.
 		return "", netip.Addr{}, refusef("%q is not written as an address of four decimal numbers", clip.Text(host, 200))
 	}
 	return name, netip.Addr{}, nil
