@@ -38,7 +38,7 @@ var kinds = map[string]struct {
 // safety levels strict and regulated, whatever does the agent's work. At the
 // other levels the agent is hosted with a warning (AAIF, Capability Negotiation
 // and Compliance Controls).
-func TestWhatIsBindingAndNotKeptIsRefusedAtStrictAndRegulated(t *testing.T) {
+func TestUnhonouredBindingFieldsAreRefusedAtStrictAndRegulated(t *testing.T) {
 	t.Parallel()
 	key, err := state.NewKeyring(state.Key{Secret: []byte(strings.Repeat("k", 32))})
 	if err != nil {

@@ -119,7 +119,7 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 }
 
 // The usage of the run and of the tree is counted.
-func TestTheBooks(t *testing.T) {
+func TestUsageOfTheRunAndTheTreeIsCounted(t *testing.T) {
 	t.Parallel()
 	shared := new(localCounters)
 	a, b := books(Budget{}, shared), books(Budget{}, shared)
@@ -143,7 +143,7 @@ func TestTheBooks(t *testing.T) {
 
 // The budget applies even if the provider reports no usage, by an estimate; the
 // bus gets only the counts.
-func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
+func TestABudgetHoldsWithoutReportedUsage(t *testing.T) {
 	t.Parallel()
 	for name, budget := range map[string]Budget{"tokens of a run": {RunTokens: 5000}, "tokens of a tree": {TreeTokens: 5000}, "dollars of a run": {RunUSD: model.Dollar / 20}, "dollars of a tree": {TreeUSD: model.Dollar / 20}} {
 		b := books(budget, new(localCounters))

@@ -345,7 +345,7 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 // If the receiver must be called, and the worker crashes meanwhile, the next
 // worker waits for the same call: neither the model nor the receiver is called
 // again.
-func TestACalledReceiverIsWaitedForByWhoeverGoesOn(t *testing.T) {
+func TestTheNextWorkerWaitsForACalledReceiver(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
 	entered, release := make(chan struct{}, 4), make(chan struct{})

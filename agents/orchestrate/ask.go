@@ -64,7 +64,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
 		}
-		return end(nobody(p, err))
+		return end(noReceiver(p, err))
 	}
 	at := post{who: *p, member: member, key: a.key}
 	for {
@@ -100,7 +100,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 			if err := fatal(ctx, err); err != nil {
 				return out, err
 			}
-			return end(nobody(&at.who, err))
+			return end(noReceiver(&at.who, err))
 		}
 		failed := out
 		failed.Err = problem
@@ -331,8 +331,8 @@ func (w *work) choose(key string, p *Participant, m Member) {
 	w.fresh++
 }
 
-// nobody is the error of a member for which no receiver was found.
-func nobody(p *Participant, err error) *envelope.Error {
+// noReceiver is the error of a member for which no receiver was found.
+func noReceiver(p *Participant, err error) *envelope.Error {
 	if errors.Is(err, ErrNobody) {
 		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers for %s: %v", p.Ref, err)
 	}

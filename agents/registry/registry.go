@@ -43,8 +43,8 @@ type Entry struct {
 //   - refuse records that [Record.Validate] refuses, and keys that no record has,
 //     with an error that is none of the sentinels;
 //   - return a stored value that is not a valid record as an Entry with Err;
-//   - keep nothing of what they are given, and give out what nobody else
-//     writes to;
+//   - keep no reference to their arguments, and return values that nothing
+//     else writes to;
 //   - be safe for concurrent use.
 type Registry interface {
 	// Put stores a record in place of the one at revision after, and returns

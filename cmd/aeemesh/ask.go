@@ -61,7 +61,7 @@ instead. "-" reads the text from standard input.`,
 			}
 			a.term.progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := a.wonder(ctx, s.node, args[0])
+			waiting, stopWondering := a.watchWait(ctx, s.node, args[0])
 			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
 			stopWondering()
 			if err != nil {

@@ -67,7 +67,7 @@ func TestDaemonEndsWithItsAgents(t *testing.T) {
 }
 
 // A worker whose subscriptions are refused ends.
-func TestDaemonEndsWhenItIsDeaf(t *testing.T) {
+func TestDaemonEndsWhenASubscriptionIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "w", Password: "w",
 		Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Allow: []string{"$SRV.>"}}}}}})

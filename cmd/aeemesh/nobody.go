@@ -14,9 +14,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// patienceBeforeAsking is how long to wait for an answer before checking
+// askAfter is how long to wait for an answer before checking
 // whether the entity has a worker.
-const patienceBeforeAsking = 3 * time.Second
+const askAfter = 3 * time.Second
 
 // How often to check whether the workers that may have the task are still
 // running, and after how many failed checks they count as gone: a worker that
@@ -27,14 +27,14 @@ const (
 	goneAfter = 3
 )
 
-// wonder watches over a command that waits for an answer. It prints a warning
+// watchWait watches over a command that waits for an answer. It prints a warning
 // if no worker of the entity announces itself: NATS reports a subject without
 // subscribers at once, but a program that only watches the subject counts as a
 // subscriber. It ends the wait in three cases: all workers that ran when the
 // task was sent are gone, so that none can answer; the subject has no
 // subscriber any more; or the server has refused the request or the inbox for
 // the answer, which NATS reports to the connection and not to the request.
-func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
@@ -60,9 +60,9 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 			found, err := node.Workers(ctx, entity, time.Second)
 			switch {
 			case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
-			case had == nil && len(found) == 0 && time.Since(since) < patienceBeforeAsking:
-				next = since.Add(patienceBeforeAsking)
-			case had == nil && len(found) == 0 && deserted(ctx, node, entity):
+			case had == nil && len(found) == 0 && time.Since(since) < askAfter:
+				next = since.Add(askAfter)
+			case had == nil && len(found) == 0 && noSubscriber(ctx, node, entity):
 				if missing++; missing >= goneAfter {
 					cancel(allGone(entity))
 					return
@@ -92,9 +92,9 @@ func allGone(entity string) error {
 	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity)
 }
 
-// deserted reports whether the entity's subject has no subscriber at all, as
+// noSubscriber reports whether the entity's subject has no subscriber at all, as
 // the server says, not even a program that does not announce itself.
-func deserted(ctx context.Context, node *mesh.Node, entity string) bool {
+func noSubscriber(ctx context.Context, node *mesh.Node, entity string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := node.Ping(ctx, entity)

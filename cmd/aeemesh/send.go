@@ -220,7 +220,7 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	}
 	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := a.wonder(ctx, s.node, task.To)
+	waiting, stopWondering := a.watchWait(ctx, s.node, task.To)
 	reply, err := s.node.Send(waiting, task, opts)
 	stopWondering()
 	view.end()

@@ -170,7 +170,7 @@ func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if !s.neverServed(ctx, entity) {
-			timer := time.NewTimer(patienceBeforeAsking)
+			timer := time.NewTimer(askAfter)
 			defer timer.Stop()
 			select {
 			case <-timer.C:

@@ -146,7 +146,7 @@ func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, er
 	})
 	switch {
 	case got.err != nil && passing(got.err):
-		return orchestrate.Member{}, nobody(ref, "its definition cannot be fetched now", "", got.err)
+		return orchestrate.Member{}, noAgent(ref, "its definition cannot be fetched now", "", got.err)
 	case got.err != nil:
 		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
 	}

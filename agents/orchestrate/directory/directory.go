@@ -133,7 +133,7 @@ func (v *View) Find(ctx context.Context, ref string) (orchestrate.Member, error)
 	defer cancel()
 	m, err := v.find(ctx, ref)
 	if ctx.Err() != nil && err != nil {
-		return orchestrate.Member{}, nobody(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
+		return orchestrate.Member{}, noAgent(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
 	}
 	return m, err
 }
@@ -236,7 +236,7 @@ func (d *Directory) byID(ctx context.Context, id string) (orchestrate.Member, er
 	if entity, ok := d.runs(ctx, func(w *worker) bool { return registry.KeyOf(w.agentID, "") == registry.KeyOf(id, "") }); ok {
 		return orchestrate.Member{Entity: entity, AgentID: id}, nil
 	}
-	return orchestrate.Member{}, nobody(id, "no agent with this agent_id is registered, and none runs",
+	return orchestrate.Member{}, noAgent(id, "no agent with this agent_id is registered, and none runs",
 		"\"aeemesh agents import FILE\" registers it, or \"aeemesh worker FILE\" starts one", missing)
 }
 
@@ -257,7 +257,7 @@ func (d *Directory) byName(ctx context.Context, name string) (orchestrate.Member
 			return d.entity(ctx, at), nil
 		}
 	}
-	return orchestrate.Member{}, nobody(name, "no agent is registered under this name, and none runs under it",
+	return orchestrate.Member{}, noAgent(name, "no agent is registered under this name, and none runs under it",
 		"name an entity such as agent.reviewer, or register the agent with \"aeemesh agents import FILE --alias NAME\"", missing)
 }
 
@@ -272,7 +272,7 @@ func (d *Directory) registered(ctx context.Context, ref, rest string) (orchestra
 	found := false
 	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(name) })
 	if !found {
-		return orchestrate.Member{}, nobody(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
+		return orchestrate.Member{}, noAgent(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
 	}
 	return d.member(ctx, card), nil
 }

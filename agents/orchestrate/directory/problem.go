@@ -40,6 +40,6 @@ func unknown(ref, why, hint string, cause error) error {
 	return &Problem{orchestrate.ErrUnknown, clip.Text(ref, 120), why, hint, cause}
 }
 
-func nobody(ref, why, hint string, cause error) error {
+func noAgent(ref, why, hint string, cause error) error {
 	return &Problem{orchestrate.ErrNobody, clip.Text(ref, 120), why, hint, cause}
 }

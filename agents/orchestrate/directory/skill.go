@@ -65,11 +65,11 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 	d.mu.Unlock()
 	switch {
 	case !asked:
-		return orchestrate.Member{}, nobody(ref, "there is no connection to a mesh", "", nil)
+		return orchestrate.Member{}, noAgent(ref, "there is no connection to a mesh", "", nil)
 	case len(all) == 0:
-		return orchestrate.Member{}, nobody(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
+		return orchestrate.Member{}, noAgent(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
 	}
-	return orchestrate.Member{}, nobody(ref, fmt.Sprintf("of %s with this skill none answers that it is well", counted(len(all))), "\"aeemesh agents list\" says who runs, and how they are", problem)
+	return orchestrate.Member{}, noAgent(ref, fmt.Sprintf("of %s with this skill none answers that it is well", counted(len(all))), "\"aeemesh agents list\" says who runs, and how they are", problem)
 }
 
 func counted(n int) string {

@@ -42,16 +42,16 @@ func (t *team) check() {
 		t.swarm()
 	case modelLed:
 		t.modelLed()
-	case nobody:
-		t.nobody()
+	case noTeam:
+		t.reportNoTeam()
 	}
 	t.consensus()
 	t.conditions()
 	t.idle()
 }
 
-// nobody reports blocks that declare no team.
-func (t *team) nobody() {
+// reportNoTeam reports blocks that declare no team.
+func (t *team) reportNoTeam() {
 	switch t.o.Role {
 	case aaif.RoleOrchestrator, aaif.RoleRouter:
 		if len(t.o.Handoff) == 0 {

@@ -61,7 +61,7 @@ func (t *team) extension() {
 			t.fail(pointer, RuleExtension, "", "%s", message)
 		}
 	}
-	if t.o == nil || t.pattern == nobody {
+	if t.o == nil || t.pattern == noTeam {
 		t.warn(extension(), aaif.RuleIgnoredField, "name subagents, or delete it", "it has no effect: the agent has no team")
 		return
 	}

@@ -258,7 +258,7 @@ func (t *team) consensus() {
 
 // idle reports subagents that are never called.
 func (t *team) idle() {
-	if t.pattern == nobody || t.unsure {
+	if t.pattern == noTeam || t.unsure {
 		return
 	}
 	for i := range t.members[:t.listed] {

@@ -49,7 +49,7 @@ func (g *group) platforms() {
 		if t.pattern == router && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.DynamicRouting }) {
 			t.fail(at+"/role", aaif.RuleCapability, "", "no worker routes: not those of %s", whose)
 		}
-		if t.pattern != nobody && t.o.Consensus != nil && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Consensus }) {
+		if t.pattern != noTeam && t.o.Consensus != nil && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Consensus }) {
 			t.fail(at+"/consensus", aaif.RuleCapability, "", "no worker finds a consensus: not those of %s", whose)
 		}
 		if len(t.o.Handoff) > 0 && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Handoff }) {

@@ -16,7 +16,7 @@ const at = "/agent/orchestration"
 type pattern int
 
 const (
-	nobody   pattern = iota // no team
+	noTeam   pattern = iota // no team
 	pipeline                //
 	router                  //
 	swarm                   // at once
@@ -102,7 +102,7 @@ func (t *team) patternOf() pattern {
 	case len(o.Pipeline) > 0:
 		return pipeline
 	case len(o.Subagents) == 0:
-		return nobody
+		return noTeam
 	case o.Role == aaif.RoleRouter:
 		return router
 	case o.ParallelExecution != nil && *o.ParallelExecution:
