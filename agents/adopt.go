@@ -9,9 +9,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// adopt makes sense of a document that this package has not written. What is
-// next shows in its conversation and its pending tool calls. This agent's own
-// system prompt comes first: its constraints hold here, whoever ran it before.
+// adopt reads a document that another platform wrote, which has no loop member
+// of x-aeemesh. The next phase is derived from its conversation and its pending
+// tool calls. This agent's own system prompt is put first, because its own
+// constraints hold here.
 func (r *run) adopt(cp *state.Checkpoint, system string) {
 	r.rewrite = true
 	b := builder{}
@@ -42,12 +43,12 @@ func (r *run) adopt(cp *state.Checkpoint, system string) {
 	}
 }
 
-// builder puts together a conversation that providers accept. The
-// specification's messages do not say what an assistant called; it shows in the
-// tools' messages that follow, though not with which arguments.
+// builder assembles a conversation that providers accept. The specification's
+// messages do not record which tools an assistant called; builder derives the
+// calls from the tool messages that follow, which do not record the arguments.
 type builder struct {
 	messages []model.Message
-	made     int // ids
+	made     int // number of ids generated
 }
 
 func (b *builder) add(m model.Message) {
@@ -64,8 +65,8 @@ func (b *builder) add(m model.Message) {
 	b.messages = append(b.messages, m)
 }
 
-// call makes a call one of those that the last turn of the assistant asked for,
-// which must be there, and returns its id.
+// call makes c one of the calls of the last assistant message, which must
+// exist, and returns the call's id.
 func (b *builder) call(c model.ToolCall) string {
 	turn := len(b.messages) - 1
 	for turn >= 0 && b.messages[turn].Role == model.RoleTool {

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A document of another platform goes on where it stands.
+// A document of another platform is resumed from its state.
 func TestDocumentsOfOthersAreAdopted(t *testing.T) {
 	t.Parallel()
 	const head = `"sc_standard":"SC-006","state_id":"4b0a6f0c-57a0-4a39-8d2b-0d3f3c1a7c11","agent_id":"0b5c7f0e-8d0d-4f0e-9d52-0d3f3c1a7c11","run_id":"7e6d3c1a-8d0d-4f0e-9d52-0d3f3c1a7c11","checkpoint_at":"2026-01-02T03:04:05Z","status":"paused"`
@@ -89,8 +89,8 @@ func TestDocumentsOfOthersAreAdopted(t *testing.T) {
 	}
 }
 
-// Where another platform's call is to be answered stays in the document as long as the
-// call is open: a platform that it goes on to may be able to listen there.
+// The callback_url of another platform's call stays in the document while the
+// call is open: the next platform may be able to receive the callback.
 func TestACallbackOfAnotherPlatformIsKept(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{LostCalls: map[string]LostCall{AnyTool: LostAsk}})

@@ -22,16 +22,17 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Options are what the operator, not the document, decides about an agent. The
-// zero value runs the model that the document names, without tools.
+// Options are the decisions of the operator, as opposed to the document, about
+// an agent. The zero value runs the model that the document names, without
+// tools.
 type Options struct {
 	// As is the agent's entity id. Default: "agent." and the document's name in
 	// lower snake case.
 	As string
 
-	// Handler does the agent's work instead of a model; so does Program, and
-	// so does Model, a model instead of the one that the document names. At
-	// most one of the three.
+	// Handler does the agent's work instead of a model. Program does so, too,
+	// and Model replaces the model that the document names. At most one of the
+	// three may be set.
 	Handler mesh.Handler
 	Program *program.Program
 	Model   model.Model
@@ -39,83 +40,87 @@ type Options struct {
 	// Tools are the functions that the document's tools of protocol function
 	// may name. Default none.
 	Tools *tool.Registry
-	// Open makes a source of an entry of the document's tools[] whose protocol
-	// is another than function. It does no I/O; what it returns lists the tools
-	// when they are needed, and is closed when Run ends. An error says why the
-	// entry cannot be used here: the tool is then not offered, and at safety
-	// levels strict and regulated the agent is refused. Default: such tools are
-	// not offered.
+	// Open makes a source for an entry of the document's tools[] whose protocol
+	// is not function. It does no I/O: the returned source lists the tools when
+	// they are needed, and is closed when Run ends. An error says why the entry
+	// cannot be used here; the tool is then not offered, and at safety levels
+	// strict and regulated the agent is refused. Default: such tools are not
+	// offered.
 	Open func(entry *aaif.Tool) (tool.Source, error)
-	// Counters keep the rate limits of tools, and what all runs of a corr have
-	// spent, for all workers of the mesh. Default: each process keeps them for
+	// Counters hold the rate limits of tools and the spending of all runs of a
+	// corr, shared by all workers of the mesh. Default: each process counts for
 	// itself, and a notice says so.
 	Counters Counters
-	// Budget bounds what runs spend on models. Default: nothing does.
+	// Budget limits what runs spend on models. Default: no limit.
 	Budget Budget
-	// RequireTools refuses an agent of which a tool is not offered, whatever its
-	// protocol, when it is made or when Run begins. Default: the agent is hosted, and
-	// its health is degraded for as long. A function that is not registered refuses it
-	// in any case.
+	// RequireTools refuses the agent if any of its tools is not offered,
+	// whatever the tool's protocol; the check is made by New and at the start
+	// of Run. Default: the agent is hosted, and its health is degraded while a
+	// tool is missing. A function that is not registered always refuses the
+	// agent.
 	RequireTools bool
-	// ParallelTools is how many tools that a model calls at once really run at
-	// once. Default 4.
+	// ParallelTools is how many of the tool calls of one turn run at the same
+	// time. Default 4.
 	ParallelTools int
 
-	// LostCalls says, by the name of the tool or [AnyTool], what becomes of a
-	// tool call of a durable task that had begun when its worker was lost.
-	// Default: [LostRepeat] for tools that say that they are safe to repeat,
-	// [LostAsk] for the others.
+	// LostCalls decides, by the name of the tool or [AnyTool], about a tool
+	// call of a durable task that had begun when its worker was lost. Default:
+	// [LostRepeat] for tools that declare themselves safe to repeat, [LostAsk]
+	// for the others.
 	LostCalls map[string]LostCall
-	// ContextTokens is how many tokens the model's context window has, whichever
-	// route is taken. A conversation that is longer is sent without its oldest
-	// turns; see the package comment. Default: what Models knows of each route;
-	// where that is nothing, only the model can say that one is too long.
+	// ContextTokens is the size of the model's context window in tokens,
+	// whichever route is taken. A longer conversation is sent without its
+	// oldest turns; see the package comment. Default: the size that Models
+	// knows for each route; if it knows none, the conversation is sent whole
+	// and the provider refuses one that is too long.
 	ContextTokens int
 
-	// StateKeys encrypt the checkpoints of durable tasks, whatever the node does.
-	// A document with compliance.pii_handling encrypt needs them, or a node that
-	// encrypts. Default: as the node does.
+	// StateKeys encrypt the checkpoints of durable tasks, whether or not the
+	// node encrypts. A document with compliance.pii_handling encrypt needs
+	// them, or a node that encrypts. Default: the node's setting.
 	StateKeys *state.Keyring
-	// Memory gets the memories of runs that are restored. Default: they stay in
-	// the run's document, and nobody reads them.
+	// Memory receives the memories of restored runs. Default: they stay in the
+	// run's document, and nothing reads them.
 	Memory Memory
 
 	// Models makes the model that a document names, with the routes that it
-	// declares, and says what the operator should know of them. It reports its
-	// calls itself, see [Reported]; an error keeps the agent from being hosted. It
-	// is not asked where Model, Handler or Program is set. Package adapters has
-	// one for all providers of the specification. Default: only the offline model
-	// (provider custom, provider_id builtin) is there.
+	// declares, and returns notices for the operator. It reports its own calls,
+	// see [Reported]; an error keeps the agent from being hosted. It is not
+	// called if Model, Handler or Program is set. Package adapters implements
+	// it for all providers of the specification. Default: only the offline
+	// model (provider custom, provider_id builtin) is available.
 	Models func(def *aaif.Definition, opts Options) (model.Model, []aaif.Problem, error)
-	// Secret looks up an environment variable, or whatever stands for it, for
-	// Models. Default: nothing is set. This package reads no environment itself.
+	// Secret looks up an environment variable, or its replacement from a vault,
+	// for Models. Default: no variable is set. This package does not read the
+	// environment itself.
 	Secret func(name string) (string, bool)
 	// KeyName is the name under which Models looks up the API key of the
-	// document's first route, and of others of the same provider, instead of the
-	// provider's own. Naming it sends the key to whatever base_url the document
-	// has; see the package comment.
+	// document's first route, and of other routes of the same provider, instead
+	// of the provider's own variable. Setting it sends the key to the
+	// document's base_url, whatever that is; see the package comment.
 	KeyName string
-	// Redactor takes the secrets that it knows out of what tools return and say,
-	// before a model or a checkpoint sees it, and out of logs and errors. Default:
-	// nothing is taken out.
+	// Redactor removes the secrets that it knows from results and errors of
+	// tools, before a model or a checkpoint sees them, and from logs. Default:
+	// nothing is removed.
 	Redactor *secret.Redactor
-	// HTTPClient reaches the endpoints of Models. Default: one of the adapter's, and
-	// for a base_url of the document one that reaches public addresses and what the
-	// operator's policy allows.
+	// HTTPClient reaches the endpoints of Models. Default: the adapter's
+	// client; for a base_url of the document, a client that reaches public
+	// addresses and those that the operator's policy allows.
 	HTTPClient *http.Client
 
-	// Concurrency is how many tasks may run at once in this process. A document
-	// that declares runtime.concurrency can be lowered by it, never raised; of one
-	// that declares none, each worker then does so many. Default: the document's,
-	// or 1, of all workers together where the node can count them.
+	// Concurrency is how many tasks may run at once in this process. It can
+	// lower a document's runtime.concurrency, but not raise it; if the document
+	// declares none, each worker runs up to Concurrency tasks. Default: the
+	// document's value, or 1, counted over all workers if the node can count
+	// them.
 	Concurrency int
 	// Queue is [mesh.Agent].Queue.
 	Queue int
 
-	// WorkQueues are the work queues that this process serves, of those that
-	// documents name in runtime.queue. An agent that names another one is served
-	// live here, and its durable tasks are left to workers that serve its queue.
-	// Default: all.
+	// WorkQueues are the work queues that this process serves, out of those
+	// that documents name in runtime.queue. If an agent names a queue that is
+	// not listed, this process serves the agent live only and leaves its
+	// durable tasks to workers that serve the queue. Default: all.
 	WorkQueues []string
 
 	// IntentsDir is a folder of schemas of further intents, laid out as
@@ -127,35 +132,37 @@ type Options struct {
 	// schemas.
 	RefuseUnknown bool
 
-	// Metadata is added to what NATS micro shows of the agent.
+	// Metadata is added to the agent's metadata in NATS micro.
 	Metadata map[string]string
-	// Logger gets what the operator should know of each task. Default discards.
+	// Logger receives one or more records for each task. Default: discarded.
 	Logger *slog.Logger
-	// Offer is what the operator has put in place for agents beside what this
-	// package has by itself: protocols behind Open, vaults, condition languages.
-	// It is held against required_capabilities. Default: nothing.
+	// Offer lists the capabilities that the operator has added to those of this
+	// package: protocols behind Open, vaults, condition languages.
+	// required_capabilities are checked against both. Default: nothing.
 	Offer aaif.Offer
-	// Deprecated lets agents be hosted whose status is deprecated. Default: they
-	// are refused.
+	// Deprecated permits agents whose status is deprecated. Default: they are
+	// refused.
 	Deprecated bool
-	// AcceptUnhonoured names places of documents, as JSON pointers
-	// (/agent/compliance/audit_log), of which the operator accepts that this runtime
-	// does not do what a runtime MUST: an agent that would be refused for that alone
-	// is hosted, and the mesh is told. [aaif.FieldPointer] makes a pointer of a field's
-	// path. A condition in words of a pipeline's step
-	// (/agent/orchestration/subagents/1/when) that is named here holds. Default none.
+	// AcceptUnhonoured names fields of documents, as JSON pointers
+	// (/agent/compliance/audit_log), that a runtime MUST honour, this one does
+	// not, and the operator accepts as unhonoured: an agent that would be
+	// refused for such a field alone is hosted, and an alert is published.
+	// [aaif.FieldPointer] makes a pointer from a field's path. A condition in
+	// words of a pipeline's step (/agent/orchestration/subagents/1/when) that
+	// is named here counts as true. Default none.
 	AcceptUnhonoured []string
 
-	// Directory finds the subagents that a document names. Default: a subagent
-	// is the entity that its ref is.
+	// Directory finds the subagents that a document names. Default: a
+	// subagent's ref is its entity id.
 	Directory orchestrate.Directory
 
-	off       func(*aaif.Tool) string // which capability a tool lacks
-	permits   map[string]string       // what would let a tool be had, by its place; see Refusal
-	team      *orchestrate.Team       // that the model leads; nil: none
-	traceable bool                    // spans go somewhere
+	off       func(*aaif.Tool) string // the required capability that a tool needs and this runtime lacks; see switchedOff
+	permits   map[string]string       // by place: the worker flag that would permit a refused tool; see Refusal
+	team      *orchestrate.Team       // the team that the model leads; nil: none
+	traceable bool                    // a tracer records spans
 
-	// Telemetry is where the agent reports what it does. Default: nowhere.
+	// Telemetry is where the agent sends its spans, metrics and logs. Default:
+	// nowhere.
 	Telemetry Telemetry
 }
 
@@ -167,31 +174,34 @@ type Options struct {
 //	a := agents.Agent{Agent: mesh.Agent{Entity: "agent.x", Handler: p, Health: p.Health}, Program: p}
 type Agent struct {
 	mesh.Agent
-	// Program, if there is one, lives as long as Run.
+	// Program, if not nil, runs for as long as Run.
 	Program *program.Program
-	// Notices are what the document declares and this runtime does not do, and
-	// what the operator should know besides. An operator must be shown them.
+	// Notices say which parts of the document this runtime does not honour, and
+	// what else the operator should know. An operator must be shown them.
 	Notices []aaif.Problem
-	// Negotiation is how the document's required_capabilities fared.
+	// Negotiation is the result of negotiating the document's
+	// required_capabilities.
 	Negotiation aaif.Negotiation
-	// Accepted are the places of Options.AcceptUnhonoured that made a difference:
-	// what a runtime MUST do there, and this one does not. Run tells the mesh, and so
-	// does the agent's metadata (accepted_unhonoured).
+	// Accepted are the places of Options.AcceptUnhonoured that were needed to
+	// host this agent: fields that a runtime MUST honour and this one does not.
+	// Run publishes them as an alert, and the agent's metadata has them
+	// (accepted_unhonoured).
 	Accepted []string
 
 	verdict   Verdict
 	permits   map[string]string // see Refusal
-	encrypt   bool              // the document wants its state encrypted
+	encrypt   bool              // the document requires its state to be encrypted
 	negotiate func(durable bool) aaif.Negotiation
 	accepted  bool
-	// undeclared: MeshConcurrency is the default of a document that names none
+	// undeclared: the document declares no concurrency, and MeshConcurrency is
+	// the default
 	undeclared bool
-	tools      *toolset // of a model; nil where something else does the work
+	tools      *toolset // the model's tools; nil for a program or handler
 	log        *slog.Logger
 }
 
-// New makes an agent of a definition, or reports all that keeps it from being
-// hosted. It does no I/O but to read Options.IntentsDir.
+// New makes an agent from a definition, or returns all the reasons why it
+// cannot be hosted. Its only I/O is reading Options.IntentsDir.
 func New(doc *aaif.Document, opts Options) (*Agent, error) {
 	if doc == nil || doc.Kind() != aaif.KindAgent {
 		return nil, errors.New("agent: an agent definition is needed")
@@ -254,13 +264,14 @@ func New(doc *aaif.Document, opts Options) (*Agent, error) {
 }
 
 // Run serves the agent on a node until ctx ends, then drains and returns; see
-// [mesh.Node.Serve]. A Program runs as long, and is stopped after the drain.
+// [mesh.Node.Serve]. A Program runs until the drain is done, and is then
+// stopped.
 func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	known := len(a.Notices)
 	if err := a.Accept(node); err != nil {
 		return err
 	}
-	for _, p := range a.Notices[known:] { // nobody was shown them
+	for _, p := range a.Notices[known:] { // those that Accept has added, which the caller has not shown
 		a.log.Warn("not as the document says", "entity", a.Entity, "pointer", p.Pointer, "why", p.Message)
 	}
 	if err := a.tellAccepted(node); err != nil {
@@ -298,7 +309,8 @@ func (a *Agent) Run(ctx context.Context, node *mesh.Node) error {
 	return errors.Join(err, <-ended)
 }
 
-// handler sets who does the work.
+// handler sets the handler that does the agent's work: the operator's, a
+// program, or a model.
 func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	given := 0
 	for _, is := range []bool{opts.Handler != nil, opts.Program != nil, opts.Model != nil} {
@@ -332,7 +344,7 @@ func (a *Agent) handler(def *aaif.Definition, c *contract, opts Options) error {
 	return nil
 }
 
-// teamHandler sets a team to do the work.
+// teamHandler sets a team as the handler that does the agent's work.
 func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) error {
 	t, notices, err := newTeam(a.Entity, def, plan, c, opts)
 	a.verdict.add(notices...)
@@ -341,7 +353,7 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 	}
 	a.Handler = t
 	if plan.Pattern == orchestrate.Swarm {
-		a.Formats = formats(&def.Agent, false) // its members are not told of the format
+		a.Formats = formats(&def.Agent, false) // the required format is not passed on to members
 	}
 	if t.loop != nil {
 		a.tools, a.Health = t.loop.tools, t.loop.tools.health
@@ -349,9 +361,9 @@ func (a *Agent) teamHandler(def *aaif.Definition, plan *orchestrate.Plan, c *con
 	return nil
 }
 
-// DefaultMaxRetries is how often a durable task is tried again that failed with
-// an error that may be gone the next time, unless the document's
-// runtime.max_retries says otherwise. It is the schema's default.
+// DefaultMaxRetries is how often a durable task is retried after a transient
+// error, unless the document's runtime.max_retries says otherwise. It is the
+// schema's default.
 const DefaultMaxRetries = 2
 
 // limits sets concurrency, timeout and retries (AAIF, Runtime Configuration).
@@ -361,7 +373,7 @@ func (a *Agent) limits(def *aaif.Definition, opts Options) error {
 	}
 	a.Concurrency = max(1, opts.Concurrency)
 	a.Retry.Max = DefaultMaxRetries
-	a.Async = def.Agent.IO != nil && def.Agent.IO.Mode == aaif.ModeAsync // says the same as async_execution
+	a.Async = def.Agent.IO != nil && def.Agent.IO.Mode == aaif.ModeAsync // equivalent to async_execution
 	if opts.Concurrency == 0 {                                           // the schema's default of runtime.concurrency, which a Consumer MUST NOT exceed either
 		a.MeshConcurrency, a.undeclared = 1, true
 	}
@@ -407,7 +419,7 @@ func entityOf(def *aaif.Definition, as string) (string, error) {
 	return as, subject.ValidateEntity(as)
 }
 
-// skillList joins skills by commas; one within a skill becomes a space.
+// skillList joins skills by commas; a comma within a skill becomes a space.
 func skillList(skills []string) string {
 	out := make([]string, len(skills))
 	for i, s := range skills {
@@ -416,7 +428,7 @@ func skillList(skills []string) string {
 	return strings.Join(out, ",")
 }
 
-// metadata is what NATS micro shows of the agent.
+// metadata is the agent's metadata in NATS micro.
 func metadata(def *aaif.Definition, opts Options) map[string]string {
 	m := map[string]string{"aaif_version": def.Version, "runs": "model"}
 	if def.Version == "" {
@@ -442,7 +454,7 @@ func metadata(def *aaif.Definition, opts Options) map[string]string {
 			m["environment"] = string(r.Environment)
 		}
 		if r.Queue != "" {
-			m["work_queue"] = r.Queue // "queue" is how many tasks may wait
+			m["work_queue"] = r.Queue // the name "queue" is taken: it is the number of tasks that may wait
 		}
 	}
 	maps.Copy(m, opts.Metadata)

@@ -116,7 +116,7 @@ func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
 		t.Errorf("negotiation %+v", a.Negotiation)
 	}
 
-	// A program does the model's work: what it has to keep by itself is said.
+	// For a program, a notice names the fields that it must honour itself.
 	a = newAgent(t, doc(t, text), agents.Options{Program: newProgram(t, "serve", nil)})
 	for pointer, severity := range map[string]aaif.Severity{"/agent/constraints": aaif.SeverityWarning, "/agent/model": aaif.SeverityNote,
 		"/agent/tools": aaif.SeverityNote, "/agent/orchestration/max_iterations": aaif.SeverityWarning} {
@@ -128,8 +128,8 @@ func TestWhatIsNotHonouredIsNoticed(t *testing.T) {
 	}
 }
 
-// What of a document has no effect beside the rest of it is said by a worker, too,
-// but once, and not of parts that something else keeps.
+// A worker also reports fields that have no effect, once each, and not those
+// that a program or handler keeps.
 func TestFieldsWithoutEffectAreNoticed(t *testing.T) {
 	t.Parallel()
 	const text = `"model": {"provider": "custom", "provider_id": "builtin", "preferred": "echo", "response_format": "json_schema"},

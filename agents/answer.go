@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// answerFormat is the form that a document wants answers in: what it tells the
-// model in response_format, and where it says nothing there, io.format, whose
-// structured is JSON by io.output_schema.
+// answerFormat is the form of answers that a document declares:
+// model.response_format, or else the one that follows from io.format, where
+// "structured" means JSON by io.output_schema.
 func answerFormat(a *aaif.Agent) aaif.ResponseFormat {
 	if m := a.Model; m != nil && m.ResponseFormat != "" {
 		return m.ResponseFormat
@@ -37,8 +37,9 @@ func answerFormat(a *aaif.Agent) aaif.ResponseFormat {
 	return aaif.ResponseText
 }
 
-// wantsJSON says whether the model has to answer a task with a JSON object:
-// where the document asks for it, and where {"text": …} could not be a result.
+// wantsJSON reports whether the model must answer a task with a JSON object:
+// because the document says so, or because the result's schema does not admit
+// {"text": …}.
 func (l *loop) wantsJSON(task *mesh.Task) bool {
 	if f := l.formatFor(task); f == aaif.ResponseJSON || f == aaif.ResponseJSONSchema {
 		return true
@@ -46,7 +47,7 @@ func (l *loop) wantsJSON(task *mesh.Task) bool {
 	return l.contract.fits(task.Envelope.Intent, json.RawMessage(`{"text":"an answer"}`)) != nil
 }
 
-// requestFormat is what the provider is asked for.
+// requestFormat is the response format that is requested from the provider.
 func (l *loop) requestFormat(task *mesh.Task) model.Format {
 	switch schema := l.contract.schema(task.Envelope.Intent); {
 	case !l.wantsJSON(task):
@@ -57,11 +58,11 @@ func (l *loop) requestFormat(task *mesh.Task) model.Format {
 	return model.Format{Type: model.FormatJSON}
 }
 
-// answer makes the model's last turn the result's payload. If that cannot be
-// done the model is told why and may try once more.
+// answer makes the model's last turn the result's payload. If the turn does not
+// fit, the model is told why and gets one repair turn.
 //
-// A message that somebody put in while the model gave its answer is not too
-// late, if there are turns left: the model answers once more.
+// If a steering message arrived while the model generated its answer and turns
+// are left, the model takes another turn with that message first.
 func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
 	if len(r.journal.Steering()) > 0 && r.turns < l.maxTurns {
 		r.phase = phaseModel
@@ -83,11 +84,12 @@ func (l *loop) answer(ctx context.Context, task *mesh.Task, r *run) error {
 	return r.write(ctx, state.Step{Kind: state.StepAnswer, Detail: "cannot be used; asked to mend it"}, r.save)
 }
 
-// payload is a model's answer as a result's payload, or what is wrong with it.
+// payload makes a model's answer a result's payload, or returns what is wrong
+// with it.
 func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessage, problem string) {
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
 	if l.echoes && sameJSON(content, r.input) {
-		payload = []byte(content) // what was an object goes back as one
+		payload = []byte(content) // the echo of a payload that is an object is sent as that object
 	}
 	if l.wantsJSON(task) {
 		value := jsontext.Value(unfenced(content))
@@ -105,13 +107,14 @@ func (l *loop) payload(task *mesh.Task, r *run, content string) (_ json.RawMessa
 	return json.RawMessage(payload), ""
 }
 
-// sameJSON reports whether a text is the very JSON of a payload, white space aside.
+// sameJSON reports whether a text is byte for byte the JSON of a payload, apart
+// from white space.
 func sameJSON(text string, payload json.RawMessage) bool {
 	a, b := jsontext.Value(text), jsontext.Value(slices.Clone(payload))
 	return a.Compact() == nil && b.Compact() == nil && string(a) == string(b)
 }
 
-// unfenced takes off the code fence that models like to put around JSON.
+// unfenced removes the Markdown code fence that models often put around JSON.
 func unfenced(s string) string {
 	s = strings.TrimSpace(s)
 	body, ok := strings.CutPrefix(s, "```")
@@ -132,13 +135,13 @@ func unfenced(s string) string {
 type tokens struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	Truncated    bool  `json:"truncated,omitempty"` // the answer was cut at the model's token limit
+	Truncated    bool  `json:"truncated,omitempty"` // the answer was cut off at the model's token limit
 
-	CostUSD model.USD `json:"cost_usd,omitempty"` // as far as prices are known
+	CostUSD model.USD `json:"cost_usd,omitempty"` // the cost of the turns whose price is known
 }
 
-// addUsage tells in the payload what the model used: where it said so, and
-// where the intent's schema leaves room for it.
+// addUsage adds usage to the payload if the provider reported any and the
+// intent's schema permits the member.
 func (l *loop) addUsage(task *mesh.Task, r *run) {
 	if r.usage.InputTokens == 0 && r.usage.OutputTokens == 0 && !r.cut {
 		return
@@ -149,7 +152,8 @@ func (l *loop) addUsage(task *mesh.Task, r *run) {
 	}
 }
 
-// addMember adds a member to a compact JSON object that has none of that name.
+// addMember adds a member to a compact JSON object. It reports false if the
+// object already has a member of that name.
 func addMember(object json.RawMessage, name string, value any) (json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(object, &members) != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// kinds are those who can do an agent's work: what the document has of them, and
-// what the operator gives.
+// kinds are the kinds of agents by what does their work: a part of the
+// document, and the operator's options.
 var kinds = map[string]struct {
 	block, orchestration string
 	opts                 func(testing.TB) agents.Options
@@ -34,10 +34,11 @@ var kinds = map[string]struct {
 	"led swarm": {block: echoModel, orchestration: `"subagents": [{"ref": "agent.a", "alias": "a"}, {"ref": "agent.b", "alias": "b"}], "parallel_execution": true`},
 }
 
-// What a runtime MUST do and this one does not is refused at safety levels strict and
-// regulated, whatever does the agent's work; at the others it is hosted, and a
-// warning says so (AAIF, Capability Negotiation and Compliance Controls).
-func TestWhatIsBindingAndNotKeptIsRefusedAtStrictAndRegulated(t *testing.T) {
+// A field that a runtime MUST honour and this one does not refuses the agent at
+// safety levels strict and regulated, whatever does the agent's work. At the
+// other levels the agent is hosted with a warning (AAIF, Capability Negotiation
+// and Compliance Controls).
+func TestUnhonouredBindingFieldsAreRefusedAtStrictAndRegulated(t *testing.T) {
 	t.Parallel()
 	key, err := state.NewKeyring(state.Key{Secret: []byte(strings.Repeat("k", 32))})
 	if err != nil {

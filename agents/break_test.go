@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// brittle is a model whose streams break off: try n says the words of say[n],
-// and breaks unless it is the last.
+// brittle is a model whose streams break: try n streams say[n], and breaks
+// unless it is the last.
 type brittle struct {
 	say [][]string
 
@@ -52,7 +52,7 @@ func (b *brittle) speak(n int, words []string, told string, onDelta func(model.D
 	return &model.Response{Message: model.Assistant(told + strings.Join(words, "")), Finish: model.FinishStop, Model: "b"}, nil
 }
 
-// steady is a brittle model that goes on where it broke off.
+// steady is a brittle model that is a Continuer.
 type steady struct{ *brittle }
 
 func (s steady) Continue(_ context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
@@ -82,7 +82,7 @@ var breaks = map[string]struct {
 	"before it began":      {say: [][]string{nil, {"one"}}, want: nil, code: envelope.CodeUnavailable},
 }
 
-// A stream that breaks half-way is taken up again, and nothing is told twice.
+// A stream that breaks is continued, and no text is streamed twice.
 func TestBrokenStreamIsTakenUpAgain(t *testing.T) {
 	t.Parallel()
 	for name, c := range breaks {
@@ -120,7 +120,7 @@ func TestBrokenStreamIsTakenUpAgain(t *testing.T) {
 	}
 }
 
-// On the durable lane, too; there a turn that broke too often is tried again
+// The same on the durable lane; there a turn that broke too often is retried
 // with the task.
 func TestBrokenStreamOfADurableTask(t *testing.T) {
 	t.Parallel()

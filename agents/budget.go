@@ -14,23 +14,24 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Budget is what runs may spend on models. A call that could break it is not
-// made, and the run ends with E_BUDGET. Zero is no bound.
+// Budget limits what runs may spend on models. A call that could exceed it is
+// not made, and the run ends with E_BUDGET. Zero means no limit.
 //
-// What a call will use is not known before it is made, so it is taken to use as
-// much as it can: the tokens of the conversation, by an estimate on the safe
-// side, and the longest answer that it may get. Afterwards what it did use
-// counts; where the provider does not say, an estimate of it. A try that failed
-// counts nothing: its provider does not say.
+// The usage of a call is not known before the call is made, so the maximum is
+// reserved: a conservative estimate of the conversation's tokens, and the
+// longest answer that the call may get. After the call its actual usage counts,
+// or an estimate if the provider does not report usage. A failed try counts as
+// nothing, because its provider reports no usage.
 type Budget struct {
-	// RunTokens and RunUSD bound one run: one task, however many workers and
-	// attempts it takes.
+	// RunTokens and RunUSD limit one run: one task, over all its workers and
+	// attempts.
 	RunTokens int64     `json:"run_tokens"`
 	RunUSD    model.USD `json:"run_usd"`
 
-	// TreeTokens and TreeUSD bound all runs of a tree together, whichever agents
-	// they are of, and all runs of this agent with one corr, on all workers that
-	// share [Options].Counters. Without these each process counts for itself.
+	// TreeTokens and TreeUSD limit all runs of a tree together, whichever
+	// agents they belong to, and all runs of this agent with one corr, on all
+	// workers that share [Options].Counters. Without shared counters each
+	// process counts for itself.
 	TreeTokens int64     `json:"tree_tokens"`
 	TreeUSD    model.USD `json:"tree_usd"`
 }
@@ -43,18 +44,18 @@ func (b Budget) Validate() error {
 	return nil
 }
 
-// InDollars says that a budget has a bound in dollars. Under it no model is asked
-// whose price is not known.
+// InDollars reports whether a budget has a limit in dollars. Under such a
+// budget a model without a known price is not called.
 func (b Budget) InDollars() bool { return b.RunUSD > 0 || b.TreeUSD > 0 }
 
-// DefaultAnswerTokens is how long an answer is taken to be of a model whose
-// longest nobody knows, and which the document does not bound.
+// DefaultAnswerTokens is the assumed length of an answer if the model's maximum
+// is not known and the document sets no limit.
 const DefaultAnswerTokens = 4096
 
-// treasury keeps the books of one agent's runs.
+// treasury accounts for the spending of one agent's runs.
 type treasury struct {
 	budget   Budget
-	counters Counters // of trees, for all workers; nil: nobody counts them
+	counters Counters // of trees, shared by all workers; nil: there are none
 	local    *localCounters
 	log      *slog.Logger
 }
@@ -64,8 +65,8 @@ func newTreasury(opts Options) *treasury {
 	return t.within(0, 0)
 }
 
-// within is t for runs of a tree that may use no more than so many tokens and
-// dollars, and no more than the operator allows; 0: that.
+// within returns t with a tree limit of at most so many tokens and dollars,
+// which can only lower the operator's own limit; 0 leaves that as it is.
 func (t *treasury) within(tokens int64, usd model.USD) *treasury {
 	own := *t
 	if b := &own.budget; tokens > 0 && (b.TreeTokens == 0 || tokens < b.TreeTokens) {
@@ -80,7 +81,7 @@ func (t *treasury) within(tokens int64, usd model.USD) *treasury {
 	return &own
 }
 
-// purchase is one turn of a model that is about to be asked for.
+// purchase is the cost of one turn of a model that is about to be requested.
 type purchase struct {
 	t      *treasury
 	ctx    context.Context
@@ -88,27 +89,28 @@ type purchase struct {
 	counts []mesh.Counter
 	used   *state.Usage
 
-	input  int64 // tokens, about
-	answer int64 // at most, by the document; 0: it does not say
+	input  int64 // estimated tokens of the request
+	answer int64 // the document's limit for the answer in tokens; 0: none
 
-	price  model.Price // of the call that is made
-	tokens int64       // set aside for the tree
-	cost   model.USD   // likewise
+	price  model.Price // of the route that is being called
+	tokens int64       // reserved in the tree's counters
+	cost   model.USD   // reserved in the tree's counters
 }
 
-// buy begins a turn: Admit is to be asked before each call, and pay or back told
-// when it is over.
+// buy begins a turn. Call admit before each call of a model; call pay after the
+// call that succeeded, or back if none did.
 func (t *treasury) buy(ctx context.Context, task *mesh.Task, used *state.Usage, input int, req *model.Request) *purchase {
 	counts := task.Counters()
-	if counts == nil { // no worker has taken it in
+	if counts == nil { // no node has admitted the task, so it has no counters
 		counts = []mesh.Counter{{Owner: task.Envelope.To, ID: task.Envelope.Corr}}
 	}
 	return &purchase{t: t, ctx: ctx, corr: task.Envelope.Corr, counts: counts, used: used, input: int64(input), answer: int64(req.Params.MaxTokens)}
 }
 
-// admit holds what a call may cost against the budgets, and sets it aside.
+// admit checks the most that a call may cost against the budgets, and reserves
+// it.
 func (p *purchase) admit(price model.Price) error {
-	p.back() // of a route before this one
+	p.back() // release the reservation of the route that was tried before
 	p.price = price
 	b := p.t.budget
 	if b == (Budget{}) {
@@ -157,13 +159,14 @@ func (p *purchase) admit(price model.Price) error {
 	return nil
 }
 
-// totals are a tree's.
+// totals are the tree's counters: tokens and dollars.
 type totals struct {
 	tokens int64
 	cost   model.USD
 }
 
-// count adds to what the tree has used, and sets it aside for this turn.
+// count adds to the tree's counters and records the amount as reserved by this
+// turn.
 func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error) {
 	if total, err = p.t.add(p.ctx, p.counts, tokens, cost); err != nil {
 		if p.ctx.Err() != nil {
@@ -175,8 +178,8 @@ func (p *purchase) count(tokens int64, cost model.USD) (total totals, err error)
 	return total, nil
 }
 
-// add adds to some counters, and returns the highest totals; what is zero is not asked
-// for.
+// add adds to several counters and returns the highest totals. A counter whose
+// amount is zero is not touched.
 func (t *treasury) add(ctx context.Context, counts []mesh.Counter, tokens int64, cost model.USD) (total totals, err error) {
 	var errs []error
 	for _, c := range counts {
@@ -200,7 +203,7 @@ func (t *treasury) addOne(ctx context.Context, n int64, c mesh.Counter, kind str
 	return total, err
 }
 
-// back gives back what was set aside for a call that was not made, or failed.
+// back releases the reservation of a call that was not made or that failed.
 func (p *purchase) back() {
 	if p.tokens == 0 && p.cost == 0 {
 		return
@@ -211,7 +214,7 @@ func (p *purchase) back() {
 	p.tokens, p.cost = 0, 0
 }
 
-// pay writes a turn into the books: the run's, and the tree's.
+// pay charges a turn's usage to the run and to the tree.
 func (p *purchase) pay(res *model.Response) {
 	reporterFrom(p.ctx).spent(p.ctx, res)
 	u := p.used
@@ -220,7 +223,7 @@ func (p *purchase) pay(res *model.Response) {
 	u.OutputTokens += res.Usage.OutputTokens
 	tokens, cost := res.Usage.InputTokens+res.Usage.OutputTokens, res.Cost
 	switch {
-	case res.Usage == (model.Usage{}) && p.t.budget != (Budget{}): // nobody counts, and the budget holds all the same
+	case res.Usage == (model.Usage{}) && p.t.budget != (Budget{}): // the provider reports no usage, and the budget still applies
 		answer := int64(estimate(&res.Message))
 		tokens, cost = p.input+answer, p.price.Input.For(p.input).Add(p.price.Output.For(answer))
 		u.EstimatedTokens += tokens
@@ -247,17 +250,18 @@ func (p *purchase) pay(res *model.Response) {
 	}
 }
 
-// toldUsage is a run's usage as the bus tells it.
+// toldUsage is a run's usage as it is published on the bus.
 func toldUsage(u state.Usage) json.RawMessage {
 	raw, err := json.Marshal(u)
 	if err != nil {
-		panic(fmt.Sprintf("agents: usage cannot be written: %v", err)) // it is numbers
+		panic(fmt.Sprintf("agents: usage cannot be written: %v", err)) // numbers always marshal
 	}
 	return raw
 }
 
-// Asking is a model whose every call is admitted first, at a price; see
-// [model.Request].Admit. Who chooses among models asks by himself, for each.
+// Asking wraps a model so that each of its calls is admitted first, at a price;
+// see [model.Request].Admit. A model that routes between models asks for
+// admission itself, once for each route.
 func Asking(price model.Price, m model.Model) model.Model {
 	a := asked{m, price}
 	if c, ok := m.(model.Continuer); ok {
@@ -283,7 +287,7 @@ func (a asked) admit(req *model.Request) (*model.Request, error) {
 	return &admitted, nil
 }
 
-// Generate is the model's own, if it is admitted.
+// Generate calls the model's Generate if the call is admitted.
 func (a asked) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	req, err := a.admit(req)
 	if err != nil {
@@ -297,7 +301,7 @@ type askedContinuer struct {
 	c model.Continuer
 }
 
-// Continue is the model's own, if it is admitted.
+// Continue calls the model's Continue if the call is admitted.
 func (a askedContinuer) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
 	req, err := a.admit(req)
 	if err != nil {

@@ -85,8 +85,8 @@ func TestABudgetStopsBeforeTheCallThatWouldBreakIt(t *testing.T) {
 	}
 }
 
-// However many runs of one corr ask at once, together they stay within the
-// tree's budget; what is set aside for a call that fails comes back.
+// However many runs of one corr make calls at the same time, together they stay
+// within the tree's budget; the reservation for a failed call is released.
 func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 	t.Parallel()
 	shared := new(localCounters)
@@ -118,8 +118,8 @@ func TestATreesBudgetHoldsForAllRuns(t *testing.T) {
 	}
 }
 
-// The books say what the run has used, and what the tree has.
-func TestTheBooks(t *testing.T) {
+// The usage of the run and of the tree is counted.
+func TestUsageOfTheRunAndTheTreeIsCounted(t *testing.T) {
 	t.Parallel()
 	shared := new(localCounters)
 	a, b := books(Budget{}, shared), books(Budget{}, shared)
@@ -141,9 +141,9 @@ func TestTheBooks(t *testing.T) {
 	}
 }
 
-// A provider that does not say what it used is under the budget all the same, by
-// an estimate; what is told of the run are counts alone.
-func TestABudgetHoldsWhereNobodyCounts(t *testing.T) {
+// The budget applies even if the provider reports no usage, by an estimate; the
+// bus gets only the counts.
+func TestABudgetHoldsWithoutReportedUsage(t *testing.T) {
 	t.Parallel()
 	for name, budget := range map[string]Budget{"tokens of a run": {RunTokens: 5000}, "tokens of a tree": {TreeTokens: 5000}, "dollars of a run": {RunUSD: model.Dollar / 20}, "dollars of a tree": {TreeUSD: model.Dollar / 20}} {
 		b := books(budget, new(localCounters))
@@ -226,7 +226,7 @@ func (nobodysCounters) Add(context.Context, int64, string, string, ...string) (i
 	return 0, ErrNoCounters
 }
 
-// Where nobody counts for the mesh, a process keeps the budget for itself.
+// Without shared counters each process counts for itself.
 func TestATreesBudgetWithoutCounters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Counters{nil, nobodysCounters{}} {
@@ -244,7 +244,7 @@ func TestATreesBudgetWithoutCounters(t *testing.T) {
 	}
 }
 
-// What cannot be counted is not spent.
+// If the counters fail, no call is made.
 func TestABudgetThatCannotBeCounted(t *testing.T) {
 	t.Parallel()
 	var used state.Usage
@@ -261,7 +261,7 @@ func TestABudgetThatCannotBeCounted(t *testing.T) {
 	}
 }
 
-// What a task's tree allows lowers what the operator allows, and never raises it.
+// A tree's limit can lower the operator's limit, but not raise it.
 func TestBudgetOfATreeIsTheLowest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ own, tree, want int64 }{{0, 0, 0}, {0, 5, 5}, {9, 0, 9}, {9, 5, 5}, {5, 9, 5}} {
@@ -273,7 +273,7 @@ func TestBudgetOfATreeIsTheLowest(t *testing.T) {
 	}
 }
 
-// taskOf is a task of a corr that no worker has taken in.
+// taskOf makes a task of a corr that was not admitted by a node.
 func taskOf(corr string) *mesh.Task {
 	e := envelope.New(envelope.TypeTask, "human.ada", "agent.x", "agent.x.run", nil)
 	e.Corr = corr

@@ -15,10 +15,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// toolCalls calls the tools that the model's last turn asks for, a bounded
-// number at once, and adds what they say to the conversation, in the order in
-// which they were asked for. A tool that fails is no failure of the run: the
-// model is told.
+// toolCalls makes the tool calls of the model's last turn, a bounded number at
+// once, and appends their results to the conversation in the order of the
+// calls. A tool that fails does not fail the run: its error goes to the model.
 func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	if err := l.lostCalls(ctx, task, r); err != nil {
 		return err
@@ -31,8 +30,8 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 			return err
 		}
 		if isClosed(r.journal.Asked()) {
-			// With what has become of the calls: one that seems to be in flight
-			// keeps the run from parking.
+			// The commit includes the outcomes of the calls: a call whose line
+			// says in_flight would keep the run from parking.
 			if err := r.journal.Commit(ctx, state.Step{Kind: state.StepPause}, r.save); err != nil {
 				return err
 			}
@@ -52,7 +51,7 @@ func (l *loop) toolCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	return l.afterCalls(ctx, task, r, calls)
 }
 
-// parkCalls parks a run whose calls wait for people until one of them answers.
+// parkCalls parks a run whose calls wait for people, until one of them answers.
 func parkCalls(ctx context.Context, task *mesh.Task, r *run, waiting []*toolCall) error {
 	var wake mesh.Wake
 	for _, c := range waiting {
@@ -61,7 +60,8 @@ func parkCalls(ctx context.Context, task *mesh.Task, r *run, waiting []*toolCall
 	return task.Run().ParkUntil(ctx, wake, r.save)
 }
 
-// refuseCalls answers the calls that cannot be made.
+// refuseCalls answers, with an error for the model, the calls that cannot be
+// made: unknown tools and invalid arguments.
 func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 	for i, c := range r.calls {
 		switch {
@@ -79,9 +79,9 @@ func (l *loop) refuseCalls(task *mesh.Task, r *run) error {
 	return nil
 }
 
-// callTools makes calls until all have ended, or the run is asked to stop:
-// then it begins no more. Calls for which there is room begin together, after
-// one commit that says so.
+// callTools makes calls until all have ended. If the run is asked to stop, it
+// begins no more. Calls that get a place at the same time begin together, after
+// one commit that marks them as in flight.
 func (l *loop) callTools(ctx context.Context, task *mesh.Task, r *run, calls []*toolCall) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -119,8 +119,8 @@ func (l *loop) callTools(ctx context.Context, task *mesh.Task, r *run, calls []*
 	return nil
 }
 
-// enter takes as many places as are free, at most n, and waits for the first.
-// It returns 0 if ctx ends or stop is closed before there is one.
+// enter takes as many free places as there are, at most n, and waits for the
+// first. It returns 0 if ctx ends or stop is closed before a place is free.
 func enter(ctx context.Context, places chan<- struct{}, stop <-chan struct{}, n int) int {
 	select {
 	case places <- struct{}{}:
@@ -148,8 +148,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// toolCall makes one call and commits its receipt. The error is not the tool's:
-// the run cannot go on.
+// toolCall makes one call and commits its receipt. A returned error is never
+// the tool's own: it means that the run cannot go on.
 func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCall) error {
 	begun := time.Now()
 	result, err := callTool(tool.WithKey(ctx, c.effect.Key), l.header, c, r.tools.entries[c.Name], r.tools.tools[c.Name])
@@ -164,7 +164,7 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	case errors.As(err, &failure):
 		l.settleFailure(task, r, c, failure)
 	default:
-		return err // ctx is done
+		return err // ctx has ended
 	}
 	if err := r.commitCalls(ctx, c); err != nil {
 		return err
@@ -172,16 +172,17 @@ func (l *loop) toolCall(ctx context.Context, task *mesh.Task, r *run, c *toolCal
 	return l.showResult(task, c.ToolCall, time.Since(begun), failure)
 }
 
-// settleFailure tells the model that a call has failed, and the operator, in one
-// line: at level debug with what others than the operator may have written.
+// settleFailure records a call as failed: the model gets the error, and the
+// operator a line in the log. Text that may come from the model or the tool is
+// logged at level debug only.
 func (l *loop) settleFailure(task *mesh.Task, r *run, c *toolCall, failure *tool.Error) {
 	e := task.Envelope
 	words, why := "a tool's call failed", error(failure)
 	var missing *secret.Error
 	switch {
-	case errors.As(failure.Err, &missing): // an operator mends it, not the model
+	case errors.As(failure.Err, &missing): // for the operator to repair, not for the model
 		words, why = "a tool's credential could not be had", missing
-	case failure.Kind == tool.ErrRefused: // so here
+	case failure.Kind == tool.ErrRefused: // for the operator, too
 		words, why = "a tool's call was refused", failure.Err
 	case failure.Kind == tool.ErrInvalidArguments: // the message may quote them
 		why = failure.Kind

@@ -8,13 +8,16 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
-// laneCapabilities are those of agents on a node that has the durable lane.
+// laneCapabilities are the capabilities of agents on a node with a durable
+// lane.
 var laneCapabilities = []string{aaif.CapIOAsync, aaif.CapStateCheckpoint, aaif.CapStateRestore, "state.live_migration"}
 
-// teamCapabilities are those of agents whose teams this runtime leads.
+// teamCapabilities are the capabilities of agents whose teams this runtime
+// leads.
 var teamCapabilities = []string{aaif.CapOrchestrationPipeline, aaif.CapOrchestrationParallel, aaif.CapOrchestrationConsensus, aaif.CapOrchestrationHandoff, "orchestration.dynamic_routing"}
 
-// teamFields are what this runtime does of an orchestration block.
+// teamFields are the fields of an orchestration block that this runtime
+// honours.
 var teamFields = []string{
 	"/agent/orchestration/max_iterations", "/agent/orchestration/role", "/agent/orchestration/pipeline",
 	"/agent/orchestration/parallel_execution", "/agent/orchestration/consensus",
@@ -23,18 +26,18 @@ var teamFields = []string{
 	"/agent/orchestration/subagents/*/role", "/agent/orchestration/subagents/*/when",
 }
 
-// memoryFields pass memories on. They travel, and only a runtime with Options.Memory
-// makes anything of them.
+// memoryFields pass memories on. The memories travel with the task, but only a
+// runtime with Options.Memory uses them.
 var memoryFields = []string{"/agent/orchestration/handoff/*/pass_memory", "/agent/orchestration/subagents/*/pass_memory_keys"}
 
-// Offers is what a runtime with these options has for agents (AAIF, Capability
-// Negotiation): what this package does by itself, what the operator's telemetry
-// allows, and what Options.Offer adds. durable says that the node has the
-// durable lane, without which no state is kept.
+// Offers lists what a runtime with these options offers to agents (AAIF,
+// Capability Negotiation): the abilities of this package, those that the
+// operator's telemetry adds, and those of Options.Offer. durable says whether
+// the node has the durable lane, without which no state is kept.
 func Offers(opts Options, durable bool) aaif.Offer {
 	o := aaif.Offer{Languages: condition.Languages(), Capabilities: aaif.SetOf(
 		aaif.CapToolFunction, "tool.parallel_calls", aaif.CapIOStreaming, "model.streaming", "model.function_calling", "model.structured_output")}
-	if opts.Handler == nil && opts.Program == nil { // what else does an agent's work calls others by itself, or does not
+	if opts.Handler == nil && opts.Program == nil { // a handler or a program decides for itself whether it calls other agents
 		for _, name := range teamCapabilities {
 			o.Capabilities[name] = struct{}{}
 		}
@@ -55,8 +58,8 @@ func Offers(opts Options, durable bool) aaif.Offer {
 	return o
 }
 
-// Honours is what this package does of a definition that it runs with a model,
-// given what the operator's adapters offer; see [aaif.NotHonoured].
+// Honours lists the fields that this package honours in a definition that it
+// runs with a model, given the operator's adapters; see [aaif.NotHonoured].
 func Honours(with aaif.Offer) aaif.Supported {
 	s := aaif.WorkerSupports().With(append(teamFields, "/agent/tools/*/timeout_seconds")...)
 	s.Protocols, s.Values = maps.Clone(s.Protocols), maps.Clone(s.Values)
@@ -71,10 +74,10 @@ func Honours(with aaif.Offer) aaif.Supported {
 
 func toolCapability(p aaif.Protocol) string { return "tool." + string(p) }
 
-// switchedOff says which capability a tool depends on that the agent requires
-// and this runtime lacks; "": none. At safety level standard such a tool is
-// disabled (AAIF, Capability Negotiation). At level minimal the capability is
-// skipped, and the tool offered as far as it goes.
+// switchedOff returns the capability that a tool depends on, the agent requires
+// and this runtime lacks; "" if there is none. At safety level standard such a
+// tool is disabled (AAIF, Capability Negotiation). At level minimal the
+// capability is skipped, and the tool is offered with what works of it.
 func switchedOff(n aaif.Negotiation, t *aaif.Tool) string {
 	if n.Action != aaif.ActionDisable {
 		return ""

@@ -23,9 +23,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// Every safety level, every capability of the registry and one of nobody's,
+// Every safety level and every capability of the registry and an unknown one,
 // on a bare worker and on one with everything, with and without the durable
-// lane: what is there is accepted silently, what is not as the level says.
+// lane: available capabilities are accepted silently, missing ones are handled
+// by the level.
 func TestRequiredCapabilitiesAreHeldAgainstWhatThereIs(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -151,8 +152,8 @@ func TestARegulatedRefusalIsToldToTheMesh(t *testing.T) {
 	}
 }
 
-// Whatever an agent is refused for at level regulated is audit-logged: a tool
-// that the operator does not allow, too.
+// Every refusal at level regulated is audit-logged, also for a tool that the
+// operator does not permit.
 func TestARegulatedRefusalForAToolIsAudited(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -167,7 +168,8 @@ func TestARegulatedRefusalForAToolIsAudited(t *testing.T) {
 	}
 }
 
-// So is one that shows only when the tools are listed, before the first task.
+// So is a refusal that is found only when the tools are listed, before the
+// first task.
 func TestARegulatedRefusalOfAListedToolIsAudited(t *testing.T) {
 	t.Parallel()
 	conn := natstest.Conn(t, natstest.Run(t, natsd.Config{}))
@@ -205,8 +207,8 @@ func TestARegulatedRefusalOfAListedToolIsAudited(t *testing.T) {
 	}
 }
 
-// What the draft says a runtime MUST NOT exceed cannot be counted over workers
-// without JetStream: such an agent is hosted with a warning, or not at all.
+// Without JetStream a limit that a runtime MUST NOT exceed cannot be counted
+// over workers: such an agent is hosted with a warning, or refused.
 func TestConcurrencyAcrossWorkersNeedsTheDurableLane(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

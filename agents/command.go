@@ -10,13 +10,13 @@ import (
 // everything, "…" keeps everything but \" and \\, and a backslash keeps the
 // next character.
 //
-// No shell is involved and nothing is expanded. What would mean something to a
-// shell and means nothing here (pipes, redirections, $NAME, a leading ~) is
-// refused rather than handed to the program: write sh -c '…' for it.
+// No shell is involved and nothing is expanded. Syntax that only a shell
+// understands (pipes, redirections, $NAME, a leading ~) is refused and not
+// passed to the program as text: write sh -c '…' for it.
 func SplitCommand(line string) ([]string, error) {
 	var words []string
 	var word strings.Builder
-	begun := false // a word, maybe an empty one in quotes
+	begun := false // a word has begun, possibly an empty one in quotes
 	for i := 0; i < len(line); i++ {
 		switch c := line[i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -68,7 +68,7 @@ func SplitCommand(line string) ([]string, error) {
 	return words, nil
 }
 
-// doubleQuoted copies what stands between the quote at i and the next one,
+// doubleQuoted copies the text between the quote at i and the closing quote,
 // whose index it returns.
 func doubleQuoted(word *strings.Builder, line string, i int) (int, error) {
 	open := i

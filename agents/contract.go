@@ -11,27 +11,28 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// contract is what an agent takes and gives.
+// contract holds the intents and schemas of the tasks that an agent accepts and
+// of the results that it returns.
 type contract struct {
 	registry *intents.Registry
-	// enforced is the intent whose schemas hold for tasks of intents that the
-	// registry does not know; "" if the document has no io schemas.
+	// enforced is the intent whose schemas apply to tasks of unregistered
+	// intents; "" if the document has no io schemas.
 	enforced string
 }
 
 // RunIntent is the intent under which an agent publishes its document's io
 // schemas: the entity id and ".run", as in agent.invoice_chaser.run. Characters
-// that an intent may not have become "_".
+// that are not allowed in an intent become "_".
 func RunIntent(entity string) string { return intents.RunIntent(entity) }
 
-// newContract registers the agent's own intents: the document's io schemas as
-// [RunIntent], and as agent.ask where unknown intents are refused, so that plain
-// text still gets through; and what the operator's folder holds, the schema of
-// RunIntent's errors among it.
+// newContract registers the agent's own intents: [RunIntent] with the
+// document's io schemas; agent.ask, if unknown intents are refused, so that
+// plain text still has an intent; and those of the operator's folder, which may
+// hold the schema of RunIntent's errors.
 func newContract(entity string, def *aaif.Definition, opts Options) (*contract, error) {
 	c := &contract{registry: intents.NewRegistry()}
 	if entity == "" {
-		return c, nil // it has been said already
+		return c, nil // notices have reported it already
 	}
 	var in, out json.RawMessage
 	if io := def.Agent.IO; io != nil {
@@ -57,8 +58,9 @@ func newContract(entity string, def *aaif.Definition, opts Options) (*contract, 
 	return c, errors.Join(bad...)
 }
 
-// loadDir registers what the operator's folder holds. Of the agent's own intent
-// that may be the schema of errors, for which documents have no member.
+// loadDir registers the intents of the operator's folder. For the agent's own
+// intent the folder may hold the error schema only, for which documents have no
+// member.
 func (c *contract) loadDir(dir string, run intents.Definition) error {
 	found, err := intents.ReadFS(os.DirFS(dir))
 	if err != nil {
@@ -75,7 +77,7 @@ func (c *contract) loadDir(dir string, run intents.Definition) error {
 	return errors.Join(c.registry.Replace(run), c.registry.Register(slices.Delete(found, own, own+1)...))
 }
 
-// schema is the schema of the results of an intent, nil where there is none.
+// schema returns the schema of an intent's results, nil if there is none.
 func (c *contract) schema(intent string) *intents.Schema {
 	if !c.registry.Has(intent) && c.enforced != "" {
 		intent = c.enforced
@@ -83,7 +85,7 @@ func (c *contract) schema(intent string) *intents.Schema {
 	return c.registry.Schema(intent, intents.Result)
 }
 
-// fits holds a result's payload against its intent's schema.
+// fits validates a result's payload against its intent's schema.
 func (c *contract) fits(intent string, payload json.RawMessage) error {
 	s := c.schema(intent)
 	if s == nil {

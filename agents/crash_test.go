@@ -26,12 +26,12 @@ var (
 	errParked = errors.New("the run is parked")
 )
 
-// paper is a journal on which every write is encoded and read back. It dies
-// with a write, before or after it; what comes later changes nothing.
+// paper is a journal that encodes every write and reads it back. It crashes at
+// one write, before or after storing it; later writes have no effect.
 type paper struct {
 	t     *testing.T
 	last  *state.Checkpoint // as the next owner will read it
-	die   int               // the write to die with, from 1; 0: none
+	die   int               // the write at which it crashes, from 1; 0: none
 	after bool              // that write is kept
 	told  string
 
@@ -44,7 +44,7 @@ type paper struct {
 	onStep func(state.Step) // after each write
 }
 
-// newPaper is a journal for the next owner of a run.
+// newPaper makes a journal for the next owner of a run.
 func newPaper(t *testing.T, last *state.Checkpoint) *paper {
 	last = last.Clone()
 	last.Mesh.Epoch++
@@ -135,8 +135,8 @@ func (p *paper) Steering() []state.Steer {
 	return p.next().Mesh.Steering
 }
 
-// workbench is an agent with two tools, lint and pay, and a task for it. Each
-// call is on the list under its idempotency key.
+// workbench is an agent with two tools, lint and pay, and a task for it. It
+// lists each tool call by its idempotency key.
 type workbench struct {
 	t     testing.TB
 	model *modeltest.Fake
@@ -209,9 +209,9 @@ func lines(cp *state.Checkpoint) map[string]state.EffectStatus {
 	return m
 }
 
-// A worker dies before or after each of its writes. Whoever goes on asks the
-// model for no turn that was written down, repeats no call that has a receipt,
-// and ends with the same result.
+// A worker crashes before or after each of its writes. The worker that resumes
+// the run requests no turn that was committed, repeats no call with a receipt,
+// and gets the same result.
 func TestAWorkerMayDieAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	turns := []modeltest.Turn{
@@ -291,7 +291,7 @@ func TestAWorkerMayDieAtEveryWrite(t *testing.T) {
 	}
 }
 
-// check holds a finished run's document against what all of them are.
+// check compares a finished run's document with what all of them must have.
 func check(t *testing.T, name string, cp *state.Checkpoint) {
 	t.Helper()
 	var roles []string

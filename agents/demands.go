@@ -12,13 +12,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// What a task may ask of its result (requires): format, evidence, decision_evidence
-// and min_confidence. Package mesh holds results to the first three; here is what
-// makes an agent's result so, and min_confidence.
+// A task may set conditions for its result (requires): format, evidence,
+// decision_evidence and min_confidence. Package mesh checks results against the
+// first three. This file makes an agent's results meet them, and checks
+// min_confidence.
 
-// formats are what tasks may ask for in requires.format: what the document says that
-// the agent gives; where it says nothing, all that what does its work can be asked for.
-// Markdown is text, too.
+// formats are the formats that tasks may require in requires.format: the one
+// that the document fixes, where markdown also counts as text; if it fixes
+// none, text and JSON, and also markdown if a model does the work.
 func formats(a *aaif.Agent, byModel bool) []string {
 	switch answerFormat(a) {
 	case aaif.ResponseText:
@@ -34,8 +35,8 @@ func formats(a *aaif.Agent, byModel bool) []string {
 	return []string{mesh.FormatText, mesh.FormatJSON}
 }
 
-// formatFor is the form of the answer to a task: the document's, and where that leaves
-// it open, the one that the sender requires.
+// formatFor is the form of the answer to a task: the document's, or, if the
+// document fixes none, the one that the task requires.
 func (l *loop) formatFor(task *mesh.Task) aaif.ResponseFormat {
 	if l.format != "" {
 		return l.format
@@ -49,9 +50,9 @@ func (l *loop) formatFor(task *mesh.Task) aaif.ResponseFormat {
 	return ""
 }
 
-// withRefs puts the evidence that requires.evidence asks for into a payload: evidence_refs,
-// unless what did the work gave its own. Whether it may stand there was looked at before
-// the work began.
+// withRefs adds evidence_refs to a payload, for requires.evidence, unless the
+// payload has them already. Whether the schema permits the member was checked
+// before the work began.
 func withRefs(task *mesh.Task, payload json.RawMessage, refs []string) json.RawMessage {
 	if !task.Requires.Evidence {
 		return payload
@@ -63,12 +64,13 @@ func withRefs(task *mesh.Task, payload json.RawMessage, refs []string) json.RawM
 	return with
 }
 
-// envelopeRef is how evidence names an envelope: its reference type (AEE, "The
-// payload.references Array") and its id, by which aee.context.fetch finds it.
+// envelopeRef names an envelope in evidence: its reference type (AEE, "The
+// payload.references Array") and its id, with which aee.context.fetch finds it.
 func envelopeRef(id string) string { return envelope.ReferenceType + ":" + id }
 
-// evidenceRefs are what the answer of a model rests on, as far as the runtime knows:
-// the task, what it refers to, the tools that were called, and the run's record.
+// evidenceRefs lists what the runtime knows that a model's answer rests on: the
+// task, the envelopes that it refers to, the tools that were called, and the
+// run's record.
 func evidenceRefs(task *mesh.Task, r *run) []string {
 	var refs []string
 	for _, id := range contextRefs(task) {
@@ -83,8 +85,8 @@ func evidenceRefs(task *mesh.Task, r *run) []string {
 	return refs
 }
 
-// memberRefs are what the answer of a team rests on: the tasks of its members, whose
-// envelopes and results aee.context.fetch finds.
+// memberRefs lists what a team's answer rests on: the tasks of its members.
+// aee.context.fetch finds their envelopes and results.
 func memberRefs(task *mesh.Task, res orchestrate.Result) []string {
 	refs := []string{envelopeRef(task.Envelope.ID)}
 	for _, id := range res.Tasks {
@@ -93,11 +95,11 @@ func memberRefs(task *mesh.Task, res orchestrate.Result) []string {
 	return refs[:min(len(refs), maxInputs)]
 }
 
-// sure is a program or a handler, whose result says how sure it is where the task
-// requires a confidence: in the member confidence, or in its decision evidence.
+// sure wraps a program or a handler. If a task requires a confidence, the
+// result must state one, in its member confidence or in its decision evidence.
 type sure struct{ mesh.Handler }
 
-// Handle refuses a result that is not sure enough, or does not say so.
+// Handle refuses a result whose confidence is too low or missing.
 func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	payload, err := h.Handler.Handle(ctx, task)
 	if err != nil || !task.Requires.HasMinConfidence {
@@ -109,7 +111,7 @@ func (h sure) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, err
 			Confidence *float64 `json:"confidence"`
 		} `json:"decision_evidence"`
 	}
-	_ = json.Unmarshal(payload, &result) // what cannot be read says nothing
+	_ = json.Unmarshal(payload, &result) // a payload that does not decode states no confidence
 	switch c := slices.DeleteFunc([]*float64{result.Confidence, result.Evidence.Confidence}, func(c *float64) bool { return c == nil }); {
 	case len(c) == 0:
 		return nil, envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result does not say how sure it is")
@@ -123,8 +125,9 @@ func tooUnsure(is, least float64) *envelope.Error {
 	return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the agent's confidence in its answer is %v, below %v", is, least)
 }
 
-// unanswered refuses a confidence that no member of a swarm would be asked for: the
-// result is put together of several, or chosen among them.
+// unanswered refuses a task that requires a confidence if no member of the
+// swarm would be asked for one: the result is assembled from several answers,
+// or chosen among them.
 func unanswered(p *orchestrate.Plan, task *mesh.Task) error {
 	if task.Requires.HasMinConfidence && p.Pattern == orchestrate.Swarm && p.Synthesizer < 0 && (p.Consensus != nil || !p.NeedsMind()) {
 		return envelope.Errorf(envelope.CodeRequires, "requires.min_confidence: the result of this swarm is not one member's, so nothing says how sure it is; a synthesizer would")

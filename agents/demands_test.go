@@ -39,8 +39,8 @@ func answering(payload string) mesh.Handler {
 	return mesh.HandlerFunc(func(context.Context, *mesh.Task) (json.RawMessage, error) { return json.RawMessage(payload), nil })
 }
 
-// Gap 17 of the traceability review: format, evidence and min_confidence are kept or
-// refused, whatever does the agent's work.
+// Gap 17 of the traceability review: format, evidence and min_confidence are
+// met or refused, whatever does the agent's work.
 func TestWhatATaskRequiresOfTheResult(t *testing.T) {
 	t.Parallel()
 	const openai = `"model": {"provider": "openai", "preferred": "m"}`
@@ -127,8 +127,8 @@ func TestAModelIsToldTheFormatThatATaskRequires(t *testing.T) {
 	}
 }
 
-// A team passes on what is asked of its result to the member that gives it; what is
-// put together of several rests on their tasks.
+// A team passes the conditions for its result on to the member that gives it;
+// the evidence of a combined result is its members' tasks.
 func TestWhatATaskRequiresOfATeam(t *testing.T) {
 	t.Parallel()
 	const pipeline = `{"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"}],"pipeline":["one","two"]}`

@@ -1,8 +1,8 @@
-// Package agents makes agents of AAIF documents: what a worker hosts.
+// Package agents makes agents from AAIF documents; a worker hosts them.
 //
 //	doc, err := aaif.Parse(data, aaif.Options{Kind: aaif.KindAgent})
 //	a, err := agents.New(doc, agents.Options{Tools: tools, Models: set.Model, Secret: os.LookupEnv})
-//	for _, p := range a.Notices { … }  // what the document declares and nobody does
+//	for _, p := range a.Notices { … }  // fields of the document that are not honoured
 //	err = a.Run(ctx, node)             // serves, until ctx ends
 //
 // Three things can do an agent's work: a model, which the document names; a Go
@@ -12,161 +12,165 @@
 // # From the bottom up
 //
 // A model's work on one task is a [mesh.Handler] (loop.go): a small state
-// machine whose steps are a turn of the model (turn.go), the tool calls that it
-// asked for (calls.go, toolset.go), making its last turn the result
-// (answer.go), and accounting for it (evidence.go). The prompt is prompt.go, as
-// much of a conversation as fits the model window.go, what goes to those who
-// asked for a stream tell.go and stream.go, and where the model comes from
+// machine. Its steps are a turn of the model (turn.go), the tool calls of that
+// turn (calls.go, toolset.go), the conversion of the last turn to the result
+// (answer.go), and the evidence and usage beside it (evidence.go). The prompt
+// is prompt.go, the shortening of a conversation to the model's window
+// window.go, streaming tell.go and stream.go, and the choice of the model
 // provider.go.
 //
-// How far a run has come is an Agent State document (run.go) in a journal
-// (journal.go), each tool call with a line in its ledger (ledger.go). From there
-// another worker goes on (restore.go), also with a document of another platform
-// (adopt.go); lost.go is about calls of which nobody knows whether they were
-// done.
+// The progress of a run is an Agent State document (run.go) in a journal
+// (journal.go), with a ledger line for each tool call (ledger.go). Another
+// worker resumes the run from there (restore.go), also from a document of
+// another platform (adopt.go). lost.go decides about calls of which it is not
+// known whether they were done.
 //
-// A program (program.go) has lives (process.go), tasks under way (flight.go) and
-// a language of lines (lines.go). A task that ended before the program answered
-// it lingers on its place for a while; where all places are taken so, tasks are
-// refused with E_BUSY, which promises that the program has not seen them.
+// Package program runs agents whose work an external program does.
 //
-// [New] holds the document against what there is (verdict.go, terms.go,
-// capabilities.go, refusal.go), registers what it takes and gives (contract.go), and puts the agent
-// together (agent.go); lanes.go fits it to its node. Spans and metrics are
-// telemetry*.go; docs/telemetry.md has their names.
+// [New] checks the document against what this runtime offers (verdict.go,
+// terms.go, capabilities.go, refusal.go), registers the agent's intents and
+// schemas (contract.go), and assembles the agent (agent.go). lanes.go adapts it
+// to its node. Spans and metrics are in telemetry*.go; docs/telemetry.md lists
+// their names.
 //
-// # What becomes of the document
+// # How the document is honoured
 //
 // The entity is "agent." and the name in lower snake case, or Options.As.
-// runtime.concurrency and runtime.timeout_seconds are kept; an operator may
-// lower the first. runtime.max_retries and retry_backoff
-// are for the durable lane of a node, and on the live lane for turns of the model
-// (retry.go); async_execution and queue are for the durable lane. io.input_schema and io.output_schema are published as intent
-// [RunIntent], and hold for every task of an intent that has no schema of its
-// own. Goal, instructions, skills and constraints are the system prompt, the
-// constraints last and numbered, as hard rules.
+// runtime.concurrency and runtime.timeout_seconds are enforced; an operator may
+// lower the first. runtime.max_retries and retry_backoff apply to durable tasks,
+// and on the live lane to turns of the model (retry.go). async_execution and
+// queue apply to the durable lane. io.input_schema and io.output_schema are
+// published as intent [RunIntent], and apply to every task whose intent has no
+// schema of its own. Goal, instructions, skills and constraints form the system
+// prompt; the constraints are last and numbered, as hard rules.
 //
-// What the document declares beyond this is in [Agent].Notices. [Judge] decides
-// whether the agent is hosted, by one rule (verdict.go): a field that a runtime MUST
-// honour and this one does not keep refuses the agent at safety levels strict and
-// regulated, whatever does its work, unless Options.AcceptUnhonoured names it; at
-// the others it is a warning. required_capabilities are negotiated by the same
-// levels, and so are the languages of conditions. A condition that does not compile
-// is refused like such a field, one in words is a warning. Tools of other protocols
-// than function are what Options.Open makes of them; those that it cannot open are
-// not offered to the model. A function that was not registered is an error. An agent
-// that wants a person's approval and has tools, or a team that its model leads, is
-// refused: tool calls cannot be approved yet.
+// [Agent].Notices lists what else the document declares. [Judge] decides by one
+// rule whether the agent is hosted (verdict.go): a field that a runtime MUST
+// honour and this one does not refuses the agent at safety levels strict and
+// regulated, whether a model, a program or a handler does its work, unless Options.AcceptUnhonoured names the
+// field. At the other levels it is a warning. required_capabilities and the
+// languages of conditions are negotiated by the same levels. A condition that
+// does not compile is treated like such a field; a condition in words is a
+// warning. Options.Open opens tools of protocols other than function; a tool
+// that it cannot open is not offered to the model. A function that is not
+// registered is an error. An agent that requires a person's approval and has
+// tools, or a team that its model leads, is refused: tool calls cannot be
+// approved yet.
 //
 // # The model
 //
 // Provider custom with provider_id builtin is the offline model. All others come
-// from Options.Models; package adapters has one for every provider of the
+// from Options.Models. Package adapters implements it for every provider of the
 // specification, with fallbacks and strategies:
 //
 //	set, err := adapters.New(adapters.Config{}, adapters.Options{Env: os.LookupEnv})
 //	set.Use(&opts)
 //
-// A model that breaks off its answer after text was streamed is asked again, at
-// most three times, with what was told: one that is a [model.Continuer] goes on,
-// any other answers anew and is matched with it. A router takes another route.
+// If a model breaks off its answer after text was streamed, it is called again,
+// at most three times, with the streamed text. A [model.Continuer] continues
+// from there. Any other model generates the turn again, and its text is compared
+// with the streamed text. A router takes another route.
 //
 // Each route is sent as much of the conversation as fits its window, if
 // that is known.
 //
 // # Tasks and results
 //
-// The payload {"text": …} is the user's message as it is, reserved members
-// aside; of any other payload it is the JSON. What it refers to is fetched, and stands
-// behind it as the words of others (references.go). The result's payload is
-// {"text": …}, or the model's JSON object, where response_format is json or
-// json_schema, or where a text could not fit the result's schema. JSON that
-// does not parse or does not fit gets one repair turn, then E_OUTPUT_SCHEMA.
-// The runtime adds, under names that are reserved for it:
+// The text of a payload {"text": …} is the user's message, without the reserved
+// members; for any other payload the message is its JSON. Envelopes that the
+// task refers to are fetched and added after it as the words of others
+// (references.go). The result's payload is {"text": …}. It is the model's JSON
+// object if response_format is json or json_schema, or if {"text": …} cannot fit
+// the result's schema. JSON that does not parse or does not fit gets one repair
+// turn; then the task fails with E_OUTPUT_SCHEMA. The runtime adds these
+// reserved members:
 //
 //   - usage: {"input_tokens", "output_tokens"} of all turns, and "truncated" if
-//     the answer was cut at the model's token limit. It is left out where the
-//     provider does not count, and where the result's schema has no room.
-//   - decision_evidence, if requires.decision_evidence asks for it. inputs_used,
-//     tools_used and context_refs are the runtime's own knowledge; decision,
-//     reason_summary, action_taken and confidence are what the model says, in
-//     its answer or in one more turn. A model that cannot say is described from
-//     outside, with confidence 0. A schema without room for it is E_REQUIRES,
-//     before anything is done where that is plain to see.
+//     the answer was cut off at the model's token limit. It is left out if the
+//     provider reports no usage or the result's schema does not permit it.
+//   - decision_evidence, if requires.decision_evidence asks for it. The runtime
+//     knows inputs_used, tools_used and context_refs. The model states decision,
+//     reason_summary, action_taken and confidence, in its answer or in one more
+//     turn. For a model that cannot state them the runtime fills them in, with
+//     confidence 0. If the schema does not permit the member, the task fails
+//     with E_REQUIRES, before the work begins if that is already certain.
 //
-// requires.min_confidence is held against the same confidence: below it the task
-// ends with E_REQUIRES. requires.format is json, text or markdown: where the document
-// leaves the form of answers open, the model is asked for that one; a format other than
-// the document's is refused. requires.evidence puts evidence_refs into the result: the
-// task, what it refers to, the tools, the run. The result of a program or a handler has
-// to be so by itself (demands.go).
+// requires.min_confidence is compared with the same confidence: below it the
+// task fails with E_REQUIRES. requires.format is json, text or markdown: if the
+// document fixes no format, the model is asked for that one; if it fixes
+// another, the task is refused. requires.evidence adds evidence_refs to the
+// result: the task, the envelopes it refers to, the tools, the run. A program or
+// a handler must meet these conditions itself (demands.go).
 //
-// A run has orchestration.max_iterations turns of the model, 10 by default, the
-// repair and the account included; then it is E_MAX_ITERATIONS. When the last
-// turn asks for tools they are not called any more. The mesh is told of each turn
-// before it is taken, and may have none left for the tree ([mesh.Task.Turn]).
+// A run has orchestration.max_iterations turns of the model, 10 by default,
+// including the repair turn and the evidence turn; then it fails with
+// E_MAX_ITERATIONS. If the last turn contains tool calls, they are not made. The
+// agent reports each turn to the mesh before taking it, and the mesh refuses the
+// turn if the tree has used up its turns ([mesh.Task.Turn]).
 //
-// A tool that fails is no failure of the run: the model is told, and may mend
-// its call. Arguments are held to the tool's schema before the tool sees them.
-// The failures of a model are E_UNAVAILABLE (unreachable, or rate limited after
-// tools were called), E_RATE_LIMITED (before), and E_MODEL. Their words are for
-// this side's log, but for those of a script of the offline model that cannot be
-// played.
+// A tool that fails does not fail the run: the model gets the error and may
+// correct its call. Arguments are validated against the tool's schema before the
+// tool is called. A failure of a model is E_UNAVAILABLE (unreachable, or rate
+// limited after tools were called), E_RATE_LIMITED (rate limited before any tool
+// was called), or E_MODEL. The provider's error text goes to this worker's log
+// only, except for errors in a script of the offline model.
 //
 // # Durable tasks
 //
-// On the durable lane each step is committed before the next begins: a turn that
-// asks for tools; the calls that are about to be made; each call's receipt. The
-// last turn, and the answer made of it, are committed with the end of the run.
-// Whoever goes on finds a run between two steps and takes the next one; turns
-// count for all owners together. What was streamed of a turn that was not
-// finished is not told again: a [model.Continuer] goes on from there, any other
-// model generates the turn again, and what matches is kept back. If it differs,
-// {"restart": true, "text": …} says that the turn's text begins anew.
+// On the durable lane each step is committed before the next begins: a turn with
+// tool calls; the calls that are about to be made; the receipt of each call. The
+// last turn, and the answer made from it, are committed with the end of the run.
+// A worker that resumes a run finds it between two steps and takes the next one.
+// Turns are counted over all owners of the run. If the text of an unfinished turn
+// was streamed, it is not streamed again: a [model.Continuer] continues from
+// there; any other model generates the turn again, and the part that matches is
+// held back. If the new text differs, {"restart": true, "text": …} says that the
+// turn's text begins anew.
 //
-// Calls run with an idempotency key, [tool.KeyFrom], that stays the same whoever
-// makes them. One that had begun and has no receipt is made again if its tool is
-// safe to repeat; of the others Options.LostCalls decides, and by default a
-// person: the run is parked, awaiting_approval, until mesh.task.settle says what
+// Calls carry an idempotency key, [tool.KeyFrom], that is the same on every
+// worker. A call that had begun and has no receipt is repeated if its tool is
+// safe to repeat. For other tools Options.LostCalls decides, and by default a
+// person: the run is parked as awaiting_approval until mesh.task.settle says what
 // became of the call.
 //
 // A pause stops the model in the middle of its turn, and waits for tools that
-// have begun. Messages of mesh.task.steer are a user's messages before the next
-// turn; if the model has just answered, it answers once more.
+// have begun. Messages of mesh.task.steer become user messages before the next
+// turn; if the model has just answered, it takes another turn.
 //
-// The run of a [program.Program] or a handler is one step, unless the handler commits
-// steps of its own: it may be done again after a crash. A program is told which
-// attempt it is.
+// The run of a [program.Program] or a handler is one step, unless the handler
+// commits steps of its own. It may be repeated after a crash; a program is told
+// the number of the attempt.
 //
-// A conversation that does not fit the model is sent without its oldest turns,
-// in whole turns; the system prompt and the task stay, and the document keeps
-// all of it.
+// A conversation that does not fit the model is sent without its oldest whole
+// turns. The system prompt and the task stay, and the document keeps the whole
+// conversation.
 //
-// # Hand-overs
+// # Delegation
 //
-// The rules of orchestration.handoff are asked after every turn and the calls of a
-// turn (handoff.go); package orchestrate compiles them, and asks them for teams. An
-// agent that a task was handed on to begins with the conversation that came along,
-// under its own system prompt, with its own tools and turns; its first checkpoint
-// has it, so nothing is read twice. A turn after which a task is handed on is
-// committed with the end of the run.
+// The rules of orchestration.handoff delegate a task to another agent. They are
+// evaluated after every turn and after the calls of a turn (handoff.go). Package
+// orchestrate compiles them, and evaluates them for teams. An agent that
+// receives a delegated task begins with the conversation that came with it,
+// under its own system prompt, with its own tools and turns. Its first
+// checkpoint contains that conversation, so it is read only once. A turn after
+// which a task is delegated is committed with the end of the run.
 //
 // # Streams
 //
-// Whoever sets requires.stream gets the model's text as it comes, as
-// {"text": …}, and the tools as they are called:
+// A sender that sets requires.stream gets the model's text as it is generated, as
+// {"text": …}, and the tool calls as they are made:
 //
 //	{"tool_call": {"name": "check", "arguments": {…}}}   arguments of up to 4 KiB
 //	{"tool_result": {"name": "check", "ms": 12, "error": "timed out"}}   error only on failure
 //
-// Results of tools, and what they said on failure, are not shown. A turn that is
-// the JSON answer is not streamed either. io.streaming or runtime.streaming false
-// in the document turns streams off; absent, they leave the choice to the sender.
+// Results and error texts of tools are not streamed. A turn that is the JSON
+// answer is not streamed either. io.streaming or runtime.streaming false in the
+// document turns streaming off; if absent, the sender chooses.
 //
 // # Concurrency and limits
 //
-// An Agent is served once. Its handler runs for as many tasks at once as its
-// concurrency allows, and up to Options.ParallelTools tools for each. One turn
-// may call 64 tools. What a tool or a program may write is bounded; see
+// An Agent is served once. Its handler runs as many tasks at once as its
+// concurrency allows, with up to Options.ParallelTools tool calls for each. One
+// turn may make 64 tool calls. The output of tools and programs is bounded; see
 // [tool.Options] and [program.Config].
 package agents

@@ -23,8 +23,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// speech is a model that says the words it is given, one at a time, and answers
-// when the channel is closed.
+// speech is a model that streams the words it is given, one at a time, and ends
+// its answer when the channel is closed.
 type speech struct {
 	asked chan []model.Message
 	words chan string
@@ -51,8 +51,8 @@ func (s *speech) Generate(ctx context.Context, req *model.Request, onDelta func(
 	}
 }
 
-// texts are what was told of a task, "!" before what begins anew, and whether
-// it has ended.
+// texts returns the texts that were streamed of a task, with "!" before a
+// restart, and whether the task has ended.
 func (l *lane) texts(task *envelope.Envelope) (told []string, ended bool) {
 	for _, e := range l.replies(task) {
 		var p struct {
@@ -71,9 +71,9 @@ func (l *lane) texts(task *envelope.Envelope) (told []string, ended bool) {
 	return told, ended
 }
 
-// A run is paused while the model speaks and resumed later, by another worker:
-// what was told is not told again, or taken back if the model now says
-// something else.
+// A run is paused while the model generates and resumed later, by another
+// worker: streamed text is not streamed again, or is replaced if the model now
+// generates another text.
 func TestPauseAndResumeInTheMiddleOfATurn(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -123,7 +123,7 @@ func TestPauseAndResumeInTheMiddleOfATurn(t *testing.T) {
 	}
 }
 
-// resume asks until somebody who serves the agent has heard it.
+// resume sends the command until a worker of the agent has received it.
 func resume(t *testing.T, l *lane, task *envelope.Envelope) {
 	t.Helper()
 	if _, err := l.client.Command(l.ctx(), task.To, intents.ResumeTask{Target: intents.Target{ID: task.ID}}); err != nil {
@@ -131,8 +131,8 @@ func resume(t *testing.T, l *lane, task *envelope.Envelope) {
 	}
 }
 
-// A message that is put in while the model speaks is heard: the model answers
-// once more, and knows it.
+// A steering message that arrives while the model generates is used: the model
+// takes another turn with it.
 func TestSteeringByCommand(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -169,8 +169,8 @@ func TestSteeringByCommand(t *testing.T) {
 	}
 }
 
-// A failure that may be gone the next time is tried again, by the document's
-// policy, from where the run stands: tools are not called again.
+// A transient failure is retried by the document's policy, from the last
+// checkpoint: tools are not called again.
 func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 	t.Parallel()
 	for block, want := range map[string]struct {
@@ -206,9 +206,8 @@ func TestRetriesGoOnWhereTheRunStands(t *testing.T) {
 	}
 }
 
-// A program's task comes again after its worker has died, and again after the program
-// has died of it, as the same run and the next attempt each time: the claims of a try
-// and the tries are counted anew in turn, and a number that comes twice tells nothing.
+// A program's task is repeated after its worker has crashed, and again after
+// the program has crashed, as the same run with a higher attempt each time.
 func TestProgramsSeeTheirAttempt(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -242,7 +241,8 @@ func TestProgramsSeeTheirAttempt(t *testing.T) {
 	}
 }
 
-// A run that another platform has completed in part does not begin anew with a program.
+// A run that another platform has completed in part is not started anew with a
+// program.
 func TestAProgramTakesNoRunUpInTheMiddle(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -295,7 +295,7 @@ func TestTheDocumentOnTheDurableLane(t *testing.T) {
 	}
 }
 
-// An agent whose state has to be encrypted is not hosted where it would not be.
+// An agent whose state must be encrypted is not hosted where it would not be.
 func TestEncryptedStateNeedsAKey(t *testing.T) {
 	t.Parallel()
 	const encrypt = echoModel + `, "compliance": {"pii_handling": "encrypt"}`

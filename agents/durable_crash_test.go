@@ -57,9 +57,9 @@ func (e *effects) all() map[string]int {
 
 const payTools = `"tools": [{"name": "lint", "description": "Lints."}, {"name": "pay", "description": "Pays."}]`
 
-// A worker is cut off at each point of the commit order, in turn, and never
-// heard of again. Another one ends its run: it asks the model for no turn that
-// was written down, makes no call again that may not be, and answers once.
+// A worker is cut off at each point of the commit order, in turn. Another one
+// ends its run: it requests no turn that was committed, repeats no call that is
+// not safe to repeat, and sends one result.
 func TestADurableRunSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -170,8 +170,8 @@ func TestADurableRunSurvivesItsWorker(t *testing.T) {
 	}
 }
 
-// Nobody knows what became of a call: the run waits until a person says so, by
-// a command, and then goes on.
+// It is not known what became of a call: the run waits until a person settles
+// it by a command, and then continues.
 func TestASettledRunGoesOn(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -180,7 +180,7 @@ func TestASettledRunGoesOn(t *testing.T) {
 	reg := new(tool.Registry)
 	if err := reg.Add(tool.Raw(tool.Definition{Name: "lint", Description: "x"}, func(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 		begun <- tool.KeyFrom(ctx)
-		<-over // it does not heed its context, and is never heard of again
+		<-over // it ignores its context
 		return nil, ctx.Err()
 	})); err != nil {
 		t.Fatal(err)

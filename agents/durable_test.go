@@ -21,8 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lease is short, so that a test need not wait long for one to end, and long
-// enough for a busy machine not to end one that is held.
+// lease is short, so that a test does not wait long for one to expire, and long
+// enough for a busy machine to renew it in time.
 const lease = 1500 * time.Millisecond
 
 // lane is a server with the streams of the durable lane, and a client on it.
@@ -97,7 +97,7 @@ func (l *lane) host(a *agents.Agent, change func(*mesh.Durable)) *worker {
 	return w
 }
 
-// kill takes the worker away from the mesh at once: it can say nothing more.
+// kill disconnects the worker at once: it can send nothing more.
 func (w *worker) kill() {
 	w.conn.Close()
 	w.cancel()
@@ -118,8 +118,8 @@ func (l *lane) submit(task *envelope.Envelope) {
 	}
 }
 
-// result is what a task ends with: a payload, or an error's code. It waits until
-// that is stored: who follows hears it a little earlier.
+// result returns the end of a task: a payload, or an error's code. It waits
+// until the reply is stored; a follower gets it a little earlier.
 func (l *lane) result(task *envelope.Envelope) string {
 	l.t.Helper()
 	reply, err := l.client.Result(l.ctx(), task.To, task.ID, mesh.ResultOptions{Follow: true})

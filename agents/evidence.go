@@ -27,14 +27,13 @@ func wantsEvidence(task *mesh.Task) bool {
 const accountPrompt = `Account for your last answer. Reply with one JSON object and nothing else:
 {"decision": "the decision that you reached, concisely", "reason_summary": "why, in one to three sentences", "action_taken": "what you did", "confidence": a number from 0 to 1}`
 
-// account completes the payload with what goes beside the answer: decision
-// evidence where the task asks for it, and usage.
+// account adds to the payload the members beside the answer: decision evidence,
+// if the task requires it, and usage.
 //
-// What the runtime knows for itself it says itself: the tools that were called,
-// the inputs, the context. Decision, reason, action and confidence are the
-// model's to say: it has said so in its answer, or is asked in one more turn. A
-// model that cannot say (the offline one) is described from outside, with
-// confidence 0.
+// The runtime itself fills in the tools that were called, the inputs and the
+// context. Decision, reason, action and confidence come from the model: from
+// its answer, or from one more turn. For a model that cannot state them (the
+// offline one) describe fills them in, with confidence 0.
 func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 	if wantsEvidence(task) || task.Requires.HasMinConfidence {
 		e, err := l.evidence(ctx, task, r)
@@ -54,7 +53,7 @@ func (l *loop) account(ctx context.Context, task *mesh.Task, r *run) error {
 	return r.stage(state.Step{Kind: state.StepAnswer}, (*progress).save)
 }
 
-// evidence is the full account, whatever the level.
+// evidence returns the complete decision evidence, whatever the required level.
 func (l *loop) evidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
 	own := ownEvidence(r.payload)
 	if own == nil && r.turns < l.maxTurns {
@@ -79,7 +78,8 @@ func (l *loop) evidence(ctx context.Context, task *mesh.Task, r *run) (*intents.
 	return own, nil
 }
 
-// ownEvidence is the account in a model's answer, nil if there is none.
+// ownEvidence returns the decision evidence in a model's answer, nil if there
+// is none.
 func ownEvidence(payload json.RawMessage) *intents.DecisionEvidence {
 	var answer struct {
 		Evidence *intents.DecisionEvidence `json:"decision_evidence"`
@@ -90,7 +90,8 @@ func ownEvidence(payload json.RawMessage) *intents.DecisionEvidence {
 	return usable(answer.Evidence)
 }
 
-// usable is e if it says what every level demands and nothing impossible.
+// usable returns e if it has the members that every level demands and no
+// impossible value, else nil.
 func usable(e *intents.DecisionEvidence) *intents.DecisionEvidence {
 	if e == nil || e.Decision == "" || e.ReasonSummary == "" {
 		return nil
@@ -101,14 +102,14 @@ func usable(e *intents.DecisionEvidence) *intents.DecisionEvidence {
 	return e
 }
 
-// askForEvidence spends one more turn of the model, once the answer is
-// committed. Only what ends the run is an error: a model that fails here has
-// answered already.
+// askForEvidence takes one more turn of the model for evidence, after the
+// answer was committed. It returns an error only if the run must end; if the
+// model fails here, the run still has its answer.
 func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*intents.DecisionEvidence, error) {
 	if err := r.write(ctx, state.Step{Kind: state.StepAnswer}, r.save); err != nil {
 		return nil, err
 	}
-	req := l.base // without tools
+	req := l.base // offers no tools
 	req.Format = model.Format{Type: model.FormatJSON}
 	req.Messages = append(slices.Clip(l.window(task, r, &req)), model.User(accountPrompt))
 	req.Fit = l.fitter(r, &req, model.User(accountPrompt))
@@ -139,7 +140,7 @@ func (l *loop) askForEvidence(ctx context.Context, task *mesh.Task, r *run) (*in
 	return usable(&e), nil
 }
 
-// describe accounts for a run from outside.
+// describe derives decision evidence from the run's record, without the model.
 func describe(r *run) *intents.DecisionEvidence {
 	decision := strings.TrimSpace(r.messages[len(r.messages)-1].Content)
 	if decision == "" {
@@ -159,7 +160,7 @@ func describe(r *run) *intents.DecisionEvidence {
 	}
 }
 
-// maxInputs bounds the lists of an account.
+// maxInputs bounds the lists in decision evidence.
 const maxInputs = 64
 
 // inputsUsed names the members of the task's payload.
@@ -190,8 +191,8 @@ func contextRefs(task *mesh.Task) []string {
 	return ids
 }
 
-// addEvidence puts as much of the account into the payload as the task's level
-// demands.
+// addEvidence adds to the payload the members of the evidence that the task's
+// level demands.
 func (l *loop) addEvidence(task *mesh.Task, r *run, e *intents.DecisionEvidence) error {
 	shown := *e
 	switch task.Requires.DecisionEvidence {
@@ -210,8 +211,8 @@ func (l *loop) addEvidence(task *mesh.Task, r *run, e *intents.DecisionEvidence)
 	return nil
 }
 
-// without is a compact object without one of its members; the others keep
-// their order and their bytes.
+// without removes one member from a compact JSON object; the others keep their
+// order and their bytes.
 func without(object json.RawMessage, name string) json.RawMessage {
 	dec := jsontext.NewDecoder(strings.NewReader(string(object)))
 	if _, err := dec.ReadToken(); err != nil {

@@ -21,13 +21,14 @@ import (
 
 const spanHandoff = "aaif.agent.handoff"
 
-// newHandoffs are the rules of a definition by which its tasks are handed on; nil
-// where it has none.
+// newHandoffs compiles the rules (orchestration.handoff) by which a definition
+// delegates its tasks; nil if it has none.
 func newHandoffs(def *aaif.Definition, opts Options) *orchestrate.Handoffs {
 	return orchestrate.NewHandoffs(def, orchestrate.HandoffOptions{Directory: opts.Directory, Logger: opts.Logger, Span: handoffSpan})
 }
 
-// handoffSpan is the span of a hand-over (AAIF, Telemetry: aaif.agent.handoff).
+// handoffSpan starts the span of a delegation (AAIF, Telemetry:
+// aaif.agent.handoff).
 func handoffSpan(ctx context.Context, target orchestrate.Member, passContext bool) (context.Context, func(error)) {
 	r := reporterFrom(ctx)
 	if r == nil || r.tracer == nil {
@@ -48,16 +49,17 @@ func handoffSpan(ctx context.Context, target orchestrate.Member, passContext boo
 	}
 }
 
-// afterTurn asks the rules after a turn of the model, before anything follows
-// from it, and reports whether the task is handed on: then calls that the turn asks
-// for are not made, and the turn is written down with the end of the run.
+// afterTurn evaluates the rules after a turn of the model, before the turn has
+// any effect, and reports whether the task is delegated. If so, the tool calls
+// of the turn are not made, and the turn is committed together with the end of
+// the run.
 func (l *loop) afterTurn(ctx context.Context, task *mesh.Task, r *run, step state.Step) (bool, error) {
 	last := r.messages[len(r.messages)-1]
 	return l.after(ctx, task, r, condition.Facts{Output: saidOutput(last.Content)}, func() error { return r.stage(step, (*progress).saveTurn) })
 }
 
-// afterCalls asks the rules after the calls of a turn, for each in its turn, once
-// all have their outcome.
+// afterCalls evaluates the rules for each call of a turn, in order, once all
+// calls have their outcome.
 func (l *loop) afterCalls(ctx context.Context, task *mesh.Task, r *run, calls []*toolCall) error {
 	if l.handoffs == nil {
 		return nil
@@ -76,9 +78,10 @@ func (l *loop) afterCalls(ctx context.Context, task *mesh.Task, r *run, calls []
 	return nil
 }
 
-// after asks the rules. If the task is handed on, the run ends here: with an error
-// that says so, or with the payload of a receiver that had to be called. Stage
-// notes for whoever goes on that it was to be handed on, and by which rule.
+// after evaluates the rules. If the task is delegated, the run ends here: with
+// the error that delegates it, or with the payload of a receiver that had to be
+// called. Stage records which rule delegates the task, for a worker that
+// resumes the run.
 func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts condition.Facts, stage func() error) (bool, error) {
 	if l.handoffs == nil {
 		return false, nil
@@ -97,7 +100,7 @@ func (l *loop) after(ctx context.Context, task *mesh.Task, r *run, facts conditi
 	return over, err
 }
 
-// moment is where a run stands, for its rules.
+// moment describes to the rules where the run stands.
 func (l *loop) moment(task *mesh.Task, r *run) orchestrate.Moment {
 	return orchestrate.Moment{
 		Facts: condition.Facts{State: &condition.State{
@@ -108,7 +111,7 @@ func (l *loop) moment(task *mesh.Task, r *run) orchestrate.Moment {
 	}
 }
 
-// memory is what the run's document holds of it.
+// memory returns the memories in the run's document.
 func (r *run) memory(task *mesh.Task) []aaif.MemoryItem {
 	if r.memories != nil {
 		return *r.memories
@@ -119,8 +122,8 @@ func (r *run) memory(task *mesh.Task) []aaif.MemoryItem {
 	return nil
 }
 
-// saidOutput is what was said, as conditions see it: the JSON that it is, or
-// {"text": …}.
+// saidOutput is the output of a turn as conditions see it: the JSON object that
+// it is, or {"text": …}.
 func saidOutput(content string) json.RawMessage {
 	if raw := json.RawMessage(unfenced(content)); len(raw) > 0 && (raw[0] == '{' || raw[0] == '[') && json.Valid(raw) {
 		return raw
@@ -128,10 +131,10 @@ func saidOutput(content string) json.RawMessage {
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(content, "\uFFFD")), '}')
 }
 
-// takeOver begins a run with what came along from the agent that has handed the
-// task on. This agent's own system prompt comes first, and its tools, constraints
-// and turns hold; what was said before is a conversation that it goes on with. It
-// reports false where nothing came along.
+// takeOver begins a run with the state that came with a delegated task. This
+// agent's own system prompt comes first, and its own tools, constraints and
+// turn limit hold; the earlier conversation is continued. It reports false if
+// no state came with the task.
 func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system string) (bool, error) {
 	cp, err := task.HandedState(ctx)
 	if err != nil || cp == nil {
@@ -141,7 +144,7 @@ func (l *loop) takeOver(ctx context.Context, task *mesh.Task, r *run, system str
 		if err := l.loadMemory(ctx, task, r, cp); err != nil {
 			return false, err
 		}
-		if r.memories == nil { // all of it stays, in this run's document
+		if r.memories == nil { // all of them stay in this run's document
 			kept, _ := orchestrate.Memories(task, cp, r.id)
 			r.memories, r.memoriesAt = &kept, time.Now()
 		}
@@ -171,9 +174,9 @@ const (
 	handedCue    = "The conversation is yours from here on. Go on with it."
 )
 
-// readable makes of a foreign conversation one that this agent's provider takes:
-// where the agent has no tools, calls of others become words, for some providers
-// refuse a call where there is no tool.
+// readable converts a foreign conversation to one that this agent's provider
+// accepts. If the agent has no tools, tool calls in the conversation become
+// text, because some providers refuse a call when no tools are offered.
 func readable(talk []model.Message, tools bool) []model.Message {
 	b := builder{}
 	for _, m := range talk {
@@ -199,7 +202,7 @@ func readable(talk []model.Message, tools bool) []model.Message {
 	return b.messages
 }
 
-// answers reports whether a tool's message answers a call of the last turn.
+// answers reports whether a tool message answers a call of the last turn.
 func (b *builder) answers(id string) bool {
 	turn := len(b.messages) - 1
 	for turn >= 0 && b.messages[turn].Role == model.RoleTool {

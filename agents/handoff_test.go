@@ -306,8 +306,8 @@ func TestNobodyToHandOnToIsToldToTheCaller(t *testing.T) {
 	}
 }
 
-// A person takes over: the run waits without a place, the model is not asked
-// again, and the person's answer is the task's.
+// A run that is delegated to a person waits without a worker; the model is not
+// called again, and the person's answer is the task's.
 func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
@@ -342,10 +342,10 @@ func TestARuleHandsTheTaskToAPerson(t *testing.T) {
 	}
 }
 
-// Where the receiver has to be called, a worker that is lost meanwhile is
-// followed by one that waits for the same call: neither the model nor the
-// receiver is asked again.
-func TestACalledReceiverIsWaitedForByWhoeverGoesOn(t *testing.T) {
+// If the receiver must be called, and the worker crashes meanwhile, the next
+// worker waits for the same call: neither the model nor the receiver is called
+// again.
+func TestTheNextWorkerWaitsForACalledReceiver(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)
 	entered, release := make(chan struct{}, 4), make(chan struct{})
@@ -382,8 +382,8 @@ func TestACalledReceiverIsWaitedForByWhoeverGoesOn(t *testing.T) {
 	}
 }
 
-// Plain text has an answer in plain text, so the receiver is called; it has the
-// conversation all the same.
+// A plain text needs an answer in plain text, so the receiver is called; it
+// gets the conversation nevertheless.
 func TestARuleHandsTheConversationOnForPlainText(t *testing.T) {
 	t.Parallel()
 	for _, streams := range []bool{false, true} { // with JetStream: by reference
@@ -428,7 +428,7 @@ func TestAProgramHandsItsTaskOn(t *testing.T) {
 			t.Errorf("%s: got %+v", bad, got)
 		}
 	}
-	// What nobody reads would be lost on the way.
+	// A member that is not read would be lost.
 	got := do(`{"to":"agent.billing","text":"mine","intend":"x"}`)
 	const want = `the agent's program handed the task on with "intend", "text", which nobody reads: there are to, reason, intent and payload, and what the receiver is to have belongs into the payload`
 	if got.err == nil || got.err.Code != envelope.CodeAgent || got.err.Message != want {

@@ -7,30 +7,31 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// journal is where a run is written down, step by step. The [mesh.Run] of a
-// durable task is one; that of a live task is [live], which keeps nothing.
+// journal persists a run, step by step. For a durable task it is the task's
+// [mesh.Run]; for a live task it is [live], which stores nothing.
 //
-// What a method returns as an error ends the run here, and is returned from
-// Handle as it is.
+// An error of one of its methods ends the run in this process, and Handle
+// returns it unchanged.
 type journal interface {
-	// Commit writes the run down, changed as change says, before the next step
-	// begins. Change may be nil, and may be called again.
+	// Commit stores the run, with change applied to its checkpoint, before the
+	// next step begins. Change may be nil, and may be called more than once.
 	Commit(ctx context.Context, step state.Step, change func(*state.Checkpoint) error) error
-	// Stage leaves the end of a step to the next write: there is nothing to lose
-	// between the two. The change is made then, before that of the write.
+	// Stage leaves a step to be stored by the next Commit or Park, if nothing
+	// would be lost in between. Its change is applied then, before that of the
+	// write.
 	Stage(step state.Step, change func(*state.Checkpoint) error) error
-	// Park writes the run down as one that nobody is to go on with for now.
+	// Park stores the run as parked: no worker resumes it until it is woken.
 	Park(ctx context.Context, status aaif.RunStatus, change func(*state.Checkpoint) error) error
-	// Asked is closed once the run is to stop between two steps.
+	// Asked is closed when the run is to stop between two steps.
 	Asked() <-chan struct{}
-	// Steering are the messages that wait for the next turn.
+	// Steering returns the steering messages that wait for the next turn.
 	Steering() []state.Steer
-	// Told is what was streamed of the turn that is under way.
+	// Told is the text that was streamed of the current turn.
 	Told() string
 }
 
-// live is the journal of a task on the live lane: it ends with its worker, so
-// nothing is written down.
+// live is the journal of a task on the live lane: the run ends with its worker,
+// so nothing is stored.
 type live struct{}
 
 func (live) Commit(ctx context.Context, _ state.Step, _ func(*state.Checkpoint) error) error {

@@ -8,17 +8,17 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Accept fits the agent to what its node has, and decides whether it may be
-// hosted there; what it has to say is added to Notices. Run does it too, so only
-// those call it who show the notices before. Twice is as good as once.
+// Accept adapts the agent to its node and decides whether it may be hosted
+// there; its findings are added to Notices. Run calls it too, so a caller needs
+// it only to show the notices first. Calling it twice has no further effect.
 //
-// A node whose durable lane is still to come serves an agent live until then, and
-// a notice says what holds only from then on. A node without a durable lane serves an agent live: then no state is kept,
-// retrying is the sender's affair, whoever sends a task waits for its result,
-// and the document's concurrency holds for each worker alone. An agent that
-// requires more is refused at safety levels strict and regulated. One whose state
-// has to be encrypted is not hosted where it would be stored in the clear (AAIF,
-// Compliance Controls).
+// If the node's durable lane is not ready yet, the agent is served live until
+// it is, and a notice says what holds only from then on. A node without a
+// durable lane serves an agent live: no state is kept, the sender retries, the
+// sender waits for the result, and the document's concurrency holds for each
+// worker separately. An agent that requires more is refused at safety levels
+// strict and regulated. An agent whose state must be encrypted is not hosted
+// where it would be stored in the clear (AAIF, Compliance Controls).
 func (a *Agent) Accept(node *mesh.Node) error {
 	if a.accepted {
 		return nil
@@ -27,9 +27,9 @@ func (a *Agent) Accept(node *mesh.Node) error {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	d := node.Durable()
-	inTheClear := d != nil && a.encrypt && a.Seal == nil && d.Codec.Seal == nil // its runs would be stored so
+	inTheClear := d != nil && a.encrypt && a.Seal == nil && d.Codec.Seal == nil // checkpoints would be stored unencrypted
 	if a.undeclared && d != nil && d.Slots == nil {
-		a.MeshConcurrency = 0 // no author has asked for it, and it cannot be counted here
+		a.MeshConcurrency = 0 // the limit is a default, not the author's, and cannot be counted here
 	}
 	var err error
 	switch {
@@ -52,22 +52,23 @@ func (a *Agent) Accept(node *mesh.Node) error {
 	return nil
 }
 
-// acceptLive is Accept without the durable lane. What is lacking is so until that
-// comes, where it is still to come.
+// acceptLive is Accept for a node without the durable lane. If the lane is
+// still to come, until says so, and the notices say that a feature is missing
+// until then.
 func (a *Agent) acceptLive(until string) error {
 	var lacking []aaif.Problem
 	if a.Async {
 		lacking = append(lacking, aaif.Problem{Pointer: "/agent/runtime/async_execution", Rule: RuleLane, Severity: aaif.SeverityWarning,
 			Message: "tasks are done while their senders wait: there is no durable lane here" + until})
 	}
-	if a.MeshConcurrency > 0 && !a.undeclared { // else no author has asked for it
+	if a.MeshConcurrency > 0 && !a.undeclared { // the author declared a limit
 		p := aaif.Unhonoured("/agent/runtime/concurrency", RuleLane, aaif.SeverityWarning,
 			fmt.Sprintf("%d at once holds for each worker alone: only with JetStream do the workers of an agent count together%s", a.MeshConcurrency, until))
 		p.Hint = ""
 		lacking = append(lacking, p)
 	}
 	a.Async, a.MeshConcurrency = false, 0
-	if a.negotiate == nil { // put together by hand
+	if a.negotiate == nil { // the Agent was assembled without New
 		a.Notices = append(a.Notices, lacking...)
 		return nil
 	}
@@ -83,7 +84,8 @@ func (a *Agent) acceptLive(until string) error {
 	return nil
 }
 
-// encrypts is true of a definition that wants the state of its runs encrypted.
+// encrypts reports whether a definition requires the state of its runs to be
+// encrypted.
 func encrypts(def *aaif.Definition) bool {
 	c := def.Agent.Compliance
 	return c != nil && c.PIIHandling == aaif.PIIEncrypt
@@ -91,7 +93,7 @@ func encrypts(def *aaif.Definition) bool {
 
 const piiHandling = "/agent/compliance/pii_handling"
 
-// encryption is what there is to say about compliance.pii_handling encrypt.
+// encryption returns the notices about compliance.pii_handling encrypt.
 func encryption(def *aaif.Definition, opts Options) []aaif.Problem {
 	switch {
 	case !encrypts(def):

@@ -13,22 +13,22 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// toolCall is one of the calls that the last turn of a model asks for: the
-// wish, its line in the run's ledger, and what the model is told.
+// toolCall is one of the calls that the last turn of a model requests: the
+// request, its line in the run's ledger, and its result for the model.
 //
-// Its line says pending before it is made, in_flight from the commit before it
-// begins, and how it ended from the commit of its receipt. The receipt itself is
-// the tool's message in the conversation.
+// The line says pending before the call is made, in_flight from the commit
+// before the call begins, and its final status from the commit of the receipt.
+// The receipt itself is the tool's message in the conversation.
 type toolCall struct {
 	model.ToolCall
 	effect   state.Effect
 	receipt  *model.Message // nil while the outcome is not known
-	written  bool           // the journal knows the line as it is
-	callback string         // where another platform's call was to be answered
-	wait     *state.Wait    // what the call waits for, which may take days: it is made again when the run is woken
+	written  bool           // the journal has stored the current line
+	callback string         // callback_url of a call that another platform began
+	wait     *state.Wait    // the answer that the call waits for, possibly for days; the call is made again when the run wakes
 }
 
-// newCalls are the calls of a turn that has just been generated.
+// newCalls makes the calls of a turn that was just generated.
 func (r *run) newCalls(task *mesh.Task, wanted []model.ToolCall) []*toolCall {
 	if r.id == "" {
 		r.id = state.RunID(task.Envelope.To, task.Envelope.ID)
@@ -42,7 +42,7 @@ func (r *run) newCalls(task *mesh.Task, wanted []model.ToolCall) []*toolCall {
 	return calls
 }
 
-// open are the calls whose outcome is not known.
+// open returns the calls whose outcome is not known.
 func (r *run) open() []*toolCall {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,27 +55,27 @@ func (r *run) open() []*toolCall {
 	return open
 }
 
-// callable are the open calls that need not wait for anybody.
+// callable returns the open calls that do not wait for an answer.
 func (r *run) callable() []*toolCall {
 	return slices.DeleteFunc(r.open(), func(c *toolCall) bool { return c.wait != nil })
 }
 
-// suspend notes that a call waits for somebody. It has not happened: whoever goes
-// on with the run makes it again, under the same key.
+// suspend records that a call waits for an answer. The call counts as not made:
+// a worker that resumes the run makes it again, under the same key.
 func (r *run) suspend(c *toolCall, w state.Wait) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c.effect.Status, c.written, c.wait = state.EffectPending, false, &w
 }
 
-// begin marks calls as begun, which must be committed before they are.
+// begin marks calls as begun. This must be committed before the calls are made.
 func (r *run) begin(calls []*toolCall) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now().UTC()
 	for _, c := range calls {
 		c.effect.Status, c.effect.At, c.written = state.EffectInFlight, now, false
-		if c.effect.Tries++; c.effect.Tries == 1 { // its line counts the others
+		if c.effect.Tries++; c.effect.Tries == 1 { // further tries are counted in the ledger line only
 			r.usage.ToolCalls++
 		}
 		if !slices.Contains(r.toolsUsed, c.Name) {
@@ -84,7 +84,7 @@ func (r *run) begin(calls []*toolCall) {
 	}
 }
 
-// settle gives a call its receipt, which has to be committed.
+// settle gives a call its receipt, which must be committed.
 func (r *run) settle(c *toolCall, status state.EffectStatus, told model.Message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,9 +92,9 @@ func (r *run) settle(c *toolCall, status state.EffectStatus, told model.Message)
 	c.receipt = &told
 }
 
-// commitCalls writes down what has become of the calls. Several that wait for it
-// share one write: about, if not nil, is a call that another write may have
-// taken along.
+// commitCalls stores the state of the calls. Goroutines that wait for the
+// commit lock share one write: if about is not nil and another goroutine's
+// write included it, commitCalls does nothing.
 func (r *run) commitCalls(ctx context.Context, about *toolCall) error {
 	r.commitMu.Lock()
 	defer r.commitMu.Unlock()
@@ -116,8 +116,8 @@ func (r *run) commitCalls(ctx context.Context, about *toolCall) error {
 	return nil
 }
 
-// unwritten are the calls whose lines the journal does not know, and the step
-// that their commit is the end of; nil where about is not among them.
+// unwritten returns the calls whose lines are not stored yet, and the step that
+// their commit ends; nil if about is not among them.
 func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.EffectStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,8 +149,8 @@ func (r *run) unwritten(about *toolCall) (state.Step, map[*toolCall]state.Effect
 	return stepOf(state.StepReceipt, refused), fresh
 }
 
-// stepOf names a step after its calls: the longest one's time, and how the last
-// one ended that failed.
+// stepOf describes a step by its calls: the time of the longest one, and the
+// status of the last one that failed.
 func stepOf(kind state.StepKind, calls []*toolCall) state.Step {
 	step := state.Step{Kind: kind}
 	var names []string
@@ -171,8 +171,8 @@ func stepOf(kind state.StepKind, calls []*toolCall) state.Step {
 }
 
 // saveCalls writes the calls into a checkpoint: their lines into the ledger,
-// those without an outcome into pending_tool_calls, and what the others said
-// into the conversation, in the order in which they were asked for.
+// calls without an outcome into pending_tool_calls, and results into the
+// conversation, in the order in which the model requested them.
 func (r *run) saveCalls(cp *state.Checkpoint) {
 	for _, c := range r.calls {
 		line := c.effect
@@ -198,9 +198,9 @@ func (r *run) saveCalls(cp *state.Checkpoint) {
 	}
 }
 
-// argumentsObject is a call's arguments as the document wants them. What a
-// model wrote instead of an object is never sent to a tool; the notes have it
-// as it is.
+// argumentsObject returns a call's arguments as the JSON object that the
+// document needs. If the model wrote something else, that is never sent to a
+// tool; the model's message in x-aeemesh keeps it unchanged.
 func argumentsObject(args json.RawMessage) json.RawMessage {
 	if trimmed := strings.TrimSpace(string(args)); strings.HasPrefix(trimmed, "{") {
 		return args

@@ -18,12 +18,12 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// DefaultMaxIterations is how many turns a model has for a task, unless the
-// document's orchestration.max_iterations says otherwise.
+// DefaultMaxIterations is how many turns a model may take for a task, unless
+// the document's orchestration.max_iterations says otherwise.
 const DefaultMaxIterations = 10
 
-// loop is the [mesh.Handler] that a model drives. It holds what all tasks
-// share and never changes.
+// loop is the [mesh.Handler] of an agent whose work a model does. It holds what
+// all tasks share and is never modified.
 type loop struct {
 	model    model.Model
 	base     model.Request // the name and parameters of every turn
@@ -33,17 +33,17 @@ type loop struct {
 	tools    *toolset
 	maxTurns int
 	stream   bool
-	context  int // tokens that fit the model; 0: nobody says
+	context  int // the model's context window in tokens; 0: not known
 	memory   Memory
 	handoffs *orchestrate.Handoffs
 	books    *treasury
 	echoes   bool // the model is the offline echo
 	secrets  *secret.Redactor
 	log      *slog.Logger
-	retries  mesh.RetryPolicy // of a turn, on the live lane
-	header   string           // that a trace travels in to tools
-	fetch    fetcher          // of what tasks refer to
-	dropped  *sync.Map        // parameters of which the operator was told that they are left out
+	retries  mesh.RetryPolicy // of a model's turn, on the live lane
+	header   string           // the header that carries a trace to tools
+	fetch    fetcher          // fetches the envelopes that tasks refer to
+	dropped  *sync.Map        // parameters that a provider does not take and of which the log has told
 }
 
 func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*loop, []aaif.Problem, error) {
@@ -70,14 +70,14 @@ func newLoop(entity string, def *aaif.Definition, c *contract, opts Options) (*l
 	return l, notices, nil
 }
 
-// streams says whether the agent streams to those who ask for it: unless the
-// document says no, in io.streaming or runtime.streaming.
+// streams reports whether the agent streams to senders that ask for it: yes,
+// unless the document sets io.streaming or runtime.streaming to false.
 func streams(a *aaif.Agent) bool {
 	no := func(b *bool) bool { return b != nil && !*b }
 	return !(a.IO != nil && no(a.IO.Streaming) || a.Runtime != nil && no(a.Runtime.Streaming))
 }
 
-// params are the document's sampling parameters in the port's words.
+// params converts the document's sampling parameters to those of package model.
 func params(m *aaif.Model) model.Params {
 	float := func(n aaif.Number) *float64 {
 		if !n.IsSet() {
@@ -101,7 +101,7 @@ func params(m *aaif.Model) model.Params {
 	return out
 }
 
-// Handle runs a task to its result, step by step, from where it stands.
+// Handle runs a task to its result, step by step, from its last checkpoint.
 func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	var j journal = live{}
 	var cp *state.Checkpoint
@@ -112,7 +112,8 @@ func (l *loop) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	return payload, l.secrets.Error(err)
 }
 
-// work goes on with a run from its last checkpoint, nil where it has none.
+// work continues a run from its last checkpoint; cp is nil for a run that has
+// none.
 func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) (json.RawMessage, error) {
 	ctx = handedTrace(ctx, task.Envelope)
 	if err := l.begin(ctx, task, r, cp); err != nil {
@@ -132,8 +133,8 @@ func (l *loop) work(ctx context.Context, task *mesh.Task, r *run, cp *state.Chec
 	return r.payload, nil
 }
 
-// begin reads a run from its last checkpoint. One without a conversation has
-// not begun.
+// begin restores a run from its last checkpoint. A run without a conversation
+// has not begun.
 func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	schema := l.contract.schema(task.Envelope.Intent)
 	system := l.system
@@ -168,7 +169,7 @@ func (l *loop) begin(ctx context.Context, task *mesh.Task, r *run, cp *state.Che
 	return l.restore(ctx, task, r, cp, system)
 }
 
-// step takes one step. Between two steps nothing is under way.
+// step takes one step. Between two steps no call is under way.
 func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -192,7 +193,8 @@ func (l *loop) step(ctx context.Context, task *mesh.Task, r *run) error {
 	return fmt.Errorf("agent run: there is no phase %q", r.phase)
 }
 
-// request is what every turn of a run asks alike.
+// request returns the parts of a request that are the same in every turn of a
+// run.
 func (l *loop) request(r *run) model.Request {
 	req := l.base
 	req.Tools = r.tools.defs

@@ -16,22 +16,22 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// LostCall is what becomes of a tool call that had begun when its worker was
-// lost: nobody knows whether it was done.
+// LostCall decides about a tool call that had begun when its worker was lost,
+// so that it is not known whether the call was done.
 type LostCall string
 
-// The choices.
+// The values of LostCall.
 const (
 	// LostRepeat makes the call again, under the same idempotency key.
 	LostRepeat LostCall = "repeat"
-	// LostTimeOut gives the call up: the model is told that it timed out and
-	// that its outcome is not known.
+	// LostTimeOut gives the call up: the model gets a timeout error that says
+	// that the outcome is not known.
 	LostTimeOut LostCall = "timeout"
 	// LostAsk parks the run until a person says what became of the call.
 	LostAsk LostCall = "ask"
 )
 
-// AnyTool stands in [Options].LostCalls for the tools that it does not name.
+// AnyTool stands in [Options].LostCalls for all tools that it does not name.
 const AnyTool = "*"
 
 // checkLost reports what is wrong with [Options].LostCalls. It may name tools
@@ -40,7 +40,7 @@ func (s *toolset) checkLost(policy map[string]LostCall, registry *tool.Registry)
 	known := append(registry.Names(), AnyTool)
 	for _, e := range s.entries {
 		if e.source != nil {
-			known = nil // it may be a tool that the source lists
+			known = nil // the name may be a tool that the source lists
 			break
 		}
 	}
@@ -55,8 +55,8 @@ func (s *toolset) checkLost(policy map[string]LostCall, registry *tool.Registry)
 	return nil
 }
 
-// lost is the policy for a tool: what the operator says of it by name, what the
-// tool says of itself, what the operator says of all.
+// lost is the policy for a tool: the operator's for its name, else the tool's
+// own declaration, else the operator's for all tools.
 func (o *offered) lost(name string) LostCall {
 	if p, ok := o.policy[name]; ok {
 		return p
@@ -70,13 +70,13 @@ func (o *offered) lost(name string) LostCall {
 	return LostAsk
 }
 
-// lostWords are what the model is told of a call that was given up.
+// lostWords is the error that the model gets for a call that was given up.
 const lostWords = "the worker that made this call was lost; whether the call was done is not known"
 
-// lostCalls decides about calls that had begun and have no receipt, when
-// nothing is under way: those of a worker that was lost (AAIF, Cross-Platform
-// Migration Protocol, step 6). Where a person is to say what became of one, the
-// run is parked.
+// lostCalls decides about calls that had begun and have no receipt although no
+// call is under way: calls of a worker that was lost (AAIF, Cross-Platform
+// Migration Protocol, step 6). If a person must decide about a call, the run is
+// parked.
 func (l *loop) lostCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	var unknown []*toolCall
 	e := task.Envelope
@@ -110,8 +110,8 @@ func (l *loop) lostCalls(ctx context.Context, task *mesh.Task, r *run) error {
 	})
 }
 
-// pendingAction is the approval request's: the first call in the
-// specification's words, and all of them in ours.
+// pendingAction is the pending_action of an approval request: the first call in
+// the specification's members, and all calls in our own.
 type pendingAction struct {
 	ToolName  string          `json:"tool_name"`
 	Arguments json.RawMessage `json:"arguments"`

@@ -16,8 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// lostInCall is a run whose worker died after lint and pay had begun, and
-// before what they returned was written down. A third call was not begun.
+// lostInCall returns the checkpoint of a run whose worker crashed after lint
+// and pay had begun, and before their receipts were committed. A third call had
+// not begun.
 func lostInCall(t *testing.T, w *workbench) *state.Checkpoint {
 	t.Helper()
 	p := newPaper(t, w.begin())
@@ -35,8 +36,8 @@ func newLost(t *testing.T, policy map[string]LostCall) (*workbench, *state.Check
 	return w, lostInCall(t, w)
 }
 
-// A run that has lost a worker in its calls is asked to pause before it can make
-// any: it parks at once, with no call in flight that nobody makes.
+// A run with lost calls is asked to pause before it can make any call: it parks
+// at once, without a call in flight.
 func TestPauseBeforeLostCallsAreMadeAgain(t *testing.T) {
 	t.Parallel()
 	w, cp := newLost(t, map[string]LostCall{AnyTool: LostTimeOut})
@@ -64,7 +65,7 @@ func TestPauseBeforeLostCallsAreMadeAgain(t *testing.T) {
 	}
 }
 
-// The operator says what becomes of calls that had begun.
+// The operator decides about lost calls.
 func TestLostCallsByPolicy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,8 +111,8 @@ func TestLostCallsByPolicy(t *testing.T) {
 	}
 }
 
-// What a person says became of a call is what the model is told, and the run
-// goes on; without it, it waits, whoever takes it.
+// The model gets what a person says about a call, and the run continues;
+// without that it waits, on any worker.
 func TestAPersonSettlesACall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -196,7 +197,8 @@ func (m *memories) Restore(_ context.Context, whose state.Whose, items []aaif.Me
 	return m.err
 }
 
-// A run's own memories come back; of another run's only what is nobody's.
+// A run's own memories are restored; of another run's only those without an
+// owner.
 func TestMemoriesAreRestoredWithinTheirWalls(t *testing.T) {
 	t.Parallel()
 	item := func(scope aaif.MemoryScope) aaif.MemoryItem {

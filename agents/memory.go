@@ -11,22 +11,23 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Memory is where the memories of a run go that is restored.
+// Memory stores the memories of a restored run.
 //
-// Implementers must compute embeddings anew, for a document has none; give each
-// item the time to live that it has left; leave an item alone of which they have
-// one that is as new (MemoryItem.CapturedAt), for a run is restored every time
-// that a worker takes it; and be safe for concurrent use.
+// Implementers must compute embeddings anew, because documents have none. They
+// must give each item the time to live that it has left. They must skip an item
+// of which they have an equally new copy (MemoryItem.CapturedAt), because a run
+// is restored each time a worker claims it. They must be safe for concurrent
+// use.
 type Memory interface {
 	// Restore takes the items that may be loaded into a run. It returns an
 	// error only if the run cannot go on without them.
 	Restore(ctx context.Context, run state.Whose, items []aaif.MemoryItem) error
 }
 
-// loadMemory restores the snapshot of a run before it goes on, under the walls
-// of the scopes (AAIF, Memory Configuration): what is another user's or another
-// session's is dropped, from the document too. Where there is nothing to restore
-// it to, the snapshot stays in the document.
+// loadMemory restores a run's memory snapshot before the run continues, and
+// enforces the scopes (AAIF, Memory Configuration): items of another user or
+// session are dropped, from the document too. Without Options.Memory the
+// snapshot stays in the document.
 func (l *loop) loadMemory(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint) error {
 	all := cp.Doc.MemorySnapshot
 	if len(all) == 0 {

@@ -24,8 +24,8 @@ func users(messages []model.Message) (said []string) {
 	return said
 }
 
-// A pause that is asked for while the model speaks ends the turn at once; the
-// turn is taken again after the run was resumed.
+// A pause during a turn of the model ends the turn at once; the turn is taken
+// again after the run was resumed.
 func TestPauseWhileTheModelSpeaks(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{})
@@ -52,8 +52,8 @@ func TestPauseWhileTheModelSpeaks(t *testing.T) {
 	}
 }
 
-// A pause that is asked for while tools run waits for those that have begun,
-// and begins no others.
+// A pause while tools run waits for those that have begun, and starts no
+// others.
 func TestPauseWhileToolsRun(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{ParallelTools: 2},
@@ -85,8 +85,8 @@ func TestPauseWhileToolsRun(t *testing.T) {
 	}
 }
 
-// What somebody puts in is a message of the next turn, in a checkpoint before
-// the model sees it; also when the model has just given its answer.
+// A steering message becomes a message of the next turn, and is committed
+// before the model sees it; also if the model has just given its answer.
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{}, modeltest.Turn{Calls: []model.ToolCall{wish("1", "lint")}}, modeltest.Turn{Text: "early"}, modeltest.Turn{Text: "done"})

@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A model asks a person and an agent in one turn. The run waits without a worker,
-// another worker goes on with it, and neither is asked twice.
+// A model calls a person and an agent in one turn. The run waits without a
+// worker, another worker resumes it, and neither gets a second task.
 func TestAModelAsksAPerson(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// systemPrompt tells the model who it is. The constraints come after all else
-// that the author wrote and are numbered, so that the model can be held to
-// them (AAIF, Security Considerations).
+// systemPrompt is the system prompt of a document. The constraints come last
+// and are numbered, so that the model can be held to them (AAIF, Security
+// Considerations).
 func systemPrompt(a *aaif.Agent) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "You are %s.", a.Name)
@@ -34,7 +34,7 @@ func systemPrompt(a *aaif.Agent) string {
 	return b.String()
 }
 
-// jsonPrompt asks for an answer that can be a result's payload.
+// jsonPrompt asks the model for an answer that is valid as a result's payload.
 func jsonPrompt(schema json.RawMessage) string {
 	const ask = "\n\nAnswer with one JSON object and nothing else: no explanation, no code fence."
 	if schema == nil {
@@ -51,8 +51,8 @@ var reservedNames = map[string]bool{
 	"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true,
 }
 
-// userMessage is the task as the model reads it: the text of {"text": …},
-// whatever reserved members stand beside it, and the JSON of any other payload.
+// userMessage is the text of a task for the model: the text of {"text": …},
+// ignoring reserved members, or the JSON of any other payload.
 func userMessage(payload json.RawMessage) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) == nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 )
 
-// resolveModel finds the model that does an agent's work: the operator's, the
-// offline model, or what Options.Models makes of the document's model block
-// (AAIF, LLM Provider Routing). Its calls are reported.
+// resolveModel returns the model that does an agent's work: Options.Model, the
+// offline model, or the one that Options.Models makes of the document's model
+// block (AAIF, LLM Provider Routing). Its calls are reported.
 func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Problem, error) {
 	if opts.Model != nil {
 		if opts.Budget.InDollars() {
@@ -41,8 +41,8 @@ func resolveModel(def *aaif.Definition, opts Options) (model.Model, []aaif.Probl
 	return Asking(model.Price{Known: true}, Reported(modelProvider(def, opts), builtin.New())), notices, nil
 }
 
-// CheckBuiltin says what keeps the offline model from playing a document: its
-// name, or its script in params.extended.
+// CheckBuiltin returns what keeps the offline model from running a document: an
+// unknown name, or an invalid script in params.extended.
 func CheckBuiltin(name string, p *aaif.Params) error {
 	switch name {
 	case builtin.Echo:

@@ -13,20 +13,20 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Counters count for whoever shares them: [jetstream.Counters] for a whole mesh,
-// and without one each process for itself.
+// Counters are shared counters: [jetstream.Counters] count for a whole mesh.
+// Without them each process counts for itself.
 type Counters interface {
-	// Add adds n, which may be negative, to the counter that an owner, a kind and ids
-	// name, and returns its total, n included.
+	// Add adds n, which may be negative, to the counter that is identified by
+	// an owner, a kind and ids, and returns the new total.
 	Add(ctx context.Context, n int64, owner, kind string, ids ...string) (total int64, err error)
 }
 
-// ErrNoCounters is what [Counters] fail with that nobody keeps: each process
-// counts for itself then.
+// ErrNoCounters is the error of [Counters] whose mesh stores no counters; each
+// process then counts for itself.
 var ErrNoCounters = errors.New("nobody counts for the whole mesh")
 
-// localCounters are those of one process. What a rate counts is forgotten with
-// its minute.
+// localCounters are the counters of one process. The counter of a minute's rate
+// is not used again after the minute.
 type localCounters struct {
 	mu     sync.Mutex
 	totals map[string]int64
@@ -49,22 +49,23 @@ func (c *localCounters) Add(ctx context.Context, n int64, owner, kind string, id
 	return c.totals[key], nil
 }
 
-// maxLocalCounters bounds what a process counts for itself; beyond it all begins
-// anew.
+// maxLocalCounters bounds the number of counters of a process; when it is
+// exceeded, all are reset.
 const maxLocalCounters = 1 << 16
 
 const (
 	countCalls  = "calls"  // kinds of counters: calls and tokens of a tool,
-	countTokens = "tokens" // by agent, tool and minute
+	countTokens = "tokens" // each by agent, tool and minute
 	rateWindow  = time.Minute
 )
 
-// toolRate is the [tool.Limiter] of one tool of one agent, for all who share its
-// counters. It counts minutes, and holds the one that has passed against the
-// limit with the part of it that lies less than a minute back.
+// toolRate is the [tool.Limiter] of one tool of one agent, shared by all
+// processes with the same counters. It counts per minute, and approximates a
+// sliding window: the count of the previous minute is weighted by the part of
+// that minute which lies in the last 60 seconds.
 type toolRate struct {
 	counters Counters
-	local    localCounters // while the others cannot be had
+	local    localCounters // used while counters fail
 	entity   string
 	tool     string
 	limits   map[string]int64 // by kind
@@ -72,11 +73,11 @@ type toolRate struct {
 	now      func() time.Time
 
 	mu     sync.Mutex
-	minute int64            // that before is about
-	before map[string]int64 // what was counted in the minute before, by kind
+	minute int64            // the minute for which before was read
+	before map[string]int64 // counts of the minute before that, by kind
 }
 
-// newRate returns nil where the document sets no limit.
+// newRate returns nil if the document sets no limit.
 func newRate(c Counters, entity string, e *aaif.Tool, log *slog.Logger) *toolRate {
 	r := &toolRate{counters: c, entity: entity, tool: e.Name, limits: make(map[string]int64), log: log, now: time.Now}
 	if l := e.RateLimit; l != nil {
@@ -143,7 +144,7 @@ func (r *toolRate) Spent(ctx context.Context, tokens int) {
 	}
 }
 
-// add counts for all, or for this process while that cannot be done.
+// add counts in the shared counters, or in this process's while those fail.
 func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64, error) {
 	total, err := r.counters.Add(ctx, n, r.entity, kind, r.tool, minute)
 	if err == nil || ctx.Err() != nil {
@@ -155,13 +156,15 @@ func (r *toolRate) add(ctx context.Context, n int64, kind, minute string) (int64
 	return r.local.Add(ctx, n, r.entity, kind, r.tool, minute)
 }
 
-// at is the minute by its number, and how much of it has passed.
+// at returns the number of the current minute, and which fraction of it has
+// passed.
 func (r *toolRate) at() (minute string, passed float64) {
 	now := r.now()
 	return strconv.FormatInt(now.Unix()/60, 10), float64(now.UnixNano()%int64(rateWindow)) / float64(rateWindow)
 }
 
-// try counts a call, or takes it back and says how long to wait.
+// try counts a call. If that exceeds a limit, it takes the count back and
+// returns how long to wait.
 func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Duration, limit string, err error) {
 	minute, passed := r.at()
 	if err := r.look(ctx, minute); err != nil {
@@ -183,7 +186,7 @@ func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Du
 		if !limited {
 			continue
 		}
-		n := min(cost[kind], most) // a call that is larger than the limit waits for all of it
+		n := min(cost[kind], most) // a call that is larger than the limit counts as the whole limit
 		total, err := r.add(ctx, n, kind, minute)
 		if err != nil {
 			return 0, "", err
@@ -196,8 +199,8 @@ func (r *toolRate) try(ctx context.Context, cost map[string]int64) (wait time.Du
 	return wait, limit, nil
 }
 
-// room is how long it takes until so many in this minute, and what is left of
-// the minute before, are within the limit; 0 if they are.
+// room returns how long to wait until the count of this minute, plus the
+// weighted count of the previous minute, is within the limit; 0 if it is.
 func (r *toolRate) room(kind string, total, most int64, passed float64) time.Duration {
 	r.mu.Lock()
 	before := r.before[kind]
@@ -205,12 +208,12 @@ func (r *toolRate) room(kind string, total, most int64, passed float64) time.Dur
 	if float64(total)+float64(before)*(1-passed) <= float64(most) {
 		return 0
 	}
-	if total <= most && before > 0 { // some of the minute before has to pass
+	if total <= most && before > 0 { // wait until enough of the previous minute has left the window
 		until := 1 - float64(most-total)/float64(before)
 		return max(time.Duration((until-passed)*float64(rateWindow)), 10*time.Millisecond)
 	}
-	// This minute is full: of the next one so much has to pass that what is
-	// counted now, but for this call, leaves room for it.
+	// This minute is full. Wait until so much of the next minute has passed
+	// that this minute's count, without this call, leaves room for it.
 	next := 0.0
 	if others := total - 1; others > 0 && kind == countCalls {
 		next = max(0, 1-float64(most-1)/float64(others))
@@ -218,7 +221,7 @@ func (r *toolRate) room(kind string, total, most int64, passed float64) time.Dur
 	return max(time.Duration((1-passed+next)*float64(rateWindow)), 10*time.Millisecond)
 }
 
-// look learns what was counted in the minute before, once a minute.
+// look reads the count of the previous minute, once a minute.
 func (r *toolRate) look(ctx context.Context, minute string) error {
 	now, err := strconv.ParseInt(minute, 10, 64)
 	if err != nil {

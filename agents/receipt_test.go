@@ -13,10 +13,11 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A receipt is written down as soon as its call has ended: before the model is asked
-// again, and while other calls of the turn go on. Later, and more calls would be of
-// unknown outcome when a worker dies. (Section 5 of the reliability review: neither
-// the tests nor soak saw a receipt that is written with the next turn.)
+// A receipt is committed as soon as its call has ended: before the next turn of
+// the model, and while other calls of the turn run. A later commit would leave
+// more calls with an unknown outcome after a crash. (Section 5 of the
+// reliability review: neither the tests nor soak saw a receipt that is written
+// with the next turn.)
 func TestAReceiptIsWrittenAsSoonAsItsCallHasEnded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,15 +11,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// redacting is a tool whose answers are taken secrets out of: whoever is sent a
-// credential may send it back, in a result or in the words of an error, and from
-// there it would go to the model, into the checkpoint and into logs.
+// redacting removes secrets from a tool's results and errors: a service that is
+// sent a credential may send it back, and from there it would reach the model,
+// the checkpoint and the logs.
 type redacting struct {
 	tool.Tool
 	r *secret.Redactor
 }
 
-// redact puts redacting around a tool, if there may be anything to take out.
+// redact wraps a tool in redacting, if there may be secrets to remove.
 func redact(t tool.Tool, r *secret.Redactor) tool.Tool {
 	if r == nil {
 		return t
@@ -27,10 +27,10 @@ func redact(t tool.Tool, r *secret.Redactor) tool.Tool {
 	return redacting{t, r}
 }
 
-// RepeatSafe is what the tool says.
+// RepeatSafe returns the tool's own declaration.
 func (t redacting) RepeatSafe() bool { return tool.IsRepeatSafe(t.Tool) }
 
-// Call calls the tool.
+// Call calls the tool and redacts its result or error.
 func (t redacting) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	result, err := t.Tool.Call(ctx, args)
 	if err != nil {
@@ -49,10 +49,9 @@ func (t redacting) failure(err error) error {
 	return &clean
 }
 
-// result keeps the bytes of a result as they are where there is nothing to take
-// out.
+// result redacts a result. Its bytes stay as they are if it contains no secret.
 func (t redacting) result(result json.RawMessage) json.RawMessage {
-	if bytes.IndexByte(result, '\\') >= 0 { // a secret may be spelt in many ways
+	if bytes.IndexByte(result, '\\') >= 0 { // escapes: a secret can be written in many ways
 		if clean, changed := t.spelt(result); changed {
 			return clean
 		}
@@ -65,14 +64,14 @@ func (t redacting) result(result json.RawMessage) json.RawMessage {
 	case json.Valid([]byte(clean)):
 		return json.RawMessage(clean)
 	}
-	quoted, err := json.Marshal(clean) // it was a number, say
+	quoted, err := json.Marshal(clean) // it was not a string, but a number, for example
 	if err != nil {
 		return json.RawMessage(`"` + secret.Redacted + `"`)
 	}
 	return quoted
 }
 
-// spelt takes secrets out of the texts in a result, whatever their escapes.
+// spelt redacts the strings in a result that contains escapes.
 func (t redacting) spelt(result json.RawMessage) (clean json.RawMessage, changed bool) {
 	d := json.NewDecoder(bytes.NewReader(result))
 	d.UseNumber()

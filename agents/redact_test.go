@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// What a tool sends back of its credential does not get past it: not in a result,
-// however it is spelt, not in words of an error, and not in their cause.
+// A credential that a tool sends back is removed: from a result in any
+// spelling, from an error's text, and from its cause.
 func TestToolsDoNotHandOnCredentials(t *testing.T) {
 	t.Parallel()
 	r := &secret.Redactor{}

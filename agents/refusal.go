@@ -14,32 +14,32 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Refusal is why an agent is not hosted although its document is valid: it
-// requires what this runtime lacks, and its safety level lets nothing be left
-// out (AAIF, Capability Negotiation).
+// Refusal is the error of an agent that is not hosted although its document is
+// valid: the document requires something that this runtime lacks, and its
+// safety level allows nothing to be left out (AAIF, Capability Negotiation).
 type Refusal struct {
 	Entity, AgentID, Version string
 	Safety                   aaif.SafetyLevel
 	Unsatisfied              []string // required capabilities, sorted
 	Unevaluated              []aaif.Language
-	Unkept                   []string // places of what an operator may accept: Options.AcceptUnhonoured
-	// Permits are, by place, the flags of a worker that let a tool be had which its
-	// operator's policy refuses: "--allow api.example".
+	Unkept                   []string // the places that an operator could accept with Options.AcceptUnhonoured
+	// Permits maps a place to the worker flag that would permit a tool which
+	// the operator's policy refuses, such as "--allow api.example".
 	Permits map[string]string
-	Err     error // everything that is lacking
+	Err     error // all reasons for the refusal
 }
 
-// Error lists what is lacking.
+// Error lists the reasons.
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Unwrap returns the list.
+// Unwrap returns Err.
 func (r *Refusal) Unwrap() error { return r.Err }
 
 // MustAudit reports whether the refusal MUST be audit-logged: at safety level
 // regulated.
 func (r *Refusal) MustAudit() bool { return r.Safety == aaif.SafetyRegulated }
 
-// log writes the refusal to the operator's log. Until the mesh keeps an audit
+// log writes the refusal to the operator's log. Until the mesh has an audit
 // stream, this line and [Refusal.Tell] are the audit log of refusals.
 func (r *Refusal) log(log *slog.Logger) {
 	if r.MustAudit() {
@@ -48,11 +48,11 @@ func (r *Refusal) log(log *slog.Logger) {
 	}
 }
 
-// AlertRefused is the code of the alert that tells of a refusal.
+// AlertRefused is the code of the alert about a refused agent.
 const AlertRefused = "AGENT_REFUSED"
 
-// Tell raises the alert on bus.mesh.alert that a refusal is where it MUST be
-// audit-logged; otherwise it does nothing.
+// Tell publishes a refusal that MUST be audit-logged as an alert on
+// bus.mesh.alert; for other refusals it does nothing.
 func (r *Refusal) Tell(node *mesh.Node) error {
 	if !r.MustAudit() {
 		return nil
@@ -73,16 +73,16 @@ func (r *Refusal) Tell(node *mesh.Node) error {
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }
 
-// MetaAccepted is the metadata of an agent, in what NATS micro shows, that lists
-// what the operator has accepted: Agent.Accepted, with commas.
+// MetaAccepted is the key of Agent.Accepted, joined by commas, in the agent's
+// NATS micro metadata.
 const MetaAccepted = "accepted_unhonoured"
 
-// AlertAccepted is the code of the alert that tells of an agent that is hosted
-// although this runtime does not do what its document makes binding.
+// AlertAccepted is the code of the alert about an agent that is hosted although
+// this runtime does not honour a binding field of its document.
 const AlertAccepted = "AGENT_UNHONOURED_ACCEPTED"
 
-// tellAccepted tells the log and the mesh what the operator has accepted of an
-// agent that is about to be served.
+// tellAccepted writes to the log and publishes as an alert which unhonoured
+// fields the operator has accepted, before the agent is served.
 func (a *Agent) tellAccepted(node *mesh.Node) error {
 	if len(a.Accepted) == 0 {
 		return nil
@@ -104,8 +104,8 @@ func (a *Agent) tellAccepted(node *mesh.Node) error {
 	return node.Broadcast(mesh.BusAlert, intents.AlertRaised, "", payload)
 }
 
-// tellRefusal is [Refusal.Tell] where err is a refusal; it returns err, and what
-// kept it from being told.
+// tellRefusal calls [Refusal.Tell] if err is a refusal. It returns err, joined
+// with the error of Tell.
 func tellRefusal(node *mesh.Node, err error) error {
 	var r *Refusal
 	if !errors.As(err, &r) {
@@ -114,10 +114,11 @@ func tellRefusal(node *mesh.Node, err error) error {
 	return errors.Join(err, r.Tell(node))
 }
 
-// refused is the refusal of an agent by its verdict; nil if it is hosted.
+// refused returns the refusal that follows from the agent's verdict; nil if the
+// agent is hosted.
 func (a *Agent) refused() error { return a.refusal(a.verdict.Err()) }
 
-// refusal is the error of an agent that is not hosted because of err; nil for nil.
+// refusal wraps err as a refusal of the agent; nil for nil.
 func (a *Agent) refusal(err error) error {
 	if err == nil {
 		return nil

@@ -13,9 +13,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// restore reads a run from its last checkpoint, which another worker, another
-// release or another platform may have written. Turns that were taken count:
-// max_iterations holds for the whole run (AAIF, Agent State Document).
+// restore reads a run from its last checkpoint, which may be written by another
+// worker, another release or another platform. Turns taken before count:
+// max_iterations limits the whole run (AAIF, Agent State Document).
 func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.Checkpoint, system string) error {
 	r.messages = cp.Messages()
 	r.turns = int(max(0, min(cp.Doc.Iteration.Int64(), math.MaxInt32)))
@@ -25,8 +25,8 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 	} else if err := r.load(cp); err != nil {
 		return err
 	}
-	// A conversation that no provider would take is refused here, with the
-	// message that is wrong, and not by whichever provider is asked next.
+	// Reject a conversation that no provider accepts here, where the error can
+	// name the wrong message, and not at the provider.
 	if err := (&model.Request{Messages: r.messages}).Validate(); err != nil {
 		return fmt.Errorf("read the run from its checkpoint: its conversation is none that a model can be asked: %v", err)
 	}
@@ -36,7 +36,7 @@ func (l *loop) restore(ctx context.Context, task *mesh.Task, r *run, cp *state.C
 	return l.loadMemory(ctx, task, r, cp)
 }
 
-// load reads what save has written.
+// load reads the state that save wrote.
 func (r *run) load(cp *state.Checkpoint) error {
 	var own saved
 	if err := json.Unmarshal(cp.Mesh.Loop, &own); err != nil {
@@ -51,8 +51,8 @@ func (r *run) load(cp *state.Checkpoint) error {
 	return nil
 }
 
-// loadCalls takes the calls of the last turn and what is known of them out of
-// the end of the conversation, the ledger and the pending tool calls.
+// loadCalls restores the calls of the last turn from the end of the
+// conversation, the ledger and the pending tool calls.
 func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 	last := len(r.messages) - 1
 	for last > 0 && r.messages[last].Role == model.RoleTool {
@@ -86,7 +86,7 @@ func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 	if len(ledger) > 0 {
 		return
 	}
-	for _, p := range cp.Doc.PendingToolCalls { // of a document of another platform
+	for _, p := range cp.Doc.PendingToolCalls { // in a document of another platform, which has no ledger
 		for _, c := range r.calls {
 			if c.ID == p.ID && c.receipt == nil && p.Status != "" && p.Status != aaif.ToolCallPending {
 				c.effect.Status = state.EffectInFlight
@@ -95,10 +95,10 @@ func (r *run) loadCalls(task *mesh.Task, cp *state.Checkpoint) {
 	}
 }
 
-// load takes a call's line from the ledger.
+// load restores a call from its line in the ledger.
 func (c *toolCall) load(line state.Effect) {
 	c.effect, c.written = line, true
-	switch { // what somebody said became of it is not in the conversation yet
+	switch { // a person's verdict about a lost call is only in the ledger, not in the conversation yet
 	case !line.Status.Final():
 	case line.Status == state.EffectDone:
 		m := model.ToolResult(c.ToolCall, line.Result)

@@ -10,11 +10,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// liveRetries is the document's retry policy for tasks of the live lane, where
-// it declares one (AAIF, Runtime Configuration). On the durable lane the mesh
-// retries a task from where it stands. A live task stands nowhere else than in
-// its worker's memory, so what can be retried there without doing anything twice
-// is the model's turn that failed.
+// liveRetries is the document's retry policy for tasks of the live lane, if it
+// declares one (AAIF, Runtime Configuration). On the durable lane the mesh
+// retries a task from its last checkpoint. A live task has no checkpoint, so
+// only a failed turn of the model can be retried without repeating a tool call.
 func liveRetries(def *aaif.Definition) mesh.RetryPolicy {
 	r := def.Agent.Runtime
 	if r == nil || !r.MaxRetries.IsSet() {
@@ -23,10 +22,9 @@ func liveRetries(def *aaif.Definition) mesh.RetryPolicy {
 	return mesh.RetryPolicy{Max: int(min(r.MaxRetries.Int64(), 1<<20)), Backoff: mesh.Backoff(r.RetryBackoff)}
 }
 
-// again reports whether a turn that failed is to be asked for once more, and
-// waits as the policy says, or as long as the provider asks if that is longer.
-// Only transient failures are retried, and only if there is time left before the
-// task's deadline.
+// again reports whether a failed turn is to be retried, after waiting for the
+// policy's delay or the provider's, whichever is longer. Only transient
+// failures are retried, and only if the task's deadline leaves time for it.
 func (l *loop) again(ctx context.Context, task *mesh.Task, r *run, tries *int, err error) bool {
 	var failed *model.Error
 	if _, isLive := r.journal.(live); !isLive || *tries >= l.retries.Max || !errors.As(err, &failed) || !failed.Kind.Retryable() {

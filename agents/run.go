@@ -12,59 +12,60 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// phase is what a run does next.
+// phase names the next step of a run.
 type phase string
 
 const (
-	phaseModel   phase = "model"   // ask the model for a turn
-	phaseTools   phase = "tools"   // call the tools that it asked for
+	phaseModel   phase = "model"   // generate a turn of the model
+	phaseTools   phase = "tools"   // make the tool calls of that turn
 	phaseAnswer  phase = "answer"  // make its last turn the result's payload
-	phaseHandoff phase = "handoff" // hand the task on, by the rule that holds
-	phaseAccount phase = "account" // have it account for the answer
-	phaseDone    phase = "done"    // Payload is the result
+	phaseHandoff phase = "handoff" // delegate the task, by the rule that matched
+	phaseAccount phase = "account" // add evidence and usage to the payload
+	phaseDone    phase = "done"    // payload is the result
 )
 
-// run is the work on one task, and how far it has come.
+// run is the work on one task, and its progress.
 type run struct {
 	progress
 	journal journal
-	input   json.RawMessage // what the work is about: the task's payload, unless a team has made something of it
+	input   json.RawMessage // the input of the work: the task's payload, or what a team made of it
 	id      string
 	tools   *offered
 
-	sent     int         // tokens of conversation that a model of several got last, 0 where nobody says
-	calls    []*toolCall // that the last turn asks for, in phaseTools
-	mu       sync.Mutex  // over calls and progress, while tools run
-	commitMu sync.Mutex  // one commit of the calls at a time
+	sent     int         // estimated tokens of the conversation in the last request of a model that routes; 0: unknown
+	calls    []*toolCall // the tool calls of the last turn, in phaseTools
+	mu       sync.Mutex  // guards calls and progress while tools run
+	commitMu sync.Mutex  // serialises commits of the calls
 }
 
-// progress is all that the next step goes by, but for the calls. Save writes it
-// into an Agent State document and load reads it from one, so nothing is lost
-// when another worker goes on between two steps. What it refers to is only added
-// to or replaced, so that a copy stays as it is.
+// progress is everything that determines the next step, except the tool calls.
+// Save writes it into an Agent State document and load reads it back, so that
+// another worker can resume the run between two steps. Slices and pointers in
+// it are only appended to or replaced, so that a copy of progress does not
+// change.
 type progress struct {
 	phase    phase
-	messages []model.Message // what the tools of the last turn say is not among them before all have said it
-	turns    int             // of the model: the document's iteration
+	messages []model.Message // the results of the last turn's calls are appended when all calls have ended
+	turns    int             // turns of the model; the document's iteration
 	usage    state.Usage
 	payload  json.RawMessage
 
-	cut       bool     // the last turn was cut at its token limit
+	cut       bool     // the last turn was cut off at its token limit
 	repaired  bool     // the one repair turn has been asked for
-	toolsUsed []string // by name
-	handoff   int      // the rule, from 1, in phaseHandoff
-	learned   int      // how many tokens of conversation fit the model; 0: nobody knows
-	taskFirst bool     // the first message of a user is the task
+	toolsUsed []string // names, without duplicates
+	handoff   int      // the number of the matching rule, from 1, in phaseHandoff
+	learned   int      // tokens of conversation that fit the model, as its refusals have shown; 0: unknown
+	taskFirst bool     // the first user message is the task
 
-	rewrite    bool               // the document's conversation is not the beginning of messages
-	memories   *[]aaif.MemoryItem // what stays of the document's snapshot; nil: all of it
-	memoriesAt time.Time          // when they had the time to live that they say
-	trace      string             // the traceparent under which the run began; "": not known
+	rewrite    bool               // the document's conversation must be written anew: it is not a prefix of messages
+	memories   *[]aaif.MemoryItem // the memories that replace the document's snapshot; nil: the snapshot is unchanged
+	memoriesAt time.Time          // the time from which their time to live counts
+	trace      string             // the traceparent of the span in which the run began; "": unknown
 }
 
-// saved is the part of a run that the specification has no place for: the
+// saved is the part of a run for which the specification has no member: the
 // member loop of x-aeemesh. A change that an older release would misread needs
-// another format.
+// a new format number.
 type saved struct {
 	Format    int             `json:"format"`
 	Phase     phase           `json:"phase"`
@@ -78,8 +79,8 @@ type saved struct {
 	Trace     string          `json:"trace,omitempty"`
 }
 
-// loopFormat is the format of saved that this release writes. It reads every
-// older one.
+// loopFormat is the format of saved that this release writes. It reads all
+// older formats.
 const loopFormat = 1
 
 // write commits the run at the end of a step.
@@ -88,20 +89,20 @@ func (r *run) write(ctx context.Context, step state.Step, save func(*state.Check
 		return err
 	}
 	r.rewrite = false
-	for _, c := range r.calls { // none is under way
+	for _, c := range r.calls { // no call is under way, so all lines are stored
 		c.written = true
 	}
 	return nil
 }
 
-// stage leaves the end of a step to the next write: there is nothing to lose
-// between the two. No call is under way.
+// stage leaves a step to be stored by the next write, if nothing would be lost
+// in between. No call may be under way.
 func (r *run) stage(step state.Step, save func(*progress, *state.Checkpoint) error) error {
-	now := r.progress // whoever writes it does so while this one goes on
+	now := r.progress // a copy: the write may happen while this run continues
 	return r.journal.Stage(step, func(cp *state.Checkpoint) error { return save(&now, cp) })
 }
 
-// save writes the run into a checkpoint, and its calls.
+// save writes the run and its calls into a checkpoint.
 func (r *run) save(cp *state.Checkpoint) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -112,7 +113,7 @@ func (r *run) save(cp *state.Checkpoint) error {
 	return nil
 }
 
-// save writes a run into a checkpoint. The conversation is the document's,
+// save writes the progress into a checkpoint. The document's conversation is
 // complete and in order.
 func (r *progress) save(cp *state.Checkpoint) error {
 	own := saved{

@@ -58,7 +58,7 @@ func onShelf(t *testing.T, level string) *aaif.Document {
 	return definition(t, strings.Replace(shelved, "%LEVEL", `"`+level+`"`, 1))
 }
 
-// What a source lists is asked anew for every run.
+// A source's tools are requested at the start of every run.
 func TestSourcesAreAskedForEveryRun(t *testing.T) {
 	t.Parallel()
 	for _, level := range []string{"minimal", "standard"} {
@@ -93,7 +93,8 @@ func TestSourcesAreAskedForEveryRun(t *testing.T) {
 			if got := strings.Join(told, " "); got != `"first" "second"` {
 				t.Errorf("the tools said %s", got)
 			}
-			// For a while nobody can say what there is: it is what it was.
+			// While the source is temporarily unavailable, its last list is
+			// used.
 			s.set(&tool.Error{Kind: tool.ErrUnavailable, Tool: "shelf", Message: "secret-host: refused"})
 			if got := w.send(a.Entity, `{"text":"go"}`, sending{}); got.err != nil || len(m.Requests()[len(m.Requests())-1].Tools) != 1 {
 				t.Errorf("while its tool cannot be asked for: %+v", got)
@@ -105,9 +106,9 @@ func TestSourcesAreAskedForEveryRun(t *testing.T) {
 	}
 }
 
-// What cannot be had for now keeps a run from beginning, unless the agent may do
-// without; what can never be had is left out, or keeps the agent from being
-// served.
+// A source that is temporarily unavailable keeps a run from starting, unless
+// the agent may do without it; one that is permanently unavailable is left out,
+// or the agent is refused.
 func TestSourcesThatGiveNothing(t *testing.T) {
 	t.Parallel()
 	down := &tool.Error{Kind: tool.ErrUnavailable, Tool: "shelf", Message: "secret-host: refused"}
@@ -147,7 +148,8 @@ func TestSourcesThatGiveNothing(t *testing.T) {
 	}
 }
 
-// A tool that cannot be used here is left out and said, or refuses the agent.
+// A tool that cannot be used here is left out and reported, or the agent is
+// refused.
 func TestEntriesThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	refuse := func(*aaif.Tool) (tool.Source, error) { return nil, errors.New("no server named shelf") }

@@ -12,14 +12,14 @@ import (
 
 func (l *loop) streaming(task *mesh.Task) bool { return l.stream && task.Streaming() }
 
-// proseFilter lets through what a model says before it calls tools and keeps
-// back a turn that is the JSON answer: half an object is of no use, and the
-// whole one is the result.
+// proseFilter streams the text that a model writes before it calls tools, and
+// holds back a turn that is the JSON answer: a part of an object is of no use,
+// and the whole object is the result.
 type proseFilter struct {
 	emit    func(string) error
 	decided bool
 	json    bool
-	held    string // white space at the beginning
+	held    string // white space at the beginning of the turn
 }
 
 func (f *proseFilter) add(text string) error {
@@ -44,7 +44,7 @@ const maxShownArguments = 4 << 10
 type toolCallEvent struct {
 	Call struct {
 		Name      string          `json:"name"`
-		Arguments json.RawMessage `json:"arguments,omitempty"` // left out if they are long
+		Arguments json.RawMessage `json:"arguments,omitempty"` // left out if they are too long
 	} `json:"tool_call"`
 }
 
@@ -52,11 +52,11 @@ type toolResultEvent struct {
 	Result struct {
 		Name  string `json:"name"`
 		MS    int64  `json:"ms"`
-		Error string `json:"error,omitempty"` // the kind of failure; its words are for the model
+		Error string `json:"error,omitempty"` // the kind of failure; the error's text goes to the model only
 	} `json:"tool_result"`
 }
 
-// showCall tells the sender that a tool is being called.
+// showCall streams to the sender that a tool call begins.
 func (l *loop) showCall(task *mesh.Task, call model.ToolCall) error {
 	if !l.streaming(task) {
 		return nil
@@ -69,7 +69,8 @@ func (l *loop) showCall(task *mesh.Task, call model.ToolCall) error {
 	return emit(task, e)
 }
 
-// showResult tells the sender that the tool is done, and how long it took.
+// showResult streams to the sender that a tool call has ended, and how long it
+// took.
 func (l *loop) showResult(task *mesh.Task, call model.ToolCall, took time.Duration, failure *tool.Error) error {
 	if !l.streaming(task) {
 		return nil

@@ -19,8 +19,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// team is the [mesh.Handler] of an agent whose document has a team: package
-// orchestrate does the work, with the agent's own model where the plan needs it.
+// team is the [mesh.Handler] of an agent whose document declares a team.
+// Package orchestrate runs the team, and uses the agent's own model where the
+// plan needs it.
 type team struct {
 	team     *orchestrate.Team
 	loop     *loop // nil: no model
@@ -28,7 +29,7 @@ type team struct {
 	secrets  *secret.Redactor
 }
 
-// newTeam makes the handler of a definition that has a team.
+// newTeam makes the handler of a definition that declares a team.
 func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *contract, opts Options) (*team, []aaif.Problem, error) {
 	t := &team{contract: c, secrets: opts.Redactor, team: orchestrate.New(plan, orchestrate.Options{Directory: opts.Directory, Logger: opts.Logger, Handoffs: newHandoffs(def, opts)})}
 	if !plan.NeedsMind() {
@@ -45,7 +46,7 @@ func newTeam(entity string, def *aaif.Definition, plan *orchestrate.Plan, c *con
 	return t, notices, nil
 }
 
-// Handle does a task with the team, from where its run stands.
+// Handle runs a task with the team, from its last checkpoint.
 func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	if err := unanswered(t.team.Plan(), task); err != nil {
 		return nil, err
@@ -67,8 +68,8 @@ func (t *team) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, er
 	return t.withUsage(task, withRefs(task, t.withSwarm(task, res), memberRefs(task, res)), used), nil
 }
 
-// withSwarm tells in the payload how a swarm came to it, where the result's
-// schema has room for it.
+// withSwarm adds to the payload how a swarm reached its result, if the result's
+// schema permits the member.
 func (t *team) withSwarm(task *mesh.Task, res orchestrate.Result) json.RawMessage {
 	if res.Swarm == nil {
 		return res.Payload
@@ -80,8 +81,8 @@ func (t *team) withSwarm(task *mesh.Task, res orchestrate.Result) json.RawMessag
 	return with
 }
 
-// withUsage tells in the payload what the whole team used, where the result's
-// schema has room for it.
+// withUsage adds to the payload the usage of the whole team, if the result's
+// schema permits the member.
 func (t *team) withUsage(task *mesh.Task, payload json.RawMessage, used orchestrate.Usage) json.RawMessage {
 	if used == (orchestrate.Usage{}) {
 		return payload
@@ -94,7 +95,8 @@ func (t *team) withUsage(task *mesh.Task, payload json.RawMessage, used orchestr
 	return with
 }
 
-// mind is the agent's model as its team's: an [orchestrate.Mind] for one task.
+// mind lets a team use the agent's model: it is an [orchestrate.Mind] for one
+// task.
 type mind struct {
 	l    *loop
 	task *mesh.Task
@@ -111,7 +113,7 @@ func newMind(l *loop, task *mesh.Task) *mind {
 	return m
 }
 
-// used is what the model has used so far.
+// used returns the model's usage so far.
 func (m *mind) used() orchestrate.Usage {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -119,14 +121,14 @@ func (m *mind) used() orchestrate.Usage {
 	return orchestrate.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens, CostUSD: model.USD(u.CostNanoUSD)}
 }
 
-// Save writes what questions used into a checkpoint.
+// Save writes the usage of questions into a checkpoint.
 func (m *mind) Save(cp *state.Checkpoint) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	cp.Mesh.Usage, cp.Doc.Iteration = m.r.usage, aaif.Int(int64(m.r.turns))
 }
 
-// Work is the agent's loop on another payload.
+// Work runs the agent's loop on another payload than the task's.
 func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error) {
 	m.r.input = payload
 	var cp *state.Checkpoint
@@ -136,8 +138,8 @@ func (m *mind) Work(ctx context.Context, payload json.RawMessage) (json.RawMessa
 	return m.l.work(ctx, m.task, m.r, cp)
 }
 
-// Ask asks one question, without the agent's tools. An answer that does not fit
-// is asked for once more.
+// Ask asks the model one question, without the agent's tools. An answer that
+// does not fit the question gets one repair turn.
 func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage, error) {
 	due, err := schema.Compile(q.Schema)
 	if err != nil {
@@ -169,8 +171,8 @@ func (m *mind) Ask(ctx context.Context, q orchestrate.Question) (json.RawMessage
 	}
 }
 
-// bareAnswer is an answer as JSON: a text that is no object is the member of that
-// name.
+// bareAnswer converts an answer to JSON: a text that is not an object becomes
+// the given member of one.
 func bareAnswer(text, member string) json.RawMessage {
 	if member == "" || strings.HasPrefix(text, "{") {
 		return json.RawMessage(text)
@@ -180,7 +182,7 @@ func bareAnswer(text, member string) json.RawMessage {
 }
 
 // turn takes one turn of the model, which counts as one of the agent's. On the
-// live lane one that fails is asked for again as the document's max_retries says.
+// live lane a failed turn is retried as the document's max_retries says.
 func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, error) {
 	for tries := 0; ; {
 		if m.r.turns >= m.l.maxTurns {
@@ -204,13 +206,13 @@ func (m *mind) turn(ctx context.Context, req *model.Request) (*model.Response, e
 	}
 }
 
-// teamEntry is the entry of a toolset for the members of a team.
+// teamEntry makes the entry of a toolset that offers a team's members as tools.
 func teamEntry(t *orchestrate.Team, redactor *secret.Redactor) *toolEntry {
 	return &toolEntry{Tool: &aaif.Tool{Name: "subagents"}, pointer: "/agent/orchestration/subagents", source: t.Tools(), secrets: redactor, schemas: new(schema.Pool), team: true}
 }
 
-// teamFunction is a function that the document declares and its team is, if it
-// is one.
+// teamFunction returns the tool for a function that the document declares and a
+// member of the team implements. It reports false if there is none.
 func teamFunction(t *orchestrate.Team, declared *aaif.Tool) (tool.Tool, bool) {
 	if t == nil || declared.Name != orchestrate.InvokeSubagent {
 		return nil, false

@@ -24,9 +24,9 @@ func (l *lane) behind(o *natstest.Outage, a *agents.Agent) {
 	})
 }
 
-// JetStream refuses everything to the worker of a team for some seconds. Its members,
-// a person among them, are asked once, and the team ends as it would have. Finding D7
-// of the reliability review: such teams ended with E_INTERNAL.
+// For some seconds JetStream refuses every request of a team's worker. The
+// members, including a person, get one task each, and the team ends normally.
+// Finding D7 of the reliability review: such teams ended with E_INTERNAL.
 func TestATeamOutlastsAnOutageOfJetStream(t *testing.T) {
 	t.Parallel()
 	for name, orchestration := range map[string]string{

@@ -102,7 +102,7 @@ func TestWhatAStepIsSent(t *testing.T) {
 	}
 }
 
-// What becomes of a failed step is for the document to say.
+// The document decides about a failed step.
 func TestAStepThatFails(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -171,8 +171,8 @@ func TestARouterTakesTheFirstThatHolds(t *testing.T) {
 	}
 }
 
-// Where no subagent has a condition, the agent's model chooses; what it names that
-// is no subagent is asked for once more.
+// If no subagent has a condition, the agent's model chooses; an answer that is
+// not a subagent gets one repair turn.
 func TestARoutersModelChooses(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -245,7 +245,8 @@ func TestAModelLeadsItsSubagents(t *testing.T) {
 	}
 }
 
-// A worker that dies between two steps, or while it waits for one, repeats none.
+// A worker that crashes between two steps, or while it waits for one, causes no
+// step to be repeated.
 func TestADurablePipelineSurvivesItsWorker(t *testing.T) {
 	t.Parallel()
 	l := newLane(t)

@@ -21,31 +21,32 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// scope names this package to OpenTelemetry.
+// scope is this package's OpenTelemetry instrumentation scope.
 const scope = "github.com/aeemesh/aeemesh/agents"
 
-// Telemetry is where agents report what they do, and how much of it (AAIF,
-// Telemetry). The zero value reports nothing.
+// Telemetry says where agents send spans and metrics, and what these contain
+// (AAIF, Telemetry). The zero value reports nothing.
 //
-// The operator decides where spans and metrics go by default, and whether they
-// go anywhere; a document can turn its own off (telemetry.tracing and metrics
-// false), and name another collector (otlp_endpoint), which counts only if the
-// operator lets it.
+// The operator chooses the default destination, or none. A document can turn
+// its own spans and metrics off (telemetry.tracing and metrics false), and can
+// name another collector (otlp_endpoint), which is used only if the operator
+// permits it.
 type Telemetry struct {
-	// Tracer and Meter are the operator's own. Default none.
+	// Tracer and Meter are the operator's. Default none.
 	Tracer trace.TracerProvider
 	Meter  metric.MeterProvider
 
-	// Endpoint returns where the spans and metrics of agents go whose documents
-	// name a collector, or why they must not go there: a document may be a
-	// stranger's. Default: nowhere but to the operator's own, and a notice.
+	// Endpoint returns the providers for agents whose documents name a
+	// collector, or an error that says why that collector is not permitted: a
+	// document may come from a stranger. Default: no collector is permitted,
+	// the operator's own providers are used, and a notice says so.
 	Endpoint func(otlpEndpoint string) (trace.TracerProvider, metric.MeterProvider, error)
 
-	// Content puts what is said into the spans too: prompts, answers, arguments
-	// and results of tools, each up to [MaxContent] bytes. Default: never.
+	// Content adds texts to the spans: prompts, answers, arguments and results
+	// of tools, each up to [MaxContent] bytes. Default: never.
 	Content bool
 
-	// Logger returns the logger of an agent whose document sets log_level.
+	// Logger returns the logger for an agent whose document sets log_level.
 	// Default: Options.Logger, whatever its level, and a notice.
 	Logger func(slog.Level) *slog.Logger
 }
@@ -58,12 +59,12 @@ const (
 	spanMemoryWrite = "aaif.agent.memory_write"
 )
 
-// reporter makes the spans and metrics of one agent; nil makes none.
+// reporter makes the spans and metrics of one agent; a nil reporter makes none.
 type reporter struct {
 	tracer  trace.Tracer // nil: no spans
 	content bool
-	secrets *secret.Redactor // takes credentials out of content
-	agent   string           // its name
+	secrets *secret.Redactor // removes credentials from content
+	agent   string           // the agent's name
 	run     []attribute.KeyValue
 	backend map[aaif.MemoryScope]string
 
@@ -74,7 +75,8 @@ type reporter struct {
 	cost       metric.Float64Counter
 }
 
-// report sets the agent's telemetry up as its document and the operator want it.
+// report sets up the agent's telemetry by its document and the operator's
+// options.
 func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 	t := def.Agent.Telemetry
 	if t == nil {
@@ -85,7 +87,7 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 	if t.OTLPEndpoint != "" {
 		if own, metrics, ok := a.collector(t.OTLPEndpoint, opts); ok {
 			if tracer == nil {
-				a.Tracer = own // the hop's span has nowhere else to go
+				a.Tracer = own // the span of the mesh hop has no other tracer
 			}
 			tracer, meter = own, metrics
 		}
@@ -117,7 +119,8 @@ func (a *Agent) report(def *aaif.Definition, opts *Options) (*reporter, error) {
 
 const defaultTraceHeader = "traceparent"
 
-// traceHeader is the header that a document wants a trace to travel in.
+// traceHeader is the name of the header that carries a trace to tools, by the
+// document.
 func traceHeader(def *aaif.Definition) string {
 	if t := def.Agent.Telemetry; t != nil && t.TraceContextHeader != "" {
 		return t.TraceContextHeader
@@ -125,8 +128,8 @@ func traceHeader(def *aaif.Definition) string {
 	return defaultTraceHeader
 }
 
-// handedTrace is a context that belongs to the trace that a task came with, where
-// nobody has begun a span for it here.
+// handedTrace returns a context within the trace that came with a task, unless
+// the context already has a span.
 func handedTrace(ctx context.Context, e *envelope.Envelope) context.Context {
 	if trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx
@@ -137,7 +140,7 @@ func handedTrace(ctx context.Context, e *envelope.Envelope) context.Context {
 	}
 	traceID, err := trace.TraceIDFromHex(tc.TraceID)
 	if err != nil {
-		return ctx // somebody else's ids
+		return ctx // the ids are not W3C trace ids
 	}
 	spanID, err := trace.SpanIDFromHex(tc.SpanID)
 	if err != nil {
@@ -148,7 +151,8 @@ func handedTrace(ctx context.Context, e *envelope.Envelope) context.Context {
 	}))
 }
 
-// collector is where a document wants its telemetry to go, if it may.
+// collector returns the providers for the collector that a document names. If
+// the operator does not permit it, collector adds a notice and reports false.
 func (a *Agent) collector(endpoint string, opts *Options) (trace.TracerProvider, metric.MeterProvider, bool) {
 	err := errors.New("the operator has allowed no collector but their own")
 	if opts.Telemetry.Endpoint != nil {
@@ -165,14 +169,14 @@ func (a *Agent) collector(endpoint string, opts *Options) (trace.TracerProvider,
 	return nil, nil, false
 }
 
-// logLevel gives the agent a logger of the level that its document wants.
+// logLevel gives the agent a logger with the level that its document sets.
 func (a *Agent) logLevel(t *aaif.Telemetry, opts *Options) {
 	if t.LogLevel == "" {
 		return
 	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(t.LogLevel)); err != nil {
-		return // the schema has refused it
+		return // the schema rejects other levels
 	}
 	if opts.Telemetry.Logger == nil {
 		a.Notices = append(a.Notices, aaif.Problem{
@@ -203,7 +207,7 @@ func (r *reporter) instruments(mp metric.MeterProvider) error {
 	return errors.Join(errs[:]...)
 }
 
-// runAttributes are those of every run's span.
+// runAttributes are the attributes of every run's span.
 func runAttributes(def *aaif.Definition) []attribute.KeyValue {
 	a := &def.Agent
 	out := []attribute.KeyValue{
@@ -228,8 +232,8 @@ func runAttributes(def *aaif.Definition) []attribute.KeyValue {
 	return out
 }
 
-// modelProvider names the provider of the document's model, and of a model of
-// the operator's own where the document has none.
+// modelProvider is the name of the provider of the document's model, or of
+// Options.Model if the document has none.
 func modelProvider(def *aaif.Definition, opts Options) string {
 	if m := def.Agent.Model; m != nil {
 		if name := providerID(m.Provider, m.ProviderID); name != "" {
@@ -239,7 +243,8 @@ func modelProvider(def *aaif.Definition, opts Options) string {
 	return string(aaif.ProviderCustom)
 }
 
-// providerID is how a provider is called where custom says too little.
+// providerID is a provider's name in telemetry: for custom it is the
+// provider_id.
 func providerID(p aaif.Provider, id string) string {
 	if id != "" && (p == aaif.ProviderCustom || p == "") {
 		return id
@@ -247,8 +252,8 @@ func providerID(p aaif.Provider, id string) string {
 	return string(p)
 }
 
-// genAIProvider is a provider in OpenTelemetry's words; those that it does not
-// know keep their own name.
+// genAIProvider is a provider's name in OpenTelemetry's conventions; providers
+// without one there keep their own name.
 func genAIProvider(provider string) string {
 	switch aaif.Provider(provider) {
 	case aaif.ProviderGoogle:
@@ -267,7 +272,7 @@ func genAIProvider(provider string) string {
 	return provider
 }
 
-// reported is a handler with a span over each of its runs.
+// reported wraps a handler with a span for each of its runs.
 type reported struct {
 	mesh.Handler
 	*reporter
@@ -288,7 +293,7 @@ func (h reported) Handle(ctx context.Context, task *mesh.Task) (payload json.Raw
 	}
 	returned := false
 	defer func() {
-		if !returned { // it panicked, which is the mesh's to deal with
+		if !returned { // it panicked; the mesh handles the panic
 			span.SetStatus(codes.Error, "panic")
 			span.SetAttributes(attribute.String("error.type", "panic"))
 		}
@@ -302,7 +307,7 @@ func (h reported) Handle(ctx context.Context, task *mesh.Task) (payload json.Raw
 	case mesh.IsHandedOff(err):
 		span.SetAttributes(attribute.String("aee.run.outcome", "handed_off"))
 	case errors.Is(err, mesh.ErrLost):
-		span.SetAttributes(attribute.String("aee.run.outcome", "lost")) // it goes on elsewhere
+		span.SetAttributes(attribute.String("aee.run.outcome", "lost")) // the run continues on another worker
 	case err != nil:
 		fail(span, runError(ctx, err))
 	}
@@ -314,20 +319,22 @@ func (h reported) Handle(ctx context.Context, task *mesh.Task) (payload json.Raw
 
 type reporterOfRun struct{}
 
-// reporterFrom is the reporter of the run whose context this is; nil: none.
+// reporterFrom returns the reporter of the run that the context belongs to; nil
+// if there is none.
 func reporterFrom(ctx context.Context) *reporter {
 	r, _ := ctx.Value(reporterOfRun{}).(*reporter)
 	return r
 }
 
-// fail marks a span as failed. What failed it is a word, never a text: texts
-// may hold what was said.
+// fail marks a span as failed. kind is one of a fixed set of words: an error's
+// text could contain what was said.
 func fail(span trace.Span, kind string) {
 	span.SetStatus(codes.Error, kind)
 	span.SetAttributes(attribute.String("error.type", kind))
 }
 
-// runError is the code that a run's sender gets, as far as it is known here.
+// runError is the error code that the run's sender gets, as far as this package
+// knows it.
 func runError(ctx context.Context, err error) string {
 	var known *envelope.Error
 	if cause := context.Cause(ctx); cause != nil && errors.Is(err, ctx.Err()) {
@@ -342,15 +349,16 @@ func runError(ctx context.Context, err error) string {
 	return string(envelope.CodeInternal)
 }
 
-// traceOf is the W3C traceparent of a context's span; "": none.
+// traceOf is the W3C traceparent of a context's span; "" if there is none.
 func traceOf(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	propagation.TraceContext{}.Inject(ctx, carrier)
 	return carrier["traceparent"]
 }
 
-// traced notes under which span the run began, or links the span of whoever
-// goes on with it to that one: two owners may have been told different traces.
+// traced stores the traceparent of the run's first span. On a resumed run it
+// links the current span to that one, because two owners may be part of
+// different traces.
 func (r *run) traced(ctx context.Context) {
 	switch rep := reporterFrom(ctx); {
 	case rep == nil || rep.tracer == nil:
@@ -364,8 +372,8 @@ func (r *run) traced(ctx context.Context) {
 	}
 }
 
-// redactEndpoint is an endpoint as telemetry may tell it: without credentials,
-// query and fragment.
+// redactEndpoint is an endpoint for telemetry: without credentials, query and
+// fragment.
 func redactEndpoint(endpoint string) string {
 	endpoint, _, _ = strings.Cut(endpoint, "#")
 	endpoint, _, _ = strings.Cut(endpoint, "?")

@@ -10,15 +10,15 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// MaxContent bounds, in bytes, each text of what is said that spans hold where
-// the operator asks for it (Telemetry.Content); maxContents bounds all of one
-// attribute. A conversation that is longer is told from its end.
+// MaxContent bounds, in bytes, each text in a span if the operator asks for
+// content (Telemetry.Content). maxContents bounds a whole attribute: a longer
+// conversation loses its oldest messages.
 const (
 	MaxContent  = 16 << 10
 	maxContents = 4 * MaxContent
 )
 
-// said is a message as OpenTelemetry's gen_ai.input.messages has it.
+// said is a message in the format of OpenTelemetry's gen_ai.input.messages.
 type said struct {
 	Role   string `json:"role"`
 	Parts  []part `json:"parts"`
@@ -34,7 +34,7 @@ type part struct {
 	Response  string          `json:"response,omitempty"`
 }
 
-// conversation puts what was said in one call of a model into its span.
+// conversation adds the messages of one model call to its span.
 func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.Response) {
 	var system []part
 	var messages []said
@@ -52,8 +52,8 @@ func (r *reporter) conversation(span trace.Span, req *model.Request, res *model.
 		r.said("gen_ai.input.messages", bounded(messages)), r.said("gen_ai.output.messages", bounded([]said{out})))
 }
 
-// said is an attribute with something that was said, without the credentials that
-// this process knows.
+// said is an attribute with a text of the conversation, without the credentials
+// that this process knows.
 func (r *reporter) said(name, text string) attribute.KeyValue {
 	return attribute.String(name, r.secrets.Scrub(text))
 }
@@ -77,7 +77,7 @@ func sayMessage(m *model.Message) said {
 	return out
 }
 
-// exchange puts a task's payload and its result into the run's span.
+// exchange adds a task's payload and its result to the run's span.
 func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
 	span.SetAttributes(r.said("gen_ai.input.messages", bounded([]said{{Role: string(model.RoleUser), Parts: []part{{Type: "text", Content: clip.Text(userMessage(task), MaxContent)}}}})))
 	if result != nil {
@@ -85,8 +85,8 @@ func (r *reporter) exchange(span trace.Span, task, result json.RawMessage) {
 	}
 }
 
-// bounded is a list as JSON, without as many of its first elements as are too
-// much.
+// bounded encodes a list as JSON. If that is too long, it leaves out elements
+// from the beginning.
 func bounded[T any](list []T) string {
 	left := maxContents
 	first := len(list)
@@ -94,7 +94,7 @@ func bounded[T any](list []T) string {
 	for ; first > 0; first-- {
 		raw, err := json.Marshal(list[first-1])
 		if err != nil {
-			break // cannot be: texts, and JSON that is valid
+			break // cannot happen: the elements are texts and valid JSON
 		}
 		if left -= len(raw); left < 0 {
 			break

@@ -13,10 +13,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Reported returns m with a span and metrics for each of its calls, where the
-// run that calls it reports (AAIF, Telemetry: aaif.agent.llm_call), and with usage
-// that is [model.Usage.Believable]. provider is how the document names who runs it. Whoever routes between models wraps each
-// of them: then every try is a span of its own.
+// Reported returns m with a span and metrics for each of its calls, if the
+// calling run reports (AAIF, Telemetry: aaif.agent.llm_call), and with usage
+// limited to what is [model.Usage.Believable]. provider is the document's name
+// for the provider. A model that routes wraps each of its routes, so that every
+// try has its own span.
 func Reported(provider string, m model.Model) model.Model {
 	r := reportedModel{m, provider}
 	if c, ok := m.(model.Continuer); ok {
@@ -30,7 +31,7 @@ type reportedModel struct {
 	provider string
 }
 
-// Generate is the model's own, under a span.
+// Generate calls the model's Generate in a span.
 func (r reportedModel) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	return r.call(ctx, req, onDelta, func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
 		return r.m.Generate(ctx, req, onDelta)
@@ -42,7 +43,7 @@ type reportedContinuer struct {
 	c model.Continuer
 }
 
-// Continue is the model's own, under a span.
+// Continue calls the model's Continue in a span.
 func (r reportedContinuer) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
 	return r.call(ctx, req, onDelta, func(ctx context.Context, onDelta func(model.Delta) error) (*model.Response, error) {
 		return r.c.Continue(ctx, req, told, onDelta)
@@ -64,10 +65,10 @@ func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta fun
 	if r == nil {
 		return generate(ctx, onDelta)
 	}
-	span := trace.SpanFromContext(context.Background()) // none
+	span := trace.SpanFromContext(context.Background()) // a span that records nothing
 	if r.tracer != nil {
 		ctx, span = r.tracer.Start(ctx, spanModel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(r.request(m.provider, req, onDelta != nil)...))
-		defer func() { span.End() }() // called so, it does not note what panicked
+		defer func() { span.End() }() // as a closure, End does not record a panic
 	}
 	begun := time.Now()
 	first := time.Duration(-1)
@@ -100,7 +101,7 @@ func (m reportedModel) call(ctx context.Context, req *model.Request, onDelta fun
 	return res, nil
 }
 
-// request are the attributes of what a model is asked.
+// request returns the span attributes of a request.
 func (r *reporter) request(provider string, req *model.Request, stream bool) []attribute.KeyValue {
 	p := &req.Params
 	out := []attribute.KeyValue{
@@ -135,7 +136,7 @@ func (r *reporter) request(provider string, req *model.Request, stream bool) []a
 	return out
 }
 
-// response are the attributes of what it answered.
+// response returns the span attributes of a response.
 func (r *reporter) response(res *model.Response, first time.Duration) []attribute.KeyValue {
 	out := []attribute.KeyValue{
 		attribute.Int64("llm.input_tokens", res.Usage.InputTokens), attribute.Int64("llm.output_tokens", res.Usage.OutputTokens),
@@ -154,7 +155,8 @@ func (r *reporter) response(res *model.Response, first time.Duration) []attribut
 	return out
 }
 
-// measure records one call. Nothing is counted where the provider does not say.
+// measure records the metrics of one call. Tokens are not recorded if the
+// provider reports no usage.
 func (r *reporter) measure(ctx context.Context, provider string, req *model.Request, res *model.Response, kind string, took, first time.Duration) {
 	name := genaiconv.ProviderNameAttr(genAIProvider(provider))
 	attrs := []attribute.KeyValue{attribute.String("gen_ai.request.model", req.Model), attribute.String("gen_ai.agent.name", r.agent)}
@@ -177,7 +179,7 @@ func (r *reporter) measure(ctx context.Context, provider string, req *model.Requ
 	}
 }
 
-// spent records what a turn cost.
+// spent records the cost of a turn.
 func (r *reporter) spent(ctx context.Context, res *model.Response) {
 	if r == nil || r.cost == nil || !res.Priced || res.Cost <= 0 {
 		return
@@ -191,7 +193,7 @@ func modelError(ctx context.Context, err error) string {
 	var failed *model.Error
 	switch {
 	case errors.Is(context.Cause(ctx), errStopped):
-		return "stopped" // for a pause, a message, or another worker
+		return "stopped" // by a pause, a steering message, or because another worker owns the run
 	case ctx.Err() != nil:
 		return runError(ctx, ctx.Err())
 	case errors.As(err, &failed):

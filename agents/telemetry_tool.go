@@ -19,10 +19,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// callTool makes one call of a tool, under a span (AAIF, Telemetry:
-// aaif.agent.tool_call), and tells the tool, in the header of that name, which
-// trace it belongs to: also where no spans are made, so that a trace does not end
-// at an agent without them.
+// callTool makes one tool call, in a span (AAIF, Telemetry:
+// aaif.agent.tool_call). It passes the trace to the tool in the given header
+// even if the agent records no spans, so that a trace does not end at an agent
+// without them.
 func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry, t tool.Tool) (json.RawMessage, error) {
 	r := reporterFrom(ctx)
 	if r == nil {
@@ -32,7 +32,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 	if entry != nil {
 		protocol, endpoint = string(entry.EffectiveProtocol()), redactEndpoint(entry.Endpoint)
 	}
-	span := trace.SpanFromContext(context.Background()) // none
+	span := trace.SpanFromContext(context.Background()) // a span that records nothing
 	if r.tracer != nil {
 		attrs := []attribute.KeyValue{
 			attribute.String("tool.name", c.Name), attribute.String("tool.protocol", protocol),
@@ -48,7 +48,7 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 			kind = trace.SpanKindClient
 		}
 		ctx, span = r.tracer.Start(ctx, spanTool, trace.WithSpanKind(kind), trace.WithAttributes(attrs...))
-		defer func() { span.End() }() // called so, it does not note what panicked
+		defer func() { span.End() }() // as a closure, End does not record a panic
 	}
 	ctx = toldTrace(ctx, header)
 	begun := time.Now()
@@ -68,7 +68,8 @@ func callTool(ctx context.Context, header string, c *toolCall, entry *toolEntry,
 	return result, err
 }
 
-// toldTrace has a tool be told the trace of a context, if there is one.
+// toldTrace adds the context's trace, if there is one, to the headers that a
+// tool sends.
 func toldTrace(ctx context.Context, header string) context.Context {
 	if parent := traceOf(ctx); parent != "" {
 		return tool.WithTrace(ctx, header, parent)
@@ -76,8 +77,8 @@ func toldTrace(ctx context.Context, header string) context.Context {
 	return ctx
 }
 
-// toolType is OpenTelemetry's: functions run on the agent's side, extensions
-// call something else.
+// toolType is the type of a tool in OpenTelemetry's conventions: functions run
+// on the agent's side, extensions call an external service.
 func toolType(protocol string) string {
 	if protocol == string(aaif.ProtocolFunction) {
 		return "function"
@@ -97,8 +98,8 @@ func toolError(ctx context.Context, err error) string {
 	return "_OTHER"
 }
 
-// restoreMemory hands memories to where they are kept, under a span (AAIF,
-// Telemetry: aaif.agent.memory_write).
+// restoreMemory restores memories in a span (AAIF, Telemetry:
+// aaif.agent.memory_write).
 func restoreMemory(ctx context.Context, items []aaif.MemoryItem, restore func(context.Context) error) error {
 	r := reporterFrom(ctx)
 	if r == nil || r.tracer == nil {
@@ -116,7 +117,7 @@ func restoreMemory(ctx context.Context, items []aaif.MemoryItem, restore func(co
 	slices.Sort(scopes)
 	ctx, span := r.tracer.Start(ctx, spanMemoryWrite, trace.WithAttributes(attribute.String("memory.scope", strings.Join(scopes, ",")),
 		attribute.String("memory.backend", strings.Join(backends, ",")), attribute.Int("aee.memory.items", len(items)), attribute.String("gen_ai.agent.name", r.agent)))
-	defer func() { span.End() }() // called so, it does not note what panicked
+	defer func() { span.End() }() // as a closure, End does not record a panic
 	err := restore(ctx)
 	if err != nil {
 		fail(span, runError(ctx, err))

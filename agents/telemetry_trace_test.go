@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// The trace of a task goes on to the agent's tools, in the header that the
-// document names, whether or not the agent or the mesh makes spans of its own.
+// The trace of a task is passed on to the agent's tools, in the header that the
+// document names, whether or not the agent or the mesh records spans.
 func TestATraceGoesThroughAgentsThatMakeNoSpans(t *testing.T) {
 	t.Parallel()
 	const traceID, spanID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

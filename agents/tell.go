@@ -7,9 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// teller makes what tells a turn of the model to the sender, who was told a part
-// of it already, before the run changed hands, was paused, or the model broke
-// off: that is not told again.
+// teller makes the teller of one turn. told is the part of the turn that the
+// sender has already received, before a crash, a transfer, a pause, or an
+// answer that the model broke off; it is not sent again.
 func (l *loop) teller(task *mesh.Task, told string) *teller {
 	t := &teller{told: told}
 	t.has.WriteString(told)
@@ -33,35 +33,36 @@ func (l *loop) teller(task *mesh.Task, told string) *teller {
 	return t
 }
 
-// restartEvent says that the text of this turn begins anew: what was streamed
-// of it before is void.
+// restartEvent says that the text of this turn begins anew and that the text
+// streamed before is void.
 type restartEvent struct {
 	Restart bool   `json:"restart"`
 	Text    string `json:"text"`
 }
 
-// teller tells the text of a turn that may have been told in part. What is
-// generated again is matched with it and kept back as long as they agree; from
-// the first difference on the turn is told anew, and said to be.
+// teller streams the text of a turn of which the sender may already have a
+// part. Regenerated text is compared with that part and held back as long as
+// both agree. At the first difference the turn is streamed anew, with a
+// restartEvent.
 type teller struct {
-	onDelta func(model.Delta) error // of the turn from its beginning; nil where nobody wants a stream
-	onRest  func(model.Delta) error // of what comes after the part that was told, which is why the turn is no JSON answer
+	onDelta func(model.Delta) error // gets the deltas of a turn from its beginning; nil if the sender wants no stream
+	onRest  func(model.Delta) error // gets the deltas that continue the part already streamed; such a turn is no JSON answer
 	heard   bool                    // the model has begun to answer
 
-	has     strings.Builder // what the sender has of the turn
-	told    string          // what is still to be matched
+	has     strings.Builder // what the sender has received of the turn
+	told    string          // the part already streamed that the new text has not reached yet
 	matched strings.Builder
 	emit    func(string) error
 	restart func(string) error
 }
 
-// tell tells what comes next.
+// tell streams the next text.
 func (t *teller) tell(text string) error {
 	t.has.WriteString(text)
 	return t.emit(text)
 }
 
-// anew tells the turn from its beginning.
+// anew streams the turn from its beginning.
 func (t *teller) anew(text string) error {
 	t.told = ""
 	t.has.Reset()
@@ -89,8 +90,8 @@ func (t *teller) add(text string) error {
 	return t.anew(t.matched.String() + text)
 }
 
-// end is the end of a turn. More was told than it turned out to be: it is told
-// anew.
+// end ends the turn. If the sender has received more than the turn contains,
+// the turn is streamed anew.
 func (t *teller) end() error {
 	if t.told == "" || t.restart == nil {
 		return nil

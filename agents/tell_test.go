@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What was told of a turn is not told again; where the turn turns out to be
-// another one, it is told anew and said to be.
+// The text of a turn that was streamed is not streamed again; if the turn turns
+// out to be another one, it is streamed anew, with a restart.
 func TestATurnIsToldOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

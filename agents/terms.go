@@ -11,17 +11,17 @@ import (
 
 // Rules of notices, beside those of package aaif.
 const (
-	RuleLimit     aaif.Rule = "limit"     // a limit that was lowered
-	RuleDelegated aaif.Rule = "delegated" // left to the program or handler
-	RuleModelKey  aaif.Rule = "model-key" // where the model's API key goes, or does not
-	RuleTool      aaif.Rule = "tool"      // a tool that cannot be used here
-	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted where it is stored
-	RuleLane      aaif.Rule = "lane"      // what a node without the durable lane does otherwise
-	RuleTelemetry aaif.Rule = "telemetry" // what is reported otherwise than the document says
+	RuleLimit     aaif.Rule = "limit"     // a limit was lowered
+	RuleDelegated aaif.Rule = "delegated" // a field is left to the program or handler
+	RuleModelKey  aaif.Rule = "model-key" // to which endpoint the model's API key is sent, or that it is not sent
+	RuleTool      aaif.Rule = "tool"      // a tool cannot be used here
+	RuleEncrypt   aaif.Rule = "encrypt"   // what is encrypted in storage
+	RuleLane      aaif.Rule = "lane"      // how a node without the durable lane differs from the document
+	RuleTelemetry aaif.Rule = "telemetry" // how telemetry differs from the document
 )
 
-// delegated are the parts of a definition that a program or a handler has to
-// keep by itself.
+// delegated are the fields of a definition that a program or a handler must
+// honour itself.
 var delegated = []struct {
 	pointer string
 	used    func(*aaif.Agent) bool
@@ -35,17 +35,18 @@ var delegated = []struct {
 	{"/agent/orchestration/max_iterations", func(a *aaif.Agent) bool { return a.Orchestration != nil && a.Orchestration.MaxIterations.IsSet() }, "what does the agent's work has to count its iterations; this runtime cannot"},
 }
 
-// leads is true of an agent that has others do its work, or hands it over.
+// leads reports whether an agent has a team or delegates its work.
 func leads(a *aaif.Agent) bool {
 	o := a.Orchestration
 	return o != nil && (len(o.Subagents) > 0 || len(o.Pipeline) > 0 || len(o.Handoff) > 0)
 }
 
-// byModel reports whether a model does the agent's work, or a team.
+// byModel reports whether a model or a team does the agent's work, as opposed
+// to a handler or program.
 func (o *Options) byModel() bool { return o.Handler == nil && o.Program == nil }
 
-// delegates are the parts of a definition that who does its work has to keep:
-// the operator's program or handler, or the members of its team.
+// delegates returns a notice for each field that the runtime leaves to the
+// operator's program or handler, or to the members of the team.
 func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out []aaif.Problem) {
 	note := func(pointer string, otherwise aaif.Severity, format string, args ...any) {
 		out = append(out, aaif.Unhonoured(pointer, RuleDelegated, otherwise, fmt.Sprintf(format, args...)))
@@ -73,11 +74,11 @@ func delegates(def *aaif.Definition, plan *orchestrate.Plan, opts Options) (out 
 	return out
 }
 
-// withoutEffect are the warnings about a document that say what of it has no
-// effect: conditions in words, of which a runtime SHOULD warn (AAIF, Condition
-// Expressions), fields that others overrule or need, and a later version of AAIF.
-// What lies within a part of which more is said already is left out, and so are
-// conditions of which the team's check says what comes of them.
+// withoutEffect returns the warnings about fields that have no effect:
+// conditions in words, of which a runtime SHOULD warn (AAIF, Condition
+// Expressions), fields that are overruled or that need another field, and
+// members of a later AAIF version. It skips fields that said already covers,
+// and conditions that the team's check covers.
 func withoutEffect(doc *aaif.Document, said, team []aaif.Problem) []aaif.Problem {
 	var out []aaif.Problem
 	for _, p := range doc.Lint() {

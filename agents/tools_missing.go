@@ -9,14 +9,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// absence is a tool that a document declares and its agent does not have. Why is
-// for the mesh: what the operator should know besides is in notices and the log.
+// absence is a tool that a document declares and its agent does not have. The
+// reason is published on the mesh; details for the operator only are in notices
+// and the log.
 type absence struct{ tool, why string }
 
 func (a absence) String() string { return fmt.Sprintf("tool %s is not offered: %s", a.tool, a.why) }
 
-// missing are the tools that the document declares and that are not offered as
-// things stand, whatever their protocol.
+// missing returns the tools that the document declares and that are currently
+// not offered, whatever their protocol.
 func (s *toolset) missing() []absence {
 	out := append([]absence(nil), s.absent...)
 	for _, e := range s.entries {
@@ -29,13 +30,13 @@ func (s *toolset) missing() []absence {
 	return out
 }
 
-// lacking notes why an entry stands for nothing, of what was listed for it and of
-// what of that is offered.
+// lacking records why an entry offers no tool, given its listed tools, the
+// number of those that are offered, and the error of listing.
 func (e *toolEntry) lacking(offered int, listed []listedTool, failed error) {
 	why := ""
 	var u *tool.Error
 	switch {
-	case offered > 0 || e.team: // who the members of a team are is the directory's to say
+	case offered > 0 || e.team: // the directory reports missing members of a team
 	case errors.Is(failed, outbound.ErrRefused), errors.Is(failed, outbound.ErrCredential), errors.Is(failed, tool.ErrRefused):
 		why = "its operator has not allowed it, or its credential cannot be had"
 	case errors.Is(failed, tool.ErrNotFound):
@@ -59,8 +60,8 @@ func (e *toolEntry) lacking(offered int, listed []listedTool, failed error) {
 	e.lacks = why
 }
 
-// demand is an error about the tools that are not offered, where the operator
-// wants all of them.
+// demand returns an error that lists the tools which are not offered, if
+// Options.RequireTools is set.
 func (s *toolset) demand() error {
 	if !s.required {
 		return nil
@@ -75,8 +76,8 @@ func (s *toolset) demand() error {
 // maxMissing bounds how many tools are named in the agent's health.
 const maxMissing = 16
 
-// health is degraded for as long as a tool that the document declares is not
-// offered: the agent answers, and not as its author meant it to.
+// health is degraded while a tool that the document declares is not offered:
+// the agent answers, but not as its author intended.
 func (s *toolset) health() mesh.Health {
 	missing := s.missing()
 	if len(missing) == 0 {

@@ -28,51 +28,53 @@ const DefaultParallelTools = 4
 
 const (
 	maxCalls = 64  // tools that a model may call in one turn
-	maxTools = 256 // tools that a model is told of
+	maxTools = 256 // tools that a model is offered
 
-	// listPatience is how long a run waits for what a source lists.
+	// listPatience is how long a run waits for a source to list its tools.
 	listPatience = 15 * time.Second
 )
 
-// toolset is what a document's tools stand for. What there is of them may
+// toolset holds the tools of a document. The tools that are available may
 // change from run to run; see offer.
 type toolset struct {
 	entries  []*toolEntry
 	parallel int
 	policy   map[string]LostCall
-	optional bool // a run begins without a tool that cannot be had for now
-	strict   bool // none is served without a tool that can never be had
-	required bool // none is served without one of its tools
+	optional bool // a run begins even if a tool is temporarily not available
+	strict   bool // the agent is refused if a tool can never be available
+	required bool // the agent is refused if any tool is missing
 	log      *slog.Logger
-	schemas  *schema.Pool // of the document itself
-	absent   []absence    // tools that this runtime cannot have at all
+	schemas  *schema.Pool // the schemas in the document
+	absent   []absence    // tools that this runtime cannot offer at all
 }
 
-// toolEntry is one of a document's tools.
+// toolEntry is one entry of a document's tools. A source may list several tools
+// for it.
 type toolEntry struct {
 	*aaif.Tool
 	pointer string
 	source  tool.Source
 	limiter tool.Limiter // nil: none
 	secrets *secret.Redactor
-	team    bool // it is the members of a team
+	team    bool // it stands for the members of a team
 
 	mu      sync.Mutex
-	listed  []listedTool // the last time
-	schemas *schema.Pool // of the last list; of a function, of the document
-	said    string       // why it cannot be had, as the log has it
-	lacks   string       // why nothing of it is offered, in words for the mesh; "": it is
+	listed  []listedTool // the last list
+	schemas *schema.Pool // the schemas of the last list; for a function, of the document
+	said    string       // the reason that was last logged why the tool is not available
+	lacks   string       // why no tool of the entry is offered, as published on the mesh; "": one is
 }
 
-// listedTool is a tool that a source gave, and the bounds around it.
+// listedTool is a tool of a source, bare and guarded. guarded is nil if its
+// schemas do not compile.
 type listedTool struct {
 	tool    tool.Tool
 	guarded *tool.Guarded
 }
 
-// newToolset resolves the document's tools: functions among those that the
-// operator registered, the others with Options.Open. One that cannot be used
-// here is left out, and a notice says so.
+// newToolset resolves the document's tools: functions by the operator's
+// registry, others by Options.Open. A tool that cannot be used here is left
+// out, and a notice says so.
 func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []aaif.Problem, error) {
 	s := &toolset{parallel: opts.ParallelTools, policy: opts.LostCalls, required: opts.RequireTools, log: opts.Logger, schemas: new(schema.Pool)}
 	if s.parallel <= 0 {
@@ -118,7 +120,7 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 			s.entries = append(s.entries, e)
 			continue
 		}
-		if opts.Open == nil { // the notices say that the protocol is not honoured
+		if opts.Open == nil { // a notice says that the protocol is not supported
 			s.absent = append(s.absent, absence{e.Name, fmt.Sprintf("this worker has no tools of protocol %s", e.EffectiveProtocol())})
 			continue
 		}
@@ -144,8 +146,8 @@ func newToolset(entity string, def *aaif.Definition, opts Options) (*toolset, []
 	return s, notices, errors.Join(bad...)
 }
 
-// function resolves an entry among the functions that are registered; what its
-// team is stands behind them.
+// function resolves an entry in the registry of functions, and then among the
+// members of the team.
 func (e *toolEntry) function(registry *tool.Registry, team *orchestrate.Team) error {
 	function, err := registry.Lookup(e.Name)
 	if own, ok := teamFunction(team, e.Tool); err != nil && ok {
@@ -166,15 +168,15 @@ func (e *toolEntry) function(registry *tool.Registry, team *orchestrate.Team) er
 	return nil
 }
 
-// guard puts this runtime's and the document's bounds around a tool. A
-// definition without a name leaves the tool's own.
+// guard wraps a tool in the limits of this runtime and of the document. A
+// definition without a name stands for the tool's own.
 func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error) {
 	t = redact(t, e.secrets)
 	if e.limiter != nil {
 		t = tool.Limited(t, e.limiter)
 	}
 	if ttl := e.CacheTTLSeconds.Seconds(); ttl > 0 {
-		t = tool.Cached(t, ttl) // what it has need not be let through
+		t = tool.Cached(t, ttl) // outside the rate limit: a cached result uses up none of it
 	}
 	return tool.Guard(t, tool.Options{
 		Definition: d,
@@ -183,8 +185,8 @@ func (e *toolEntry) guard(t tool.Tool, d tool.Definition) (*tool.Guarded, error)
 	})
 }
 
-// timeout bounds a call; 0: by the guard's default. Members of a team have the
-// time that the task has.
+// timeout bounds a call; 0 means the guard's default. A member of a team has no
+// timeout but the task's deadline.
 func (e *toolEntry) timeout() time.Duration {
 	if d := e.TimeoutSeconds.Seconds(); d > 0 || !e.team {
 		return d
@@ -192,8 +194,8 @@ func (e *toolEntry) timeout() time.Duration {
 	return -1
 }
 
-// list returns the entry's tools as they are now. A tool whose schemas do not
-// compile is left out, and said.
+// list returns the entry's current tools. A tool whose schemas do not compile
+// is left out and logged.
 func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, error) {
 	if e.source == nil {
 		return e.listed, nil
@@ -205,13 +207,13 @@ func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, e
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	listed := len(tools)
-	tools = tools[:min(listed, maxTools)] // a model is told of no more
+	tools = tools[:min(listed, maxTools)] // the rest is not offered to a model
 	if slices.EqualFunc(e.listed, tools, func(l listedTool, t tool.Tool) bool { return same(l.tool, t) }) {
 		return e.listed, nil
 	}
 	e.schemas = e.schemas.Next()
 	now := make([]listedTool, 0, len(tools))
-	var why error // the first of them
+	var why error // the first reason for leaving a tool out
 	if listed > maxTools {
 		why = fmt.Errorf("a model is told of %d at most", maxTools)
 	}
@@ -235,7 +237,8 @@ func (e *toolEntry) list(ctx context.Context, log *slog.Logger) ([]listedTool, e
 	return now, nil
 }
 
-// affords counts the schemas of a tool that stays, among those of a new list.
+// affords compiles the schemas of an unchanged tool in the new pool, and
+// reports whether they fit into its bounds.
 func (e *toolEntry) affords(d tool.Definition) bool {
 	for _, raw := range []json.RawMessage{d.Parameters, d.Output} {
 		if len(raw) == 0 {
@@ -248,26 +251,27 @@ func (e *toolEntry) affords(d tool.Definition) bool {
 	return true
 }
 
-// same reports whether two tools are one. Those that cannot be compared are
-// taken for two.
+// same reports whether two tools are equal. Tools that are not comparable count
+// as different.
 func same(a, b tool.Tool) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && a == b
 }
 
-// offered is what a model may call in one run.
+// offered is the set of tools that a model may call in one run.
 type offered struct {
 	defs    []model.ToolDef
 	tools   map[string]*tool.Guarded
-	entries map[string]*toolEntry // of the tools, by their names
+	entries map[string]*toolEntry // by the names of the tools
 	policy  map[string]LostCall
 }
 
-// offer asks all sources what there is. An entry that cannot be had for now
-// stands for what it did the last time, whose calls may fail; where nobody knows
-// that, the run does not go on, for later it may: an agent without a tool that it
-// relies on gives wrong answers. At safety level minimal the run goes on without.
-// So it does without an entry that can never be had as it is, which the log says
-// once: [toolset.warm] has refused the agent already if it must not do without.
+// offer asks all sources for their tools. If a source is temporarily
+// unavailable, its last list is used, and calls of those tools may fail. If
+// there is no last list, the run fails so that it can be retried: an agent
+// without a tool that it relies on gives wrong answers. At safety level minimal
+// the run begins without the tool. A tool that can never be available is left
+// out and logged once; [toolset.warm] has already refused the agent if it needs
+// the tool.
 func (s *toolset) offer(ctx context.Context) (*offered, error) {
 	lists, failed := s.ask(ctx)
 	if ctx.Err() != nil {
@@ -287,8 +291,8 @@ func (s *toolset) offer(ctx context.Context) (*offered, error) {
 	return s.compose(lists, failed), nil
 }
 
-// ask has all sources list their tools. One that cannot be asked for now gives
-// its last list beside the error.
+// ask has all sources list their tools at the same time. A source that fails
+// temporarily returns its last list beside the error.
 func (s *toolset) ask(ctx context.Context) (lists [][]listedTool, failed []error) {
 	ctx, cancel := context.WithTimeout(ctx, listPatience)
 	defer cancel()
@@ -309,8 +313,8 @@ func (s *toolset) ask(ctx context.Context) (lists [][]listedTool, failed []error
 	return lists, failed
 }
 
-// compose is what there is for a model, and notes of each entry why nothing of it
-// is.
+// compose returns the tools that a model is offered, and records for each entry
+// why it offers none.
 func (s *toolset) compose(lists [][]listedTool, failed []error) *offered {
 	o := &offered{tools: make(map[string]*tool.Guarded), entries: make(map[string]*toolEntry), policy: s.policy}
 	for i, e := range s.entries {
@@ -319,8 +323,8 @@ func (s *toolset) compose(lists [][]listedTool, failed []error) *offered {
 	return o
 }
 
-// add offers what an entry stands for, and returns how many tools that are. Of
-// two tools with one name the first counts.
+// add offers an entry's tools and returns their number. If two tools have the
+// same name, the first is offered.
 func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) (added int) {
 	for _, t := range listed {
 		if t.guarded == nil {
@@ -342,7 +346,8 @@ func (s *toolset) add(o *offered, e *toolEntry, listed []listedTool) (added int)
 	return added
 }
 
-// missing is what a model is told that calls a tool which does not exist.
+// missing is the error that a model gets for calling a tool that does not
+// exist.
 func (o *offered) missing(name string) *tool.Error {
 	names := make([]string, len(o.defs))
 	for i, d := range o.defs {
@@ -351,19 +356,19 @@ func (o *offered) missing(name string) *tool.Error {
 	return &tool.Error{Kind: tool.ErrNotFound, Tool: name, Message: "there is no such tool; there are: " + strings.Join(names, ", ")}
 }
 
-// mayPass says whether a list that cannot be had now may be had later.
+// mayPass reports whether an error of listing may be temporary.
 func mayPass(err error) bool {
 	return errors.Is(err, tool.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// last is what the entry listed the last time.
+// last returns the entry's last list.
 func (e *toolEntry) last() []listedTool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.listed
 }
 
-// tell logs why the entry cannot be had, once for each reason.
+// tell logs why the entry is not available, once for each reason.
 func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -373,10 +378,10 @@ func (e *toolEntry) tell(log *slog.Logger, what string, err error) {
 	}
 }
 
-// warm has all sources list their tools before the first task, and says which
-// cannot. At safety levels strict and regulated what can never be had, as the
-// document has it, is an error; so is, with Options.RequireTools, each tool that
-// is not there.
+// warm has all sources list their tools before the first task. At safety levels
+// strict and regulated it returns an error for each tool that can never be
+// available as the document declares it; with Options.RequireTools, for each
+// tool that is missing.
 func (s *toolset) warm(ctx context.Context) error {
 	lists, failed := s.ask(ctx)
 	var bad []error
@@ -398,7 +403,7 @@ func (s *toolset) warm(ctx context.Context) error {
 	return errors.Join(bad...)
 }
 
-// close ends all sources.
+// close closes all sources.
 func (s *toolset) close() error {
 	var bad []error
 	for _, e := range s.entries {

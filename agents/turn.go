@@ -14,9 +14,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// modelTurn asks the model for its next turn. One that asks for tools is
-// committed before they are called; one that is the answer rides with the next
-// commit, which is the run's last where nothing else is to be done.
+// modelTurn takes the model's next turn. A turn with tool calls is committed
+// before the calls are made. A turn with the answer is stored with the next
+// commit, which may be the one that ends the run.
 func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	if r.turns >= l.maxTurns {
 		return l.exhausted()
@@ -48,7 +48,7 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 		err = envelope.Errorf(envelope.CodeModel, "the model's provider withheld the answer")
 	case len(res.Message.ToolCalls) == 0:
 		r.phase = phaseAnswer
-	case r.turns >= l.maxTurns: // nobody would read what the tools say
+	case r.turns >= l.maxTurns: // the model would have no turn left to read the results
 		err = l.exhausted()
 	default:
 		r.phase, r.calls = phaseTools, r.newCalls(task, res.Message.ToolCalls)
@@ -63,7 +63,7 @@ func (l *loop) modelTurn(ctx context.Context, task *mesh.Task, r *run) error {
 	return err
 }
 
-// instead says of which routes an answer took the place.
+// instead lists the routes that failed before another one answered.
 func instead(tried []model.Try) string {
 	if len(tried) == 0 {
 		return ""
@@ -71,7 +71,8 @@ func instead(tried []model.Try) string {
 	return ", instead of " + triesText(tried)
 }
 
-// triesText are routes that did not answer, in words for anybody.
+// triesText lists routes that failed. The text contains nothing of what the
+// providers said.
 func triesText(tried []model.Try) string {
 	words := make([]string, len(tried))
 	for i, t := range tried {
@@ -80,13 +81,15 @@ func triesText(tried []model.Try) string {
 	return strings.Join(words, "; ")
 }
 
-// saveTurn is save after a turn: of the next one nothing is told yet.
+// saveTurn saves the progress after a turn; of the next turn nothing has been
+// streamed yet.
 func (r *progress) saveTurn(cp *state.Checkpoint) error {
 	cp.Mesh.Told = ""
 	return r.save(cp)
 }
 
-// steer makes messages of the messages that somebody put in for the next turn.
+// steer turns the steering messages that wait for the next turn into user
+// messages.
 func (r *run) steer(ctx context.Context) error {
 	before := len(r.messages)
 	return r.write(ctx, state.Step{Kind: state.StepSteer}, func(cp *state.Checkpoint) error {
@@ -99,18 +102,20 @@ func (r *run) steer(ctx context.Context) error {
 	})
 }
 
-// errStopped is the cause of a generation's end that the run was asked for.
+// errStopped is the cause with which a generation is cancelled when the run is
+// asked to stop.
 var errStopped = errors.New("the run is to stop")
 
-// maxBreaks is how often a model may break off one turn that it had begun to
-// tell, before that is the task's failure. Each time the turn is asked for anew,
-// at once: of another route where there is one.
+// maxBreaks is how often a model may break off a turn after text was streamed,
+// before the task fails. Each time the turn is retried at once, on another
+// route if there is one.
 const maxBreaks = 3
 
-// generate asks the model for a turn, and tells it to who asked for a stream.
-// It ends with errStopped when the run is asked to stop: what was told stays
-// told. A turn of which a part was told, also because the model broke off, is
-// continued where the model can, or generated again and matched with it.
+// generate generates a turn and streams it to a sender that asked for it. It
+// ends with errStopped when the run is asked to stop; the text streamed so far
+// stays valid. If a part of the turn was streamed before, the model continues
+// it if it can; otherwise the turn is generated again and compared with that
+// part.
 func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Response, error) {
 	if err := task.Turn(ctx, r.turns+1); err != nil {
 		return nil, err
@@ -154,8 +159,8 @@ func (l *loop) generate(ctx context.Context, task *mesh.Task, r *run) (*model.Re
 	}
 }
 
-// brokeOff says whether an error after text is one of availability, and has the
-// next try avoid the route that broke.
+// brokeOff reports whether an error after streamed text is transient, and makes
+// the next try avoid the failed route.
 func brokeOff(err error, req *model.Request) bool {
 	var failed *model.Error
 	if !errors.As(err, &failed) || !failed.Kind.Retryable() {
@@ -167,7 +172,7 @@ func brokeOff(err error, req *model.Request) bool {
 	return true
 }
 
-// lastOf is the route that broke off last, "" where there is only one.
+// lastOf is the route that failed last; "" if the model has only one.
 func lastOf(routes []string) string {
 	if len(routes) == 0 {
 		return ""
@@ -175,8 +180,8 @@ func lastOf(routes []string) string {
 	return routes[len(routes)-1]
 }
 
-// noteDropped tells the operator, once for each provider, which parameters of
-// the document it does not take.
+// noteDropped logs, once for each model, which parameters of the document its
+// provider does not take.
 func (l *loop) noteDropped(res *model.Response) {
 	if len(res.Dropped) == 0 {
 		return
@@ -187,7 +192,7 @@ func (l *loop) noteDropped(res *model.Response) {
 	}
 }
 
-// quietly asks the model for a turn that nobody is told of.
+// quietly generates a turn that is not streamed.
 func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.Request) (*model.Response, error) {
 	if err := task.Turn(ctx, r.turns+1); err != nil {
 		return nil, err
@@ -210,12 +215,13 @@ func (l *loop) quietly(ctx context.Context, task *mesh.Task, r *run, req *model.
 }
 
 // pause commits that the run stops in the middle of a turn, which parks it. It
-// returns nil where it may go on after all.
+// returns nil if the run may continue after all.
 func (r *run) pause(ctx context.Context) error {
 	return r.journal.Commit(ctx, state.Step{Kind: state.StepPause}, nil)
 }
 
-// speak generates one turn.
+// speak generates one turn, or continues it if a part of it was streamed and
+// the model can continue.
 func (l *loop) speak(ctx context.Context, req *model.Request, told string, t *teller) (*model.Response, error) {
 	if c, ok := l.model.(model.Continuer); ok && told != "" {
 		res, err := c.Continue(ctx, req, told, t.onRest)
@@ -230,8 +236,8 @@ func (l *loop) speak(ctx context.Context, req *model.Request, told string, t *te
 	return res, err
 }
 
-// stoppable is a context that ends with errStopped when stop is closed. The
-// function that comes with it must be called.
+// stoppable returns a context that is cancelled with errStopped when stop is
+// closed. The returned function must be called.
 func stoppable(ctx context.Context, stop <-chan struct{}) (context.Context, func()) {
 	if stop == nil {
 		return ctx, func() {}
@@ -249,17 +255,18 @@ func stoppable(ctx context.Context, stop <-chan struct{}) (context.Context, func
 	return ctx, func() { cancel(nil); <-over }
 }
 
-// exhausted ends a run that is still not done (AAIF, Orchestration Topology:
-// max_iterations is a loop guard that the runtime MUST enforce).
+// exhausted is the error of a run that has used up its turns (AAIF,
+// Orchestration Topology: max_iterations is a loop guard that the runtime MUST
+// enforce).
 func (l *loop) exhausted() error {
 	return envelope.Errorf(envelope.CodeMaxIterations, "not done after %d turns of the model", l.maxTurns)
 }
 
-// maxScriptWords bounds, in bytes, what the sender is told of a script.
+// maxScriptWords bounds, in bytes, the script error that is sent to the sender.
 const maxScriptWords = 500
 
-// modelFailure says to the sender what kind of failure it was, and to the log
-// what the provider said.
+// modelFailure converts a model's failure: the sender learns the kind of
+// failure, the log what the provider said.
 func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err error) error {
 	var failed *model.Error
 	if ctx.Err() != nil || !errors.As(err, &failed) {
@@ -268,11 +275,11 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 	e := task.Envelope
 	l.log.Warn("model turn failed", "id", e.ID, "corr", e.Corr, "intent", e.Intent, "from", e.From, "turn", r.turns+1, "err", err)
 	say := func(code envelope.Code, words string) *envelope.Error {
-		if len(failed.Tries) > 0 { // which routes and why, without the providers' words
+		if len(failed.Tries) > 0 { // names the routes and kinds of failure, without the providers' texts
 			words = "no model answered: " + triesText(failed.Tries)
 		}
 		e := envelope.Errorf(code, "%s: %w", words, err)
-		if failed.RetryAfter > 0 { // else the document's retry policy says how long to wait
+		if failed.RetryAfter > 0 { // otherwise the document's retry policy sets the delay
 			e = e.WithBackoff(failed.RetryAfter)
 		}
 		return e
@@ -292,7 +299,7 @@ func (l *loop) modelFailure(ctx context.Context, task *mesh.Task, r *run, err er
 		return say(envelope.CodeModel, "the task does not fit the model's context window")
 	}
 	var script *builtin.ScriptError
-	if errors.As(err, &script) { // the document's author mends it
+	if errors.As(err, &script) { // for the author of the document to correct
 		return say(envelope.CodeModel, "the offline model cannot play the document's script: "+clip.Text(script.Error(), maxScriptWords))
 	}
 	return say(envelope.CodeModel, "the model's provider refused the request")

@@ -12,36 +12,39 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
-// A Verdict is what a runtime makes of a document: what it does otherwise than
-// the document says, and whether it hosts the agent (AAIF, Capability Negotiation
-// and Compliance Controls).
+// A Verdict is the result of checking a document against a runtime: which
+// fields are not honoured, and whether the agent is hosted (AAIF, Capability
+// Negotiation and Compliance Controls).
 type Verdict struct {
-	// Negotiation is how required_capabilities fared.
+	// Negotiation is the result of negotiating required_capabilities.
 	Negotiation aaif.Negotiation `json:"negotiation"`
-	// Notices are what is done otherwise. None of them keeps the agent from being
-	// hosted, and none is of severity error.
+	// Notices are the differences between the document and what this runtime
+	// does. They do not keep the agent from being hosted, and none is of
+	// severity error.
 	Notices []aaif.Problem `json:"notices,omitzero"`
-	// Refusals are what keeps the agent from being hosted; none if it is hosted.
+	// Refusals are the reasons why the agent is not hosted; none if it is
+	// hosted.
 	Refusals []aaif.Problem `json:"refusals,omitzero"`
-	// Unkept are the places among Refusals of what a runtime MUST keep, this one
-	// does not, and an operator may accept; see Options.AcceptUnhonoured.
+	// Unkept are the places of those Refusals that an operator may accept:
+	// fields that a runtime MUST honour and this one does not; see
+	// Options.AcceptUnhonoured.
 	Unkept []string `json:"unkept,omitzero"`
-	// Accepted are the places of which the operator has accepted that.
+	// Accepted are the places of such fields that the operator has accepted.
 	Accepted []string `json:"accepted,omitzero"`
 
 	accept []string
 }
 
-// Judge holds a definition against what a runtime with these options does. It
-// looks at the document alone: whether a model can be reached, a function is there
-// or a tool can be opened shows in [New], which judges by the same rule.
+// Judge checks a definition against a runtime with these options. It uses the
+// document alone: [New], which decides by the same rule, also finds out whether
+// functions are registered and tools can be opened.
 func Judge(doc *aaif.Document, opts Options) Verdict {
 	v, _ := judge(doc, opts)
 	return v
 }
 
-// judge is Judge, and returns the document with the conditions that the operator
-// has accepted.
+// judge does the work of Judge, and also returns the document with the
+// conditions in words that the operator has accepted.
 func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 	doc, held := doc.HoldHints(opts.AcceptUnhonoured)
 	def := doc.Definition()
@@ -52,7 +55,7 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 			v.add(p)
 		}
 	}
-	plan, _ := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def)) // what is wrong with it is topology's to say
+	plan, _ := orchestrate.Compile(def, opts.Model != nil || orchestrate.HasModel(def)) // topology.Check reports the errors of Compile
 	elsewhere := delegates(def, plan, opts)
 	supported := Honours(opts.Offer)
 	if opts.Memory != nil {
@@ -75,7 +78,7 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 	}
 	var team []aaif.Problem
 	if opts.byModel() {
-		team = slices.DeleteFunc(topology.Check(doc), func(p aaif.Problem) bool { return p.Rule == topology.RuleName }) // who serves it asks the mesh
+		team = slices.DeleteFunc(topology.Check(doc), func(p aaif.Problem) bool { return p.Rule == topology.RuleName }) // a worker looks members up in the mesh, by their names
 	}
 	v.add(elsewhere...)
 	v.add(withoutEffect(doc, slices.Concat(elsewhere, lacking), team)...)
@@ -89,7 +92,7 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 		v.add(p)
 	}
 	for _, p := range team {
-		if p.Severity == aaif.SeverityError { // a team that cannot work is not hosted
+		if p.Severity == aaif.SeverityError { // an agent whose team cannot work is not hosted
 			v.refuse(p)
 			continue
 		}
@@ -99,11 +102,11 @@ func judge(doc *aaif.Document, opts Options) (Verdict, *aaif.Document) {
 	return v, doc
 }
 
-// add is the one rule about what a runtime MUST do and this one does not, which is
-// a problem of severity error: safety levels strict and regulated are those at
-// which nothing may be left out, so there it keeps the agent from being hosted. At
-// the others the agent is hosted, and a warning says so; and also where the
-// operator has accepted just that.
+// add is the only rule about a field that a runtime MUST honour and this one
+// does not, which is a problem of severity error. At safety levels strict and
+// regulated nothing may be left out, so the problem becomes a refusal. At the
+// other levels, or if the operator has accepted that field, it becomes a
+// warning.
 func (v *Verdict) add(problems ...aaif.Problem) {
 	for _, p := range problems {
 		switch {
@@ -132,15 +135,15 @@ func (v *Verdict) add(problems ...aaif.Problem) {
 
 func (v *Verdict) accepts(pointer string) bool { return slices.Contains(v.accept, pointer) }
 
-// refuse keeps the agent from being hosted.
+// refuse adds a refusal.
 func (v *Verdict) refuse(p aaif.Problem) {
 	p.Severity = aaif.SeverityError
 	v.Refusals = append(v.Refusals, p)
 }
 
-// negotiated adds what a negotiation says beyond what was known. The draft leaves an
-// operator no choice at strict and regulated: a runtime that lacks a capability MUST
-// reject the agent.
+// negotiated adds the problems of a negotiation that are not known yet. At
+// strict and regulated an operator has no choice: a runtime that lacks a
+// capability MUST reject the agent.
 func (v *Verdict) negotiated(n aaif.Negotiation, known ...aaif.Problem) {
 	v.Negotiation = n
 	for _, p := range n.Problems() {
@@ -154,22 +157,23 @@ func (v *Verdict) negotiated(n aaif.Negotiation, known ...aaif.Problem) {
 	}
 }
 
-// Err is nil if the agent is hosted, and else an error with all that keeps it from
-// being hosted.
+// Err returns nil if the agent is hosted, and otherwise an error with all
+// refusals.
 func (v *Verdict) Err() error {
 	bad := []error{v.Negotiation.Err()}
 	for _, p := range v.Refusals {
-		if p.Rule != aaif.RuleCapability && p.Rule != aaif.RuleConditionLanguage { // the negotiation says them in one line
+		if p.Rule != aaif.RuleCapability && p.Rule != aaif.RuleConditionLanguage { // v.Negotiation.Err has them in one line
 			bad = append(bad, errors.New(p.String()))
 		}
 	}
 	return errors.Join(bad...)
 }
 
-// approval is the field that asks for a person's word before tools write.
+// approval is the field that requires a person's approval before tools write.
 const approval = "/agent/compliance/human_in_the_loop"
 
-// acts reports whether an agent has tools, or others in the place of tools.
+// acts reports whether an agent has tools, or team members that its model calls
+// like tools.
 func acts(def *aaif.Definition, plan *orchestrate.Plan) bool {
 	return len(def.Agent.Tools) > 0 || plan != nil && plan.Pattern == orchestrate.ModelLed
 }

@@ -7,12 +7,12 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// bytesPerToken is a guess on the safe side: English has more, code and other
-// languages have about as many.
+// bytesPerToken is a conservative estimate: English text has more, code and
+// other languages about as many.
 const bytesPerToken = 3
 
-// estimate is about how many tokens a message is, with what a provider puts
-// around it.
+// estimate estimates the tokens of a message, including the overhead that a
+// provider adds.
 func estimate(m *model.Message) int {
 	n := len(m.Content) + len(m.ToolName) + len(m.Provider)
 	for _, c := range m.ToolCalls {
@@ -21,8 +21,8 @@ func estimate(m *model.Message) int {
 	return n/bytesPerToken + 4
 }
 
-// overhead is about how many tokens of the window are not for the
-// conversation: the tools, and the answer.
+// overhead estimates the tokens of the window that are not available to the
+// conversation: those of the tools and the answer.
 func (l *loop) overhead(req *model.Request) int {
 	n := len(req.Format.Schema)
 	for _, t := range req.Tools {
@@ -35,7 +35,7 @@ func (l *loop) overhead(req *model.Request) int {
 	return n/bytesPerToken + answer
 }
 
-// inputTokens is about how many tokens a request is.
+// inputTokens estimates the tokens of a request.
 func (l *loop) inputTokens(req *model.Request) int {
 	n := len(req.Format.Schema)
 	for _, t := range req.Tools {
@@ -44,11 +44,11 @@ func (l *loop) inputTokens(req *model.Request) int {
 	return sizeOf(req.Messages) + n/bytesPerToken
 }
 
-// fit leaves out of a conversation what does not fit into a number of tokens,
-// from its oldest end (AAIF, Agent State Document), in whole turns: an
-// assistant's message and what its tools said stay together. What is at its head
-// stays: system messages, and behind them the task, if taskFirst. So does the
-// last turn, whatever its size, and the message of a user that it is about.
+// fit shortens a conversation to a number of tokens by leaving out its oldest
+// whole turns (AAIF, Agent State Document): an assistant's message and the
+// results of its tools stay together. System messages at its beginning stay,
+// and so does the task after them, if taskFirst. The last turn stays, whatever
+// its size, with the user message that it answers.
 func fit(messages []model.Message, taskFirst bool, tokens int) []model.Message {
 	size := sizeOf(messages)
 	if size <= tokens {
@@ -62,7 +62,7 @@ func fit(messages []model.Message, taskFirst bool, tokens int) []model.Message {
 		head++
 	}
 	cut := head
-	var question []model.Message // that what is kept begins by answering
+	var question []model.Message // the user message that the first kept turn answers
 	for end := turnEnd(messages, cut); size > tokens && end < len(messages); end = turnEnd(messages, cut) {
 		switch messages[cut].Role {
 		case model.RoleUser:
@@ -86,15 +86,16 @@ func sizeOf(messages []model.Message) (tokens int) {
 	return tokens
 }
 
-// turnEnd is where the turn that begins at i ends: behind what its tools said.
+// turnEnd is the end of the turn that begins at i: after the results of its
+// tools.
 func turnEnd(messages []model.Message, i int) int {
 	for i++; i < len(messages) && messages[i].Role == model.RoleTool; i++ {
 	}
 	return min(i, len(messages))
 }
 
-// window is as much of a run's conversation as fits the model, as far as its
-// window is known. The run keeps all of it.
+// window returns the part of a run's conversation that fits the model, if the
+// model's window is known. The run keeps all of it.
 func (l *loop) window(task *mesh.Task, r *run, req *model.Request) []model.Message {
 	room := r.learned
 	if l.context > 0 {
@@ -114,8 +115,9 @@ func (l *loop) window(task *mesh.Task, r *run, req *model.Request) []model.Messa
 	return kept
 }
 
-// fitter is how much of a run's conversation belongs into a window that a model
-// which chooses among several knows. Behind it comes what is asked besides.
+// fitter returns a function that shortens a run's conversation for a given
+// window, for a model that routes between models with different windows.
+// besides are messages that are appended to the conversation.
 func (l *loop) fitter(r *run, req *model.Request, besides ...model.Message) func(int) []model.Message {
 	overhead := l.overhead(req) + sizeOf(besides)
 	return func(window int) []model.Message {
@@ -124,7 +126,7 @@ func (l *loop) fitter(r *run, req *model.Request, besides ...model.Message) func
 			room = min(room, r.learned)
 		}
 		kept := fit(r.messages, r.taskFirst, room)
-		if window > 1 { // 1 asks how little can be sent
+		if window > 1 { // a window of 1 asks for the shortest possible request
 			r.sent = sizeOf(kept)
 		}
 		if len(besides) == 0 {
@@ -134,8 +136,8 @@ func (l *loop) fitter(r *run, req *model.Request, besides ...model.Message) func
 	}
 }
 
-// shorten halves what is sent to a model that says that it was too long. It
-// returns false where nothing can be left out any more.
+// shorten halves what is sent to a model that refused the request as too long.
+// It returns false if nothing more can be left out.
 func (l *loop) shorten(task *mesh.Task, r *run, req *model.Request) bool {
 	size := sizeOf(req.Messages)
 	if r.sent > 0 {

@@ -58,8 +58,8 @@ func TestAConversationIsCutFromItsOldestEnd(t *testing.T) {
 	}
 }
 
-// What does not fit the model is not sent; the run keeps all of it, and so
-// does its document.
+// Messages that do not fit the model are not sent; the run and its document
+// keep all of them.
 func TestALongRunFitsItsModel(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{ContextTokens: 3600})
@@ -87,8 +87,8 @@ func TestALongRunFitsItsModel(t *testing.T) {
 	}
 }
 
-// A model that says that a conversation is too long gets less of it, and from
-// then on no more than that.
+// After a model has refused a conversation as too long, it gets less, and from
+// then on never more than that.
 func TestAModelThatSaysTooLongGetsLess(t *testing.T) {
 	t.Parallel()
 	w := newWorkbench(t, Options{})

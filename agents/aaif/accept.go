@@ -9,12 +9,13 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// rootFields are the fields beside agent in a definition.
+// rootFields are the members of a definition beside agent.
 var rootFields = []string{"sc_standard", "sc_version", "agent_id", "status", "tags", "provenance"}
 
-// FieldPointer reads the name of one place of an agent definition: a JSON pointer (/agent/compliance/audit_log), or
-// the field's path with dots, from the root or from the agent block (compliance.audit_log). It stands for that place
-// alone: there are no wildcards.
+// FieldPointer parses the name of one place in an agent definition: a JSON
+// pointer (/agent/compliance/audit_log), or the field's path with dots, from
+// the root or from the agent block (compliance.audit_log). It names exactly one
+// place: there are no wildcards.
 func FieldPointer(text string) (string, error) {
 	switch {
 	case text == "" || text == "/":
@@ -38,7 +39,8 @@ func FieldPointer(text string) (string, error) {
 	return pointer, nil
 }
 
-// FieldPath names a place as [FieldPointer] reads it, by dots where that can be.
+// FieldPath converts a pointer to the dotted path that [FieldPointer] reads,
+// where possible.
 func FieldPath(pointer string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(pointer, "/agent/"), "/")
 	path = strings.ReplaceAll(path, "/", ".")
@@ -51,10 +53,12 @@ func FieldPath(pointer string) string {
 // HintAccepted is the hint of a [Problem] that an operator has accepted.
 const HintAccepted = "accepted by the operator"
 
-// HoldHints returns a document in which some conditions in words always hold: those of subagents that are steps of a
-// pipeline, whose order the document gives by other means, where pointers names them. No runtime evaluates words;
-// that they hold is the word of an operator who has read them. It reports each as a warning. The receiver stays as
-// it is, and is what is returned where nothing is held.
+// HoldHints returns a document in which some conditions in words always hold:
+// those of subagents that are steps of a pipeline and that pointers names. The
+// pipeline gives their order, and an operator who has read the words decides
+// that they hold, because no runtime evaluates words. It reports each of them
+// as a warning. The receiver is not changed; if no condition is affected,
+// HoldHints returns the receiver.
 func (d *Document) HoldHints(pointers []string) (*Document, []Problem) {
 	if d.definition == nil || d.definition.Agent.Orchestration == nil || len(d.definition.Agent.Orchestration.Pipeline) == 0 {
 		return d, nil

@@ -234,7 +234,8 @@ func TestNotHonoured(t *testing.T) {
 	}
 }
 
-// Where an entry stands for tools that have schemas of their own, its schemas do not count, and that is said.
+// The schemas of an entry that stands for tools with their own schemas are
+// ignored and reported.
 func TestSchemasThatDoNotCountAreReported(t *testing.T) {
 	const both, parameters = "/agent/tools/0/output_schema /agent/tools/0/parameters_schema", "/agent/tools/0/parameters_schema"
 	speaks := WorkerSupports()

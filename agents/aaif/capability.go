@@ -17,16 +17,17 @@ func SetOf[T ~string](names ...T) Set[T] {
 	return s
 }
 
-// Has says whether a name is in the set. A nil set is empty.
+// Has reports whether a name is in the set. A nil set is empty.
 func (s Set[T]) Has(name T) bool { _, ok := s[name]; return ok }
 
 // Sorted returns the names in order.
 func (s Set[T]) Sorted() []T { return slices.Sorted(maps.Keys(s)) }
 
-// An Offer is what a runtime has for agents.
+// An Offer lists what a runtime offers to agents.
 type Offer struct {
-	// Capabilities are ids of the registry, such as tool.function, and names of manifest fields, such as
-	// telemetry.otel_traces. Where both name one thing, either satisfies the other.
+	// Capabilities are ids of the registry, such as tool.function, and names of
+	// manifest fields, such as telemetry.otel_traces. If both name the same
+	// thing, either satisfies the other.
 	Capabilities Set[string]
 	// Languages are the condition languages that the runtime evaluates.
 	Languages Set[Language]
@@ -53,14 +54,14 @@ func (d *Definition) Needs() Need {
 	return n
 }
 
-// registryNames maps the manifest's name for a capability to the registry's id, where they differ. Agents in
-// the field require either.
+// registryNames maps a manifest's name of a capability to the registry's id,
+// where they differ. Existing documents require either.
 var registryNames = map[string]string{
 	"telemetry.otel_traces":        CapTelemetryOTel,
 	"compliance.human_in_the_loop": CapHumanInTheLoop,
 }
 
-// registryName is the registry's id for a capability, or the name itself.
+// registryName returns the registry's id of a capability, or the name itself.
 func registryName(name string) string {
 	if id, ok := registryNames[name]; ok {
 		return id
@@ -68,7 +69,8 @@ func registryName(name string) string {
 	return name
 }
 
-// Offers says whether a runtime has a capability, under this name or its other one.
+// Offers reports whether a runtime has a capability, under this name or its
+// other one.
 func (o Offer) Offers(capability string) bool {
 	if o.Capabilities.Has(capability) || capability == CapConditionStructured && len(o.Languages) > 0 {
 		return true
@@ -85,7 +87,8 @@ func (o Offer) Offers(capability string) bool {
 	return false
 }
 
-// Offer is what the platform of a manifest has, by registry ids where there are any.
+// Offer returns what the platform of a manifest offers, by registry ids where
+// they exist.
 func (m *Manifest) Offer() Offer {
 	o := Offer{Capabilities: make(Set[string]), Languages: make(Set[Language])}
 	c := m.Platform.Capabilities
@@ -97,7 +100,7 @@ func (m *Manifest) Offer() Offer {
 			o.Capabilities[registryName(name)] = struct{}{}
 		}
 	}
-	if o.Capabilities.Has(CapStateCheckpoint) { // in a manifest it means "can write and restore"
+	if o.Capabilities.Has(CapStateCheckpoint) { // in a manifest the flag means "can write and restore"
 		o.Capabilities[CapStateRestore] = struct{}{}
 	}
 	if c.Compliance != nil && len(c.Compliance.DataResidencyRegions) > 0 {

@@ -18,8 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// CBOR documents hold what JSON holds: text keys, text, numbers, bools, null, arrays and maps of definite
-// length (Binary Encoding). Everything else is refused, so that both encodings behave alike.
+// CBOR documents may contain only what JSON can express: text keys, text,
+// numbers, bools, null, arrays and maps of definite length (Binary Encoding).
+// Everything else is refused, so that both encodings behave alike.
 
 // cborEncMode is RFC 8949's core deterministic encoding.
 var cborEncMode = must(cbor.CoreDetEncOptions().EncMode())
@@ -29,7 +30,7 @@ const cborUndefined = 23
 
 func must[T any](v T, err error) T {
 	if err != nil {
-		panic(err) // constant options; the tests would not start
+		panic(err) // the options are constants: a failure would show in every test
 	}
 	return v
 }
@@ -46,11 +47,11 @@ func cborDecMode(maxDepth int) (cbor.DecMode, error) {
 		Inf:             cbor.InfDecodeForbidden,
 		DefaultMapType:  reflect.TypeFor[map[string]any](),
 		SimpleValues:    cborSimpleValues,
-		MaxNestedLevels: maxDepth + 4, // the library's least is 4; the walk below is exact
+		MaxNestedLevels: maxDepth + 4, // MaxNestedLevels: the library's minimum is 4; the walk below applies the exact limit
 	}.DecMode()
 }
 
-// decodeCBOR turns CBOR into JSON text, members in the order of their names.
+// decodeCBOR converts CBOR to JSON text, with members sorted by name.
 func decodeCBOR(data []byte, maxDepth int) (jsontext.Value, *Problem) {
 	mode, err := cborDecMode(maxDepth)
 	if err != nil {
@@ -159,8 +160,9 @@ func (c *cborConverter) write(t jsontext.Token, pointer string) *Problem {
 	return nil
 }
 
-// formatFloat writes a double as the shortest JSON number that reads back as it, always with a fraction or an
-// exponent, so that 1.0 does not turn into the integer 1 on a round trip.
+// formatFloat writes a double as the shortest JSON number that reads back as
+// the same value. It always has a fraction or an exponent, so that 1.0 does not
+// become the integer 1 on a round trip.
 func formatFloat(f float64) string {
 	s := string(jsontext.AppendFloat(nil, f, 64))
 	if f == 0 && math.Signbit(f) {
@@ -172,7 +174,7 @@ func formatFloat(f float64) string {
 	return s
 }
 
-// cborProblem puts the library's words into ours.
+// cborProblem converts an error of the library to a problem.
 func cborProblem(data []byte, err error, maxDepth int) *Problem {
 	var (
 		dup    *cbor.DupMapKeyError
@@ -196,7 +198,7 @@ func cborProblem(data []byte, err error, maxDepth int) *Problem {
 		p.Message, p.Hint = "items of indefinite length are not accepted", "send their length first"
 	case errors.As(err, &nested):
 		p.Rule, p.Message = RuleTooDeep, tooDeep(maxDepth).message
-	case errors.As(err, &sem): // the one semantic rule of well-formed CBOR
+	case errors.As(err, &sem): // the library's only semantic error of well-formed CBOR
 		p.Rule, p.Message = RuleEncoding, "a text string is not UTF-8"
 	case errors.As(err, &typ):
 		p.Message, p.Hint = "a map has a key that is not text", "integer keys are no compression here: names stay names"
@@ -210,7 +212,8 @@ func cborProblem(data []byte, err error, maxDepth int) *Problem {
 	return &p
 }
 
-// encodeCBOR encodes a decoded document. It refuses numbers that would not survive.
+// encodeCBOR encodes a decoded document. It refuses numbers that would lose
+// digits.
 func encodeCBOR(tree any) ([]byte, error) {
 	v, err := cborValue(tree, "")
 	if err != nil {
@@ -249,8 +252,9 @@ func cborValue(v any, pointer string) (any, error) {
 	}
 }
 
-// cborNumber turns a JSON number into a CBOR integer, where it is written as one and 64 bits hold it, or into a
-// double, where that is the same number.
+// cborNumber converts a JSON number to a CBOR integer if it is written as an
+// integer and fits into 64 bits, else to a double if that is the same number.
+// Otherwise it reports false.
 func cborNumber(lit string) (any, bool) {
 	if !strings.ContainsAny(lit, ".eE") && lit != "-0" {
 		if n, err := strconv.ParseInt(lit, 10, 64); err == nil {

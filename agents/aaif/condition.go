@@ -20,23 +20,26 @@ const (
 	LangNever     Language = "never"
 )
 
-// A Condition gates a subagent, a handoff, a trigger or an approval. It has one of two forms.
+// A Condition gates a subagent, a handoff, a trigger or an approval. It has one
+// of two forms.
 //
-// The structured form has a Lang, and every runtime evaluates it alike; one that does not know the language
-// treats the condition as unsatisfied (see [Negotiate]), and never falls back to NL. The string form has no
-// Lang and only a Hint, which each runtime reads as it may.
+// The structured form has a Lang, and all runtimes evaluate it in the same way.
+// A runtime without the language treats the condition as unsatisfied (see
+// [Negotiate]), and never falls back to NL. The string form has no Lang and
+// only a Hint, whose interpretation is up to each runtime.
 type Condition struct {
 	Lang Language           // "" is the string form
 	Expr stdjson.RawMessage // a JSON string, or the rule object of jsonlogic; nil for always and never
-	NL   string             // in words, for people and logs; never evaluated
+	NL   string             // a description in words, for people and logs; never evaluated
 	Hint string             // the string form's text
 }
 
-// IsString says whether the condition is in the string form, which MUST NOT be relied on for portable routing.
+// IsString reports whether the condition is in the string form, which MUST NOT
+// be relied on for portable routing.
 func (c *Condition) IsString() bool { return c.Lang == "" }
 
-// Text is the expression as text: what a JSON string holds, else the JSON itself. It is empty for always, for
-// never and for the string form.
+// Text is the expression as text: the content of a JSON string, else the JSON
+// itself. It is empty for always, for never and for the string form.
 func (c *Condition) Text() string {
 	if len(c.Expr) == 0 {
 		return ""
@@ -57,7 +60,7 @@ type structured struct {
 	NL   string             `json:"nl,omitzero"`
 }
 
-// MarshalJSONTo writes the form that the condition has.
+// MarshalJSONTo writes the condition in its form.
 func (c *Condition) MarshalJSONTo(enc *jsontext.Encoder) error {
 	if c.IsString() {
 		return enc.WriteToken(jsontext.String(c.Hint))
@@ -81,7 +84,7 @@ func (c *Condition) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 			return err
 		}
 		if s.Lang == "" {
-			return errNoLang // it would turn into the string form
+			return errNoLang // without a lang it would become the string form
 		}
 		*c = Condition{Lang: s.Lang, Expr: s.Expr, NL: s.NL}
 		return nil

@@ -8,7 +8,7 @@ import (
 func (d *Definition) Clone() *Definition {
 	text, err := json.Marshal(d)
 	if err != nil {
-		panic("aaif: clone: " + err.Error()) // a Definition that cannot be written was put together wrongly
+		panic("aaif: clone: " + err.Error()) // a Definition that cannot be encoded was assembled wrongly by a program
 	}
 	c := new(Definition)
 	if err := json.Unmarshal(text, c); err != nil {
@@ -17,12 +17,14 @@ func (d *Definition) Clone() *Definition {
 	return c
 }
 
-// WithDefaults returns a copy in which every field that the schema gives a default has a value, and every
-// block that holds such fields is there: callers need not ask for nil. The receiver stays as it is, and so
-// does what it says about which fields its author declared.
+// WithDefaults returns a copy in which every field that the schema gives a
+// default has a value, and every block that holds such fields is there: callers
+// need not check for nil. The receiver is not changed and still shows which
+// fields its author declared.
 //
-// The blocks are model, orchestration, io, runtime, telemetry, compliance and human_in_the_loop; handoffs,
-// memory items and the auth of tools are completed where they are.
+// The blocks are model, orchestration, io, runtime, telemetry, compliance and
+// human_in_the_loop; handoffs, memory items and the auth of tools are completed
+// if they are present.
 func (d *Definition) WithDefaults() *Definition {
 	c := d.Clone()
 	set(&c.Version, Version)
@@ -72,7 +74,7 @@ func (d *Definition) WithDefaults() *Definition {
 	return c
 }
 
-// block makes sure that a block is there.
+// block allocates a block that is absent.
 func block[T any](p **T) {
 	if *p == nil {
 		*p = new(T)

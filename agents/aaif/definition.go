@@ -13,11 +13,12 @@ const Standard = "SC-006"
 // Version is the AAIF version that this package implements.
 const Version = "3.4.0"
 
-// A Definition is an agent definition: the complete portable declaration of one agent (AAIF Document
-// Structure).
+// A Definition is an agent definition: the complete portable declaration of one
+// agent (AAIF Document Structure).
 //
-// In this and the other document types, a field that is absent is a nil pointer or slice, an empty string or
-// an unset [Number]; no field is filled in unless [Definition.WithDefaults] is asked to.
+// In this and the other document types, a field that is absent is a nil pointer
+// or slice, an empty string or an unset [Number]; only
+// [Definition.WithDefaults] fills in defaults.
 type Definition struct {
 	Comment    string      `json:"_comment,omitzero"`
 	Standard   string      `json:"sc_standard"`
@@ -28,12 +29,13 @@ type Definition struct {
 	Agent      Agent       `json:"agent"`
 	Provenance *Provenance `json:"provenance,omitzero"`
 
-	// Extensions holds the x- members as one JSON object, untouched. A runtime ignores those that it does not know;
-	// this project's own is x-aeemesh, which refines teams (docs/orchestration.md).
+	// Extensions holds the x- members as one JSON object, untouched. A runtime
+	// ignores unknown ones. This project's extension is x-aeemesh, with
+	// settings of teams (docs/orchestration.md).
 	Extensions jsontext.Value `json:",embed"`
 }
 
-// Status is where a definition is in its life.
+// Status is the stage of a definition in its life cycle.
 type Status string
 
 const (
@@ -65,7 +67,7 @@ type Agent struct {
 	Compliance           *Compliance    `json:"compliance,omitzero"`
 }
 
-// Provenance says where a definition comes from.
+// Provenance is the origin of a definition.
 type Provenance struct {
 	AuthoredBy     string   `json:"authored_by,omitzero"`
 	SourcePlatform string   `json:"source_platform,omitzero"`
@@ -82,10 +84,10 @@ type Context struct {
 	Label             string      `json:"label,omitzero"`
 	Value             string      `json:"value"`
 	Description       string      `json:"description,omitzero"`
-	RefreshTTLSeconds Number      `json:"refresh_ttl_seconds,omitzero"` // for url; 0 is once
+	RefreshTTLSeconds Number      `json:"refresh_ttl_seconds,omitzero"` // for url; 0: fetched once
 }
 
-// ContextType says what a Context's value is.
+// ContextType is the kind of a Context's value.
 type ContextType string
 
 const (
@@ -102,13 +104,13 @@ type Memory struct {
 	Key               string            `json:"key,omitzero"`
 	Content           string            `json:"content"`
 	Backend           string            `json:"backend,omitzero"`
-	TTLSeconds        Number            `json:"ttl_seconds,omitzero"` // 0 is for ever
+	TTLSeconds        Number            `json:"ttl_seconds,omitzero"` // 0: kept for ever
 	EmbeddingModel    string            `json:"embedding_model,omitzero"`
 	RetrievalStrategy RetrievalStrategy `json:"retrieval_strategy,omitzero"`
 	TopK              Number            `json:"top_k,omitzero"` // default 5
 }
 
-// MemoryScope says how far a memory item reaches.
+// MemoryScope limits who shares a memory item.
 type MemoryScope string
 
 const (
@@ -118,7 +120,7 @@ const (
 	ScopeLongTerm MemoryScope = "long_term"
 )
 
-// RetrievalStrategy says how memory items are found.
+// RetrievalStrategy is the way in which memory items are found.
 type RetrievalStrategy string
 
 const (
@@ -128,7 +130,7 @@ const (
 	RetrieveRecency    RetrievalStrategy = "recency"
 )
 
-// IO is the contract of an agent that programs call.
+// IO is the contract of an agent that is called by programs.
 type IO struct {
 	InputSchema  stdjson.RawMessage `json:"input_schema,omitzero"`
 	OutputSchema stdjson.RawMessage `json:"output_schema,omitzero"`
@@ -147,13 +149,13 @@ const (
 	IOStructured IOFormat = "structured"
 )
 
-// IOMode says how a caller waits.
+// IOMode is how a caller gets the output.
 type IOMode string
 
 const (
 	ModeSync  IOMode = "sync"
-	ModeAsync IOMode = "async" // a job id now, the output later
-	ModeBatch IOMode = "batch" // a list of inputs
+	ModeAsync IOMode = "async" // the caller gets a job id at once, and the output later
+	ModeBatch IOMode = "batch" // the input is a list of inputs
 )
 
 // Conditions yields every condition of the definition with its JSON pointer.

@@ -1,5 +1,6 @@
-// Package aaif reads, checks and writes AAIF documents: agent definitions, agent states, platform manifests
-// and conformance reports (draft-schemacommons-aaif-00, standard SC-006).
+// Package aaif reads, checks and writes AAIF documents: agent definitions,
+// agent states, platform manifests and conformance reports
+// (draft-schemacommons-aaif-00, standard SC-006).
 //
 //	doc, err := aaif.Read("reviewer.yaml", file, aaif.Options{Kind: aaif.KindAgent})
 //	if err != nil {
@@ -10,46 +11,56 @@
 //
 // # Tour
 //
-// A document is read by [Parse], [Read] or [Check] from JSON, from YAML or from CBOR (parse.go). YAML and CBOR
-// are turned into JSON text first (yaml.go, cbor.go), so that all three go through one decoder with one set of
-// limits (json.go) and behave alike. The tree is held to the kind's JSON Schema (schema.go, schema/), each error
-// is put into words with a hint (explain.go, suggest.go), and every string is searched for credentials
-// (secret.go). What is left is a [Document]: the text as it was read, and a typed view of it (definition.go and
-// the files beside it, state.go, manifest.go, report.go).
+// A document is read by [Parse], [Read] or [Check] from JSON, from YAML or from
+// CBOR (parse.go). YAML and CBOR are turned into JSON text first (yaml.go,
+// cbor.go), so that all three go through one decoder with one set of limits
+// (json.go) and behave alike. The tree is validated against the kind's JSON
+// Schema (schema.go, schema/). Each error becomes a message with a hint
+// (explain.go, suggest.go). Every string is searched for credentials
+// (secret.go). The result is a [Document]: the original text, and a typed view
+// of it (definition.go and the files beside it, state.go, manifest.go,
+// report.go).
 //
-// On a document one can ask for advice ([Document.Lint]), for its conformance levels ([Definition.Levels]), for
-// what a runtime does not honour ([NotHonoured]), and whether a runtime may host it at all ([Negotiate]).
-// [Document.Encode] writes it, in any of the three formats.
+// [Document.Lint] gives advice about a document, [Definition.Levels] its
+// conformance levels, [NotHonoured] the fields that a runtime does not honour;
+// [Negotiate] decides whether a runtime may host it. [Document.Encode] writes
+// it in any of the three formats.
 //
 // # Guarantees
 //
-// Every problem is reported at once, in a fixed order. An encoding error is the exception: it makes the
-// document unreadable, and stands alone.
+// All problems are reported together, in a fixed order. The exception is an
+// encoding error: it makes the document unreadable and is reported alone.
 //
-// A document is never changed by being read. Encoding it in its own format gives JSON and YAML back byte for
-// byte; across formats, members keep their order where the format has one, and numbers keep their digits.
-// Defaults are filled in by [Definition.WithDefaults] only, in a copy. Extension members (x-…) and _comment
-// survive, and change nothing.
+// Reading does not change a document. Encoding it in its own format gives JSON
+// and YAML back byte for byte; across formats, members keep their order where
+// the format has one, and numbers keep their digits. Defaults are filled in by
+// [Definition.WithDefaults] only, in a copy. Extension members (x-…) and
+// _comment are kept and have no effect.
 //
-// The schemas are our own, and accept what the published ones accept, with one difference: auth.type may be
-// mtls, as the draft's text says. As in the published conformance corpus, format is not asserted: an id that is
-// no UUID, a time or a URI of the wrong form is a warning.
+// The schemas are our own, and accept what the published ones accept, with one
+// difference: auth.type may be mtls, as the draft's text says. As in the
+// published conformance corpus, format is not asserted: an id that is no UUID,
+// a time or a URI of the wrong form is a warning.
 //
 // # Hostile documents
 //
-// Documents come from strangers. Size and depth are bounded before anything is built; duplicate names, invalid
-// UTF-8 and numbers that are no IEEE 754 doubles are refused; so are YAML's anchors, aliases, merge keys, tags
-// and further documents, and CBOR's byte strings, tags, integer keys, indefinite lengths, NaN and infinities.
-// Schemas, ours and those that documents embed, load nothing from disk or network. Messages never quote a text
-// that looks like a credential.
+// Documents come from strangers. Size and depth are checked before values are
+// built; duplicate names, invalid UTF-8 and numbers that are no IEEE 754
+// doubles are refused; so are YAML's anchors, aliases, merge keys, tags and
+// further documents, and CBOR's byte strings, tags, integer keys, indefinite
+// lengths, NaN and infinities. Schemas, ours and those that documents embed,
+// load nothing from disk or network. Messages never quote a text that looks
+// like a credential.
 //
 // # Concurrency
 //
-// All functions may be called at once. A Document does not change after Parse.
+// All functions are safe for concurrent use. A Document does not change after
+// Parse.
 //
 // # Limits
 //
-// provenance.signature is carried, not verified. Conditions are read, not evaluated. The scan for credentials
-// finds what looks like one; see secret.go for what that means. Typed values that a program puts together leave
-// out empty optional texts when they are written; a Document that was read keeps them.
+// provenance.signature is carried, not verified. Conditions are parsed, not
+// evaluated. The scan for credentials is heuristic; see secret.go. Typed values
+// that a program makes are encoded without empty optional texts; a Document
+// that was read keeps them.
 package aaif

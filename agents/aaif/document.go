@@ -8,27 +8,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Document is a valid AAIF document: its text as it was read, and a typed view of it. Whatever the types
-// leave out, such as the order of members and the digits of a number, the text keeps.
+// A Document is a valid AAIF document: its original text, and a typed view of
+// it. The text keeps what the types do not represent, such as the order of
+// members and the digits of a number.
 //
-// A Document does not change; it may be used by any number of goroutines, as long as none of them changes what
-// the typed view points to.
+// A Document does not change. It is safe for concurrent use as long as no
+// goroutine changes what the typed view points to.
 type Document struct {
 	kind   Kind
 	format Format
 	source []byte         // as read
-	text   jsontext.Value // as JSON; the source itself where that is JSON
-	tree   any            // the text, decoded
+	text   jsontext.Value // as JSON; the same as source if that is JSON
+	tree   any            // text, decoded
 
-	// One of these, by kind.
+	// One of these is set, by kind.
 	definition *Definition
 	state      *State
 	manifest   *Manifest
 	report     *Report
 }
 
-// New makes a document of a definition, a state, a manifest or a report that a program has put together. It
-// is held to the same rules as one that was read.
+// New makes a document from a definition, a state, a manifest or a report that
+// a program has made. The same rules apply as to a document that is read.
 func New[T *Definition | *State | *Manifest | *Report](v T) (*Document, error) {
 	var kind Kind
 	switch any(v).(type) {
@@ -51,34 +52,36 @@ func New[T *Definition | *State | *Manifest | *Report](v T) (*Document, error) {
 	return Parse(text, Options{Format: JSON, Kind: kind, MaxBytes: max(len(text), 1), MaxDepth: maxMaxDepth})
 }
 
-// Kind is the kind of the document.
+// Kind returns the kind of the document.
 func (d *Document) Kind() Kind { return d.kind }
 
-// Format is the encoding in which the document was read.
+// Format returns the encoding in which the document was read.
 func (d *Document) Format() Format { return d.format }
 
-// Definition is the typed view of an agent definition, nil for another kind. It is shared: change a copy, such
-// as the one that [Definition.Clone] makes.
+// Definition returns the typed view of an agent definition, nil for other
+// kinds. It is shared: to change it, make a copy with [Definition.Clone].
 func (d *Document) Definition() *Definition { return d.definition }
 
-// State is the typed view of an agent state, nil for another kind.
+// State returns the typed view of an agent state, nil for other kinds.
 func (d *Document) State() *State { return d.state }
 
-// Manifest is the typed view of a platform manifest, nil for another kind.
+// Manifest returns the typed view of a platform manifest, nil for other kinds.
 func (d *Document) Manifest() *Manifest { return d.manifest }
 
-// Report is the typed view of a conformance report, nil for another kind.
+// Report returns the typed view of a conformance report, nil for other kinds.
 func (d *Document) Report() *Report { return d.report }
 
-// Source is the document as it was read, byte for byte.
+// Source returns the document as it was read, byte for byte.
 func (d *Document) Source() []byte { return bytes.Clone(d.source) }
 
 // Encode writes the document in a format.
 //
-// In the format it was read in, JSON and YAML come back byte for byte, comments included. YAML and CBOR turn
-// into indented JSON; JSON and CBOR turn into block YAML; members keep their order. CBOR is always in the
-// core deterministic encoding (RFC 8949, section 4.2.1), which orders members by their names; it refuses a
-// number with more digits than a double or a 64-bit integer holds.
+// JSON and YAML are returned byte for byte, comments included, if the document
+// was read in that format. YAML and CBOR are converted to indented JSON, JSON
+// and CBOR to block YAML; members keep their order. CBOR is always in the core
+// deterministic encoding (RFC 8949, section 4.2.1), which orders members by
+// their names; it refuses a number with more digits than a double or a 64-bit
+// integer holds.
 func (d *Document) Encode(f Format) ([]byte, error) {
 	switch f {
 	case JSON:
@@ -101,7 +104,8 @@ func (d *Document) Encode(f Format) ([]byte, error) {
 	return nil, fmt.Errorf("encode: unknown format %q", f)
 }
 
-// MarshalJSONTo writes the document's JSON, members and numbers as they were read.
+// MarshalJSONTo writes the document's JSON, with members and numbers as they
+// were read.
 func (d *Document) MarshalJSONTo(enc *jsontext.Encoder) error { return enc.WriteValue(d.text) }
 
 // MarshalJSON is MarshalJSONTo for encoding/json.

@@ -12,8 +12,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TestFullDocumentsAreFull keeps the seeds of the other tests complete: a field that the schemas have and the
-// documents lack is tested by nothing.
+// TestFullDocumentsAreFull checks that the seeds of the other tests are
+// complete: a field that the schemas have and the documents lack would not be
+// tested.
 func TestFullDocumentsAreFull(t *testing.T) {
 	for name, data := range fullDocuments(t) {
 		doc := mustParse(t, data, Options{Name: name})
@@ -123,7 +124,8 @@ func memberOrder(t *testing.T, text []byte) string {
 	}
 }
 
-// TestTypesHoldEverything: what the types write is what they read, extensions and digits included.
+// TestTypesHoldEverything: the types read back what they write, including
+// extensions and digits.
 func TestTypesHoldEverything(t *testing.T) {
 	for name, data := range fullDocuments(t) {
 		doc := mustParse(t, data, Options{Name: name})
@@ -163,7 +165,8 @@ func TestExtensionsAreEmbedded(t *testing.T) {
 	}
 }
 
-// TestEncodingsBehaveAlike: whatever a document says, it is read and judged alike from JSON, YAML and CBOR.
+// TestEncodingsBehaveAlike: a document has the same content and the same
+// problems in JSON, YAML and CBOR.
 func TestEncodingsBehaveAlike(t *testing.T) {
 	t.Parallel()
 	files := fullDocuments(t)

@@ -10,17 +10,20 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// maxEntityName keeps an entity id well below what a NATS subject may be.
+// maxEntityName bounds a name, so that an entity id stays well below the
+// maximum length of a NATS subject.
 const maxEntityName = 64
 
-// EntityName returns the entity id of an agent: "agent." and its name in lower snake case. "Invoice Chaser" is
-// agent.invoice_chaser.
+// EntityName returns the entity id of an agent: "agent." and its name in lower
+// snake case. "Invoice Chaser" is agent.invoice_chaser.
 //
-// Words end at anything but a letter or a digit, and where a capital follows a small letter or starts a new
-// word ("HTTPServer" is http_server); a digit belongs to the word before it ("GPT4 Helper" is gpt4_helper).
-// Apostrophes vanish ("Bob's" is bobs), and accents fall off ("Café" is cafe). The result is ASCII, which every
-// tool accepts in a subject: a name in another script, or without any letter or digit, is an error, and the
-// operator names the entity (--as).
+// Words end at any character but a letter or a digit, and before a capital that
+// follows a small letter or starts a new word ("HTTPServer" is http_server). A
+// digit belongs to the word before it ("GPT4 Helper" is gpt4_helper).
+// Apostrophes and accents are removed ("Bob's" is bobs, "Café" is cafe). The
+// result is ASCII, which every tool accepts in a subject. A name in another
+// script, or without any letter or digit, is an error: the operator must then
+// set the entity (--as).
 func EntityName(name string) (string, error) {
 	var b strings.Builder
 	runes := []rune(norm.NFKD.String(name))
@@ -57,12 +60,13 @@ func EntityName(name string) (string, error) {
 	}
 }
 
-// spelled are the Latin letters that lose no accent when they are decomposed.
+// spelled are the Latin letters that decomposition does not split into a base
+// letter and an accent.
 var spelled = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'đ': "d", 'ð': "d", 'þ': "th", 'ł': "l", 'ı': "i", 'ħ': "h",
 }
 
-// startWord writes the underscore that is due, if one is.
+// startWord writes an underscore if a gap between words is pending.
 func startWord(b *strings.Builder, gap bool) bool {
 	if gap && b.Len() > 0 {
 		b.WriteByte('_')
@@ -70,8 +74,8 @@ func startWord(b *strings.Builder, gap bool) bool {
 	return false
 }
 
-// newWord says whether the capital at i starts a word: after a small letter or a digit, or before a small
-// letter at the end of a run of capitals.
+// newWord reports whether the capital at i starts a word: after a small letter
+// or a digit, or before a small letter at the end of a run of capitals.
 func newWord(runes []rune, i int) bool {
 	before := runes[i-1]
 	if unicode.IsLower(before) || isDigit(before) {
@@ -83,7 +87,7 @@ func newWord(runes []rune, i int) bool {
 func isDigit(r rune) bool { return r >= '0' && r <= '9' }
 func isUpper(r rune) bool { return r >= 'A' && r <= 'Z' }
 
-// deleteMarks drops the accents that decomposition has split off.
+// deleteMarks removes the accents that decomposition has split off.
 func deleteMarks(runes []rune) []rune {
 	kept := runes[:0]
 	for _, r := range runes {

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// explain puts one schema error into words for the document's author. It takes the facts from the schema and
-// the document; the validator's own text is the last resort.
+// explain describes one schema error for the document's author. It uses the
+// schema and the document, and only as a last resort the validator's own text.
 func (s *documentSchema) explain(tree any, ve *jsonschema.ValidationError) []Problem {
 	at := ve.InstanceLocation
 	if decoded, err := url.PathUnescape(at); err == nil {
@@ -85,7 +85,8 @@ func (s *documentSchema) explainRequired(at string, value, limit any) []Problem 
 	return ps
 }
 
-// explainUnknown names each field that an object must not have, and what its author may have meant.
+// explainUnknown reports each field that an object must not have, with a
+// suggestion of what its author meant.
 func (s *documentSchema) explainUnknown(at string, value any, schema map[string]any) []Problem {
 	object, _ := value.(map[string]any)
 	props, _ := schema["properties"].(map[string]any)
@@ -122,7 +123,8 @@ func (s *documentSchema) explainUnknown(at string, value any, schema map[string]
 	return ps
 }
 
-// home is where else in a document a field of this name belongs, if that is one place.
+// home returns the pointer of the object that a field of this name belongs to,
+// if there is exactly one.
 func (s *documentSchema) home(name, at string) string {
 	homes := slices.DeleteFunc(slices.Clone(s.homes[name]), func(h string) bool { return h == at })
 	if len(homes) != 1 {
@@ -188,7 +190,8 @@ func explainEnum(at string, value, limit any) Problem {
 
 var subagentRole = regexp.MustCompile(`^/agent/orchestration/subagents/[0-9]+/role$`)
 
-// roleHints are where the roles of agents stand that are no roles of a subagent.
+// roleHints say where to put roles of agents that are not valid as roles of a
+// subagent.
 var roleHints = map[string]string{
 	"synthesizer":  "a subagent merges if its alias is synthesizer, or if that is the role of its own document",
 	"referee":      "the referee is named in consensus.referee_agent",
@@ -233,7 +236,7 @@ func items(limit any) string {
 	return "1 item"
 }
 
-// jsonType is the JSON Schema type of a decoded value.
+// jsonType returns the JSON Schema type of a decoded value.
 func jsonType(v any) string {
 	switch v.(type) {
 	case nil:

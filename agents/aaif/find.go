@@ -1,8 +1,8 @@
 package aaif
 
-// FindCredential looks for a credential in a JSON value, as a document is searched for
-// them: where it stands (a JSON Pointer), and what it looks like. What is no JSON has
-// none.
+// FindCredential looks for a credential in a JSON value with the rules of the
+// scan of documents. It returns the JSON pointer and the kind of the first one.
+// Invalid JSON has none.
 func FindCredential(raw []byte) (pointer, what string, found bool) {
 	tree, problems := decodeJSON(raw, maxMaxDepth)
 	if problems != nil {

@@ -49,7 +49,7 @@ func seeds(f *testing.F, format Format) {
 	}
 }
 
-// survives holds a document that was read to what the package promises of it.
+// survives checks the package's promises for a parsed document.
 func survives(t *testing.T, data []byte, format Format) {
 	problems := Check(data, Options{Format: format})
 	doc, err := Parse(data, Options{Format: format})
@@ -181,7 +181,7 @@ func FuzzCondition(f *testing.F) {
 		if err := json.Unmarshal(out, &again); err != nil {
 			t.Fatalf("%s comes back as %s: %v", data, out, err)
 		}
-		if expr := jsontext.Value(c.Expr); len(expr) > 0 { // white space is nobody's concern
+		if expr := jsontext.Value(c.Expr); len(expr) > 0 { // white space does not matter
 			if err := expr.Compact(); err != nil {
 				t.Fatal(err)
 			}

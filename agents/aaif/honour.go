@@ -6,22 +6,24 @@ import (
 	"strings"
 )
 
-// Supported is what a runtime honours of an agent definition. [NotHonoured] reports the rest, so that nothing
-// an author declares is dropped in silence.
-//
-// A path is a JSON pointer in which "*" stands for any array index. A path covers everything below it.
+// Supported lists what a runtime honours of an agent definition. [NotHonoured]
+// reports the rest, so that no field is ignored silently.
 type Supported struct {
-	// Fields lists the paths that the runtime honours, whatever they say.
+	// Fields lists the paths that the runtime honours with any value.
 	Fields []string
-	// Values lists, for a path, the only values that it honours, as text: "sync", "false".
+	// Values lists, for a path, the only values that the runtime honours, as
+	// text: "sync", "false".
 	Values map[string][]string
-	// Protocols are the tool protocols that it speaks. A tool of another one is reported as a whole.
+	// Protocols are the tool protocols that the runtime speaks. A tool with
+	// another protocol is reported as a whole.
 	Protocols Set[Protocol]
-	// Providers are the model providers that it reaches. Others count as custom where they have a base_url.
+	// Providers are the model providers that the runtime reaches. Others count
+	// as custom if they have a base_url.
 	Providers Set[Provider]
 }
 
-// WorkerSupports is what this project's worker honours. Whoever teaches the worker another field adds it here.
+// WorkerSupports returns what this project's worker honours. Add a field here
+// when the worker learns to honour it.
 func WorkerSupports() Supported {
 	return Supported{
 		Fields: []string{
@@ -59,7 +61,8 @@ func (s Supported) With(paths ...string) Supported {
 	return s
 }
 
-// binding are the fields that the draft says a runtime MUST honour: where one is not, the problem is an error.
+// binding are the fields that a runtime MUST honour by the draft: a violation
+// is an error.
 var binding = []string{
 	"/agent/constraints",
 	"/agent/compliance/human_in_the_loop",
@@ -72,8 +75,8 @@ var binding = []string{
 	"/agent/model/min_context_tokens",
 }
 
-// Unhonoured is the problem of one field that a runtime does not honour: an error where the draft makes the field
-// binding, else of the severity that is given.
+// Unhonoured is the problem of one field that a runtime does not honour: an
+// error if the draft makes the field binding, otherwise of severity otherwise.
 func Unhonoured(pointer string, rule Rule, otherwise Severity, message string) Problem {
 	p := Problem{Pointer: pointer, Rule: rule, Severity: otherwise, Message: message}
 	if slices.Contains(binding, pointer) {
@@ -83,12 +86,15 @@ func Unhonoured(pointer string, rule Rule, otherwise Severity, message string) P
 	return p
 }
 
-// NotHonoured lists every field that an agent definition uses and a runtime does not honour: the widest field
-// that says it all, such as /agent/memory rather than each part of it. Fields that the draft makes binding are
-// errors, the rest are warnings. Extensions and comments have no effect by definition and are never listed.
+// NotHonoured lists every field that an agent definition uses and a runtime
+// does not honour: the outermost field that covers it, such as /agent/memory
+// rather than each part of it. Fields that the draft makes binding are errors,
+// the rest are warnings. Extensions and comments are never listed, because they
+// have no effect by definition.
 //
-// At safety levels strict and regulated nothing may be left out, and so the schema's default of pii_handling,
-// detect, counts as if it were written. At the others an author who wrote nothing is not told of it.
+// At safety levels strict and regulated nothing may be left out, and so the
+// schema's default of pii_handling, detect, counts as if it were written. At
+// the other levels a default is not reported.
 //
 // It returns nil for documents of another kind.
 func NotHonoured(doc *Document, s Supported) []Problem {
@@ -110,7 +116,7 @@ func NotHonoured(doc *Document, s Supported) []Problem {
 }
 
 const (
-	approval = "/agent/compliance/human_in_the_loop" // a gate that counts only where it is enabled
+	approval = "/agent/compliance/human_in_the_loop" // a gate that counts only if it is enabled
 	pii      = "/agent/compliance/pii_handling"
 )
 
@@ -131,7 +137,7 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 		return
 	}
 	if gate, ok := v.(map[string]any); ok && pattern == approval && gate["enabled"] != true {
-		return // no approval is asked for
+		return // no approval is required
 	}
 	if pattern != "" && !h.reaches(pattern) {
 		h.report(v, pointer, pattern, instead(pattern))
@@ -147,7 +153,8 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 			if pattern == "" && (strings.HasPrefix(name, "x-") || name == "_comment") {
 				continue
 			}
-			// Who speaks a protocol reaches its endpoint, and says there who it is. A function has neither.
+			// A protocol that is supported includes the endpoint and its
+			// authentication. A function has neither.
 			if pattern == "/agent/tools/*" && v["protocol"] != nil && v["protocol"] != string(ProtocolFunction) && (name == "endpoint" || name == "auth") {
 				continue
 			}
@@ -164,8 +171,9 @@ func (h *honourCheck) value(v any, pointer, pattern string) {
 	}
 }
 
-// shadowed is true of the schemas of an entry that stands for tools which have their own: the operations of an
-// OpenAPI description, and several tools of an MCP server.
+// shadowed reports whether a schema of an entry is overruled: the entry stands
+// for tools with schemas of their own, the operations of an OpenAPI description
+// or several tools of an MCP server.
 func shadowed(tool map[string]any, name string) bool {
 	endpoint, _ := tool["endpoint"].(string)
 	switch tool["protocol"] {
@@ -177,8 +185,9 @@ func shadowed(tool map[string]any, name string) bool {
 	return false
 }
 
-// severalOf is true of an endpoint that selects all tools of an MCP server, or those with a prefix: the capability
-// of mcp://server/capability, and the fragment of other addresses.
+// severalOf reports whether an endpoint selects all tools of an MCP server, or
+// those with a prefix: by the capability of mcp://server/capability, or the
+// fragment of other addresses.
 func severalOf(endpoint string) bool {
 	_, capability, _ := strings.Cut(endpoint, "#")
 	if rest, ok := strings.CutPrefix(endpoint, "mcp://"); ok {
@@ -192,12 +201,12 @@ func (h *honourCheck) speaks(tool map[string]any) bool {
 	return !ok || h.Protocols.Has(Protocol(protocol))
 }
 
-// covered is true of a path that is supported, or lies below one that is.
+// covered reports whether a path is supported, or lies below one that is.
 func (h *honourCheck) covered(pattern string) bool {
 	return slices.ContainsFunc(h.Fields, func(f string) bool { return within(pattern, f) })
 }
 
-// reaches is true of a path below which something is supported.
+// reaches reports whether some supported path lies below a path.
 func (h *honourCheck) reaches(pattern string) bool {
 	if slices.ContainsFunc(h.Fields, func(f string) bool { return within(f, pattern) }) {
 		return true
@@ -210,13 +219,14 @@ func (h *honourCheck) reaches(pattern string) bool {
 	return false
 }
 
-// within says whether a path is another one or lies below it.
+// within reports whether a path is another one or lies below it.
 func within(path, above string) bool {
 	rest, ok := strings.CutPrefix(path, above)
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// insteads say what becomes of what is not honoured yet, by path.
+// insteads describe, by path, what the runtime does instead of honouring a
+// field.
 var insteads = []struct{ path, text string }{
 	{"/agent/memory", "memory is not honoured yet: the agent remembers nothing from one task to the next"},
 	{"/agent/context", "context sources are not honoured yet: nothing of them reaches the model"},
@@ -236,7 +246,8 @@ var insteads = []struct{ path, text string }{
 	{"/provenance/signature", "signatures of documents are not honoured yet: nobody checks it"},
 }
 
-// instead says that a path is not honoured, and what happens instead.
+// instead is the message that a path is not honoured, with what happens
+// instead.
 func instead(pattern string) string {
 	for _, i := range insteads {
 		if within(pattern, i.path) {
@@ -246,7 +257,8 @@ func instead(pattern string) string {
 	return "this is not honoured here"
 }
 
-// unhonoured says that a value is not honoured, and what happens instead.
+// unhonoured is the message that a value is not honoured, with what happens
+// instead.
 func unhonoured(pattern string, v any) string {
 	if text := instead(pattern); text != instead("") {
 		return show(v) + ": " + text
@@ -254,7 +266,8 @@ func unhonoured(pattern string, v any) string {
 	return show(v) + " is not honoured here"
 }
 
-// report adds a problem about the value at a pointer. It is an error if the value is, or holds, a binding field.
+// report adds a problem about the value at a pointer. It is an error if the
+// value is a binding field or contains one.
 func (h *honourCheck) report(v any, pointer, pattern, message string) {
 	p := warnf(pointer, RuleNotHonoured, "%s", message)
 	for _, b := range binding {

@@ -6,9 +6,10 @@ import (
 	"testing"
 )
 
-// TestHostileDocuments reads documents of the largest size that were made to cost as much as they can: to
-// nest, to recurse, to backtrack, to be all problems. What has no bound takes minutes, or the process: the test
-// run's own deadline is the measure.
+// TestHostileDocuments reads documents of the maximum size that cost as much as
+// possible: deep nesting, recursion, backtracking, very many problems. Without
+// a limit they would take minutes or crash the process; the deadline of the
+// test run detects that.
 func TestHostileDocuments(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it reads megabytes, and does nothing at once")
@@ -101,8 +102,9 @@ func tower(depth int) string {
 	return b.String()
 }
 
-// TestNoSizeExhaustsTheStack reads documents that recursion could not survive, at a size that only a caller
-// who raises the limit lets in: a stack that overflows takes the whole process with it.
+// TestNoSizeExhaustsTheStack reads documents that would overflow the stack of a
+// recursive parser, at sizes that only a raised limit permits: a stack overflow
+// crashes the whole process.
 func TestNoSizeExhaustsTheStack(t *testing.T) {
 	const n = 8 << 20
 	opts := Options{MaxBytes: 2 * n, MaxDepth: 1 << 20}

@@ -14,12 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// maxNumberLen is longer than the exact decimal form of any IEEE 754 double.
+// maxNumberLen bounds the length of a number; the exact decimal form of any
+// IEEE 754 double is shorter.
 const maxNumberLen = 1100
 
-// decodeJSON reads one JSON value: strings, bools, nil, json.Number, []any and map[string]any, which is what
-// the schema validator takes. It refuses duplicate names, invalid UTF-8, numbers beyond a double, anything
-// nested deeper than maxDepth and anything after the value.
+// decodeJSON reads one JSON value: strings, bools, nil, json.Number, []any and
+// map[string]any, the types that the schema validator needs. It refuses
+// duplicate names, invalid UTF-8, numbers beyond a double, anything nested
+// deeper than maxDepth and anything after the value.
 func decodeJSON(data []byte, maxDepth int) (any, []Problem) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		return nil, []Problem{errorf("", RuleSyntax, "the text starts with a byte order mark").
@@ -39,7 +41,7 @@ func decodeJSON(data []byte, maxDepth int) (any, []Problem) {
 
 var errTrailing = errors.New("there is more text after the document")
 
-// A treeDecoder builds a tree in one pass over the tokens.
+// A treeDecoder decodes a JSON value in one pass over its tokens.
 type treeDecoder struct {
 	dec      *jsontext.Decoder
 	maxDepth int
@@ -102,7 +104,8 @@ func (d *treeDecoder) array(depth int) (any, error) {
 	return s, err
 }
 
-// A decodeError is a problem on its way up through a recursive decoder, which adds the place.
+// A decodeError is a problem that a recursive decoder returns; each level adds
+// its part of the pointer.
 type decodeError struct {
 	rule    Rule
 	message string
@@ -115,8 +118,9 @@ func tooDeep(limit int) *decodeError {
 	return &decodeError{rule: RuleTooDeep, message: "objects and arrays nest deeper than " + strconv.Itoa(limit)}
 }
 
-// checkNumber says whether a JSON number stands for an IEEE 754 double, give or take rounding. Beyond it,
-// implementations disagree: one clamps, one makes an infinity, one computes with a million digits.
+// checkNumber reports whether a JSON number can be represented as an IEEE 754
+// double, up to rounding. Implementations disagree about larger numbers: one
+// clamps, one makes an infinity, one computes with a million digits.
 func checkNumber(lit string) (*decodeError, bool) {
 	if len(lit) <= 15 && strings.IndexByte(lit, 'e') < 0 && strings.IndexByte(lit, 'E') < 0 {
 		return nil, true
@@ -132,7 +136,7 @@ func checkNumber(lit string) (*decodeError, bool) {
 	return nil, true
 }
 
-// jsonProblem turns a decoding error into a problem with its place.
+// jsonProblem converts a decoding error to a problem with its place.
 func jsonProblem(data []byte, dec *jsontext.Decoder, err error) Problem {
 	p := Problem{Severity: SeverityError, Rule: RuleSyntax, Pointer: string(dec.StackPointer())}
 	offset := dec.InputOffset()
@@ -171,7 +175,7 @@ func jsonProblem(data []byte, dec *jsontext.Decoder, err error) Problem {
 	return p
 }
 
-// invalidUTF8 is the offset of the first byte that is not UTF-8.
+// invalidUTF8 returns the offset of the first byte that is not valid UTF-8.
 func invalidUTF8(data []byte) int {
 	for i := 0; i < len(data); {
 		r, n := utf8.DecodeRune(data[i:])
@@ -183,7 +187,8 @@ func invalidUTF8(data []byte) int {
 	return len(data)
 }
 
-// A position is a place in a text, both counted from 1, the column in characters.
+// A position is a place in a text; line and column count from 1, the column in
+// characters.
 type position struct{ line, column int }
 
 func lineColumn(data []byte, offset int) (line, column int) {
@@ -193,8 +198,9 @@ func lineColumn(data []byte, offset int) (line, column int) {
 	return 1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[start:])
 }
 
-// jsonPositions finds where the values at some pointers are: a member by its name, an item by its first
-// byte. The text must be valid.
+// jsonPositions fills in the positions of the values at some pointers: of a
+// member the position of its name, of an item that of its first byte. The text
+// must be valid.
 func jsonPositions(data []byte, wanted map[string]position) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true))
 	line, column, from := 1, 1, 0

@@ -27,14 +27,16 @@ func (k Kind) valid() bool {
 	return false
 }
 
-// schemaFile is the name of the kind's schema, which the x-sc-schema hint of a document may give.
+// schemaFile is the file name of the kind's schema, which a document's
+// x-sc-schema hint may give.
 func (k Kind) schemaFile() string { return string(k) + ".schema.json" }
 
 // schemaHint is the extension key that names the schema a document is meant for.
 const schemaHint = "x-sc-schema"
 
-// kindOf finds out what a document wants to be: first by its x-sc-schema hint, then by the fields
-// that only one kind has. What gives no clue is taken for an agent definition, by far the most common.
+// kindOf determines the kind of a document: first by its x-sc-schema hint, then
+// by fields that only one kind has. A document without either counts as an
+// agent definition, the most common kind.
 func kindOf(tree any) Kind {
 	root, ok := tree.(map[string]any)
 	if !ok {
@@ -60,18 +62,19 @@ func kindOf(tree any) Kind {
 	}
 }
 
-// another says whether a document is plainly of another kind than the one that is asked for: it has the fields of
-// that kind, and not those of this one.
+// another reports whether a document is clearly of another kind than the
+// requested one: it has the fields of that kind, and not those of the requested
+// one.
 func another(tree any, is, want Kind) bool {
 	root, ok := tree.(map[string]any)
 	if !ok || is == want {
 		return false
 	}
 	_, agent := root["agent"]
-	return (is == KindAgent) == agent // what gives no clue is taken for an agent, and is none for that
+	return (is == KindAgent) == agent // a document without any distinctive field counts as an agent only if one is requested
 }
 
-// article is the kind in words.
+// article is the kind as words, with its article.
 func (k Kind) article() string {
 	switch k {
 	case KindAgent:
@@ -98,7 +101,8 @@ const (
 // MediaTypeCBOR is the media type of an AAIF document in CBOR (Binary Encoding).
 const MediaTypeCBOR = `application/cbor; profile="https://schemacommons.org/SC-006/cbor"`
 
-// MediaType is the media type under which documents of this format travel, or "" for an unknown format.
+// MediaType is the media type of documents in this format, or "" for an unknown
+// format.
 func (f Format) MediaType() string {
 	switch f {
 	case JSON:
@@ -113,10 +117,12 @@ func (f Format) MediaType() string {
 
 func (f Format) valid() bool { return f.MediaType() != "" }
 
-// formatOf tells the format by the name's extension, else by the first bytes.
+// formatOf determines the format by the name's extension, else by the first
+// bytes.
 //
-// No UTF-8 text starts with the first byte of a CBOR array or map (0x80–0xbf), nor with CBOR's self-describing
-// tag, so the two cannot be confused. Of texts, one that opens with a brace, a bracket or a quote is JSON.
+// The first byte of a CBOR array or map (0x80–0xbf) never starts UTF-8 text,
+// and neither does CBOR's self-describing tag, so the two cannot be confused. A
+// text that starts with a brace, a bracket or a quote is JSON.
 func formatOf(name string, data []byte) Format {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".json":

@@ -11,7 +11,7 @@ import (
 type Level string
 
 const (
-	LevelNone       Level = "" // not even Core
+	LevelNone       Level = "" // does not even reach Core
 	LevelCore       Level = "Core"
 	LevelTooled     Level = "Tooled"
 	LevelPortable   Level = "Portable"
@@ -26,8 +26,9 @@ func AllLevels() []Level {
 	return []Level{LevelCore, LevelTooled, LevelPortable, LevelMultiAgent, LevelObservable, LevelEnterprise, LevelStateful}
 }
 
-// Base is the level that this one adds to: Multi-agent and Observable both build on Portable, so an
-// Observable agent need not be a Multi-agent one. Core has none.
+// Base is the level that this one extends. Multi-agent and Observable both
+// extend Portable, so an Observable agent need not be a Multi-agent one. Core
+// has no base.
 func (l Level) Base() Level {
 	switch l {
 	case LevelTooled:
@@ -44,7 +45,8 @@ func (l Level) Base() Level {
 	return LevelNone
 }
 
-// levelFields are what each level asks of a document: a runtime of the level honours them.
+// levelFields are the fields that each level requires of a document; a runtime
+// of that level honours them.
 var levelFields = map[Level][]string{
 	LevelCore:       {"/agent/name", "/agent/goal"},
 	LevelTooled:     {"/agent/tools/*/name", "/agent/tools/*/description", "/agent/tools/*/parameters_schema"},
@@ -54,9 +56,10 @@ var levelFields = map[Level][]string{
 	LevelEnterprise: {"/agent/compliance/safety_level", "/agent/compliance/audit_log", "/provenance/signature"},
 }
 
-// Level is the highest level, in the draft's order, of which a runtime honours every construct that documents of
-// that level must have (Conformance Levels: "a Consumer at level L"). Portable asks for tools of all protocols, and
-// Stateful for checkpoints.
+// Level returns the highest level, in the draft's order, of which a runtime
+// honours every construct that is required of documents at that level
+// (Conformance Levels: "a Consumer at level L"). Portable requires tools of all
+// protocols, and Stateful requires checkpoints.
 func (s Supported) Level(have Offer) Level {
 	h := honourCheck{Supported: s}
 	reached := map[Level]bool{LevelNone: true}
@@ -85,14 +88,17 @@ func (s Supported) Level(have Offer) Level {
 type LevelStatus struct {
 	Level   Level     `json:"level"`
 	Reached bool      `json:"reached"`
-	Missing []Problem `json:"missing,omitzero"` // what the level asks for and the definition lacks, lower levels included
+	Missing []Problem `json:"missing,omitzero"` // requirements of the level and of those below it that the definition does not meet
 }
 
-// Levels holds a definition to each of the seven levels, in the draft's order.
+// Levels checks a definition against each of the seven levels, in the draft's
+// order.
 //
-// A telemetry.tracing that is absent is true, as its schema default says: observability is opt-out (Design
-// Principles). Stateful asks the runtime to support checkpoints too, which no document shows; and it builds on
-// Enterprise as the table says, though the text below the table calls that no prerequisite.
+// An absent telemetry.tracing counts as true, its schema default: observability
+// is opt-out (Design Principles). Stateful also requires the runtime to support
+// checkpoints, which cannot be seen in a document. It extends Enterprise, as
+// the draft's table says, although the text below the table says that this is
+// no prerequisite.
 func (d *Definition) Levels() []LevelStatus {
 	statuses := make([]LevelStatus, 0, len(AllLevels()))
 	missing := make(map[Level][]Problem)
@@ -103,8 +109,8 @@ func (d *Definition) Levels() []LevelStatus {
 	return statuses
 }
 
-// Level is the highest level that a definition reaches, in the draft's order, and what the next one asks for
-// beyond it. A definition that is not valid reaches none.
+// Level returns the highest level that a definition reaches, in the draft's
+// order, and the status of the next one. An invalid definition reaches none.
 func (d *Definition) Level() (reached Level, next LevelStatus) {
 	for _, s := range slices.Backward(d.Levels()) {
 		if s.Reached {
@@ -115,7 +121,8 @@ func (d *Definition) Level() (reached Level, next LevelStatus) {
 	return LevelNone, next
 }
 
-// missingFor is what a level asks for on top of its base.
+// missingFor lists the unmet requirements of a level, without those of its
+// base.
 func (d *Definition) missingFor(l Level) []Problem {
 	var ps []Problem
 	want := func(ok bool, pointer, format string, args ...any) {
@@ -161,12 +168,14 @@ func (d *Definition) missingFor(l Level) []Problem {
 	return ps
 }
 
-// httpMethods are those that may stand before the URL of protocol http.
+// httpMethods are the methods that may precede the URL of protocol http.
 var httpMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
-// unresolvable says why a tool's endpoint leads nowhere, or "". A function needs none; an OpenAPI document may
-// be a local path, and a fragment selects operations of it; a URL of protocol http may have a method before it;
-// all others are URIs (AAIF, Tool Definitions; the forms are those of docs/tools.md).
+// unresolvable returns why a tool's endpoint cannot be resolved, or "". A
+// function needs no endpoint. An OpenAPI document may be a local path, with a
+// fragment that selects operations. A URL of protocol http may have a method
+// before it. All others are URIs (AAIF, Tool Definitions; docs/tools.md has the
+// forms).
 func unresolvable(t *Tool) string {
 	protocol := t.EffectiveProtocol()
 	if protocol == ProtocolFunction {
@@ -193,7 +202,8 @@ func unresolvable(t *Tool) string {
 	return ""
 }
 
-// absoluteURI is true of a URI with a scheme and something behind it. Templates in braces are allowed.
+// absoluteURI reports whether s is a URI with a scheme and something after it.
+// Templates in braces are allowed.
 func absoluteURI(s string) bool {
 	if strings.ContainsAny(s, " \t\r\n\"<>\\^`|") {
 		return false

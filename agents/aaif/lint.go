@@ -11,11 +11,13 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// Lint reports what is legal and yet not what the author can have wanted: all of it warnings, sorted, with
-// places where the source is a text. Whether a team can work is for package agents/orchestrate/topology to say.
+// Lint reports what is valid but probably not what the author intended. All
+// problems are warnings, sorted, with positions if the source is a text.
+// Package agents/orchestrate/topology checks whether a team can work.
 //
-// The schemas' formats are among them. AAIF's own conformance corpus has ids that are no UUIDs in documents
-// that must be accepted, so an id, a time or a URI of the wrong form is never an error.
+// The schemas' formats are checked here. AAIF's own conformance corpus has
+// documents that must be accepted with ids that are no UUIDs, so an id, a time
+// or a URI of the wrong form is never an error.
 func (d *Document) Lint() []Problem {
 	var l linter
 	switch d.kind {
@@ -33,7 +35,7 @@ func (d *Document) Lint() []Problem {
 
 type linter struct {
 	problems []Problem
-	schemas  schema.Pool // that the document embeds
+	schemas  schema.Pool // the schemas that the document embeds
 }
 
 // warn adds a warning, unless there are too many already.
@@ -46,7 +48,7 @@ func (l *linter) warn(pointer string, rule Rule, hint, format string, args ...an
 	l.problems = append(l.problems, p)
 }
 
-// id warns of an id that is no UUID.
+// id warns of an id that is not a UUID.
 func (l *linter) id(pointer, id string) {
 	if id != "" && !IsUUID(id) {
 		l.warn(pointer, RuleID, "write 8-4-4-4-12 hex digits", "%s is no UUID", show(id))
@@ -68,7 +70,8 @@ func (l *linter) uri(pointer, text string) {
 	}
 }
 
-// version warns of a document for a later AAIF than this package implements.
+// version warns of a document that was written for a later AAIF version than
+// this package implements.
 func (l *linter) version(pointer, text string) {
 	if text != "" && laterVersion(text, Version) {
 		l.warn(pointer, RuleVersion, "what "+Version+" does not have is refused, not ignored",
@@ -76,14 +79,14 @@ func (l *linter) version(pointer, text string) {
 	}
 }
 
-// laterVersion compares two versions of three numbers.
+// laterVersion reports whether version a, of three numbers, is later than b.
 func laterVersion(a, b string) bool {
 	as, bs := strings.Split(a, "."), strings.Split(b, ".")
 	for i := range min(len(as), len(bs)) {
 		x, errx := strconv.ParseUint(as[i], 10, 64)
 		y, erry := strconv.ParseUint(bs[i], 10, 64)
 		if errx != nil || erry != nil || x != y {
-			return errx != nil || erry == nil && x > y // a number too long for 64 bits is late enough
+			return errx != nil || erry == nil && x > y // a number that does not fit into 64 bits counts as later
 		}
 	}
 	return false
@@ -135,8 +138,9 @@ func (l *linter) definition(d *Definition) {
 	}
 }
 
-// capability warns of a capability that the registry does not list. Manifest names for the same things are in
-// use, and pass where an offer would satisfy them.
+// capability warns of a capability that the registry does not list. A
+// manifest's name for a listed capability is accepted, because an offer
+// satisfies it.
 func (l *linter) capability(pointer, c string) {
 	known := Capabilities()
 	if slices.Contains(known, c) || slices.Contains(known, registryName(c)) {
@@ -154,8 +158,8 @@ func (l *linter) capability(pointer, c string) {
 	l.warn(pointer, RuleRegistry, hint, "capability %q is not in the registry: no runtime has to know it", clip.Text(c, 60))
 }
 
-// subschema compiles an embedded JSON Schema. It has to be complete in itself,
-// and within the bounds of one schema and of all that the document embeds.
+// subschema compiles an embedded JSON Schema. It must be self-contained, and
+// within the limits of one schema and of all schemas of the document.
 func (l *linter) subschema(pointer string, text []byte) {
 	if len(text) == 0 {
 		return

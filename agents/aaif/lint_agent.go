@@ -65,7 +65,8 @@ func (l *linter) model(a *Agent) {
 	}
 }
 
-// agree says whether two words about the form of answers mean the same.
+// agree reports whether response_format and io.format mean the same form of
+// answers.
 func agree(f ResponseFormat, io IOFormat) bool {
 	switch io {
 	case IOStructured, IOJSON:
@@ -104,7 +105,7 @@ func (l *linter) tools(tools []Tool) {
 		}
 		if t.Auth != nil {
 			l.auth(at+"/auth", t.Auth)
-			if t.Auth.Type == AuthOAuth2 && t.Auth.TokenURL == "" && t.EffectiveProtocol() == ProtocolHTTP { // servers of the others may say it
+			if t.Auth.Type == AuthOAuth2 && t.Auth.TokenURL == "" && t.EffectiveProtocol() == ProtocolHTTP { // for other protocols the server may publish the URL
 				l.warn(at+"/auth", RuleIncomplete, "give token_url", "auth type oauth2 has nobody to ask for a token")
 			}
 		}
@@ -130,7 +131,7 @@ func (l *linter) auth(at string, a *Auth) {
 	if a.TokenURL != "" && a.Type != AuthOAuth2 {
 		l.warn(at+"/token_url", RuleIgnoredField, `set type to "oauth2", or delete it`, "token_url is for the auth type oauth2")
 	}
-	if len(a.Scopes) > 0 && a.Type != AuthOAuth2 && a.Type != AuthAWSSigV4 { // there they name service and region
+	if len(a.Scopes) > 0 && a.Type != AuthOAuth2 && a.Type != AuthAWSSigV4 { // for these types the scopes are the service and the region
 		l.warn(at+"/scopes", RuleIgnoredField, "set one of these, or delete them", "scopes are for the auth types oauth2 and aws_sigv4")
 	}
 	l.uri(at+"/token_url", a.TokenURL)

@@ -1,6 +1,7 @@
 package aaif
 
-// The other kinds of document have little to lint but their formats.
+// For the other kinds of document the linter checks little but the formats of
+// values.
 
 func (l *linter) state(s *State) {
 	l.version("/sc_version", s.Version)

@@ -28,7 +28,8 @@ type Platform struct {
 	ExpiresAt         string                `json:"manifest_expires_at,omitzero"`
 }
 
-// ManifestCapabilities are the capabilities of a platform, by category. A nil bool says nothing.
+// ManifestCapabilities are the capabilities of a platform, by category. A nil
+// bool means that the manifest does not say.
 type ManifestCapabilities struct {
 	Tool          *ToolCapabilities          `json:"tool,omitzero"`
 	Memory        *MemoryCapabilities        `json:"memory,omitzero"`
@@ -65,7 +66,7 @@ type MemoryCapabilities struct {
 // ModelCapabilities are what a platform can do with language models.
 type ModelCapabilities struct {
 	Providers         []string          `json:"providers,omitzero"`
-	RoutingStrategies []RoutingStrategy `json:"routing_strategies,omitzero"` // preferred_first goes without saying
+	RoutingStrategies []RoutingStrategy `json:"routing_strategies,omitzero"` // preferred_first is implied
 	Fallback          *bool             `json:"fallback,omitzero"`
 	Streaming         *bool             `json:"streaming,omitzero"`
 	FunctionCalling   *bool             `json:"function_calling,omitzero"`
@@ -80,7 +81,7 @@ type OrchestrationCapabilities struct {
 	DynamicRouting     *bool      `json:"dynamic_routing,omitzero"`
 	Handoff            *bool      `json:"handoff,omitzero"`
 	Consensus          *bool      `json:"consensus,omitzero"`
-	MaxSubagents       Number     `json:"max_subagents,omitzero"` // absent is no limit
+	MaxSubagents       Number     `json:"max_subagents,omitzero"` // absent: no limit
 	ConditionLanguages []Language `json:"condition_languages,omitzero"`
 }
 
@@ -96,7 +97,7 @@ type AuthCapabilities struct {
 // VaultCapabilities are the vaults that a platform reads.
 type VaultCapabilities struct {
 	Supported *bool    `json:"supported,omitzero"`
-	Providers []string `json:"providers,omitzero"` // the manifest's own names, which differ from VaultProvider's
+	Providers []string `json:"providers,omitzero"` // names of the manifest's own, which differ from VaultProvider's
 }
 
 // StateCapabilities are what a platform does with Agent State.
@@ -104,7 +105,7 @@ type StateCapabilities struct {
 	Checkpoint            *bool  `json:"checkpoint,omitzero"` // writes and restores
 	LiveMigration         *bool  `json:"live_migration,omitzero"`
 	StreamingHandoff      *bool  `json:"streaming_handoff,omitzero"`
-	MaxConversationTokens Number `json:"max_conversation_tokens,omitzero"` // 0 is no limit
+	MaxConversationTokens Number `json:"max_conversation_tokens,omitzero"` // 0: no limit
 }
 
 // ComplianceCapabilities are the compliance controls of a platform.
@@ -115,14 +116,14 @@ type ComplianceCapabilities struct {
 	DataResidencyRegions []string `json:"data_residency_regions,omitzero"`
 }
 
-// TelemetryCapabilities are what a platform reports.
+// TelemetryCapabilities are the kinds of telemetry that a platform reports.
 type TelemetryCapabilities struct {
 	OTelTraces  *bool `json:"otel_traces,omitzero"`
 	OTelMetrics *bool `json:"otel_metrics,omitzero"`
 	OTLPExport  *bool `json:"otlp_export,omitzero"`
 }
 
-// IntakeEndpoint is where definitions are posted.
+// IntakeEndpoint is the endpoint to which definitions are posted.
 type IntakeEndpoint struct {
 	URL          string `json:"url,omitzero"`
 	Method       string `json:"method,omitzero"` // default "POST"

@@ -10,7 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A PlatformConfig is what a runtime knows about itself; [PlatformConfig.Manifest] turns it into a manifest.
+// A PlatformConfig describes a runtime; [PlatformConfig.Manifest] makes a
+// manifest from it.
 type PlatformConfig struct {
 	Name    string // required
 	Version string // required
@@ -19,23 +20,25 @@ type PlatformConfig struct {
 	AAIF    []string // versions accepted; default this package's Version
 
 	Offer             Offer
-	Providers         []Provider        // that the platform routes to
-	RoutingStrategies []RoutingStrategy // beyond preferred_first, which goes without saying
-	Regions           []string          // for which it guarantees data residency
+	Providers         []Provider        // providers that the platform routes to
+	RoutingStrategies []RoutingStrategy // beyond preferred_first, which is implied
+	Regions           []string          // regions for which it guarantees data residency
 	Vaults            []VaultProvider
-	MaxSubagents      int64 // 0 is no limit
+	MaxSubagents      int64 // 0: no limit
 
 	ManifestURL string
 	Intake      *IntakeEndpoint
-	IssuedAt    time.Time     // zero is left out
-	ValidFor    time.Duration // after IssuedAt; zero is left out
+	IssuedAt    time.Time     // zero: left out
+	ValidFor    time.Duration // after IssuedAt; zero: left out
 }
 
-// capabilitiesExtension lists the capabilities of a platform for which manifests have no field, such as
-// io.batch, so that an offer survives the way through a manifest.
+// capabilitiesExtension lists the capabilities of a platform for which
+// manifests have no field, such as io.batch, so that an offer read back from a
+// manifest is complete.
 const capabilitiesExtension = "x-aeemesh-capabilities"
 
-// Manifest makes a manifest. Capabilities that the offer lacks are left out, which says no as much as false.
+// Manifest makes a manifest. Capabilities that the offer lacks are left out,
+// which means the same as false.
 func (p PlatformConfig) Manifest() *Manifest {
 	m := &Manifest{
 		Standard: Standard,
@@ -61,7 +64,7 @@ func (p PlatformConfig) Manifest() *Manifest {
 
 	c := m.Platform.Capabilities
 	c.allocate()
-	left := maps.Clone(p.Offer.Capabilities) // what no field has said yet
+	left := maps.Clone(p.Offer.Capabilities) // capabilities that no field of the manifest covers yet
 	for name, flag := range c.flags() {
 		if !p.Offer.Offers(name) || name == CapStateCheckpoint && !p.Offer.Offers(CapStateRestore) {
 			continue // the manifest's checkpoint means "can write and restore"
@@ -91,7 +94,7 @@ func (p PlatformConfig) Manifest() *Manifest {
 	if len(left) > 0 {
 		list, err := json.Marshal(map[string][]string{capabilitiesExtension: left.Sorted()})
 		if err != nil {
-			panic("aaif: manifest: " + err.Error()) // names are text
+			panic("aaif: manifest: " + err.Error()) // cannot happen: the names are text
 		}
 		m.Extensions = list
 	}
@@ -111,7 +114,8 @@ func (m *Manifest) extendedCapabilities() []string {
 	return names
 }
 
-// flags yields every boolean of the capabilities by its name. Blocks that are nil are passed over.
+// flags yields every boolean of the capabilities by its name. Nil blocks are
+// skipped.
 func (c *ManifestCapabilities) flags() iter.Seq2[string, **bool] {
 	return func(yield func(string, **bool) bool) {
 		type flag struct {
@@ -164,7 +168,7 @@ func (c *ManifestCapabilities) flags() iter.Seq2[string, **bool] {
 	}
 }
 
-// allocate makes every block, prune drops those that stayed empty.
+// allocate makes every block; prune removes those that stayed empty.
 func (c *ManifestCapabilities) allocate() {
 	*c = ManifestCapabilities{
 		Tool: new(ToolCapabilities), Memory: new(MemoryCapabilities), Model: new(ModelCapabilities),
@@ -185,14 +189,14 @@ func (c *ManifestCapabilities) prune() {
 	dropEmpty(&c.Telemetry)
 }
 
-// dropEmpty lets go of a block that says nothing.
+// dropEmpty sets a pointer to an empty block to nil.
 func dropEmpty[T any](p **T) {
 	if text, err := json.Marshal(*p); err == nil && string(text) == "{}" {
 		*p = nil
 	}
 }
 
-// manifestVaults translates to the manifest's names for vaults; "custom" has none.
+// manifestVaults converts vaults to the manifest's names; "custom" has none.
 func manifestVaults(vaults []VaultProvider) []string {
 	names := map[VaultProvider]string{
 		VaultAWSSecretsManager: "aws_secrets_manager", VaultHashiCorp: "hashicorp_vault",

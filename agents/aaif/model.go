@@ -2,11 +2,11 @@ package aaif
 
 import stdjson "encoding/json"
 
-// Model is what an agent asks of its language model (LLM Provider Routing). All of it is preference, but for
-// MinContextTokens.
+// Model is an agent's choice of a language model (LLM Provider Routing). All
+// fields but MinContextTokens are preferences.
 type Model struct {
 	Provider         Provider        `json:"provider,omitzero"`
-	ProviderID       string          `json:"provider_id,omitzero"` // which one, where Provider is custom
+	ProviderID       string          `json:"provider_id,omitzero"` // the provider's name, if Provider is custom
 	BaseURL          string          `json:"base_url,omitzero"`    // of an OpenAI-compatible API
 	Preferred        string          `json:"preferred,omitzero"`
 	Fallbacks        []Fallback      `json:"fallbacks,omitzero"`        // tried in order
@@ -44,10 +44,10 @@ const (
 type Fallback struct {
 	Provider             string `json:"provider"`
 	Model                string `json:"model"`
-	MaxCostUSDPer1KToken Number `json:"max_cost_usd_per_1k_tokens,omitzero"` // skip it where it costs more
+	MaxCostUSDPer1KToken Number `json:"max_cost_usd_per_1k_tokens,omitzero"` // the route is skipped if it costs more
 }
 
-// RoutingStrategy says how a runtime chooses among equally available models.
+// RoutingStrategy is how a runtime chooses among equally available models.
 type RoutingStrategy string
 
 const (
@@ -58,7 +58,7 @@ const (
 	RouteRoundRobin     RoutingStrategy = "round_robin"
 )
 
-// ResponseFormat is the form in which the model answers.
+// ResponseFormat is the form of the model's answers.
 type ResponseFormat string
 
 const (
@@ -76,6 +76,7 @@ type Params struct {
 	PresencePenalty  Number   `json:"presence_penalty,omitzero"`
 	Stop             []string `json:"stop,omitzero"`
 	Seed             Number   `json:"seed,omitzero"`
-	// Extended goes to the provider as it stands; its contents MUST NOT be validated.
+	// Extended is passed to the provider unchanged; its contents MUST NOT be
+	// validated.
 	Extended stdjson.RawMessage `json:"extended,omitzero"`
 }

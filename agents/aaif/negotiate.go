@@ -6,39 +6,43 @@ import (
 	"strings"
 )
 
-// Action is what a runtime does about an agent whose needs it cannot all meet (Capability Negotiation).
+// Action is what a runtime does about an agent whose requirements it does not
+// fully meet (Capability Negotiation).
 type Action string
 
 const (
-	ActionAccept         Action = "accept"           // everything is there
-	ActionSkip           Action = "skip"             // minimal: log a warning and go on
-	ActionDisable        Action = "disable"          // standard: import with a warning, switch the dependent features off
+	ActionAccept         Action = "accept"           // everything is available
+	ActionSkip           Action = "skip"             // minimal: log a warning and continue
+	ActionDisable        Action = "disable"          // standard: import with a warning, and disable the dependent features
 	ActionReject         Action = "reject"           // strict: MUST reject, naming what is missing
 	ActionRejectAndAudit Action = "reject-and-audit" // regulated: MUST reject, and the failure MUST be audit-logged
 )
 
-// Accepts says whether the agent may be hosted.
+// Accepts reports whether the agent may be hosted.
 func (a Action) Accepts() bool {
 	return a == ActionAccept || a == ActionSkip || a == ActionDisable
 }
 
-// A Negotiation is the outcome of holding what an agent needs against what a runtime offers.
+// A Negotiation is the result of comparing an agent's requirements with a
+// runtime's offer.
 type Negotiation struct {
 	Action        Action      `json:"action"`
 	Safety        SafetyLevel `json:"safety_level"`
 	Satisfied     []string    `json:"satisfied,omitzero"`             // capabilities, sorted
 	Unsatisfied   []string    `json:"unsatisfied,omitzero"`           // capabilities, sorted
-	Languages     []Language  `json:"condition_languages,omitzero"`   // that the runtime evaluates, sorted
-	Unevaluated   []Language  `json:"unevaluated_languages,omitzero"` // that it does not, sorted
+	Languages     []Language  `json:"condition_languages,omitzero"`   // languages that the runtime evaluates, sorted
+	Unevaluated   []Language  `json:"unevaluated_languages,omitzero"` // languages that it does not evaluate, sorted
 	unevaluatedAt map[Language]string
 }
 
-// Negotiate decides whether a runtime takes an agent, and on which terms. What is missing, capability or
-// condition language, is treated as the agent's safety level says; an empty level is "standard", the schema's
-// default, and an unknown one is "regulated". A condition in a language that the runtime does not evaluate
-// counts as unsatisfied for as long as the agent runs.
+// Negotiate decides whether a runtime hosts an agent, and under which
+// conditions. The agent's safety level decides about a missing capability or
+// condition language; an empty level counts as "standard", the schema's
+// default, and an unknown one as "regulated". A condition in a language that
+// the runtime does not evaluate is never satisfied.
 //
-// The languages always and never need no evaluator and are satisfied everywhere.
+// The languages always and never need no evaluator and are satisfied
+// everywhere.
 func Negotiate(need Need, have Offer, safety SafetyLevel) Negotiation {
 	n := Negotiation{Action: ActionAccept, Safety: safety, unevaluatedAt: make(map[Language]string)}
 	if safety == "" {
@@ -79,7 +83,8 @@ func Negotiate(need Need, have Offer, safety SafetyLevel) Negotiation {
 	return n
 }
 
-// Negotiate holds the definition's needs against an offer, at the definition's own safety level.
+// Negotiate compares the definition's needs with an offer, at the definition's
+// own safety level.
 func (d *Definition) Negotiate(have Offer) Negotiation {
 	safety := SafetyStandard
 	if c := d.Agent.Compliance; c != nil && c.SafetyLevel != "" {
@@ -88,7 +93,8 @@ func (d *Definition) Negotiate(have Offer) Negotiation {
 	return Negotiate(d.Needs(), have, safety)
 }
 
-// Err is nil if the agent may be hosted, and else an error that lists what is missing.
+// Err returns nil if the agent may be hosted, and otherwise an error that lists
+// what is missing.
 func (n Negotiation) Err() error {
 	if n.Action.Accepts() {
 		return nil
@@ -103,7 +109,8 @@ func (n Negotiation) Err() error {
 	return fmt.Errorf("safety level %s: this runtime lacks %s", n.Safety, strings.Join(missing, " and "))
 }
 
-// Problems reports what is missing, as errors where it keeps the agent from being hosted, else as warnings.
+// Problems reports what is missing: as errors if it keeps the agent from being
+// hosted, otherwise as warnings.
 func (n Negotiation) Problems() []Problem {
 	severity, hint := SeverityError, fmt.Sprintf("safety level %s allows no agent without it", n.Safety)
 	switch n.Action {

@@ -9,27 +9,27 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// A Number is a JSON number as its author wrote it: 30, 30.0 and 3e1 stay what they are. The zero value, "", is
-// a field that is absent.
+// A Number is a JSON number as its author wrote it: 30, 30.0 and 3e1 stay
+// distinct. The zero value, "", is an absent field.
 type Number string
 
-// Int is the Number of an integer.
+// Int returns an integer as a Number.
 func Int(n int64) Number { return Number(strconv.FormatInt(n, 10)) }
 
-// Float is the Number of a double; it has to be finite.
+// Float returns a double, which must be finite, as a Number.
 func Float(f float64) Number { return Number(jsontext.AppendFloat(nil, f, 64)) }
 
-// IsSet says whether the field is there.
+// IsSet reports whether the field is present.
 func (n Number) IsSet() bool { return n != "" }
 
-// Float64 is the nearest double, 0 where the field is absent.
+// Float64 returns the nearest double, 0 if the field is absent.
 func (n Number) Float64() float64 {
 	f, _ := strconv.ParseFloat(string(n), 64)
 	return f
 }
 
-// Int64 is the number without its fraction, at most math.MaxInt64 and at least math.MinInt64; 0 where the
-// field is absent.
+// Int64 returns the number without its fraction, clamped to the range of int64;
+// 0 if the field is absent.
 func (n Number) Int64() int64 {
 	if i, err := strconv.ParseInt(string(n), 10, 64); err == nil {
 		return i
@@ -44,7 +44,8 @@ func (n Number) Int64() int64 {
 	}
 }
 
-// Seconds is the number as a duration, within the longest ones that Go has.
+// Seconds returns the number as a duration, clamped to the longest that Go can
+// represent.
 func (n Number) Seconds() time.Duration {
 	switch ns := n.Float64() * float64(time.Second); {
 	case ns >= math.MaxInt64:
@@ -56,12 +57,12 @@ func (n Number) Seconds() time.Duration {
 	}
 }
 
-// MarshalJSONTo writes the number as it is.
+// MarshalJSONTo writes the number unchanged.
 func (n Number) MarshalJSONTo(enc *jsontext.Encoder) error {
 	return enc.WriteValue(jsontext.Value(n))
 }
 
-// UnmarshalJSONFrom keeps the number as it is.
+// UnmarshalJSONFrom reads the number unchanged.
 func (n *Number) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	v, err := dec.ReadValue()
 	if err != nil {
@@ -74,8 +75,8 @@ func (n *Number) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return nil
 }
 
-// A typeError is a JSON value of the wrong type. Documents are validated before they are decoded, so only
-// those meet it who decode the types themselves.
+// A typeError is a JSON value of the wrong type. Documents are validated before
+// they are decoded, so it occurs only if a program decodes these types itself.
 type typeError struct {
 	want string
 	got  jsontext.Kind

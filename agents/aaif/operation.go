@@ -2,7 +2,7 @@ package aaif
 
 import stdjson "encoding/json"
 
-// Events are what starts an agent, and whom it tells.
+// Events are an agent's triggers and notifications.
 type Events struct {
 	Triggers   []Trigger `json:"triggers,omitzero"`
 	OnStart    string    `json:"on_start,omitzero"`
@@ -20,7 +20,7 @@ type Trigger struct {
 	Filter      *Condition  `json:"filter,omitzero"`
 }
 
-// TriggerType is what a trigger waits for.
+// TriggerType is the kind of event that a trigger waits for.
 type TriggerType string
 
 const (
@@ -35,7 +35,7 @@ const (
 
 // Runtime holds the production safety controls (Runtime Configuration).
 type Runtime struct {
-	TimeoutSeconds Number      `json:"timeout_seconds,omitzero"` // of a whole run; a runtime MUST abort then
+	TimeoutSeconds Number      `json:"timeout_seconds,omitzero"` // for a whole run; a runtime MUST abort the run after it
 	MaxRetries     Number      `json:"max_retries,omitzero"`     // default 2
 	RetryBackoff   Backoff     `json:"retry_backoff,omitzero"`   // default "exponential"
 	Concurrency    Number      `json:"concurrency,omitzero"`     // default 1; a runtime MUST NOT exceed it
@@ -45,7 +45,7 @@ type Runtime struct {
 	Environment    Environment `json:"environment,omitzero"`     // default "production"
 }
 
-// Backoff says how the pause between retries grows.
+// Backoff is how the pause between retries grows.
 type Backoff string
 
 const (
@@ -64,7 +64,7 @@ const (
 	EnvTest        Environment = "test"
 )
 
-// Telemetry says what a runtime reports about its runs (Telemetry).
+// Telemetry says what a runtime reports about an agent's runs (Telemetry).
 type Telemetry struct {
 	Tracing            *bool    `json:"tracing,omitzero"`              // default true
 	LogLevel           LogLevel `json:"log_level,omitzero"`            // default "info"
@@ -90,11 +90,11 @@ type Evaluation struct {
 	TestCases  []TestCase `json:"test_cases,omitzero"`
 }
 
-// A Metric is a measure with the threshold to reach.
+// A Metric is a measure of quality with its threshold.
 type Metric struct {
 	Name       string `json:"name"`
 	Threshold  Number `json:"threshold,omitzero"`
-	CustomName string `json:"custom_name,omitzero"` // where Name is "custom"
+	CustomName string `json:"custom_name,omitzero"` // if Name is "custom"
 }
 
 // A TestCase is a golden input.
@@ -105,7 +105,8 @@ type TestCase struct {
 	Criteria       string             `json:"criteria,omitzero"`
 }
 
-// Compliance holds the rules that cannot be dropped on import (Compliance Controls).
+// Compliance holds the rules that must not be dropped on import (Compliance
+// Controls).
 type Compliance struct {
 	SafetyLevel    SafetyLevel     `json:"safety_level,omitzero"` // default "standard"
 	DataResidency  Residency       `json:"data_residency,omitzero"`
@@ -114,7 +115,8 @@ type Compliance struct {
 	HumanInTheLoop *HumanInTheLoop `json:"human_in_the_loop,omitzero"`
 }
 
-// SafetyLevel governs what a runtime does about capabilities that it lacks; see [Negotiate].
+// SafetyLevel governs how a runtime treats capabilities that it lacks; see
+// [Negotiate].
 type SafetyLevel string
 
 const (
@@ -124,8 +126,9 @@ const (
 	SafetyRegulated SafetyLevel = "regulated"
 )
 
-// LeavesNothingOut is true of the levels at which nothing that a document declares may be left out: strict,
-// regulated and, since its meaning is not known, any other. An absent level is standard.
+// LeavesNothingOut reports whether the level allows nothing that a document
+// declares to be left out: strict, regulated, and any unknown level. An absent
+// level is standard.
 func (l SafetyLevel) LeavesNothingOut() bool {
 	return l != "" && l != SafetyMinimal && l != SafetyStandard
 }
@@ -142,7 +145,7 @@ const (
 	ResidencyCustom Residency = "custom"
 )
 
-// PIIHandling is what is done about personal data.
+// PIIHandling is how personal data is handled.
 type PIIHandling string
 
 const (
@@ -153,7 +156,7 @@ const (
 	PIIReject    PIIHandling = "reject"
 )
 
-// HumanInTheLoop asks for a person's approval before an agent acts.
+// HumanInTheLoop requires a person's approval before an agent acts.
 type HumanInTheLoop struct {
 	Enabled        *bool      `json:"enabled,omitzero"` // default false
 	Trigger        *Condition `json:"trigger,omitzero"`

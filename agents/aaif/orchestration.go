@@ -1,6 +1,6 @@
 package aaif
 
-// Orchestration is an agent's place among others (Orchestration Topology).
+// Orchestration is an agent's team and its rules (Orchestration Topology).
 type Orchestration struct {
 	Role              Role       `json:"role,omitzero"`
 	Subagents         []Subagent `json:"subagents,omitzero"`
@@ -11,7 +11,7 @@ type Orchestration struct {
 	Consensus         *Consensus `json:"consensus,omitzero"`
 }
 
-// Role is what an agent does for the others.
+// Role is an agent's function in a team.
 type Role string
 
 const (
@@ -31,7 +31,7 @@ type Subagent struct {
 	PassMemoryKeys []string     `json:"pass_memory_keys,omitzero"`
 }
 
-// SubagentRole is what a subagent is called for.
+// SubagentRole is a subagent's function in a team.
 type SubagentRole string
 
 const (
@@ -41,7 +41,7 @@ const (
 	SubagentFallback   SubagentRole = "fallback"
 )
 
-// A Handoff passes a run on to another agent.
+// A Handoff is a rule by which a run is delegated to another agent.
 type Handoff struct {
 	Condition   Condition `json:"condition"`
 	TargetAgent string    `json:"target_agent"`          // an alias or an agent_id
@@ -49,14 +49,14 @@ type Handoff struct {
 	PassMemory  *bool     `json:"pass_memory,omitzero"`  // default false
 }
 
-// Consensus settles differences between parallel workers.
+// Consensus determines one result from the outputs of parallel workers.
 type Consensus struct {
 	Strategy     ConsensusStrategy `json:"strategy,omitzero"`
 	MinVotes     Number            `json:"min_votes,omitzero"`     // for majority_vote
 	RefereeAgent string            `json:"referee_agent,omitzero"` // for referee
 }
 
-// ConsensusStrategy says whose answer counts.
+// ConsensusStrategy is the way in which that result is determined.
 type ConsensusStrategy string
 
 const (

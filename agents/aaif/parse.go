@@ -7,11 +7,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Parse reads one document. It accepts what the kind's schema accepts and what holds no credential; every
-// problem that makes it refuse the document is in the [*Error] it returns.
+// Parse reads one document. The document must be valid by the kind's schema and
+// contain no credential; otherwise the returned [*Error] lists all problems.
 //
-// Warnings do not keep a document from being parsed: ask [Document.Lint], or [Check] for all at once.
-// The document keeps a reference to data, which must not change afterwards.
+// Warnings do not keep a document from being parsed: use [Document.Lint], or
+// [Check] for errors and warnings together. The document keeps a reference to
+// data, which must not be modified afterwards.
 func Parse(data []byte, opts Options) (*Document, error) {
 	doc, problems := parse(data, opts)
 	if len(problems) > 0 {
@@ -24,8 +25,9 @@ func Parse(data []byte, opts Options) (*Document, error) {
 	return doc, nil
 }
 
-// Read reads a document from r, at most Options.MaxBytes of it, and parses it. The name says where it came
-// from, in messages, and its extension gives the format; it takes the place of Options.Name.
+// Read reads a document from r, at most Options.MaxBytes of it, and parses it.
+// The name replaces Options.Name: it is the document's origin in messages, and
+// its extension determines the format.
 func Read(name string, r io.Reader, opts Options) (*Document, error) {
 	opts.Name = name
 	opts = opts.withDefaults()
@@ -36,8 +38,9 @@ func Read(name string, r io.Reader, opts Options) (*Document, error) {
 	return Parse(data, opts)
 }
 
-// Check reports everything there is to say about a document: what makes Parse refuse it, errors first, or
-// else what the linter warns of. No problems is a good document.
+// Check reports all problems of a document: the errors for which Parse refuses
+// it, or, if there are none, the linter's warnings. An empty result means a
+// good document.
 func Check(data []byte, opts Options) []Problem {
 	doc, problems := parse(data, opts)
 	if len(problems) > 0 {
@@ -46,7 +49,8 @@ func Check(data []byte, opts Options) []Problem {
 	return doc.Lint()
 }
 
-// parse returns a document, or the errors that prevent it; of one of another kind than is asked for, both.
+// parse returns a document, or the errors that prevent it. For a document of
+// another kind than the requested one it returns both.
 func parse(data []byte, opts Options) (*Document, []Problem) {
 	opts = opts.withDefaults()
 	if len(data) > opts.MaxBytes {
@@ -92,15 +96,16 @@ func parse(data []byte, opts Options) (*Document, []Problem) {
 		return nil, doc.locate(sortProblems(problems))
 	}
 	if err := doc.decode(); err != nil {
-		// The schema admits nothing that the types do not hold; this is a defect of ours.
+		// The schema admits only values that fit the types, so this is a defect
+		// of this package.
 		return nil, []Problem{errorf("", RuleSchema, "the document cannot be decoded: %v", err)}
 	}
 	return doc, nil
 }
 
-// locate fills in lines and columns, for texts.
-// Locate sorts problems that others have found in the document, and gives those
-// without a place the place of their pointer, where the source is a text.
+// Locate sorts problems that other packages have found in the document, and
+// fills in line and column by the pointer for problems without them, if the
+// source is a text.
 func (d *Document) Locate(problems []Problem) []Problem { return d.locate(sortProblems(problems)) }
 
 func (d *Document) locate(problems []Problem) []Problem {
@@ -114,7 +119,7 @@ func (d *Document) locate(problems []Problem) []Problem {
 		}
 		jsonPositions(d.source, places)
 	} else {
-		decodeYAML(d.source, maxMaxDepth, places) // it succeeded before
+		decodeYAML(d.source, maxMaxDepth, places) // the source was decoded before, so this succeeds
 	}
 	for i, p := range problems {
 		if pos := places[p.Pointer]; pos.line > 0 && p.Line == 0 {

@@ -119,8 +119,8 @@ func TestFormatsAreSniffed(t *testing.T) {
 	}
 }
 
-// Fault 16 of the operator's tour: a document of another kind was told of as one with
-// seventeen unknown fields.
+// Fault 16 of the operator's tour: a document of another kind was reported as
+// one with seventeen unknown fields.
 func TestADocumentOfAnotherKindIsNamed(t *testing.T) {
 	t.Parallel()
 	for kind, text := range map[Kind]string{
@@ -164,7 +164,8 @@ func TestKinds(t *testing.T) {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
-	// Who asks for a kind gets that, or is told what it is.
+	// A caller that requests a kind gets it, or an error that names the
+	// document's kind.
 	_, err := Parse([]byte(`{"sc_standard": "SC-006", "sc_version": "3.4.0", "platform": {"name": "n", "version": "1", "aaif_conformance_level": "Core"}}`), Options{Kind: KindAgent})
 	if err == nil || !strings.Contains(err.Error(), "an agent definition is needed") {
 		t.Errorf("%v", err)

@@ -8,35 +8,37 @@ import (
 	"strings"
 )
 
-// Severity says whether a problem makes a document unusable.
+// Severity says how serious a problem is.
 type Severity string
 
 const (
 	SeverityError   Severity = "error"   // the document is refused
 	SeverityWarning Severity = "warning" // the document is accepted; its author should know
-	SeverityNote    Severity = "note"    // nothing is amiss; the agent's operator may want to know
+	SeverityNote    Severity = "note"    // nothing is wrong, but it may interest the agent's operator
 )
 
-// Rule names the rule that a problem breaks, for programs and for searching the documentation.
+// Rule names the rule that a problem violates, for programs and for searching
+// the documentation.
 type Rule string
 
-// maxProblems bounds how many problems of one document are listed, for the sake of documents that are nothing
-// but problems.
+// maxProblems bounds how many problems of one document are listed, for
+// documents with very many.
 const maxProblems = 1000
 
-// Rules about the encoding. Each makes the document unreadable: nothing else is checked.
+// Rules about the encoding. A violation makes the document unreadable, so that
+// nothing else is checked.
 const (
 	RuleSyntax        Rule = "syntax"         // not well-formed JSON, YAML or CBOR
 	RuleTooLarge      Rule = "too-large"      // more bytes than Options.MaxBytes
 	RuleTooDeep       Rule = "too-deep"       // nested deeper than Options.MaxDepth
 	RuleEncoding      Rule = "encoding"       // text that is not UTF-8
 	RuleDuplicateName Rule = "duplicate-name" // an object with the same name twice
-	RuleNumberRange   Rule = "number-range"   // a number that no IEEE 754 double can stand for
-	RuleYAML          Rule = "yaml"           // YAML beyond what JSON can say: anchors, tags, several documents, …
-	RuleCBOR          Rule = "cbor"           // CBOR beyond what JSON can say: byte strings, tags, integer keys, …
+	RuleNumberRange   Rule = "number-range"   // a number beyond the range of an IEEE 754 double
+	RuleYAML          Rule = "yaml"           // YAML that JSON cannot express: anchors, tags, several documents, …
+	RuleCBOR          Rule = "cbor"           // CBOR that JSON cannot express: byte strings, tags, integer keys, …
 )
 
-// Rules of the schemas, by the JSON Schema keyword behind them.
+// Rules of the schemas, by their JSON Schema keywords.
 const (
 	RuleRequired     Rule = "required"      // a field is missing
 	RuleUnknownField Rule = "unknown-field" // a field that the schema does not have
@@ -50,54 +52,57 @@ const (
 	RuleSchema       Rule = "schema"        // any other keyword
 )
 
-// RuleKind is broken by a document of another kind than Options.Kind asks for. It is then the only problem.
+// RuleKind is violated by a document of another kind than Options.Kind
+// requires. It is then the only problem.
 const RuleKind Rule = "kind"
 
-// RuleTooMany closes a list of problems that would go on.
+// RuleTooMany is the last entry of a list of problems that was cut off.
 const RuleTooMany Rule = "too-many"
 
-// RuleSecret is broken by a document that carries a credential (Security Considerations: such a
-// document MUST be rejected).
+// RuleSecret is violated by a document that contains a credential (Security
+// Considerations: such a document MUST be rejected).
 const RuleSecret Rule = "inline-secret"
 
 // Rules of the linter. All are warnings.
 const (
-	RuleStringCondition Rule = "string-condition" // a condition in words, which no two runtimes read alike
+	RuleStringCondition Rule = "string-condition" // a condition in words, which runtimes interpret differently
 	RuleDeprecated      Rule = "deprecated"       // the agent is retired
 	RuleVersion         Rule = "version"          // written for a later AAIF than this package knows
 	RuleID              Rule = "id"               // an id that is no UUID
-	RuleFormat          Rule = "format"           // a time or a URI that is none
+	RuleFormat          Rule = "format"           // a time or a URI of the wrong form
 	RuleEntity          Rule = "entity"           // a name that gives no entity id
-	RuleRegistry        Rule = "registry"         // a provider or capability that nobody registered
+	RuleRegistry        Rule = "registry"         // a provider or capability that is not registered
 	RuleReference       Rule = "reference"        // an alias that no subagent has
 	RuleIgnoredField    Rule = "ignored-field"    // a field without effect next to the others
-	RuleIncomplete      Rule = "incomplete"       // a field that asks for another one
+	RuleIncomplete      Rule = "incomplete"       // a field that requires another one
 	RuleSubschema       Rule = "subschema"        // an embedded JSON Schema that does not compile
 )
 
-// RuleNotHonoured marks what [NotHonoured] reports.
+// RuleNotHonoured is the rule of the problems of [NotHonoured].
 const RuleNotHonoured Rule = "not-honoured"
 
-// RuleCapability and RuleConditionLanguage mark what [Negotiation.Problems] reports.
+// RuleCapability and RuleConditionLanguage are the rules of the problems of
+// [Negotiation.Problems].
 const (
 	RuleCapability        Rule = "capability"
 	RuleConditionLanguage Rule = "condition-language"
 )
 
-// A Problem is one thing that is wrong with a document, or that its author should know.
+// A Problem is one error in a document, or something that its author should
+// know.
 //
 // Messages never quote a value that looks like a credential.
 type Problem struct {
-	Pointer  string   `json:"pointer"` // RFC 6901; "" is the document; where a field is missing, the object that lacks it
+	Pointer  string   `json:"pointer"` // RFC 6901; "" is the document; for a missing field it is the object that lacks it
 	Rule     Rule     `json:"rule"`
 	Severity Severity `json:"severity"`
 	Message  string   `json:"message"`
 	Hint     string   `json:"hint,omitzero"`
-	Line     int      `json:"line,omitzero"`   // from 1, in JSON and YAML; 0 is unknown
-	Column   int      `json:"column,omitzero"` // from 1, in characters; 0 is unknown
+	Line     int      `json:"line,omitzero"`   // from 1, in JSON and YAML; 0: unknown
+	Column   int      `json:"column,omitzero"` // from 1, in characters; 0: unknown
 }
 
-// String is the problem in one line: place, message, hint.
+// String returns the problem in one line: place, message, hint.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.Line > 0 {
@@ -119,17 +124,18 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Error says why a document was refused. It holds at least one problem of [SeverityError].
+// Error is the reason why a document was refused. It holds at least one problem
+// of [SeverityError].
 type Error struct {
-	Name     string    // where the document came from; may be empty
-	Kind     Kind      // what the document is, where that is not what Options.Kind asks for; else ""
+	Name     string    // the document's origin; may be empty
+	Kind     Kind      // the document's kind if it differs from Options.Kind; else ""
 	Problems []Problem // sorted, errors only
 }
 
-// maxPrinted bounds the length of Error's text; Problems has them all.
+// maxPrinted bounds how many problems the text of an Error lists.
 const maxPrinted = 20
 
-// Error names the document and its problems, one a line when there are several.
+// Error names the document and its problems, one per line if there are several.
 func (e *Error) Error() string {
 	name := e.Name
 	if name == "" {
@@ -139,7 +145,7 @@ func (e *Error) Error() string {
 		p := e.Problems[0]
 		sep := ": "
 		if p.Line > 0 && e.Name != "" {
-			sep = ":" // file:line:column, as editors like it
+			sep = ":" // file:line:column, which editors recognise
 		}
 		return name + sep + p.String()
 	}
@@ -172,8 +178,8 @@ func (p Problem) hint(format string, args ...any) Problem {
 	return p
 }
 
-// sortProblems puts errors first, then orders by place, rule and message, drops repetitions, and cuts a list
-// that is too long.
+// sortProblems sorts by severity, errors first, then by place, rule and
+// message, removes duplicates, and cuts off a list that is too long.
 func sortProblems(ps []Problem) []Problem {
 	slices.SortFunc(ps, func(a, b Problem) int {
 		return cmp.Or(
@@ -210,7 +216,7 @@ var (
 	pointerUnescaper = strings.NewReplacer("~1", "/", "~0", "~")
 )
 
-// child is the pointer of a member or an item of the value at pointer.
+// child returns the pointer of a member or an item of the value at pointer.
 func child[T string | int](pointer string, key T) string {
 	switch key := any(key).(type) {
 	case string:

@@ -2,8 +2,9 @@ package aaif
 
 import "slices"
 
-// What the six community registries list (Extension Registries). Ids with status "standard" may stand in a
-// document; provisional providers are written as provider "custom" with a provider_id.
+// The entries of the six community registries (Extension Registries). Documents
+// may use ids with status "standard"; provisional providers are written as
+// provider "custom" with a provider_id.
 
 // Providers returns the standard providers, "custom" among them.
 func Providers() []Provider {
@@ -14,8 +15,9 @@ func Providers() []Provider {
 	}
 }
 
-// OpenAICompatible says whether the registry lists the provider's API as compatible with OpenAI's, so that
-// one client serves them all. For "custom" it is the endpoint at base_url that decides.
+// OpenAICompatible reports whether the registry lists the provider's API as
+// compatible with OpenAI's, so that one client serves them all. For "custom" it
+// depends on the endpoint at base_url.
 func (p Provider) OpenAICompatible() bool {
 	switch p {
 	case ProviderOpenAI, ProviderMistral, ProviderGroq, ProviderOllama, ProviderAzureOpenAI, ProviderTogether,
@@ -25,7 +27,7 @@ func (p Provider) OpenAICompatible() bool {
 	return false
 }
 
-// provisionalProvider is true of the ids that are registered but not standard.
+// provisionalProvider reports whether an id is registered but not standard.
 func provisionalProvider(id string) bool {
 	return slices.Contains([]string{"copilot", "cline", "litellm", "vllm", "perplexity"}, id)
 }
@@ -52,7 +54,7 @@ func VaultProviders() []VaultProvider {
 	}
 }
 
-// Capabilities of the registry: what required_capabilities may ask for.
+// Capabilities of the registry, which required_capabilities may list.
 const (
 	CapToolFunction           = "tool.function"
 	CapToolMCP                = "tool.mcp"

@@ -2,8 +2,8 @@ package aaif
 
 import "github.com/go-json-experiment/json/jsontext"
 
-// A Report is a conformance report: what a platform claims, published at /.well-known/aaif-conformance.json
-// (Conformance Levels).
+// A Report is a conformance report: the claims of a platform, published at
+// /.well-known/aaif-conformance.json (Conformance Levels).
 type Report struct {
 	Comment     string         `json:"_comment,omitzero"`
 	Standard    string         `json:"sc_standard"`
@@ -17,7 +17,7 @@ type Report struct {
 	Extensions jsontext.Value `json:",embed"`
 }
 
-// ReportInfo says when a report was made, and for which AAIF.
+// ReportInfo says when a report was made, and for which AAIF version.
 type ReportInfo struct {
 	GeneratedAt  string   `json:"generated_at"` // RFC 3339, UTC
 	ExpiresAt    string   `json:"expires_at,omitzero"`
@@ -34,7 +34,8 @@ type ReportPlatform struct {
 	Homepage    string `json:"homepage,omitzero"`
 }
 
-// A Claim is one level in one direction, with the test run behind it.
+// A Claim is the claim of one level in one direction, with the test run that
+// supports it.
 type Claim struct {
 	Level     Level       `json:"level"`
 	Direction Direction   `json:"direction"`
@@ -60,7 +61,7 @@ type TestSuite struct {
 	LogURL string `json:"log_url,omitzero"`
 }
 
-// A Roundtrip says what survives a conversion to a framework and back.
+// A Roundtrip says what is preserved by a conversion to a framework and back.
 type Roundtrip struct {
 	Framework      string   `json:"framework"`
 	LosslessFields []string `json:"lossless_fields"`
@@ -77,7 +78,7 @@ type Supports struct {
 	ToolProtocols      []string `json:"tool_protocols,omitzero"`
 }
 
-// Attestation says who stands behind a report.
+// Attestation says who vouches for a report.
 type Attestation struct {
 	AttestedBy string `json:"attested_by,omitzero"`
 	Contact    string `json:"contact,omitzero"`

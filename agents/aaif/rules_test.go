@@ -186,8 +186,9 @@ func schemaAt(t testing.TB, text []byte) *jsonschema.Schema {
 // asserting are the keywords that refuse values by themselves.
 var asserting = []string{"type", "const", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "exclusiveMinimum", "minItems", "maxItems", "uniqueItems", "required", "additionalProperties"}
 
-// TestRulesCoverTheSchemas: each keyword of our schemas refuses something in the rules, each required field is
-// missing in one of them, and each word of an enum is accepted by one. So no schema can change unseen.
+// TestRulesCoverTheSchemas: each keyword of our schemas refuses something in
+// the rules, each required field is missing in one of them, and each word of an
+// enum is accepted by one. So a change of a schema always fails a test.
 func TestRulesCoverTheSchemas(t *testing.T) {
 	t.Parallel()
 	for file, about := range ruleFiles {
@@ -213,7 +214,8 @@ func TestRulesCoverTheSchemas(t *testing.T) {
 				holes++
 				t.Errorf("no rule depends on "+format, args...)
 			}
-			// without asks whether a document is judged otherwise by a schema with a change in it.
+			// without reports whether a document has another verdict by a
+			// schema with a change in it.
 			without := func(word string, verdict bool) bool {
 				changed := schemaAt(t, encoded(t, source))
 				return slices.ContainsFunc(cases, func(c ruleCase) bool {

@@ -17,8 +17,8 @@ import (
 //go:embed schema/*.schema.json
 var schemaFiles embed.FS
 
-// SchemaJSON is the JSON Schema (draft 2020-12) that documents of a kind are held to. It returns nil for an
-// unknown kind.
+// SchemaJSON returns the JSON Schema (draft 2020-12) for documents of a kind;
+// nil for an unknown kind.
 func SchemaJSON(k Kind) []byte {
 	data, err := fs.ReadFile(schemaFiles, "schema/"+k.schemaFile())
 	if err != nil {
@@ -27,7 +27,8 @@ func SchemaJSON(k Kind) []byte {
 	return data
 }
 
-// A documentSchema is a compiled schema, and its source as a tree for writing good messages.
+// A documentSchema is a compiled schema, with its source as a tree for error
+// messages.
 type documentSchema struct {
 	compiled *jsonschema.Schema
 	source   map[string]any
@@ -59,7 +60,8 @@ func compileDocumentSchema(k Kind) *documentSchema {
 	return s
 }
 
-// collectHomes notes which objects of a document have which fields. Array items stand as "*".
+// collectHomes records which objects of a document have which fields. "*"
+// stands for array items.
 func (s *documentSchema) collectHomes(node any, pointer string, depth int) {
 	schema := s.resolve(node)
 	if schema == nil || depth > 12 {
@@ -126,7 +128,8 @@ func index(token string, length int) (int, bool) {
 	return n, n < length
 }
 
-// validateTree holds a decoded document to the schema of its kind and reports everything it breaks.
+// validateTree validates a decoded document against the schema of its kind and
+// reports all violations.
 func validateTree(k Kind, tree any) []Problem {
 	s := schemas()[k]
 	err := s.compiled.Validate(tree)
@@ -139,7 +142,7 @@ func validateTree(k Kind, tree any) []Problem {
 	}
 	causes := slices.Collect(leaves(ve))
 	slices.SortFunc(causes, func(a, b *jsonschema.ValidationError) int {
-		return cmp.Compare(a.InstanceLocation, b.InstanceLocation) // so that it is always the same ones that are cut
+		return cmp.Compare(a.InstanceLocation, b.InstanceLocation) // a fixed order, so that the same problems are cut off each time
 	})
 	var ps []Problem
 	for _, leaf := range causes {

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// Credentials never stand in a document: it names an environment variable (auth.env_var) or a vault entry
-// (auth.vault_ref), and whoever finds a credential in it MUST reject it (Tool Definitions, Security
+// A document must not contain credentials: it names an environment variable
+// (auth.env_var) or a vault entry (auth.vault_ref), and a runtime MUST reject a
+// document that contains a credential (Tool Definitions, Security
 // Considerations). This scan reads every string of a definition. It looks for
 //
 //   - the forms in which well-known services issue credentials, anywhere;
@@ -17,14 +18,16 @@ import (
 //   - texts that look random, or like a password, under names such as api_key or password;
 //   - an env_var that is no variable name, and a header that is more than a name.
 //
-// Prose, UUIDs, hashes and model names are none of these. A credential that looks like an ordinary word and
-// stands where any text may stand is beyond a scan.
+// Prose, UUIDs, hashes and model names are none of these. The scan cannot find
+// a credential that looks like an ordinary word in a place where any text is
+// allowed.
 
-// secretHint is what to do about every one of them.
+// secretHint is the hint of every such problem.
 const secretHint = "name the environment variable in auth.env_var, or the vault entry in auth.vault_ref; and revoke this credential"
 
-// scanSecrets reports every credential in a document. Agent states are not scanned: they carry conversations,
-// whose content is not the author's choice, and a migration token by design.
+// scanSecrets reports every credential in a document. Agent states are not
+// scanned: they contain conversations, whose content the author does not
+// choose, and by design a migration token.
 func scanSecrets(k Kind, tree any) []Problem {
 	if k == KindState {
 		return nil
@@ -61,8 +64,9 @@ func (s *secretScan) value(v any, pointer string, class nameClass) {
 	}
 }
 
-// member scans one member. What stands below a secret name inherits its class, so that a JSON Schema's default
-// or examples for a parameter named password are held to be passwords; the words that describe it are not.
+// member scans one member. Values below a secret name inherit its class, so
+// that a JSON Schema's default or examples for a parameter named password count
+// as passwords; its descriptive keywords do not.
 func (s *secretScan) member(name string, v any, parent string, class nameClass) {
 	at := child(parent, name)
 	if text, ok := v.(string); ok {
@@ -88,13 +92,15 @@ var endpointFields = map[string]bool{
 	"endpoint": true, "base_url": true, "token_url": true, "otlp_endpoint": true, "url": true, "manifest_url": true,
 }
 
-// hasUser is true of a URL that names a user, with or without a password.
+// hasUser reports whether a URL contains a user name, with or without a
+// password.
 func hasUser(raw string) bool {
 	u, err := url.Parse(raw)
 	return err == nil && u.User != nil && !placeholder(u.User.String())
 }
 
-// schemaWords are the keywords of a JSON Schema that say what a value is like, rather than give one.
+// schemaWords are the keywords of a JSON Schema that describe a value rather
+// than give one.
 var schemaWords = map[string]bool{
 	"description": true, "title": true, "type": true, "format": true, "pattern": true, "$comment": true, "$ref": true, "$id": true,
 }
@@ -116,7 +122,8 @@ func (s *secretScan) text(text, pointer string, class nameClass) {
 	}
 }
 
-// looksLikePassword is true of one word with a digit or a sign in it, as people make passwords.
+// looksLikePassword reports whether s is one word with a digit or a sign in it,
+// as people choose passwords.
 func looksLikePassword(s string) bool {
 	return len(s) >= 6 && len(s) <= 64 && !placeholder(s) && !IsUUID(s) &&
 		!strings.ContainsAny(s, " \t\n/:") && strings.ContainsFunc(s, isLetter) && strings.ContainsAny(s, digits+"!@#%^&+=")
@@ -128,7 +135,8 @@ var (
 	authObject = regexp.MustCompile(`^/agent/tools/[0-9]+/auth$`)
 )
 
-// authField holds env_var and header to being names: a value in their place is most likely the credential.
+// authField checks that env_var and header are names: any other value is most
+// likely the credential itself.
 func (s *secretScan) authField(name, text, pointer string) {
 	if what, found := credential(text); found {
 		s.found(pointer, what)

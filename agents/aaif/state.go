@@ -23,17 +23,17 @@ type State struct {
 	MemorySnapshot   []MemoryItem      `json:"memory_snapshot,omitzero"`
 	PendingToolCalls []PendingToolCall `json:"pending_tool_calls,omitzero"`
 	SubagentStates   []SubagentState   `json:"subagent_states,omitzero"`
-	// Variables is one JSON object, untouched.
+	// Variables is one JSON object, unchanged.
 	Variables       stdjson.RawMessage `json:"variables,omitzero"`
 	ApprovalRequest *ApprovalRequest   `json:"approval_request,omitzero"` // while awaiting_approval
 	Error           *RunError          `json:"error,omitzero"`            // when failed
 	Provenance      *StateProvenance   `json:"provenance,omitzero"`
 
-	// Extensions holds the x- members as one JSON object, untouched.
+	// Extensions holds the x- members as one JSON object, unchanged.
 	Extensions jsontext.Value `json:",embed"`
 }
 
-// RunStatus is what a run was doing at its checkpoint.
+// RunStatus is the state of a run at its checkpoint.
 type RunStatus string
 
 const (
@@ -46,7 +46,7 @@ const (
 	RunMigrating          RunStatus = "migrating"
 )
 
-// PipelinePosition is where in an orchestration a run stands.
+// PipelinePosition is the place of a run in its orchestration.
 type PipelinePosition struct {
 	CurrentStep     string   `json:"current_step,omitzero"`
 	CompletedSteps  []string `json:"completed_steps,omitzero"`
@@ -65,7 +65,7 @@ type Message struct {
 	Timestamp  string      `json:"timestamp,omitzero"`
 }
 
-// MessageRole is whose turn a message was.
+// MessageRole is the author of a message.
 type MessageRole string
 
 const (
@@ -85,7 +85,8 @@ type MemoryItem struct {
 	TTLRemainingSeconds Number      `json:"ttl_remaining_seconds,omitzero"`
 }
 
-// A PendingToolCall is one without a result yet: on restore it is issued again or given up.
+// A PendingToolCall is a call without a result: on restore it is issued again
+// or given up.
 type PendingToolCall struct {
 	ID          string             `json:"id"`
 	ToolName    string             `json:"tool_name"`
@@ -95,7 +96,7 @@ type PendingToolCall struct {
 	CallbackURL string             `json:"callback_url,omitzero"`
 }
 
-// ToolCallStatus is how far a tool call has come.
+// ToolCallStatus is the progress of a tool call.
 type ToolCallStatus string
 
 const (
@@ -104,7 +105,8 @@ const (
 	ToolCallAwaitingResult ToolCallStatus = "awaiting_result"
 )
 
-// A SubagentState is a summary; a whole one is a State document of its own, found by StateID.
+// A SubagentState is the summary of a subagent's run; its full state is a State
+// document of its own, found by StateID.
 type SubagentState struct {
 	Alias   string             `json:"alias"`
 	AgentID string             `json:"agent_id"`
@@ -113,7 +115,7 @@ type SubagentState struct {
 	Output  stdjson.RawMessage `json:"output,omitzero"`
 }
 
-// SubagentStatus is what a subagent was doing at the checkpoint.
+// SubagentStatus is the state of a subagent at the checkpoint.
 type SubagentStatus string
 
 const (
@@ -124,17 +126,18 @@ const (
 	SubagentFailed    SubagentStatus = "failed"
 )
 
-// An ApprovalRequest waits for a person.
+// An ApprovalRequest waits for a person's decision.
 type ApprovalRequest struct {
 	TriggerDescription string `json:"trigger_description,omitzero"`
-	// PendingAction is an object with tool_name and arguments, and whatever else the platform adds.
+	// PendingAction is an object with tool_name, arguments, and members that
+	// the platform adds.
 	PendingAction stdjson.RawMessage `json:"pending_action,omitzero"`
 	RequestedAt   string             `json:"requested_at,omitzero"`
 	TimeoutAt     string             `json:"timeout_at,omitzero"`
 	ApproverHint  string             `json:"approver_hint,omitzero"`
 }
 
-// A RunError is how a run ended when it failed.
+// A RunError is the error of a failed run.
 type RunError struct {
 	Code             string `json:"code,omitzero"`
 	Message          string `json:"message,omitzero"`
@@ -144,7 +147,7 @@ type RunError struct {
 	StackTrace       string `json:"stack_trace,omitzero"` // SHOULD NOT leave the platform
 }
 
-// StateProvenance is what the receiving platform checks.
+// StateProvenance is checked by the receiving platform.
 type StateProvenance struct {
 	SourcePlatform       string `json:"source_platform,omitzero"`
 	SourceRuntimeVersion string `json:"source_runtime_version,omitzero"`

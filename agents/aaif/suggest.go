@@ -2,7 +2,8 @@ package aaif
 
 import "strings"
 
-// Nearest returns the candidate that a word was most likely meant to be, or "".
+// Nearest returns the candidate that was most likely meant by a misspelt word,
+// or "".
 func Nearest(word string, candidates []string) string {
 	if word == "" || len(word) > 64 || len(candidates) > 100 {
 		return ""
@@ -21,7 +22,8 @@ func Nearest(word string, candidates []string) string {
 	if best != "" || len(folded) < 4 {
 		return best
 	}
-	// Half a name is a good guess, if only one name has it: parameters is parameters_schema.
+	// An incomplete name is a good guess if only one candidate contains it:
+	// parameters is parameters_schema.
 	for _, c := range candidates {
 		if strings.HasPrefix(fold(c), folded) {
 			if best != "" {
@@ -33,7 +35,7 @@ func Nearest(word string, candidates []string) string {
 	return best
 }
 
-// fold drops what people get wrong without thinking: case, and how words are joined.
+// fold removes common differences in spelling: case, and how words are joined.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' || r == '.' {
@@ -43,8 +45,8 @@ func fold(s string) string {
 	}, strings.ToLower(s))
 }
 
-// distance is the optimal string alignment distance: insertions, deletions, substitutions, and swaps of
-// neighbours.
+// distance is the optimal string alignment distance: insertions, deletions,
+// substitutions, and transpositions of neighbours.
 func distance(a, b string) int {
 	prev2 := make([]int, len(b)+1)
 	prev := make([]int, len(b)+1)

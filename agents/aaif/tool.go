@@ -11,12 +11,12 @@ type Tool struct {
 	OutputSchema     stdjson.RawMessage `json:"output_schema,omitzero"`
 	Endpoint         string             `json:"endpoint,omitzero"` // untrusted: gate it before use
 	Auth             *Auth              `json:"auth,omitzero"`
-	CacheTTLSeconds  Number             `json:"cache_ttl_seconds,omitzero"` // 0 is no cache
+	CacheTTLSeconds  Number             `json:"cache_ttl_seconds,omitzero"` // 0: no cache
 	TimeoutSeconds   Number             `json:"timeout_seconds,omitzero"`
 	RateLimit        *RateLimit         `json:"rate_limit,omitzero"`
 }
 
-// Protocol says how a tool is called.
+// Protocol is the way in which a tool is called.
 type Protocol string
 
 const (
@@ -26,7 +26,8 @@ const (
 	ProtocolOpenAPI  Protocol = "openapi"
 )
 
-// EffectiveProtocol is Protocol; a tool that names none has no endpoint to speak to and is a function.
+// EffectiveProtocol returns Protocol. A tool without one has no endpoint and is
+// a function.
 func (t *Tool) EffectiveProtocol() Protocol {
 	if t.Protocol == "" {
 		return ProtocolFunction
@@ -34,11 +35,12 @@ func (t *Tool) EffectiveProtocol() Protocol {
 	return t.Protocol
 }
 
-// Auth says where a tool's credential is found. It never holds one.
+// Auth says where a tool's credential is stored. It never contains a
+// credential.
 type Auth struct {
 	Type     AuthType  `json:"type,omitzero"` // default "none"
 	EnvVar   string    `json:"env_var,omitzero"`
-	VaultRef *VaultRef `json:"vault_ref,omitzero"` // wins over EnvVar
+	VaultRef *VaultRef `json:"vault_ref,omitzero"` // takes precedence over EnvVar
 	Header   string    `json:"header,omitzero"`
 	Scopes   []string  `json:"scopes,omitzero"`
 	TokenURL string    `json:"token_url,omitzero"`
@@ -77,7 +79,7 @@ const (
 	VaultCustom            VaultProvider = "custom"
 )
 
-// RateLimit bounds how often a tool is called.
+// RateLimit limits how often a tool is called.
 type RateLimit struct {
 	RequestsPerMinute Number `json:"requests_per_minute,omitzero"`
 	TokensPerMinute   Number `json:"tokens_per_minute,omitzero"`

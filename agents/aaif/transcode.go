@@ -2,10 +2,10 @@ package aaif
 
 import "fmt"
 
-// JSONToCBOR writes one JSON value as CBOR in the core deterministic encoding (RFC 8949, section 4.2.1), under
-// the rules of [Parse] for JSON text, and without a look at what kind of document it is. maxDepth bounds the
-// nesting as Options.MaxDepth does. A number with more digits than a double or a 64-bit integer holds is
-// refused.
+// JSONToCBOR writes one JSON value as CBOR in the core deterministic encoding
+// (RFC 8949, section 4.2.1), under the rules of [Parse] for JSON text, whatever
+// kind of document it is. maxDepth bounds the nesting like Options.MaxDepth. A
+// number with more digits than a double or a 64-bit integer holds is refused.
 func JSONToCBOR(text []byte, maxDepth int) ([]byte, error) {
 	tree, problems := decodeJSON(text, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth)
 	if problems != nil {
@@ -18,8 +18,9 @@ func JSONToCBOR(text []byte, maxDepth int) ([]byte, error) {
 	return data, nil
 }
 
-// CBORToJSON writes one CBOR item as JSON text, under the rules of [Parse] for CBOR and without a look at what
-// kind of document it is. Members are in the order of their names.
+// CBORToJSON writes one CBOR item as JSON text, under the rules of [Parse] for
+// CBOR whatever kind of document it is. Members are in the order of their
+// names.
 func CBORToJSON(data []byte, maxDepth int) ([]byte, error) {
 	text, problem := decodeCBOR(data, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth)
 	if problem != nil {
@@ -28,8 +29,9 @@ func CBORToJSON(data []byte, maxDepth int) ([]byte, error) {
 	return text, nil
 }
 
-// YAMLToJSON writes one YAML document as JSON text, under the rules of [Parse] for YAML: no aliases, no name
-// twice, every name a string. It does not look at what kind of document it is.
+// YAMLToJSON writes one YAML document as JSON text, under the rules of [Parse]
+// for YAML: no aliases, no duplicate names, only strings as names. The kind of
+// document does not matter.
 func YAMLToJSON(text []byte, maxDepth int) ([]byte, error) {
 	out, problem := decodeYAML(text, Options{MaxDepth: maxDepth}.withDefaults().MaxDepth, nil)
 	if problem != nil {

@@ -16,27 +16,33 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// YAML documents are read as a notation for JSON, nothing more. The parser supplies a syntax tree; which plain
-// scalar is a number, a bool or null is decided here, by YAML 1.2's JSON rules, so that a document means the
-// same in both notations: 2025-01-01, no, on and 3.4.0 are strings.
+// YAML documents are read as a notation for JSON. The parser supplies a syntax
+// tree. This package decides which plain scalars are numbers, bools or null, by
+// YAML 1.2's JSON rules, so that a document means the same in both notations:
+// 2025-01-01, no, on and 3.4.0 are strings.
 
-// maxYAMLColumn bounds the columns of structure tokens, and with them how deep blocks can nest before the
-// exact limit is checked on the tree: a block's children stand to the right of it.
+// maxYAMLColumn bounds the columns of structure tokens, and with them how deep
+// blocks can nest before the exact limit is checked on the tree: the children
+// of a block are indented further than the block.
 const maxYAMLColumn = 1000
 
-// maxYAMLMembers bounds the members of all objects of a YAML document. The parser recurses over the members of
-// a block mapping, and copies those that follow at each. People write YAML; machines write JSON.
+// maxYAMLMembers bounds the members of all objects of a YAML document. The
+// parser recurses over the members of a block mapping and copies the remaining
+// ones at each. Documents of that size are written by machines, which should
+// write JSON.
 const maxYAMLMembers = 10_000
 
-// maxYAMLIndicators bounds the characters that can start or end a token, and with them the tokens: the scanner
-// takes some hundred bytes of memory for each. Prose has one in ten.
+// maxYAMLIndicators bounds the characters that can start or end a token, and
+// with them the tokens: the scanner needs about a hundred bytes of memory for
+// each token. In prose about one character in ten is such a character.
 const maxYAMLIndicators = 128 << 10
 
 // yamlIndicators are those characters.
 const yamlIndicators = "[]{},:-?&*!|>'\"#%@`\n"
 
-// decodeYAML turns YAML into JSON text, with members in the order of the source. Where positions is not nil it
-// receives the place of every value, by pointer.
+// decodeYAML converts YAML to JSON text, with members in the order of the
+// source. If positions is not nil, decodeYAML adds the position of every value,
+// by pointer.
 func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text jsontext.Value, problem *Problem) {
 	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
 		p := errorf("", RuleSyntax, "the text starts with a byte order mark").hint("save it as UTF-8 without one")
@@ -58,7 +64,7 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 		return nil, &p
 	}
 	defer func() {
-		// The parser is not ours, and the text may be hostile.
+		// The parser is a third party's, and the text may be hostile.
 		if r := recover(); r != nil {
 			p := errorf("", RuleSyntax, "not YAML: the parser gave up")
 			text, problem = nil, &p
@@ -97,8 +103,8 @@ func decodeYAML(data []byte, maxDepth int, positions map[string]position) (text 
 	return jsontext.Value(bytes.TrimRight(out.Bytes(), "\n")), nil
 }
 
-// checkYAMLTokens refuses, before anything is built, what JSON has no word for, and nesting so deep that it
-// could exhaust the parser's stack.
+// checkYAMLTokens refuses, before a tree is built, everything that JSON cannot
+// express, and nesting that could exhaust the parser's stack.
 func checkYAMLTokens(tokens token.Tokens, maxDepth int) *Problem {
 	depth, members, content := 0, 0, false
 	refuse := func(tk *token.Token, what, hint string) *Problem {
@@ -157,7 +163,8 @@ type yamlConverter struct {
 	positions map[string]position
 }
 
-// value writes one node. The token at is where a reader would look for the value.
+// value writes one node. at is the token at which a reader would look for the
+// value.
 func (c *yamlConverter) value(node ast.Node, at *token.Token, pointer string, depth int) *Problem {
 	if c.positions != nil && at != nil && at.Position != nil {
 		c.positions[pointer] = position{at.Position.Line, at.Position.Column}
@@ -212,7 +219,8 @@ func (c *yamlConverter) mapping(members []*ast.MappingValueNode, at *token.Token
 	return c.write(jsontext.EndObject, at, pointer)
 }
 
-// yamlKey is the text of a key that is a string: quoted, or plain and no number, bool or null.
+// yamlKey returns the text of a key that is a string: quoted, or plain and not
+// a number, bool or null.
 func yamlKey(key ast.MapKeyNode) (string, bool) {
 	n, ok := key.(*ast.StringNode)
 	if !ok {
@@ -255,7 +263,8 @@ func (c *yamlConverter) write(t jsontext.Token, at *token.Token, pointer string)
 	return nil
 }
 
-// yamlProblem takes message and place from a parser's error, and leaves the excerpt of the source behind.
+// yamlProblem converts a parser's error to a problem, without its excerpt of
+// the source.
 func yamlProblem(err error) *Problem {
 	var y yaml.Error
 	if errors.As(err, &y) {

@@ -11,9 +11,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// encodeYAML writes JSON as block YAML, members in order, numbers as they are. Texts of several lines become
-// literal blocks, so that instructions stay readable; other texts stand without quotes only where no reader
-// of any YAML version could take them for anything else.
+// encodeYAML writes JSON as block YAML, members in order, numbers as they are.
+// Texts of several lines become literal blocks, so that instructions stay
+// readable; other texts are written without quotes only if a reader of any YAML
+// version takes them for text.
 func encodeYAML(text jsontext.Value) ([]byte, error) {
 	e := yamlEncoder{dec: jsontext.NewDecoder(bytes.NewBuffer(text))}
 	if err := e.value(0, ""); err != nil {
@@ -29,8 +30,8 @@ type yamlEncoder struct {
 
 const yamlIndent = "  "
 
-// value writes the next value. The lead is what stands before it on the line; nested blocks are indented by
-// depth.
+// value writes the next value. lead is the text before it on the line; nested
+// blocks are indented by depth.
 func (e *yamlEncoder) value(depth int, lead string) error {
 	tok, err := e.dec.ReadToken()
 	if err != nil {
@@ -69,7 +70,7 @@ func (e *yamlEncoder) members(depth int, lead string) error {
 		_, err := e.dec.ReadToken()
 		return err
 	}
-	// The first member of an item stands on the item's own line.
+	// The first member of an item is on the item's own line.
 	first := lead
 	if lead != "-" {
 		if lead != "" {
@@ -116,7 +117,8 @@ func (e *yamlEncoder) items(depth int, lead string) error {
 	return err
 }
 
-// str writes a text: a literal block where it reads better, else one line.
+// str writes a text: as a literal block if that is easier to read, else on one
+// line.
 func (e *yamlEncoder) str(s string, depth int) {
 	if !literalBlock(s) || depth == 0 {
 		e.out.WriteString(scalarText(s))
@@ -136,7 +138,8 @@ func (e *yamlEncoder) str(s string, depth int) {
 	}
 }
 
-// literalBlock says whether a text can stand as a literal block without any doubt about its white space.
+// literalBlock reports whether a text can be written as a literal block without
+// ambiguity about its white space.
 func literalBlock(s string) bool {
 	body := strings.TrimSuffix(s, "\n")
 	if !strings.Contains(body, "\n") {
@@ -155,7 +158,8 @@ func literalBlock(s string) bool {
 
 var plainText = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./$-]*(?:(?:, ?| )[A-Za-z0-9_./$()'-]+)*$`)
 
-// scalarText writes a text on one line, in quotes if there is any doubt.
+// scalarText writes a text on one line, in quotes unless they are certainly not
+// needed.
 func scalarText(s string) string {
 	if plainText.MatchString(s) && !yamlWord(s) {
 		return s
@@ -185,7 +189,7 @@ func scalarText(s string) string {
 	return b.String()
 }
 
-// yamlWord is true of the words that some version of YAML does not take for text.
+// yamlWord reports whether some version of YAML does not take a word for text.
 func yamlWord(s string) bool {
 	switch strings.ToLower(s) {
 	case "null", "true", "false", "yes", "no", "on", "off", "y", "n":

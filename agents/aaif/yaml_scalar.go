@@ -39,18 +39,19 @@ func (c *yamlConverter) scalar(n ast.ScalarNode, at *token.Token, pointer string
 	case kind == plainString && tk.Type == token.StringType:
 		return c.write(jsontext.String(text), at, pointer)
 	}
-	// YAML has more ways to write a number than JSON, and its versions disagree on them.
+	// YAML has more forms of numbers than JSON, and its versions disagree about
+	// them.
 	p := yamlErrorf(at, pointer, RuleYAML, "%s is no JSON number", clip.Text(text, 60)).
 		hint("write it in plain decimals, or quote it if it is text")
 	return &p
 }
 
-// quoted says whether a scalar stands in quotes, and so is a string whatever it looks like.
+// quoted reports whether a scalar is in quotes, and so is a string.
 func quoted(tk *token.Token) bool {
 	return tk.Type == token.DoubleQuoteType || tk.Type == token.SingleQuoteType
 }
 
-// plainScalar is what a scalar without quotes stands for.
+// plainScalar is the type of a scalar without quotes.
 type plainScalar int
 
 const (

@@ -14,17 +14,18 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Options are what a Set takes from its process.
+// Options are a Set's dependencies in its process.
 type Options struct {
 	// Env looks up an environment variable. Default: none is set.
 	Env func(name string) (string, bool)
-	// Logger gets what the operator should know. Default discards.
+	// Logger receives notices for the operator. Default: discarded.
 	Logger *slog.Logger
-	// Version is the program's, which servers are told. Default "dev".
+	// Version is the program's version, which is sent to servers. Default
+	// "dev".
 	Version string
 }
 
-// Set is a configuration at work: what the agents of a process share. It is safe
+// Set is a loaded configuration, shared by the agents of a process. It is safe
 // for concurrent use.
 type Set struct {
 	cfg     Config
@@ -32,16 +33,16 @@ type Set struct {
 	openers map[aaif.Protocol]func(*aaif.Tool) (tool.Source, error)
 	closers []func() error
 
-	policy  *outbound.Policy                    // what may be reached
+	policy  *outbound.Policy                    // the addresses that may be reached
 	secrets *secret.Set                         // the credentials that documents may name
-	vaults  map[aaif.VaultProvider]secret.Vault // the same for the configuration itself: any path
+	vaults  map[aaif.VaultProvider]secret.Vault // the same vaults for the configuration itself, which may read any path
 
 	catalog *route.Catalog // of models
 	health  *route.Health  // of routes to models
 }
 
-// New makes a set. It connects to nothing, and reads the files that the
-// configuration names; a configuration that cannot work is an error.
+// New makes a set. It reads the files that the configuration names, and
+// connects to nothing. A configuration that cannot work is an error.
 func New(cfg Config, opts Options) (*Set, error) {
 	if opts.Env == nil {
 		opts.Env = func(string) (string, bool) { return "", false }
@@ -72,15 +73,15 @@ func New(cfg Config, opts Options) (*Set, error) {
 	return s, nil
 }
 
-// Tree is what bounds the trees of tasks here: section tree of the configuration,
-// with what section budget allows the models of a tree.
+// Tree returns the limits for trees of tasks: section tree of the
+// configuration, with the limits that section budget sets for a tree.
 func (s *Set) Tree() mesh.TreeLimits {
 	t := s.cfg.Tree
 	t.Tokens, t.USD = s.cfg.Budget.TreeTokens, s.cfg.Budget.TreeUSD
 	return t
 }
 
-// Use has an agent use the set.
+// Use configures an agent's options to use the set.
 func (s *Set) Use(o *agents.Options) {
 	o.Open, o.Offer = s.Open, s.Offer()
 	if o.Secret == nil {
@@ -93,7 +94,7 @@ func (s *Set) Use(o *agents.Options) {
 	}
 }
 
-// Open makes a source of an entry of a document's tools[]; see
+// Open makes a source for an entry of a document's tools[]; see
 // [agents.Options].Open.
 func (s *Set) Open(entry *aaif.Tool) (tool.Source, error) {
 	open := s.openers[entry.EffectiveProtocol()]
@@ -106,7 +107,7 @@ func (s *Set) Open(entry *aaif.Tool) (tool.Source, error) {
 	return open(entry)
 }
 
-// Close ends what the set has opened: sessions, processes, connections.
+// Close closes what the set has opened: sessions, processes, connections.
 func (s *Set) Close() error {
 	var bad []error
 	for _, end := range s.closers {

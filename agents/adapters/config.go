@@ -15,48 +15,51 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Config is what an operator allows and provides. Every section is optional;
-// the zero Config is that of a worker without a configuration.
+// Config is what an operator permits and provides. Every section is optional;
+// the zero Config means the same as no configuration.
 type Config struct {
 	// Models are the models that documents may name.
 	Models Models `json:"models,omitzero"`
-	// Budget is what runs may spend on models.
+	// Budget limits what runs may spend on models.
 	Budget agents.Budget `json:"budget,omitzero"`
-	// Tree bounds the trees of tasks that agents make when they call one another.
+	// Tree limits the trees of tasks that result when agents call one another.
 	Tree mesh.TreeLimits `json:"tree,omitzero"`
-	// Telemetry is what agents may report beyond the process' own settings.
+	// Telemetry permits agents to report more than the process' own settings
+	// say.
 	Telemetry Telemetry `json:"telemetry,omitzero"`
-	// Outbound is what the tools of documents may reach.
+	// Outbound says which addresses the tools of documents may reach.
 	Outbound outbound.Config `json:"outbound,omitzero"`
 	// OpenAPIServers are base URLs that replace the servers of OpenAPI descriptions, by
 	// the name of the tool's entry.
 	OpenAPIServers map[string]string `json:"openapi_servers,omitzero"`
 	// MCPServers are the MCP servers that documents may name, by name.
 	MCPServers map[string]mcp.Server `json:"mcp_servers,omitzero"`
-	// Secrets is what documents may read of the worker's environment.
+	// Secrets says which of the worker's environment variables documents may
+	// read.
 	Secrets Secrets `json:"secrets,omitzero"`
-	// Programs is what function tools and agents get that are programs.
+	// Programs sets the environment of programs that are function tools or
+	// agents.
 	Programs Programs `json:"programs,omitzero"`
-	// Directory is how the subagents of documents are found.
+	// Directory says how the subagents of documents are found.
 	Directory Directory `json:"directory,omitzero"`
 	// Vaults are the vaults that documents may name, by their providers.
 	Vaults map[aaif.VaultProvider]Vault `json:"vaults,omitzero"`
 }
 
-// Directory is how the agents are found that documents name as their subagents.
-// Which files and URLs definitions may be read from is in section outbound.
+// Directory says how references to subagents are resolved. Section outbound
+// says which files and URLs definitions may be read from.
 type Directory struct {
-	// RegisteredSkills lets a reference skill:NAME mean agents only whose
-	// registered definition has the skill. Default: also those that say of
-	// themselves that they have it.
+	// RegisteredSkills restricts a reference skill:NAME to agents whose
+	// registered definition has the skill. Default: agents that publish the
+	// skill themselves count, too.
 	RegisteredSkills bool `json:"registered_skills,omitempty"`
 }
 
-// MaxConfig is the size of the largest configuration that is read, in bytes.
+// MaxConfig is the maximum size of a configuration, in bytes.
 const MaxConfig = 1 << 20
 
-// Read reads a configuration, in YAML or JSON. It is strict: see the package
-// comment. An empty one is the zero Config.
+// Read reads a configuration in YAML or JSON. It is strict: see the package
+// comment. An empty file is the zero Config.
 func Read(data []byte) (Config, error) {
 	var c Config
 	switch data = bytes.TrimSpace(data); {
@@ -69,7 +72,7 @@ func Read(data []byte) (Config, error) {
 	if data[0] != '{' {
 		var err error
 		if text, err = aaif.YAMLToJSON(data, 0); err != nil {
-			var e *aaif.Error // which speaks of an AAIF document
+			var e *aaif.Error // its text is about an AAIF document
 			if errors.As(err, &e) && len(e.Problems) == 1 {
 				return c, fmt.Errorf("configuration: %s", e.Problems[0])
 			}
@@ -82,7 +85,7 @@ func Read(data []byte) (Config, error) {
 	return c, nil
 }
 
-// explain says in the file's words what is wrong with it.
+// explain describes what is wrong with a configuration file.
 func explain(err error) error {
 	var semantic *jsonv2.SemanticError
 	if !errors.As(err, &semantic) {
@@ -98,7 +101,7 @@ func explain(err error) error {
 	return fmt.Errorf("%s: %s does not fit", at, kinds[semantic.JSONKind])
 }
 
-// kinds are JSON's, in words.
+// kinds are the names of JSON's types in messages.
 var kinds = map[jsontext.Kind]string{
 	'{': "an object", '[': "a list", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null",
 }

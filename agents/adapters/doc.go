@@ -1,21 +1,22 @@
-// Package adapters puts the adapters of models, tools and secrets together, as
-// the operator's configuration says:
+// Package adapters assembles the adapters of models, tools and secrets from the
+// operator's configuration:
 //
 //	cfg, err := adapters.Read(data)               // YAML or JSON; the zero Config allows nothing
 //	set, err := adapters.New(cfg, adapters.Options{Env: os.LookupEnv, Logger: log})
 //	defer set.Close()
+//
 //	var opts agents.Options
 //	set.Use(&opts)
 //	a, err := agents.New(doc, opts)
 //
-// Package agents knows the ports only. Whoever embeds it links what he uses: all
-// of them with this package, or single adapters by setting agents.Options
-// himself.
+// Package agents knows only the ports. A program that embeds it links what it
+// uses: all adapters with this package, or single ones by setting
+// agents.Options itself.
 //
 // # The configuration
 //
-// A [Config] is the operator's word about what documents may have: which
-// endpoints, which servers, which secrets, at which cost. Documents come from
-// anywhere and can only ask. The file is YAML (or JSON), and strict: a name that
-// is not known is an error, so that a typing error forbids rather than allows.
+// A [Config] says what documents may use: which endpoints, servers and secrets,
+// at which cost. Documents come from anywhere and can only ask. The file is
+// YAML or JSON, and is read strictly: an unknown name is an error, so that a
+// typing error never permits anything.
 package adapters

@@ -17,20 +17,21 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// endpoint is where a provider's requests go, and with which credentials.
+// endpoint says where requests to a provider are sent, and with which
+// credentials.
 type endpoint struct {
-	Provider // the operator's word
+	Provider // the operator's entry for the provider
 	name     string
 	api      API
-	base     string // "" where the adapter knows it
+	base     string // "" if the adapter knows it
 	keyFrom  string
 	hasKey   bool
 	key      func(context.Context) (string, error)
-	client   *http.Client // that reaches it; nil: the adapter's own
+	client   *http.Client // the client that reaches it; nil: the adapter's own
 }
 
-// endpoint finds out how a provider is reached. own says that the document's
-// base_url is about it.
+// endpoint determines how a provider is reached. own says whether the
+// document's base_url belongs to this provider.
 func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Options) (endpoint, []aaif.Problem, error) {
 	k := known(name)
 	e := endpoint{Provider: s.cfg.Models.Providers[name], name: name, api: k.api, client: opts.HTTPClient}
@@ -38,7 +39,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 		e.api = e.API
 	}
 	var notices []aaif.Problem
-	stranger := false // the endpoint is the document's
+	stranger := false // the document chose the endpoint
 	switch {
 	case e.BaseURL != "":
 		e.base = e.BaseURL
@@ -48,7 +49,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	case own && m.BaseURL != "":
 		e.base, stranger = m.BaseURL, true
 		if e.base == ownEndpoint(name) {
-			break // it says what was so without it
+			break // that section's own problems have been reported
 		}
 		if err := s.policy.CheckLiteral(e.base); err != nil {
 			return e, notices, fmt.Errorf("%s: the document's base_url is not used: %w; or set models.providers.%s.base_url", at, err, name)
@@ -56,7 +57,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 		if e.client != nil {
 			break
 		}
-		var err error // the adapters bound times and answers themselves
+		var err error // the adapters bound the time and size of answers themselves
 		if e.client, err = s.policy.Client(outbound.Options{Public: true, Timeout: -1, MaxResponse: -1}); err != nil {
 			return e, notices, fmt.Errorf("%s: %w", at, err)
 		}
@@ -67,7 +68,7 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	}
 	switch _, registered := providers[aaif.Provider(name)]; {
 	case e.base != "" || e.api == APIBedrock || e.api == APIVertex:
-	case name == string(aaif.ProviderCustom): // the configuration has none of this name
+	case name == string(aaif.ProviderCustom): // the configuration has no provider of this name
 		return e, notices, fmt.Errorf("%s: custom has no base_url or provider_id here: name a provider of models.providers", at)
 	case name == string(aaif.ProviderAzureOpenAI):
 		return e, notices, fmt.Errorf("%s: azure_openai has no endpoint that everybody has: set models.providers.azure_openai.base_url, or AZURE_OPENAI_ENDPOINT", at)
@@ -78,12 +79,13 @@ func (s *Set) endpoint(at, name string, own bool, m *aaif.Model, opts agents.Opt
 	return e, append(notices, more...), err
 }
 
-// credential decides which key goes to an endpoint. A base_url comes from the
-// document, maybe a stranger's: a key that everybody has under a well-known name
-// must not go wherever it points, and neither must a cloud's credentials. The key of
-// a custom provider has a name that the document chose, and so could be any variable
-// that ends in _API_KEY: it goes to the document's base_url only if the operator has
-// allowed documents to read that variable and has named the host.
+// credential decides which key is sent to an endpoint. A base_url comes from
+// the document, possibly a stranger's: a key that many operators have under a
+// well-known name must not be sent to it, and neither must a cloud's
+// credentials. The name of a custom provider's key follows from the document,
+// so it could be any variable that ends in _API_KEY: it is sent to the
+// document's base_url only if the operator has permitted documents to read that
+// variable and has named the host.
 func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool, opts agents.Options) ([]aaif.Problem, error) {
 	switch {
 	case own && opts.KeyName != "":
@@ -152,8 +154,8 @@ func (s *Set) credential(e *endpoint, k provider, at string, own, stranger bool,
 	return nil, s.keyIn(e, at, keys, opts, true)
 }
 
-// keyIn has the key of an endpoint come from the first of the variables that is
-// set. An optional one may be missing.
+// keyIn takes the key of an endpoint from the first of the variables that is
+// set. An optional key may be missing.
 func (s *Set) keyIn(e *endpoint, at string, names []string, opts agents.Options, optional bool) error {
 	for _, name := range names {
 		if _, set := secretOf(opts, name); !set {
@@ -177,8 +179,8 @@ func (s *Set) keyIn(e *endpoint, at string, names []string, opts agents.Options,
 	return fmt.Errorf("%s: model key: %s is not set", at, e.keyFrom)
 }
 
-// keylessNotice tells the operator that an endpoint is sent no key, because
-// nobody has set one. Some need none.
+// keylessNotice tells the operator that no key is sent to an endpoint, because
+// none is set. Some endpoints need none.
 func (e *endpoint) keylessNotice(at string, k provider) aaif.Problem {
 	p := keyNotice("no key is sent to %s", originOf(e.base))
 	p.Pointer = at
@@ -193,7 +195,7 @@ func keyNotice(format string, args ...any) aaif.Problem {
 	return aaif.Problem{Pointer: "/agent/model/base_url", Rule: agents.RuleModelKey, Severity: aaif.SeverityWarning, Message: fmt.Sprintf(format, args...)}
 }
 
-// model makes the adapter that speaks to an endpoint. It does no I/O.
+// model makes the adapter for an endpoint. It does no I/O.
 func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 	switch e.api {
 	case APIOpenAI:
@@ -228,11 +230,12 @@ func (e *endpoint) model(opts agents.Options) (model.Model, error) {
 	return nil, fmt.Errorf("there is no adapter for the API %s", e.api)
 }
 
-// googleCredentials names a file with Google Cloud's credentials.
+// googleCredentials is the variable that names a file with Google Cloud's
+// credentials.
 const googleCredentials = "GOOGLE_APPLICATION_CREDENTIALS"
 
-// credentialsFile is the operator's file of Google Cloud's credentials, "" for
-// where Google's own tools leave them.
+// credentialsFile is the operator's file with Google Cloud's credentials; ""
+// for the default locations of Google's own tools.
 func (e *endpoint) credentialsFile(opts agents.Options) string {
 	if e.CredentialsFile != "" {
 		return e.CredentialsFile
@@ -241,7 +244,7 @@ func (e *endpoint) credentialsFile(opts agents.Options) string {
 	return name
 }
 
-// firstSet is the value of the first of some variables that is set.
+// firstSet returns the value of the first of some variables that is set.
 func firstSet(opts agents.Options, names ...string) (string, bool) {
 	for _, name := range names {
 		if v, ok := secretOf(opts, name); ok {

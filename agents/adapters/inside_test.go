@@ -14,9 +14,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents"
 )
 
-// A document does not have the worker call into the operator's own network by a
-// name that stands for something inside, which shows when it is asked, nor by a
-// redirect of a server outside.
+// A document cannot make the worker send requests into the operator's own
+// network: neither by a name that resolves to an internal address, nor by a
+// redirect of an external server.
 func TestDocumentsDoNotPointInsideByName(t *testing.T) {
 	t.Parallel()
 	var inside atomic.Int32

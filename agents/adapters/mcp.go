@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// openMCP reads section mcp_servers, and speaks MCP.
+// openMCP reads section mcp_servers, and enables the protocol mcp.
 func (s *Set) openMCP() error {
 	for name, server := range s.cfg.MCPServers {
 		s.knowHanded(server.Env)
@@ -31,7 +31,7 @@ func (s *Set) openMCP() error {
 		Servers: s.cfg.MCPServers,
 		Env:     s.opts.Env,
 		Version: s.opts.Version,
-		Log:     slog.New(secret.LogHandler(s.opts.Logger.Handler(), s.Redactor())), // programs write what they like
+		Log:     slog.New(secret.LogHandler(s.opts.Logger.Handler(), s.Redactor())), // the output of programs may contain anything
 		Allow: func(endpoint string) error {
 			_, err := s.policy.Check(endpoint)
 			return err
@@ -54,11 +54,11 @@ func (s *Set) openMCP() error {
 	return nil
 }
 
-// credentialName is what variables are called that hold a credential.
+// credentialName matches names of variables that hold a credential.
 var credentialName = regexp.MustCompile(`(?i)(token|secret|passw|passphrase|credential|api_?key|access_?key|private_?key|_pat$|_key$)`)
 
-// knowHanded makes the credentials known that a program gets in its environment:
-// what it says of them is in no result and no log.
+// knowHanded registers the credentials in a program's environment with the
+// Redactor, so that they are removed from results and logs.
 func (s *Set) knowHanded(env []string) {
 	for _, name := range env {
 		name, value, given := strings.Cut(name, "=")
@@ -74,8 +74,8 @@ func (s *Set) knowHanded(env []string) {
 	}
 }
 
-// mcpClient reaches a server. One that the operator lists needs no further word:
-// its own address is allowed, wherever it is.
+// mcpClient returns the client for a server. The address of a server that the
+// operator lists is permitted, wherever it is.
 func (s *Set) mcpClient(_ context.Context, endpoint string, auth *aaif.Auth, listed bool) (*http.Client, error) {
 	policy := s.policy
 	if listed {

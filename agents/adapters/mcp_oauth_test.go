@@ -70,8 +70,8 @@ func newAuthorized(t *testing.T, methods string) *authorized {
 	return a
 }
 
-// A server that sends its clients to an authorization server gets a token from
-// there, for the client that the auth block names: where the operator allows it.
+// A server that names an authorization server gets a token from there, for the
+// client in the auth block, if the operator permits that server.
 func TestMCPAuthorizationIsFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -108,8 +108,8 @@ func TestMCPAuthorizationIsFound(t *testing.T) {
 	}
 }
 
-// The client's secret does not go to an authorization server that only the MCP
-// server speaks for.
+// The client's secret is not sent to an authorization server that only the MCP
+// server vouches for.
 func TestMCPAuthorizationIsHeldToThePolicy(t *testing.T) {
 	t.Parallel()
 	a := newAuthorized(t, ``)

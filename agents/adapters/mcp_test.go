@@ -73,9 +73,9 @@ func (s socket) Write(ctx context.Context, m jsonrpc.Message) error {
 	return s.Conn.Write(ctx, websocket.MessageText, data)
 }
 
-// MCP servers are reached as the operator says: those of the list without a
-// further word and with their credential, those that a document names by the
-// policy alone.
+// MCP servers are reached by the operator's settings: listed servers need no
+// further permission and get their credential; servers that a document names
+// need the policy's permission.
 func TestMCPServers(t *testing.T) {
 	t.Parallel()
 	open, closed := mcpHTTP(t, ""), mcpHTTP(t, "t0ken")
@@ -146,9 +146,9 @@ func callHello(t *testing.T, set *Set, entry *aaif.Tool) error {
 	return err
 }
 
-// A certificate is shown over TLS alone: a server that is listed with one and
-// without TLS is an error of the configuration, one that a document names is
-// refused.
+// A certificate is presented over TLS only: a listed server with a certificate
+// and without TLS is an error of the configuration, one that a document names
+// is refused.
 func TestMCPOverPlainHTTPHasNoCertificate(t *testing.T) {
 	t.Parallel()
 	for url, fine := range map[string]bool{"http://wiki.example/mcp": false, "ws://wiki.example/mcp": false, "https://wiki.example/mcp": true} {
@@ -172,7 +172,7 @@ func TestMCPOverPlainHTTPHasNoCertificate(t *testing.T) {
 	}
 }
 
-// A credential that the operator names, and allows nobody to read, is told at
+// A credential that the operator names and that cannot be read is reported at
 // the start.
 func TestMCPServersCredentialsAreChecked(t *testing.T) {
 	t.Parallel()

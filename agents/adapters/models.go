@@ -12,12 +12,13 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/route"
 )
 
-// RuleModelRoute is the rule of notices about routes to models that are not
-// taken, and why.
+// RuleModelRoute is the rule of notices about routes to models that cannot be
+// used.
 const RuleModelRoute aaif.Rule = "model-route"
 
 // Model makes the model that a document names, with the routes that it declares
-// (AAIF, LLM Provider Routing); see [agents.Options].Models. It reaches nothing.
+// (AAIF, LLM Provider Routing); see [agents.Options].Models. It does no network
+// I/O.
 //
 // A route that cannot be used here is left out, and a notice says why. It is an
 // error if none is left.
@@ -27,7 +28,7 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 		return nil, notices, err
 	}
 	m := def.Agent.Model
-	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a script that fails is no provider in trouble
+	if len(plan) == 1 && plan[0].Provider == builtin.ProviderID { // a failing script does not mean that a provider is down
 		return agents.Asking(model.Price{Known: true}, agents.Reported(builtin.ProviderID, plan[0].M)), notices, nil
 	}
 	var routes []route.Route
@@ -61,24 +62,25 @@ func (s *Set) Model(def *aaif.Definition, opts agents.Options) (model.Model, []a
 	return r.Model(), notices, nil
 }
 
-// Planned is a route of a document as it is here.
+// Planned is a route of a document, with what this configuration makes of it.
 type Planned struct {
 	route.Route
-	// Pointer leads to it in the document.
+	// Pointer is the route's place in the document.
 	Pointer string
-	// Endpoint is where its requests go; empty where the adapter finds that by
-	// itself.
+	// Endpoint is where its requests are sent; empty if the adapter determines
+	// that itself.
 	Endpoint string
-	// Key is where its key comes from: a variable, "file", "vault NAME", "AWS" or
-	// "Google Cloud" for their own credentials, "" for none. HasKey says whether it is
-	// there as far as that can be told.
+	// Key is the source of its key: a variable, "file", "vault NAME", "AWS" or
+	// "Google Cloud" for their own credentials, "" for none. HasKey says
+	// whether the key is present, as far as that can be known without reading
+	// it.
 	Key    string
 	HasKey bool
 	// Why says why the route cannot be used; "" if it can.
 	Why string
 }
 
-// unfit says why a route is never used; "" if it may be.
+// unfit returns why a route is never used; "" if it may be.
 func unfit(r *route.Route, minContext int, budget agents.Budget) string {
 	if _, priced := r.Facts.Highest(); !priced && budget.InDollars() {
 		return "its price is not known, and there is a budget in dollars: put the model into a catalogue (models.catalog)"
@@ -86,20 +88,20 @@ func unfit(r *route.Route, minContext int, budget agents.Budget) string {
 	return route.Unfit(r, minContext)
 }
 
-// notice tells the operator that a route is not taken.
+// notice tells the operator that a route cannot be used.
 func (p *Planned) notice(minContext int) aaif.Problem {
 	n := aaif.Problem{Pointer: p.Pointer, Rule: RuleModelRoute, Severity: aaif.SeverityWarning,
 		Message: fmt.Sprintf("the route %s is not taken: %s", p.Name(), p.Why)}
-	if minContext > 0 && p.Facts.ContextTokens == 0 && p.Why == route.Unfit(&p.Route, minContext) { // and for no other reason
+	if minContext > 0 && p.Facts.ContextTokens == 0 && p.Why == route.Unfit(&p.Route, minContext) { // this is the only reason
 		n.Severity = aaif.SeverityError
 		n.Hint = "say how large its context window is, in a catalogue (models.catalog) or with --context-tokens"
 	}
 	return n
 }
 
-// Routes are the routes that a document declares, as they are here: first those
-// that can be used, in the order in which its strategy would try them now, then
-// the others. LeftAlone and Typical are of this process.
+// Routes returns the routes that a document declares: first those that can be
+// used, in the order in which its strategy would try them now, then the others.
+// LeftAlone and Typical come from the calls of this process.
 func (s *Set) Routes(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif.Problem, error) {
 	plan, notices, err := s.plan(def, opts)
 	if err != nil {
@@ -134,7 +136,7 @@ func (s *Set) Routes(def *aaif.Definition, opts agents.Options) ([]Planned, []aa
 	return append(out, rest...), notices, nil
 }
 
-// plan makes the routes of a document, in its order.
+// plan makes the routes of a document, in the document's order.
 func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif.Problem, error) {
 	m := def.Agent.Model
 	const offline = "or use the offline model, model: {provider: custom, provider_id: builtin, preferred: echo}"
@@ -165,8 +167,8 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	for i, f := range m.Fallbacks {
 		at := fmt.Sprintf("/agent/model/fallbacks/%d", i)
 		name := f.Provider
-		// The document's one base_url and provider_id are the first route's: where that
-		// is another provider's, custom is nowhere.
+		// The document's base_url and provider_id belong to the first route. If
+		// that is another provider, a custom route has no endpoint.
 		if custom := m.Provider == aaif.ProviderCustom || m.Provider == ""; custom && (name == string(aaif.ProviderCustom) || name == m.ProviderID) {
 			name = first
 		}
@@ -187,8 +189,8 @@ func (s *Set) plan(def *aaif.Definition, opts agents.Options) ([]Planned, []aaif
 	return plan, notices, nil
 }
 
-// nameOf is how the document's first route's provider is called: provider_id
-// where that says more.
+// nameOf is the name of the provider of the document's first route: provider_id
+// if that is more specific.
 func nameOf(m *aaif.Model) string {
 	if (m.Provider == aaif.ProviderCustom || m.Provider == "") && m.ProviderID != "" {
 		return m.ProviderID
@@ -199,8 +201,8 @@ func nameOf(m *aaif.Model) string {
 	return string(m.Provider)
 }
 
-// route makes one route. name is its provider, first that of the document's
-// first route, whose base_url the document may have.
+// route makes one route. name is its provider; first is the provider of the
+// document's first route, to which the document's base_url belongs.
 func (s *Set) route(at, name, first, modelName string, def *aaif.Definition, opts agents.Options) (Planned, []aaif.Problem, error) {
 	p := Planned{Pointer: at, Route: route.Route{Provider: name, Model: modelName, Extended: name == first, Facts: s.catalog.Lookup(name, modelName)}}
 	if opts.ContextTokens > 0 {
@@ -216,7 +218,7 @@ func (s *Set) route(at, name, first, modelName string, def *aaif.Definition, opt
 		free := model.USD(0)
 		p.M, p.Facts.Input, p.Facts.Output = builtin.New(), &free, &free
 		if p.Facts.ContextTokens == 0 {
-			p.Facts.ContextTokens = 1 << 20 // it has no window
+			p.Facts.ContextTokens = 1 << 20 // it has no limit
 		}
 		return p, nil, agents.CheckBuiltin(modelName, def.Agent.Model.Params)
 	}

@@ -14,54 +14,55 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/route"
 )
 
-// Models are the models that documents may name, and what is known of them.
+// Models are the models that documents may name, and facts about them.
 type Models struct {
-	// Catalog is a file with what is known of models, in the form of the
-	// catalogue that is built in: what it says comes first. Default none.
+	// Catalog is a file with facts about models, in the form of the built-in
+	// catalogue, over which it takes precedence. Default none.
 	Catalog string `json:"catalog,omitzero"`
-	// Quality ranks models for routing_strategy quality, the best first: names or
-	// patterns of models, PROVIDER/MODEL or MODEL, in which * stands for any
-	// characters. Those that it does not name come after, by the catalogue.
+	// Quality ranks models for routing_strategy quality, the best first: names
+	// or patterns of models, PROVIDER/MODEL or MODEL, in which * stands for any
+	// characters. Models that match none come after, ranked by the catalogue.
 	Quality []string `json:"quality,omitzero"`
 	// Providers are the operator's endpoints and keys, by the provider's name: one
 	// of the specification's, or a provider_id of documents, which may also be
 	// named in their fallbacks.
 	Providers map[string]Provider `json:"providers,omitzero"`
 
-	// BreakerFailures in a row take a route out of service for
-	// BreakerOpenSeconds. Default 5 and 30.
+	// BreakerFailures is how many failures in a row take a route out of
+	// service, for BreakerOpenSeconds. Default 5 and 30.
 	BreakerFailures    int     `json:"breaker_failures,omitzero"`
 	BreakerOpenSeconds float64 `json:"breaker_open_seconds,omitzero"`
 }
 
-// Provider is an operator's word about a provider.
+// Provider is the operator's configuration of a provider.
 type Provider struct {
-	// API is the protocol that it speaks. Default the provider's own, and openai
-	// for those that are not in the registry.
+	// API is the protocol that it speaks. Default: the provider's own, and
+	// openai for providers that are not in the registry.
 	API API `json:"api,omitzero"`
-	// BaseURL is where it is. It replaces the base_url of documents, and the key
-	// goes there. Default the provider's own endpoint; azure_openai has none.
+	// BaseURL is its address. It replaces the base_url of documents, and the
+	// key is sent there. Default: the provider's own endpoint; azure_openai has
+	// none.
 	BaseURL string `json:"base_url,omitzero"`
-	// Key is where its API key comes from, at each call. Default the provider's
-	// own variable.
+	// Key is the source of its API key, read at each call. Default: the
+	// provider's own variable.
 	Key SecretRef `json:"key,omitzero"`
-	// KeyHeader is the header that carries the key, where the API leaves a choice:
+	// KeyHeader is the header that carries the key, if the API has several:
 	// Authorization for azure_openai means that the key is a token of Entra.
 	KeyHeader string `json:"key_header,omitzero"`
 
-	// APIVersion is that of azure_openai.
+	// APIVersion is the API version of azure_openai.
 	APIVersion string `json:"api_version,omitzero"`
-	// Betas open features of anthropic that a document's params.extended may ask
-	// for: the values of the header anthropic-beta.
+	// Betas are values of the header anthropic-beta, which enable features that
+	// a document's params.extended may use.
 	Betas []string `json:"betas,omitzero"`
-	// Region is AWS's, of bedrock. Default that of the environment.
+	// Region is the AWS region, for bedrock. Default: the environment's.
 	Region string `json:"region,omitzero"`
-	// Project and Location are Google Cloud's, of vertex_ai. Default those of the
-	// environment.
+	// Project and Location are Google Cloud's, for vertex_ai. Default: the
+	// environment's.
 	Project  string `json:"project,omitzero"`
 	Location string `json:"location,omitzero"`
-	// CredentialsFile is a file with Google Cloud's credentials, of vertex_ai.
-	// Default those of the environment.
+	// CredentialsFile is a file with Google Cloud's credentials, for vertex_ai.
+	// Default: the environment's.
 	CredentialsFile string `json:"credentials_file,omitzero"`
 }
 
@@ -85,7 +86,7 @@ func catalogFile(name string) (*route.Catalog, error) {
 	return c, nil
 }
 
-// checkModels reports all that is wrong with the section.
+// checkModels reports all problems of the section.
 func (s *Set) checkModels() error {
 	m := &s.cfg.Models
 	var bad []error
@@ -127,7 +128,7 @@ func (s *Set) checkModels() error {
 	return errors.Join(bad...)
 }
 
-// check reports what of a provider's entry is wrong, or would be ignored.
+// check reports what is wrong with a provider's entry, or would be ignored.
 func (p *Provider) check(name string) []error {
 	var bad []error
 	if p.BaseURL != "" {
@@ -159,9 +160,9 @@ func (p *Provider) check(name string) []error {
 	return bad
 }
 
-// meantProvider is the provider of the specification that a name differs from in
-// one letter, two that changed places, or its case; "" if there is none. Short
-// names are too near to one another.
+// meantProvider returns the provider of the specification whose name differs
+// from the given one in one letter, two transposed letters, or its case; "" if
+// there is none. Short names are not compared, because they are too similar.
 func meantProvider(name string) aaif.Provider {
 	if _, ok := providers[aaif.Provider(name)]; ok {
 		return ""
@@ -174,8 +175,8 @@ func meantProvider(name string) aaif.Provider {
 	return ""
 }
 
-// almost is true of two texts that are alike but for one letter that is missing,
-// another, or in its neighbour's place.
+// almost reports whether two texts differ by one letter that is missing,
+// different, or transposed with its neighbour.
 func almost(a, b string) bool {
 	if len(a) > len(b) {
 		a, b = b, a
@@ -213,6 +214,6 @@ func (s *Set) openModels() error {
 	return nil
 }
 
-// Catalog is what is known of models: the operator's catalogue before the one
-// that is built in.
+// Catalog returns the facts about models: the operator's catalogue, then the
+// built-in one.
 func (s *Set) Catalog() *route.Catalog { return s.catalog }

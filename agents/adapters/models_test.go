@@ -36,8 +36,9 @@ func hello() *model.Request {
 
 const completion = `{"id":"1","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}],"usage":{"prompt_tokens":3,"completion_tokens":1}}`
 
-// A key that everybody has under a well-known name goes to its provider's own
-// endpoint, or where the operator sends it; not wherever a document points.
+// A key that many operators have under a well-known name is sent to its
+// provider's own endpoint, or where the operator sends it; not to an endpoint
+// that a document names.
 func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 	t.Parallel()
 	secret := func(name string) (string, bool) { return "secret-of-" + name, !strings.HasPrefix(name, "UNSET") }
@@ -93,9 +94,9 @@ func TestModelKeyGoesWhereItBelongs(t *testing.T) {
 	}
 }
 
-// Finding 12 of the security review: a document chose which variable of the worker's
-// went to its base_url, by its provider_id. The operator's configuration names the
-// variable, and the host; "*" names none.
+// Finding 12 of the security review: a document chose by its provider_id which
+// variable of the worker was sent to its base_url. The operator's configuration
+// names the variable and the host; "*" names no host.
 func TestCustomKeyNeedsTheOperator(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -146,7 +147,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A document does not have the worker call into the operator's own network.
+// A document cannot make the worker send requests into the operator's own
+// network.
 func TestDocumentsDoNotPointInside(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ provider, base, config, why string }{
@@ -318,7 +320,8 @@ models:
 	if len(notices) != 2 || notices[0].Pointer != "/agent/model/fallbacks/1" || notices[1].Pointer != "/agent/model/params/extended" {
 		t.Errorf("notices %v", notices)
 	}
-	// A window that nobody knows is an error; a route that cannot be taken for another reason is none.
+	// An unknown window is an error; a route that cannot be used for another
+	// reason is not.
 	for keys, want := range map[string]aaif.Severity{"GROQ_API_KEY": aaif.SeverityError, "": aaif.SeverityWarning} {
 		if _, notices, err = s.Model(def, agents.Options{Secret: env("OPENAI_API_KEY", "k", keys, "k")}); err != nil {
 			t.Fatal(err)
@@ -333,8 +336,8 @@ models:
 	}
 }
 
-// An endpoint that is sent no key, because nobody set one, is told of: whether it
-// needs one is not known here.
+// A notice reports an endpoint to which no key is sent because none is set: the
+// worker does not know whether it needs one.
 func TestKeylessProvidersAreToldOf(t *testing.T) {
 	t.Parallel()
 	const operators = `{"models": {"providers": {"lab": {"base_url": "https://lab.example/v1"}, "openai": {"base_url": "https://gw.example/v1"}, "near": {"base_url": "http://127.0.0.1:8000/v1"}}}}`
@@ -371,8 +374,8 @@ func TestKeylessProvidersAreToldOf(t *testing.T) {
 	}
 }
 
-// Under a budget in dollars a model without a price would never be asked: its
-// route is not taken, which is said before the first task.
+// Under a budget in dollars a model without a price would never be called: its
+// route is not used, which is reported before the first task.
 func TestBudgetsInDollarsNeedPrices(t *testing.T) {
 	t.Parallel()
 	const lab = `"models": {"providers": {"lab": {"base_url": "http://127.0.0.1:9/v1"}}}`

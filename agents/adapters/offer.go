@@ -7,9 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Offer is what the set has for agents beside what package agents has by itself:
-// the protocols that it speaks, how it authenticates there, routes to models, and
-// vaults where the configuration has some; see [agents.Options].Offer.
+// Offer lists what the set adds to the abilities of package agents: the
+// protocols that it speaks, its authentication, routes to models, and vaults if
+// the configuration has any; see [agents.Options].Offer.
 func (s *Set) Offer() aaif.Offer {
 	o := aaif.Offer{Capabilities: aaif.SetOf("model.fallback")}
 	for protocol := range s.openers {
@@ -26,16 +26,16 @@ func (s *Set) Offer() aaif.Offer {
 	return o
 }
 
-// Providers are the model providers that this configuration reaches: those to
-// which a route can be made here, with a key where they need one, and custom
-// ones, which documents describe. None is asked.
+// Providers returns the model providers that this configuration reaches: those
+// to which a route can be made here, with a key if they need one, and custom
+// ones, which documents describe. It does not contact them.
 func (s *Set) Providers() []aaif.Provider {
 	return slices.DeleteFunc(aaif.Providers(), func(p aaif.Provider) bool { return !s.reaches(p) })
 }
 
-// cloudCredentials are variables of which one is set where a cloud's own
-// credentials are given to a process. Those that are found without any, on the
-// cloud's machines, show when they are needed.
+// cloudCredentials are variables of which one is set if a process is given a
+// cloud's own credentials. On the cloud's machines credentials also exist
+// without any of them, which only a call can show.
 var cloudCredentials = map[aaif.Provider][]string{
 	aaif.ProviderBedrock: {"AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE",
 		"AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"},

@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/rest"
 )
 
-// openOutbound reads section outbound, and speaks the protocols whose endpoints
-// it may allow.
+// openOutbound reads section outbound, and enables the protocols whose
+// endpoints it may permit.
 func (s *Set) openOutbound() error {
 	policy, err := outbound.New(s.cfg.Outbound)
 	if err != nil {
@@ -34,11 +34,11 @@ func (s *Set) openOutbound() error {
 	return nil
 }
 
-// access is what tools reach endpoints with.
+// access is the policy and the secrets that tools use to reach endpoints.
 func (s *Set) access() outbound.Access { return outbound.Access{Policy: s.policy, Secrets: s.secrets} }
 
-// RegisteredSkills is what the configuration says about skills.
+// RegisteredSkills returns directory.registered_skills of the configuration.
 func (s *Set) RegisteredSkills() bool { return s.cfg.Directory.RegisteredSkills }
 
-// Policy is what the configuration allows to be reached.
+// Policy returns the policy of section outbound.
 func (s *Set) Policy() *outbound.Policy { return s.policy }

@@ -8,12 +8,13 @@ import (
 	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
-// Programs is section programs: what the programs get that the operator names for
-// function tools and agents (worker --tool, --exec).
+// Programs is section programs: the environment of the programs that the
+// operator names for function tools and agents (worker --tool, --exec).
 type Programs struct {
-	// Env is what they get of the worker's environment beside
-	// [subprocess.BaseEnv]: NAME hands on the worker's own variable, NAME=value sets
-	// one. NATS_* and AEEMESH_* let a process into the mesh, and are not handed on.
+	// Env lists variables that programs get in addition to
+	// [subprocess.BaseEnv]: NAME passes on the worker's own variable,
+	// NAME=value sets one. NATS_* and AEEMESH_* give access to the mesh and are
+	// not passed on.
 	Env []string `json:"env,omitzero"`
 }
 
@@ -29,5 +30,5 @@ func (p Programs) check() error {
 	return nil
 }
 
-// ProgramEnv is the whole environment of a program that the operator names.
+// ProgramEnv returns the complete environment of such a program.
 func (s *Set) ProgramEnv() []string { return subprocess.Env(s.cfg.Programs.Env, s.opts.Env) }

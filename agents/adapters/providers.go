@@ -11,7 +11,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/openai"
 )
 
-// API is a protocol that models are spoken to in.
+// API is the protocol of a model's API.
 type API string
 
 // The APIs.
@@ -23,17 +23,18 @@ const (
 	APIBedrock   API = "bedrock"   // Converse of AWS
 )
 
-// provider is what is known of a provider of the registry.
+// provider holds the facts about a provider of the registry.
 type provider struct {
 	api API
-	// keys are the variables that hold its API key, the first that is set counts.
+	// keys are the variables that may hold its API key; the first that is set
+	// counts.
 	keys []string
-	// keyless providers answer without a key, or find credentials by themselves.
+	// keyless providers answer without a key, or find credentials themselves.
 	keyless bool
 }
 
-// providers are those of AAIF, LLM Provider Routing. What the OpenAI-compatible
-// ones have as endpoints is in package openai.
+// providers are the providers of AAIF, LLM Provider Routing. Package openai has
+// the endpoints of the OpenAI-compatible ones.
 var providers = map[aaif.Provider]provider{
 	aaif.ProviderOpenAI:      {api: APIOpenAI, keys: []string{"OPENAI_API_KEY"}},
 	aaif.ProviderAnthropic:   {api: APIAnthropic, keys: []string{"ANTHROPIC_API_KEY"}},
@@ -53,8 +54,8 @@ var providers = map[aaif.Provider]provider{
 	aaif.ProviderOpenRouter:  {api: APIOpenAI, keys: []string{"OPENROUTER_API_KEY"}},
 }
 
-// ownEndpoint is the endpoint that everybody has of a provider; empty where each
-// has one of his own.
+// ownEndpoint returns the public endpoint of a provider; empty if each customer
+// has its own.
 func ownEndpoint(name string) string {
 	switch aaif.Provider(name) {
 	case aaif.ProviderAnthropic:
@@ -70,19 +71,20 @@ func ownEndpoint(name string) string {
 	return ""
 }
 
-// known returns what is known of a provider. One that is not in the registry
-// speaks OpenAI's protocol and has its key in <NAME>_API_KEY.
+// known returns the facts about a provider. A provider that is not in the
+// registry speaks OpenAI's protocol and has its key in <NAME>_API_KEY.
 func known(name string) provider {
 	if p, ok := providers[aaif.Provider(name)]; ok {
 		return p
 	}
-	if name == string(aaif.ProviderCustom) { // without a provider_id
+	if name == string(aaif.ProviderCustom) { // the document has no provider_id
 		return provider{api: APIOpenAI, keyless: true}
 	}
 	return provider{api: APIOpenAI, keys: []string{keyVariable(name)}, keyless: true}
 }
 
-// keyVariable is LITE_LLM_API_KEY for lite-llm.
+// keyVariable returns the key's variable of a provider: LITE_LLM_API_KEY for
+// lite-llm.
 func keyVariable(id string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -95,8 +97,8 @@ func keyVariable(id string) string {
 	}, id) + "_API_KEY"
 }
 
-// keyOwner is the provider of the registry whose key is in a variable of this
-// name, by whatever name a document calls it.
+// keyOwner returns the provider of the registry whose key is in a variable of
+// this name, whatever name a document gives the provider.
 func keyOwner(variable string) aaif.Provider {
 	for name, p := range providers {
 		if variable == keyVariable(string(name)) {

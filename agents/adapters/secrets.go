@@ -20,28 +20,28 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret/onepassword"
 )
 
-// Secrets is section secrets: what documents may read of the worker's own
-// environment.
+// Secrets is section secrets: which of the worker's own environment variables
+// documents may read.
 type Secrets struct {
-	// Env are the variables that a document's auth.env_var may name: whole names, or
-	// patterns such as BILLING_*. Default none. NATS_* and AEEMESH_* are never
-	// given.
+	// Env are the variables that a document's auth.env_var may name: whole
+	// names, or patterns such as BILLING_*. Default none. NATS_* and AEEMESH_*
+	// are never permitted.
 	Env []string `json:"env,omitzero"`
 }
 
-// Vault is one entry of section vaults: the vault that stands behind a provider of
-// documents' vault_ref. Exactly one of its kinds is given; it need not be the
-// provider's own, so that a folder of files can stand for any vault.
+// Vault is one entry of section vaults: the vault for a provider of documents'
+// vault_ref. Exactly one kind must be set. It need not be the provider's own,
+// so that a folder of files can stand for any vault.
 type Vault struct {
 	// Allow are the entries that documents may name, as PATH, PATH#KEY,
-	// PATH?version=VERSION or PATH?version=VERSION#KEY: "*" is any text within one part of
-	// a path, "**" any text at all. At least one is needed. Of a command, keys and
-	// versions have to be named.
+	// PATH?version=VERSION or PATH?version=VERSION#KEY: "*" is any text within
+	// one part of a path, "**" any text at all. At least one is needed. For a
+	// command, keys and versions must be named.
 	Allow []string `json:"allow"`
-	// CacheSeconds is how long a secret is used again that was read. Default 30; 0
-	// reads at each call.
+	// CacheSeconds is how long a secret is cached. Default 30; 0 reads it at
+	// each call.
 	CacheSeconds *float64 `json:"cache_seconds,omitzero"`
-	// TimeoutSeconds of one read. Default 10.
+	// TimeoutSeconds is the timeout of one read. Default 10.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
 
 	HashiCorp   *hashicorp.Config   `json:"hashicorp,omitzero"` // OpenBao, too
@@ -53,16 +53,17 @@ type Vault struct {
 	Command     *command.Config     `json:"command,omitzero"`
 }
 
-// SecretRef is where the configuration itself takes a credential from, such as a
-// model's API key: exactly one of its members. Vault is one of section vaults, of
-// which it may read any path: Allow is about documents.
+// SecretRef is where the configuration itself takes a credential from, such as
+// a model's API key: exactly one member must be set. Vault is one of section
+// vaults; any of its paths may be read, because Allow applies to documents
+// only.
 type SecretRef struct {
 	Env   string         `json:"env,omitzero"`
 	File  string         `json:"file,omitzero"`
 	Vault *aaif.VaultRef `json:"vault,omitzero"`
 }
 
-// IsZero reports whether nothing is named.
+// IsZero reports whether no member is set.
 func (r SecretRef) IsZero() bool { return r == SecretRef{} }
 
 // openSecrets reads sections secrets and vaults. It connects to nothing.
@@ -149,8 +150,8 @@ func (c Vault) open(name aaif.VaultProvider, lookup secret.Lookup, env func(stri
 	return kinds[0]()
 }
 
-// checkSecrets says why a tool's credential can never be had, and what would allow
-// it.
+// checkSecrets returns why a tool's credential can never be read, and what
+// would permit it.
 func (s *Set) checkSecrets(entry *aaif.Tool) error {
 	err := s.secrets.Check(entry.Auth)
 	switch a := entry.Auth; {
@@ -163,7 +164,7 @@ func (s *Set) checkSecrets(entry *aaif.Tool) error {
 	case err != nil && !s.secrets.AllowsEnv(a.EnvVar) && !secret.MeshOwn(a.EnvVar):
 		return fmt.Errorf("auth: %w (--allow-env %s, or secrets.env in the configuration)", err, secret.Clip(a.EnvVar))
 	case err == nil:
-		_, err = s.secrets.Variable(a.EnvVar) // an environment does not change
+		_, err = s.secrets.Variable(a.EnvVar) // the environment does not change, so it can be read now
 	}
 	if err != nil {
 		return fmt.Errorf("auth: %w", err)
@@ -171,8 +172,8 @@ func (s *Set) checkSecrets(entry *aaif.Tool) error {
 	return nil
 }
 
-// Secret reads what the configuration itself names, now. It becomes known to the
-// Redactor.
+// Secret reads a credential that the configuration itself names. It also
+// becomes known to the Redactor.
 func (s *Set) Secret(ctx context.Context, r SecretRef) (secret.Secret, error) {
 	if err := s.checkRef(r); err != nil {
 		return secret.Secret{}, err
@@ -191,7 +192,7 @@ func (s *Set) Secret(ctx context.Context, r SecretRef) (secret.Secret, error) {
 	return got, err
 }
 
-// checkRef says what is wrong with a SecretRef, without reading anything.
+// checkRef returns what is wrong with a SecretRef, without reading anything.
 func (s *Set) checkRef(r SecretRef) error {
 	given := 0
 	for _, is := range []bool{r.Env != "", r.File != "", r.Vault != nil} {
@@ -210,19 +211,19 @@ func (s *Set) checkRef(r SecretRef) error {
 	return nil
 }
 
-// minKey is the length below which a model's API key is taken for a word, such as
-// the "ollama" that servers without keys are given.
+// minKey is the length below which a model's API key counts as a plain word,
+// such as "ollama", which is used for servers without keys.
 const minKey = 8
 
-// know makes a model's API key known to the Redactor.
+// know registers a model's API key with the Redactor.
 func (s *Set) know(key secret.Secret) {
 	if len(key.Reveal()) >= minKey {
 		s.secrets.Redactor().Add(key)
 	}
 }
 
-// env looks up a variable for the runtime itself, which takes API keys from it,
-// and words that are no secret: a region, a project, the path of a file.
+// env looks up a variable for the runtime itself: API keys, and settings that
+// are not secret, such as a region, a project, or the path of a file.
 func (s *Set) env(name string) (string, bool) {
 	value, ok := s.opts.Env(name)
 	if credentialName.MatchString(name) && name != googleCredentials {
@@ -231,8 +232,9 @@ func (s *Set) env(name string) (string, bool) {
 	return value, ok
 }
 
-// Vaults are the providers of documents' vault_ref that there are, in order.
+// Vaults returns the configured providers of documents' vault_ref, in order.
 func (s *Set) Vaults() []aaif.VaultProvider { return s.secrets.Providers() }
 
-// Redactor knows every credential that this set has given out.
+// Redactor returns a Redactor that knows every credential that this set has
+// returned.
 func (s *Set) Redactor() *secret.Redactor { return s.secrets.Redactor() }

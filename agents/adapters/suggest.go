@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// didYouMean is the member that a name of the configuration which is not known was
-// most likely meant to be, as a hint; "" if none is like it.
+// didYouMean is a hint with the member that was most likely meant by an unknown
+// name in the configuration; "" if no member is similar.
 func didYouMean(at jsontext.Pointer) string {
 	near := aaif.Nearest(at.LastToken(), membersAt(reflect.TypeFor[Config](), at.Parent()))
 	if near == "" {
@@ -19,8 +19,8 @@ func didYouMean(at jsontext.Pointer) string {
 	return " (did you mean " + near + "?)"
 }
 
-// membersAt are the names of the members of the object at a place of the
-// configuration, none where any name may stand.
+// membersAt returns the names of the members of the object at a place of the
+// configuration; none if any name is allowed there.
 func membersAt(t reflect.Type, at jsontext.Pointer) []string {
 	for token := range at.Tokens() {
 		for t.Kind() == reflect.Pointer {
@@ -60,7 +60,7 @@ func membersAt(t reflect.Type, at jsontext.Pointer) []string {
 	return names
 }
 
-// memberName is how a field is called in the file, "" for one that is not there.
+// memberName returns a field's name in the file; "" if it is not in the file.
 func memberName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 	if name == "-" || !f.IsExported() {

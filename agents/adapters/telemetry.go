@@ -8,27 +8,27 @@ import (
 	"strings"
 )
 
-// Telemetry is what an operator allows agents to report, and to whom, beyond
-// what the process is told by OTEL_* variables.
+// Telemetry is what an operator permits agents to report, and to which
+// collectors, beyond the OTEL_* variables of the process.
 type Telemetry struct {
-	// Content puts what is said into spans: prompts, answers, arguments and
-	// results of tools. Default false.
+	// Content adds texts to spans: prompts, answers, arguments and results of
+	// tools. Default false.
 	Content bool `json:"content,omitempty"`
 
 	// Endpoints are the collectors that documents may name in
 	// telemetry.otlp_endpoint, by scheme, host and port:
-	// "https://otel.example:4318". A document is anybody's, and what agents
-	// report tells much. Default none: everything goes where the OTEL_*
-	// variables say.
+	// "https://otel.example:4318". Documents may come from strangers, and
+	// telemetry reveals much. Default none: everything is sent to the collector
+	// of the OTEL_* variables.
 	Endpoints []string `json:"endpoints,omitempty"`
 }
 
-// Telemetry is the configuration's section of that name.
+// Telemetry returns the configuration's section of that name.
 func (s *Set) Telemetry() Telemetry { return s.cfg.Telemetry }
 
-// Collector returns a document's telemetry.otlp_endpoint, taken apart, if the
-// operator allows it. Schemes are http and https, and grpc and grpcs for OTLP
-// over gRPC whatever the process' own protocol is.
+// Collector parses a document's telemetry.otlp_endpoint, if the operator
+// permits it. Schemes are http and https, and grpc and grpcs for OTLP over
+// gRPC, whatever the process' own protocol is.
 func (t Telemetry) Collector(endpoint string) (*url.URL, error) {
 	u, origin, err := collector(endpoint)
 	if err != nil {
@@ -42,7 +42,7 @@ func (t Telemetry) Collector(endpoint string) (*url.URL, error) {
 	return nil, fmt.Errorf("the operator does not allow the collector %s (telemetry.endpoints of --config)", origin)
 }
 
-// check reports what is no collector.
+// check reports endpoints that are not valid collectors.
 func (t Telemetry) check() error {
 	var bad []error
 	for i, e := range t.Endpoints {
@@ -53,8 +53,8 @@ func (t Telemetry) check() error {
 	return errors.Join(bad...)
 }
 
-// collector takes an endpoint apart. The error does not repeat it: there may be
-// a credential in it.
+// collector parses an endpoint. The error does not quote it, because it may
+// contain a credential.
 func collector(endpoint string) (u *url.URL, origin string, err error) {
 	u, err = url.Parse(endpoint)
 	if err != nil {

@@ -6,13 +6,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// RuleCondition marks what [Check] reports: a condition that does not compile.
+// RuleCondition is the rule of the problems of [Check]: a condition that does
+// not compile.
 const RuleCondition aaif.Rule = "condition"
 
 // Check compiles the conditions of a definition, and reports those that do not
-// compile, as errors with the pointer of their expression: such a condition is
-// never satisfied. Hints and unknown languages are not among them; package aaif
-// reports these. It returns nil for documents of another kind.
+// compile, as errors with the pointers of their expressions: such a condition
+// is never satisfied. Package aaif reports hints and unknown languages. It
+// returns nil for documents of another kind.
 func Check(doc *aaif.Document) []aaif.Problem {
 	d := doc.Definition()
 	if d == nil {

@@ -6,31 +6,33 @@ import (
 	"maps"
 )
 
-// Facts are what is known where a condition is asked. [Facts.Value] makes the one
-// value of them that all conditions are held against:
+// Facts are the data that is available to a condition. [Facts.Value] makes the
+// value on which conditions are evaluated. Its members are
 //
-//   - the members of the payload, where it is an object;
-//   - over them, whatever the payload calls so, those of input, task, output,
-//     tool, event and state that are known here, and confidence; of a team also
-//     task_input, outputs and variables;
-//   - task also keeps what an object "task" in the payload has beside.
+//   - those of the payload, if it is an object;
+//   - input, task, output, tool, event and state, as far as they are known, and
+//     confidence; for a team also task_input, outputs and variables. They
+//     replace members of the payload with the same names;
+//   - within task, also the members of an object "task" in the payload whose
+//     names are not used by the envelope.
 //
-// So $.action is the payload's, as the draft's own examples have it, and
-// task.from can be forged by nobody who writes a payload. At a gate of a tool
-// call, where Tool is set, the payload's members are not there at all, but under
-// input: what an agent was sent must not talk it past its gate.
+// So $.action is the payload's, as in the draft's own examples, and the author of
+// a payload cannot forge task.from. At the gate of a tool call, where Tool is
+// set, the payload's members are only under input: the payload must not
+// influence the gate.
 type Facts struct {
-	Input  stdjson.RawMessage // the payload of the task or of the event; nil is {}
-	Task   *Task              // the task that is worked on
-	Output stdjson.RawMessage // what the step before, or the run so far, has given
+	Input  stdjson.RawMessage // the payload of the task or of the event; nil: {}
+	Task   *Task              // the current task
+	Output stdjson.RawMessage // the output of the previous step, or of the run so far
 	Tool   *Tool              // the call that is about to be made
-	Called *Tool              // the call that was made, where Output is what it gave
-	Event  *Event             // what came to pass
-	State  *State             // how far the run is
+	Called *Tool              // the call that gave Output, if a call did
+	Event  *Event             // the event that occurred
+	State  *State             // the progress of the run
 
-	// Of a team, for its conditions and mappings: the payload of the task that
-	// the team works on, what its members gave, by alias, and the run's
-	// variables. They are the members task_input, outputs and variables.
+	// TaskInput, Outputs and Variables are for conditions and mappings of a
+	// team: the payload of the team's task, the members' outputs by alias, and
+	// the run's variables. They are the members task_input, outputs and
+	// variables.
 	TaskInput stdjson.RawMessage
 	Outputs   map[string]stdjson.RawMessage
 	Variables stdjson.RawMessage
@@ -55,15 +57,15 @@ func (t *Task) members() map[string]any {
 type Tool struct {
 	Name      string
 	Protocol  string             // function, mcp, http or openapi
-	Writes    bool               // it may change something outside of the run
-	Arguments stdjson.RawMessage // nil is {}
+	Writes    bool               // the call may change something outside of the run
+	Arguments stdjson.RawMessage // nil: {}
 }
 
-// Event is what a trigger waits for. Its payload is the Input.
+// Event is an event that a trigger waits for. Its payload is the Input.
 type Event struct {
-	Type   string // as the trigger's: schedule, webhook, message, event, agent_handoff, file_change, manual
+	Type   string // as in the trigger: schedule, webhook, message, event, agent_handoff, file_change, manual
 	Name   string // of an event
-	Source string // the subject, path or entity that it came from
+	Source string // the subject, path or entity of its origin
 	At     string // RFC 3339, UTC
 }
 
@@ -71,16 +73,16 @@ func (e *Event) members() map[string]any {
 	return map[string]any{"type": e.Type, "name": e.Name, "source": e.Source, "at": e.At}
 }
 
-// State is how far a run is.
+// State is the progress of a run.
 type State struct {
-	Run          string // its id
+	Run          string // the run's id
 	Status       string
 	Iteration    int // turns of the model so far
 	InputTokens  int64
 	OutputTokens int64
 	CostUSD      float64
-	// Confidence is what the agent last said of its own, from 0 to 1. Where it is
-	// known it is also the member confidence of the value itself.
+	// Confidence is the confidence that the agent last stated, from 0 to 1. If
+	// it is known, it is also the member confidence of the value itself.
 	Confidence *float64
 }
 
@@ -95,8 +97,8 @@ func (s *State) members() map[string]any {
 	return m
 }
 
-// Value puts the facts together. Its error is that of [Parse], about the input,
-// the output or the arguments.
+// Value makes the value of the facts. Its error is that of [Parse], for the
+// input, the output or the arguments.
 func (f Facts) Value() (Value, error) {
 	input, err := parseOr(f.Input)
 	if err != nil {
@@ -144,7 +146,7 @@ func (f Facts) Value() (Value, error) {
 	return Value{root}, nil
 }
 
-// team puts in what is known of a team.
+// team adds the facts of a team.
 func (f Facts) team(root map[string]any) (err error) {
 	if f.TaskInput != nil {
 		if root["task_input"], err = parseOr(f.TaskInput); err != nil {

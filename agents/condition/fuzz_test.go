@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
-// fuzz holds any expression against any value: nothing panics, an error is never
-// true, and what is asked twice is answered alike.
+// fuzz evaluates any expression on any value: nothing panics, an error never
+// comes with true, and repeated evaluations agree.
 func fuzz(f *testing.F, lang aaif.Language, seeds ...string) {
 	for _, seed := range seeds {
 		f.Add(seed, `{"a":1,"l":[1,"b",null,{"c":[true]}],"s":"text","o":{"p":{"q":-1.5e3}}}`)

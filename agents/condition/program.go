@@ -15,25 +15,26 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// The defaults and the bounds of [Options].
+// Defaults and limits of [Options].
 const (
 	DefaultMaxSource = 16 << 10
 	DefaultMaxCost   = 1_000_000
 	DefaultTimeout   = time.Second
 )
 
-// Options bound a program. The zero value has the defaults.
+// Options bound a program. The zero value stands for the defaults.
 type Options struct {
 	// MaxSource bounds the expression, in bytes; at most and by default 16 KiB.
-	// It holds before anything is parsed: deep nesting can end a process in a
-	// parser's stack.
+	// It is checked before parsing, because deep nesting can overflow a
+	// parser's stack and crash the process.
 	MaxSource int
-	// MaxCost bounds the work of one evaluation, in units of about one step or one
-	// element; default 1,000,000, some tens of milliseconds. It is counted alike
-	// on every machine.
+	// MaxCost bounds the work of one evaluation, in units of about one step or
+	// one element; default 1,000,000, some tens of milliseconds. The count is
+	// the same on every machine.
 	MaxCost int64
-	// Timeout bounds the time of one evaluation; default 1 second. It is for
-	// machines that are busy: MaxCost ends an evaluation long before.
+	// Timeout bounds the time of one evaluation; default 1 second. It matters
+	// on overloaded machines only: otherwise MaxCost ends an evaluation long
+	// before.
 	Timeout time.Duration
 }
 
@@ -50,7 +51,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Languages are those that this package evaluates: all that the registry lists.
+// Languages returns the languages that this package evaluates: all that the
+// registry lists.
 func Languages() aaif.Set[aaif.Language] {
 	return aaif.SetOf(aaif.LangJSONPath, aaif.LangJMESPath, aaif.LangCEL, aaif.LangJSONLogic, aaif.LangAlways, aaif.LangNever)
 }
@@ -62,14 +64,14 @@ type Program struct {
 	opts Options
 }
 
-// evaluator holds a condition against a value, within a budget or a cost.
+// evaluator evaluates a condition on a value, within a budget or a cost.
 type evaluator func(ctx context.Context, value any, o Options) (bool, error)
 
-// Compile makes a program of a condition. A condition that is a string compiles
-// to a program that is never satisfied; see [Program.Hint].
+// Compile compiles a condition. A condition that is a string compiles to a
+// program that is never satisfied; see [Program.Hint].
 //
 // Its error is an [*Error] that is [ErrLanguage], [ErrTooLarge] or [ErrSyntax].
-// An expression may nest 100 deep.
+// An expression may be nested 100 deep.
 func Compile(c aaif.Condition, o Options) (*Program, error) {
 	p := &Program{lang: c.Lang, opts: o.withDefaults()}
 	switch {
@@ -89,7 +91,7 @@ func Compile(c aaif.Condition, o Options) (*Program, error) {
 	return p, nil
 }
 
-// guard makes an error of a panic: parsers are the world's.
+// guard converts a panic of f to an error: the parsers are third-party code.
 func guard[T any](f func() (T, error)) (T, error) {
 	return limit.Run(context.Background(), 1, func(*limit.Budget) (T, error) { return f() })
 }
@@ -143,18 +145,19 @@ func budgeted(f func(*limit.Budget, any) (bool, error)) evaluator {
 	}
 }
 
-// Lang is the program's language, "" for a hint.
+// Lang returns the program's language, "" for a hint.
 func (p *Program) Lang() aaif.Language { return p.lang }
 
-// Hint says that the condition was a string: nothing is evaluated, and it is
-// never satisfied. Whoever routes by it SHOULD warn that it is not portable.
+// Hint reports whether the condition was a string: such a condition is not
+// evaluated and never satisfied. A caller that routes by conditions SHOULD warn
+// that it is not portable.
 func (p *Program) Hint() bool { return p.lang == "" }
 
-// Eval says whether the condition is satisfied by a value. With an error it
-// never is.
+// Eval reports whether a value satisfies the condition. If it returns an error,
+// the result is false.
 //
-// The error is [ErrHint], or the context's own where that has ended, or an
-// [*Error] that is [ErrCost], [ErrTimeout], [ErrPanic] or [ErrEval].
+// The error is [ErrHint], the context's own if that has ended, or an [*Error]
+// that is [ErrCost], [ErrTimeout], [ErrPanic] or [ErrEval].
 func (p *Program) Eval(ctx context.Context, v Value) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -13,15 +13,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// Query is a compiled expression whose result is a value, where a [Program]'s is
-// yes or no. The language is JMESPath: of the four it alone makes new objects of
-// what it finds. A Query may be used by any number of goroutines.
+// Query is a compiled expression whose result is a value; the result of a
+// [Program] is true or false. The language is JMESPath, the only one of the
+// four that can make new objects. A Query is safe for concurrent use.
 type Query struct {
 	program *jmespath.Program
 	opts    Options
 }
 
-// CompileQuery compiles the expression of a condition's form, {"lang":
+// CompileQuery compiles an expression in the form of a condition, {"lang":
 // "jmespath", "expr": "{text: input.text}"}. Its errors are those of [Compile].
 func CompileQuery(c aaif.Condition, o Options) (*Query, error) {
 	o = o.withDefaults()
@@ -40,9 +40,9 @@ func CompileQuery(c aaif.Condition, o Options) (*Query, error) {
 	return &Query{p, o}, nil
 }
 
-// Result is what the expression makes of a value, as JSON with the members of
-// objects in the order of their names. Its errors are those of [Program.Eval],
-// and ErrTooLarge for a result beyond [MaxValue].
+// Result evaluates the expression and returns its value as JSON, with the
+// members of objects in the order of their names. Its errors are those of
+// [Program.Eval], and ErrTooLarge for a result larger than [MaxValue].
 func (q *Query) Result(ctx context.Context, v Value) (stdjson.RawMessage, error) {
 	timed, cancel := context.WithTimeout(ctx, q.opts.Timeout)
 	defer cancel()

@@ -10,9 +10,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// ruleOf is the rule of a jsonlogic condition: the JSON of expr. Where that is a
-// text, as the schema allows, which itself is an array or an object, this is the
-// rule; any other text stands for itself, as every scalar does in JsonLogic.
+// ruleOf returns the rule of a jsonlogic condition: the JSON of expr. If expr
+// is a text, which the schema permits, and the text is an array or an object,
+// that is the rule; any other text is a literal, as every scalar is in
+// JsonLogic.
 func ruleOf(c aaif.Condition) ([]byte, error) {
 	if len(c.Expr) == 0 {
 		return nil, errors.New("the rule is missing")
@@ -30,8 +31,8 @@ func ruleOf(c aaif.Condition) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// Expression makes the expr of a condition from text, as a command line has it:
-// a string for all languages but jsonlogic, whose rule is JSON.
+// Expression makes the expr of a condition from text of a command line: a JSON
+// string for all languages but jsonlogic, whose rule is JSON.
 func Expression(lang aaif.Language, text string) aaif.Condition {
 	c := aaif.Condition{Lang: lang}
 	switch {

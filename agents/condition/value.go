@@ -9,19 +9,20 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The bounds of values.
+// Limits of values.
 const (
 	MaxValue = 1 << 20 // bytes of JSON
-	MaxDepth = 100     // arrays and objects within one another
+	MaxDepth = 100     // nested arrays and objects
 )
 
-// Value is what conditions are held against: JSON that has been read once, for
-// any number of them. The zero value is null.
+// Value is decoded JSON, on which any number of conditions can be evaluated.
+// The zero value is null.
 type Value struct{ data any }
 
-// Parse reads a value. It refuses what is larger than [MaxValue] or nested deeper
-// than [MaxDepth] before it decodes anything, and what RFC 7493 (I-JSON) refuses:
-// names that are there twice, text that is no UTF-8, numbers beyond a double.
+// Parse decodes a value. Before decoding it refuses input that is larger than
+// [MaxValue] or nested deeper than [MaxDepth]. It refuses what RFC 7493
+// (I-JSON) forbids: duplicate names, text that is not UTF-8, numbers beyond a
+// double.
 func Parse(data []byte) (Value, error) {
 	if len(data) > MaxValue {
 		return Value{}, &Error{Kind: ErrTooLarge, Reason: fmt.Errorf("a value has at most %d bytes, this one %d", MaxValue, len(data))}
@@ -39,7 +40,7 @@ func Parse(data []byte) (Value, error) {
 	return Value{v}, nil
 }
 
-// plain is the codec's error without its name.
+// plain returns the codec's error without its prefix.
 func plain(err error) string {
 	text := err.Error()
 	for _, prefix := range []string{"jsontext: ", "json: "} {
@@ -48,7 +49,7 @@ func plain(err error) string {
 	return text
 }
 
-// nesting is how deep brackets are open outside of texts.
+// nesting returns the maximum number of open brackets outside of texts.
 func nesting(data []byte) (deepest int) {
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
@@ -71,7 +72,7 @@ func nesting(data []byte) (deepest int) {
 func finite(v any) bool {
 	switch v := v.(type) {
 	case float64:
-		return !math.IsInf(v, 0) && math.Abs(v) < math.MaxFloat64 // the codec clamps
+		return !math.IsInf(v, 0) && math.Abs(v) < math.MaxFloat64 // the codec clamps numbers that are out of range
 	case []any:
 		for _, e := range v {
 			if !finite(e) {
@@ -88,7 +89,7 @@ func finite(v any) bool {
 	return true
 }
 
-// MarshalJSON is the value as JSON, members in the order of their names.
+// MarshalJSON encodes the value, with members in the order of their names.
 func (v Value) MarshalJSON() ([]byte, error) {
 	return json.Marshal(v.data, json.Deterministic(true), jsontext.EscapeForHTML(false))
 }

@@ -15,11 +15,12 @@ import (
 	"unicode"
 )
 
-// What the adapters below this package have in common is in this file.
+// This file has what the adapters below this package share.
 
 // Merge sets the members of the JSON object members in the JSON object object:
-// in its order, new ones behind it, each value byte for byte as it is written
-// (AAIF, "LLM Provider Routing": params.extended travels verbatim).
+// existing members keep their order, new ones follow, and each value is copied
+// byte for byte (AAIF, "LLM Provider Routing": params.extended is sent
+// verbatim).
 func Merge(object, members []byte) ([]byte, error) {
 	var order []string
 	values := make(map[string]json.RawMessage)
@@ -47,7 +48,8 @@ func Merge(object, members []byte) ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// eachMember reads a JSON object, no more and no less.
+// eachMember calls member for each member of a JSON object. Text after the
+// object is an error.
 func eachMember(object []byte, member func(name string, value json.RawMessage)) error {
 	dec := json.NewDecoder(bytes.NewReader(object))
 	if tok, err := dec.Token(); err != nil || tok != json.Delim('{') {
@@ -77,12 +79,12 @@ func eachMember(object []byte, member func(name string, value json.RawMessage)) 
 	return nil
 }
 
-// maxRetryAfter bounds the advice that an adapter takes from a provider.
+// maxRetryAfter bounds the delay that an adapter accepts from a provider.
 const maxRetryAfter = 24 * time.Hour
 
-// RetryAfter is how long a provider asks to be left alone in the headers of its
-// answer: Retry-After-Ms, or Retry-After in seconds or as a date (RFC 9110,
-// 10.2.3). It is 0 where there is no such header, and at most a day.
+// RetryAfter returns the delay before a retry that a provider asks for in the
+// headers of its answer: Retry-After-Ms, or Retry-After in seconds or as a date
+// (RFC 9110, 10.2.3). It is 0 without such a header, and at most a day.
 func RetryAfter(h http.Header, now time.Time) time.Duration {
 	for _, c := range []struct {
 		name string
@@ -106,9 +108,9 @@ const maxQuote = 300 // runes of a provider's text
 
 var credential = regexp.MustCompile(`(?i)\bbearer\s+\S+|\b(sk|pk|rk|gsk|xai|hf)[-_][A-Za-z0-9_*.\-]{6,}|\b(AKIA|ASIA)[A-Z0-9]{12,}|\bAIza[A-Za-z0-9_\-]{20,}|\bABSK[A-Za-z0-9+/=]{12,}`)
 
-// Quote makes a provider's text fit for Error.Message: the secrets that it may
-// repeat are cut out of it, and whatever else looks like a credential; it is
-// one line and short.
+// Quote shortens a provider's text to one line for Error.Message. It removes
+// the given secrets, which the provider may repeat, and everything else that
+// looks like a credential.
 func Quote(text string, secrets ...string) string {
 	for _, s := range secrets {
 		if s != "" {
@@ -125,15 +127,15 @@ func Quote(text string, secrets ...string) string {
 
 var tooLong = regexp.MustCompile(`(?i)context.?(length|window|size)|(prompt|input|request) is too (long|large)|too many (input )?tokens|maximum (context|prompt|input)|max(imum)? tokens.*exceed`)
 
-// TooLong reports whether a provider's words, of a request that it refused, say
-// that the conversation does not fit the model. Few have a code for it.
+// TooLong reports whether a provider's text about a refused request means that
+// the conversation does not fit the model. Few providers have a code for that.
 func TooLong(words string) bool { return tooLong.MatchString(words) }
 
 var plainID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// PlainID is a tool call's id in the characters that the strictest providers
-// take: itself, unless another provider made it with others. A conversation may
-// have been begun elsewhere.
+// PlainID returns a tool call's id in the characters that the strictest
+// providers accept. Ids with other characters, which come from another
+// provider, are converted.
 func PlainID(id string) string {
 	if plainID.MatchString(id) {
 		return id
@@ -142,9 +144,9 @@ func PlainID(id string) string {
 	return "call_" + hex.EncodeToString(sum[:12])
 }
 
-// ObjectOf is a call's arguments as a JSON object, which some providers
-// require even where the model wrote something else: then it sees what it
-// wrote in the member arguments.
+// ObjectOf returns a call's arguments as a JSON object, which some providers
+// require. If the model wrote something else, it becomes the member arguments,
+// so that the model sees what it wrote.
 func ObjectOf(arguments json.RawMessage) json.RawMessage {
 	if isObject(arguments) {
 		return arguments
@@ -152,10 +154,10 @@ func ObjectOf(arguments json.RawMessage) json.RawMessage {
 	return json.RawMessage(`{"arguments":` + string(arguments) + `}`)
 }
 
-// InWords puts a format that a provider cannot be asked for natively into the
-// conversation's system prompt. The messages are not changed; they come back as
-// they are where their system prompt has the schema already, or no format is
-// asked for.
+// InWords adds a format that a provider does not support natively to the system
+// prompt of a conversation. The messages are not modified; they are returned as
+// they are if their system prompt contains the schema already, or if no format
+// is requested.
 func InWords(f Format, messages []Message) []Message {
 	words := "Answer with one JSON value and nothing else: no words around it and no code fence."
 	switch f.Type {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// ResolveKey gets an adapter's API key, which is read at each call; "" where
-// there is none. Its error is an [ErrAuth], or the context's own.
+// ResolveKey gets an adapter's API key, which is read at each call; "" if there
+// is none. Its error is an [ErrAuth], or the context's own.
 func ResolveKey(ctx context.Context, key func(context.Context) (string, error)) (string, error) {
 	if key == nil {
 		return "", nil
@@ -26,12 +26,12 @@ func ResolveKey(ctx context.Context, key func(context.Context) (string, error)) 
 	return strings.TrimSpace(k), nil
 }
 
-// LimitBody lets at most n bytes of a response's body through, and fails with
-// [ErrAnswerTooLarge] behind them.
+// LimitBody limits a response's body to n bytes; reading further fails with
+// [ErrAnswerTooLarge].
 func LimitBody(body io.ReadCloser, n int64) io.ReadCloser { return &limitedBody{body, n} }
 
-// ErrAnswerTooLarge is how a body that [LimitBody] bounds ends where it is
-// larger.
+// ErrAnswerTooLarge is the error of a body that is larger than [LimitBody]
+// permits.
 var ErrAnswerTooLarge = errors.New("the answer exceeds its bound")
 
 type limitedBody struct {
@@ -39,7 +39,7 @@ type limitedBody struct {
 	left int64
 }
 
-// Read reads within the bound.
+// Read implements io.Reader.
 func (b *limitedBody) Read(p []byte) (int, error) {
 	if b.left < 0 {
 		return 0, ErrAnswerTooLarge
@@ -54,9 +54,10 @@ func (b *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Unreachable is the [ErrUnavailable] of a call that got no whole answer, and no
-// words of the provider's either. host is who was asked, limit how long the call
-// might take, most how large the answer might be; the secrets are taken out.
+// Unreachable makes the [ErrUnavailable] of a call that got no complete answer
+// and no error of the provider. host is the server, limit the timeout of the
+// call, most the maximum size of the answer; the secrets are removed from the
+// text.
 func Unreachable(err error, host string, limit time.Duration, most int64, secrets ...string) *Error {
 	out := &Error{Kind: ErrUnavailable, Err: err}
 	var request *url.Error
@@ -65,7 +66,7 @@ func Unreachable(err error, host string, limit time.Duration, most int64, secret
 		out.Message = fmt.Sprintf("no complete answer within %s", limit)
 	case errors.Is(err, ErrAnswerTooLarge):
 		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", most)
-	case errors.As(err, &request): // whose own text quotes the whole URL
+	case errors.As(err, &request): // its own text quotes the whole URL
 		out.Message = Quote(fmt.Sprintf("cannot reach %s: %s", host, request.Err), secrets...)
 	default:
 		out.Message = Quote(err.Error(), secrets...)

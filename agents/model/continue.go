@@ -5,10 +5,10 @@ import (
 	"errors"
 )
 
-// Continuer is a Model that can go on with a turn of which a part was streamed
-// already, before a worker died or a person paused the run. Without it the turn
-// is generated anew and the part that matches is kept back, which costs the
-// tokens twice and works only if the model says the same again.
+// Continuer is a Model that can continue a turn of which a part was streamed
+// already, before a worker crashed or the run was paused. For other models the
+// turn is generated anew and the matching part is held back. That costs the
+// tokens twice, and works only if the model generates the same text again.
 type Continuer interface {
 	Model
 
@@ -20,5 +20,5 @@ type Continuer interface {
 	Continue(ctx context.Context, req *Request, told string, onDelta func(Delta) error) (*Response, error)
 }
 
-// ErrNotContinued says that a turn has to be generated from its beginning.
+// ErrNotContinued means that a turn must be generated from its beginning.
 var ErrNotContinued = errors.New("the turn cannot be continued")

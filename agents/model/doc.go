@@ -1,5 +1,5 @@
-// Package model is the port between an agent and the language model that
-// drives it: one interface, [Model], and the words that pass through it.
+// Package model is the port between an agent and its language model: one
+// interface, [Model], and the types of its requests and responses.
 //
 //	res, err := m.Generate(ctx, &model.Request{
 //		Model:    "llama3.1",
@@ -15,9 +15,9 @@
 // tests, openai speaks to any OpenAI-compatible endpoint, route chooses among
 // several models.
 //
-// A tool-using conversation goes in rounds. The model answers with
-// [FinishToolCalls] and a message that carries calls; the caller appends that
-// message, then one [ToolResult] for each call in the same order, and asks
+// A conversation with tools proceeds in rounds. The model answers with
+// [FinishToolCalls] and a message with calls. The caller appends that message,
+// then one [ToolResult] for each call in the same order, and calls Generate
 // again.
 //
 //	req.Messages = append(req.Messages, res.Message)
@@ -27,22 +27,20 @@
 //
 // # Concurrency and retention
 //
-// One Model serves any number of goroutines at once. A Model neither changes a
-// Request nor keeps any part of it after Generate returns, and a Response
-// belongs to its caller. Deltas arrive one at a time, in order, and only while
-// Generate runs.
+// A Model is safe for concurrent use. A Model neither changes a Request nor
+// keeps any part of it after Generate returns, and a Response belongs to its
+// caller. Deltas arrive one at a time, in order, and only while Generate runs.
 //
 // # Errors
 //
 // A failed call returns an [*Error] whose [Kind] a caller can branch on:
-// errors.Is(err, model.ErrRateLimited). Whether to try again, and where, is the
-// caller's decision; see [Kind]. A cancelled or expired context is returned as
-// the context's own error and is not an [*Error]. No error text holds a
+// errors.Is(err, model.ErrRateLimited). The caller decides whether to retry,
+// and with which model; see [Kind]. A cancelled or expired context is returned
+// as the context's own error and is not an [*Error]. No error text holds a
 // credential; it may quote the provider's own words, so it is meant for
 // operators, not for peers.
 //
-// A model that can go on with a turn of which a part was streamed before a
-// worker died says so by being a [Continuer].
+// A model that can continue a partly streamed turn implements [Continuer].
 //
 // # Implementing
 //

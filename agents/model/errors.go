@@ -8,22 +8,23 @@ import (
 // Kind is a class of failure. Each Kind is a sentinel for errors.Is.
 type Kind string
 
-// The kinds, who mends them, and whether another try may help.
+// The kinds. Each says who has to correct the problem, and whether a retry may
+// help.
 const (
 	// ErrUnavailable: the provider could not be reached, failed, or broke off
-	// its answer. Trying again, or elsewhere, may help.
+	// its answer. A retry, or another provider, may help.
 	ErrUnavailable Kind = "unavailable"
 
-	// ErrRateLimited: too many requests, or the quota is used up. Trying again
-	// after Error.RetryAfter, or elsewhere now, may help.
+	// ErrRateLimited: too many requests, or the quota is used up. A retry after
+	// Error.RetryAfter, or another provider at once, may help.
 	ErrRateLimited Kind = "rate_limited"
 
 	// ErrBadRequest: the request is wrong, or the model does not exist. The
-	// author of the agent mends it.
+	// author of the agent has to correct it.
 	ErrBadRequest Kind = "bad_request"
 
-	// ErrAuth: the credential is missing, wrong, or not allowed to do this.
-	// The operator mends it.
+	// ErrAuth: the credential is missing, wrong, or not allowed to do this. The
+	// operator has to correct it.
 	ErrAuth Kind = "auth"
 
 	// ErrContextTooLong: the conversation does not fit the model's window.
@@ -31,7 +32,7 @@ const (
 	ErrContextTooLong Kind = "context_too_long"
 )
 
-// Kinds are all the kinds there are.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{ErrUnavailable, ErrRateLimited, ErrBadRequest, ErrAuth, ErrContextTooLong}
 }
@@ -53,7 +54,8 @@ func (k Kind) Error() string {
 	return "model error " + string(k)
 }
 
-// Retryable says whether the same request may succeed later or elsewhere.
+// Retryable reports whether the same request may succeed later or with another
+// provider.
 func (k Kind) Retryable() bool { return k == ErrUnavailable || k == ErrRateLimited }
 
 // Error is a failed Generate.
@@ -65,23 +67,23 @@ type Error struct {
 	// peers.
 	Message string
 
-	// RetryAfter is how long the provider asked to be left alone; 0 where it
-	// did not say.
+	// RetryAfter is the delay before a retry that the provider asked for; 0 if
+	// it asked for none.
 	RetryAfter time.Duration
 
-	// Status is the provider's HTTP status; 0 where there was none.
+	// Status is the provider's HTTP status; 0 if there was none.
 	Status int
 
 	// Err is the cause, for errors.Is and errors.As; it may be nil. Its text
 	// is not part of Error's.
 	Err error
 
-	// Route is, from a Model that chooses among several, the one that failed;
-	// see [Request].Avoid.
+	// Route is the route that failed, from a Model that routes; see
+	// [Request].Avoid.
 	Route string
 
-	// Tries are, from such a Model, all routes that did not answer this request,
-	// in order. Unlike Message they are fit for peers.
+	// Tries are all routes that did not answer this request, in order, from a
+	// Model that routes. Unlike Message they may be sent to peers.
 	Tries []Try
 }
 
@@ -89,11 +91,11 @@ type Error struct {
 type Try struct {
 	Route      string        // its provider and model, "openai/gpt-4o"
 	Kind       Kind          // why
-	RetryAfter time.Duration // how long it wants to be left alone, 0 where it did not say
-	Asked      bool          // false if it was left alone: not even asked
+	RetryAfter time.Duration // the delay that it asked for; 0 if none
+	Asked      bool          // false if it was not called, because it had asked for a delay or failed too often
 }
 
-// String is the try in words that are fit for peers.
+// String describes the try in a text that may be sent to peers.
 func (t Try) String() string {
 	s := t.Route + ": " + t.Kind.Error()
 	if !t.Asked {

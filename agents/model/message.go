@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// Role says who speaks in a [Message].
+// Role is the author of a [Message].
 type Role string
 
 // The roles, as AAIF Agent State names them.
@@ -35,16 +35,16 @@ type Message struct {
 	// IsError marks a tool message whose Content tells of a failure.
 	IsError bool `json:"is_error,omitempty"`
 
-	// Provider is what an assistant's turn has besides, and its provider wants
-	// to see again in the next request: a model's signed thoughts above all. It
+	// Provider is provider-specific data of an assistant's turn that the
+	// provider needs in the next request, mainly a model's signed thoughts. It
 	// is nil or a JSON object with one member for the adapter that wrote it,
-	// under that package's name. Whoever keeps a conversation keeps it; an
-	// adapter reads its own member, ignores every other, and must do without
-	// any, since a conversation may come from another provider.
+	// under that package's name. A caller that stores a conversation must store
+	// it. An adapter reads its own member, ignores all others, and must work
+	// without any, because a conversation may come from another provider.
 	Provider json.RawMessage `json:"provider,omitempty"`
 }
 
-// ToolCall is a model's wish to have a tool called.
+// ToolCall is a model's request to call a tool.
 type ToolCall struct {
 	// ID is the provider's, unique in its message.
 	ID string `json:"id"`
@@ -59,8 +59,8 @@ type ToolCall struct {
 
 // Arguments turns the text that a model wrote as a call's arguments into valid
 // JSON: the text itself if it is JSON, {} if it is blank, and otherwise a JSON
-// string that holds the text, which argument validation will refuse with words
-// that let the model mend its call.
+// string that holds the text, which argument validation refuses with an error
+// that lets the model correct its call.
 func Arguments(text string) json.RawMessage {
 	raw := bytes.TrimSpace([]byte(text))
 	if len(raw) == 0 {
@@ -92,9 +92,8 @@ func ToolResult(call ToolCall, result json.RawMessage) Message {
 	return Message{Role: RoleTool, Content: string(result), ToolCallID: call.ID, ToolName: call.Name}
 }
 
-// ToolFailure returns the tool message that answers call with words about what
-// went wrong. The words reach the model's provider: write them, don't leak
-// them.
+// ToolFailure returns the tool message that answers call with an error text.
+// The text is sent to the model's provider: do not put secrets into it.
 func ToolFailure(call ToolCall, words string) Message {
 	return Message{Role: RoleTool, Content: words, ToolCallID: call.ID, ToolName: call.Name, IsError: true}
 }

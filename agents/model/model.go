@@ -39,7 +39,7 @@ func (f Func) Generate(ctx context.Context, req *Request, onDelta func(Delta) er
 	return f(ctx, req, onDelta)
 }
 
-// Request is what a model is asked.
+// Request is a request for a turn of a model.
 type Request struct {
 	// Model is the model's name in its provider's notation (AAIF
 	// model.preferred).
@@ -48,21 +48,22 @@ type Request struct {
 	// Messages is the conversation so far, oldest first. At least one.
 	Messages []Message
 
-	// Fit, if not nil, returns as much of Messages as belongs into a context
-	// window of so many tokens, tools and answer allowed for. It is for a Model
-	// that chooses among models of different windows; others ignore it. Fit(1) is
-	// the least that can be sent. It changes nothing of the request, and is called
-	// by one goroutine at a time, before Generate returns.
+	// Fit, if not nil, returns as many of the Messages as fit a context window
+	// of so many tokens, with room for tools and the answer. It is for a Model
+	// that routes between models with different windows; others ignore it.
+	// Fit(1) is the shortest possible conversation. It does not modify the
+	// request, and is called from one goroutine at a time, before Generate
+	// returns.
 	Fit func(window int) []Message
 
-	// Admit, if not nil, is asked before each call that may cost something, with
-	// the price of what is about to be asked. Its error ends Generate as it is.
-	// It is for a Model that knows prices; others ignore it, and their caller asks
-	// it himself.
+	// Admit, if not nil, is called before each call that may cost something,
+	// with the price of the route. Its error ends Generate and is returned
+	// unchanged. It is for a Model that knows prices; others ignore it, and
+	// their caller calls Admit itself.
 	Admit func(Price) error
 
-	// Avoid are the routes, by the names that [Error].Route gave them, that broke
-	// off this very turn: a Model that chooses among several takes them last.
+	// Avoid are routes, by the names in [Error].Route, that broke off this very
+	// turn: a Model that routes tries them last.
 	Avoid []string
 
 	// Tools the model may call, each name once.
@@ -76,7 +77,7 @@ type Request struct {
 	Params Params
 }
 
-// ToolDef tells a model about a tool.
+// ToolDef describes a tool to a model.
 type ToolDef struct {
 	Name        string
 	Description string
@@ -116,7 +117,8 @@ const (
 )
 
 // Format asks for structured output. It is a request, not a guarantee: a
-// provider may lack it, so a caller that needs valid JSON checks the answer.
+// provider may not support it, so a caller that needs valid JSON must check the
+// answer.
 type Format struct {
 	Type   FormatType      // empty means FormatText
 	Name   string          // of the schema, for FormatJSONSchema; empty means "output"
@@ -136,29 +138,30 @@ type Response struct {
 	// is RoleAssistant.
 	Message Message
 
-	// Finish says why the turn ended.
+	// Finish is why the turn ended.
 	Finish Finish
 
-	// Usage as the provider counted it; zero where the provider does not say.
+	// Usage as the provider reports it; zero if it reports none.
 	Usage Usage
 
-	// Model is the name that the provider gives to what answered, or
-	// Request.Model where it does not say.
+	// Model is the provider's name of the model that answered, or Request.Model
+	// if the provider does not say.
 	Model string
 
-	// Dropped are the standard parameters of the request that this provider
-	// does not take, or not with this model or these other parameters: they
-	// were left out, or brought into its range. AAIF's names of model.params,
-	// sorted. What Params.Extended overrides is not among them.
+	// Dropped are the standard parameters of the request that were left out, or
+	// brought into the provider's range, because the provider does not accept
+	// them, or not with this model or these other parameters. They have AAIF's
+	// names of model.params, sorted. Parameters that Params.Extended overrides
+	// are not listed.
 	Dropped []string `json:",omitempty"`
 
-	// Provider is who answered, in the words of AAIF model.provider, or of
-	// model.provider_id where that is custom. Adapters that serve one provider
-	// set it; a router sets it where they do not.
+	// Provider is the provider that answered, by its name in AAIF
+	// model.provider, or in model.provider_id if that is custom. Adapters for
+	// one provider set it; otherwise a router does.
 	Provider string
 
-	// Cost of this turn by the catalogue's price, if Priced. A router sets both:
-	// adapters know no prices. A model that is free is priced, and costs 0.
+	// Cost is the price of this turn by the catalogue, if Priced. A router sets
+	// both, because adapters know no prices. A free model is priced, at 0.
 	Cost   USD
 	Priced bool
 
@@ -169,8 +172,8 @@ type Response struct {
 // Finish is the reason why a turn ended.
 type Finish string
 
-// The reasons. An adapter maps what it does not know to FinishStop, or to
-// FinishToolCalls where the turn carries calls.
+// The reasons. An adapter converts unknown reasons to FinishStop, or to
+// FinishToolCalls if the turn has calls.
 const (
 	FinishStop          Finish = "stop"           // the model was done
 	FinishToolCalls     Finish = "tool_calls"     // the model waits for tool results
@@ -178,30 +181,29 @@ const (
 	FinishContentFilter Finish = "content_filter" // withheld by the provider, or refused by the model
 )
 
-// Usage counts tokens. Adapters bring what their providers count into this
-// form.
+// Usage counts tokens. Adapters convert their providers' counts to this form.
 type Usage struct {
-	// InputTokens are all that the model read, from a cache or not.
+	// InputTokens are all tokens that the model read, cached or not.
 	InputTokens int64 `json:"input_tokens"`
 
-	// OutputTokens are all that it wrote, its thoughts included.
+	// OutputTokens are all tokens that it generated, including thoughts.
 	OutputTokens int64 `json:"output_tokens"`
 
-	// CachedInputTokens are those of InputTokens that the provider read from a
-	// cache, which most sell cheaper.
+	// CachedInputTokens is the part of InputTokens that the provider read from
+	// a cache, usually at a lower price.
 	CachedInputTokens int64 `json:"cached_input_tokens,omitempty"`
 
-	// CacheWriteTokens are those of InputTokens that the provider put into a
-	// cache, which some sell dearer.
+	// CacheWriteTokens is the part of InputTokens that the provider wrote to a
+	// cache, sometimes at a higher price.
 	CacheWriteTokens int64 `json:"cache_write_tokens,omitempty"`
 }
 
-// MaxTokens is the most that one call is believed to have used.
+// MaxTokens is the largest count of one call that is accepted as plausible.
 const MaxTokens = 1 << 40
 
-// Believable is a provider's word about a call as far as it can be true: counts
-// are neither negative, which would fill a budget up, nor beyond [MaxTokens], of
-// which a few add up to more than JSON's numbers hold.
+// Believable returns a provider's counts, limited to plausible values: not
+// negative, which would increase a budget, and not above [MaxTokens], a few of
+// which exceed what JSON's numbers can represent.
 func (u Usage) Believable() Usage {
 	for _, n := range []*int64{&u.InputTokens, &u.OutputTokens, &u.CachedInputTokens, &u.CacheWriteTokens} {
 		*n = min(max(0, *n), MaxTokens)

@@ -2,18 +2,19 @@ package model
 
 import "encoding/json"
 
-// Piece is a part of an assistant's turn as its provider put it together: a
-// stretch of the text, a tool call, or something that only the provider
-// understands, such as a signed thought. Exactly one of the three is set.
+// Piece is a part of an assistant's turn in the provider's order: text, a tool
+// call, or data that only the provider understands, such as a signed thought.
+// Exactly one of the three is set.
 type Piece struct {
 	Text string
 	Call *ToolCall
 	Raw  json.RawMessage // a JSON object
 }
 
-// written is how pieces are kept: text and calls are in the message already.
+// written is the stored form of pieces: text and calls are only referred to,
+// because the message has them.
 type written struct {
-	Model  string         `json:"model"` // that was asked
+	Model  string         `json:"model"` // the model that was requested
 	Pieces []writtenPiece `json:"pieces"`
 }
 
@@ -23,10 +24,9 @@ type writtenPiece struct {
 	Raw  json.RawMessage `json:"raw,omitempty"`
 }
 
-// PackPieces makes a value for Message.Provider of a turn's pieces, for the
-// adapter of that name and the model that was asked. It is nil where text and
-// calls are all there is. An adapter that gets such a turn back takes it apart
-// with [UnpackPieces].
+// PackPieces encodes a turn's pieces for Message.Provider, for the named
+// adapter and the requested model. It returns nil if there are only text and
+// calls. [UnpackPieces] reverses it.
 func PackPieces(adapter, model string, pieces []Piece) json.RawMessage {
 	w := written{Model: model}
 	raw := false
@@ -45,16 +45,15 @@ func PackPieces(adapter, model string, pieces []Piece) json.RawMessage {
 		return nil
 	}
 	packed, err := json.Marshal(map[string]written{adapter: w})
-	if err != nil { // a piece that is not JSON is of no use to anybody
+	if err != nil { // a piece that is not JSON is useless
 		return nil
 	}
 	return packed
 }
 
-// UnpackPieces are the pieces of an assistant's message, in the order in which
-// the provider put them together. Where the message was not packed by that
-// adapter for that model, or was changed since, they are its text and its
-// calls.
+// UnpackPieces returns the pieces of an assistant's message, in the provider's
+// order. If the message was not packed by that adapter for that model, or was
+// modified since, they are its text and its calls.
 func UnpackPieces(adapter, model string, m Message) []Piece {
 	if pieces, ok := unpack(adapter, model, m); ok {
 		return pieces

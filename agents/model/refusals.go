@@ -6,22 +6,21 @@ import (
 )
 
 const (
-	maxRefusers = 256 // models whose refusals are kept
+	maxRefusers = 256 // models whose refusals are stored
 	maxRefusals = 64  // of each
 )
 
-// Refusals are what the models behind an adapter have refused of that which the
-// adapter made of the port's words, kept so that it is asked for only once:
-// which model takes which parameter changes by the month, and no table knows
-// for long. The zero value has none. It is safe for concurrent use, and forgets
-// everything rather than grow without bound.
+// Refusals stores what the models behind an adapter have refused, so that it is
+// requested only once. Which model accepts which parameter changes often, so
+// there is no fixed table. The zero value is empty. It is safe for concurrent
+// use, and is cleared when it becomes too large.
 type Refusals struct {
 	mu sync.Mutex
 	of map[string]map[string]int64
 }
 
-// Of is a copy of what a model has refused, by the adapter's own names, with
-// what the adapter noted of each. It is never nil.
+// Of returns a copy of what a model has refused, by the adapter's own names,
+// with the adapter's note for each. It is never nil.
 func (r *Refusals) Of(model string) map[string]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -32,7 +31,7 @@ func (r *Refusals) Of(model string) map[string]int64 {
 	return known
 }
 
-// Keep notes that a model has refused what.
+// Keep stores that a model has refused what.
 func (r *Refusals) Keep(model, what string, note int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

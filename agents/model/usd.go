@@ -16,8 +16,8 @@ type USD int64
 // Dollar is one US dollar.
 const Dollar USD = 1e9
 
-// ParseUSD reads a decimal number of dollars, 0.00125 or 1.5e-7. What is finer
-// than a billionth is rounded to the nearest.
+// ParseUSD reads a decimal number of dollars, 0.00125 or 1.5e-7. Fractions of a
+// billionth are rounded to the nearest.
 func ParseUSD(s string) (USD, error) {
 	if len(s) > 64 || strings.ContainsAny(s, "/_xXpP") || strings.TrimLeft(s, "+-.0123456789eE") != "" {
 		return 0, errors.New("not a decimal number of dollars")
@@ -38,14 +38,14 @@ func ParseUSD(s string) (USD, error) {
 	return USD(n), nil
 }
 
-// Price is what a model costs.
+// Price is the price of a call.
 type Price struct {
-	Input, Output USD   // of a thousand tokens, at most
-	Known         bool  // else the two say nothing
-	MaxOutput     int64 // how many tokens the model can write at once; 0 is not known
+	Input, Output USD   // upper bounds, for a thousand tokens
+	Known         bool  // otherwise Input and Output are meaningless
+	MaxOutput     int64 // the longest answer in tokens; 0: unknown
 }
 
-// String is the amount in dollars, without a sign of the currency: 0.00125.
+// String formats the amount in dollars, without a currency sign: 0.00125.
 func (u USD) String() string {
 	sign, n := "", uint64(u)
 	if u < 0 {
@@ -67,8 +67,8 @@ func (u *USD) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// Add is the sum of two amounts that are not negative; beyond what a USD holds
-// it is the most that it holds.
+// Add returns the sum of two amounts that are not negative, at most the maximum
+// of USD.
 func (u USD) Add(v USD) USD {
 	if u > math.MaxInt64-max(0, v) {
 		return math.MaxInt64
@@ -76,9 +76,9 @@ func (u USD) Add(v USD) USD {
 	return u + v
 }
 
-// For is the price of n tokens where u is that of a thousand, rounded to the
-// nearest billionth. Counts below zero cost nothing; sums beyond what a USD
-// holds are the most that it holds.
+// For returns the price of n tokens if u is the price of a thousand, rounded to
+// the nearest billionth and at most the maximum of USD. Negative counts cost
+// nothing.
 func (u USD) For(n int64) USD {
 	if n <= 0 || u <= 0 {
 		return 0

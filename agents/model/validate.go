@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 )
 
-// Validate reports the first rule that the request breaks, as an
-// [ErrBadRequest]. It checks the shape that the port promises to adapters; it
-// does not judge schemas or the contents of Params.Extended.
+// Validate reports the first rule that the request violates, as an
+// [ErrBadRequest]. It checks the form that the port promises to adapters, but
+// not schemas or the contents of Params.Extended.
 func (r *Request) Validate() error {
 	if r == nil || len(r.Messages) == 0 {
 		return Errorf(ErrBadRequest, "messages: at least one is needed")

@@ -19,24 +19,25 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// ask is one member's part of the work.
+// ask is the part of the work that one member is asked to do.
 type ask struct {
-	key     string               // names the call within the run: "step/0"
-	slot    int                  // of the outcome
-	who     int                  // place in the plan's members
-	payload json.RawMessage      // what the member is sent, unless the document maps it
-	timeout time.Duration        // of each try, at most; 0: what is left
-	patient time.Duration        // the same of a person; 0: timeout
-	plain   bool                 // the payload is sent as it is: the document's mapping is not for this call
-	apart   bool                 // the document's mapping does not see what others have answered so far
+	key     string               // identifies the call within the run: "step/0"
+	slot    int                  // the slot of its outcome
+	who     int                  // the member's index in Plan.Members
+	payload json.RawMessage      // the member's input, unless the document maps another
+	timeout time.Duration        // the most for each try; 0: the task's remaining time
+	patient time.Duration        // the timeout of a person; 0: timeout
+	plain   bool                 // the payload is sent unchanged: the document's mapping does not apply to this call
+	apart   bool                 // the document's mapping does not see the outputs of other members
 	final   bool                 // the answer is the result of the whole task
-	whole   bool                 // it is waited for, though the run is to stop
-	on      []envelope.Reference // results of others that the payload was made of
-	schema  json.RawMessage      // what a person's answer must fit, where the document says nothing; nil: nothing
+	whole   bool                 // the run waits for the answer even if it is to stop
+	on      []envelope.Reference // results of others that the payload was made from
+	schema  json.RawMessage      // what a person's answer must fit if the document has no result_schema; nil: anything
 }
 
-// ask has a member do its part, again where that may help, and returns what came
-// of it. An error is not the member's: the run cannot go on here.
+// ask calls a member for its part, with retries, and returns the outcome. A
+// failure of the member is in the outcome; a returned error means that the run
+// cannot go on here.
 func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 	p := &w.plan.Members[a.who]
 	out := Outcome{Slot: a.slot, Alias: p.Alias, Began: time.Now().UTC()}
@@ -63,7 +64,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		if err := fatal(ctx, err); err != nil {
 			return out, err
 		}
-		return end(nobody(p, err))
+		return end(noReceiver(p, err))
 	}
 	at := post{who: *p, member: member, key: a.key}
 	for {
@@ -82,7 +83,8 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 		problem := envelope.AsError(err)
 		again, pause := w.again(&at.who, at.member, &out, problem)
 		if !again || pause >= w.left() {
-			// Who had all of the swarm's time leaves none for anybody else.
+			// A member that has used up all of the swarm's time leaves no time
+			// for an escalation.
 			spent := at.who.Extras.TimeoutSeconds == 0 && a.timeout > 0 && time.Since(out.asked) >= a.timeout*9/10
 			ok, err := false, error(nil)
 			if !spent {
@@ -98,7 +100,7 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 			if err := fatal(ctx, err); err != nil {
 				return out, err
 			}
-			return end(nobody(&at.who, err))
+			return end(noReceiver(&at.who, err))
 		}
 		failed := out
 		failed.Err = problem
@@ -111,9 +113,10 @@ func (w *work) ask(ctx context.Context, a ask) (Outcome, error) {
 	}
 }
 
-// another is the member that a live call is tried with again: where the document
-// names only a skill, and who was chosen is not there any more, somebody else who
-// has it. A durable call stays with whom it was stored for.
+// another returns the member for the next try of a live call. If the document
+// names only a skill, and the chosen agent is not available any more, it is
+// another agent with the skill. A durable call stays with its receiver, because
+// the call is stored for it.
 func (w *work) another(ctx context.Context, key string, p *Participant, member Member, out *Outcome, problem *envelope.Error) Member {
 	if out.Durable || !p.anybody() {
 		return member
@@ -134,7 +137,7 @@ func (w *work) another(ctx context.Context, key string, p *Participant, member M
 	return other
 }
 
-// call sends the member its task and waits for what comes of it.
+// call sends the task to the member and waits for its result.
 func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessage, out *Outcome) error {
 	x := at.who.Extras
 	c := mesh.Call{To: at.member.Entity, Intent: x.Intent, Payload: payload, Key: at.key, Timeout: a.timeout, Impatient: at.who.anybody()}
@@ -158,7 +161,7 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		return err
 	}
 	c.Requires = w.ofPerson(at, a, c.Requires)
-	if c.Whole = a.whole; !mesh.PublishesTo(c.To) { // a person reads what is asked, and fetches nothing
+	if c.Whole = a.whole; !mesh.PublishesTo(c.To) { // a person reads the task and cannot fetch the rest
 		c.References = a.on
 	}
 	c.Begun = func(taskID string, durable bool) {
@@ -172,7 +175,7 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 		answer, err := w.task.Call(ctx, c)
 		if answer != nil {
 			out.TaskID, out.Durable = answer.TaskID, answer.Durable
-			if began := answer.Began; !began.IsZero() { // asked before, perhaps by another worker
+			if began := answer.Began; !began.IsZero() { // the task was sent before, perhaps by another worker
 				out.asked = earlier(out.asked, began)
 				out.Began = earlier(out.Began, began.UTC())
 			}
@@ -183,7 +186,8 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 			out.Result = w.refer(answer.Envelope)
 			return nil
 		case errors.Is(err, mesh.ErrInterrupted):
-			// The run is to stop between two steps: this one is taken up again.
+			// The run is to stop between two steps. This step is taken up again
+			// when the run resumes.
 			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
 				return err
 			}
@@ -193,8 +197,9 @@ func (w *work) call(ctx context.Context, at *post, a ask, payload json.RawMessag
 	}
 }
 
-// refer is a reference to a member's result, for those whose task is made of it. What
-// people and channels have said is asked of this agent, which has received it.
+// refer returns a reference to a member's result, for the task of another
+// member that is made from it. Results of people and channels are fetched from
+// this agent, which has received them.
 func (w *work) refer(result *envelope.Envelope) *envelope.Reference {
 	keeper := result.From
 	if mesh.PublishesTo(keeper) {
@@ -202,12 +207,12 @@ func (w *work) refer(result *envelope.Envelope) *envelope.Reference {
 	}
 	ref, err := result.Refer(keeper)
 	if err != nil {
-		return nil // a number in it has no canonical form
+		return nil // the envelope has no canonical form, because of a number in it
 	}
 	return &ref
 }
 
-// madeOf are references to the results of outcomes.
+// madeOf returns references to the results of outcomes.
 func madeOf(outcomes []Outcome) (refs []envelope.Reference) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.OK() && o.Result != nil && len(refs) < maxMadeOf {
@@ -220,18 +225,19 @@ func madeOf(outcomes []Outcome) (refs []envelope.Reference) {
 // maxMadeOf bounds the references of one task.
 const maxMadeOf = 64
 
-// demands are what the sender of the task demands of its result, for the member
-// whose answer that is.
+// demands returns the conditions that the sender set for its result, for the
+// member whose answer becomes the result.
 func (w *work) demands() map[string]json.RawMessage {
 	all := w.task.Requires
-	all.Timeout, all.HumanApproval, all.Stream = 0, false, false // the mesh passes those on
+	all.Timeout, all.HumanApproval, all.Stream = 0, false, false // the mesh passes these on
 	var out map[string]json.RawMessage
 	_ = json.Unmarshal(all.AppendJSON(nil), &out)
 	return out
 }
 
-// again decides whether a failure is worth another try, and when. A member on
-// the durable lane has tried again itself, as its own document says.
+// again decides whether to retry after a failure, and when. A durable call is
+// not retried here: the member's own lane has retried it, as the member's
+// document says.
 func (w *work) again(p *Participant, member Member, out *Outcome, problem *envelope.Error) (bool, time.Duration) {
 	policy := w.opts.Retries
 	if policy == (mesh.RetryPolicy{}) {
@@ -259,16 +265,17 @@ func (w *work) again(p *Participant, member Member, out *Outcome, problem *envel
 	return true, policy.Pause(out.Tries, problem.Backoff())
 }
 
-// How long a step waits for somebody who answers for its reference, of a live task
-// and of a durable one. The latter keeps its place meanwhile, and may be tried
-// again later as the team's document says.
+// findPatience is how long a step of a live task waits until some agent answers
+// for its reference, findPatienceDurable the same of a durable task. A durable
+// run stays claimed while it waits, and may be retried later, as the team's
+// document says.
 const (
 	findPatience        = 10 * time.Second
 	findPatienceDurable = 10 * time.Minute
 )
 
-// who is the member that a call goes to: who was chosen before, or whom the
-// directory finds.
+// who returns the receiver of a call: the one that was chosen before, or the
+// one that the directory finds.
 func (w *work) who(ctx context.Context, key string, p *Participant) (Member, error) {
 	w.mu.Lock()
 	for _, c := range w.pos.Chosen {
@@ -301,7 +308,7 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 			w.log.Warn("a step waits: nobody answers for whom it is for", "id", w.task.Envelope.ID, "corr", w.task.Envelope.Corr, "step", p.Alias, "ref", p.Ref, "err", err)
 			long = until
 		}
-		if w.run != nil && isClosed(w.run.Asked()) { // to pause, or to move
+		if w.run != nil && isClosed(w.run.Asked()) { // to pause, or to be transferred
 			if err := w.commit(ctx, state.Step{Kind: state.StepPause}); err != nil {
 				return m, err
 			}
@@ -312,7 +319,8 @@ func (w *work) who(ctx context.Context, key string, p *Participant) (Member, err
 	}
 }
 
-// choose notes who was found, where another time might find another.
+// choose records which member was found, if the directory might find another
+// one later.
 func (w *work) choose(key string, p *Participant, m Member) {
 	if p.Ref == m.Entity && m.AgentID == "" {
 		return
@@ -323,20 +331,21 @@ func (w *work) choose(key string, p *Participant, m Member) {
 	w.fresh++
 }
 
-// nobody is why a member was not asked at all.
-func nobody(p *Participant, err error) *envelope.Error {
+// noReceiver is the error of a member for which no receiver was found.
+func noReceiver(p *Participant, err error) *envelope.Error {
 	if errors.Is(err, ErrNobody) {
 		return envelope.Errorf(envelope.CodeNoResponders, "nobody answers for %s: %v", p.Ref, err)
 	}
 	return envelope.Errorf(envelope.CodeNotFound, "%s: %v", p.Ref, err)
 }
 
-// notObject is what a mapping made that makes no input.
+// notObject is the error of a mapping whose result is not a JSON object. Its
+// text is the result's kind.
 type notObject string
 
 func (n notObject) Error() string { return "it makes " + string(n) }
 
-// input is what a member is sent.
+// input returns the payload for a member's task.
 func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessage, error) {
 	if p.Input == nil || a.plain {
 		return a.payload, nil
@@ -368,7 +377,8 @@ func (w *work) input(ctx context.Context, p *Participant, a ask) (json.RawMessag
 }
 
 // holds reports whether a member's condition is satisfied (AAIF, Condition
-// Expressions). One that cannot be evaluated is not, and the log says why.
+// Expressions). A condition that cannot be evaluated is not satisfied, and is
+// logged.
 func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool, error) {
 	p := &w.plan.Members[who]
 	if p.When == nil {
@@ -388,7 +398,7 @@ func (w *work) holds(ctx context.Context, who int, input json.RawMessage) (bool,
 	return false, nil
 }
 
-// facts are what a condition or a mapping of the team is held against.
+// facts are the facts for a condition or a mapping of the team.
 func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	e := w.task.Envelope
 	f := condition.Facts{
@@ -407,7 +417,7 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	for i := range w.pos.Outcomes {
 		if o := &w.pos.Outcomes[i]; o.OK() {
 			f.Outputs[o.Alias] = o.Output
-			if o.Instead != "" { // the step has an output, whoever gave it
+			if o.Instead != "" { // the step has an output, even if another member gave it
 				f.Outputs[o.Instead] = o.Output
 			}
 			f.Output = o.Output
@@ -419,12 +429,12 @@ func (w *work) facts(input, output json.RawMessage) condition.Facts {
 	return f
 }
 
-// then is what becomes of the rest when a member has failed for good.
+// then says how the run continues after a member has failed for good.
 func (w *work) then(p *Participant, a ask) string {
 	switch {
 	case w.plan.Pattern == ModelLed:
-		return intents.ThenSkip // the model is told
-	case a.plain: // a judge: one of several, or the referee, whom nobody stands in for
+		return intents.ThenSkip // the model gets the error
+	case a.plain: // a judge: an evaluator is one of several, and nothing replaces a referee
 		if a.who == w.plan.Referee {
 			return intents.ThenFail
 		}
@@ -437,8 +447,9 @@ func (w *work) then(p *Participant, a ask) string {
 	return intents.ThenFail
 }
 
-// told tells the bus what became of a member's part. How long it took is since
-// the one who has it now was asked: others had it before, and that was told.
+// told publishes on the bus what became of a member's part. Its duration counts
+// from the request to the current receiver; requests to earlier receivers have
+// been published already.
 func (w *work) told(intent string, o *Outcome, a ask, then string) {
 	e := intents.StepEvent{Pattern: string(w.plan.Pattern), Step: a.key, Alias: o.Alias, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 	e.Slot, e.Then = &a.slot, then
@@ -446,7 +457,7 @@ func (w *work) told(intent string, o *Outcome, a ask, then string) {
 		e.DurationMS = millis(time.Since(o.asked))
 	}
 	if o.Usage != (Usage{}) {
-		e.Usage, _ = json.Marshal(o.Usage) // it is numbers
+		e.Usage, _ = json.Marshal(o.Usage) // numbers always marshal
 	}
 	e.Error = o.Err
 	w.task.TellRun(intent, e)
@@ -468,7 +479,7 @@ func later(a, b time.Time) time.Time {
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// sleep waits, but no longer than ctx.
+// sleep waits for d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

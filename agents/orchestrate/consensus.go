@@ -10,43 +10,44 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// A Ballot says how a majority vote is counted.
+// A Ballot holds the rules of a majority vote.
 type Ballot struct {
-	On       Pointer // the part of each output that is voted on; "" is the whole
-	MinVotes int     // how many must agree; less than 1 is 1
+	On       Pointer // the part of each output that is voted on; "" is the whole output
+	MinVotes int     // how many members must agree; less than 1 is 1
 	Tie      Tie     // "" is fail
 }
 
-// A Vote is one answer of a majority vote, and who gave it.
+// A Vote is one answer in a majority vote, with the members that gave it.
 type Vote struct {
 	Value json.RawMessage `json:"value"` // in canonical form (RFC 8785)
 	For   int             `json:"for"`
 	By    []string        `json:"by"` // aliases, in document order
 
-	slot int // of the first of them
+	slot int // of the first member that gave it
 }
 
-// A Tally is a majority vote, counted. It is the same whatever the order in which
-// the outcomes came in.
+// A Tally is the result of a majority vote. It does not depend on the order in
+// which the outcomes arrived.
 type Tally struct {
-	// Votes are most votes first; where two have as many, the one that has the
-	// first member in document order.
+	// Votes are sorted by number of votes, then by the first member in document
+	// order.
 	Votes []Vote
-	// Abstained are the aliases of those who answered, but have nothing at the
-	// place that is voted on, or something that has no canonical form.
+	// Abstained are the aliases of members whose answer lacks the part that is
+	// voted on, or whose part has no canonical form.
 	Abstained []string
-	// Winner is the slot whose output stands for the answer that won: the first
-	// in document order of those who gave it. -1: nobody has won.
+	// Winner is the slot of the output that won: of the members that gave it,
+	// the first in document order. -1 if there is no winner.
 	Winner int
-	// Tied tells that more than one answer has the most votes.
+	// Tied reports whether more than one answer has the most votes.
 	Tied bool
-	// Err is why nobody has won, nil where the answers are to be merged.
+	// Err is why there is no winner; nil if the answers are to be merged.
 	Err *envelope.Error
 }
 
-// Count counts a majority vote. Outputs, or their parts that are voted on, are
-// equal if their canonical JSON is (RFC 8785): whatever their order of members,
-// white space and spelling of numbers. Outcomes that failed have no vote.
+// Count counts a majority vote. Outputs, or the parts of them that are voted
+// on, are equal if their canonical JSON is (RFC 8785); the order of members,
+// white space and the spelling of numbers do not matter. Outcomes that failed
+// have no vote.
 func (b Ballot) Count(outcomes []Outcome) Tally {
 	t := Tally{Winner: -1}
 	index := map[string]int{}
@@ -76,8 +77,8 @@ func (b Ballot) Count(outcomes []Outcome) Tally {
 	return t
 }
 
-// plainTexts says how many outputs are plain texts, in which there is nothing to
-// vote on but the text.
+// plainTexts says how many outputs are plain texts, which can be compared only
+// as a whole.
 func plainTexts(outcomes []Outcome) string {
 	n := 0
 	for _, o := range outcomes {
@@ -92,8 +93,8 @@ func plainTexts(outcomes []Outcome) string {
 	return fmt.Sprintf(", %d of them in plain text (response_format json makes objects)", n)
 }
 
-// Decided reports whether the vote has a winner whatever out further members
-// vote for.
+// Decided reports whether the winner is certain, whatever the remaining out
+// members vote for.
 func (b Ballot) Decided(outcomes []Outcome, out int) bool {
 	t := b.Count(outcomes)
 	if t.Winner < 0 || t.Tied {
@@ -106,7 +107,7 @@ func (b Ballot) Decided(outcomes []Outcome, out int) bool {
 	return t.Votes[0].For > second+out
 }
 
-// vote is what an outcome votes for.
+// vote returns the value that an outcome votes for.
 func (b Ballot) vote(o Outcome) (json.RawMessage, bool) {
 	part, ok := b.On.Find(o.Output)
 	if !ok {
@@ -143,7 +144,7 @@ func (b Ballot) place() string {
 	return fmt.Sprintf(" on %s", b.On)
 }
 
-// voters is how many votes there are.
+// voters returns the number of votes.
 func (t *Tally) voters() int {
 	n := 0
 	for _, v := range t.Votes {
@@ -152,7 +153,7 @@ func (t *Tally) voters() int {
 	return n
 }
 
-// leaders is how many answers have the most votes.
+// leaders returns how many answers have the most votes.
 func (t *Tally) leaders() int {
 	n := 0
 	for _, v := range t.Votes {
@@ -163,17 +164,18 @@ func (t *Tally) leaders() int {
 	return n
 }
 
-// inOrder are outcomes in document order.
+// inOrder sorts outcomes into document order.
 func inOrder(outcomes []Outcome) []Outcome {
 	return slices.SortedStableFunc(slices.Values(outcomes), func(x, y Outcome) int { return cmp.Compare(x.Slot, y.Slot) })
 }
 
-// swarmError is E_SWARM: what the members gave is no result.
+// swarmError is an error with code E_SWARM: the members' outputs give no
+// result.
 func swarmError(format string, args ...any) *envelope.Error {
 	return envelope.Errorf(envelope.CodeSwarm, format, args...)
 }
 
-// sameOutput reports whether two outputs say the same.
+// sameOutput reports whether two outputs have the same canonical JSON.
 func sameOutput(x, y json.RawMessage) bool {
 	a, errA := envelope.Canonical(x)
 	b, errB := envelope.Canonical(y)

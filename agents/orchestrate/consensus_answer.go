@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	maxScore  = 1e9  // of a score, either way: so that their sum stays a number
+	maxScore  = 1e9  // bounds the absolute value of a score, so that the sum of scores stays finite
 	maxReason = 2000 // bytes of a reason that are kept
 )
 
-// members are the members of an answer that holds one of the names, in the
-// payload itself or in the JSON that its text is: models write it there, often
-// in a code fence. It is nil where there is none. Duplicate names and invalid
-// UTF-8 are no JSON.
+// answerMembers returns the members of an answer if it has one of the names.
+// The answer is the payload itself, or the JSON in its text, where models put
+// it, often in a code fence. It returns nil if there is none. JSON with
+// duplicate names or invalid UTF-8 is rejected.
 func answerMembers(payload json.RawMessage, names ...string) map[string]jsontext.Value {
 	top := objectOf(payload)
 	if hasAny(top, names) {
@@ -64,8 +64,9 @@ func readScore(payload json.RawMessage) (score float64, reason string, err error
 	return score, reasonOf(m), err
 }
 
-// readScores reads what the agent's own model says of n candidates at once:
-// {"scores": [number, …]}, in their order. null is no score; NaN stands for it.
+// readScores reads the scores that the agent's own model gives n candidates at
+// once: {"scores": [number, …]}, in the order of the candidates. null means no
+// score and is returned as NaN.
 func readScores(payload json.RawMessage, n int) ([]float64, error) {
 	m := answerMembers(payload, "scores")
 	if m == nil {
@@ -99,19 +100,21 @@ func scoreOf(v jsontext.Value) (float64, error) {
 	return f, nil
 }
 
-// A ruling is a referee's: the number of a candidate, or an output of its own.
+// A ruling is a referee's decision: the number of a candidate, or an output of
+// its own.
 type ruling struct {
-	choice int // from 1; 0: output is the referee's own
+	choice int // the candidate, from 1; 0: output is the referee's own
 	output json.RawMessage
 	reason string
 }
 
-// errNoDecision is what is wrong with a referee's answer that decides nothing.
+// errNoDecision is the error of a referee's answer that contains no decision.
 var errNoDecision = errors.New("its answer names no candidate, and has no output of its own")
 
 // readRuling reads a referee's answer about n candidates: {"choice": k} with k
-// from 1 to n, or a text that is k and nothing else; or {"output": object}. Words
-// alone decide nothing: who meant them as the result says so, with output.
+// from 1 to n, a text that is k and nothing else, or {"output": object}. Any
+// other text is no decision: a referee that means it as the result must send it
+// as output.
 func readRuling(payload json.RawMessage, n int) (ruling, error) {
 	m := answerMembers(payload, "choice", "output")
 	switch {
@@ -146,8 +149,7 @@ func choose(k float64, n int, reason string) (ruling, error) {
 	return ruling{choice: int(k), reason: reason}, nil
 }
 
-// said is what a judge said, in words where it used words, as much of it as is
-// kept.
+// said returns the text of a judge's answer, up to maxReason bytes.
 func said(payload json.RawMessage) string {
 	own := Bare(payload)
 	var text string
@@ -157,7 +159,7 @@ func said(payload json.RawMessage) string {
 	return clip(string(own), maxReason)
 }
 
-// reasonOf is what an answer gives as its reason, as much of it as is kept.
+// reasonOf returns the reason in an answer, up to maxReason bytes.
 func reasonOf(m map[string]jsontext.Value) string {
 	var s string
 	if jsonv2.Unmarshal(m["reason"], &s) != nil {
@@ -166,7 +168,7 @@ func reasonOf(m map[string]jsontext.Value) string {
 	return clip(s, maxReason)
 }
 
-// clip cuts a text after at most n bytes, between two characters.
+// clip cuts a text to at most n bytes, between two characters.
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -177,7 +179,7 @@ func clip(s string, n int) string {
 	return s[:n]
 }
 
-// unfenced takes off the code fence that models like to put around JSON.
+// unfenced removes the Markdown code fence that models often put around JSON.
 func unfenced(s string) string {
 	s = strings.TrimSpace(s)
 	body, ok := strings.CutPrefix(s, "```")

@@ -11,17 +11,17 @@ import (
 )
 
 // A Candidate is one of the different outputs of a swarm, as judges see it:
-// without who gave it, or how many did.
+// without the names or the number of the members that gave it.
 type Candidate struct {
 	Output json.RawMessage
-	By     []string // who gave it: aliases, in document order
+	By     []string // aliases of the members that gave it, in document order
 
-	slot int // of the first of them
+	slot int // of the first member that gave it
 }
 
-// Candidates are the different outputs among outcomes, equal if their canonical
-// JSON is. Their order tells nothing about who gave them, and is the same
-// whenever the outcomes and the seed are.
+// Candidates returns the different outputs among outcomes; outputs are equal if
+// their canonical JSON is. Their order does not reveal which member gave them,
+// and depends on the outcomes and the seed only.
 func Candidates(outcomes []Outcome, seed string) []Candidate {
 	type keyed struct {
 		Candidate
@@ -53,31 +53,32 @@ func Candidates(outcomes []Outcome, seed string) []Candidate {
 	return out
 }
 
-// A Judgement is what one evaluator said of one candidate.
+// A Judgement is one evaluator's score of one candidate.
 type Judgement struct {
-	By     string   `json:"by"` // the evaluator's alias; [OwnModel] is the agent's own model
+	By     string   `json:"by"` // the evaluator's alias, or [OwnModel] for the agent's own model
 	Score  *float64 `json:"score,omitempty"`
 	Reason string   `json:"reason,omitempty"`
 	Error  string   `json:"error,omitempty"` // why there is no score
 }
 
-// OwnModel is the name of the agent's own model where an alias would stand.
+// OwnModel stands for the agent's own model in place of an alias.
 const OwnModel = "model"
 
-// A Score is what the evaluators made of one candidate.
+// A Score is the evaluators' combined score of one candidate.
 type Score struct {
-	By         []string    `json:"by"`              // who gave the output
-	Score      *float64    `json:"score,omitempty"` // the mean; absent where nobody gave one
+	By         []string    `json:"by"`              // aliases of the members that gave the output
+	Score      *float64    `json:"score,omitempty"` // the mean; absent if no evaluator gave a score
 	Judgements []Judgement `json:"judgements"`
 
 	slot int
 }
 
-// Best finds the candidate with the highest mean score; judged[i] is what was
-// said of candidates[i]. Evaluators that gave no score are not counted. Where two
-// have the same, the one counts that is first in document order, unless tie says
-// otherwise. The slot is -1 where nobody has won; then err says why, or is nil
-// where all are to be merged. Scores are best first.
+// Best finds the candidate with the highest mean score; judged[i] are the
+// judgements of candidates[i]. Evaluators that gave no score are not counted.
+// If two candidates have the same score, the first in document order wins,
+// unless tie says otherwise. The slot is -1 if there is no winner; err then
+// says why, or is nil if all outputs are to be merged. The scores are sorted,
+// best first.
 func Best(candidates []Candidate, judged [][]Judgement, tie Tie) (slot int, scores []Score, err *envelope.Error) {
 	for i, c := range candidates {
 		s := Score{By: c.By, Judgements: judged[i], slot: c.slot}
@@ -123,7 +124,7 @@ func Best(candidates []Candidate, judged [][]Judgement, tie Tie) (slot int, scor
 	return scores[0].slot, scores, nil
 }
 
-// firstComplaint says of one evaluator why it gave no score.
+// firstComplaint returns why one of the evaluators gave no score.
 func firstComplaint(scores []Score) string {
 	for _, s := range scores {
 		for _, j := range s.Judgements {
@@ -138,7 +139,7 @@ func firstComplaint(scores []Score) string {
 // A Choice is a referee's decision.
 type Choice struct {
 	By     string `json:"by"`              // the referee's alias
-	Alias  string `json:"alias,omitempty"` // whose output it chose; absent where it gave one of its own
+	Alias  string `json:"alias,omitempty"` // alias of the member whose output it chose; absent if the output is the referee's own
 	Reason string `json:"reason,omitempty"`
-	Said   string `json:"said,omitempty"` // what it said instead of a decision
+	Said   string `json:"said,omitempty"` // the text of an answer that contains no decision
 }

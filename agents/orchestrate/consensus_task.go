@@ -8,9 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// What judges and the synthesizer are sent: tasks like any other, whose payloads
-// docs/orchestration.md specifies. Each has a text that says what to do, for
-// agents that know nothing of swarms.
+// Judges and the synthesizer get ordinary tasks, whose payloads
+// docs/orchestration.md specifies. Each payload has a text with instructions,
+// for agents that know nothing of swarms.
 
 const (
 	scoreText = `Score the candidate, an answer to the input. Reply with one JSON object and nothing else: ` +
@@ -39,23 +39,24 @@ type choiceTask struct {
 	Candidates []numbered      `json:"candidates"`
 }
 
-// scorePayload asks an evaluator for the score of one candidate.
+// scorePayload is an evaluator's task: to score one candidate.
 func scorePayload(input json.RawMessage, c Candidate) json.RawMessage {
 	return mustJSON(scoreTask{scoreText, orNull(input), c.Output})
 }
 
-// scoresPayload asks the agent's own model for all scores at once.
+// scoresPayload is the question to the agent's own model: to score all
+// candidates at once.
 func scoresPayload(input json.RawMessage, cs []Candidate) json.RawMessage {
 	return mustJSON(choiceTask{scoresText, orNull(input), number(cs)})
 }
 
-// refereePayload asks a referee for its decision.
+// refereePayload is a referee's task: to decide between the candidates.
 func refereePayload(input json.RawMessage, cs []Candidate) json.RawMessage {
 	return mustJSON(choiceTask{refereeText, orNull(input), number(cs)})
 }
 
-// refereeForm is what a person's decision about n candidates must fit: one that
-// decides nothing does not count, so whoever gave it may answer again.
+// refereeForm is the schema of a person's decision about n candidates. An
+// answer that does not fit is rejected, and the person may answer again.
 func refereeForm(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"choice":{"type":"integer","minimum":1,"maximum":%d,"description":"the number of a candidate"},`+
 		`"output":{"type":"object","description":"the right answer, if none of the candidates is"},"reason":{"type":"string"}},`+
@@ -70,14 +71,14 @@ func number(cs []Candidate) []numbered {
 	return out
 }
 
-// A MemberResult is what one member of a swarm gave.
+// A MemberResult is the output of one member of a swarm.
 type MemberResult struct {
 	Alias  string          `json:"alias"`
 	Entity string          `json:"entity,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 }
 
-// A Failure is why one member of a swarm gave nothing.
+// A Failure is the error of one member of a swarm.
 type Failure struct {
 	Alias  string       `json:"alias"`
 	Entity string       `json:"entity,omitempty"`
@@ -91,8 +92,8 @@ type FailureError struct {
 	Retryable bool          `json:"retryable"`
 }
 
-// merging is the payload of a synthesizer's task, and, without a text, what the
-// default merge makes.
+// merging is the payload of a synthesizer's task and, without the text, the
+// result of the default merge.
 type merging struct {
 	Text     string          `json:"text,omitempty"`
 	Input    json.RawMessage `json:"input,omitempty"`
@@ -101,8 +102,8 @@ type merging struct {
 	Swarm    *Record         `json:"swarm,omitempty"`
 }
 
-// mergePayload asks the synthesizer for the swarm's result. The swarm is how a
-// consensus came out; nil where there was none.
+// mergePayload is the synthesizer's task: to make the swarm's result. s is the
+// record of the consensus; nil if there was none.
 func mergePayload(input json.RawMessage, outcomes []Outcome, s *Record) json.RawMessage {
 	m := merging{Text: mergeText, Input: orNull(input), Results: resultsOf(outcomes), Failures: failuresOf(outcomes), Swarm: s}
 	return mustJSON(m)
@@ -135,7 +136,8 @@ func orNull(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// mustJSON encodes what always can be: our own structs around valid JSON.
+// mustJSON encodes values that always can be encoded: our own structs around
+// valid JSON.
 func mustJSON(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -10,36 +10,37 @@ import (
 
 // Errors of a [Directory], for errors.Is.
 var (
-	// ErrUnknown: a reference that nobody can ever answer for as things are: it
-	// has no form that is known, or its definition cannot be had.
+	// ErrUnknown: the reference cannot be resolved now or later: it has no
+	// known form, or its definition cannot be read.
 	ErrUnknown = errors.New("nobody is known by this reference")
-	// ErrNobody: whoever the reference means is not there now.
+	// ErrNobody: the reference is valid, but no agent answers for it now.
 	ErrNobody = errors.New("nobody answers for this reference now")
 )
 
-// Directory says who a document means by the reference of a subagent (AAIF,
-// orchestration.subagents[].ref).
+// Directory resolves the reference of a subagent (AAIF,
+// orchestration.subagents[].ref) to a member of the mesh.
 //
-// Implementers must answer within the time that ctx has, be safe for concurrent
-// use, wrap [ErrUnknown] or [ErrNobody] in what they return, or the context's
-// error, and give for one reference the same member as long as the same agents
-// are there.
+// Implementers must return before ctx ends and be safe for concurrent use.
+// Their errors must wrap [ErrUnknown], [ErrNobody] or the context's error. They
+// must return the same member for a reference while the same agents are
+// available.
 type Directory interface {
-	// Find says who answers for a reference now.
+	// Find returns the member that currently answers for a reference.
 	Find(ctx context.Context, ref string) (Member, error)
 }
 
-// Member is an agent, a service or a person that a reference means.
+// Member is the agent, service or person that a reference stands for.
 type Member struct {
-	Entity  string           // whom tasks are sent to
-	AgentID string           // of its definition; "" where none is known
-	Def     *aaif.Definition // nil where none is known
+	Entity  string           // the entity that tasks are sent to
+	AgentID string           // of its definition; "" if it is not known
+	Def     *aaif.Definition // nil if it is not known
 }
 
-// Entities is the directory that knows nobody: a reference must be an entity id.
+// Entities is a directory without any knowledge: every reference must be an
+// entity id.
 type Entities struct{}
 
-// Find returns the entity that ref is, or ErrUnknown.
+// Find returns the entity whose id is ref, or ErrUnknown.
 func (Entities) Find(_ context.Context, ref string) (Member, error) {
 	if !IsEntity(ref) {
 		return Member{}, ErrUnknown
@@ -47,8 +48,8 @@ func (Entities) Find(_ context.Context, ref string) (Member, error) {
 	return Member{Entity: ref}, nil
 }
 
-// IsEntity reports whether a reference is the id of an entity that may be given
-// a task: an agent, a service, a person.
+// IsEntity reports whether a reference is the id of an entity that may receive
+// tasks: an agent, a service or a person.
 func IsEntity(ref string) bool {
 	switch subject.EntityType(ref) {
 	case subject.TypeAgent, subject.TypeService, subject.TypeHuman:

@@ -17,18 +17,18 @@ import (
 //go:embed schema/score.result.schema.json
 var scoreSchema json.RawMessage
 
-// post is who has a member's part now: the member itself, or to whom it was
-// escalated.
+// post is the current receiver of a member's part: the member itself, or the
+// one to which the part was escalated.
 type post struct {
 	who    Participant
 	member Member
-	key    string   // of the calls
-	before []string // entities that did not do it in time
+	key    string   // the key of the calls
+	before []string // entities that did not answer in time
 }
 
-// escalate gives a member's part to whom the document names for the case that it
-// is not done in time (escalate_to), and reports whether there is somebody. An
-// error says that he cannot be found.
+// escalate passes a member's part on to the receiver that the document names
+// for a timeout (escalate_to). It reports false if there is none. An error
+// means that the receiver was not found.
 func (w *work) escalate(ctx context.Context, at *post, problem *envelope.Error) (bool, error) {
 	name := at.who.Extras.EscalateTo
 	if problem.Code != envelope.CodeTimeout || name == "" || w.left() <= 0 || len(at.before) >= maxEscalations {
@@ -56,17 +56,17 @@ func (w *work) escalate(ctx context.Context, at *post, problem *envelope.Error) 
 		return false, err
 	}
 	if slices.Contains(before, member.Entity) {
-		return false, nil // it comes round again
+		return false, nil // it had the part before
 	}
 	*at = post{next, member, key, before}
 	return true, nil
 }
 
-// maxEscalations bounds how often one part is given on.
+// maxEscalations bounds how often one part is passed on.
 const maxEscalations = 16
 
-// named is a member by its alias or ref; somebody else is none of the document's
-// subagents.
+// named returns a member by its alias or ref. A name that is none of the
+// document's subagents is taken as a reference.
 func (w *work) named(name string) Participant {
 	for i := range w.plan.Members {
 		if p := &w.plan.Members[i]; p.Alias == name || p.Ref == name {
@@ -76,7 +76,7 @@ func (w *work) named(name string) Participant {
 	return Participant{Alias: name, Ref: name}
 }
 
-// escalated tells the bus that a part is with somebody else.
+// escalated publishes on the bus that a part was passed on.
 func (w *work) escalated(at *post, o *Outcome, a ask, taskID string) {
 	w.task.TellRun(intents.RunEscalated, intents.StepEvent{
 		Pattern: string(w.plan.Pattern), Step: at.key, Alias: o.Alias, To: at.member.Entity, Child: taskID, Durable: o.Durable, Slot: &a.slot,
@@ -84,8 +84,8 @@ func (w *work) escalated(at *post, o *Outcome, a ask, taskID string) {
 	})
 }
 
-// ofPerson are the members of requires that a person is told with a task: what
-// the answer must fit, and who is asked next.
+// ofPerson adds to requires the members that are meant for a person: the schema
+// that the answer must fit, and the next receiver of an escalation.
 func (w *work) ofPerson(at *post, a ask, requires map[string]json.RawMessage) map[string]json.RawMessage {
 	if subject.EntityType(at.member.Entity) != subject.TypeHuman {
 		return requires
@@ -96,7 +96,7 @@ func (w *work) ofPerson(at *post, a ask, requires map[string]json.RawMessage) ma
 		}
 		requires[name] = value
 	}
-	delete(requires, "decision_evidence") // of a model
+	delete(requires, "decision_evidence") // this is for models only
 	schema := at.who.Extras.ResultSchema
 	if schema == nil {
 		schema = a.schema

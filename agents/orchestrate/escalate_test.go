@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// asked is what a person was asked, however it stands by now.
+// asked returns a person's task, whatever its state.
 func (r *rig) asked(person string) (ask *mesh.Ask) {
 	r.t.Helper()
 	until(r.t, person+" is asked", func() bool {
@@ -28,7 +28,7 @@ func (r *rig) asked(person string) (ask *mesh.Ask) {
 	return ask
 }
 
-// withdrawn is what a person was asked and is not theirs any more.
+// withdrawn waits until a person's task was withdrawn.
 func (r *rig) withdrawn(ask *mesh.Ask) *mesh.Ask {
 	r.t.Helper()
 	until(r.t, ask.Task.To+" is told", func() bool {
@@ -52,8 +52,9 @@ func stamped(t testing.TB, e *envelope.Envelope) time.Time {
 	return at
 }
 
-// A step of a pipeline is a person who does not answer, then another one who does
-// not either, then an agent. Workers come and go meanwhile.
+// A step of a pipeline goes to a person who does not answer, then to another
+// one who does not either, then to an agent. Workers are stopped and started
+// meanwhile.
 func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -100,7 +101,8 @@ func TestAStepIsEscalatedAcrossWorkers(t *testing.T) {
 	}
 }
 
-// An answer in time ends the escalation, and one of the first then comes too late.
+// An answer in time ends the escalation; a later answer of the first person is
+// refused.
 func TestTheSecondAnswersInTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -121,7 +123,7 @@ func TestTheSecondAnswersInTime(t *testing.T) {
 	}
 }
 
-// When nobody answers, and when somebody refuses, on_error decides.
+// on_error decides if no person answers, and if one refuses.
 func TestWhatNoPersonDoes(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -159,7 +161,7 @@ func TestWhatNoPersonDoes(t *testing.T) {
 	}
 }
 
-// A referee may be a person, who is told what to answer.
+// A person who is the referee is told the form of the answer.
 func TestAPersonWhoJudgesIsToldWhatToAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

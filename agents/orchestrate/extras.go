@@ -11,102 +11,109 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// Extension is the root extension of a document that says what AAIF has no words
-// for, in its member orchestration. Other runtimes ignore it, and without it the
-// defaults hold.
+// Extension is the root extension of a document. Its member orchestration holds
+// the settings of a team for which AAIF has no field. Other runtimes ignore it;
+// without it the defaults apply.
 const Extension = "x-aeemesh"
 
 // DefaultWidth is how many members of a swarm work at once, unless the document
 // says otherwise.
 const DefaultWidth = 64
 
-// Extras are what a document says of its team beyond AAIF.
+// Extras are a document's settings of its team beyond AAIF.
 type Extras struct {
-	// Steps are by the alias of a subagent, or its ref where it has none.
+	// Steps are settings of single members, by the alias of a subagent, or by
+	// its ref if it has none.
 	Steps map[string]StepExtras `json:"steps,omitempty"`
 
 	// VoteOn is the JSON Pointer (RFC 6901) of the part of each output that
 	// counts in a majority vote. Default "", the whole output.
 	VoteOn string `json:"vote_on,omitempty"`
-	// Tie says what becomes of a vote that several outputs win. Default fail.
+	// Tie decides a vote that several outputs win. Default fail.
 	Tie Tie `json:"tie,omitempty"`
-	// Synthesizer is the alias of the subagent that merges. Default: the one
-	// whose definition has the role synthesizer, or whose alias is that word.
+	// Synthesizer is the alias of the subagent that merges. Default: the
+	// subagent whose definition has the role synthesizer, or whose alias is
+	// "synthesizer".
 	Synthesizer string `json:"synthesizer,omitempty"`
 	// Width is how many members of a swarm work at once. Default [DefaultWidth].
 	Width int `json:"width,omitempty"`
 	// MinResults is how many members must succeed for a swarm to go on. Default 1.
 	MinResults int `json:"min_results,omitempty"`
-	// Tree bounds all that comes of a task of the team.
+	// Tree limits the tree of tasks below a task of the team.
 	Tree TreeExtras `json:"tree,omitzero"`
 }
 
-// TreeExtras are what a document says of the tree of tasks below its team.
+// TreeExtras are a document's limits for the tree of tasks below its team.
 type TreeExtras struct {
-	// MaxIterations is how many turns all agents may take together for one task of
-	// the team, its own model included. Default: as many as the mesh allows the tree.
+	// MaxIterations is how many turns all agents of the tree, including the
+	// team's own model, may take for one task of the team. Default: the mesh's
+	// limit for a tree.
 	MaxIterations int64 `json:"max_iterations,omitempty"`
 }
 
-// Tie is what becomes of a vote without a winner.
+// Tie decides a vote without a single winner.
 type Tie string
 
 // The rules for ties.
 const (
 	TieFail  Tie = "fail"  // the task fails; the default
-	TieFirst Tie = "first" // the first of the document's order wins
+	TieFirst Tie = "first" // the first in document order wins
 	TieMerge Tie = "merge" // all outputs are merged, as without a vote
 )
 
-// OnError is what becomes of a step that has failed for good.
+// OnError decides about a step that has failed for good.
 type OnError string
 
-// What becomes of a failed step.
+// The values of OnError.
 const (
 	OnErrorFail     OnError = "fail"     // the task fails; the default in pipelines and routers
 	OnErrorSkip     OnError = "skip"     // the next step gets this one's input
-	OnErrorFallback OnError = "fallback" // the subagent of role fallback does it instead
+	OnErrorFallback OnError = "fallback" // the subagent of role fallback does the step instead
 )
 
-// StepExtras are what a document says of one member.
+// StepExtras are a document's settings of one member.
 type StepExtras struct {
-	// Input makes what the member is sent of what is known: {"lang": "jmespath",
-	// "expr": …} over the facts of a condition. Default: the output of the step
-	// before, or the task's own payload.
+	// Input computes the member's input: {"lang": "jmespath", "expr": …} over
+	// the facts of a condition. Default: the output of the previous step, or
+	// the task's own payload.
 	Input *aaif.Condition `json:"input,omitempty"`
-	// Intent of its tasks. Default: its entity and ".run".
+	// Intent is the intent of the member's tasks. Default: its entity and
+	// ".run".
 	Intent string `json:"intent,omitempty"`
-	// TimeoutSeconds bounds each try. Default: what is left of the task's time.
+	// TimeoutSeconds is the timeout of each try. Default: the task's remaining
+	// time.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
-	// MaxRetries is how often a failure that may pass is tried again. Default:
-	// runtime.max_retries of the member's definition on the live lane, where one
-	// is known, else 2; none on the durable lane, where the member itself retries.
+	// MaxRetries is how often a transient failure is retried. Default on the
+	// live lane: runtime.max_retries of the member's definition if it is known,
+	// else 2. Default on the durable lane: 0, because the member itself
+	// retries.
 	MaxRetries *int `json:"max_retries,omitempty"`
-	// RetryBackoff is fixed, linear or exponential. Default: the definition's.
+	// RetryBackoff is fixed, linear or exponential. Default: the one of the
+	// member's definition.
 	RetryBackoff string `json:"retry_backoff,omitempty"`
-	// OnError says what becomes of the step when it has failed for good.
+	// OnError decides how the task continues when the step has failed for good.
 	OnError OnError `json:"on_error,omitempty"`
-	// EscalateTo gets the task when it was not done in time, by a person above
-	// all: an alias or an entity.
+	// EscalateTo receives the task if it was not done in time, mostly by a
+	// person: an alias or an entity.
 	EscalateTo string `json:"escalate_to,omitempty"`
-	// ResultSchema is a JSON Schema that a person's answer must fit, who is told
-	// so. Default: none, and for judges what they must answer.
+	// ResultSchema is a JSON Schema that a person's answer must fit; the person
+	// is shown it. Default: none, and for judges the schema of their answers.
 	ResultSchema json.RawMessage `json:"result_schema,omitempty"`
 }
 
-// What a step may ask for at most.
+// Limits of the settings of a step.
 const (
 	MaxTimeoutSeconds = 10 * 366 * 24 * 60 * 60 // ten years
 	MaxStepRetries    = 1000
 )
 
-// Timeout is TimeoutSeconds as a duration, 0: none.
+// Timeout is TimeoutSeconds as a duration; 0: none.
 func (s StepExtras) Timeout() time.Duration {
 	return time.Duration(s.TimeoutSeconds * float64(time.Second))
 }
 
-// ExtrasOf reads the extension. A member that there is not is an error: a typo
-// must not be ignored where it changes what an agent does.
+// ExtrasOf reads the extension. An unknown member is an error, because a typo
+// must not silently change what an agent does.
 func ExtrasOf(def *aaif.Definition) (Extras, error) {
 	var x Extras
 	var root map[string]json.RawMessage

@@ -9,28 +9,29 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// A run that another platform began says in pipeline_position and subagent_states
-// how far it has come (AAIF, Cross-Platform Migration Protocol, step 5). This file
-// reads that against the document here: what was done is not done again, and its
-// outputs are what the next member is sent. What does not fit ends the run with an
-// error, for to guess would be to do something twice, or to leave it out.
+// A run that another platform began records its progress in pipeline_position
+// and subagent_states (AAIF, Cross-Platform Migration Protocol, step 5). This
+// file compares these with the document here: completed members are not called
+// again, and their outputs are the input of the next one. A position that does
+// not fit ends the run with an error, because guessing could repeat a step or
+// leave one out.
 
-// foreign is what the checkpoint of another platform says of a team.
+// foreign is the state of a team in the checkpoint of another platform.
 type foreign struct {
 	w      *work
 	at     aaif.PipelinePosition
 	states []aaif.SubagentState
-	used   []bool // of states
+	used   []bool // which of states are matched to members
 }
 
-// adopt takes over how far the run had come on another platform.
+// adopt takes over the progress of a run that began on another platform.
 func (w *work) adopt(doc *aaif.State) error {
 	f := &foreign{w: w, states: doc.SubagentStates, used: make([]bool, len(doc.SubagentStates))}
 	if doc.PipelinePosition != nil {
 		f.at = *doc.PipelinePosition
 	}
 	if w.plan.Pattern == ModelLed {
-		return nil // its conversation has the calls and their answers
+		return nil // the conversation has the calls and their results
 	}
 	for i := range f.states {
 		s := &f.states[i]
@@ -55,20 +56,21 @@ func (w *work) adopt(doc *aaif.State) error {
 	return nil
 }
 
-// maxName bounds what an error tells of another platform's names.
+// maxName bounds, in bytes, the names of another platform in an error.
 const maxName = 128
 
 func unfit(format string, args ...any) error {
 	return envelope.Errorf(envelope.CodeInternal, "the run, which another platform began, cannot go on here: "+format, args...)
 }
 
-// is reports whether a name means a member.
+// is reports whether a name stands for a member.
 func (f *foreign) is(who int, name string) bool {
 	p := &f.w.plan.Members[who]
 	return name == p.Alias || name == p.Ref
 }
 
-// take is the first state of a member that was not taken before; nil: there is none.
+// take returns the first state of a member that was not taken before; nil if
+// there is none.
 func (f *foreign) take(who int) *aaif.SubagentState {
 	for i := range f.states {
 		if !f.used[i] && f.is(who, f.states[i].Alias) {
@@ -79,7 +81,7 @@ func (f *foreign) take(who int) *aaif.SubagentState {
 	return nil
 }
 
-// completed reports whether a subagent has done its work.
+// completed reports whether a subagent has completed its work.
 func completed(s *aaif.SubagentState) bool {
 	return s != nil && (s.Status == aaif.SubagentCompleted || s.Status == "" && present(s))
 }
@@ -88,7 +90,7 @@ func present(s *aaif.SubagentState) bool {
 	return len(s.Output) > 0 && !bytes.Equal(bytes.TrimSpace(s.Output), []byte("null"))
 }
 
-// outcome is what a member that is completed has answered.
+// outcome returns the outcome of a completed member.
 func (f *foreign) outcome(slot, who int, s *aaif.SubagentState) Outcome {
 	o := Outcome{Slot: slot, Alias: f.w.plan.Members[who].Alias, Output: json.RawMessage("null")}
 	if s == nil {
@@ -106,14 +108,14 @@ func (f *foreign) outcome(slot, who int, s *aaif.SubagentState) Outcome {
 		if json.Unmarshal(raw, &text) == nil {
 			o.Output = mustJSON(map[string]string{"text": text})
 		}
-	default: // as what a model gives an agent that is no object
+	default: // treated like an answer of a model that is not an object
 		o.Output = mustJSON(map[string]string{"text": string(raw)})
 	}
 	return o
 }
 
-// pipeline: what is completed is the beginning of the steps here, in their order, and
-// what the last of it gave is there.
+// pipeline adopts a pipeline: the completed members must be its first steps, in
+// order, and the last of them must have an output.
 func (f *foreign) pipeline() error {
 	steps, said := f.w.plan.Steps, f.at.CompletedSteps
 	if len(said) > len(steps) {
@@ -139,7 +141,7 @@ func (f *foreign) pipeline() error {
 		case i > done && completed(s):
 			return unfit("step %q was completed, and %q before it was not", alias, f.w.plan.Members[steps[done]].Alias)
 		case i == done && completed(s):
-			done++ // it had ended, and its platform had not gone on yet
+			done++ // it had ended before its platform moved on
 		case i >= done:
 			continue
 		}
@@ -152,9 +154,9 @@ func (f *foreign) pipeline() error {
 	return nil
 }
 
-// standsAt holds current_step, current_subagent and remaining_steps to the steps
-// here, of which done are completed. Platforms differ in whether the current step is
-// one of those that remain.
+// standsAt compares current_step, current_subagent and remaining_steps with the
+// steps here, of which done are completed. Platforms differ in whether the
+// current step is one of the remaining steps.
 func (f *foreign) standsAt(steps []int, done int) error {
 	at := min(done, len(steps)-1)
 	for _, name := range []string{f.at.CurrentStep, f.at.CurrentSubagent} {
@@ -175,7 +177,7 @@ func (f *foreign) standsAt(steps []int, done int) error {
 	return unfit("the steps that remain are not those of the pipeline here")
 }
 
-// router: whom the task was given to, and what that one answered.
+// router adopts a router: the member that was chosen, and its answer.
 func (f *foreign) router() error {
 	chosen := -1
 	choose := func(who int) error {
@@ -222,8 +224,8 @@ func (f *foreign) router() error {
 	return nil
 }
 
-// swarm: who has answered. Those who judge and merge are asked here, on what all
-// have said.
+// swarm adopts a swarm: the members that have answered. Judges and the
+// synthesizer are called here, with the answers of all members.
 func (f *foreign) swarm() error {
 	workers := f.w.plan.Workers()
 	for _, who := range workers {

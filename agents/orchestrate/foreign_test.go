@@ -60,9 +60,9 @@ func foreign(t *testing.T, entity, members string) *aaif.State {
 
 const someAgent = `"agent_id":"5b0a8c2e-1111-4111-8111-111111111111"`
 
-// Gap 10: a pipeline, a router or a swarm that another platform has begun goes on where
-// it was, with what was answered there; and where its document does not say so, it does
-// not begin anew.
+// Gap 10: a pipeline, a router or a swarm that another platform began continues
+// from its position, with the answers from there; if the position cannot be
+// read, it is not started anew.
 func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -188,8 +188,8 @@ func TestATeamGoesOnWhereAnotherPlatformLeftIt(t *testing.T) {
 	}
 }
 
-// The same by a file with a token, as another platform hands its run over; and what
-// had been answered there is in the run's record here, under who gave it.
+// The same by a file with a token, as another platform transfers its run; the
+// record of the run here contains the earlier answers with their agents.
 func TestAPipelineIsHandedOverByAnotherPlatform(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

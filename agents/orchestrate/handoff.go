@@ -17,40 +17,41 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Handoffs are the rules by which an agent hands a task on in the middle of its
-// run (AAIF, orchestration.handoff): the first whose condition holds decides.
-// They may be used by any number of goroutines; nil has none.
+// Handoffs are the rules by which an agent delegates a task in the middle of
+// its run (AAIF, orchestration.handoff). The first rule whose condition holds
+// decides. They are safe for concurrent use; nil has no rules.
 type Handoffs struct {
 	rules []handoffRule
 	opts  HandoffOptions
 }
 
-// HandoffOptions are what rules have besides the document. The zero value finds
-// entities only, and reports nothing.
+// HandoffOptions are the settings of rules that are not in the document. The
+// zero value resolves entity ids only, and reports nothing.
 type HandoffOptions struct {
 	// Directory finds the receivers. Default: [Entities].
 	Directory Directory
-	// Logger gets what the operator should know. Default discards.
+	// Logger receives records about rules and their receivers. Default:
+	// discarded.
 	Logger *slog.Logger
-	// Span, if set, is called when a task is about to be handed on, and what it
-	// returns when that is decided.
+	// Span, if set, is called before a task is delegated. It returns a function
+	// that is called with the result.
 	Span func(ctx context.Context, target Member, passContext bool) (context.Context, func(error))
 }
 
 type handoffRule struct {
-	n           int // from 1, in the document's order
+	n           int // the rule's number from 1, in the document's order
 	when        *condition.Program
 	nl          string
-	target      string // as the document has it
-	ref         string // of the subagent that it is an alias of, or the target itself
+	target      string // as it is written in the document
+	ref         string // the ref of the subagent whose alias target is, or target itself
 	passContext bool
 	passMemory  bool
-	keys        []string // of the subagent's pass_memory_keys
+	keys        []string // the subagent's pass_memory_keys
 }
 
-// NewHandoffs compiles the rules of a definition; nil where there are none. A
-// condition that does not compile, or is in words, is never satisfied: what is
-// wrong with it is for [condition.Check] and the document's own checks to say.
+// NewHandoffs compiles the rules of a definition; it returns nil if there are
+// none. A condition that does not compile, or is in words, is never satisfied:
+// [condition.Check] and the document's own checks report what is wrong with it.
 func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 	if opts.Directory == nil {
 		opts.Directory = Entities{}
@@ -86,25 +87,25 @@ func NewHandoffs(def *aaif.Definition, opts HandoffOptions) *Handoffs {
 	return h
 }
 
-// Moment is where a run stands when its rules are asked: after a turn of the
-// model, a tool call, or a step of a team.
+// Moment is the state of a run when its rules are evaluated: after a turn of
+// the model, a tool call, or a step of a team.
 type Moment struct {
-	// Facts are what conditions see: Output is what was said last, by the model, a
-	// tool or a member, and Called the call that gave it, if one did. Input and Task
-	// are the task's where they are not set.
+	// Facts are the facts for conditions: Output is the last output of the
+	// model, a tool or a member, and Called the call that returned it, if any.
+	// If Input and Task are not set, they are taken from the task.
 	Facts condition.Facts
-	// Due, if set, is told the number of the rule that holds, from 1, before the
-	// task is handed on. An error from it ends the run instead.
+	// Due, if set, is called with the number of the matching rule, from 1,
+	// before the task is delegated. An error from it ends the run instead.
 	Due func(rule int) error
-	// Talk returns the conversation and the memory that there is to pass on, and
-	// is called if the task is handed on. Default: the task, and its team's
-	// outputs as this agent's words.
+	// Talk returns the conversation and the memories to pass on. It is called
+	// if the task is delegated. Default: the task, and its team's outputs as
+	// this agent's messages.
 	Talk func() ([]model.Message, []aaif.MemoryItem)
 }
 
-// After asks the rules, and hands the task on by the first one that holds. Over
-// says that one did: the handler then returns payload and err as they are. A rule
-// that cannot be evaluated does not hold, and is logged.
+// After evaluates the rules, and delegates the task by the first one that
+// holds. If over is true, one did: the handler must then return payload and err
+// unchanged. A rule that cannot be evaluated does not hold, and is logged.
 func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (payload json.RawMessage, over bool, err error) {
 	if h == nil {
 		return nil, false, nil
@@ -122,8 +123,8 @@ func (h *Handoffs) After(ctx context.Context, task *mesh.Task, at Moment) (paylo
 	return payload, true, err
 }
 
-// Again hands a task on by a rule that held when the run was written down: after a
-// crash, or when what it waited for has come.
+// Again delegates a task by a rule that held when the run was last committed:
+// after a crash, or when the answer that the run waited for has arrived.
 func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Moment) (json.RawMessage, error) {
 	if h != nil {
 		for i := range h.rules {
@@ -135,7 +136,7 @@ func (h *Handoffs) Again(ctx context.Context, task *mesh.Task, rule int, at Mome
 	return nil, envelope.Errorf(envelope.CodeInternal, "the run cannot go on: it was about to be handed on by rule %d, which is not there any more", rule)
 }
 
-// due is the first rule that holds.
+// due returns the first rule that holds.
 func (h *Handoffs) due(ctx context.Context, task *mesh.Task, at *Moment) (*handoffRule, error) {
 	e, facts := task.Envelope, &at.Facts
 	if facts.Input == nil {
@@ -171,7 +172,7 @@ func attempt(task *mesh.Task) int {
 	return 1
 }
 
-// hand hands a task on by a rule.
+// hand delegates a task by a rule.
 func (h *Handoffs) hand(ctx context.Context, task *mesh.Task, r *handoffRule, at *Moment) (payload json.RawMessage, err error) {
 	m, err := h.opts.Directory.Find(ctx, r.ref)
 	switch {
@@ -204,8 +205,8 @@ func (r *handoffRule) reason() string {
 	return fmt.Sprintf("handoff rule %d", r.n)
 }
 
-// along is the document of what the receiver is to have, nil where that is
-// nothing.
+// along returns the state document for the receiver; nil if nothing is passed
+// on.
 func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
 	if !r.passContext && !r.passMemory && len(r.keys) == 0 {
 		return nil
@@ -229,17 +230,17 @@ func (r *handoffRule) along(task *mesh.Task, at *Moment) *state.Checkpoint {
 	return c
 }
 
-// memories are the items that go along: those of long_term where the rule passes
-// memory, and those that the subagent's keys name.
+// memories returns the items to pass on: those of scope long_term if the rule
+// passes memory, and those that the subagent's keys name.
 func (r *handoffRule) memories(task *mesh.Task, all []aaif.MemoryItem) []aaif.MemoryItem {
 	return passing(task, all, func(m aaif.MemoryItem) bool {
 		return r.passMemory && m.Scope == aaif.ScopeLongTerm || slices.Contains(r.keys, m.Key)
 	})
 }
 
-// Passed is what of a conversation another agent may have: what was said, but for
-// the system prompts, which are an agent's own; no calls that nobody has answered;
-// and nothing that only the model's own provider understands.
+// Passed returns the part of a conversation that another agent may have. It
+// leaves out system prompts, which belong to the agent; tool calls without an
+// answer; and data that only the model's own provider understands.
 func Passed(messages []model.Message) []model.Message {
 	answered := map[string]bool{}
 	for _, m := range messages {
@@ -262,7 +263,8 @@ func Passed(messages []model.Message) []model.Message {
 	return out
 }
 
-// teamTalk makes a conversation of a task and what a team's members said to it.
+// teamTalk makes a conversation from a task and the outputs of a team's
+// members.
 func teamTalk(task *mesh.Task, outputs map[string]json.RawMessage) []model.Message {
 	out := []model.Message{model.User(text(task.Input()))}
 	aliases := make([]string, 0, len(outputs))
@@ -276,7 +278,7 @@ func teamTalk(task *mesh.Task, outputs map[string]json.RawMessage) []model.Messa
 	return out
 }
 
-// text is a payload as a model reads it.
+// text is a payload as text for a model.
 func text(payload json.RawMessage) string {
 	var only map[string]json.RawMessage
 	var s string

@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A team hands its task on after the step whose output a rule holds for: the
-// steps behind it are not done, and the receiver has what was said so far.
+// A team delegates its task after the step whose output matches a rule: the
+// later steps are not run, and the receiver gets the conversation so far.
 func TestATeamHandsOnAfterTheStepThatARuleHoldsFor(t *testing.T) {
 	t.Parallel()
 	const members = `"subagents":[{"ref":"agent.one","alias":"one"},{"ref":"agent.two","alias":"two"},{"ref":"agent.expert","alias":"expert","when":{"lang":"never"}}],

@@ -12,9 +12,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// A member is sent the priority and the trace of its team's task, and that a person
-// has to approve it, whatever the pattern: then its worker refuses it. No worker runs
-// such a task, so the team is told here that its own is of that kind.
+// A member's task has the priority and the trace of its team's task, and its
+// requirement of a person's approval, whatever the pattern: the member's worker
+// then refuses it. No worker runs such a task, so the test sets the requirement
+// on the team's task itself.
 func TestMembersInheritWhatTheirTeamsTaskSays(t *testing.T) {
 	t.Parallel()
 	const trace = `{"span_id":"b7ad6b7169203331","trace_id":"0af7651916cd43dd8448eb211c80319c"}`

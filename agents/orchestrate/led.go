@@ -13,27 +13,27 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// InvokeSubagent is the name of the function by which the documents of other
-// platforms have a model call their subagents. A document that declares it gets
-// it, in a team that its model leads.
+// InvokeSubagent is the name of the function with which the documents of other
+// platforms let a model call subagents. In a team that its model leads, a
+// document that declares the function gets it.
 const InvokeSubagent = "invoke_subagent"
 
-// workKey is the key of the context under which a model's tools find whose work
-// they are part of.
+// workKey is the context key of the work that a model's tools belong to.
 type workKey struct{}
 
-// With is the context of a model's work that may call the team's members as
+// With returns a context in which the model may call the team's members as
 // tools.
 func With(ctx context.Context, w *work) context.Context { return context.WithValue(ctx, workKey{}, w) }
 
-// Tools are the members of a team as tools of the model that leads it: one for
-// each, named by its alias.
+// Tools returns the members of a team as tools for the model that leads it: one
+// tool for each member, named by its alias.
 func (t *Team) Tools() tool.Source { return leading{t} }
 
-// Invoke is the function [InvokeSubagent], with the parameters that a document
-// declares for it; nil: its own. Of the arguments the first of agent, subagent,
-// subagent_alias, alias, agent_id, ref and name says who is called, and of input,
-// task, payload, message, prompt and text with what.
+// Invoke returns the function [InvokeSubagent], with the parameters that a
+// document declares for it; nil: the default ones. The member is named by the
+// first of the arguments agent, subagent, subagent_alias, alias, agent_id, ref
+// and name; its input is the first of input, task, payload, message, prompt and
+// text.
 func (t *Team) Invoke(declared *aaif.Tool) tool.Tool {
 	d := tool.Definition{Name: InvokeSubagent, Description: "Calls one of your agents and returns its answer."}
 	if declared != nil {
@@ -56,10 +56,10 @@ func (t *Team) Invoke(declared *aaif.Tool) tool.Tool {
 	return invoke{t, d}
 }
 
-// leading is a [tool.Source].
+// leading is the [tool.Source] of a team's members.
 type leading struct{ t *Team }
 
-// Tools lists the members as they are known now.
+// Tools lists the members, with what is currently known of them.
 func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
 	var out []tool.Tool
 	for _, i := range l.t.plan.Workers() {
@@ -84,11 +84,11 @@ func (l leading) Tools(ctx context.Context) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// Close has nothing to end.
+// Close does nothing.
 func (leading) Close() error { return nil }
 
-// toolName is an alias as the name of a tool: what a name may not have becomes
-// an underscore.
+// toolName makes a tool name from an alias: characters that are not allowed
+// become underscores.
 func toolName(alias string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -103,8 +103,8 @@ func toolName(alias string) string {
 	return name[:min(len(name), 64)]
 }
 
-// called is one member as a tool. A call is a task under the call's own key: to
-// make it again is to hear of the same task, over the durable lane.
+// called is one member as a tool. Its task has the key of the tool call, so
+// that a repeated call is the same task on the durable lane.
 type called struct {
 	t   *Team
 	who int
@@ -117,7 +117,7 @@ func (c called) Call(ctx context.Context, args json.RawMessage) (json.RawMessage
 	return c.t.callTool(ctx, c.def.Name, c.who, args)
 }
 
-// invoke is invoke_subagent.
+// invoke is the tool invoke_subagent.
 type invoke struct {
 	t   *Team
 	def tool.Definition
@@ -166,7 +166,7 @@ func (v invoke) Call(ctx context.Context, args json.RawMessage) (json.RawMessage
 	return v.t.callTool(ctx, v.def.Name, workers[who], payload)
 }
 
-// callTool has a member do a task that the model thought of.
+// callTool calls a member with an input that the model has written.
 func (t *Team) callTool(ctx context.Context, name string, who int, payload json.RawMessage) (json.RawMessage, error) {
 	w, _ := ctx.Value(workKey{}).(*work)
 	if w == nil {
@@ -192,7 +192,7 @@ func (t *Team) callTool(ctx context.Context, name string, who int, payload json.
 	return out.Output, nil
 }
 
-// nextSlot numbers the calls of a model.
+// nextSlot returns the slot for the model's next call.
 func (w *work) nextSlot() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -200,12 +200,12 @@ func (w *work) nextSlot() int {
 	return w.pos.Calls - 1
 }
 
-// note adds the outcome of a call to the position, without its output: that is
-// in the conversation. It is written down with the call's receipt.
+// note adds the outcome of a call to the position, without its output, which is
+// in the conversation. It is stored with the call's receipt.
 func (w *work) note(o Outcome) {
 	o.Output = nil
 	w.record(o)
 	if w.run != nil {
-		_ = w.run.Stage(stepTeam(o.Alias, detail(&o), o.MS), w.save) // a run that has ended says so with its next commit
+		_ = w.run.Stage(stepTeam(o.Alias, detail(&o), o.MS), w.save) // the next commit of an ended run returns the error
 	}
 }

@@ -9,30 +9,32 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Memories are those of a checkpoint that may be loaded into the run of a task, and
-// whose that run is (AAIF, Memory Configuration). The checkpoint is the run's own,
-// or what came along with the task; run is the run's id, "" where it has none.
+// Memories returns the memories of a checkpoint that may be loaded into the run
+// of a task, and the owner of that run (AAIF, Memory Configuration). The
+// checkpoint is the run's own, or the one that came with the task; run is the
+// run's id, "" if it has none.
 func Memories(task *mesh.Task, cp *state.Checkpoint, run string) ([]aaif.MemoryItem, state.Whose) {
 	is := state.Whose{User: task.User(), Session: task.Envelope.Corr, Run: cp.Doc.RunID}
 	was := is
-	if p := cp.Mesh.Parent; cp.Mesh.Step.Kind == state.StepHandoff && cp.Doc.RunID != run { // it came along
+	if p := cp.Mesh.Parent; cp.Mesh.Step.Kind == state.StepHandoff && cp.Doc.RunID != run { // the checkpoint came with the task
 		was, is.Run = state.Whose{User: is.User, Session: is.Session}, run
-	} else if p != nil && p.Run != is.Run { // nobody says whose the other run was
+	} else if p != nil && p.Run != is.Run { // the owner of the other run is not known
 		was = state.Whose{Run: p.Run}
 	}
 	return cp.Memories(was, is), is
 }
 
-// passing are those of a task's memories that another agent may have: that want
-// names, and only what may leave this run (AAIF, Memory Configuration).
+// passing returns those of a task's memories that may be passed to another
+// agent: those that want selects and that may leave this run (AAIF, Memory
+// Configuration).
 func passing(task *mesh.Task, all []aaif.MemoryItem, want func(aaif.MemoryItem) bool) []aaif.MemoryItem {
 	from := state.Checkpoint{Doc: aaif.State{MemorySnapshot: all}}
 	who := state.Whose{User: task.User(), Session: task.Envelope.Corr}
 	return slices.DeleteFunc(from.Memories(who, who), func(m aaif.MemoryItem) bool { return !want(m) })
 }
 
-// along is the document of the memories that the document of the team has a member
-// know (subagents[].pass_memory_keys), nil where there are none of these.
+// along returns a state document with the memories that the team's document
+// passes to a member (subagents[].pass_memory_keys); nil if there are none.
 func (w *work) along(ctx context.Context, p *Participant) (*state.Checkpoint, error) {
 	if len(p.PassMemoryKeys) == 0 {
 		return nil, nil
@@ -50,8 +52,8 @@ func (w *work) along(ctx context.Context, p *Participant) (*state.Checkpoint, er
 	return c, nil
 }
 
-// memories are those that the run has: in its document, or as they came along
-// with its task.
+// memories returns the run's memories: those in its document, or those that
+// came with its task.
 func (w *work) memories(ctx context.Context) ([]aaif.MemoryItem, error) {
 	if w.run != nil {
 		cp := w.run.View()

@@ -9,23 +9,23 @@ import (
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// DefaultMerge is the result of a swarm in which nobody merges:
+// DefaultMerge is the result of a swarm without a synthesizer:
 //
 //	{"results": [{"alias", "entity", "output"}, …], "failures": [{"alias", "entity", "error"}, …]}
 //
-// both in document order and both always there. Where every output is a text,
-// {"text": …} and nothing beside, there is also "text", so that whoever comes
-// next has something to read: the one text as it is, or all of them, each under
-// a line with its alias. A swarm leaves out of it what does not fit one message.
+// Both are in document order and always present. If every output is {"text": …}
+// and nothing else, there is also "text" for the next reader: the only text
+// unchanged, or all texts, each under a line with its alias. A swarm leaves out
+// what does not fit into one message.
 func DefaultMerge(outcomes []Outcome) json.RawMessage {
 	m := merging{Results: resultsOf(outcomes), Failures: failuresOf(outcomes)}
 	m.Text = joined(m.Results)
 	return mustJSON(m)
 }
 
-// mergeWithin is [DefaultMerge] in about so many bytes. Beyond them it has no
-// "text" first, and then lacks the largest outputs; it returns whose, in document
-// order.
+// mergeWithin is [DefaultMerge] within about most bytes. If the result is
+// larger, it leaves out "text" first, and then the largest outputs; it returns
+// the aliases of those, in document order.
 func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
 	whole := DefaultMerge(outcomes)
 	if len(whole) <= most {
@@ -56,8 +56,8 @@ func mergeWithin(outcomes []Outcome, most int) (json.RawMessage, []string) {
 	return mustJSON(m), without
 }
 
-// joined are the texts of results that are nothing but texts; "" where one is
-// more.
+// joined joins the texts of results that consist of a text only; it returns ""
+// if one has more.
 func joined(results []MemberResult) string {
 	texts := make([]string, len(results))
 	for i, r := range results {

@@ -11,34 +11,36 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// Outcome is what came of one member's work.
+// Outcome is the result or the failure of one member's work.
 type Outcome struct {
-	Slot    int    `json:"slot"` // place in the plan's members; of a pipeline, in its steps
+	Slot    int    `json:"slot"` // index in the plan's members; for a pipeline, in its steps
 	Alias   string `json:"alias"`
 	Entity  string `json:"entity,omitempty"`
-	AgentID string `json:"agent_id,omitempty"` // of who answered on another platform
+	AgentID string `json:"agent_id,omitempty"` // of the member that answered on another platform
 	TaskID  string `json:"task_id,omitempty"`  // of the task that the member was sent
-	Durable bool   `json:"durable,omitempty"`  // over the durable lane
+	Durable bool   `json:"durable,omitempty"`  // the task went over the durable lane
 
-	// Output is what it answered, bare: see [Bare]. It is nil where Err is not.
+	// Output is the member's answer without the mesh's members: see [Bare]. It
+	// is nil if Err is not.
 	Output json.RawMessage `json:"-"`
 	Err    *envelope.Error `json:"error,omitempty"`
 
 	Began time.Time `json:"began,omitzero"`
-	MS    float64   `json:"ms,omitempty"`    // how long it took
-	Tries int       `json:"tries,omitempty"` // more than one: it was asked again
+	MS    float64   `json:"ms,omitempty"`    // the duration
+	Tries int       `json:"tries,omitempty"` // more than one: the call was retried
 
-	// Result refers to the envelope of its output; nil: no member was asked, or it cannot be referred to.
+	// Result refers to the envelope of the output; nil if no member was called,
+	// or if the envelope cannot be referred to.
 	Result *envelope.Reference `json:"result,omitempty"`
 
-	Skipped bool   `json:"skipped,omitempty"` // nobody was asked: its condition did not hold
-	Instead string `json:"instead,omitempty"` // the alias whose part the fallback did
-	Usage   Usage  `json:"usage,omitzero"`    // as far as its answer says
+	Skipped bool   `json:"skipped,omitempty"` // no member was called: the condition did not hold
+	Instead string `json:"instead,omitempty"` // the alias of the member whose part the fallback did
+	Usage   Usage  `json:"usage,omitzero"`    // as reported by the member
 
-	asked time.Time // when whoever has it now was, in this try; Began is when the first was
+	asked time.Time // when the current receiver was called, in this try; Began is when the first one was
 }
 
-// OK reports whether there is an output.
+// OK reports whether the outcome has an output.
 func (o *Outcome) OK() bool { return o.Err == nil && o.Output != nil }
 
 // Usage is the reserved member usage of results.
@@ -48,32 +50,33 @@ type Usage struct {
 	CostUSD      model.USD `json:"cost_usd,omitempty"`
 }
 
-// Add is the sum of two.
+// Add returns the sum of both.
 func (u Usage) Add(v Usage) Usage {
 	return Usage{u.InputTokens + v.InputTokens, u.OutputTokens + v.OutputTokens, u.CostUSD.Add(v.CostUSD)}
 }
 
-// reserved are the members of a payload that are the mesh's (docs/nats-binding.md).
-// They say something of the task that was done, and are not handed on to the
-// next.
+// reserved are the members of a payload that belong to the mesh
+// (docs/nats-binding.md). They describe the completed task and are not passed
+// on to the next member.
 var reserved = map[string]bool{"usage": true, "cost": true, "decision_evidence": true, "references": true, "job_id": true, "swarm": true}
 
-// Bare is a result's payload without the members that the mesh adds: what the
-// agent itself answered. What is no JSON object is returned as it is.
+// Bare returns a result's payload without the members that the mesh adds: the
+// agent's own answer. A payload that is not a JSON object is returned
+// unchanged.
 func Bare(payload json.RawMessage) json.RawMessage {
 	out, _ := parts(payload, false)
 	return out
 }
 
-// parts divides a result's payload into what the agent answered, and what it
-// says that was used. Of the result of the whole task all else stays.
+// parts splits a result's payload into the agent's answer and the reported
+// usage. If the answer is the result of the whole task, all other members stay.
 func parts(payload json.RawMessage, final bool) (bare json.RawMessage, used Usage) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(payload, &members) != nil || members == nil {
 		return payload, used
 	}
 	if raw, ok := members["usage"]; ok {
-		_ = json.Unmarshal(raw, &used) // one of other members says nothing
+		_ = json.Unmarshal(raw, &used) // members of an unexpected type count as no usage
 		used.InputTokens, used.OutputTokens, used.CostUSD = max(0, used.InputTokens), max(0, used.OutputTokens), max(0, used.CostUSD)
 	}
 	gone := func(name string) bool { return name == "usage" || reserved[name] && !final }
@@ -85,7 +88,8 @@ func parts(payload json.RawMessage, final bool) (bare json.RawMessage, used Usag
 	return payload, used
 }
 
-// Without is a JSON object without some of its members, in its order, compact.
+// Without returns a JSON object without some of its members, compact and in the
+// same order.
 func Without(object json.RawMessage, gone func(name string) bool) json.RawMessage {
 	value := jsontext.Value(object).Clone()
 	if value.Compact() != nil {

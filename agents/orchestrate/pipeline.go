@@ -9,12 +9,12 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// pipeline has the steps done one after the other, each on what the one before
-// gave (AAIF, Sequential pipeline). Every outcome is committed before the next
-// step begins.
+// pipeline runs the steps one after the other, each with the output of the
+// previous one as input (AAIF, Sequential pipeline). Every outcome is committed
+// before the next step begins.
 func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 	input := w.task.Input()
-	var on []envelope.Reference // what input was made of
+	var on []envelope.Reference // results that input was made from
 	for slot := range w.plan.Steps {
 		o := w.ended(slot)
 		if o == nil {
@@ -34,7 +34,7 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 				on = []envelope.Reference{*o.Result}
 			}
 			if w.ended(slot+1) != nil {
-				continue // the rules were asked before
+				continue // the handoff rules were evaluated before
 			}
 			if payload, over, err := w.handOff(ctx, o.Output); over {
 				return payload, err
@@ -46,8 +46,8 @@ func (w *work) pipeline(ctx context.Context) (json.RawMessage, error) {
 	return input, nil
 }
 
-// step does one step, or has the fallback do it. A step whose condition does not
-// hold is passed over: the next one gets its input.
+// step runs one step, or the fallback in its place. A step whose condition does
+// not hold is skipped: the next one gets its input.
 func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []envelope.Reference) (Outcome, error) {
 	who := w.plan.Steps[slot]
 	alias := w.plan.Members[who].Alias
@@ -66,8 +66,8 @@ func (w *work) step(ctx context.Context, slot int, input json.RawMessage, on []e
 	return w.instead(ctx, out, ask{key: key + "/fallback", slot: slot, payload: input, on: on, final: final})
 }
 
-// instead has the fallback do what a member could not, where the document wants
-// that.
+// instead calls the fallback in place of a member that failed, if the document
+// says so.
 func (w *work) instead(ctx context.Context, o Outcome, a ask) (Outcome, error) {
 	i := slices.IndexFunc(w.plan.Members, func(p Participant) bool { return p.Alias == o.Alias })
 	if i < 0 || w.plan.Members[i].Extras.OnError != OnErrorFallback || w.plan.Fallback < 0 || w.plan.Fallback == i {
@@ -79,7 +79,7 @@ func (w *work) instead(ctx context.Context, o Outcome, a ask) (Outcome, error) {
 	return out, err
 }
 
-// detail is a few words on an outcome for the run's history.
+// detail describes an outcome in a few words, for the run's history.
 func detail(o *Outcome) string {
 	switch {
 	case o.Skipped:

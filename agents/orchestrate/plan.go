@@ -10,39 +10,39 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition"
 )
 
-// Pattern is what the members of a team do for one another (AAIF, Orchestration
+// Pattern is how the members of a team work together (AAIF, Orchestration
 // Topology).
 type Pattern string
 
 // The patterns.
 const (
-	Pipeline Pattern = "pipeline"  // one after the other, each on what the one before gave
-	Swarm    Pattern = "swarm"     // all on the same input, and then one result of theirs
-	Router   Pattern = "router"    // one of them
-	ModelLed Pattern = "model_led" // whom the agent's model calls
+	Pipeline Pattern = "pipeline"  // one after the other, each with the previous one's output
+	Swarm    Pattern = "swarm"     // all with the same input; their outputs make one result
+	Router   Pattern = "router"    // one of them does the task
+	ModelLed Pattern = "model_led" // the agent's model calls them
 )
 
-// Plan is what a document's orchestration block means. It never changes.
+// Plan is a compiled orchestration block. It is never modified.
 type Plan struct {
 	Pattern Pattern
-	Members []Participant // the document's subagents in its order, then who else is named
+	Members []Participant // the document's subagents in order, then other members that it names
 
-	Steps      []int // of a pipeline: places in Members
-	Parallel   bool  // of a swarm: at once; else one after the other
+	Steps      []int // of a pipeline: indexes into Members
+	Parallel   bool  // of a swarm: members work at the same time; else one after the other
 	Evaluators []int // subagents of role evaluator
-	Fallback   int   // place of the first subagent of role fallback; -1: none
+	Fallback   int   // index of the first subagent of role fallback; -1: none
 	Referee    int   // -1: none
 
-	// Synthesizer is who merges, by the document's words; -1: none is named. A
-	// member whose definition has the role synthesizer is found when the
-	// directory is asked.
+	// Synthesizer is the member that the document names for merging; -1: none.
+	// A member whose own definition has the role synthesizer is found at run
+	// time, by the directory.
 	Synthesizer int
 
-	// ByModel: the agent's model chooses the member of a router, for no subagent
-	// has a condition.
+	// ByModel: the agent's model chooses the member of a router, because no
+	// subagent has a condition.
 	ByModel bool
-	// OwnModel: the document has a model, which merges and judges where nobody
-	// else does.
+	// OwnModel: the document has a model. It merges and judges if no member
+	// does.
 	OwnModel bool
 
 	Consensus *aaif.Consensus // nil: none
@@ -51,26 +51,26 @@ type Plan struct {
 
 // Participant is a member of a team as the document names it.
 type Participant struct {
-	Alias string // as the document calls it; its ref where it has no alias
+	Alias string // the alias in the document, or the ref if there is none
 	Ref   string
 	Role  aaif.SubagentRole
-	// When must hold for the member to take part; nil: always.
+	// When is the condition for the member to take part; nil: always.
 	When *condition.Program
-	// Input makes what it is sent; nil: what comes by itself.
+	// Input computes the member's input; nil: the pattern's default.
 	Input *condition.Query
-	// PassMemoryKeys are the memories that it is to know (subagents[].pass_memory_keys).
+	// PassMemoryKeys are the memories that are passed to the member
+	// (subagents[].pass_memory_keys).
 	PassMemoryKeys []string
 	Extras         StepExtras
 }
 
-// anybody reports whether the document says only what is to be done, and not by
-// whom.
+// anybody reports whether the document names a skill and not a certain agent.
 func (p *Participant) anybody() bool { return strings.HasPrefix(p.Ref, "skill:") }
 
-// Compile makes a plan of a definition. It returns nil where the definition has
+// Compile makes a plan from a definition. It returns nil if the definition has
 // no team: no orchestration block, or one without subagents and pipeline. model
-// says that the agent has a model of its own, see [HasModel]. The errors are what
-// keeps the team from working, with their JSON pointers.
+// says that the agent has its own model, see [HasModel]. The errors are the
+// reasons why the team cannot work, with their JSON pointers.
 func Compile(def *aaif.Definition, model bool) (*Plan, error) {
 	o := def.Agent.Orchestration
 	if o == nil || len(o.Subagents) == 0 && len(o.Pipeline) == 0 {
@@ -98,7 +98,7 @@ func HasModel(def *aaif.Definition) bool {
 
 const at = "/agent/orchestration"
 
-// members takes the document's subagents in.
+// members adds the document's subagents.
 func (p *Plan) members(o *aaif.Orchestration) error {
 	var bad []error
 	for i, s := range o.Subagents {
@@ -136,7 +136,7 @@ func (p *Plan) members(o *aaif.Orchestration) error {
 	return errors.Join(bad...)
 }
 
-// refine adds what the extension says of a member.
+// refine applies the extension's settings to a member.
 func (p *Plan) refine(m *Participant) error {
 	m.Extras = p.Extras.Steps[m.Alias]
 	if in := m.Extras.Input; in != nil {
@@ -149,7 +149,8 @@ func (p *Plan) refine(m *Participant) error {
 	return nil
 }
 
-// choosePattern reads the block in the order that docs/orchestration.md has.
+// choosePattern determines the pattern, in the order of rules in
+// docs/orchestration.md.
 func (p *Plan) choosePattern(o *aaif.Orchestration) {
 	switch {
 	case len(o.Pipeline) > 0:
@@ -166,7 +167,7 @@ func (p *Plan) choosePattern(o *aaif.Orchestration) {
 	}
 }
 
-// named finds who is named by alias, agent_id or entity.
+// named resolves the members that the block names by alias, agent_id or entity.
 func (p *Plan) named(o *aaif.Orchestration) error {
 	var bad []error
 	find := func(pointer, name string) int {
@@ -194,9 +195,8 @@ func (p *Plan) named(o *aaif.Orchestration) error {
 	return errors.Join(bad...)
 }
 
-// find is the place of who is named so: by alias, or by the ref of a subagent.
-// Who is none of the document's subagents becomes a member, if the name is a
-// reference by itself.
+// find returns the index of the member with an alias or a subagent's ref. A
+// name that is no subagent becomes a member if it is a valid reference.
 func (p *Plan) find(name string) (int, error) {
 	for i, m := range p.Members {
 		if m.Alias == name || m.Ref == name {
@@ -212,13 +212,13 @@ func (p *Plan) find(name string) (int, error) {
 	return len(p.Members) - 1, err
 }
 
-// IsRef reports whether a text has a form that a [Directory] may know: an AAIF
-// agent_id (a UUID), a URI, or an entity id.
+// IsRef reports whether a text has a form that a [Directory] may resolve: an
+// AAIF agent_id (a UUID), a URI, or an entity id.
 func IsRef(s string) bool {
 	return IsEntity(s) || aaif.IsUUID(s) || strings.Contains(s, ":") && !strings.HasPrefix(s, ":")
 }
 
-// NeedsMind reports whether the team does something with the agent's own model.
+// NeedsMind reports whether the team uses the agent's own model.
 func (p *Plan) NeedsMind() bool {
 	switch p.Pattern {
 	case ModelLed:
@@ -231,8 +231,8 @@ func (p *Plan) NeedsMind() bool {
 	return false
 }
 
-// swarmNeedsMind reports whether the agent's own model merges the results of a
-// swarm, or scores them, where nobody else does.
+// swarmNeedsMind reports whether the agent's own model merges or scores the
+// outputs of a swarm, because no member does.
 func (p *Plan) swarmNeedsMind() bool {
 	merges := p.Synthesizer < 0
 	if p.Consensus == nil || p.Consensus.Strategy == "" {
@@ -242,8 +242,8 @@ func (p *Plan) swarmNeedsMind() bool {
 	return scores || merges && p.Extras.Tie == TieMerge
 }
 
-// Workers are the members of a swarm or a router that do its work: all but
-// those who judge or merge, and those who only stand in.
+// Workers returns the members of a swarm or a router that do its work: all
+// except judges, the synthesizer and the fallback.
 func (p *Plan) Workers() []int {
 	var out []int
 	for i, m := range p.Members {

@@ -26,8 +26,8 @@ func ParsePointer(s string) (Pointer, error) {
 	}
 }
 
-// Find is the part of a JSON value that the pointer leads to, as it stands
-// there. It finds nothing in what is no JSON.
+// Find returns the part of a JSON value that the pointer leads to, byte for
+// byte. In invalid JSON it finds nothing.
 func (p Pointer) Find(value json.RawMessage) (part json.RawMessage, ok bool) {
 	if !json.Valid(value) {
 		return nil, false
@@ -61,7 +61,7 @@ func (p Pointer) Find(value json.RawMessage) (part json.RawMessage, ok bool) {
 	return value, true
 }
 
-// kindOf is the first character of a JSON value.
+// kindOf returns the first character of a JSON value.
 func kindOf(value json.RawMessage) byte {
 	for _, b := range value {
 		switch b {

@@ -11,46 +11,47 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// position is how far the work on a task has come: the member plan of x-aeemesh
-// in the run's Agent State. What the specification has a place for stands there:
-// outputs in subagent_states, in the order of Outcomes, and where a pipeline is
+// position is the progress of the work on a task: the member plan of x-aeemesh
+// in the run's Agent State. The rest is in the specification's own members:
+// outputs in subagent_states, in the order of Outcomes, and a pipeline's place
 // in pipeline_position.
 type position struct {
 	Format   int        `json:"format"`
 	Pattern  Pattern    `json:"pattern"`
-	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change under a run
-	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they were known
-	Chosen   []chosen   `json:"chosen,omitempty"`   // who a reference meant, once it was asked
-	Routed   string     `json:"routed,omitempty"`   // of a router: the alias that was chosen
-	Calls    int        `json:"calls,omitempty"`    // how many calls a model has made of its members
-	Scope    string     `json:"scope"`              // of the calls: another one is another attempt at the task
+	Steps    []string   `json:"steps,omitempty"`    // of a pipeline, by alias: the document may change during a run
+	Outcomes []Outcome  `json:"outcomes,omitempty"` // in the order in which they became known
+	Chosen   []chosen   `json:"chosen,omitempty"`   // how references were resolved
+	Routed   string     `json:"routed,omitempty"`   // of a router: the alias of the chosen member
+	Calls    int        `json:"calls,omitempty"`    // how many calls of members the model has made
+	Scope    string     `json:"scope"`              // of the calls: a new scope is a new attempt at the task
 	Swarm    swarmState `json:"swarm,omitempty"`
 }
 
-// swarmState is a swarm's own: what is settled beside the outcomes.
+// swarmState is the state of a swarm beyond the outcomes.
 type swarmState = json.RawMessage
 
-// chosen is who a reference meant when the run first needed it. A run that goes
-// on elsewhere asks the same.
+// chosen records to whom a reference was resolved when the run first needed it.
+// A worker that resumes the run uses the same member.
 type chosen struct {
-	Key     string `json:"key"` // of the call
+	Key     string `json:"key"` // the key of the call
 	Entity  string `json:"entity"`
 	AgentID string `json:"agent_id,omitempty"`
 }
 
 // positionFormat is the format of position that this release writes. It reads
-// every older one.
+// all older formats.
 const positionFormat = 1
 
-// Standing is what a run's checkpoint tells of its team: the member plan of
-// x-aeemesh, for whoever shows it.
+// Standing is a team's progress in a run's checkpoint, for display: the member
+// plan of x-aeemesh.
 type Standing struct {
 	Pattern  Pattern
-	Routed   string    // of a router: the alias that was chosen
-	Outcomes []Outcome // in the order in which they were known, without their output
+	Routed   string    // of a router: the alias of the chosen member
+	Outcomes []Outcome // in the order in which they became known, without outputs
 }
 
-// StandingOf reads the member plan of a checkpoint. It is nil where there is none.
+// StandingOf reads the member plan of a checkpoint. It returns nil if there is
+// none.
 func StandingOf(plan json.RawMessage) (*Standing, error) {
 	if plan == nil {
 		return nil, nil
@@ -62,7 +63,7 @@ func StandingOf(plan json.RawMessage) (*Standing, error) {
 	return &Standing{p.Pattern, p.Routed, p.Outcomes}, nil
 }
 
-// begin reads how far the run has come.
+// begin reads the progress of the run.
 func (w *work) begin() error {
 	w.pos = position{Format: positionFormat, Pattern: w.plan.Pattern, Scope: w.task.CallID("scope")}
 	for _, i := range w.plan.Steps {
@@ -73,7 +74,7 @@ func (w *work) begin() error {
 	}
 	cp := w.run.View()
 	if cp.Mesh.Plan == nil {
-		return w.adopt(&cp.Doc) // nothing, unless another platform began the run
+		return w.adopt(&cp.Doc) // does nothing unless another platform began the run
 	}
 	var was position
 	if err := json.Unmarshal(cp.Mesh.Plan, &was); err != nil {
@@ -100,8 +101,8 @@ func (w *work) begin() error {
 	return nil
 }
 
-// anew begins another attempt of a run that had failed: who has answered is not
-// asked again, who has failed is.
+// anew begins another attempt at a run that failed: it keeps the outcomes that
+// succeeded and removes the others.
 func (w *work) anew(scope string) {
 	w.pos.Scope = scope
 	heard := w.pos.heard()
@@ -120,7 +121,7 @@ func (w *work) save(cp *state.Checkpoint) error {
 		return fmt.Errorf("encode the team's position: %w", err)
 	}
 	cp.Mesh.Plan = raw
-	if w.mind != nil && w.plan.Pattern != ModelLed { // whose work writes it itself
+	if w.mind != nil && w.plan.Pattern != ModelLed { // in a team led by its model, the model's own work saves itself
 		w.mind.Save(cp)
 	}
 	cp.Doc.SubagentStates = make([]aaif.SubagentState, 0, len(w.pos.Outcomes))
@@ -136,8 +137,8 @@ func (w *work) save(cp *state.Checkpoint) error {
 	return nil
 }
 
-// agentID is the agent_id of who gave an outcome; of one without a definition
-// that its entity stands for.
+// agentID returns the agent_id of the member that gave an outcome; for a member
+// without a definition, one derived from its entity.
 func (w *work) agentID(o *Outcome) string {
 	if o.AgentID != "" {
 		return o.AgentID
@@ -150,7 +151,7 @@ func (w *work) agentID(o *Outcome) string {
 	return state.AgentID(o.Entity)
 }
 
-// position is the specification's: where the run stands in its plan.
+// position returns the specification's pipeline_position of the run.
 func (w *work) position() *aaif.PipelinePosition {
 	p := &aaif.PipelinePosition{}
 	if w.plan.Pattern == Pipeline {
@@ -172,7 +173,7 @@ func (w *work) position() *aaif.PipelinePosition {
 	return p
 }
 
-// record adds outcomes to the position; commit writes it down.
+// record adds outcomes to the position; commit stores it.
 func (w *work) record(outcomes ...Outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -180,7 +181,7 @@ func (w *work) record(outcomes ...Outcome) {
 	w.fresh++
 }
 
-// ended is the outcome of a slot, nil while there is none.
+// ended returns the outcome of a slot; nil if there is none yet.
 func (w *work) ended(slot int) *Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -193,9 +194,9 @@ func (w *work) ended(slot int) *Outcome {
 	return nil
 }
 
-// commit writes the position down before the next step begins. Several that wait
-// for it share one write. A step that says nothing new is not written, unless
-// the run is asked to stop.
+// commit stores the position before the next step begins. Goroutines that wait
+// for it share one write. An unchanged position is not written, unless the run
+// is asked to stop.
 func (w *work) commit(ctx context.Context, step state.Step) error {
 	if w.run == nil {
 		return ctx.Err()
@@ -206,7 +207,7 @@ func (w *work) commit(ctx context.Context, step state.Step) error {
 	fresh := w.fresh
 	w.mu.Unlock()
 	if fresh == 0 && step.Kind == state.StepTeam {
-		return ctx.Err() // another one's write took it along
+		return ctx.Err() // another goroutine's write included it
 	}
 	if err := w.run.Commit(ctx, step, w.save); err != nil {
 		return err

@@ -9,9 +9,9 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A run that comes from another platform does not say whom the agent asks here:
-// what the plan has chosen there is left out, and the document's references are
-// looked up anew (finding 9 of the security review). The rest of the plan is kept.
+// A run from another platform cannot choose the agents that are called here:
+// the members chosen in its plan are dropped, and references are resolved again
+// (finding 9 of the security review). The rest of the plan is kept.
 func TestAPlanFromAnotherPlatformChoosesNobody(t *testing.T) {
 	t.Parallel()
 	was := position{

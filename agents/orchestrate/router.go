@@ -13,8 +13,8 @@ import (
 )
 
 // router gives the task to one member (AAIF, Dynamic routing): the first in the
-// document's order whose condition holds, else the fallback. Whom it chose is
-// committed before that one is asked.
+// document's order whose condition holds, else the fallback. The choice is
+// committed before the member is called.
 func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	input := w.task.Input()
 	if w.pos.Routed == "" {
@@ -56,7 +56,7 @@ func (w *work) router(ctx context.Context) (json.RawMessage, error) {
 	return o.Output, nil
 }
 
-// route chooses a member, and says by what.
+// route chooses a member, and says by which criterion.
 func (w *work) route(ctx context.Context, input json.RawMessage) (int, string, error) {
 	if w.plan.ByModel && w.mind != nil {
 		return w.routeByModel(ctx, input)
@@ -76,7 +76,7 @@ func (w *work) route(ctx context.Context, input json.RawMessage) (int, string, e
 	return 0, "", envelope.Errorf(envelope.CodeNoRoute, "no subagent takes this task: no condition holds, and there is no fallback")
 }
 
-// routeByModel lets the agent's model choose, where no subagent has a condition.
+// routeByModel lets the agent's model choose, if no subagent has a condition.
 func (w *work) routeByModel(ctx context.Context, input json.RawMessage) (int, string, error) {
 	var names []string
 	var about strings.Builder

@@ -12,39 +12,40 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// How much of the time that is left is kept for those who come after the
-// members: judges and whoever merges.
+// The share of the remaining time that is reserved for the judges and the
+// synthesizer, who work after the members.
 const (
 	keepForOthers = 4 // one part of so many
 	mostForOthers = 10 * time.Minute
-	keepForAnswer = 20 // where nobody comes after them
+	keepForAnswer = 20 // the same, if no judge or synthesizer follows
 	mostForAnswer = time.Second
 )
 
-// swarm is the work of a swarm on one task (AAIF, Parallel swarm). It goes from
-// what is committed: members whose outcome is there are not asked again, and
-// what is made of the outcomes follows from them alone.
+// swarm is the work of a swarm on one task (AAIF, Parallel swarm). It continues
+// from the committed outcomes: members that have one are not called again, and
+// everything later follows from the outcomes alone.
 type swarm struct {
 	*work
 	input json.RawMessage
 	cast  cast
-	until time.Time // when the members must have answered
+	until time.Time // the deadline of the members
 	rec   Record
 }
 
-// cast is who does what in a swarm, by alias: the run's own position keeps it,
-// so that whoever goes on asks the same.
+// cast assigns the roles of a swarm, by alias. It is stored in the run's
+// position, so that a worker that resumes the run calls the same members.
 type cast struct {
 	Asked       []string `json:"asked"` // in document order
 	Evaluators  []string `json:"evaluators,omitempty"`
 	Synthesizer string   `json:"synthesizer,omitempty"`
-	// Closed: the members have been heard. Nobody more is asked, not even when the
-	// mesh tries the whole task again: what was agreed on stays so.
+	// Closed: all members have answered or failed. No member is called after
+	// that, even if the mesh retries the whole task, so that the agreement
+	// stays.
 	Closed bool `json:"closed,omitempty"`
 }
 
-// swarm has all members whose condition holds do the task at once, lets them
-// agree, and merges what they gave.
+// swarm has all members whose condition holds do the task at the same time,
+// determines their agreement, and merges their outputs.
 func (w *work) swarm(ctx context.Context, input json.RawMessage) (json.RawMessage, error) {
 	s := &swarm{work: w, input: input}
 	if err := s.casting(ctx); err != nil {
@@ -69,7 +70,7 @@ func (s *swarm) strategy() aaif.ConsensusStrategy {
 	return s.plan.Consensus.Strategy
 }
 
-// casting decides who does what, once in a run.
+// casting assigns the roles, once in a run.
 func (s *swarm) casting(ctx context.Context) error {
 	if s.pos.Swarm != nil {
 		if err := json.Unmarshal(s.pos.Swarm, &s.cast); err != nil {
@@ -110,7 +111,7 @@ func (s *swarm) casting(ctx context.Context) error {
 	return nil
 }
 
-// heard are the aliases of a swarm's members, once all of them have been heard.
+// heard returns the aliases of a swarm's members after all of them have ended.
 func (p *position) heard() []string {
 	var c cast
 	if p.Swarm == nil || json.Unmarshal(p.Swarm, &c) != nil || !c.Closed {
@@ -119,9 +120,9 @@ func (p *position) heard() []string {
 	return c.Asked
 }
 
-// roles takes those out of the workers whose own definition says that they judge
-// or merge, where the document needs such a one and names none (AAIF,
-// orchestration.role).
+// roles removes from the workers the members whose own definitions say that
+// they judge or merge, if the document needs such a role and names no member
+// for it (AAIF, orchestration.role).
 func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 	judges := s.strategy() == aaif.ConsensusBestOfN && len(s.cast.Evaluators) == 0
 	merges := s.cast.Synthesizer == ""
@@ -153,7 +154,7 @@ func (s *swarm) roles(ctx context.Context, workers []int) ([]int, error) {
 	return rest, nil
 }
 
-// keepCast puts the cast into the position; the next commit writes it down.
+// keepCast puts the cast into the position; the next commit stores it.
 func (s *swarm) keepCast() {
 	raw := mustJSON(s.cast)
 	s.mu.Lock()
@@ -162,7 +163,7 @@ func (s *swarm) keepCast() {
 	s.fresh++
 }
 
-// place is the place of who is called so in the plan.
+// place returns the index in the plan of the member with an alias.
 func (s *swarm) place(alias string) (int, error) {
 	i := slices.IndexFunc(s.plan.Members, func(p Participant) bool { return p.Alias == alias })
 	if i < 0 {
@@ -171,14 +172,15 @@ func (s *swarm) place(alias string) (int, error) {
 	return i, nil
 }
 
-// The slots of outcomes: a member's is its place in the plan, and so is the
-// referee's; those of the others are beyond.
+// Slots of outcomes: for a member and for the referee it is the index in the
+// plan; the slots of scores and of the synthesizer follow after those.
 func (s *swarm) scoreSlot(evaluator, candidate int) int {
 	return len(s.plan.Members)*(1+evaluator) + candidate
 }
 func (s *swarm) mergeSlot() int { return len(s.plan.Members) * (1 + len(s.plan.Members)) }
 
-// reserve is how much of the time that is left is kept for who comes after.
+// reserve is the part of the remaining time that is kept for judges and the
+// synthesizer, or for the answer.
 func reserve(left time.Duration, others bool) time.Duration {
 	if others {
 		return min(left/keepForOthers, mostForOthers)
@@ -186,7 +188,7 @@ func reserve(left time.Duration, others bool) time.Duration {
 	return min(left/keepForAnswer, mostForAnswer)
 }
 
-// members asks all who have no outcome yet.
+// members calls all members that have no outcome yet.
 func (s *swarm) members(ctx context.Context) error {
 	if s.cast.Closed {
 		return nil
@@ -200,8 +202,8 @@ func (s *swarm) members(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Who has answered already is chance, and chance must not be in what a
-		// member is sent: after a crash it is sent the same.
+		// Which members have answered already is chance, and must not influence
+		// a member's input: after a crash the input must be the same.
 		f.add(ask{key: fmt.Sprintf("swarm/%d", i), slot: i, who: i, payload: s.input, apart: s.plan.Parallel})
 	}
 	least := max(1, s.plan.Extras.MinResults)
@@ -237,7 +239,7 @@ func (s *swarm) members(ctx context.Context) error {
 	return s.commit(ctx, stepTeam("swarm", fmt.Sprintf("%d of %d answered", answered, len(s.cast.Asked)), 0))
 }
 
-// given are the outcomes of the members, in document order.
+// given returns the outcomes of the members, in document order.
 func (s *swarm) given() []Outcome {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,7 +252,7 @@ func (s *swarm) given() []Outcome {
 	return inOrder(out)
 }
 
-// refused is an error with what the members said.
+// refused adds the members' answers to an error.
 func (s *swarm) refused(err error) error {
 	var e *envelope.Error
 	if !errors.As(err, &e) || e.Code != envelope.CodeSwarm {
@@ -262,7 +264,7 @@ func (s *swarm) refused(err error) error {
 	return &c
 }
 
-// tooFew is the error of a swarm of which less than min_results have answered.
+// tooFew is the error of a swarm with fewer than min_results answers.
 func (s *swarm) tooFew(given []Outcome) *envelope.Error {
 	e := swarmError("%d of %d members have failed, and min_results is %d", s.rec.Failed, s.rec.Members, max(1, s.plan.Extras.MinResults))
 	for _, o := range given {

@@ -15,9 +15,9 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// agree finds whose output counts, by the document's strategy (AAIF,
-// orchestration.consensus), and notes in the record how that came about. It
-// returns that output; nil where all are to be merged.
+// agree finds the output that counts, by the document's strategy (AAIF,
+// orchestration.consensus), and notes in the record how it was found. It
+// returns that output; nil if all outputs are to be merged.
 func (s *swarm) agree(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	s.rec.account(given, -1, nil)
 	for _, alias := range s.cast.Asked {
@@ -41,7 +41,7 @@ func (s *swarm) agree(ctx context.Context, given []Outcome) (json.RawMessage, er
 	return nil, nil
 }
 
-// voted tells the bus how the members agreed.
+// voted publishes on the bus how the members agreed.
 func (s *swarm) voted(detail string) {
 	e := intents.StepEvent{Pattern: string(Swarm), Step: "swarm", Strategy: string(s.rec.Strategy), Winner: s.rec.Winner, Tied: s.rec.Tied, Detail: detail}
 	for _, v := range s.rec.Votes {
@@ -58,8 +58,8 @@ func (s *swarm) voted(detail string) {
 	s.task.TellRun(intents.RunVoted, e)
 }
 
-// won accounts for the outcomes anew once it is known whose output counts, and
-// returns that output.
+// won completes the record once the winning output is known, and returns that
+// output.
 func (s *swarm) won(given []Outcome, slot int, agreed []string) json.RawMessage {
 	s.rec.Results, s.rec.Dissent, s.rec.Truncated = nil, nil, false
 	s.rec.account(given, slot, agreed)
@@ -88,7 +88,7 @@ func (s *swarm) vote(given []Outcome) (json.RawMessage, error) {
 	return output, nil
 }
 
-// ballot is how the document has votes counted.
+// ballot returns the document's rules for counting votes.
 func (s *swarm) ballot() Ballot {
 	b := Ballot{On: Pointer(s.plan.Extras.VoteOn), Tie: s.plan.Extras.Tie}
 	if least := s.plan.Consensus.MinVotes; least.IsSet() {
@@ -97,12 +97,12 @@ func (s *swarm) ballot() Ballot {
 	return b
 }
 
-// first is the output of whoever was first; of several whose outcomes came
-// together, in document order.
+// first returns the output of the member that answered first; if several
+// outcomes were committed together, of the first in document order.
 func (s *swarm) first(given []Outcome) json.RawMessage {
 	s.mu.Lock()
 	slot := -1
-	for _, o := range s.pos.Outcomes { // in the order in which they were known
+	for _, o := range s.pos.Outcomes { // in the order in which they became known
 		if o.OK() && slices.Contains(s.cast.Asked, o.Alias) && o.Slot < len(s.plan.Members) {
 			slot = o.Slot
 			break
@@ -114,19 +114,20 @@ func (s *swarm) first(given []Outcome) json.RawMessage {
 	return output
 }
 
-// judges until when: a part of what is left is kept for the synthesizer.
+// judgesUntil is the deadline of the judges: a part of the remaining time is
+// kept for the synthesizer.
 func (s *swarm) judgesUntil() time.Time {
 	return s.task.Deadline.Add(-reserve(s.left(), s.cast.Synthesizer != ""))
 }
 
-// bestOf has every different output scored, by each evaluator, or by the agent's
-// own model where there is none.
+// bestOf has every different output scored by each evaluator, or by the agent's
+// own model if there is no evaluator.
 func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	candidates := Candidates(given, s.task.Envelope.ID)
 	judged := make([][]Judgement, len(candidates))
 	var err error
 	switch {
-	case len(candidates) == 1: // nothing to choose between
+	case len(candidates) == 1: // there is nothing to choose between
 		return s.won(given, candidates[0].slot, candidates[0].By), nil
 	case len(s.cast.Evaluators) > 0:
 		err = s.scores(ctx, candidates, judged)
@@ -153,7 +154,7 @@ func (s *swarm) bestOf(ctx context.Context, given []Outcome) (json.RawMessage, e
 	return output, nil
 }
 
-// scores has each evaluator score each candidate.
+// scores calls each evaluator for a score of each candidate.
 func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
 	f := s.fan(s.judgesUntil())
 	f.width = max(f.width, 1)
@@ -198,7 +199,7 @@ func (s *swarm) scores(ctx context.Context, candidates []Candidate, judged [][]J
 	return nil
 }
 
-// ownScores asks the agent's own model for all scores at once.
+// ownScores asks the agent's own model for all scores in one question.
 func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged [][]Judgement) error {
 	slot := s.scoreSlot(0, 0)
 	o := s.ended(slot)
@@ -240,15 +241,15 @@ func (s *swarm) ownScores(ctx context.Context, candidates []Candidate, judged []
 	return nil
 }
 
-// public is as much of an error as a peer may read.
+// public is the text of an error that a peer may read.
 func public(e *envelope.Error) string { return clip(string(e.Code)+": "+e.Message, maxReason) }
 
 func scoresSchema(n int) json.RawMessage {
 	return fmt.Appendf(nil, `{"type":"object","properties":{"scores":{"type":"array","items":{"type":"number"},"minItems":%d,"maxItems":%d}},"required":["scores"],"additionalProperties":false}`, n, n)
 }
 
-// referee has the referee decide. A referee that fails, or decides nothing, fails
-// the swarm: nobody else may decide.
+// referee calls the referee for a decision. If the referee fails or does not
+// decide, the swarm fails: no other member may decide.
 func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, error) {
 	alias := s.plan.Members[s.plan.Referee].Alias
 	candidates := Candidates(given, s.task.Envelope.ID)
@@ -292,8 +293,8 @@ func (s *swarm) referee(ctx context.Context, given []Outcome) (json.RawMessage, 
 	return output, nil
 }
 
-// decision is a referee's ruling. Who answers with what a candidate says has
-// chosen that one.
+// decision reads a referee's ruling. An output that equals a candidate counts
+// as the choice of that candidate.
 func decision(answer json.RawMessage, candidates []Candidate) (ruling, error) {
 	r, err := readRuling(answer, len(candidates))
 	if !errors.Is(err, errNoDecision) {

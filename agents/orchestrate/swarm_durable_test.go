@@ -104,9 +104,9 @@ func TestADurableSwarmIsInItsCheckpoint(t *testing.T) {
 	}
 }
 
-// The orchestrator is killed while one member still works. Another one ends the
-// run: it asks nobody again whose outcome was committed, and of the rest only
-// those who cannot be found again.
+// The orchestrator is killed while one member still works. Another worker ends
+// the run: it does not call members again whose outcome was committed, and of
+// the others only those whose tasks cannot be found.
 func TestASwarmSurvivesItsOrchestrator(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -149,7 +149,7 @@ func TestASwarmSurvivesItsOrchestrator(t *testing.T) {
 	}
 }
 
-// Who cancels a swarm cancels its members, on both lanes.
+// Cancelling a swarm cancels its members, on both lanes.
 func TestCancelOfASwarmReachesItsMembers(t *testing.T) {
 	t.Parallel()
 	for _, durable := range []bool{true, false} {
@@ -176,7 +176,7 @@ func TestCancelOfASwarmReachesItsMembers(t *testing.T) {
 	}
 }
 
-// A paused swarm begins nothing new, and goes on where it was.
+// A paused swarm starts nothing new, and continues when it is resumed.
 func TestASwarmIsPaused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -216,8 +216,8 @@ func once(c *tally, first map[string]string) mesh.HandlerFunc {
 	}
 }
 
-// A swarm that is tried again as a whole asks those again that have failed, but
-// only while its members are not all heard: what they agreed on stays.
+// A swarm that is retried as a whole calls the failed members again, but only
+// before all members have ended: an agreement stays.
 func TestASwarmThatIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	const never = `"max_retries":0`

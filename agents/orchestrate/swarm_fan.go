@@ -12,49 +12,49 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Why the asks of a fan-out that are under way are cancelled.
+// The causes with which running asks of a fan-out are cancelled.
 var (
 	errEnough = errors.New("what was needed is there")
 	errTooFew = errors.New("too few can still succeed")
 	errLate   = errors.New("the time of the swarm's members is over")
 )
 
-// fan asks many members at once, at most width, and records what came of each.
+// fan calls many members, at most width at the same time, and records their
+// outcomes.
 //
-// Outcomes are committed together where they come together: of n asks some
-// sixteen share a commit, unless that would keep one waiting for longer than
-// 250 ms, or twenty times as long as the last commit took. So a swarm of a
-// thousand does not write its growing document a thousand times, and one of a
-// few writes each outcome down at once.
+// Outcomes share commits: of n asks about n/16 are committed together, but none
+// waits for longer than 250 ms, or twenty times the duration of the last
+// commit. So a swarm of a thousand does not write its growing document a
+// thousand times, and a swarm of a few commits each outcome at once.
 type fan struct {
 	*work
 	asks  []ask
 	width int
-	until time.Time              // who has not answered by then has failed
-	days  time.Time              // the same of people: how long the agent itself may run has nothing to do with it
-	each  func(o *Outcome) error // told of each outcome, also of those that were there; an error ends the fan-out
+	until time.Time              // the deadline of the members
+	days  time.Time              // the deadline of people, which may lie after the agent's own deadline
+	each  func(o *Outcome) error // called with each outcome, also with those known before; an error ends the fan-out
 
-	// decided, if set, is asked when nobody is out but people, who may take days:
-	// true ends the fan-out without them.
+	// decided, if set, is called when only people have not answered, who may
+	// take days. If it reports true, the fan-out ends without them.
 	decided func(out int) bool
 
-	room    int64 // for further outputs, in bytes
+	room    int64 // bytes left for further outputs
 	running int
-	waits   []state.Wait  // of people who are out
-	fresh   int           // outcomes that are not committed
-	took    time.Duration // the last commit
+	waits   []state.Wait  // the answers of people that are still missing
+	fresh   int           // number of outcomes that are not committed
+	took    time.Duration // the duration of the last commit
 }
 
-// settled is an ask that has ended. The error says that the run cannot go on.
+// settled is the result of an ask. The error means that the run cannot go on.
 type settled struct {
 	out Outcome
 	err error
 }
 
 const (
-	sharers   = 16 // so many commits for all outcomes of a fan-out
+	sharers   = 16 // the number of commits for all outcomes of a fan-out
 	patience  = 250 * time.Millisecond
-	dutyCycle = 20 // of the time, one part is spent on commits
+	dutyCycle = 20 // at most one part of so many of the time is spent on commits
 )
 
 func (s *swarm) fan(until time.Time) *fan {
@@ -75,10 +75,10 @@ func (s *swarm) fan(until time.Time) *fan {
 
 func (f *fan) add(a ask) { f.asks = append(f.asks, a) }
 
-// run asks all who have no outcome yet. It returns what each returned, when
-// those that were under way have ended; they are cancelled then. An error that
-// ends the run here is returned as it is, and a [stillOut] when nobody is out but
-// people.
+// run calls all members that have no outcome yet. It returns when all calls
+// have ended; when the fan-out ends early, the running calls are cancelled. An
+// error that ends the run here is returned unchanged. If only people have not
+// answered, it returns a [stillOut].
 func (f *fan) run(ctx context.Context) error {
 	f.room = f.opts.MaxOutputs - f.held()
 	var todo []ask
@@ -99,13 +99,13 @@ func (f *fan) run(ctx context.Context) error {
 	defer stop()
 
 	done := make(chan settled, len(todo))
-	var stopAsking <-chan struct{} // the run is to stop between two steps
+	var stopAsking <-chan struct{} // closed when the run is to stop between two steps
 	if f.work.run != nil {
 		stopAsking = f.work.run.Asked()
 	}
 	batch := max(1, len(todo)/sharers)
 	if !f.plan.Parallel {
-		batch = 1 // the next may be sent what this one says
+		batch = 1 // the input of the next member may contain this output
 	}
 	var due <-chan time.Time
 	overdue := false
@@ -117,7 +117,7 @@ func (f *fan) run(ctx context.Context) error {
 				go f.one(inTime, todo[0], done)
 			}
 		}
-		if f.running == 0 { // asked to stop, and nothing is under way
+		if f.running == 0 { // asked to stop, and no call is running
 			if err := f.write(ctx, state.StepPause); err != nil {
 				return err
 			}
@@ -150,8 +150,8 @@ func (f *fan) run(ctx context.Context) error {
 	return f.people(ctx, end)
 }
 
-// people ends a fan-out for those who are still out: they are told if nobody
-// waits for them any more.
+// people ends a fan-out in which people have not answered yet. If their answers
+// are not needed any more, their tasks are withdrawn.
 func (f *fan) people(ctx context.Context, end error) error {
 	if len(f.waits) == 0 {
 		return end
@@ -170,12 +170,12 @@ func (f *fan) people(ctx context.Context, end error) error {
 	return end
 }
 
-// untimed is how much time a task has for which nobody gave it one: the durable
+// untimed is the timeout above which a task counts as having none: the durable
 // lane's default is thirty days.
 const untimed = 24 * time.Hour
 
-// one asks one member. A member that is late, or was not reached before the time
-// was over, has failed.
+// one calls one member. A member that is late, or could not be called in time,
+// has failed.
 func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 	p := &f.plan.Members[a.who]
 	late := func() Outcome {
@@ -187,8 +187,9 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 		return
 	}
 	if a.timeout > untimed && p.Extras.TimeoutSeconds == 0 {
-		// No deadline, which its task would have, too: it may wait for a person, and is
-		// not waited for meanwhile.
+		// The context gets a timer and no deadline: the member's task would
+		// inherit the deadline, and it may wait for a person, which does not
+		// count as the member's time.
 		patient, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
 		defer time.AfterFunc(f.opts.MemberTime, func() { cancel(errLate) }).Stop()
@@ -206,13 +207,13 @@ func (f *fan) one(ctx context.Context, a ask, done chan<- settled) {
 	done <- settled{out, err}
 }
 
-// broken tells of an ask that was broken off.
+// broken publishes an ask that was cancelled.
 func (f *fan) broken(o *Outcome, a ask, then string) {
 	o.MS = millis(time.Since(o.Began))
 	f.told(intents.RunStepFailed, o, a, then)
 }
 
-// askOrInstead asks a member, and the fallback where it fails and the document
+// askOrInstead calls a member, and if it fails the fallback, if the document
 // says so.
 func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
 	out, err := f.ask(ctx, a)
@@ -226,8 +227,8 @@ func (f *fan) askOrInstead(ctx context.Context, a ask) (Outcome, error) {
 	return out, err
 }
 
-// settle takes in what came of one ask. What is cancelled because of another's
-// outcome has none.
+// settle records the outcome of an ask. An ask that was cancelled because of
+// another member's outcome has none.
 func (f *fan) settle(d settled, ending bool) error {
 	var out *mesh.WaitsError
 	switch {
@@ -239,7 +240,7 @@ func (f *fan) settle(d settled, ending bool) error {
 	case d.err != nil:
 		return d.err
 	case ending:
-		return nil // it came too late to count
+		return nil // too late to count
 	}
 	if f.room -= int64(len(d.out.Output)); f.room < 0 {
 		d.out.Output = nil
@@ -250,8 +251,8 @@ func (f *fan) settle(d settled, ending bool) error {
 	return f.each(&d.out)
 }
 
-// commitNow writes down what is new, unless that would park the run with asks
-// under way: they are waited for.
+// commitNow commits the new outcomes. If the run is to stop, it does nothing: a
+// commit would park the run while calls are running, so they are awaited first.
 func (f *fan) commitNow(ctx context.Context, stopAsking <-chan struct{}) error {
 	if isClosed(stopAsking) {
 		return nil
@@ -270,7 +271,7 @@ func (f *fan) write(ctx context.Context, kind state.StepKind) error {
 	return nil
 }
 
-// held is what the outputs that are there take, in bytes.
+// held returns the size of the outputs so far, in bytes.
 func (f *fan) held() (n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

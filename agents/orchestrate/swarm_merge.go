@@ -12,16 +12,16 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// result makes the swarm's result: of the synthesizer, if there is one; else of
-// the output that won; else of the agent's own model; else it is the
-// [DefaultMerge]. The record of how it came about goes beside it.
+// result makes the swarm's result: the synthesizer's output, if there is a
+// synthesizer; else the output that won; else the output of the agent's own
+// model; else the [DefaultMerge]. The swarm's record is kept for the payload.
 func (s *swarm) result(ctx context.Context, given []Outcome, won json.RawMessage) (json.RawMessage, error) {
 	payload, by, err := s.merge(ctx, given, won)
 	if err != nil {
 		return nil, err
 	}
 	s.rec.MergedBy = by
-	if by == mergedByDefault { // it has them itself
+	if by == mergedByDefault { // the default merge contains them
 		s.rec.Results, s.rec.Failures, s.rec.Truncated = nil, nil, len(s.rec.LeftOut) > 0
 	}
 	s.rec.trim(s.room() - len(payload))
@@ -45,7 +45,7 @@ func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage)
 	var consensus *Record
 	if s.rec.Strategy != "" {
 		told := s.rec
-		told.Results, told.Dissent, told.Failures, told.Truncated = nil, nil, nil, false // they are in the task itself
+		told.Results, told.Dissent, told.Failures, told.Truncated = nil, nil, nil, false // the task itself contains them
 		consensus = &told
 	}
 	switch {
@@ -60,14 +60,14 @@ func (s *swarm) merge(ctx context.Context, given []Outcome, won json.RawMessage)
 	return s.unmerged(given), mergedByDefault, nil
 }
 
-// unmerged is the default merge, as far as it fits.
+// unmerged is the default merge, without the outputs that do not fit.
 func (s *swarm) unmerged(given []Outcome) (payload json.RawMessage) {
 	payload, s.rec.LeftOut = mergeWithin(given, s.room())
 	return payload
 }
 
-// room is how many bytes of a result, and of what is told beside it, one message
-// takes for sure.
+// room returns how many bytes of a result and its record certainly fit into one
+// message.
 func (s *swarm) room() int {
 	most := s.task.MaxMessage()
 	if most <= 0 {
@@ -76,8 +76,9 @@ func (s *swarm) room() int {
 	return most - most/4
 }
 
-// synthesize asks the synthesizer. Where it fails, the swarm does, unless the
-// document skips it: then the result is as if there were none.
+// synthesize calls the synthesizer. If it fails, the swarm fails, unless the
+// document skips the step: then the result is the same as without a
+// synthesizer.
 func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMessage, consensus *Record) (json.RawMessage, string, error) {
 	alias := s.cast.Synthesizer
 	i, err := s.place(alias)
@@ -109,7 +110,8 @@ func (s *swarm) synthesize(ctx context.Context, given []Outcome, won json.RawMes
 	return s.unmerged(given), mergedByDefault, nil
 }
 
-// tooMuch says whose outputs keep a judge or a synthesizer from getting its task.
+// tooMuch is the error for a judge's or synthesizer's task that is too large;
+// it names the members with the largest outputs.
 func tooMuch(alias, todo string, given []Outcome, size int) *envelope.Error {
 	const named = 3
 	large := slices.DeleteFunc(slices.Clone(given), func(o Outcome) bool { return !o.OK() })

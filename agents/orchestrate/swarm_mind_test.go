@@ -98,7 +98,7 @@ func TestTheOwnModelMergesAndScores(t *testing.T) {
 }
 
 // An agent's model is not set up for a swarm that never asks it.
-func TestASwarmNeedsItsOwnModelOnlyWhereNobodyElseMergesOrScores(t *testing.T) {
+func TestASwarmNeedsItsOwnModelOnlyIfNoMemberMergesOrScores(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		block, root string

@@ -51,8 +51,8 @@ func (r *rig) waits(task *envelope.Envelope) {
 
 const jury = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a"},{"ref":"human.bob","alias":"bob"},{"ref":"human.eve","alias":"eve"}],"consensus":{"strategy":"majority_vote"}}`
 
-// People vote like anybody else. While they think, the run holds no place, and
-// another worker goes on when they have answered; nobody is asked twice.
+// People vote like other members. While they think, the run is parked, and
+// another worker resumes it when they have answered; nobody gets two tasks.
 func TestPeopleVoteInASwarm(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -79,7 +79,8 @@ func TestPeopleVoteInASwarm(t *testing.T) {
 	}
 }
 
-// A person whose vote can change nothing is not waited for, and told so.
+// A person whose vote cannot change the result is not awaited, and the task is
+// withdrawn.
 func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -101,8 +102,8 @@ func TestADecidedVoteDoesNotWaitForPeople(t *testing.T) {
 	})
 }
 
-// How long the agent may run does not count while a swarm waits for people: they have
-// what the task has.
+// The agent's own timeout does not apply while a swarm waits for people: they
+// have the task's whole time.
 func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -121,8 +122,8 @@ func TestPeopleInASwarmHaveTheTasksTime(t *testing.T) {
 	}
 }
 
-// Who has all the time that a swarm has for its members does not hand an overdue task
-// to somebody who would have none: the swarm goes on without.
+// A member that has used up all of the swarm's time is not escalated, because
+// the next receiver would have no time: the swarm continues without it.
 func TestASwarmsTimeIsNotEscalated(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -167,7 +168,7 @@ func TestAPersonIsTheReferee(t *testing.T) {
 	}
 }
 
-// Words name no winner: they do not count, and the person may answer again.
+// A text without a decision does not count, and the person may answer again.
 func TestAPersonsWordsAreNoDecision(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -7,55 +7,55 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// SwarmMember is the reserved member of a result, and of an error with code
-// E_SWARM, that says how a swarm came to it: a [Record].
+// SwarmMember is the reserved member of a result, or of an error with code
+// E_SWARM, that holds the swarm's [Record].
 const SwarmMember = "swarm"
 
-// maxKept bounds the outputs that a [Record] repeats, in bytes: a result travels
-// in one message. What is left out is in the run's checkpoint.
+// maxKept bounds, in bytes, the outputs that a [Record] repeats, because a
+// result must fit into one message. The run's checkpoint has all of them.
 const maxKept = 256 << 10
 
-// A Record says how a swarm came to its result: who voted for what, whose output
-// it is, what the others said, and who failed.
+// A Record explains the result of a swarm: the votes, the winning member, the
+// other outputs, and the failures.
 type Record struct {
-	Strategy aaif.ConsensusStrategy `json:"strategy,omitempty"` // absent: all were merged
+	Strategy aaif.ConsensusStrategy `json:"strategy,omitempty"` // absent: all outputs were merged
 
-	Members  int `json:"members"`  // who were asked
-	Answered int `json:"answered"` // who gave a result
-	Failed   int `json:"failed"`   // who gave an error, or nothing in time
+	Members  int `json:"members"`  // members that were called
+	Answered int `json:"answered"` // members that gave an output
+	Failed   int `json:"failed"`   // members that failed or did not answer in time
 
-	// Winner is the alias whose output the consensus is; absent where there is
-	// none, or it is the referee's own.
+	// Winner is the alias of the member whose output is the consensus; absent
+	// if there is no consensus, or if the output is the referee's own.
 	Winner string `json:"winner,omitempty"`
-	// MergedBy is who made the result of the outputs: an alias, [OwnModel], or
-	// "default"; absent where the winner's output is the result.
+	// MergedBy says what made the result from the outputs: an alias,
+	// [OwnModel], or "default"; absent if the result is the winner's output.
 	MergedBy string `json:"merged_by,omitempty"`
 
-	Votes     []Vote   `json:"votes,omitempty"`     // of majority_vote, most first
-	Abstained []string `json:"abstained,omitempty"` // answered without anything that could be voted on
-	Tied      bool     `json:"tied,omitempty"`      // the first places were equal
+	Votes     []Vote   `json:"votes,omitempty"`     // of majority_vote, most votes first
+	Abstained []string `json:"abstained,omitempty"` // answers without the part that is voted on
+	Tied      bool     `json:"tied,omitempty"`      // several answers had the most votes
 	Scores    []Score  `json:"scores,omitempty"`    // of best_of_n, best first
 	Choice    *Choice  `json:"choice,omitempty"`    // of referee
 
 	// Results are outputs that agree with the result, or were merged into it,
-	// but say more or other than it does. Dissent are those that lost.
+	// but are not equal to it. Dissent are the outputs that lost.
 	Results  []MemberResult `json:"results,omitempty"`
 	Dissent  []MemberResult `json:"dissent,omitempty"`
 	Failures []Failure      `json:"failures,omitempty"`
-	// Cancelled are who was not waited for, since what they would say could
-	// change nothing any more.
+	// Cancelled are members that were not awaited, because their answers could
+	// not change the result any more.
 	Cancelled []string `json:"cancelled,omitempty"`
-	// Truncated tells that some results or dissent are there without output,
-	// which were too long.
+	// Truncated reports that some of the results or dissent lack their output,
+	// because it was too long.
 	Truncated bool `json:"truncated,omitempty"`
-	// LeftOut are whose outputs the default merge lacks, since with them the
-	// result would not fit one message.
+	// LeftOut are members whose outputs the default merge lacks, because the
+	// result would not fit into one message with them.
 	LeftOut []string `json:"left_out,omitempty"`
 }
 
-// account fills in what outcomes there were. agreed are the slots of those that
-// agree with the winner's; all others that answered dissent, unless nobody has
-// won: then all are results.
+// account fills in the outcomes. agreed are the aliases of members that agree
+// with the winner. All other answers are dissent, unless there is no winner:
+// then all are results.
 func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 	s.Failures = failuresOf(outcomes)
 	s.Failed = len(s.Failures)
@@ -80,7 +80,7 @@ func (s *Record) account(outcomes []Outcome, winner int, agreed []string) {
 	s.trim(maxKept)
 }
 
-// trim takes those outputs out that do not fit so many bytes.
+// trim removes outputs that do not fit into room bytes.
 func (s *Record) trim(room int) {
 	for _, list := range [][]MemberResult{s.Results, s.Dissent} {
 		for i := range list {
@@ -93,5 +93,5 @@ func (s *Record) trim(room int) {
 	}
 }
 
-// JSON is the member's value.
+// JSON encodes the record.
 func (s *Record) JSON() json.RawMessage { return mustJSON(s) }

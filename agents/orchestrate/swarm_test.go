@@ -200,8 +200,8 @@ func TestSwarm(t *testing.T) {
 	}
 }
 
-// What a member of a swarm is sent may be mapped, but not of what others happen
-// to have answered already, unless they work one after the other.
+// The input of a swarm's member may be mapped, but not from the answers of
+// other members, unless they work one after the other.
 func TestInputsOfASwarm(t *testing.T) {
 	t.Parallel()
 	echo := mesh.HandlerFunc(func(_ context.Context, task *mesh.Task) (json.RawMessage, error) { return task.Envelope.Payload, nil })
@@ -220,7 +220,7 @@ func TestInputsOfASwarm(t *testing.T) {
 	}
 }
 
-// Members cannot fill the orchestrator's memory.
+// The outputs of members are bounded in memory.
 func TestOutputsOfASwarmAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -232,7 +232,7 @@ func TestOutputsOfASwarmAreBounded(t *testing.T) {
 	}
 }
 
-// A swarm of which nobody's condition holds is its fallback's.
+// If no member's condition holds, the fallback does the swarm's work.
 func TestTheFallbackOfASwarm(t *testing.T) {
 	t.Parallel()
 	const block = `{"parallel_execution":true,"subagents":[{"ref":"agent.a","alias":"a","when":{"lang":"never"}}%s],"consensus":{"strategy":"first_success"}}`
@@ -288,8 +288,8 @@ func judge(what string) mesh.HandlerFunc {
 	return says(what)
 }
 
-// Members that never answer, that answer too late and that nobody serves keep
-// nobody from a result: each has failed once its time is over, and is cancelled.
+// Members that never answer, answer too late, or have no worker do not block
+// the result: each fails when its time is over, and is cancelled.
 func TestSwarmWithSlowAndDeadMembers(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -337,8 +337,8 @@ func TestWhatBecomesOfASwarmIsToldWithAFailure(t *testing.T) {
 	}
 }
 
-// Without timeouts of their own members have what the swarm leaves them of the
-// task's time.
+// Members without timeouts share the task's time, without the part that is
+// reserved for the result.
 func TestSwarmKeepsTimeForItsResult(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -13,64 +13,64 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Mind is the model of the agent whose team it is.
+// Mind is the model of the agent that a team belongs to.
 //
-// Implementers must be safe for concurrent use by the calls of one task, count
-// what they use in the task's run, and return at once what ends the run here,
-// such as [mesh.ErrLost], as it is.
+// Implementers must be safe for concurrent use by the calls of one task, add
+// their usage to the task's run, and return errors that end the run here, such
+// as [mesh.ErrLost], at once and unchanged.
 type Mind interface {
-	// Work does a task's work with another payload in the place of its own, with
-	// the agent's own tools, and returns a payload that may be the task's result.
-	// Its steps are committed, so it goes on where it was. There is one such work
-	// in a run.
+	// Work does the task with another payload than its own, with the agent's
+	// own tools, and returns a payload that may be the task's result. Its steps
+	// are committed, so it continues after a crash. A run has at most one such
+	// work.
 	Work(ctx context.Context, payload json.RawMessage) (json.RawMessage, error)
-	// Ask asks one question beside the work. Its answer is a JSON object that fits
-	// the question's schema; nothing of it is committed.
+	// Ask asks one question in addition to the work. The answer is a JSON
+	// object that fits the question's schema; nothing is committed.
 	Ask(ctx context.Context, q Question) (json.RawMessage, error)
-	// Save writes what was used for questions into a checkpoint.
+	// Save writes the usage of questions into a checkpoint.
 	Save(cp *state.Checkpoint)
 }
 
-// ErrAnswer is behind the error of a [Mind] whose model answered, and not as it
-// was asked to.
+// ErrAnswer is wrapped by the error of a [Mind] whose model answered a
+// question, but not in the requested form.
 var ErrAnswer = errors.New("the model's answer to a question of its team cannot be used")
 
-// Question is one that a [Mind] answers in one turn.
+// Question is a question that a [Mind] answers in one turn.
 type Question struct {
-	Asked  string          // what is asked
-	Input  json.RawMessage // about what
-	Schema json.RawMessage // of the answer, a JSON Schema of an object
-	Bare   string          // the member that an answer stands for which is a text and no object; "": none
+	Asked  string          // the question
+	Input  json.RawMessage // what the question is about
+	Schema json.RawMessage // a JSON Schema of the answer, which must be an object
+	Bare   string          // the member to which an answer belongs that is a plain text; "": none
 }
 
-// Options are what a team has besides its plan.
+// Options are a team's settings beyond its plan.
 type Options struct {
 	// Directory finds the members. Default: [Entities].
 	Directory Directory
-	// Retries and Backoff hold for members of whose definition nothing is known.
+	// Retries and Backoff apply to members whose definition is not known.
 	Retries mesh.RetryPolicy
-	// Handoffs are asked after each step of a pipeline, and about what a router or a
-	// swarm has come to. A model that leads the team asks them itself.
+	// Handoffs are evaluated after each step of a pipeline, and after the
+	// output of a router or a swarm. A model that leads the team evaluates them
+	// itself.
 	Handoffs *Handoffs
-	// MaxOutputs bounds, in bytes, what the outputs of all members of a swarm take
-	// together: they are in memory, and in the run's checkpoint. A member beyond it
-	// has failed (E_TOO_LARGE). Default 64 MiB.
+	// MaxOutputs bounds, in bytes, the outputs of all members of a swarm
+	// together: they are held in memory and in the run's checkpoint. A member
+	// that exceeds it has failed (E_TOO_LARGE). Default 64 MiB.
 	MaxOutputs int64
-	// MemberTime is how long a member of a swarm has where the document gives it no
-	// time and the task has more than a day: whoever is never heard of must not hang
-	// a swarm. It does not count while a member waits for a person. Default 10
-	// minutes.
+	// MemberTime is the timeout of a member of a swarm if the document sets
+	// none and the task has more than a day: a member that never answers must
+	// not block the swarm. Time in which a member waits for a person does not
+	// count. Default 10 minutes.
 	MemberTime time.Duration
-	// Logger gets what the operator should know of each task. Default discards.
+	// Logger receives records about each task. Default: discarded.
 	Logger *slog.Logger
 }
 
-// DefaultRetries is how often a member's failure that may pass is tried again,
-// where neither its definition nor the document's extension says.
+// DefaultRetries is how often a transient failure of a member is retried,
+// unless its definition or the document's extension says otherwise.
 const DefaultRetries = 2
 
-// Team does tasks with the members of a plan. It may be used by any number of
-// goroutines.
+// Team runs tasks with the members of a plan. It is safe for concurrent use.
 type Team struct {
 	plan *Plan
 	dir  Directory
@@ -78,7 +78,7 @@ type Team struct {
 	log  *slog.Logger
 }
 
-// New makes a team of a plan. It does no I/O.
+// New makes a team from a plan. It does no I/O.
 func New(plan *Plan, opts Options) *Team {
 	t := &Team{plan: plan, dir: opts.Directory, opts: opts, log: opts.Logger}
 	if t.dir == nil {
@@ -96,22 +96,22 @@ func New(plan *Plan, opts Options) *Team {
 	return t
 }
 
-// Plan is what the team was made of.
+// Plan returns the team's plan.
 func (t *Team) Plan() *Plan { return t.plan }
 
-// Result is what a team makes of a task.
+// Result is a team's result of a task.
 type Result struct {
 	Payload json.RawMessage
-	Usage   Usage // of the members, as far as they say
-	// Swarm is a swarm's account of itself, for the reserved member of that name;
-	// nil for other patterns.
+	Usage   Usage // of the members, as they report it
+	// Swarm is a swarm's [Record], for the reserved member of that name; nil
+	// for other patterns.
 	Swarm json.RawMessage
-	// Tasks are the ids of the tasks of members that gave a result.
+	// Tasks are the ids of the members' tasks that gave a result.
 	Tasks []string
 }
 
-// Handle does a task with the team, from where its run stands. mind may be nil.
-// Errors that end the run here are returned as they are.
+// Handle runs a task with the team, from its last checkpoint. mind may be nil.
+// Errors that end the run here are returned unchanged.
 func (t *Team) Handle(ctx context.Context, task *mesh.Task, mind Mind) (Result, error) {
 	if most := t.plan.Extras.Tree.MaxIterations; most > 0 {
 		task.BoundTurns(most)
@@ -135,14 +135,14 @@ type work struct {
 	run   *mesh.Run // nil on the live lane
 	began time.Time
 
-	mu       sync.Mutex // over pos and fresh
+	mu       sync.Mutex // guards pos and fresh
 	pos      position
-	fresh    int // changes of pos since the last commit began
+	fresh    int // number of changes of pos since the last commit began
 	account  json.RawMessage
-	commitMu sync.Mutex // one commit at a time
+	commitMu sync.Mutex // serialises commits
 
 	handedMu sync.Mutex
-	handed   *state.Checkpoint // what came along with the task; nil: nobody has looked
+	handed   *state.Checkpoint // the state that came with the task; nil: not read yet
 }
 
 func (w *work) do(ctx context.Context) (json.RawMessage, error) {
@@ -159,8 +159,8 @@ func (w *work) do(ctx context.Context) (json.RawMessage, error) {
 	return nil, errors.New("orchestrate: there is no pattern " + string(w.plan.Pattern))
 }
 
-// orHandOff does a team's work, and hands the task on if a rule holds for what
-// came of it.
+// orHandOff does a team's work, and delegates the task if a handoff rule holds
+// for the output.
 func (w *work) orHandOff(ctx context.Context, do func(context.Context) (json.RawMessage, error)) (json.RawMessage, error) {
 	output, err := do(ctx)
 	if err != nil {
@@ -172,8 +172,8 @@ func (w *work) orHandOff(ctx context.Context, do func(context.Context) (json.Raw
 	return output, nil
 }
 
-// handOff asks the rules after a step, and reports whether one held: then what it
-// returns is the team's last word.
+// handOff evaluates the rules after a step, and reports whether one held: then
+// the team must return what it returns.
 func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMessage, bool, error) {
 	if w.opts.Handoffs == nil {
 		return nil, false, nil
@@ -181,10 +181,10 @@ func (w *work) handOff(ctx context.Context, output json.RawMessage) (json.RawMes
 	return w.opts.Handoffs.After(ctx, w.task, Moment{Facts: w.facts(w.task.Input(), output)})
 }
 
-// left is how much of the task's time is left.
+// left is the task's remaining time.
 func (w *work) left() time.Duration { return time.Until(w.task.Deadline) }
 
-// used is what all members used together.
+// used returns the usage of all members.
 func (w *work) used() Usage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -195,7 +195,7 @@ func (w *work) used() Usage {
 	return u
 }
 
-// answered are the tasks of members that gave a result.
+// answered returns the ids of the members' tasks that gave a result.
 func (w *work) answered() (ids []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,8 @@ func (w *work) answered() (ids []string) {
 	return ids
 }
 
-// fatal reports whether an error ends the run here, whatever the member did.
+// fatal returns err if it ends the run here, whatever the member did; otherwise
+// nil.
 func fatal(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -218,15 +219,15 @@ func fatal(ctx context.Context, err error) error {
 	return nil
 }
 
-// failed is the error of a task one of whose steps has failed: the member's,
-// with the step's name.
+// failed is the error of a task with a failed step: the member's error, with
+// the step's name.
 func failed(o *Outcome) *envelope.Error {
 	e := *o.Err
 	e.Message = "step " + o.Alias + ": " + e.Message
 	return e.WithCause(o.Err)
 }
 
-// stepTeam names a step of a team in the run's history.
+// stepTeam describes a step of a team for the run's history.
 func stepTeam(name, detail string, ms float64) state.Step {
 	return state.Step{Kind: state.StepTeam, Name: name, Detail: detail, MS: int64(ms)}
 }

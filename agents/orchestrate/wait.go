@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// stillOut is why a team cannot go on now: members have been asked who may take
-// long, people, and nothing else is left to do before one of them answers.
+// stillOut is the error of a team that cannot continue now: it waits for the
+// answers of people, and nothing else can be done before one of them answers.
 type stillOut struct{ waits []state.Wait }
 
 func (e *stillOut) Error() string {
@@ -20,10 +20,10 @@ func (e *stillOut) Error() string {
 // Unwrap returns [mesh.ErrWaits].
 func (e *stillOut) Unwrap() error { return mesh.ErrWaits }
 
-// park parks the run where err says that it waits for somebody. Whoever answers,
-// and the end of their time, wake it: then the team begins anew, from what is
-// committed here, and asks under the same keys. Other errors are returned as
-// they are.
+// park parks the run if err says that it waits for answers. An answer, or the
+// end of its time, wakes the run: the team then starts again from what is
+// committed here, and calls under the same keys. Other errors are returned
+// unchanged.
 func (w *work) park(ctx context.Context, err error) error {
 	var waits []state.Wait
 	var all *stillOut

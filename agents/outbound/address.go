@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// special are the blocks of IPv4, and of IPv6 within 2000::/3, that are not public
-// (IANA's special-purpose address registries). The rest of IPv6 is refused as a
-// whole.
+// special are the blocks of IPv4, and of IPv6 within 2000::/3, that are not
+// public (IANA's special-purpose address registries). All other IPv6 addresses
+// are refused.
 var special = []struct {
 	prefix netip.Prefix
 	what   string
@@ -44,8 +44,8 @@ var (
 	nat64         = netip.MustParsePrefix("64:ff9b::/96") // RFC 6052: IPv4 in its last four bytes
 )
 
-// metadata are the addresses at which clouds tell a machine's secrets. A block in
-// Config.Private does not allow them, only their own address does.
+// metadata are the addresses at which clouds give a machine its secrets. A
+// block in Config.Private does not permit them; each must be listed itself.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // AWS, Azure, GCP, DigitalOcean, Oracle, OpenStack
 	netip.MustParseAddr("169.254.170.2"),   // AWS, containers
@@ -58,7 +58,7 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd20:ce::254"),    // GCP
 }
 
-// notPublic says what kind of address it is, or "" of a public one.
+// notPublic returns what kind of address ip is, or "" for a public one.
 func notPublic(ip netip.Addr) string {
 	ip = ip.Unmap()
 	if ip.Zone() != "" {
@@ -79,7 +79,7 @@ func notPublic(ip netip.Addr) string {
 		}
 	}
 	if ip.Is6() && !globalUnicast.Contains(ip) {
-		return "reserved" // IPv4-compatible and the local NAT64 block among them
+		return "reserved" // includes IPv4-compatible addresses and the local NAT64 block
 	}
 	if b := ip.As16(); ip.Is6() && b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe { // ISATAP, RFC 5214
 		if what := notPublic(lastFour(ip)); what != "" {
@@ -96,12 +96,12 @@ func lastFour(ip netip.Addr) netip.Addr {
 
 // private is an entry of Config.Private, or an address in Config.Allow.
 type private struct {
-	host   string // a name, whose addresses may be private
+	host   string // a name that may resolve to private addresses
 	prefix netip.Prefix
 }
 
-// allows is true if the entry lets a connection for host go to ip. A metadata
-// service has to be named by its own address.
+// allows reports whether the entry permits a connection for host to ip. A
+// metadata service must be listed by its own address.
 func (e private) allows(host string, ip netip.Addr) bool {
 	ip = ip.Unmap()
 	meta := slices.Contains(metadata, ip) || nat64.Contains(ip) && slices.Contains(metadata, lastFour(ip))
@@ -111,8 +111,8 @@ func (e private) allows(host string, ip netip.Addr) bool {
 	return e.prefix.Contains(ip) && (!meta || e.prefix.IsSingleIP())
 }
 
-// checkAddress is the check of a connection: host as the URL had it, ip as it was
-// resolved.
+// checkAddress checks a connection: host is from the URL, ip the resolved
+// address.
 func (p *Policy) checkAddress(host string, ip netip.Addr) error {
 	what := notPublic(ip)
 	if what == "" {
@@ -125,13 +125,12 @@ func (p *Policy) checkAddress(host string, ip netip.Addr) error {
 			}
 		}
 	}
-	// The address is the operator's own network: it is named in the log, and Call
-	// does not tell the model.
+	// The address belongs to the operator's own network: the log contains it,
+	// but Call does not send it to the model.
 	return refusef("the address %s of %s is %s", ip, host, what).allowHint("private", ip.Unmap().String())
 }
 
-// checkOutside is the check of a connection that no entry of Config.Allow is the
-// reason of.
+// checkOutside checks a connection that no entry of Config.Allow permits.
 func checkOutside(host string, ip netip.Addr) error {
 	what := notPublic(ip)
 	if what == "" {

@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// maxWords bounds what of an endpoint's own words about a failure is told, in
-// characters.
+// maxWords bounds an endpoint's own text about a failure, in characters.
 const maxWords = 500
 
-// Answer is what an endpoint answered.
+// Answer is the answer of an endpoint.
 type Answer struct {
 	Status int
 	Type   string // its Content-Type
@@ -22,10 +21,10 @@ type Answer struct {
 	scrub func(string) string
 }
 
-// JSON is the answer as the result of a tool: JSON as it is; a text as {"text": …,
-// "content_type": …}; what has no body as {"status": 204}; anything else as
-// {"content_type": …, "bytes": …}, without the bytes. Credentials that were given
-// out are replaced in it. What calls itself JSON and is none is a [*Failure].
+// JSON converts the answer to the result of a tool: JSON unchanged; a text to
+// {"text": …, "content_type": …}; an empty body to {"status": 204}; anything
+// else to {"content_type": …, "bytes": …}, without the bytes. Credentials that
+// were read are removed. Invalid JSON with a JSON content type is a [*Failure].
 func (a *Answer) JSON() (json.RawMessage, error) {
 	body := bytes.TrimSpace(a.Body)
 	kind, params, err := mime.ParseMediaType(a.Type)
@@ -39,7 +38,7 @@ func (a *Answer) JSON() (json.RawMessage, error) {
 		}
 		return text, nil
 	case (kind == "" || kind == "text/plain") && (body[0] == '{' || body[0] == '[') && json.Valid(body):
-		return json.RawMessage(a.clean(string(body))), nil // as many servers have it
+		return json.RawMessage(a.clean(string(body))), nil // the form of many servers
 	case isText(kind) || (err != nil || kind == "") && utf8.Valid(body):
 		return marshal(map[string]any{"text": a.clean(decodeText(a.Body, params["charset"])), "content_type": kind})
 	}
@@ -53,8 +52,8 @@ func (a *Answer) clean(text string) string {
 	return a.scrub(text)
 }
 
-// words are what an endpoint says about a failure, fit to be shown to a model: the
-// usual members of JSON, or a plain text, in one line.
+// words returns an endpoint's text about a failure, for a model: the usual
+// members of JSON, or a plain text, in one line.
 func (a *Answer) words() string {
 	kind, params, _ := mime.ParseMediaType(a.Type)
 	var text string
@@ -70,8 +69,8 @@ func (a *Answer) words() string {
 	return oneLine(a.clean(text))
 }
 
-// said finds the words in an object that reports a failure: RFC 9457's detail and
-// title, and what others use.
+// said finds the text in an object that reports a failure: RFC 9457's detail
+// and title, and other common members.
 func said(v any, depth int) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -91,7 +90,8 @@ func said(v any, depth int) string {
 	return ""
 }
 
-// oneLine bounds a stranger's words, and takes out what does not print.
+// oneLine truncates a stranger's text to one line, and removes characters that
+// are not printable.
 func oneLine(text string) string {
 	text = strings.Map(func(r rune) rune {
 		switch {
@@ -109,7 +109,7 @@ func oneLine(text string) string {
 	return text
 }
 
-// isText is true of media types that a model can read as they are.
+// isText reports whether a media type is text that a model can read.
 func isText(kind string) bool {
 	if strings.HasPrefix(kind, "text/") || strings.HasSuffix(kind, "+xml") || strings.HasSuffix(kind, "+yaml") {
 		return true
@@ -122,7 +122,8 @@ func isText(kind string) bool {
 	return false
 }
 
-// decodeText makes UTF-8 of a text. Of other charsets only Latin-1 is known.
+// decodeText converts a text to UTF-8. The only other supported charset is
+// Latin-1.
 func decodeText(body []byte, charset string) string {
 	switch strings.ToLower(charset) {
 	case "iso-8859-1", "latin1", "windows-1252":

@@ -18,7 +18,7 @@ import (
 // DefaultKeyHeader is the header of an api_key whose auth block names none.
 const DefaultKeyHeader = "X-API-Key"
 
-// authorize puts the credential into requests for o.Endpoint's origin. Requests
+// authorize adds the credential to requests for o.Endpoint's origin. Requests
 // that were redirected from or to another origin get none.
 func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper, error) {
 	if o.Auth == nil || o.Auth.Type == "" || o.Auth.Type == aaif.AuthNone {
@@ -58,7 +58,7 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 			return nil, fmt.Errorf("auth mtls needs https: nobody asks for a certificate at a %s endpoint", clip.Text(scheme, 200))
 		}
 		if p == nil {
-			return next, nil // which refuses everything
+			return next, nil // that client refuses every request
 		}
 		g, t := *next.(*guard), p.transport(p.checkAddress, certificates(c))
 		p.mu.Lock()
@@ -70,8 +70,8 @@ func (p *Policy) authorize(next http.RoundTripper, o Options) (http.RoundTripper
 	return nil, fmt.Errorf("auth type %q is not known", o.Auth.Type)
 }
 
-// ownOrigin lets requests that stay with the endpoint's origin pass with the
-// credential, the others without.
+// ownOrigin sends requests that stay within the endpoint's origin with the
+// credential, others without.
 type ownOrigin struct {
 	endpoint      Options
 	with, without http.RoundTripper
@@ -84,8 +84,8 @@ func (t *ownOrigin) RoundTrip(req *http.Request) (*http.Response, error) {
 	return t.without.RoundTrip(req)
 }
 
-// putting puts a credential into a copy of each request. What it is sent with is
-// looked up anew, once, when the endpoint answers 401: it may have been changed.
+// putting adds a credential to a copy of each request. If the endpoint answers
+// 401, it reads the credential anew, once, because it may have changed.
 type putting struct {
 	next       http.RoundTripper
 	credential credential
@@ -129,8 +129,8 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// replay is the request with its body from the beginning, where it can be read
-// again.
+// replay returns the request with its body from the beginning, if the body can
+// be read again.
 func replay(req *http.Request) (*http.Request, bool) {
 	again := req.Clone(req.Context())
 	if req.Body == nil || req.Body == http.NoBody {
@@ -147,14 +147,15 @@ func replay(req *http.Request) (*http.Request, bool) {
 	return again, true
 }
 
-// discard ends an answer that nobody reads, so that its connection can be used
-// again.
+// discard drains and closes an answer that is not used, so that its connection
+// can be reused.
 func discard(resp *http.Response) {
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10))
 	resp.Body.Close()
 }
 
-// headerOf puts the credential of bearer, basic and api_key where it belongs.
+// headerOf returns a function that adds the credential of bearer, basic or
+// api_key to a request.
 func headerOf(o Options, c credential) (func(*http.Request, string) error, error) {
 	in, name := "header", o.Auth.Header
 	if o.Auth.Type == aaif.AuthAPIKey {
@@ -202,19 +203,21 @@ func headerOf(o Options, c credential) (func(*http.Request, string) error, error
 	}, nil
 }
 
-// notForCredentials are headers with a meaning of their own.
+// notForCredentials are headers with another meaning, which must not carry a
+// credential.
 var notForCredentials = map[string]bool{
 	"Host": true, "Content-Length": true, "Transfer-Encoding": true, "Connection": true, "Upgrade": true, "Te": true, "Trailer": true,
 	"Content-Type": true, "Content-Encoding": true, "Accept-Encoding": true, "Idempotency-Key": true, "Expect": true, "Keep-Alive": true,
 }
 
-// credential is where a credential is found.
+// credential refers to a credential.
 type credential struct {
 	set  *secret.Set
 	auth *aaif.Auth
 }
 
-// text looks it up. White space around it, as files end with, is not part of it.
+// text reads it. White space around it, such as the newline at the end of a
+// file, is removed.
 func (c credential) text(ctx context.Context) (string, error) {
 	value, err := c.set.Resolve(ctx, c.auth)
 	if err != nil {
@@ -228,5 +231,5 @@ func (c credential) text(ctx context.Context) (string, error) {
 	return text, nil
 }
 
-// know has what is secret by itself taken out of answers, too.
+// know registers a part that is secret by itself with the Redactor.
 func (c credential) know(part string) { c.set.Redactor().Add(secret.New(part)) }

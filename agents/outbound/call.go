@@ -15,24 +15,24 @@ import (
 	"time"
 )
 
-// maxRetryAfter is the longest time that a call waits to be made again, when an
-// endpoint asks for it.
+// maxRetryAfter is the longest delay that a call waits for a retry, if an
+// endpoint asks for one.
 const maxRetryAfter = 10 * time.Second
 
 // Request is one call of a tool.
 type Request struct {
 	Method string
 	URL    *url.URL
-	Header http.Header // of the tool's own; nil is none
-	Body   []byte      // nil is none
+	Header http.Header // the tool's own; nil: none
+	Body   []byte      // nil: none
 	Type   string      // of Body, such as application/json
 
-	// Key is sent as Idempotency-Key, if set: the same whenever a call is made
-	// again.
+	// Key is sent as Idempotency-Key, if set. It is the same when a call is
+	// repeated.
 	Key string
 
-	// Again says that the call may be made twice. One that is answered 429 or 503
-	// with a Retry-After of at most 10 seconds is then made once more.
+	// Again permits the call to be repeated. If the answer is 429 or 503 with a
+	// Retry-After of at most 10 seconds, the call is then retried once.
 	Again bool
 }
 
@@ -41,25 +41,25 @@ type Reason string
 
 // The reasons.
 const (
-	ReasonRefused     Reason = "refused"     // by the policy; not made, or not to its end
-	ReasonCredential  Reason = "credential"  // it could not be had; not made
-	ReasonUnreachable Reason = "unreachable" // no connection; not made
-	ReasonLimited     Reason = "limited"     // the endpoint answered 429; not done
+	ReasonRefused     Reason = "refused"     // by the policy; the call was not made, or not completed
+	ReasonCredential  Reason = "credential"  // it could not be read; the call was not made
+	ReasonUnreachable Reason = "unreachable" // no connection; the call was not made
+	ReasonLimited     Reason = "limited"     // the endpoint answered 429; the call had no effect
 	ReasonStatus      Reason = "status"      // the endpoint answered with another status than 2xx
-	ReasonTimeout     Reason = "timeout"     // whether it was done is not known
-	ReasonBroken      Reason = "broken"      // the connection broke, or the answer makes no sense; not known either
-	ReasonTooLarge    Reason = "too_large"   // the answer is
+	ReasonTimeout     Reason = "timeout"     // it is not known whether the call had an effect
+	ReasonBroken      Reason = "broken"      // the connection broke, or the answer is malformed; the effect is not known either
+	ReasonTooLarge    Reason = "too_large"   // the answer is too large
 )
 
 // Failure is a call that failed.
 type Failure struct {
 	Reason  Reason
 	Status  int    // of the answer, if there is one
-	Message string // for a model: bounded, cleaned, without addresses and credentials
+	Message string // for a model: truncated, cleaned, without addresses and credentials
 	Err     error  // for the operator's log; may be nil
 }
 
-// Error returns the message, and the cause where there is one.
+// Error returns the message, and the cause if there is one.
 func (f *Failure) Error() string {
 	if f.Err != nil {
 		return f.Message + ": " + f.Err.Error()
@@ -91,7 +91,8 @@ func (a Access) Call(ctx context.Context, client *http.Client, r Request) (*Answ
 	return answer, err
 }
 
-// once makes a call. The time is what the endpoint asks to wait for.
+// once makes the call once. The duration is the delay that the endpoint asks
+// for.
 func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answer, time.Duration, error) {
 	var body io.Reader
 	if r.Body != nil {
@@ -149,10 +150,11 @@ func (a Access) once(ctx context.Context, client *http.Client, r Request) (*Answ
 	return nil, wait, f
 }
 
-// errPartly is an answer whose body ended too soon.
+// errPartly is the error of an answer whose body ended too soon.
 var errPartly = errors.New("the answer broke off")
 
-// failure says of an error of net/http what a model may know.
+// failure converts an error of net/http to a Failure whose message a model may
+// see.
 func (a Access) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -184,8 +186,8 @@ func (a Access) failure(ctx context.Context, err error) error {
 	return f
 }
 
-// retryAfter reads the header of that name (RFC 9110, section 10.2.3): seconds, or
-// a time. What it cannot be is 0.
+// retryAfter parses the header Retry-After (RFC 9110, section 10.2.3): seconds,
+// or a date. An invalid value is 0.
 func retryAfter(text string, now time.Time) time.Duration {
 	text = strings.TrimSpace(text)
 	if n, err := strconv.Atoi(text); err == nil {

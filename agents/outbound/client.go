@@ -19,55 +19,55 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// The bounds of a connection.
+// Limits of a connection.
 const (
 	dialTimeout = 10 * time.Second
 	idleTimeout = 90 * time.Second
 )
 
-// Options are those of one client: of one tool, mostly.
+// Options are the settings of one client, which usually belongs to one tool.
 type Options struct {
-	// Endpoint is the URL that credentials are for: they go to its scheme, host and
-	// port alone. It is needed where Auth asks for a credential.
+	// Endpoint is the URL that credentials are for: they are sent to its
+	// scheme, host and port only. It is required if Auth names a credential.
 	Endpoint *url.URL
 
-	// Auth says how the credential is sent. Nil is none.
+	// Auth says how the credential is sent. Nil: no credential.
 	Auth *aaif.Auth
 
-	// Secrets resolves the credential that Auth names. It is asked whenever a
-	// request needs it, and once more, with [secret.Fresh], when the endpoint
-	// refused what it gave; with mtls it is asked for each connection.
+	// Secrets reads the credential that Auth names: for each request that needs
+	// it, and once more, with [secret.Fresh], if the endpoint refused it; with
+	// mtls for each connection.
 	Secrets *secret.Set
 
-	// Discover finds out where a token of an Auth of type oauth2 is had that has no
-	// token_url, when the endpoint first answers 401 without one: refused is that
-	// answer, and client keeps the policy. Default: such an Auth is an error.
+	// Discover finds the token endpoint for an Auth of type oauth2 without
+	// token_url, when the endpoint first answers 401: refused is that answer,
+	// and client enforces the policy. Default: such an Auth is an error.
 	Discover func(ctx context.Context, refused *http.Response, client *http.Client) (Grant, error)
 
-	// KeyIn and KeyName say where an api_key goes, other than in the header that
-	// Auth names: "header", "query" or "cookie", and the name there. They are for
-	// descriptions that say so (OpenAPI's securitySchemes).
+	// KeyIn and KeyName say where an api_key is sent, if not in the header that
+	// Auth names: "header", "query" or "cookie", and the name there. They are
+	// for descriptions that define it (OpenAPI's securitySchemes).
 	KeyIn, KeyName string
 
-	// Timeout bounds one exchange, redirects and body included. Default the
-	// policy's; negative means none but the context's, for streams.
+	// Timeout bounds one exchange, including redirects and the body. Default:
+	// the policy's; negative: only the context's, for streams.
 	Timeout time.Duration
 
 	// MaxResponse bounds the body of an answer, after decompression, in bytes.
-	// Default the policy's; negative means none, for streams.
+	// Default: the policy's; negative: none, for streams.
 	MaxResponse int64
 
-	// NoRedirects makes a redirect an answer like any other.
+	// NoRedirects returns a redirect as an ordinary answer.
 	NoRedirects bool
 
-	// Public lets requests go without an entry in Config.Allow, if the address that
-	// they are connected to is a public one. Every request and every redirect is
-	// held to [Policy.CheckLiteral].
+	// Public permits requests without an entry in Config.Allow if they are
+	// connected to a public address. Every request and every redirect is
+	// checked by [Policy.CheckLiteral].
 	Public bool
 }
 
-// Client returns a client that keeps the policy. The error says what of Auth
-// cannot be done; Secret is not asked yet.
+// Client returns a client that enforces the policy. The error says which part
+// of Auth is not supported; no secret is read yet.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	g := &guard{policy: p, limit: o.MaxResponse}
 	client := &http.Client{Transport: g, Timeout: o.Timeout, CheckRedirect: g.redirect}
@@ -94,11 +94,11 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 	return client, err
 }
 
-// transport is a transport that checks each connection. The certificate is for
-// mtls; nil is none.
+// transport returns a transport that checks each connection. certificate is for
+// mtls; nil: none.
 func (p *Policy) transport(check addressCheck, certificate func(*tls.CertificateRequestInfo) (*tls.Certificate, error)) *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // a proxy of the environment would connect unchecked
+		Proxy:                  nil, // a proxy from the environment would connect without the check
 		DialContext:            p.dial(check),
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots, GetClientCertificate: certificate},
 		TLSHandshakeTimeout:    dialTimeout,
@@ -112,7 +112,8 @@ func (p *Policy) transport(check addressCheck, certificate func(*tls.Certificate
 // An addressCheck checks the address that a connection for host is made to.
 type addressCheck func(host string, ip netip.Addr) error
 
-// dial connects, after it has seen the address that a name stands for now.
+// dial connects after it has checked the address that the name currently
+// resolves to.
 func (p *Policy) dial(check addressCheck) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)
@@ -134,19 +135,19 @@ func (p *Policy) dial(check addressCheck) func(ctx context.Context, network, add
 	}
 }
 
-// guard is the transport of every client: it holds each request to the policy and
-// each answer to its bound.
+// guard is the transport of every client: it checks each request against the
+// policy and limits each answer.
 type guard struct {
 	policy *Policy
 	next   http.RoundTripper
 	limit  int64
 
-	// outside takes requests that no entry allows, to public addresses alone; nil
-	// where there are none. Its connections are never those of next.
+	// outside sends requests that no entry permits to public addresses only;
+	// nil if such requests are refused. It never shares connections with next.
 	outside http.RoundTripper
 }
 
-// way is how a URL is reached, if it may be.
+// way returns the transport for a URL, if the URL is permitted.
 func (g *guard) way(u *url.URL) (http.RoundTripper, error) {
 	_, err := g.policy.check(u, false)
 	if err == nil || g.outside == nil {
@@ -178,7 +179,7 @@ func (g *guard) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// redirect is the check of a redirect, for [http.Client].
+// redirect checks a redirect, for [http.Client].
 func (g *guard) redirect(req *http.Request, via []*http.Request) error {
 	if len(via) > DefaultMaxRedirects {
 		return refusef("more than %d redirects", DefaultMaxRedirects)
@@ -201,11 +202,11 @@ func (g *guard) redirect(req *http.Request, via []*http.Request) error {
 }
 
 // travels are the headers that may follow a redirect to another origin. All
-// others are the endpoint's business: credentials, keys of whatever name, the
+// others are meant for the endpoint only: credentials, keys of any name, the
 // Idempotency-Key.
 var travels = map[string]bool{"Accept": true, "Accept-Language": true, "Content-Type": true, "User-Agent": true}
 
-// hops are the requests that led to this one, the first last.
+// hops returns the requests that led to this one, the first last.
 func hops(req *http.Request) []*http.Request {
 	var all []*http.Request
 	for r := req; r.Response != nil && r.Response.Request != nil && len(all) <= DefaultMaxRedirects+1; r = r.Response.Request {
@@ -214,9 +215,9 @@ func hops(req *http.Request) []*http.Request {
 	return all
 }
 
-// oneOrigin is true if neither the request nor what led to it has left an origin.
-// Whoever was redirected from elsewhere comes without credentials: another
-// origin chose what he asks for.
+// oneOrigin reports whether the request and all that led to it have the same
+// origin. A request that was redirected from another origin gets no
+// credentials, because that origin chose what it asks for.
 func oneOrigin(req *http.Request) bool {
 	for _, r := range hops(req) {
 		if !sameOrigin(r.URL, req.URL) {
@@ -226,7 +227,7 @@ func oneOrigin(req *http.Request) bool {
 	return true
 }
 
-// bounded is a body of which more than the limit is an error, not an end.
+// bounded is a body that fails, instead of ending, when it exceeds the limit.
 type bounded struct {
 	io.ReadCloser
 	left, limit int64
@@ -246,7 +247,7 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Cause takes what net/http says around an error away: the URL, which may hold
+// Cause removes net/http's wrapping from an error: the URL, which may contain
 // arguments of a call.
 func Cause(err error) error {
 	if e := new(url.Error); errors.As(err, &e) {

@@ -5,26 +5,27 @@ import (
 	"fmt"
 )
 
-// ErrRefused is what the policy does not allow. An error that is ErrRefused says
-// why, for operators.
+// ErrRefused is wrapped by the errors of requests that the policy does not
+// permit. Their texts say why, for operators.
 var ErrRefused = errors.New("refused by the operator's policy")
 
-// ErrTooLarge is an answer beyond its bound.
+// ErrTooLarge is the error of an answer that exceeds its limit.
 var ErrTooLarge = errors.New("the answer is too large")
 
-// ErrCredential is a credential that could not be had, or that does not fit its
-// mechanism. Its text never holds the credential.
+// ErrCredential is the error of a credential that could not be read, or that
+// does not fit its mechanism. Its text never contains the credential.
 var ErrCredential = errors.New("credential")
 
-// refusal is an ErrRefused with a reason and what an operator may do about it.
+// refusal is an ErrRefused with a reason, and a hint how an operator can permit
+// the request.
 type refusal struct {
 	reason string
 	hint   string
-	flag   string // of a worker, with its value
+	flag   string // the worker flag, with its value
 }
 
-// Permit is the flag of a worker, with its value, that allows what an error says is
-// refused; "" where no flag does.
+// Permit returns the worker flag, with its value, that would permit what err
+// refuses; "" if there is none.
 func Permit(err error) string {
 	var r *refusal
 	if !errors.As(err, &r) {
@@ -46,7 +47,7 @@ func refusef(format string, args ...any) *refusal {
 	return &refusal{reason: fmt.Sprintf(format, args...)}
 }
 
-// allowHint names the line of configuration that allows a thing.
+// allowHint adds the line of configuration that would permit it.
 func (r *refusal) allowHint(section, entry string) *refusal {
 	r.flag = map[string]string{"allow": "--allow", "private": "--allow-private", "files": "--allow-file"}[section] + " " + entry
 	r.hint = fmt.Sprintf("to allow it, add %q to outbound.%s (worker %s)", entry, section, r.flag)

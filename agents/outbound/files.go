@@ -13,9 +13,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// ReadFile reads a local file that a document names, and returns its path: if it is
-// one of Config.Files, or below one of its folders, links followed. A relative name
-// is looked for in each folder. More than limit bytes are an error.
+// ReadFile reads a local file that a document names, and returns its path. The
+// file must be one of Config.Files, or be below one of its folders after
+// following links. A relative name is looked up in each folder. A file of more
+// than limit bytes is an error.
 func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, err error) {
 	if p == nil || len(p.files) == 0 {
 		return nil, "", refusef("the file %q is not allowed", clip.Text(name, 200)).allowHint("files", clip.Text(name, 200))
@@ -48,7 +49,8 @@ func (p *Policy) ReadFile(name string, limit int64) (data []byte, path string, e
 
 var errElsewhere = errors.New("not below it")
 
-// readBelow reads name if it is allowed, or below allowed where that is a folder.
+// readBelow reads name if it equals allowed, or is below allowed if that is a
+// folder.
 func readBelow(allowed, name string, limit int64) ([]byte, string, error) {
 	folder, rel := allowed, name
 	if info, err := os.Stat(allowed); err != nil || !info.IsDir() {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// PathSegment escapes a value for one segment of a path. It refuses values with
-// which a server could be led out of the path that the template has: empty ones, and
-// those that are or contain a dot segment, also when they are decoded again.
+// PathSegment escapes a value for one segment of a path. It refuses values that
+// could lead a server out of the template's path: empty ones, and those that
+// are or contain a dot segment, even when decoded again.
 func PathSegment(value string) (string, error) {
 	if value == "" {
 		return "", fmt.Errorf("it is empty")
@@ -33,7 +33,8 @@ func PathSegment(value string) (string, error) {
 	return url.PathEscape(value), nil
 }
 
-// Scalar is a JSON string, number or boolean as a text. ok is false of others.
+// Scalar returns a JSON string, number or boolean as text. ok is false for
+// other values.
 func Scalar(raw json.RawMessage) (text string, ok bool) {
 	if len(raw) == 0 {
 		return "", false

@@ -26,9 +26,9 @@ type target struct {
 // maxURL is how long a URL may be, in bytes.
 const maxURL = 8 << 10
 
-// targetOf reads a URL. What can be read in two ways is refused: a user before the
-// host, zones, numbers that some resolvers take for an address, signs that no
-// host has.
+// targetOf parses a URL. It refuses what parsers read differently: a user
+// before the host, zones, numbers that some resolvers take for an address, and
+// characters that no host has.
 func targetOf(u *url.URL) (target, error) {
 	var t target
 	switch u.Scheme {
@@ -62,7 +62,7 @@ func targetOf(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// canonicalHost is the one form of a host: a name, or an address.
+// canonicalHost returns the normalised form of a host: a name or an address.
 func canonicalHost(host string) (string, netip.Addr, error) {
 	if strings.ContainsRune(host, '%') {
 		return "", netip.Addr{}, refusef("an address with a zone, %q", clip.Text(host, 200))
@@ -90,7 +90,8 @@ func canonicalHost(host string) (string, netip.Addr, error) {
 		}
 	}
 	if last := labels[len(labels)-1]; isNumber(last) {
-		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers read addresses in these.
+		// 2130706433, 0x7f.1, 0177.0.0.1, 127.1: some resolvers take these for
+		// addresses.
 		return "", netip.Addr{}, refusef("%q is not written as an address of four decimal numbers", clip.Text(host, 200))
 	}
 	return name, netip.Addr{}, nil
@@ -104,8 +105,8 @@ func notInLabel(r rune) bool {
 	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
 }
 
-// isNumber is true of a last label that makes the host an address to those who
-// read hosts as browsers do (URL Standard, "ends in a number").
+// isNumber reports whether a last label makes the host an address for parsers
+// that follow browsers (URL Standard, "ends in a number").
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return !strings.ContainsFunc(hex, func(r rune) bool { return !strings.ContainsRune("0123456789abcdef", r) })
@@ -113,7 +114,8 @@ func isNumber(label string) bool {
 	return !strings.ContainsFunc(label, func(r rune) bool { return r < '0' || r > '9' })
 }
 
-// hostPort is the target's host and port, as an entry of Allow has it.
+// hostPort returns the target's host and port, in the form of an entry of
+// Allow.
 func (t target) hostPort() string {
 	if t.scheme == "https" && t.port == 443 {
 		if t.ip.Is6() {
@@ -129,7 +131,7 @@ func (t target) origin() string {
 	return t.scheme + "://" + net.JoinHostPort(t.host, strconv.Itoa(t.port))
 }
 
-// sameOrigin is true if credentials for one URL may go to the other.
+// sameOrigin reports whether credentials for one URL may be sent to the other.
 func sameOrigin(a, b *url.URL) bool {
 	ta, errA := targetOf(a)
 	tb, errB := targetOf(b)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// certificates looks the certificate and its key up for each connection: one PEM
-// text with both, the certificates of those between beside them.
+// certificates reads the certificate and its key for each connection: one PEM
+// text with both, and with intermediate certificates.
 func certificates(c credential) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 	return func(info *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pem, err := c.text(info.Context())
@@ -14,7 +14,7 @@ func certificates(c credential) func(*tls.CertificateRequestInfo) (*tls.Certific
 			return nil, err
 		}
 		cert, err := tls.X509KeyPair([]byte(pem), []byte(pem))
-		if err != nil { // whose text may quote what it could not read
+		if err != nil { // its text may quote what could not be parsed
 			return nil, fmt.Errorf("%w: for mtls it is a certificate and its key, PEM", ErrCredential)
 		}
 		return &cert, nil

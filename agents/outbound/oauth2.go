@@ -16,41 +16,43 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// The life of a token here.
+// How long a token is used.
 const (
-	// early is how long before its end a token is replaced; half of its life, if
-	// that is shorter.
+	// early is how long before it expires a token is replaced; half of its
+	// life, if that is shorter.
 	early = time.Minute
-	// maxTokenLife is for how long a token is used whose server does not say.
+	// maxTokenLife is how long a token is used if its server does not say.
 	maxTokenLife = time.Hour
 )
 
-// clientCredentials is the grant of that name (RFC 6749, section 4.4): it gets a
-// token for the client that the credential names, keeps it until shortly before
-// its end, and gets another one, once, when the endpoint answers 401.
+// clientCredentials implements the grant of that name (RFC 6749, section 4.4).
+// It gets a token for the client that the credential names, uses it until
+// shortly before it expires, and gets a new one, once, if the endpoint answers
+// 401.
 type clientCredentials struct {
 	next       http.RoundTripper
 	credential credential
-	client     *http.Client // for the token's own endpoint
+	client     *http.Client // for the token endpoint
 	find       func(context.Context, *http.Response) (Grant, error)
 
-	turn  chan struct{} // holds one item; who has it may read and write what follows
-	grant Grant         // without TokenURL until it is found
+	turn  chan struct{} // a mutex that can be waited for with a context; it guards the following fields
+	grant Grant         // without TokenURL until it is discovered
 	token *oauth2.Token
-	fresh time.Time // until when token is used
+	fresh time.Time // when token has to be replaced
 }
 
-// Grant is where a token is had, and for what.
+// Grant says where and for what to request a token.
 type Grant struct {
-	// TokenURL is the token endpoint. The policy has to allow it.
+	// TokenURL is the token endpoint. The policy must permit it.
 	TokenURL string
-	// Scopes are asked for where the auth block has none.
+	// Scopes are requested if the auth block has none.
 	Scopes []string
-	// Resource is what the token is for (RFC 8707). Default: it is not said.
+	// Resource is the resource that the token is for (RFC 8707). Default: none
+	// is sent.
 	Resource string
-	// InBody sends the client's credentials in the body instead of by HTTP's basic
-	// authentication, for servers that say that they take no other. Where TokenURL is
-	// of the auth block, both are tried.
+	// InBody sends the client's credentials in the body instead of by HTTP's
+	// basic authentication, for servers that support only that. If TokenURL
+	// comes from the auth block, both are tried.
 	InBody bool
 }
 
@@ -85,7 +87,7 @@ func (p *Policy) oauth2(next http.RoundTripper, o Options, c credential) (*clien
 			return g, nil
 		}
 	}
-	// A redirect would take the client's secret along.
+	// A redirect would send the client's secret to another server.
 	var err error
 	t.client, err = p.Client(Options{NoRedirects: true})
 	return t, err
@@ -127,10 +129,10 @@ func (t *clientCredentials) with(req *http.Request, token *oauth2.Token) (*http.
 	return t.next.RoundTrip(copied)
 }
 
-// get returns the token, a new one if it is at its end, or the one that was
-// refused, as the answer says. One caller at a time asks the server; the others
-// wait for it. It is nil where it is not known yet where a token is had: the
-// endpoint's refusal says that.
+// get returns the token. It gets a new one if the token has expired, or if it
+// is the one that was refused with answer. One caller at a time asks the
+// server; the others wait for it. The token is nil while the token endpoint is
+// not known: the endpoint's first refusal tells where it is.
 func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answer *http.Response) (*oauth2.Token, error) {
 	select {
 	case t.turn <- struct{}{}:
@@ -189,8 +191,8 @@ func (t *clientCredentials) get(ctx context.Context, refused *oauth2.Token, answ
 	return token, nil
 }
 
-// tokenError says what the token endpoint did, without its words, which may quote
-// what it was sent. The code is one of RFC 6749, section 5.2.
+// tokenError describes a failure of the token endpoint, without its text, which
+// may quote the request. The code is one of RFC 6749, section 5.2.
 func tokenError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -207,7 +209,8 @@ func tokenError(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: the token endpoint answered %d%s", ErrCredential, refused.Response.StatusCode, code)
 }
 
-// quiet keeps of an error only what this package or the network said.
+// quiet keeps only those parts of an error's text that this package or the
+// network has written.
 func quiet(err error) error {
 	switch {
 	case errors.Is(err, ErrRefused), errors.Is(err, ErrTooLarge):
@@ -218,7 +221,8 @@ func quiet(err error) error {
 	return errors.New("the token endpoint cannot be reached, or its answer not be read")
 }
 
-// clientOf reads client_id:client_secret, or a JSON object with these two.
+// clientOf parses client_id:client_secret, or a JSON object with these two
+// members.
 func clientOf(text string) (id, password string, err error) {
 	var pair struct {
 		ID     string `json:"client_id"`

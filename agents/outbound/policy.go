@@ -27,45 +27,47 @@ const (
 	maxResponseHeader   = 64 << 10 // bytes
 )
 
-// Config is what the operator allows: section outbound of a worker's
-// configuration. The zero Config allows nothing.
+// Config is what the operator permits: section outbound of a worker's
+// configuration. The zero Config permits nothing.
 type Config struct {
-	// Allow lists what may be reached: a host (https, port 443), host:port,
-	// *.domain, a URL prefix such as https://example.com/v1, or * for every host
-	// over https. Only an entry that begins with http:// allows plain http. An
-	// address that is no public one, or localhost, is allowed by its own entry.
+	// Allow lists the permitted endpoints: a host (https, port 443), host:port,
+	// *.domain, a URL prefix such as https://example.com/v1, or * for every
+	// host over https. Only an entry that begins with http:// permits plain
+	// http. An address that is not public, or localhost, is permitted by its
+	// own entry.
 	Allow []string `json:"allow,omitempty"`
 
-	// Private lists the addresses and blocks (10.1.0.0/16) in private, loopback,
-	// link-local or reserved space that may be connected to, and the names whose
-	// addresses may be in it. It does not allow an endpoint; Allow does.
+	// Private lists the addresses and blocks (10.1.0.0/16) in private,
+	// loopback, link-local or reserved space that may be connected to, and the
+	// names that may resolve to such addresses. It does not permit an endpoint;
+	// Allow does.
 	Private []string `json:"private,omitempty"`
 
-	// Files lists the files, and the folders with all that is below them, that a
-	// document's tools (OpenAPI) and subagents may be described in. A relative endpoint is looked
-	// for in these folders.
+	// Files lists the permitted files, and folders with everything below them,
+	// for descriptions of tools (OpenAPI) and of subagents. A relative endpoint
+	// is looked up in these folders.
 	Files []string `json:"files,omitempty"`
 
 	// MaxResponseBytes bounds the body of one answer, after decompression.
 	// Default 1 MiB.
 	MaxResponseBytes int64 `json:"max_response_bytes,omitempty"`
 
-	// TimeoutSeconds bounds one exchange, redirects and body included, however
-	// much time a tool gives itself. Default 300.
+	// TimeoutSeconds bounds one exchange, including redirects and the body,
+	// whatever a tool's own timeout. Default 300.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
 
-	// CAFile is a file of certificates, PEM, that servers are trusted by beside
-	// those of the system.
+	// CAFile is a PEM file of certificates to trust in addition to the
+	// system's.
 	CAFile string `json:"ca_file,omitempty"`
 
 	// Resolver resolves names. Default net.DefaultResolver.
 	Resolver *net.Resolver `json:"-"`
 
-	// RootCAs replaces the certificates that servers are trusted by.
+	// RootCAs replaces the trusted certificates.
 	RootCAs *x509.CertPool `json:"-"`
 }
 
-// A Policy is a Config that was read. A nil Policy allows nothing.
+// A Policy is a parsed Config. A nil Policy permits nothing.
 type Policy struct {
 	allow       []entry
 	private     []private
@@ -76,13 +78,13 @@ type Policy struct {
 	roots       *x509.CertPool
 
 	shared  *http.Transport // of all clients but those with a certificate
-	outside *http.Transport // of requests that no entry allows: to public addresses
+	outside *http.Transport // of requests to public addresses that no entry permits
 
 	mu  sync.Mutex
-	own []*http.Transport // of those
+	own []*http.Transport // the transports with a certificate
 }
 
-// New reads a Config, and reports all that is wrong with it at once.
+// New parses a Config, and reports all its errors together.
 func New(c Config) (*Policy, error) {
 	p := &Policy{maxResponse: c.MaxResponseBytes, timeout: time.Duration(c.TimeoutSeconds * float64(time.Second)), resolver: c.Resolver, roots: c.RootCAs}
 	var bad []error
@@ -93,7 +95,8 @@ func New(c Config) (*Policy, error) {
 			continue
 		}
 		p.allow = append(p.allow, e)
-		// Who names an address, or localhost, means it, wherever it is.
+		// An entry for an address, or for localhost, permits it even if it is
+		// private.
 		switch {
 		case e.ip.IsValid():
 			p.private = append(p.private, private{prefix: netip.PrefixFrom(e.ip, e.ip.BitLen())})
@@ -159,9 +162,9 @@ type entry struct {
 	scheme string     // https, or http
 	host   string     // a name or an address
 	sub    bool       // the subdomains of host, not host itself
-	ip     netip.Addr // of an address
-	port   int        // 0 is any
-	prefix string     // of the path; "" is any
+	ip     netip.Addr // if host is an address
+	port   int        // 0: any
+	prefix string     // of the path; "": any
 }
 
 func parseEntry(raw string) (entry, error) {
@@ -203,7 +206,7 @@ func parsePort(port string) (int, error) {
 }
 
 func parsePrefix(text string) (entry, error) {
-	// A wildcard is not a host; it is put back below.
+	// url.Parse does not accept a wildcard as a host; it is added again below.
 	sub := strings.Contains(text, "://*.")
 	u, err := url.Parse(strings.Replace(text, "://*.", "://", 1))
 	if err != nil {
@@ -245,7 +248,7 @@ func parsePrivate(raw string) (private, error) {
 	return private{host: host}, nil
 }
 
-// matches is true if the entry allows the target.
+// matches reports whether the entry permits the target.
 func (e entry) matches(t target, u *url.URL) bool {
 	switch {
 	case e.scheme != t.scheme:
@@ -262,8 +265,9 @@ func (e entry) matches(t target, u *url.URL) bool {
 	return !ambiguousPath(u) && (t.path == e.prefix || strings.HasPrefix(t.path, e.prefix+"/"))
 }
 
-// ambiguousPath is true of a path that servers and this side may read differently:
-// with dot segments or separators, plain or encoded. It is below no prefix.
+// ambiguousPath reports whether servers may read a path differently than this
+// package: it has dot segments or separators, plain or encoded. No prefix
+// matches it.
 func ambiguousPath(u *url.URL) bool {
 	escaped := strings.ToLower(u.EscapedPath())
 	if strings.Contains(escaped, "%2f") || strings.Contains(escaped, "%5c") || strings.Contains(escaped, "%25") || strings.ContainsAny(u.Path, `\;`) || strings.Contains(u.Path, "//") {
@@ -277,9 +281,10 @@ func ambiguousPath(u *url.URL) bool {
 	return false
 }
 
-// Check says whether an endpoint may be active, and returns its URL, the host in
-// its one form. The error is an [ErrRefused] that names the line of configuration
-// to add. Names are not resolved: that is done, and checked, for each connection.
+// Check checks whether the policy permits an endpoint, and returns its URL with
+// a normalised host. The error is an [ErrRefused] that names the line of
+// configuration to add. Names are not resolved here: that is done, and checked,
+// for each connection.
 func (p *Policy) Check(rawURL string) (*url.URL, error) {
 	if len(rawURL) > maxURL {
 		return nil, refusef("a URL of %d bytes", len(rawURL))
@@ -300,8 +305,8 @@ func (p *Policy) Check(rawURL string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckNamed is [Policy.Check] without the entry "*": it says whether the operator
-// has named the endpoint, and not only opened all.
+// CheckNamed is [Policy.Check] without the entry "*": it checks whether the
+// operator has listed the endpoint itself.
 func (p *Policy) CheckNamed(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -311,10 +316,10 @@ func (p *Policy) CheckNamed(rawURL string) error {
 	return err
 }
 
-// CheckLiteral is the check of an endpoint that needs no entry where it is public,
-// as that of a document's model. One that is written as an address that is no
-// public one, or as localhost, is refused unless the configuration allows it, and
-// so is a URL that can be read in two ways. Names are not resolved.
+// CheckLiteral checks an endpoint that needs no entry if it is public, such as
+// the endpoint of a document's model. A private address or localhost is refused
+// unless the configuration permits it, and so is an ambiguous URL. Names are
+// not resolved.
 func (p *Policy) CheckLiteral(rawURL string) error {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -323,7 +328,7 @@ func (p *Policy) CheckLiteral(rawURL string) error {
 	return p.checkPublic(u)
 }
 
-// checkPublic is the check of one request that needs no entry where it is public.
+// checkPublic checks one request that needs no entry if it is public.
 func (p *Policy) checkPublic(u *url.URL) error {
 	t, err := targetOf(u)
 	if err != nil {
@@ -342,7 +347,7 @@ func (p *Policy) checkPublic(u *url.URL) error {
 	return nil
 }
 
-// check is the check of one request. named leaves the entry "*" out of account.
+// check checks one request. named ignores the entry "*".
 func (p *Policy) check(u *url.URL, named bool) (target, error) {
 	t, err := targetOf(u)
 	if err != nil {
@@ -355,7 +360,7 @@ func (p *Policy) check(u *url.URL, named bool) (target, error) {
 		}
 	}
 	if !allowed {
-		if slices.Contains(metadata, t.ip) { // nobody is told how to allow that
+		if slices.Contains(metadata, t.ip) { // no hint: operators are not told how to permit it
 			return t, refusef("%s is the address of a cloud's metadata service", t.host)
 		}
 		if t.scheme == "http" {
@@ -369,7 +374,7 @@ func (p *Policy) check(u *url.URL, named bool) (target, error) {
 	return t, nil
 }
 
-// Close closes connections that are idle. The Policy can be used further.
+// Close closes idle connections. The Policy can still be used.
 func (p *Policy) Close() {
 	if p == nil {
 		return

@@ -19,15 +19,15 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// signer signs requests as AWS asks for (Signature Version 4).
+// signer signs requests for AWS (Signature Version 4).
 type signer struct {
 	credential      credential
 	service, region string
 	v4              *v4.Signer
 }
 
-// newSigner finds service and region: in the scopes of the auth block, as
-// service=NAME and region=NAME, or else in the endpoint's host.
+// newSigner determines service and region: from the scopes of the auth block,
+// service=NAME and region=NAME, or else from the endpoint's host.
 func newSigner(o Options, c credential) (*signer, error) {
 	s := &signer{credential: c}
 	for _, scope := range o.Auth.Scopes {
@@ -59,9 +59,9 @@ var (
 	awsRegion = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
 )
 
-// awsOf reads service and region off a host of AWS: service.region.amazonaws.com,
-// with anything before it; id.lambda-url.region.on.aws; and service.amazonaws.com of
-// global services, which are signed for us-east-1.
+// awsOf derives service and region from a host of AWS:
+// service.region.amazonaws.com, with any prefix; id.lambda-url.region.on.aws;
+// and service.amazonaws.com of global services, which are signed for us-east-1.
 func awsOf(host string) (service, region string) {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if rest, ok := strings.CutSuffix(host, ".on.aws"); ok {
@@ -93,7 +93,7 @@ func awsOf(host string) (service, region string) {
 	return service, region
 }
 
-// maxSigned bounds the body of a request that is signed, in bytes.
+// maxSigned bounds the body of a signed request, in bytes.
 const maxSigned = 16 << 20
 
 func (s *signer) sign(req *http.Request, text string) error {
@@ -124,8 +124,8 @@ func (s *signer) sign(req *http.Request, text string) error {
 	return s.v4.SignHTTP(req.Context(), keys, req, hash, s.service, s.region, time.Now())
 }
 
-// awsKeys reads ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN], or a JSON object
-// with these names, in AWS's own spelling too.
+// awsKeys parses ACCESS_KEY_ID:SECRET_ACCESS_KEY[:SESSION_TOKEN], or a JSON
+// object with these names or AWS's own spelling of them.
 func awsKeys(text string) (aws.Credentials, error) {
 	var c aws.Credentials
 	if strings.HasPrefix(text, "{") {

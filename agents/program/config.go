@@ -21,19 +21,19 @@ const (
 	DefaultTermGrace    = 2 * time.Second
 )
 
-// Config says which program to run and how to treat it. Only Command is
+// Config says which program to run and with which limits. Only Command is
 // required.
 type Config struct {
-	// Command is the program and its arguments; see [SplitCommand]. It is the
-	// operator's: no document can name it.
+	// Command is the program and its arguments; see [SplitCommand]. Only the
+	// operator sets it: no document can name it.
 	Command []string
-	// Dir is where it runs. Default: this process's directory.
+	// Dir is its working directory. Default: this process's directory.
 	Dir string
-	// Env is its whole environment, as NAME=value; see [subprocess.Env]. Default:
-	// empty. Nothing is inherited.
+	// Env is its complete environment, as NAME=value; see [subprocess.Env].
+	// Default: empty. Nothing is inherited.
 	Env []string
 
-	// MaxLine bounds a line that it writes, in bytes. A longer one is skipped
+	// MaxLine bounds a line of its output, in bytes. A longer line is skipped
 	// and counted. Default 8 MiB.
 	MaxLine int
 	// StartWait is how long a task waits for a program that is being
@@ -42,35 +42,35 @@ type Config struct {
 	// WriteTimeout is how long the program may take to read a task from its
 	// standard input, before its sender gets E_UNAVAILABLE. Default 10 s.
 	WriteTimeout time.Duration
-	// Linger is how long a task that was cancelled, or timed out, keeps its
-	// place until the program has answered it all the same, so that the program
-	// does not get more tasks at once than the agent's concurrency. While no
-	// place is free because of such tasks, others get E_BUSY at once, with what
-	// remains of Linger as backoff. Default 5 s.
+	// Linger is how long a cancelled or timed out task keeps its place until
+	// the program has answered it as well, so that the program never has more
+	// tasks than the agent's concurrency. If no place is free because of such
+	// tasks, other tasks get E_BUSY at once, with the rest of Linger as
+	// backoff. Default 5 s.
 	Linger time.Duration
 
-	// RestartMin and RestartMax bound the pause before a restart, which doubles
-	// each time and has a random part. Default 100 ms and 30 s.
+	// RestartMin and RestartMax bound the pause before a restart. The pause
+	// doubles each time and has a random part. Default 100 ms and 30 s.
 	RestartMin, RestartMax time.Duration
-	// StableAfter is how long a program must run, if it answers no task, for
-	// the pause to start over and for [Program.Health] to forget that it
-	// failed. Default 5 s.
+	// StableAfter is how long a program that answers no task must run until its
+	// failures are forgotten: the restart pause starts over, and
+	// [Program.Health] is healthy. Default 5 s.
 	StableAfter time.Duration
 
-	// Grace is how long it may take to end after its standard input was
-	// closed; then it gets SIGTERM. TermGrace is how long it has after that;
-	// then its whole process group is killed. Default 5 s and 2 s.
+	// Grace is how long the program may take to end after its standard input
+	// was closed, before it gets SIGTERM. TermGrace is how long it has then,
+	// before its whole process group is killed. Default 5 s and 2 s.
 	Grace, TermGrace time.Duration
 
-	// Stderr gets what the program writes to its standard error, one line a
-	// Write, cut after 4 KiB. Default: Logger, at most 50 lines a second.
+	// Stderr receives the program's standard error, one line per Write,
+	// truncated to 4 KiB. Default: Logger, at most 50 lines a second.
 	Stderr io.Writer
-	// Logger gets starts, ends and lines that were ignored, never their
-	// contents. Default discards.
+	// Logger receives starts, exits and ignored lines, but never the content of
+	// lines. Default: discarded.
 	Logger *slog.Logger
 }
 
-// complete fills in the defaults and reports what is wrong.
+// complete sets the defaults and reports invalid settings.
 func (c *Config) complete() error {
 	var bad []error
 	if len(c.Command) == 0 || c.Command[0] == "" {

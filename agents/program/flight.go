@@ -12,13 +12,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// flight is a task that the program works on.
+// flight is a task that was given to the program and is not answered yet.
 type flight struct {
 	emit func(json.RawMessage) error
-	done chan outcome // one fits
-	over atomic.Bool  // its sender has an answer already
+	done chan outcome // buffered, for one outcome
+	over atomic.Bool  // the sender has its answer already
 
-	until  time.Time   // when it gives up its place, if it lingers
+	until  time.Time   // when the task gives up its place, if it lingers
 	giveUp *time.Timer // set with until
 }
 
@@ -27,29 +27,30 @@ type outcome struct {
 	err     error
 }
 
-// handsOn is the outcome of a task that the program hands on.
+// handsOn is the outcome of a task that the program delegates.
 type handsOn struct{ mesh.HandOff }
 
 func (h *handsOn) Error() string {
 	return "the agent's program hands the task on to " + clip.Text(h.To, 128)
 }
 
-// errUnderWay refuses a second live task with one id. A durable one waits for its
-// turn: it was accepted, and may be an attempt whose worker has just lost the run.
+// errUnderWay refuses a second live task with the same id. A durable one waits
+// instead: the mesh has admitted it, and it may be the next attempt of a task
+// whose worker has just lost the run.
 var errUnderWay = envelope.Errorf(envelope.CodeReplay, "a task with this id is under way")
 
-// underWayPause is how long a durable task waits before it asks again.
+// underWayPause is how long a durable task waits before it tries again.
 const underWayPause = 20 * time.Millisecond
 
-// errNotBegun says that the process has seen nothing of the task.
+// errNotBegun means that the process has seen nothing of the task.
 var errNotBegun = errors.New("the program ended before it was given the task")
 
-// died answers the tasks that a program had under way when it ended.
+// died is the answer to tasks that were under way when the program ended.
 func died() *envelope.Error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program ended before it had answered; the task may have begun").WithBackoff(time.Second)
 }
 
-// do gives the process a task and waits for the answer.
+// do gives the task to the process and waits for the answer.
 func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) error, line []byte) (json.RawMessage, error) {
 	f, err := x.enter(id, emit)
 	if err != nil {
@@ -69,8 +70,8 @@ func (x *process) do(ctx context.Context, id string, emit func(json.RawMessage) 
 	}
 }
 
-// linger leaves the task in the table although its sender has an answer, until
-// the program has answered it too, has ended, or has had long enough.
+// linger keeps a task in the table although its sender has its answer, until
+// the program has answered it, too, has ended, or Linger has passed.
 func (x *process) linger(id string, f *flight) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -87,11 +88,11 @@ func (x *process) linger(id string, f *flight) {
 	})
 }
 
-// enter puts a task into the table where readers of answers look for it, if a
-// place is free. The mesh hands over no more tasks at once than there are
-// places: when none is free, some are taken by tasks that linger.
+// enter adds a task to the table of tasks under way, if a place is free. The
+// mesh never runs more tasks than there are places; if no place is free,
+// lingering tasks occupy some.
 func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, error) {
-	places := x.p.places() // before x.mu, which Health takes inside the program's
+	places := x.p.places() // before x.mu: Health locks the program's mutex first, and then x.mu
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.flights == nil {
@@ -113,19 +114,19 @@ func (x *process) enter(id string, emit func(json.RawMessage) error) (*flight, e
 	return f, nil
 }
 
-// noPlace says that a task was not given to the program, because others linger,
-// and until when at the longest.
+// noPlace is the error of a task that was not given to the program because
+// other tasks linger. until is the latest time at which a place becomes free.
 type noPlace struct{ until time.Time }
 
 func (n *noPlace) Error() string { return "the program still owes answers" }
 
-// refusal is what the sender is told who had better ask again.
+// refusal is the error for a sender, which should retry later.
 func (n *noPlace) refusal() *envelope.Error {
 	busy := envelope.Errorf(envelope.CodeBusy, "the agent's program still owes answers to tasks that have ended; it was not given this one")
 	return busy.WithBackoff(max(time.Until(n.until), time.Millisecond))
 }
 
-// wait waits until there may be a place.
+// wait waits until a place may be free.
 func (n *noPlace) wait(ctx context.Context) error {
 	timer := time.NewTimer(max(time.Until(n.until), time.Millisecond))
 	defer timer.Stop()
@@ -137,7 +138,7 @@ func (n *noPlace) wait(ctx context.Context) error {
 	}
 }
 
-// firstFree is when the first task that lingers gives up its place; zero if
+// firstFree returns when the first lingering task gives up its place; zero if
 // none lingers.
 func (x *process) firstFree() (first time.Time) {
 	for _, f := range x.flights {
@@ -148,7 +149,7 @@ func (x *process) firstFree() (first time.Time) {
 	return first
 }
 
-// leave takes a task out of the table, if it is there.
+// leave removes a task from the table, if it is there.
 func (x *process) leave(id string, f *flight) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -167,8 +168,9 @@ func (x *process) remove(id string, f *flight) {
 	x.ended.add(id)
 }
 
-// find returns the task that a line is about, or nil and whether it was under
-// way a while ago. A line that ends the task takes it out of the table.
+// find returns the task that a line refers to. If there is none it returns nil,
+// and reports whether the task ended recently. A line that ends the task
+// removes it from the table.
 func (x *process) find(id string, ends bool) (f *flight, late bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -182,7 +184,7 @@ func (x *process) find(id string, ends bool) (f *flight, late bool) {
 	return f, false
 }
 
-// abandon ends all tasks, because no answer can come any more.
+// abandon ends all tasks, because the process can send no more answers.
 func (x *process) abandon() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -201,15 +203,15 @@ func (x *process) inFlight() int {
 	return len(x.flights)
 }
 
-// writing is a line on its way into the program.
+// writing is a line that is being written to the program.
 type writing struct {
 	line []byte
-	done chan error // one fits
+	done chan error // buffered, for one error
 }
 
-// write hands a line to the program. Begun tells whether the program may have
-// seen some of it: if so the rest follows, whatever write returns, because the
-// next line has to start at the beginning of a line.
+// write writes a line to the program. begun reports whether the program may
+// have read a part of the line. If so the rest is written, too, even if write
+// returns an error, because the next line must start on its own.
 func (x *process) write(ctx context.Context, line []byte) (begun bool, err error) {
 	timer := time.NewTimer(x.p.cfg.WriteTimeout)
 	defer timer.Stop()
@@ -252,8 +254,8 @@ func (x *process) writeLoop() {
 	}
 }
 
-// recent remembers the last few task ids that ended, to tell a late line from
-// one about a task that never was.
+// recent holds the ids of tasks that ended recently, to tell a late line from a
+// line about an unknown task.
 type recent struct {
 	ring [256]string
 	next int

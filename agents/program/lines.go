@@ -23,18 +23,18 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// answer is a line of the program's.
+// answer is a line that the program writes.
 type answer struct {
 	Type    jsontext.Value `json:"type"`
 	ReplyTo string         `json:"reply_to"`
 	Payload jsontext.Value `json:"payload"`
 }
 
-// typeHandoff is what a program says that hands its task on. It is no type of an
-// envelope.
+// typeHandoff is the type of a line that delegates the task. It is not a type
+// of envelope.
 const typeHandoff envelope.Type = "handoff"
 
-// kind is the type, and whether a program may say it.
+// kind returns the type of the line, and reports whether a program may send it.
 func (a *answer) kind() (typ envelope.Type, legal bool) {
 	if a.Type.Kind() != '"' || json.Unmarshal(a.Type, &typ) != nil {
 		return "", false
@@ -42,7 +42,7 @@ func (a *answer) kind() (typ envelope.Type, legal bool) {
 	return typ, typ == envelope.TypeStream || typ == envelope.TypeResult || typ == envelope.TypeError || typ == typeHandoff
 }
 
-// lineCounts are the lines that changed nothing.
+// lineCounts counts the lines that were ignored.
 type lineCounts struct {
 	malformed, oversized, unknown, late, overrun, stderrDropped atomic.Int64
 }
@@ -58,8 +58,8 @@ func (c *lineCounts) details(d map[string]any) {
 	}
 }
 
-// readLoop takes the program's answers until its standard output ends, which
-// is the end of its work.
+// readLoop reads the program's answers until its standard output is closed,
+// after which the process can do no more work.
 func (x *process) readLoop() {
 	r := lineReader{r: bufio.NewReaderSize(x.stdout, 64<<10), max: x.p.cfg.MaxLine}
 	for {
@@ -69,7 +69,7 @@ func (x *process) readLoop() {
 			x.ignored("longer than the limit")
 			continue
 		}
-		// A last line without its end is a line that was cut off.
+		// A last line without a newline was truncated.
 		if err != nil {
 			break
 		}
@@ -145,8 +145,8 @@ func (x *process) stream(f *flight, payload stdjson.RawMessage) {
 	}
 }
 
-// delegation is to whom a program hands its task on, or what is wrong with
-// that.
+// delegation returns the delegation that a handoff line asks for, as an error
+// for the mesh, or an error that says why the line is invalid.
 func delegation(payload stdjson.RawMessage) error {
 	var said struct {
 		To      string         `json:"to"`
@@ -166,7 +166,7 @@ func delegation(payload stdjson.RawMessage) error {
 	return &handsOn{mesh.HandOff{To: said.To, Reason: said.Reason, Intent: said.Intent, Payload: stdjson.RawMessage(said.Payload)}}
 }
 
-// namesText are names in quotes, the first few of them.
+// namesText lists names in quotes, up to a few.
 func namesText(names []string) string {
 	const most = 5
 	more := ""
@@ -180,8 +180,8 @@ func namesText(names []string) string {
 	return strings.Join(quoted, ", ") + more
 }
 
-// failure is the program's own error: its code and all else travel as
-// they are.
+// failure is the program's own error: its code and its other members are sent
+// unchanged.
 func failure(payload stdjson.RawMessage) *envelope.Error {
 	said := envelope.ErrorOf(&envelope.Envelope{Payload: payload})
 	var message struct {
@@ -205,10 +205,10 @@ func (x *process) ignored(reason string) {
 	x.p.notes.warn("line of program ignored", "reason", reason)
 }
 
-// maxStderrLine is where a line of standard error is cut.
+// maxStderrLine is the length at which a line of standard error is truncated.
 const maxStderrLine = 4 << 10
 
-// stderrLoop passes on what the program says to its operator.
+// stderrLoop passes the program's standard error on to the operator.
 func (x *process) stderrLoop() {
 	r := lineReader{r: bufio.NewReaderSize(x.stderr, maxStderrLine), max: maxStderrLine, cut: true}
 	own := newLimitedLog(x.p.cfg.Logger, 50, 200)
@@ -230,17 +230,17 @@ func (x *process) stderrLoop() {
 
 var errLineTooLong = errors.New("the line is too long")
 
-// lineReader reads lines of bounded length.
+// lineReader reads lines with a maximum length.
 type lineReader struct {
 	r   *bufio.Reader
 	max int
-	cut bool // return the beginning of a line that is too long, instead of an error
+	cut bool // return the beginning of a line that is too long instead of an error
 	buf []byte
 }
 
-// next returns the next line, which is valid until the next call, its end
-// included. Of a line that is too long the rest is skipped. What comes before
-// the end of input is returned together with the error.
+// next returns the next line with its newline; it is valid until the next call.
+// The rest of a line that is too long is skipped. At the end of input, the
+// remaining text is returned together with the error.
 func (l *lineReader) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	tooLong := false
@@ -262,7 +262,7 @@ func (l *lineReader) next() ([]byte, error) {
 	}
 }
 
-// limitedLog keeps a program from flooding the log.
+// limitedLog limits the lines that a program can write to the log.
 type limitedLog struct {
 	log     *slog.Logger
 	limiter *rate.Limiter

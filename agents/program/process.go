@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
-// process is one life of a program.
+// process is one run of the program, from start to exit.
 type process struct {
 	p      *Program
 	group  *subprocess.Group
@@ -21,18 +21,18 @@ type process struct {
 	stdout *os.File
 	stderr *os.File
 
-	lines    chan *writing // to the writer, which takes one at a time
-	gone     chan struct{} // closed when no more tasks are taken
+	lines    chan *writing // lines for the writer, which accepts one at a time
+	gone     chan struct{} // closed when no more tasks are accepted
 	broken   chan error    // the program has closed a pipe
 	answered atomic.Bool
 	loops    sync.WaitGroup
 
 	mu      sync.Mutex
-	flights map[string]*flight // nil once no answer can come any more
+	flights map[string]*flight // nil once no answer can arrive any more
 	ended   recent
 }
 
-// startProcess starts the program. On error nothing is left behind.
+// startProcess starts the program. If it fails, nothing is left running.
 func startProcess(p *Program) (x *process, err error) {
 	x = &process{
 		p: p, lines: make(chan *writing), gone: make(chan struct{}), broken: make(chan error, 2),
@@ -62,8 +62,8 @@ func startProcess(p *Program) (x *process, err error) {
 		return nil, fmt.Errorf("start program: %w", err)
 	}
 	theirs = append(theirs, stderr)
-	// Files, not readers and writers: Wait then waits for the program alone,
-	// and not for whoever inherited its pipes.
+	// These are files, not readers and writers, so that Wait waits for the
+	// program only, and not for processes that have inherited its pipes.
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	if x.group, err = subprocess.Start(cmd); err != nil {
 		return nil, fmt.Errorf("start program: %w", err)
@@ -79,13 +79,13 @@ func (x *process) close() {
 	}
 }
 
-// lastWords is how long the pipes of a program that has ended are still read:
-// they end at once, unless a process that left the group holds them.
+// lastWords is how long the pipes of an exited program are still read. They end
+// at once unless a process that has left the group holds them open.
 const lastWords = time.Second
 
-// supervise serves the process until it ends, by itself or because ctx does, and
-// returns when nothing of it is left. It calls down as soon as the process takes
-// no more tasks. The error says how it ended.
+// supervise runs the process until it ends, by itself or because ctx ends, and
+// returns when nothing of it is left. It calls down when the process accepts no
+// more tasks. The error says how the process ended.
 func (x *process) supervise(ctx context.Context, down func()) error {
 	x.loops.Go(x.writeLoop)
 	x.loops.Go(x.readLoop)
@@ -93,7 +93,7 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 	exited := make(chan error, 1)
 	go func() {
 		x.group.Exited()
-		x.group.Kill() // what it has left behind
+		x.group.Kill() // processes that it has left behind
 		exited <- x.group.Wait()
 	}()
 
@@ -126,9 +126,9 @@ func (x *process) supervise(ctx context.Context, down func()) error {
 	return err
 }
 
-// hungUp ends a process that has closed a pipe, and returns how it ended. A
-// process that ends by itself closes its pipes first: that is then the reason,
-// and why is nil.
+// hungUp stops a process that has closed a pipe, and returns how it ended. A
+// process that exits by itself closes its pipes first: then its exit is the
+// reason, and why is nil.
 func (x *process) hungUp(ctx context.Context, exited <-chan error, reason error) (err, why error) {
 	timer := time.NewTimer(lastWords)
 	defer timer.Stop()
@@ -142,7 +142,8 @@ func (x *process) hungUp(ctx context.Context, exited <-chan error, reason error)
 	return x.stop(exited), reason
 }
 
-// stop ends the process: kindly, then firmly, then for certain.
+// stop ends the process: it closes its standard input, then sends SIGTERM, then
+// SIGKILL.
 func (x *process) stop(exited <-chan error) error {
 	x.stdin.Close()
 	for _, step := range []struct {

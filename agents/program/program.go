@@ -15,50 +15,52 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// Program is a [mesh.Handler] whose work any program does. It starts the
-// program once and keeps it. The program reads one task a line on its standard
-// input, a whole AEE envelope as compact JSON:
+// Program is a [mesh.Handler] whose work an external program does. It starts
+// the program once and keeps it running. The program reads one task per line
+// from its standard input, a whole AEE envelope as compact JSON:
 //
 //	{"v":"1","id":"01J…","type":"task","intent":"code.review","payload":{…},…}
 //
-// and writes one JSON object a line on its standard output, in any order and for
-// any task that it has read:
+// and writes one JSON object per line to its standard output, in any order and
+// for any task that it has read:
 //
 //	{"type":"stream","reply_to":"01J…","payload":{"text":"reading"}}
 //	{"type":"result","reply_to":"01J…","payload":{"findings":[]}}
 //	{"type":"error","reply_to":"01J…","payload":{"code":"E_NO_REPO","message":"…","retryable":false}}
 //	{"type":"handoff","reply_to":"01J…","payload":{"to":"agent.billing","reason":"it is about money"}}
 //
-// Streams may come any number of times, then one result, one error, or one
-// handoff, by which another agent answers the task ([mesh.Task.HandOff]; intent
-// and payload may be given, too, and any other member there is an error). An
-// error's code travels as it is and is E_AGENT where there is none. The mesh
-// fills in the rest of the envelope and signs it. Other members of a line are
-// ignored.
+// Any number of streams may precede one result, one error, or one handoff. A
+// handoff delegates the task to another agent, which answers it
+// ([mesh.Task.HandOff]); its payload may also have intent and payload, and any
+// other member is an error. An error's code is sent unchanged; the default is
+// E_AGENT. The mesh fills in the rest of the envelope and signs it. Other
+// members of a line are ignored.
 //
-// A task of the durable lane has one member more, for it may come again after a
-// crash, of the program or of its worker, and nobody knows how far the program
-// came with it:
+// A task of the durable lane has one more member. It may be sent again after a
+// crash of the program or of its worker, and it is not known how much of it the
+// program had done:
 //
 //	"durable":{"run":"7e6d3c1a-…","attempt":2}
 //
-// The run is the same each time, and each attempt has a higher number than the one
-// before it: from 1, and with gaps where the run was paused or moved. A program whose
-// work must not be done twice notes what it has done under the run or the task's id.
+// The run is the same each time. Attempts are numbered from 1 and increase,
+// with gaps if the run was paused or transferred. A program whose work must not
+// be repeated has to record what it has done under the run's or the task's id.
 //
-// As many tasks are under way at once as the agent's concurrency allows. A
-// program is told nothing when a task is cancelled or times out; what it still
-// says about it is ignored and counted. Until it has said so, for at most
-// Linger, the task keeps its place; while that leaves no place free, senders
-// get E_BUSY at once: the program is not given their tasks. It must flush its
-// output after each line, and end when its standard input ends.
+// The number of tasks under way is limited by the agent's concurrency. The
+// program is not told when a task is cancelled or times out; its answers to
+// such a task are ignored and counted. The task keeps its place until the
+// program has answered it, or for at most Linger; while no place is free,
+// senders get E_BUSY at once, and the program does not see their tasks. The
+// program must flush its output after each line, and exit when its standard
+// input ends.
 //
-// A program that dies is started again, after a pause that doubles each time.
-// Tasks that it had under way are answered with E_UNAVAILABLE, retryable. One
-// that closes its standard output counts as dead and is stopped first. A line
-// that is no such object, or names a task that is not under way, is counted and
-// logged and does no harm; one that names a task, with another type or with a
-// result or error that is no object, fails the task with E_AGENT.
+// A program that exits is restarted, after a pause that doubles each time. Its
+// tasks under way fail with E_UNAVAILABLE, retryable. A program that closes its
+// standard output is stopped and then treated in the same way. A line that is
+// no such object, or that names a task that is not under way, is counted,
+// logged and otherwise ignored. A line that names a task under way, but has
+// another type, or a result or error that is not an object, fails the task with
+// E_AGENT.
 type Program struct {
 	cfg    Config
 	counts lineCounts
@@ -67,26 +69,25 @@ type Program struct {
 	mu       sync.Mutex
 	state    lifeState
 	proc     *process      // while it runs
-	changed  chan struct{} // closed, and replaced, when state or proc change
-	started  time.Time     // of proc
-	retryAt  time.Time     // while it is down
-	failures int           // ends in a row that came too soon
+	changed  chan struct{} // closed and replaced when state or proc change
+	started  time.Time     // when proc was started
+	retryAt  time.Time     // when it is restarted, while it is down
+	failures int           // exits in a row that came too soon
 	restarts int
 	lastExit string
 	handling int // calls of Handle
-	most     int // of them at once: the agent's concurrency, or the most so far
+	most     int // the agent's concurrency, or the largest number of tasks so far
 }
 
 type lifeState int
 
 const (
 	idle lifeState = iota // Run has not been called
-	up                    // Run is under way: it runs, or will again
+	up                    // Run is running: the program runs or will be restarted
 	stopped
 )
 
-// New makes a Program, or reports all that is wrong with the
-// configuration. It does no I/O.
+// New makes a Program, or reports all invalid settings. It does no I/O.
 func New(cfg Config) (*Program, error) {
 	if err := cfg.complete(); err != nil {
 		return nil, err
@@ -98,10 +99,10 @@ func New(cfg Config) (*Program, error) {
 	}, nil
 }
 
-// Run starts the program and keeps it running until ctx ends, then stops it
-// and everything in its process group: it closes the program's standard input,
-// waits, and becomes more insistent. It returns when they are gone. It fails at
-// once if there is no such program, and if it was called before.
+// Run starts the program and keeps it running until ctx ends. Then it closes
+// the program's standard input, waits, and signals everything in its process
+// group, see [Config].Grace. It returns when all of it has ended. It fails at
+// once if the program does not exist, and if Run was called before.
 func (p *Program) Run(ctx context.Context) error {
 	if err := p.Check(); err != nil {
 		return err
@@ -145,8 +146,8 @@ func (p *Program) Check() error {
 	return nil
 }
 
-// ended keeps the books on an end that nobody asked for, and says how long to
-// wait before the next start.
+// ended records an unexpected exit, and returns the pause before the next
+// start.
 func (p *Program) ended(proc *process, err error) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -162,7 +163,7 @@ func (p *Program) ended(proc *process, err error) time.Duration {
 	return pause
 }
 
-// set changes the state and tells those who wait for it.
+// set changes the state and wakes the goroutines that wait for a change.
 func (p *Program) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,10 +173,10 @@ func (p *Program) set(change func()) {
 }
 
 // Handle gives a task to the program and waits for its answer. A durable task
-// waits for a place, too.
+// also waits for a free place.
 func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 	durable := task.Run() != nil
-	if durable { // what the program does is in no ledger: it must know of every attempt
+	if durable { // a program's work is in no ledger, so it must be told of every attempt
 		if err := task.Run().Claim(ctx); err != nil {
 			return nil, err
 		}
@@ -209,7 +210,7 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			if err := (&noPlace{until: time.Now().Add(underWayPause)}).wait(ctx); err != nil {
 				return nil, err
 			}
-			proc = nil // the same again
+			proc = nil // try the same process again
 		case !errors.As(err, &full):
 			return payload, err
 		case !durable:
@@ -218,13 +219,13 @@ func (p *Program) Handle(ctx context.Context, task *mesh.Task) (json.RawMessage,
 			if err := full.wait(ctx); err != nil {
 				return nil, err
 			}
-			proc = nil // the same again
+			proc = nil // try the same process again
 		}
 	}
 }
 
-// begunElsewhere refuses a run of another platform whose steps were completed there in
-// part: a program begins with its input, and would do them again.
+// begunElsewhere refuses a run of another platform with completed steps: a
+// program starts from the input, and would repeat them.
 func begunElsewhere(run *mesh.Run) error {
 	if !run.Restored() {
 		return nil
@@ -235,13 +236,14 @@ func begunElsewhere(run *mesh.Run) error {
 	return nil
 }
 
-// attempt tells a program which attempt of which run a task is.
+// attempt tells a program to which run a task belongs, and the number of the
+// attempt.
 type attempt struct {
 	Run     string `json:"run"`
-	Attempt uint64 `json:"attempt"` // the epoch: no other number of the record only rises
+	Attempt uint64 `json:"attempt"` // the run's epoch, the only number of the record that always increases
 }
 
-// attemptOf is nil for a live task, which comes once.
+// attemptOf returns nil for a live task, which is never sent again.
 func attemptOf(task *mesh.Task) *attempt {
 	r := task.Run()
 	if r == nil {
@@ -263,23 +265,24 @@ func (p *Program) end() {
 	p.handling--
 }
 
-// Serves tells how many tasks the agent runs at once.
+// Serves sets how many tasks the agent runs at the same time.
 func (p *Program) Serves(concurrency int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.most = max(p.most, concurrency)
 }
 
-// places is how many tasks the program may have at once. Where no [Agent] runs
-// it, that is the most that it was handed at once so far.
+// places returns how many tasks the program may have at the same time. Without
+// an [Agent] that has called Serves, it is the largest number that it was given
+// so far.
 func (p *Program) places() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.most
 }
 
-// taskLine is the task in one line, and which attempt it is if it may be more
-// than one.
+// taskLine encodes the task as one line, with the attempt if there may be
+// several.
 func taskLine(e *envelope.Envelope, which *attempt) ([]byte, error) {
 	raw, err := e.AppendJSON(nil)
 	if err != nil {
@@ -304,9 +307,9 @@ func taskLine(e *envelope.Envelope, which *attempt) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// await returns the running program, or waits for another than last as long as
-// giveUp allows. Where the program keeps dying it does not wait, unless the task is
-// patient: a sender that gives up first would hear of a time-out alone.
+// await returns the running program if it is not last, or waits for it as long
+// as giveUp allows. If the program keeps failing, it waits only for a patient
+// task: another sender would time out first and learn nothing of the reason.
 func (p *Program) await(ctx context.Context, giveUp <-chan time.Time, last *process, patient bool) (*process, error) {
 	for {
 		p.mu.Lock()
@@ -334,12 +337,13 @@ func notRunning(retryAt time.Time) error {
 	return envelope.Errorf(envelope.CodeUnavailable, "the agent's program is not running; it had not begun the task").WithBackoff(max(time.Until(retryAt), time.Second))
 }
 
-// troubled is after how many ends in a row a program counts as unhealthy.
+// troubled is the number of exits in a row after which a program counts as
+// unhealthy.
 const troubled = 3
 
-// Health is what the mesh shows as the agent's: unhealthy, with the reason,
-// while the program keeps dying soon after its start; degraded while it is down
-// for another reason.
+// Health is the agent's health on the mesh: unhealthy, with the reason, while
+// the program keeps exiting soon after its start; degraded while it is down for
+// another reason.
 func (p *Program) Health() mesh.Health {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 // format is the version of a stored record (docs/nats-binding.md).
 const format = 1
 
-// stored is a record as the bucket has it: one JSON object, which
-// `nats kv get` shows.
+// stored is the form of a record in the bucket: one JSON object, which `nats kv
+// get` shows.
 type stored struct {
 	V        int         `json:"v"`
 	Entity   string      `json:"entity"`
@@ -30,13 +30,13 @@ type stored struct {
 	SHA256   string      `json:"sha256"`
 	At       time.Time   `json:"registered_at"`
 	By       string      `json:"registered_by,omitempty"`
-	Document *string     `json:"document,omitempty"`        // of JSON and YAML
-	Binary   []byte      `json:"document_base64,omitempty"` // of CBOR
+	Document *string     `json:"document,omitempty"`        // for JSON and YAML
+	Binary   []byte      `json:"document_base64,omitempty"` // for CBOR
 }
 
 var errAltered = errors.New("record: the document is not the one that its sha256 says")
 
-// Encode writes a valid record as it is stored.
+// Encode writes a valid record in its stored form.
 func (r *Record) Encode() ([]byte, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (r *Record) Encode() ([]byte, error) {
 	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false) // a document of angle brackets would grow by six
+	enc.SetEscapeHTML(false) // otherwise a document of angle brackets would grow by a factor of six
 	if err := enc.Encode(s); err != nil {
 		return nil, err
 	}
@@ -64,8 +64,8 @@ func (r *Record) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads a stored record. What it returns is valid; members that it does
-// not know are ignored, a version that it does not know is refused.
+// Decode reads a stored record. A returned record is valid. Unknown members are
+// ignored, an unknown format version is refused.
 func Decode(data []byte) (Record, error) {
 	if len(data) > MaxRecord {
 		return Record{}, fmt.Errorf("record: it has %d bytes, at most %d", len(data), MaxRecord)
@@ -96,7 +96,7 @@ func Decode(data []byte) (Record, error) {
 	return r, nil
 }
 
-// clone is a record that shares nothing with r.
+// clone returns a copy that shares no memory with r.
 func (r *Record) clone() Record {
 	c := *r
 	c.Aliases, c.Skills, c.Document = slices.Clone(r.Aliases), slices.Clone(r.Skills), slices.Clone(r.Document)

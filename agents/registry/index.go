@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// Card is what an index keeps of an entry: all but the document.
+// Card is an entry without its document, as an index keeps it.
 type Card struct {
 	Key      string
 	Revision uint64
@@ -19,7 +19,7 @@ type Card struct {
 	Skills   []string
 }
 
-// CardOf is the card of an entry.
+// CardOf returns the card of an entry.
 func CardOf(e *Entry) Card {
 	r := &e.Record
 	return Card{e.Key, e.Revision, r.Entity, r.AgentID, r.Aliases, r.Name, r.Version, r.Skills}
@@ -29,7 +29,8 @@ func CardOf(e *Entry) Card {
 // safe for concurrent use.
 type Index struct{ cards map[string]Card }
 
-// Set takes an entry in: one that was removed, or is no record, is forgotten.
+// Set adds an entry. An entry that was removed or is invalid is deleted from
+// the index.
 func (x *Index) Set(e *Entry) {
 	if e.Removed || e.Err != nil {
 		delete(x.cards, e.Key)
@@ -41,7 +42,7 @@ func (x *Index) Set(e *Entry) {
 	x.cards[e.Key] = CardOf(e)
 }
 
-// All are the cards, in the order of their keys.
+// All returns the cards, in the order of their keys.
 func (x *Index) All() []Card {
 	out := make([]Card, 0, len(x.cards))
 	for _, c := range x.cards {
@@ -51,8 +52,8 @@ func (x *Index) All() []Card {
 	return out
 }
 
-// Find returns the registration that a name means: an agent_id, an entity, an
-// alias, or the entity without its type, in this order.
+// Find returns the registration that a name stands for: an agent_id, an entity,
+// an alias, or an entity without its type, in this order.
 func (x *Index) Find(name string) (Card, bool) {
 	if c, ok := x.cards[KeyOf(name, "")]; ok && name != "" {
 		return c, true
@@ -74,7 +75,7 @@ func (x *Index) Entity(entity string) (Card, bool) {
 	return x.first(func(c *Card) bool { return c.Entity == entity })
 }
 
-// first is the one that was written first of those that f is true of.
+// first returns the earliest written of the cards for which f is true.
 func (x *Index) first(f func(*Card) bool) (found Card, ok bool) {
 	for _, c := range x.cards {
 		if f(&c) && (!ok || c.Revision < found.Revision) {
@@ -92,7 +93,7 @@ func (x *Index) Taken(r *Record) (Card, bool) {
 	})
 }
 
-// Skilled are the registrations that have a skill, in the order of their
+// Skilled returns the registrations with a skill, in the order of their
 // entities; see [FoldSkill].
 func (x *Index) Skilled(skill string) []Card {
 	want := FoldSkill(skill)
@@ -108,9 +109,9 @@ func (x *Index) Skilled(skill string) []Card {
 	return out
 }
 
-// FoldSkill is the form in which skills are compared: small letters and digits,
-// and one _ for anything between. "Go review", "go-review" and "go_review" are one
-// skill.
+// FoldSkill normalises a skill for comparison: small letters and digits, with
+// one _ for anything between. "Go review", "go-review" and "go_review" are the
+// same skill.
 func FoldSkill(skill string) string {
 	var b strings.Builder
 	gap := false

@@ -17,14 +17,14 @@ type Mem struct {
 	mu       sync.Mutex
 	revision uint64
 	kept     map[string][]Entry
-	told     chan struct{} // closed with the next change
+	told     chan struct{} // closed at the next change
 }
 
 var _ Registry = (*Mem)(nil)
 
 // Put implements [Registry].
 func (m *Mem) Put(_ context.Context, rec Record, after uint64) (uint64, error) {
-	data, err := rec.Encode() // what a store would keep
+	data, err := rec.Encode() // the bytes that a store would keep
 	if err != nil {
 		return 0, err
 	}
@@ -66,7 +66,7 @@ func (m *Mem) write(e Entry, after uint64) (uint64, error) {
 	return e.Revision, nil
 }
 
-// at is the revision that a key is at: 0 where it is removed.
+// at returns the current revision of a key; 0 if it was removed.
 func (m *Mem) at(key string) uint64 {
 	if all := m.kept[key]; len(all) > 0 && !all[len(all)-1].Removed {
 		return all[len(all)-1].Revision
@@ -120,7 +120,7 @@ func (m *Mem) List(context.Context) ([]Entry, error) {
 	return cloned(m.since(0, false)), nil
 }
 
-// since are the newest entries of keys, written after a revision.
+// since returns the newest entries of keys that were written after a revision.
 func (m *Mem) since(revision uint64, removed bool) []Entry {
 	var out []Entry
 	for _, all := range m.kept {
@@ -169,7 +169,7 @@ func (m *Mem) Watch(ctx context.Context, changed func(Entry), ready func()) erro
 	}
 }
 
-// ValidKey reports whether a record may have a key.
+// ValidKey returns an error if a record cannot have the key.
 func ValidKey(key string) error {
 	if isEntity(key) && subject.ValidateEntity(key) == nil {
 		return nil

@@ -26,32 +26,32 @@ const (
 
 // Record is one registered definition.
 type Record struct {
-	Entity  string   // whom tasks for the agent are sent to
-	AgentID string   // of the document, as it has it; "" where it has none
-	Aliases []string // further names, of which nobody else has one
+	Entity  string   // the entity that tasks for the agent are sent to
+	AgentID string   // the document's; "" if it has none
+	Aliases []string // additional names, unique among all records
 
 	Name    string    // agent.name
-	Version string    // agent.version; "" where it has none
-	Role    aaif.Role // orchestration.role; "" where it has none
+	Version string    // agent.version; "" if it has none
+	Role    aaif.Role // orchestration.role; "" if it has none
 	Skills  []string  // agent.skills
 
 	Format   aaif.Format // of Document
 	SHA256   string      // of Document, in hex
 	Document []byte      // as it was read, byte for byte
 
-	At time.Time // when it was registered, by the clock of whoever did
-	By string    // the entity that did, as it says
+	At time.Time // when it was registered, by the registering client's clock
+	By string    // the entity that registered it, by its own claim
 }
 
-// Options are what a document does not say about its registration.
+// Options are the parts of a registration that are not in the document.
 type Options struct {
-	Entity  string // default: agent. and the name, as a worker would serve it
+	Entity  string // default: "agent." and the name, as a worker serves it
 	Aliases []string
 	By      string
 	At      time.Time // default now
 }
 
-// New makes a record of an agent definition, or says why it cannot be
+// New makes a record from an agent definition. The error says why it cannot be
 // registered.
 func New(doc *aaif.Document, o Options) (Record, error) {
 	if doc == nil || doc.Definition() == nil {
@@ -80,17 +80,17 @@ func New(doc *aaif.Document, o Options) (Record, error) {
 	return r, r.Validate()
 }
 
-// Sum is the checksum of a document, as a record has it.
+// Sum returns a document's checksum, in the form of a record.
 func Sum(document []byte) string {
 	sum := sha256.Sum256(document)
 	return hex.EncodeToString(sum[:])
 }
 
-// Key is where the record is kept; see [KeyOf].
+// Key returns the key under which the record is stored; see [KeyOf].
 func (r *Record) Key() string { return KeyOf(r.AgentID, r.Entity) }
 
-// KeyOf is the key of an agent: its agent_id, a UUID in small letters, or its
-// entity where it has none.
+// KeyOf returns the key of an agent: its agent_id, with a UUID in small
+// letters, or its entity if it has none.
 func KeyOf(agentID, entity string) string {
 	switch {
 	case agentID == "":
@@ -101,7 +101,7 @@ func KeyOf(agentID, entity string) string {
 	return agentID
 }
 
-// isEntity is true of what reads like an entity, whoever has that name.
+// isEntity reports whether s has the form of an entity id.
 func isEntity(s string) bool {
 	switch subject.EntityType(s) {
 	case subject.TypeAgent, subject.TypeService, subject.TypeHuman, subject.TypeBus:
@@ -110,7 +110,7 @@ func isEntity(s string) bool {
 	return false
 }
 
-// Validate reports all that keeps a record from being stored.
+// Validate returns all reasons why a record cannot be stored.
 func (r *Record) Validate() error {
 	var bad []error
 	note := func(format string, args ...any) { bad = append(bad, fmt.Errorf(format, args...)) }
@@ -161,8 +161,8 @@ func (r *Record) Validate() error {
 	return errors.Join(bad...)
 }
 
-// validName is the rule for agent_ids and aliases: text that prints, and fits
-// into a key.
+// validName checks an agent_id or an alias: printable text that fits into a
+// key.
 func validName(s string) error {
 	switch {
 	case s == "" || len(s) > MaxName:
@@ -180,8 +180,8 @@ func (r *Record) Parse() (*aaif.Document, error) {
 	return aaif.Parse(r.Document, aaif.Options{Name: r.Key(), Format: r.Format, Kind: aaif.KindAgent, MaxBytes: MaxDocument})
 }
 
-// Same reports whether two records say the same about an agent, whoever
-// registered them and when.
+// Same reports whether two records describe an agent in the same way,
+// regardless of when and by which entity they were registered.
 func (r *Record) Same(other *Record) bool {
 	return r.Entity == other.Entity && r.AgentID == other.AgentID && r.SHA256 == other.SHA256 && r.Format == other.Format &&
 		slices.Equal(r.Aliases, other.Aliases)

@@ -8,25 +8,25 @@ import (
 
 // Errors for errors.Is.
 var (
-	// ErrNotFound: nothing is registered under the key, or no such revision of it
-	// is kept.
+	// ErrNotFound: nothing is registered under the key, or the revision is not
+	// kept.
 	ErrNotFound = errors.New("not registered")
-	// ErrChanged: the key is not at the revision that the writer knows.
+	// ErrChanged: the key is not at the revision that the writer expects.
 	ErrChanged = errors.New("the registration has changed meanwhile")
 )
 
 // MaxHistory is how many versions of a record a registry keeps.
 const MaxHistory = 16
 
-// Entry is what a registry has under a key at one revision.
+// Entry is the content of a key at one revision.
 type Entry struct {
 	Key      string
 	Revision uint64
-	Time     time.Time // when the registry took it, by its own clock
-	Removed  bool      // by this revision; there is no record then
+	Time     time.Time // when the registry stored it, by the registry's clock
+	Removed  bool      // this revision is a removal; there is no record
 	Record   Record
-	// Err says why what is stored is no record; the record is then empty.
-	// Somebody else wrote it, or a newer release.
+	// Err says why the stored value is not a valid record; Record is then
+	// empty. Another program wrote it, or a newer release.
 	Err error
 }
 
@@ -42,42 +42,42 @@ type Entry struct {
 //   - keep the newest [MaxHistory] versions of each key, removals included;
 //   - refuse records that [Record.Validate] refuses, and keys that no record has,
 //     with an error that is none of the sentinels;
-//   - give out what is stored and is no record as an Entry with Err;
-//   - keep nothing of what they are given, and give out what nobody else
-//     writes to;
+//   - return a stored value that is not a valid record as an Entry with Err;
+//   - keep no reference to their arguments, and return values that nothing
+//     else writes to;
 //   - be safe for concurrent use.
 type Registry interface {
-	// Put registers a record in place of the one at revision after, and returns
-	// the new revision. With 0 there must be none, or it was removed. Otherwise it
-	// fails with ErrChanged.
+	// Put stores a record in place of the one at revision after, and returns
+	// the new revision. If after is 0, no record may exist, or it must have
+	// been removed. Otherwise Put fails with ErrChanged.
 	Put(ctx context.Context, rec Record, after uint64) (revision uint64, err error)
 
-	// Get returns what is registered under a key now, or ErrNotFound.
+	// Get returns the current entry of a key, or ErrNotFound.
 	Get(ctx context.Context, key string) (Entry, error)
 
-	// At returns one revision of a key, or ErrNotFound where it is not one of that
-	// key's, is a removal, or is no longer kept.
+	// At returns one revision of a key, or ErrNotFound if it is not a revision
+	// of that key, is a removal, or is no longer kept.
 	At(ctx context.Context, key string, revision uint64) (Entry, error)
 
-	// History returns what is kept of a key, oldest first; it fails with
-	// ErrNotFound where that is nothing.
+	// History returns the kept entries of a key, oldest first. It fails with
+	// ErrNotFound if there are none.
 	History(ctx context.Context, key string) ([]Entry, error)
 
-	// Remove takes a registration at a revision away; the history stays. It fails
-	// with ErrChanged where the key is not at it.
+	// Remove removes a registration that is at a revision; the history stays.
+	// It fails with ErrChanged if the key is at another revision.
 	Remove(ctx context.Context, key string, revision uint64) error
 
-	// List returns all that are registered now, in the order of their revisions.
+	// List returns all current registrations, in the order of their revisions.
 	List(ctx context.Context) ([]Entry, error)
 
-	// Watch calls changed with all that are registered, then ready once, and then
-	// changed with every change, removals too, in the order of each key's
-	// revisions, until ctx is done; then it returns nil. Changes that follow one
-	// another quickly may be left out, but never the newest. The functions are
-	// called from one goroutine at a time. Ready may be nil.
+	// Watch calls changed with every current registration, then ready once, and
+	// then changed with every change, including removals, in the order of each
+	// key's revisions. When ctx ends, it returns nil. Of several quick changes
+	// of a key, all but the newest may be left out. The functions are called
+	// from one goroutine at a time. Ready may be nil.
 	//
-	// Watch outlives a lost connection; what was told before may then be told
-	// again. It returns an error only where it cannot begin, or where there is
-	// nothing to watch for good.
+	// Watch continues after a lost connection; changed may then be called again
+	// with the same entries. It returns an error only if it cannot start, or if
+	// there is permanently nothing to watch.
 	Watch(ctx context.Context, changed func(Entry), ready func()) error
 }

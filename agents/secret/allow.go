@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// allowed is an entry of Options.Allow. key and version are nil where it does not
-// name one.
+// allowed is a parsed entry of Options.Allow. key and version are nil if the
+// entry does not name one.
 type allowed struct{ path, key, version *regexp.Regexp }
 
-// parseAllowed reads an entry. A reference's path has neither ? nor # (see
-// [CheckRef]), so that what follows these cannot be a part of it.
+// parseAllowed parses an entry. A reference's path contains neither ? nor #
+// (see [CheckRef]), so the text after these is not part of it.
 func parseAllowed(entry string) allowed {
 	var a allowed
 	entry, key, named := strings.Cut(entry, "#")
@@ -25,8 +25,8 @@ func parseAllowed(entry string) allowed {
 	return a
 }
 
-// part reports whether a key or version is allowed; strict is true of one that
-// has to be named.
+// part reports whether a key or version is permitted. If strict, the entry must
+// name it.
 func part(pattern *regexp.Regexp, text string, strict bool) bool {
 	if pattern == nil {
 		return !strict
@@ -34,14 +34,14 @@ func part(pattern *regexp.Regexp, text string, strict bool) bool {
 	return pattern.MatchString(text)
 }
 
-// Matches reports whether a path fits a pattern of Options.Allow.
+// Matches reports whether a path matches a pattern of Options.Allow.
 func Matches(pattern, path string) bool { return compile(pattern).MatchString(path) }
 
-// stars are what a pattern's stars become.
+// stars replaces the stars of a pattern by regular expressions.
 var stars = strings.NewReplacer(`\*\*`, `.*`, `\*`, `[^/]*`)
 
-// compile makes a pattern an expression, which takes time in proportion to the
-// path: patterns are the operator's, paths a stranger's.
+// compile converts a pattern to a regular expression, which matches in time
+// linear in the path: patterns are the operator's, paths a stranger's.
 func compile(pattern string) *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\A` + stars.Replace(regexp.QuoteMeta(pattern)) + `\z`)
 }

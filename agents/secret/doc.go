@@ -1,6 +1,6 @@
 // Package secret is the port between an agent and the credentials that its
 // document names: an environment variable, or an entry of a vault. A document
-// never holds one (AAIF, Tool Definitions and Security Considerations).
+// never contains one (AAIF, Tool Definitions and Security Considerations).
 //
 //	set := &secret.Set{
 //		Env: os.LookupEnv, AllowEnv: []string{"SENDGRID_API_KEY"},
@@ -10,38 +10,37 @@
 //	req.Header.Set("Authorization", "Bearer "+s.Reveal())
 //	text = set.Redactor().Scrub(text)     // what a server says may quote what it was sent
 //
-// # A value that does not print
+// # Values are never printed
 //
 // A [Secret] shows "[redacted]" however it is printed, logged or encoded, and
-// whatever it is a part of. [Secret.Reveal] is the one way to its value: read
-// where it is called to know where credentials go. A [Redactor] takes values
-// that it knows out of texts that others wrote, in their usual encodings too.
-// A [Set] knows all that it has given out.
+// whatever it is a part of. Only [Secret.Reveal] returns its value: its callers
+// show where credentials are sent. A [Redactor] removes known values from texts
+// of others, in the usual encodings too. The Redactor of a [Set] knows all
+// secrets that the Set has returned.
 //
-// # Who may read what
+// # Permissions
 //
-// A document may be a stranger's, and names what it likes. So it reads an
+// A document may come from a stranger and can name any secret. So it reads an
 // environment variable only if the operator allows that name (Set.AllowEnv),
 // and a path of a vault only if a pattern of that vault allows it
-// (Options.Allow). By default nothing is allowed. What lets a process into the
-// mesh, NATS_* and AEEMESH_*, is never given to a document.
+// (Options.Allow). By default nothing is allowed. NATS_* and AEEMESH_*, which
+// give access to the mesh, are never returned to a document.
 //
-// A vault_ref that cannot be read fails the call, also where the document has an
-// env_var besides: that is for runtimes without a vault_ref's vault, says the
-// schema ("Used when vault_ref is not set"), and one credential for another may
-// do harm.
+// A vault_ref that cannot be read fails the call, even if the document also has
+// an env_var. By the schema the variable is "Used when vault_ref is not set",
+// and using another credential than the intended one may do harm.
 //
 // # Vaults
 //
-// A [Vault] is one small method. Those that there are live in folders below this
-// one, and pass the suite in secrettest. [Guard] puts around any of them what
-// all have in common: which paths are allowed, a time limit, a cache in memory
-// for seconds, a bound on sizes. Nothing is ever kept on disk.
+// A [Vault] has one method. The implementations are in folders below this one,
+// and pass the suite in secrettest. [Guard] adds what all have in common:
+// permitted paths, a timeout, a short-lived cache in memory, a limit of sizes.
+// Nothing is written to disk.
 //
 // # Errors
 //
 // An [*Error] names the reference (provider, path, key, version, or the
 // variable), and never a value; errors.Is(err, secret.ErrNotFound) and its
-// siblings tell what to do. What a vault says in its own words is scrubbed of
-// what this side knows before it becomes part of an error.
+// siblings tell what to do. A vault's own text is scrubbed of known secrets
+// before it becomes part of an error.
 package secret

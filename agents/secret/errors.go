@@ -13,28 +13,28 @@ import (
 type Kind string
 
 const (
-	// ErrNotFound: there is no such variable, entry, key or version. Who wrote
-	// the document, or who keeps the vault, mends it.
+	// ErrNotFound: there is no such variable, entry, key or version. For the
+	// author of the document or the vault's administrator to correct.
 	ErrNotFound Kind = "not_found"
 
-	// ErrDenied: the vault does not give it to this worker. Who keeps the vault
-	// mends it.
+	// ErrDenied: the vault does not permit this worker to read it. For the
+	// vault's administrator to correct.
 	ErrDenied Kind = "denied"
 
-	// ErrUnavailable: the vault could not be asked, or did not answer in time.
-	// Later it may do.
+	// ErrUnavailable: the vault could not be reached, or did not answer in
+	// time. A retry may help.
 	ErrUnavailable Kind = "unavailable"
 
-	// ErrNotAllowed: the operator of this worker allows no document to read it,
-	// or has no such vault.
+	// ErrNotAllowed: the operator of this worker permits no document to read
+	// it, or has not configured the vault.
 	ErrNotAllowed Kind = "not_allowed"
 
-	// ErrInvalid: the reference makes no sense, or what is there is no secret
-	// that could be used: too large, or no JSON object where a key is asked for.
+	// ErrInvalid: the reference is malformed, or the entry cannot be used as a
+	// secret: it is too large, or not a JSON object although a key was given.
 	ErrInvalid Kind = "invalid"
 )
 
-// Kinds are all the kinds there are.
+// Kinds returns all kinds.
 func Kinds() []Kind { return []Kind{ErrNotFound, ErrDenied, ErrUnavailable, ErrNotAllowed, ErrInvalid} }
 
 var kindTexts = map[Kind]string{
@@ -48,17 +48,17 @@ var kindTexts = map[Kind]string{
 // Error returns the kind in words.
 func (k Kind) Error() string { return kindTexts[k] }
 
-// Error says why a secret could not be had. It holds no value of any secret.
+// Error is why a secret could not be read. It never contains a secret.
 type Error struct {
 	Kind Kind
-	// Ref names what was asked for: "env_var NAME", or "vault_ref" and the
-	// provider, path, key and version.
+	// Ref names the reference: "env_var NAME", or "vault_ref" and the provider,
+	// path, key and version.
 	Ref string
-	// Message says more, in words that are safe to show: a vault's own are
-	// scrubbed before.
+	// Message describes the error, in a text that is safe to show: a vault's
+	// own text is scrubbed first.
 	Message string
-	// Err is the cause, if a caller may branch on it: the context's own error.
-	// The errors of libraries are not kept, since nobody knows what they quote.
+	// Err is the cause, if a caller may need it: the context's own error.
+	// Errors of libraries are not kept, because they may quote secrets.
 	Err error
 }
 
@@ -84,14 +84,14 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Errorf makes an Error about a vault entry. The words must hold no secret.
+// Errorf makes an Error about a vault entry. The text must contain no secret.
 func Errorf(kind Kind, ref aaif.VaultRef, format string, args ...any) *Error {
 	return &Error{Kind: kind, Ref: Describe(ref), Message: fmt.Sprintf(format, args...)}
 }
 
-// Failed makes an Error of what kept a vault from being asked. Only an error of
-// a context is kept as the cause; its text is written by this package, so that
-// nothing that a library quotes becomes part of it.
+// Failed makes the Error of a vault that could not be reached. Only a context's
+// error is kept as the cause; this package writes the text, so that nothing
+// that a library quotes becomes part of it.
 func Failed(ref aaif.VaultRef, err error) *Error {
 	e := Errorf(ErrUnavailable, ref, "it could not be reached")
 	for _, cause := range []error{context.DeadlineExceeded, context.Canceled} {
@@ -102,7 +102,7 @@ func Failed(ref aaif.VaultRef, err error) *Error {
 	return e
 }
 
-// Describe names a vault entry in words, without its value.
+// Describe names a vault entry in a text, without its value.
 func Describe(ref aaif.VaultRef) string {
 	text := fmt.Sprintf("vault_ref %s %s", ref.Provider, Clip(ref.Path))
 	if ref.Key != "" {
@@ -114,8 +114,8 @@ func Describe(ref aaif.VaultRef) string {
 	return text
 }
 
-// Clip shortens a stranger's text to 200 bytes, and takes control characters out
-// of it, so that it fits a line of a log.
+// Clip truncates a stranger's text to 200 bytes, and removes control
+// characters, so that it fits on a line of a log.
 func Clip(s string) string {
 	const most = 200
 	if len(s) > most {

@@ -19,10 +19,10 @@ const (
 	DefaultMaxBytes = 64 << 10
 )
 
-// maxCached bounds how many entries a cache has; documents decide which.
+// maxCached bounds the number of cached entries, which documents choose.
 const maxCached = 1024
 
-// Options are what a Guard keeps.
+// Options are the settings of a Guard.
 type Options struct {
 	// Allow are the entries that documents may name, in the vault's own words:
 	// PATH, PATH#KEY, PATH?version=VERSION or PATH?version=VERSION#KEY. In each part "*"
@@ -30,14 +30,14 @@ type Options struct {
 	// itself. An entry that names no key allows every one, and so with versions;
 	// see Strict. Default none.
 	Allow []string
-	// Strict has an entry of Allow that names no key allow none, and one that names
-	// no version the current one alone: for a vault in which key and version may
-	// lead anywhere, such as a program.
+	// Strict changes entries of Allow: without a key they permit no key, and
+	// without a version only the current one. It is for vaults whose key and
+	// version may have any effect, such as a program.
 	Strict bool
-	// TTL is how long a secret that was read is used again. Default 30 s;
-	// negative reads at every call. What failed is never remembered.
+	// TTL is how long a secret is cached. Default 30 s; negative disables the
+	// cache. Failures are never cached.
 	TTL time.Duration
-	// Timeout of one read. Default 10 s.
+	// Timeout is the timeout of one read. Default 10 s.
 	Timeout time.Duration
 	// MaxBytes bounds the size of a secret. Default 64 KiB.
 	MaxBytes int
@@ -45,10 +45,10 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Guard puts around a vault what all have in common: references that make no
-// sense or that nothing allows are refused before the vault sees them; a read
-// ends in time; a secret that was read is used again for a short while, and read
-// once where many want it at the same time; a panic becomes an error.
+// Guard adds to a vault what all vaults have in common. Malformed and forbidden
+// references are refused before the vault sees them. A read has a timeout. A
+// secret is cached for a short time, and concurrent reads of it share one read.
+// A panic becomes an error.
 func Guard(v Vault, o Options) Vault {
 	g := &guarded{vault: v, Options: o, entries: map[aaif.VaultRef]*entry{}}
 	if g.TTL == 0 {
@@ -71,8 +71,8 @@ func Guard(v Vault, o Options) Vault {
 
 type freshKey struct{}
 
-// Fresh makes the reads of a context ask the vault, whatever is in a cache: for
-// who was refused with a secret that may have changed since it was read.
+// Fresh makes the reads of a context bypass the cache: for a caller whose
+// secret was refused, because it may have changed since it was read.
 func Fresh(ctx context.Context) context.Context { return context.WithValue(ctx, freshKey{}, true) }
 
 type guarded struct {
@@ -84,7 +84,7 @@ type guarded struct {
 	entries map[aaif.VaultRef]*entry
 }
 
-// An entry is a read that is under way, until done is closed, or one that
+// An entry is a read that is running, until done is closed, or one that
 // succeeded.
 type entry struct {
 	done   chan struct{}
@@ -93,12 +93,12 @@ type entry struct {
 	until  time.Time
 }
 
-// Format prints nothing of what is inside: secrets do not print, but who looks
-// must not race with who reads either.
+// Format prints nothing of the content: secrets do not print, and printing must
+// not race with reads either.
 func (g *guarded) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, "[vault]") }
 
-// Read reads through the cache. Who waits for a read of another stops waiting
-// when its own context is done; the read ends with its own time limit.
+// Read reads through the cache. A caller that waits for another caller's read
+// stops waiting when its own context ends; the read has its own timeout.
 func (g *guarded) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 	if err := g.Check(ref); err != nil {
 		return Secret{}, err
@@ -120,7 +120,7 @@ func (g *guarded) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) {
 	}
 }
 
-// Check refuses what the vault is never asked for.
+// Check refuses references that the vault must not see.
 func (g *guarded) Check(ref aaif.VaultRef) error {
 	if err := CheckRef(ref); err != nil {
 		return err
@@ -141,7 +141,8 @@ func (g *guarded) Check(ref aaif.VaultRef) error {
 	return Errorf(ErrNotAllowed, ref, "the operator has not allowed documents to read this path")
 }
 
-// enter finds the entry for a reference, or makes one that the caller fills.
+// enter returns the entry of a reference, or makes one, which the caller must
+// fill.
 func (g *guarded) enter(ctx context.Context, ref aaif.VaultRef) (e *entry, mine bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -152,7 +153,7 @@ func (g *guarded) enter(ctx context.Context, ref aaif.VaultRef) (e *entry, mine 
 				return e, false
 			}
 		default:
-			return e, false // under way, and so it is fresh
+			return e, false // it is running, so its result is fresh
 		}
 	}
 	if len(g.entries) >= maxCached {
@@ -167,7 +168,8 @@ func (g *guarded) enter(ctx context.Context, ref aaif.VaultRef) (e *entry, mine 
 	return e, true
 }
 
-// fill reads for an entry, and forgets it where there is nothing to remember.
+// fill reads a secret for an entry, and removes the entry if there is nothing
+// to cache.
 func (g *guarded) fill(ctx context.Context, ref aaif.VaultRef, e *entry) {
 	ctx, cancel := context.WithTimeout(ctx, g.Timeout)
 	defer cancel()
@@ -183,7 +185,7 @@ func (g *guarded) fill(ctx context.Context, ref aaif.VaultRef, e *entry) {
 
 func (g *guarded) read(ctx context.Context, ref aaif.VaultRef) (s Secret, err error) {
 	defer func() {
-		if recover() != nil { // whose words may hold anything
+		if recover() != nil { // its value may contain anything
 			s, err = Secret{}, Errorf(ErrUnavailable, ref, "its client panicked")
 		}
 	}()
@@ -200,8 +202,8 @@ func (g *guarded) read(ctx context.Context, ref aaif.VaultRef) (s Secret, err er
 	return s, err
 }
 
-// CheckRef refuses references that no vault should see: without a path, longer
-// than any, or with parts that lead elsewhere than they say.
+// CheckRef refuses references that no vault should see: without a path, too
+// long, or with parts that could address something else.
 func CheckRef(ref aaif.VaultRef) error {
 	invalid := func(format string, args ...any) error { return Errorf(ErrInvalid, ref, format, args...) }
 	for name, text := range map[string]string{"path": ref.Path, "key": ref.Key, "version": ref.Version} {

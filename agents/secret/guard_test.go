@@ -129,8 +129,8 @@ func TestGuardRemembersForAWhile(t *testing.T) {
 	})
 }
 
-// Many who want a secret at once read it once; who gives up does not take the
-// others along; and a vault that hangs is given up.
+// Concurrent callers of one secret share one read; a caller that gives up does
+// not stop it for the others; and a read of a vault that hangs times out.
 func TestGuardReadsOnceForMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,12 +10,13 @@ import (
 	"os"
 )
 
-// maxAnswer is the size of the largest answer that is read from a vault.
+// maxAnswer is the maximum size of an answer of a vault.
 const maxAnswer = 1 << 20
 
-// HTTPClient reaches a vault: TLS 1.2 or newer, answers of up to 1 MiB. caFile is
-// a PEM file of authorities to trust instead of the system's; empty for those.
-// Redirects are not followed, so that a vault's token stays with the vault.
+// HTTPClient makes a client for a vault: TLS 1.2 or newer, answers of up to 1
+// MiB. caFile is a PEM file of authorities to trust instead of the system's; if
+// empty, the system's are trusted. Redirects are not followed, so that a
+// vault's token is sent to no other server.
 func HTTPClient(caFile string) (*http.Client, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -36,7 +37,7 @@ func HTTPClient(caFile string) (*http.Client, error) {
 	}, nil
 }
 
-// Bounded is a transport whose answers end with an error after 1 MiB.
+// Bounded wraps a transport: its answers fail after 1 MiB.
 func Bounded(next http.RoundTripper) http.RoundTripper { return bounded{next} }
 
 type bounded struct{ next http.RoundTripper }
@@ -67,7 +68,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// OfStatus is the kind of failure that an HTTP status of a vault means, which is
+// OfStatus returns the kind of failure for an HTTP status of a vault that is
 // not 2xx.
 func OfStatus(status int) Kind {
 	switch {

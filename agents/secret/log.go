@@ -7,9 +7,9 @@ import (
 	"log/slog"
 )
 
-// LogHandler is a handler that takes the secrets which r knows out of the records
-// for next: out of messages, and of values of attributes, in the text that they
-// would be logged as. It is the last resort: what is logged should hold none.
+// LogHandler wraps a handler. It removes the secrets that r knows from messages
+// and attribute values, in the form in which they would be logged. It is a last
+// resort: log records should contain no secrets.
 func LogHandler(next slog.Handler, r *Redactor) slog.Handler {
 	if r == nil {
 		return next
@@ -22,12 +22,12 @@ type logHandler struct {
 	r    *Redactor
 }
 
-// Enabled is what next says.
+// Enabled calls next.
 func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
-// Handle scrubs a record and hands it on.
+// Handle scrubs a record and passes it on.
 func (h logHandler) Handle(ctx context.Context, rec slog.Record) error {
 	clean := slog.NewRecord(rec.Time, rec.Level, h.r.Scrub(rec.Message), rec.PC)
 	rec.Attrs(func(a slog.Attr) bool {
@@ -37,7 +37,7 @@ func (h logHandler) Handle(ctx context.Context, rec slog.Record) error {
 	return h.next.Handle(ctx, clean)
 }
 
-// WithAttrs scrubs the attributes and hands them on.
+// WithAttrs scrubs the attributes and passes them on.
 func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	clean := make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
@@ -46,7 +46,7 @@ func (h logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return logHandler{h.next.WithAttrs(clean), h.r}
 }
 
-// WithGroup is next's.
+// WithGroup calls next.
 func (h logHandler) WithGroup(name string) slog.Handler {
 	return logHandler{h.next.WithGroup(name), h.r}
 }
@@ -63,7 +63,7 @@ func (h logHandler) attr(a slog.Attr) slog.Attr {
 		}
 		a.Value = slog.GroupValue(clean...)
 	case slog.KindAny:
-		// A handler may encode it either way.
+		// A handler may encode the value as text or as JSON.
 		asJSON, err := json.Marshal(a.Value.Any())
 		text := fmt.Sprintf("%+v", a.Value.Any())
 		if h.r.Holds(text) || err == nil && h.r.Holds(string(asJSON)) {

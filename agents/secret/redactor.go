@@ -10,25 +10,25 @@ import (
 	"sync"
 )
 
-// MinScrubbed is the length of the shortest value that a [Redactor] takes out, in
-// bytes. Shorter ones are words of every text; they are no secrets either.
+// MinScrubbed is the minimum length of a value that a [Redactor] removes, in
+// bytes. Shorter values occur in every text, and are not secret.
 const MinScrubbed = 4
 
-// MaxKnown is how many values a [Redactor] knows. Of more it forgets those that
-// it has not been told of for longest.
+// MaxKnown is how many values a [Redactor] stores. Beyond that it drops those
+// that were added longest ago.
 const MaxKnown = 4096
 
-// Redactor takes secrets that it knows out of texts: as they are, in base64 and
-// hex, and escaped for URLs and JSON. The zero Redactor knows none; it is safe
-// for concurrent use, and so is a nil one, which does nothing.
+// Redactor removes known secrets from texts: as they are, in base64 and hex,
+// and escaped for URLs and JSON. The zero Redactor knows none. It is safe for
+// concurrent use; a nil Redactor does nothing.
 type Redactor struct {
 	mu    sync.Mutex
-	known []Secret // the latest at the end
+	known []Secret // the latest last
 	repl  *strings.Replacer
 }
 
-// Add makes secrets known. Of one that has parts which are secrets on their own,
-// such as user:password, add these too.
+// Add adds secrets. If parts of a secret are secret by themselves, as in
+// user:password, add these, too.
 func (r *Redactor) Add(secrets ...Secret) {
 	if r == nil {
 		return
@@ -51,8 +51,7 @@ func (r *Redactor) Add(secrets ...Secret) {
 	}
 }
 
-// Scrub returns the text with [Redacted] in the place of every secret that is
-// known.
+// Scrub returns the text with every known secret replaced by [Redacted].
 func (r *Redactor) Scrub(text string) string {
 	if r == nil || text == "" {
 		return text
@@ -60,12 +59,11 @@ func (r *Redactor) Scrub(text string) string {
 	return r.replacer().Replace(text)
 }
 
-// Holds reports whether a text has a secret in it that is known.
+// Holds reports whether a text contains a known secret.
 func (r *Redactor) Holds(text string) bool { return r.Scrub(text) != text }
 
-// Error returns an error whose text is scrubbed, and which is still what err is
-// to errors.Is and errors.As. It returns err itself where there is nothing to
-// scrub.
+// Error returns an error with a scrubbed text that still matches err for
+// errors.Is and errors.As. It returns err itself if there is nothing to scrub.
 func (r *Redactor) Error(err error) error {
 	if err == nil || r == nil {
 		return err
@@ -93,8 +91,8 @@ func (r *Redactor) replacer() *strings.Replacer {
 		for _, s := range r.known {
 			forms = append(forms, Forms(s)...)
 		}
-		// Where two begin at the same place the longer one is to go, and a
-		// Replacer takes the first that it was given.
+		// If two forms begin at the same place, the longer one must be
+		// replaced: a Replacer uses the first in its list.
 		slices.SortFunc(forms, func(a, b string) int { return len(b) - len(a) })
 		pairs := make([]string, 0, 2*len(forms))
 		for _, f := range forms {
@@ -105,9 +103,9 @@ func (r *Redactor) replacer() *strings.Replacer {
 	return r.repl
 }
 
-// Forms are a secret's value as it may stand in texts: as it is, escaped for
-// JSON and for URLs, in hex, and in base64, also in the middle of something
-// longer that was encoded, such as user:password. They are secrets as well.
+// Forms returns the forms of a secret's value that may occur in texts: as it
+// is, escaped for JSON and for URLs, in hex, and in base64, also as a part of a
+// longer encoded text such as user:password. The forms are secrets as well.
 func Forms(s Secret) []string {
 	v := s.Reveal()
 	if v == "" {
@@ -122,7 +120,7 @@ func Forms(s Secret) []string {
 	}
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
 		forms = append(forms, inner64(e, v)...)
-		if escaped := url.QueryEscape(v); escaped != v { // as OAuth 2.0 clients send theirs (RFC 6749, section 2.3.1)
+		if escaped := url.QueryEscape(v); escaped != v { // the encoding of OAuth 2.0 clients (RFC 6749, section 2.3.1)
 			forms = append(forms, inner64(e, escaped)...)
 		}
 	}
@@ -130,14 +128,14 @@ func Forms(s Secret) []string {
 	return slices.DeleteFunc(slices.Compact(forms), func(f string) bool { return len(f) < MinScrubbed })
 }
 
-// inner64 is the base64 of v at each of the three places where it may begin
-// within a longer text, less the characters that its neighbours decide too. The
-// first is v alone, to its end.
+// inner64 returns the base64 of v at each of the three offsets at which it may
+// begin within a longer text, without the characters that also depend on its
+// neighbours. The first is v alone, to its end.
 func inner64(e *base64.Encoding, v string) []string {
 	forms := []string{e.EncodeToString([]byte(v))}
 	for lead := range 3 {
 		whole := e.EncodeToString([]byte(strings.Repeat("\x00", lead) + v))
-		first := (lead*8 + 5) / 6 // the first character made of v's bits alone
+		first := (lead*8 + 5) / 6 // the first character that depends on v only
 		last := (lead + len(v)) * 8 / 6
 		if inner := whole[first:last]; len(inner) >= 2*MinScrubbed {
 			forms = append(forms, inner)

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// Reference is how an operator's configuration names a credential: env:NAME or
-// file:PATH. It is never the credential itself.
+// Reference is the name of a credential in an operator's configuration:
+// env:NAME or file:PATH. It is never the credential itself.
 type Reference string
 
-// Check reports what is wrong with a reference. It does not repeat the text,
-// which may be a credential that was put in its place.
+// Check reports what is wrong with a reference. It does not quote the text,
+// which may be a credential by mistake.
 func (r Reference) Check() error {
 	kind, name, _ := strings.Cut(string(r), ":")
 	if (kind != "env" && kind != "file") || name == "" {
@@ -24,7 +24,7 @@ func (r Reference) Check() error {
 	return nil
 }
 
-// UnmarshalText refuses what is no reference.
+// UnmarshalText refuses invalid references.
 func (r *Reference) UnmarshalText(text []byte) error {
 	*r = Reference(text)
 	if len(text) == 0 {
@@ -33,15 +33,15 @@ func (r *Reference) UnmarshalText(text []byte) error {
 	return r.Check()
 }
 
-// Lookup reads what an operator's reference names, now.
+// Lookup reads the credential of an operator's reference.
 type Lookup func(ctx context.Context, r Reference) (Secret, error)
 
-// maxFile is the size of the largest file that holds a credential.
+// maxFile is the maximum size of a file with a credential.
 const maxFile = 64 << 10
 
-// Operator is the Lookup of a process: variables by env, and files of up to
-// 64 KiB, without the line end that editors put at their end. These are the
-// operator's own references: no list of what is allowed holds them.
+// Operator returns the Lookup of a process: it reads variables by env, and
+// files of up to 64 KiB, without the newline at their end. It applies to the
+// operator's own references, so nothing has to be permitted.
 func Operator(env func(name string) (string, bool)) Lookup {
 	return func(_ context.Context, r Reference) (Secret, error) {
 		fail := func(format string, args ...any) (Secret, error) {

@@ -7,18 +7,18 @@ import (
 	"log/slog"
 )
 
-// Redacted is what a Secret shows instead of its value.
+// Redacted is printed instead of a Secret's value.
 const Redacted = "[redacted]"
 
-// Secret is a credential in memory. It prints, logs and encodes as [Redacted],
-// and is what it holds only to who calls Reveal. The zero Secret holds nothing.
+// Secret is a credential in memory. It prints, logs and encodes as [Redacted];
+// only Reveal returns its value. The zero Secret has no value.
 //
-// The value is behind a function, so that what looks into structs by reflection
-// does not find it either: a Secret in a private field is printed without its
+// The value is behind a function, so that reflection on structs does not find
+// it either: fmt prints a Secret in a private field without calling its
 // methods.
 type Secret struct{ reveal func() string }
 
-// New makes a Secret of a value.
+// New makes a Secret from a value.
 func New(value string) Secret {
 	if value == "" {
 		return Secret{}
@@ -37,14 +37,14 @@ func (s Secret) Reveal() string {
 // IsZero reports whether there is no value.
 func (s Secret) IsZero() bool { return s.reveal == nil }
 
-// Equal compares the values, in a time that depends on their lengths alone.
+// Equal compares the values in a time that depends on their lengths only.
 func (s Secret) Equal(other Secret) bool {
 	return subtle.ConstantTimeCompare([]byte(s.Reveal()), []byte(other.Reveal())) == 1
 }
 
 func (s Secret) String() string { return Redacted }
 
-// GoString is what %#v shows.
+// GoString is the output of %#v.
 func (s Secret) GoString() string { return Redacted }
 
 // Format writes [Redacted], whatever the verb.

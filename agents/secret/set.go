@@ -11,27 +11,27 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Set is all that a worker's documents may read. The zero Set gives nothing, and
-// neither does a nil one. Its fields must not be changed once it is in use; it is safe for concurrent
-// use.
+// Set holds everything that a worker's documents may read. The zero Set and a
+// nil one permit nothing. Its fields must not be changed once it is in use; it
+// is safe for concurrent use.
 type Set struct {
 	// Env looks up an environment variable. Default: none is set.
 	Env func(name string) (string, bool)
 	// AllowEnv are the variables that documents may name: whole names, or
-	// patterns in the way of [path.Match], such as BILLING_*. Default none. NATS_*
-	// and AEEMESH_* are never given, whatever is allowed.
+	// patterns in the way of [path.Match], such as BILLING_*. Default none.
+	// NATS_* and AEEMESH_* are never permitted.
 	AllowEnv []string
-	// Vaults are the vaults that there are, by the name that documents have for
-	// them. Put them behind [Guard].
+	// Vaults are the configured vaults, by their names in documents. Wrap them
+	// with [Guard].
 	Vaults map[aaif.VaultProvider]Vault
 
 	once  sync.Once
 	known *Redactor
 }
 
-// Resolve reads the secret that an auth block names, now: its vault_ref, else
-// its env_var (AAIF, Tool Definitions). A block that names neither, or whose type
-// is none, gives the zero Secret.
+// Resolve reads the secret that an auth block names: its vault_ref, else its
+// env_var (AAIF, Tool Definitions). For a block that names neither, or whose
+// type is none, it returns the zero Secret.
 func (s *Set) Resolve(ctx context.Context, auth *aaif.Auth) (Secret, error) {
 	switch {
 	case auth == nil || auth.Type == aaif.AuthNone:
@@ -67,7 +67,7 @@ func (s *Set) Variable(name string) (Secret, error) {
 		return Secret{}, err
 	}
 	value, ok := "", false
-	if s.Env != nil { // and s is not nil: it allows the name
+	if s.Env != nil { // and s is not nil, because it permits the name
 		value, ok = s.Env(name)
 	}
 	if !ok || value == "" {
@@ -86,16 +86,17 @@ func (s *Set) AllowsEnv(name string) bool {
 	})
 }
 
-// MeshOwn is true of variables that may hold this process's own keys to the mesh:
-// no document is given them.
+// MeshOwn reports whether a variable may hold this process's own keys to the
+// mesh, which no document may read.
 func MeshOwn(name string) bool {
-	upper := strings.ToUpper(name) // names are the same in either case on some systems
+	upper := strings.ToUpper(name) // on some systems case does not matter
 	return strings.HasPrefix(upper, "NATS_") || strings.HasPrefix(upper, "AEEMESH_")
 }
 
-// Check reports, without reading anything, why an auth block's secret can never be
-// had: a variable or a path that is not allowed, a vault that is not there. A
-// vault says so if it has a method Check(aaif.VaultRef) error, as a Guard does.
+// Check reports, without reading anything, why an auth block's secret can never
+// be read: a variable or a path that is not permitted, or a vault that is not
+// configured. A vault with a method Check(aaif.VaultRef) error, such as a
+// Guard, is asked.
 func (s *Set) Check(auth *aaif.Auth) error {
 	switch {
 	case auth == nil || auth.Type == "" || auth.Type == aaif.AuthNone:
@@ -134,7 +135,7 @@ func (s *Set) checkVariable(name string) error {
 	return e
 }
 
-// Providers are the vaults of the Set, in order: what a worker offers as
+// Providers returns the vaults of the Set, in order: a worker's offer
 // auth.vault.
 func (s *Set) Providers() []aaif.VaultProvider {
 	if s == nil {
@@ -143,8 +144,8 @@ func (s *Set) Providers() []aaif.VaultProvider {
 	return slices.Sorted(maps.Keys(s.Vaults))
 }
 
-// Redactor knows every secret that this Set has given out. Scrub with it what
-// comes back from whoever was sent one.
+// Redactor returns a Redactor that knows every secret that this Set has
+// returned. Scrub with it the answers of servers that were sent a secret.
 func (s *Set) Redactor() *Redactor {
 	if s == nil {
 		return nil

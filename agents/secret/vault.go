@@ -13,12 +13,12 @@ import (
 //   - return an [*Error] for anything that fails: ErrNotFound, ErrDenied,
 //     ErrUnavailable or ErrInvalid, with the reference and no value in it, and
 //     without the words of libraries that have not been scrubbed;
-//   - return when ctx is done;
-//   - serve any number of goroutines at once.
+//   - return soon after ctx ends;
+//   - be safe for concurrent use.
 //
-// ref.Path is the vault's own name for an entry. With ref.Key the entry is a
-// map, or a JSON object, and the secret its member; see [Member]. An empty
-// ref.Version is the latest.
+// ref.Path is the vault's own name for an entry. With ref.Key the entry must be
+// a map or a JSON object, and the secret is that member; see [Member]. An empty
+// ref.Version means the latest.
 type Vault interface {
 	Read(ctx context.Context, ref aaif.VaultRef) (Secret, error)
 }
@@ -29,9 +29,9 @@ type VaultFunc func(ctx context.Context, ref aaif.VaultRef) (Secret, error)
 // Read calls f.
 func (f VaultFunc) Read(ctx context.Context, ref aaif.VaultRef) (Secret, error) { return f(ctx, ref) }
 
-// Member is what an entry's value gives for a reference: the value itself, or,
-// where the reference has a key, the member of that name of the JSON object that
-// the value is. A member that is a string is that string; any other is its JSON.
+// Member returns the secret in an entry's value: the value itself, or, if the
+// reference has a key, that member of the JSON object in the value. A member
+// that is a string is returned as that string, any other as JSON.
 func Member(ref aaif.VaultRef, value string) (Secret, error) {
 	if ref.Key == "" {
 		if value == "" {

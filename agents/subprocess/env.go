@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// BaseEnv are the variables that every program gets, where the worker has them:
-// those without which programs do not start. No secret belongs into them.
+// BaseEnv returns the variables that every program gets if the worker has them:
+// those without which programs do not start. Do not add secrets.
 func BaseEnv() []string {
 	return []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "USERPROFILE"}
 }
 
-// Env is what a program gets: the variables of [BaseEnv] and those that are
-// listed, NAME for the worker's own and NAME=value for another one. It is never
-// nil, which would mean to os/exec that the program inherits everything.
+// Env returns a program's environment: the variables of [BaseEnv] and those
+// that are listed, NAME for the worker's own and NAME=value for another one. It
+// is never nil, because os/exec would let the program inherit everything.
 func Env(listed []string, lookup func(name string) (string, bool)) []string {
 	out := []string{}
 	for _, e := range slices.Concat(BaseEnv(), listed) {
@@ -27,8 +27,8 @@ func Env(listed []string, lookup func(name string) (string, bool)) []string {
 	return out
 }
 
-// CheckEnv says what of an operator's list is no NAME and no NAME=value. It
-// does not repeat values, which may be secrets.
+// CheckEnv reports entries of an operator's list that are neither NAME nor
+// NAME=value. It does not quote values, which may be secrets.
 func CheckEnv(listed []string) error {
 	for i, e := range listed {
 		name, _, _ := strings.Cut(e, "=")

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A Group is a program that was started, with the process group that it leads.
-// Its methods may be called by any number of goroutines at once, but for Wait,
-// which is called once.
+// A Group is a started program with the process group that it leads. Its
+// methods are safe for concurrent use, except for Wait, which must be called
+// once.
 type Group struct {
 	cmd *exec.Cmd
 
@@ -16,8 +16,8 @@ type Group struct {
 	waited
 }
 
-// Start starts a program as the leader of a group of its own. On systems without
-// process groups the program itself stands for its group.
+// Start starts a program as the leader of its own group. On systems without
+// process groups, the Group is the program alone.
 func Start(cmd *exec.Cmd) (*Group, error) {
 	own(cmd)
 	if err := cmd.Start(); err != nil {
@@ -26,13 +26,13 @@ func Start(cmd *exec.Cmd) (*Group, error) {
 	return &Group{cmd: cmd}, nil
 }
 
-// PID is the program's process id.
+// PID returns the program's process id.
 func (g *Group) PID() int { return g.cmd.Process.Pid }
 
-// Terminate asks the group to end. It does nothing once Wait was called.
+// Terminate asks the group to end. After Wait was called it does nothing.
 func (g *Group) Terminate() { g.signal(terminate) }
 
-// Kill ends the group. It does nothing once Wait was called.
+// Kill kills the group. After Wait was called it does nothing.
 func (g *Group) Kill() { g.signal(kill) }
 
 func (g *Group) signal(send func(*exec.Cmd)) {
@@ -43,8 +43,8 @@ func (g *Group) signal(send func(*exec.Cmd)) {
 	}
 }
 
-// Wait waits until the program has ended, and gives up the group's number. It
-// returns what [exec.Cmd.Wait] does.
+// Wait waits until the program has ended, and releases the group's id. It
+// returns the result of [exec.Cmd.Wait].
 func (g *Group) Wait() error {
 	g.Exited()
 	g.mu.Lock()

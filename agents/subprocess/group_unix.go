@@ -14,6 +14,6 @@ func own(cmd *exec.Cmd) {
 	cmd.SysProcAttr.Setpgid = true
 }
 
-// The group may just have ended.
+// The error is ignored: the group may have just ended.
 func terminate(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 func kill(cmd *exec.Cmd)      { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

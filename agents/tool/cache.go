@@ -11,17 +11,17 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Bounds of one tool's cache.
+// Limits of one tool's cache.
 const (
 	maxCached      = 1024     // results
 	maxCachedBytes = 16 << 20 // all of them together
 )
 
-// Cached is a tool whose results are kept for a while (AAIF
-// tools[].cache_ttl_seconds): a call with arguments that are the same JSON gets
-// the result of the one before, and the tool does not hear of it. Failures are
-// not kept. The cache is this process's own and bounded; when it is full the
-// oldest results go.
+// Cached wraps a tool whose results are cached (AAIF
+// tools[].cache_ttl_seconds): a call with arguments that are the same JSON as
+// before gets the earlier result, without calling the tool. Failures are not
+// cached. The cache is local to this process and bounded; if it is full, the
+// oldest results are dropped.
 func Cached(t Tool, ttl time.Duration) Tool {
 	return &cached{Tool: t, ttl: ttl, results: make(map[[32]byte]*cachedResult)}
 }
@@ -32,7 +32,7 @@ type cached struct {
 
 	mu      sync.Mutex
 	results map[[32]byte]*cachedResult
-	order   []*cachedResult // oldest first: all live equally long
+	order   []*cachedResult // oldest first; all have the same time to live
 	bytes   int
 }
 
@@ -59,7 +59,7 @@ func (t *cached) Call(ctx context.Context, args json.RawMessage) (json.RawMessag
 
 func (t *cached) RepeatSafe() bool { return IsRepeatSafe(t.Tool) }
 
-// keyOf is the same for arguments that differ in form alone.
+// keyOf returns the same key for arguments that differ only in form.
 func keyOf(args json.RawMessage) [32]byte {
 	v := jsontext.Value(bytes.Clone(args))
 	if v.Canonicalize() != nil {
@@ -86,7 +86,7 @@ func (t *cached) put(key [32]byte, result json.RawMessage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.results[key] != nil {
-		return // of a call at the same time
+		return // of a concurrent call
 	}
 	r := &cachedResult{key, bytes.Clone(result), time.Now().Add(t.ttl)}
 	t.results[key] = r
@@ -97,14 +97,14 @@ func (t *cached) put(key [32]byte, result json.RawMessage) {
 	}
 }
 
-// expire takes away what is too old. t.mu is held.
+// expire removes expired results. t.mu is held.
 func (t *cached) expire(now time.Time) {
 	for len(t.order) > 0 && !now.Before(t.order[0].until) {
 		t.drop()
 	}
 }
 
-// drop takes away the oldest. t.mu is held.
+// drop removes the oldest result. t.mu is held.
 func (t *cached) drop() {
 	r := t.order[0]
 	t.order[0] = nil

@@ -1,6 +1,6 @@
 // Package tool is the port between an agent and the tools it may call: one
-// interface, [Tool], a registry of Go functions, and [Guard], which puts the
-// bounds of a runtime around any tool.
+// interface, [Tool], a registry of Go functions, and [Guard], which adds the
+// limits of a runtime to any tool.
 //
 //	look := tool.Func(tool.Definition{
 //		Name:        "look",
@@ -19,38 +19,38 @@
 //
 // The port knows nothing of envelopes, of AAIF documents or of models: it can
 // be used and tested on its own. Adapters for other protocols live in folders
-// below this one and import it, never one another: program runs a program
-// that the operator named, rest speaks plain HTTP, openapi makes tools of the
+// below this one and import it, never one another: program runs a program that
+// the operator named, rest speaks plain HTTP, openapi makes tools of the
 // operations of a description, mcp has the tools of MCP servers.
 //
 // # Trust
 //
 // Arguments come from a model, schemas may come from a document by a stranger,
-// and results may come from anywhere. Guard therefore checks arguments against
-// the schema before the tool sees them and results after, compiles schemas
-// without ever loading anything from disk or network, bounds the sizes of
-// both, ends calls at their deadline, and turns a panic into an error. What a
-// tool may reach is the tool's own affair: confine it when building it.
+// and results may come from anywhere. Guard therefore validates arguments
+// before the tool is called, and results afterwards. It compiles schemas
+// without loading anything from disk or network, bounds the sizes of arguments
+// and results, ends calls at their deadline, and converts a panic to an error.
+// It does not restrict what a tool may reach: do that when making the tool.
 //
-// # Calls that are made again
+// # Repeated calls
 //
-// When a worker dies in the middle of a call of a durable task, nobody knows
-// whether the call was done. A tool that is safe to repeat says so by being a
-// [Repeatable], or is declared so with [RepeatSafe]; its call is made again.
-// [KeyFrom] gives a tool the key by which a repetition can be told.
+// If a worker crashes during a call of a durable task, it is not known whether
+// the call was done. A tool that is safe to repeat implements [Repeatable], or
+// is wrapped with [RepeatSafe]; its call is repeated. [KeyFrom] returns the key
+// by which a tool can recognise a repeated call.
 //
 // # Concurrency and retention
 //
-// A Tool serves any number of goroutines at once, keeps neither arguments nor
-// results, and returns when its context is done. Guard enforces the last even
-// on a tool that does not; see [Guarded.Wait].
+// A Tool is safe for concurrent use, keeps neither arguments nor results, and
+// returns when its context ends. Guard enforces the last even on a tool that
+// does not; see [Guarded.Wait].
 //
 // # Errors
 //
 // A failed call returns an [*Error] whose [Kind] a caller can branch on:
 // errors.Is(err, tool.ErrInvalidArguments). Its Message may be shown to the
-// model, so that it can mend its call; its cause is for logs alone. A cancelled
-// context is returned as the context's own error.
+// model, so that it can correct its call; its cause is for logs only. A
+// cancelled context is returned as the context's own error.
 //
 // # Implementing
 //

@@ -3,41 +3,41 @@ package tool
 // Kind is a class of failure. Each Kind is a sentinel for errors.Is.
 type Kind string
 
-// The kinds, and who mends them.
+// The kinds, and who has to correct the problem.
 const (
-	// ErrNotFound: no tool has the name. The model chose wrongly, or the
-	// operator gave no such tool.
+	// ErrNotFound: no tool has the name. The model made a mistake, or the
+	// operator has not registered the tool.
 	ErrNotFound Kind = "not_found"
 
 	// ErrInvalidArguments: the arguments break the schema or their size bound.
-	// The model may mend its call.
+	// The model may correct its call.
 	ErrInvalidArguments Kind = "invalid_arguments"
 
-	// ErrInvalidResult: the result is no JSON, breaks its schema or its size
-	// bound. The tool's author mends it.
+	// ErrInvalidResult: the result is not valid JSON, or violates its schema or
+	// its size limit. The tool's author has to correct it.
 	ErrInvalidResult Kind = "invalid_result"
 
 	// ErrTimeout: the call reached its time limit. Whether it had an effect is
 	// unknown.
 	ErrTimeout Kind = "timeout"
 
-	// ErrBusy: too many earlier calls of this tool overran their time and
-	// still run. Later it may do.
+	// ErrBusy: too many earlier calls of this tool exceeded their time limit
+	// and are still running. A retry may help.
 	ErrBusy Kind = "busy"
 
-	// ErrUnavailable: what stands behind the tool cannot be reached; the call
-	// was not made. Later it may be.
+	// ErrUnavailable: the service behind the tool cannot be reached; the call
+	// was not made. A retry may help.
 	ErrUnavailable Kind = "unavailable"
 
-	// ErrRefused: the operator's policy does not allow what the tool was to
-	// do. The operator mends it, or means it.
+	// ErrRefused: the operator's policy does not permit the call. Only the
+	// operator can change that.
 	ErrRefused Kind = "refused"
 
-	// ErrFailed: the tool itself says so, or panicked.
+	// ErrFailed: the tool returned an error, or panicked.
 	ErrFailed Kind = "failed"
 )
 
-// Kinds are all the kinds there are.
+// Kinds returns all kinds.
 func Kinds() []Kind {
 	return []Kind{ErrNotFound, ErrInvalidArguments, ErrInvalidResult, ErrTimeout, ErrBusy, ErrUnavailable, ErrRefused, ErrFailed}
 }
@@ -70,7 +70,7 @@ type Error struct {
 	Kind Kind
 	Tool string // its name
 
-	// Message says what happened, for the model and for people.
+	// Message describes the failure, for the model and for people.
 	Message string
 
 	// Err is the cause, for logs, errors.Is and errors.As; it may be nil. Its

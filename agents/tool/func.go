@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// Func returns a tool made of a typed function. Arguments are decoded into an
-// In, names that In does not have are refused, and the Out is encoded. The
-// error of fn is the tool's.
+// Func makes a tool from a typed function. Arguments are decoded into an In,
+// unknown members are refused, and the Out is encoded. An error of fn is the
+// tool's error.
 func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out, error)) Tool {
 	return Raw(def, func(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 		var in In
@@ -32,7 +32,7 @@ func Func[In, Out any](def Definition, fn func(ctx context.Context, in In) (Out,
 	})
 }
 
-// Raw returns a tool made of a function on JSON.
+// Raw makes a tool from a function on JSON.
 func Raw(def Definition, fn func(ctx context.Context, args json.RawMessage) (json.RawMessage, error)) Tool {
 	return rawTool{def, fn}
 }
@@ -51,13 +51,13 @@ func (t rawTool) Call(ctx context.Context, args json.RawMessage) (json.RawMessag
 	return t.fn(ctx, args)
 }
 
-// decode reads one JSON value and nothing after it.
+// decode decodes one JSON value; further input is an error.
 func decode(raw json.RawMessage, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
 		var typ *json.UnmarshalTypeError
-		if errors.As(err, &typ) { // the stock text names Go types
+		if errors.As(err, &typ) { // the standard text names Go types
 			return fmt.Errorf("%s: a JSON %s does not fit", pathOf(typ.Field), typ.Value)
 		}
 		return errors.New(trimJSON(err.Error()))

@@ -21,15 +21,15 @@ const (
 	DefaultMaxOverruns = 4
 )
 
-// Options are the bounds that a Guard keeps. The zero value is useful.
+// Options are the limits that a Guard enforces. The zero value is useful.
 type Options struct {
 	// Definition, if its Name is set, replaces the tool's own. A document
-	// describes its function tools itself; where it leaves a schema empty, the
-	// tool's own schema still holds.
+	// describes its function tools itself; if it has no schema, the tool's own
+	// schema applies.
 	Definition Definition
 
-	// Timeout of one call, checks included (AAIF tools[].timeout_seconds).
-	// Default 30 s; negative means none but the caller's.
+	// Timeout is the time limit of one call, including validation (AAIF
+	// tools[].timeout_seconds). Default 30 s; negative: only the caller's.
 	Timeout time.Duration
 
 	// MaxArgs and MaxResult bound the JSON of arguments and results, in bytes.
@@ -37,16 +37,17 @@ type Options struct {
 	MaxArgs   int
 	MaxResult int
 
-	// MaxOverruns is how many calls may still be running after their time was
-	// up, because the tool does not heed its context, before further calls are
-	// ErrBusy. Default 4. Calls that were under way then may add to them.
+	// MaxOverruns is how many calls may still be running after their time
+	// limit, because the tool ignores its context, before further calls fail
+	// with ErrBusy. Default 4. Calls that are running at that moment may exceed
+	// the number.
 	MaxOverruns int
 
-	// Compile makes validators of the schemas. Default [CompileSchema].
+	// Compile makes validators from schemas. Default [CompileSchema].
 	Compile Compiler
 }
 
-// Guarded is a Tool with bounds around it. It is safe for concurrent use.
+// Guarded is a Tool with limits. It is safe for concurrent use.
 type Guarded struct {
 	tool   Tool
 	def    Definition
@@ -55,15 +56,15 @@ type Guarded struct {
 	result []Validator
 
 	running  counter
-	overruns atomic.Int64 // calls that Call gave up and that still run
+	overruns atomic.Int64 // calls that Call has given up and that still run
 }
 
-// Guard puts bounds around t: arguments are validated before, results after,
-// both are bounded in size, calls in time, and a panic becomes an ErrFailed. It
-// refuses a definition or a schema that is invalid.
+// Guard adds limits to t: arguments and results are validated and bounded in
+// size, calls are bounded in time, and a panic becomes an ErrFailed. It refuses
+// an invalid definition or schema.
 //
-// A tool whose own Definition has a schema is held to it too, when
-// Options.Definition brings another.
+// If a tool's own Definition has a schema, it applies even if
+// Options.Definition has another.
 func Guard(t Tool, opts Options) (*Guarded, error) {
 	own := t.Definition()
 	def := own
@@ -119,14 +120,14 @@ func compileAll(compile Compiler, schemas ...json.RawMessage) (vs []Validator, e
 	return vs, nil
 }
 
-// Definition returns what the model is told.
+// Definition returns the definition that the model sees.
 func (g *Guarded) Definition() Definition { return g.def }
 
-// Call calls the tool within its bounds. Empty args mean {}. The error is an
+// Call calls the tool within its limits. Empty args mean {}. The error is an
 // [*Error], or the context's own if the caller's context ended the call.
 //
-// When the time is up, or the caller's context is done, Call returns soon, even
-// if the tool goes on.
+// When the time limit is reached, or the caller's context ends, Call returns
+// soon, even if the tool is still running.
 func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -147,16 +148,16 @@ func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 	}
 	defer cancel()
 
-	// The tool gets a copy: after an overrun it may still read, while the
-	// caller already writes.
+	// The tool gets a copy: after an overrun it may still read while the caller
+	// already writes.
 	args = slices.Clone(args)
 	done := make(chan outcome, 1)
-	var left atomic.Bool // whoever swaps first: the tool finished, or Call gave up
+	var left atomic.Bool // the first to swap it wins: the tool has finished, or Call has given up
 	g.running.add()
 	go func() {
 		defer g.running.done()
 		var o outcome
-		defer func() { // also when the tool calls runtime.Goexit
+		defer func() { // also runs if the tool calls runtime.Goexit
 			if left.Swap(true) {
 				g.overruns.Add(-1)
 				return
@@ -185,7 +186,7 @@ func (g *Guarded) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 	return nil, g.ended(ctx)
 }
 
-// heed is how long a tool has, after its context is done, to return before the
+// heed is how long a tool may take to return after its context ended before the
 // call counts as an overrun.
 const heed = 50 * time.Millisecond
 
@@ -203,7 +204,7 @@ func (g *Guarded) run(ctx context.Context, args json.RawMessage, o *outcome) {
 		if returned {
 			return
 		}
-		cause := errors.New("runtime.Goexit") // recover gives nil for it
+		cause := errors.New("runtime.Goexit") // recover returns nil for it
 		if p := recover(); p != nil {
 			cause = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
@@ -243,7 +244,7 @@ func (g *Guarded) checked(ctx context.Context, args json.RawMessage) (json.RawMe
 	return result, nil
 }
 
-// conclude turns what the tool returned into what Call returns.
+// conclude converts the tool's result to the result of Call.
 func (g *Guarded) conclude(ctx, callCtx context.Context, o outcome) (json.RawMessage, error) {
 	if o.err == nil {
 		return o.result, nil
@@ -260,7 +261,7 @@ func (g *Guarded) conclude(ctx, callCtx context.Context, o outcome) (json.RawMes
 	return nil, &Error{Kind: ErrFailed, Tool: g.def.Name, Message: o.err.Error(), Err: o.err}
 }
 
-// ended is the error of a call whose context is done.
+// ended is the error of a call whose context has ended.
 func (g *Guarded) ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -272,8 +273,8 @@ func (g *Guarded) errorf(kind Kind, format string, args ...any) *Error {
 	return &Error{Kind: kind, Tool: g.def.Name, Message: fmt.Sprintf(format, args...)}
 }
 
-// Wait waits until no call is running, overruns included, or ctx is done. Calls
-// may start meanwhile, and are waited for too.
+// Wait waits until no call is running, including overruns, or ctx ends. It also
+// waits for calls that start meanwhile.
 func (g *Guarded) Wait(ctx context.Context) error {
 	for {
 		idle := g.running.idle()
@@ -288,12 +289,12 @@ func (g *Guarded) Wait(ctx context.Context) error {
 	}
 }
 
-// counter counts what is running. Other than with a [sync.WaitGroup], whoever
-// waits can give up, and more may be added meanwhile.
+// counter counts running calls. Unlike with a [sync.WaitGroup], waiting can be
+// given up, and calls may be added meanwhile.
 type counter struct {
 	mu    sync.Mutex
 	n     int
-	empty chan struct{} // closed when n becomes 0; nil when nobody waits
+	empty chan struct{} // closed when n becomes 0; nil if no goroutine waits
 }
 
 func (c *counter) add() {
@@ -312,7 +313,8 @@ func (c *counter) done() {
 	}
 }
 
-// idle is closed when nothing runs any more; nil if nothing does now.
+// idle returns a channel that is closed when no call is running; nil if none is
+// running now.
 func (c *counter) idle() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,19 +6,19 @@ import (
 	"errors"
 )
 
-// Limiter bounds how often a tool is called (AAIF tools[].rate_limit).
+// Limiter limits how often a tool is called (AAIF tools[].rate_limit).
 type Limiter interface {
-	// Take asks for one call with arguments of so many tokens. It waits while
-	// the limit is used up, if the call's time allows, and fails with an
-	// [ErrBusy] that says when to try again if it does not.
+	// Take asks for one call with arguments of so many tokens. If the limit is
+	// used up, it waits, if the call's deadline permits, or else fails with an
+	// [ErrBusy] that says when to retry.
 	Take(ctx context.Context, tokens int) error
-	// Spent counts the tokens of a call's result.
+	// Spent adds the tokens of a call's result.
 	Spent(ctx context.Context, tokens int)
-	// Back takes a call back that was let through and not made.
+	// Back takes back a call that was permitted but not made.
 	Back(ctx context.Context, tokens int)
 }
 
-// Limited is a tool whose calls a limiter lets through.
+// Limited wraps a tool whose calls need a limiter's permission.
 func Limited(t Tool, l Limiter) Tool { return &limited{t, l} }
 
 type limited struct {
@@ -42,5 +42,5 @@ func (t *limited) Call(ctx context.Context, args json.RawMessage) (json.RawMessa
 
 func (t *limited) RepeatSafe() bool { return IsRepeatSafe(t.Tool) }
 
-// Tokens is about how many tokens so many bytes of JSON are: a third.
+// Tokens estimates the tokens of so many bytes of JSON: a third.
 func Tokens(bytes int) int { return (bytes + 2) / 3 }

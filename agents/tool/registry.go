@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// Registry holds tools by name: what a document's tool of protocol function
-// resolves to (AAIF, "Tool Definitions"). The zero Registry is empty and ready.
-// It is safe for concurrent use.
+// Registry holds tools by name, for a document's tools of protocol function
+// (AAIF, "Tool Definitions"). The zero Registry is empty and ready to use. It
+// is safe for concurrent use.
 type Registry struct {
 	mu    sync.RWMutex
 	tools map[string]Tool

@@ -12,18 +12,18 @@ type Validator interface {
 	Validate(value json.RawMessage) error
 }
 
-// Compiler makes a Validator of a JSON Schema.
+// Compiler makes a Validator from a JSON Schema.
 type Compiler func(schema json.RawMessage) (Validator, error)
 
 // CompileSchema is the [Compiler] that Guard uses by default: [schema.Compile],
-// which bounds schemas and the work of validating by them, for both may be a
-// stranger's. Formats are asserted.
+// which bounds schemas and the work of validation, because schemas and values
+// may come from strangers. Formats are enforced.
 func CompileSchema(raw json.RawMessage) (Validator, error) {
 	return schema.Compile(raw)
 }
 
-// Within is a [Compiler] for the tools of one origin, such as a server that lists
-// many: their schemas together are within the bound of pool.
+// Within returns a [Compiler] for the tools of one origin, such as a server
+// that lists many: all their schemas together must fit into pool.
 func Within(pool *schema.Pool) Compiler {
 	return func(raw json.RawMessage) (Validator, error) { return pool.Compile(raw) }
 }

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Source is what an entry of a document's tools[] stands for: one tool, or
-// those that somebody else lists, such as the tools of an MCP server or the
-// operations of an OpenAPI document.
+// Source provides the tools of an entry of a document's tools[]: one tool, or a
+// list from elsewhere, such as the tools of an MCP server or the operations of
+// an OpenAPI document.
 //
 // Implementers must:
 //   - make a Source without input or output; what it needs of others it gets in
@@ -21,13 +21,13 @@ import (
 //   - be safe for concurrent use. Tools that were given stay valid until Close,
 //     also when the list changes.
 type Source interface {
-	// Tools are the tools that there are now. The slice is the caller's.
+	// Tools returns the current tools. The caller may modify the slice.
 	Tools(ctx context.Context) ([]Tool, error)
-	// Close ends what the source has opened. Calls that are under way may fail.
+	// Close closes what the source has opened. Running calls may fail.
 	Close() error
 }
 
-// Static is a source of tools that are always there.
+// Static returns a source with a fixed list of tools.
 func Static(tools ...Tool) Source { return static(slices.Clone(tools)) }
 
 type static []Tool

@@ -25,13 +25,13 @@ type Tool interface {
 	Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error)
 }
 
-// Definition tells a model, and those who check, what a tool is.
+// Definition describes a tool to a model and to validators.
 type Definition struct {
 	// Name is unique among an agent's tools: a letter or underscore, then up
 	// to 63 letters, digits, underscores or hyphens (AAIF tools[].name).
 	Name string
 
-	// Description says what the tool does; models choose by it.
+	// Description describes the tool; models choose by it.
 	Description string
 
 	// Parameters is the JSON Schema of the arguments. Empty accepts any

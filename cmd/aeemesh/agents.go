@@ -38,13 +38,13 @@ func (a *app) agentsCommand() *cobra.Command {
 type agentSummary struct {
 	Entity    string   `json:"entity"`
 	Instances int      `json:"instances"`
-	Hosts     []string `json:"hosts"`             // where they run, as far as they tell
-	Programs  []string `json:"aeemesh_versions"`  // of aeemesh, of all of them
-	Version   string   `json:"version"`           // of all; several comma-separated
-	Status    string   `json:"status"`            // of the one that answered; "unknown" where none did
-	Reason    string   `json:"reason,omitempty"`  // why it is unknown
-	Durable   string   `json:"durable,omitempty"` // the state of its durable lane, and how far that lags
-	Takers    int      `json:"durable_workers"`   // of the instances, the ones that take durable tasks
+	Hosts     []string `json:"hosts"`             // the hosts of its workers, as far as known
+	Programs  []string `json:"aeemesh_versions"`  // versions of aeemesh, of all its workers
+	Version   string   `json:"version"`           // the agent's versions, comma-separated
+	Status    string   `json:"status"`            // of the worker that answered; "unknown" if none did
+	Reason    string   `json:"reason,omitempty"`  // why the status is unknown
+	Durable   string   `json:"durable,omitempty"` // the state of its durable lane, and its lag
+	Takers    int      `json:"durable_workers"`   // instances that take durable tasks
 	Requests  int      `json:"requests"`
 	Errors    int      `json:"errors"`
 	AverageMS float64  `json:"average_ms"`
@@ -106,7 +106,7 @@ that the workers tell in their stats.`,
 	return c
 }
 
-// withOne adds a word to a sorted list, once.
+// withOne adds a word to a sorted list unless the list has it.
 func withOne(list []string, word string) []string {
 	if at, there := slices.BinarySearch(list, word); word != "" && !there {
 		return slices.Insert(list, at, word)
@@ -114,7 +114,7 @@ func withOne(list []string, word string) []string {
 	return list
 }
 
-// few is a list in a column: two of it, and how many more.
+// few shortens a list for a column: two entries, and the number of the others.
 func few(list []string) string {
 	if len(list) > 3 {
 		return fmt.Sprintf("%s and %d more", strings.Join(list[:2], ","), len(list)-2)
@@ -122,8 +122,9 @@ func few(list []string) string {
 	return strings.Join(list, ",")
 }
 
-// discover lists the agents that answer. Where the server lets the user not ask,
-// or not listen, it says so: nobody would be heard.
+// discover lists the agents that answer. If the server's permissions do not let
+// the user ask or receive answers, it returns that as an error instead of an
+// empty list.
 func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.Instance, error) {
 	before := node.Conn().LastError()
 	found, err := node.Discover(ctx, "", wait)
@@ -136,8 +137,7 @@ func discover(ctx context.Context, node *mesh.Node, wait time.Duration) ([]mesh.
 	return found, nil
 }
 
-// summaries puts the workers of each entity together and asks each entity how
-// it is.
+// summaries groups the workers by entity and asks each entity for its health.
 func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentSummary {
 	byEntity := map[string]*agentSummary{}
 	var list []*agentSummary
@@ -169,7 +169,7 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 	ctx, cancel := context.WithTimeout(ctx, min(2*time.Second, s.app.conn.wait()))
 	defer cancel()
 	var wait sync.WaitGroup
-	refused := false // the server lets the user not ask: it is tried once
+	refused := false // the server does not permit the request; it is sent only once
 	for n, l := range list {
 		if l.Requests > 0 {
 			l.AverageMS = float64(busy[l.Entity].Microseconds()) / 1000 / float64(l.Requests)
@@ -191,8 +191,8 @@ func (s *session) summaries(ctx context.Context, found []mesh.Instance) []agentS
 	return out
 }
 
-// askHealth asks an entity how it is. Where the server refuses that, it takes what the
-// workers say in their stats.
+// askHealth asks an entity for its health. If the server refuses the request,
+// it uses the status in the workers' stats.
 func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agentSummary) (refused bool) {
 	var health intents.HealthResult
 	err := inquire(ctx, s.inquirer(found, l.Entity), l.Entity, intents.StatusHealth, &health)
@@ -210,7 +210,7 @@ func (s *session) askHealth(ctx context.Context, found []mesh.Instance, l *agent
 	return false
 }
 
-// told sets how an entity is as its workers say in their stats.
+// told sets the status from the workers' stats.
 func (l *agentSummary) told(found []mesh.Instance) {
 	if l.Status = toldStatus(found, l.Entity); l.Status == "" {
 		l.Status, l.Reason = "unknown", "may not ask"
@@ -218,7 +218,7 @@ func (l *agentSummary) told(found []mesh.Instance) {
 	l.lane(laneStats(found, l.Entity))
 }
 
-// lane says how the durable lane is.
+// lane sets the state of the durable lane.
 func (l *agentSummary) lane(lane laneHealth, ok bool) {
 	switch {
 	case l.Takers > 0 && l.Takers < l.Instances:
@@ -230,7 +230,7 @@ func (l *agentSummary) lane(lane laneHealth, ok bool) {
 	}
 }
 
-// whyUnknown is why an entity did not say how it is, in a word or two.
+// whyUnknown describes in a word or two why an entity's health is not known.
 func whyUnknown(err error) string {
 	var e *envelope.Error
 	switch {
@@ -264,7 +264,7 @@ func millis(ms float64) string {
 	return time.Duration(ms * float64(time.Millisecond)).Round(10 * time.Microsecond).String()
 }
 
-// agentDescription is everything that an entity tells about itself.
+// agentDescription is what an entity publishes about itself.
 type agentDescription struct {
 	Entity     string                `json:"entity"`
 	Subject    string                `json:"subject"`
@@ -277,7 +277,7 @@ type agentDescription struct {
 	Intents    []string              `json:"intents,omitempty"`
 	Health     *intents.HealthResult `json:"health,omitempty"`
 	Instances  []mesh.Instance       `json:"instances"`
-	Problems   []string              `json:"problems,omitempty"` // what it did not answer
+	Problems   []string              `json:"problems,omitempty"` // requests that it did not answer
 }
 
 func (a *app) agentsDescribeCommand() *cobra.Command {
@@ -377,7 +377,7 @@ func (s *session) describe(ctx context.Context, entity string, wait time.Duratio
 	return d, nil
 }
 
-// tell sets what the workers tell in their stats and metadata.
+// tell fills in what the workers publish in their stats and metadata.
 func (d *agentDescription) tell() {
 	if status := toldStatus(d.Instances, d.Entity); status != "" {
 		d.Health = &intents.HealthResult{Status: intents.Health(status)}
@@ -389,7 +389,8 @@ func (d *agentDescription) tell() {
 	d.AEEVersion, d.Intents = meta["aee_version"], strings.FieldsFunc(meta[mesh.MetaIntents], func(r rune) bool { return r == ',' })
 }
 
-// accepted is what operators accept of the agent's document that is not done.
+// accepted lists the unhonoured fields of the agent's document that its
+// operator has accepted.
 func (d *agentDescription) accepted() string {
 	said := map[string]bool{}
 	for _, i := range d.Instances {
@@ -417,7 +418,7 @@ func (a *app) printDescription(d agentDescription) {
 		details := []string{}
 		for _, k := range slices.Sorted(maps.Keys(d.Health.Details)) {
 			if k == healthDurable {
-				continue // on a line of its own
+				continue // printed on a line of its own
 			}
 			details = append(details, fmt.Sprintf("%s %v", k, d.Health.Details[k]))
 		}

@@ -77,7 +77,7 @@ answers; with --instance it is this one, which says where it runs.`,
 type pong struct {
 	Entity   string  `json:"entity"`
 	MS       float64 `json:"ms"`
-	Instance string  `json:"instance,omitempty"` // with --instance, as the rest
+	Instance string  `json:"instance,omitempty"` // this and the rest: with --instance
 	Host     string  `json:"host,omitempty"`
 	PID      string  `json:"pid,omitempty"`
 	Program  string  `json:"aeemesh_version,omitempty"`
@@ -85,7 +85,7 @@ type pong struct {
 	took time.Duration
 }
 
-// from says who has answered, where that is known.
+// from names the worker that answered, if it is known.
 func (p pong) from() string {
 	switch {
 	case p.Instance == "":
@@ -96,7 +96,7 @@ func (p pong) from() string {
 	return fmt.Sprintf(", instance %s, process %s on %s", p.Instance, p.PID, p.Host)
 }
 
-// ping asks an agent, or one worker of it, for a sign of life.
+// ping sends a ping to an agent, or to one worker of it.
 func (s *session) ping(ctx context.Context, entity, instance string) (pong, error) {
 	p := pong{Entity: entity, Instance: instance}
 	var err error

@@ -55,8 +55,8 @@ wants --yes.`,
 type retirement struct {
 	Entity string `json:"entity"`
 	jetstream.Retired
-	Withdrawn    int  `json:"withdrawn"`    // tasks
-	Registration bool `json:"registration"` // there was one
+	Withdrawn    int  `json:"withdrawn"`    // number of tasks
+	Registration bool `json:"registration"` // there was a registration, and it was removed
 }
 
 func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string, force, yes bool) error {
@@ -120,12 +120,12 @@ func (s *session) retire(ctx context.Context, cmd *cobra.Command, entity string,
 	return nil
 }
 
-// unregister takes the registrations of an entity away, and reports whether there
+// unregister removes the registrations of an entity, and reports whether there
 // were any.
 func unregister(ctx context.Context, reg registry.Registry, entity string) (bool, error) {
 	all, err := reg.List(ctx)
 	if errors.Is(err, jetstream.ErrNotFound) {
-		return false, nil // there is no registry
+		return false, nil // the mesh has no registry
 	}
 	if err != nil {
 		return false, err

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// describeSchemas prints what an agent takes and gives: the schemas of its own
-// intents, as the agent publishes them.
+// describeSchemas prints the schemas of an agent's own intents, as the agent
+// publishes them.
 func (a *app) describeSchemas(ctx context.Context, s *session, entity string) error {
 	asking, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()
@@ -48,8 +48,8 @@ func (a *app) describeSchemas(ctx context.Context, s *session, entity string) er
 	return nil
 }
 
-// registeredSchemas are those of the registered definition of an agent whose worker
-// does not tell them, for it is of an older release.
+// registeredSchemas returns the schemas of an agent's registered definition,
+// for workers of older releases that do not publish theirs.
 func (s *session) registeredSchemas(ctx context.Context, entity string) (map[string]intents.IntentSchemas, error) {
 	unknown := hinted(fmt.Errorf("the worker of %s does not tell its schemas", entity),
 		"A worker of this release does. \"aeemesh agents import FILE\" registers a definition, of which they are shown, too.")

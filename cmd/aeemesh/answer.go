@@ -119,7 +119,8 @@ func (a *app) answer(ctx context.Context, cmd *cobra.Command, args []string, dec
 	return nil
 }
 
-// refusedAnswer says why an answer to the task would not count; nil: it would.
+// refusedAnswer returns why an answer to the task would be refused; nil if it
+// would be accepted.
 func refusedAnswer(k *mesh.Ask) error {
 	const lookHint = "\"aeemesh inbox %s\" shows it."
 	switch k.State {
@@ -133,15 +134,15 @@ func refusedAnswer(k *mesh.Ask) error {
 	return nil
 }
 
-// fitAnswer holds an answer to the schema that the asker gave. A text that does
-// not fit may stand for the one member that an object needs.
+// fitAnswer validates an answer against the asker's schema. A plain text may
+// stand for the only member that an object needs.
 func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 	if due == nil {
 		return payload, nil
 	}
 	s, err := schema.Compile(due)
 	if err != nil {
-		return payload, nil // it is the asker's mistake, who will see what comes
+		return payload, nil // the schema is the asker's mistake; the answer is sent unchanged
 	}
 	bad := s.Validate(payload)
 	if bad == nil {
@@ -164,8 +165,9 @@ func fitAnswer(due, payload json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("the answer does not fit what is asked for: %w", bad)
 }
 
-// singles are the members that one text may stand for: the only one that a form
-// requires, or has; or the only one that an alternative of the form requires.
+// singles returns the members for which a plain text may stand: the only one
+// that a schema requires or has, or the only one that an alternative of it
+// requires.
 func singles(schema json.RawMessage) []string {
 	var form struct {
 		Required   []string                   `json:"required"`

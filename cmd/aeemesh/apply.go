@@ -102,14 +102,14 @@ func (a *app) applyTopology(ctx context.Context, cmd *cobra.Command, js natsjs.J
 	return nil
 }
 
-// unmet is a setting that was asked for and is not, or will not be, so.
+// unmet is a requested setting that is not in effect.
 type unmet struct {
 	jetstream.Change
 	jetstream.Difference
 }
 
-// notDone are the settings that were asked for and stay as they are. Storage is
-// asked for by its flag, whatever it says.
+// notDone returns the requested settings that stay as they are. Storage counts
+// as requested if its flag is set, whatever its value.
 func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
 	for _, c := range changes {
 		for _, d := range c.Differences {
@@ -121,7 +121,7 @@ func notDone(changes []jetstream.Change, storage bool) (out []unmet) {
 	return out
 }
 
-// setting is a setting's value as people read it.
+// setting formats a setting's value for people.
 func setting(field, value string) string {
 	if field == "storage" {
 		return strings.ToLower(value)
@@ -129,7 +129,8 @@ func setting(field, value string) string {
 	return limitText(field, value)
 }
 
-// tellNotDone says of each how it is, and how it would become what was asked.
+// tellNotDone prints for each such setting its current value, and how to change
+// it.
 func (a *app) tellNotDone(list []unmet, keeps string) {
 	for _, n := range list {
 		a.term.warn("%s %s %s %s (asked: %s): %s", n.Name, keeps, n.Field, setting(n.Field, n.Have), setting(n.Field, n.Want), n.Kept)
@@ -145,7 +146,7 @@ func (a *app) tellNotDone(list []unmet, keeps string) {
 	}
 }
 
-// roomHint says what helps on a small disk, and where there are too few servers.
+// roomHint adds a hint to errors about a small disk or too few servers.
 func roomHint(err error) error {
 	var refused *natsjs.APIError
 	if errors.As(err, &refused) && refused.ErrorCode == replicasUnsupported {
@@ -157,12 +158,13 @@ func roomHint(err error) error {
 	return hinted(err, "Give it less with --limit NAME=max_bytes:64MiB, for this one or another; \"aeemesh plan\" shows what each takes.")
 }
 
-// replicasUnsupported is nats-server's code for replicas without a cluster.
+// replicasUnsupported is nats-server's error code for replicas without a
+// cluster.
 const replicasUnsupported natsjs.ErrorCode = 10074
 
 var errNobody = errors.New("nobody can be asked")
 
-// ask asks a question that is answered with yes or no, at a terminal.
+// ask asks a yes-or-no question at a terminal.
 func (a *app) ask(question string) (bool, error) {
 	if f, ok := a.stdin.(*os.File); a.term.records != nil || !ok || !term.IsTerminal(int(f.Fd())) || !a.term.words.tty {
 		return false, errNobody
@@ -170,7 +172,7 @@ func (a *app) ask(question string) (bool, error) {
 	fmt.Fprintf(a.term.words, "%s [y/N] ", question)
 	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
 	if err != nil {
-		return false, nil // the end of the input is no yes
+		return false, nil // end of input counts as no
 	}
 	switch strings.ToLower(strings.TrimSpace(answer)) {
 	case "y", "yes":

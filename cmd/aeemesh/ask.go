@@ -61,7 +61,7 @@ instead. "-" reads the text from standard input.`,
 			}
 			a.term.progress("asking %s", args[0])
 			started := time.Now()
-			waiting, stopWondering := a.wonder(ctx, s.node, args[0])
+			waiting, stopWondering := a.watchWait(ctx, s.node, args[0])
 			answer, err := s.ask(waiting, args[0], text, mesh.SendOptions{Retries: retries, OnRetry: a.onRetry(cmd, retries)})
 			stopWondering()
 			if err != nil {
@@ -90,7 +90,8 @@ instead. "-" reads the text from standard input.`,
 	return c
 }
 
-// ask asks in plain text, or where there is a key to sign with, by a task.
+// ask sends a plain text question, or, if there is a key to sign with, a signed
+// task.
 func (s *session) ask(ctx context.Context, entity, text string, opts mesh.SendOptions) (string, error) {
 	signer, err := s.app.signer(s.node.Entity())
 	if err != nil {

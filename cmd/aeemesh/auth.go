@@ -114,7 +114,7 @@ entities: an operator makes its consumers ("aeemesh apply --entity ENTITY").`,
 	return c
 }
 
-// mergePermissions is what a user needs who does both.
+// mergePermissions returns the permissions of a user that needs both.
 func mergePermissions(p, q perms.Permissions) perms.Permissions {
 	union := func(a, b []string) []string {
 		seen := map[string]bool{}
@@ -134,8 +134,7 @@ func mergePermissions(p, q perms.Permissions) perms.Permissions {
 	return p
 }
 
-// serverConfigText writes permissions in the words of nats-server's
-// configuration file.
+// serverConfigText formats permissions for nats-server's configuration file.
 func serverConfigText(p perms.Permissions) string {
 	var b strings.Builder
 	list := func(name string, subjects []string) {
@@ -156,7 +155,7 @@ func serverConfigText(p perms.Permissions) string {
 	return b.String()
 }
 
-// nscArguments writes permissions as flags of nsc add user and nsc edit user.
+// nscArguments formats permissions as flags of nsc add user and nsc edit user.
 func nscArguments(p perms.Permissions) string {
 	var b strings.Builder
 	for _, s := range p.Publish {
@@ -171,7 +170,7 @@ func nscArguments(p perms.Permissions) string {
 	return strings.TrimSpace(b.String())
 }
 
-// shellWord quotes what a shell would take apart.
+// shellWord quotes a word that a shell would split or expand.
 func shellWord(s string) string {
 	if s != "" && !strings.ContainsAny(s, " \t\n'\"\\$`*>?;&|<(){}[]!#~") {
 		return s
@@ -179,7 +178,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// permissionsJSON has durations in words, as the server's configuration does.
+// permissionsJSON returns permissions for JSON, with durations as text like in
+// the server's configuration.
 func permissionsJSON(p perms.Permissions) any {
 	type responses struct {
 		Max     int    `json:"max"`

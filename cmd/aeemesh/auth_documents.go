@@ -15,13 +15,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// permsNamed is whom the arguments of "auth perms" mean, and what their documents
-// say of others.
+// permsNamed holds the entities that the arguments of "auth perms" name, and
+// those that their documents refer to.
 type permsNamed struct {
 	entities  []string
-	calls     []string // whom they give tasks to
-	takesOver []string // whose tasks are handed over to them
-	team      bool     // somebody has to be found in the mesh
+	calls     []string // entities that they send tasks to
+	takesOver []string // entities that their tasks are delegated to
+	team      bool     // some references can be resolved only in the mesh
 }
 
 // permsDocument is an agent's document.
@@ -70,12 +70,12 @@ func (a *app) permsFor(cmd *cobra.Command, args []string) (permsNamed, error) {
 	return out, nil
 }
 
-// isDocument is true of an argument that names a file, and no entity of a type
-// that is known.
+// isDocument reports whether an argument names a file, and not an entity of a
+// known type.
 func isDocument(arg string) bool {
 	switch subject.EntityType(arg) {
 	case subject.TypeAgent, subject.TypeService, subject.TypeHuman, subject.TypeBus:
-		return false // ./agent.yaml is the file
+		return false // ./agent.yaml names the file
 	}
 	_, err := os.Stat(arg)
 	return err == nil
@@ -98,8 +98,8 @@ func (a *app) permsDocument(name string) (permsDocument, error) {
 	return permsDocument{name, entity, def}, err
 }
 
-// whoIs is the entity that a reference of a document means: as it stands, or by
-// the other documents; "" where neither tells.
+// whoIs resolves a reference in a document to an entity, by itself or with the
+// other documents; "" if that is not possible.
 func whoIs(ref string, from permsDocument, docs []permsDocument) string {
 	if orchestrate.IsEntity(ref) {
 		return ref
@@ -117,7 +117,7 @@ func whoIs(ref string, from permsDocument, docs []permsDocument) string {
 	return ""
 }
 
-// aliased is the reference that a name stands for.
+// aliased returns the reference that an alias stands for.
 func aliased(o *aaif.Orchestration, name string) string {
 	for _, s := range o.Subagents {
 		if s.Alias == name {

@@ -14,14 +14,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// permsRole is whom "auth perms" prints permissions for.
+// permsRole is the user for whom "auth perms" prints permissions.
 type permsRole struct {
-	name  string // one of the keys of permsFlagsOf
+	name  string // a key of permsFlagsOf
 	named permsNamed
 	inbox string // the prefix of reply subjects
 }
 
-// permsFlagsOf are the flags that say something for a role, beside those for all.
+// permsFlagsOf lists, by role, the flags that have an effect in addition to the
+// common ones.
 var permsFlagsOf = map[string][]string{
 	"worker":   {"durable", "create", "team", "calls", "takes-over-from", "register", "shared-keys", "replay-scope", "journal", "max-timeout"},
 	"sender":   {"sender", "client", "from", "durable", "delayed", "streams", "team", "register", "shared-keys"},
@@ -30,8 +31,8 @@ var permsFlagsOf = map[string][]string{
 	"viewer":   {"viewer", "from"},
 }
 
-// permsRole reads whom the flags and arguments mean, and refuses flags that would say
-// nothing.
+// permsRole determines the role from the flags and arguments, and refuses flags
+// that would have no effect.
 func (a *app) permsRole(cmd *cobra.Command, f *permsFlags, args []string) (r permsRole, err error) {
 	sender := f.sender || f.client != ""
 	roles := 0
@@ -109,7 +110,7 @@ func needsFlag(cmd *cobra.Command, is, has bool, flag, needs string) error {
 	return nil
 }
 
-// permissionsOf is what a user of a role needs.
+// permissionsOf returns the permissions that a user of a role needs.
 func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r permsRole) (perms.Permissions, error) {
 	var p perms.Permissions
 	var failed error
@@ -161,7 +162,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 		if f.durable || len(takesOver) > 0 {
 			add(perms.Takeover(m, takesOver...))
 		}
-		if len(calls) > 0 { // to hear their answers
+		if len(calls) > 0 { // to receive their answers
 			add(perms.Permissions{Subscribe: []string{r.inbox + ".>"}}, nil)
 		}
 		if f.team || r.named.team || f.register {
@@ -175,7 +176,7 @@ func (a *app) permissionsOf(cmd *cobra.Command, m subject.Map, f *permsFlags, r 
 	return p, failed
 }
 
-// workerPermissions adds what serving an entity needs.
+// workerPermissions adds the permissions for serving an entity.
 func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entity string, add func(perms.Permissions, error)) {
 	add(perms.Worker(m, entity, f.maxTimeout))
 	if f.durable {
@@ -194,14 +195,14 @@ func (a *app) workerPermissions(m subject.Map, f *permsFlags, r permsRole, entit
 	}
 }
 
-// connectRoom is what the line of a client's CONNECT has beside a JWT, in bytes, at
-// most; nats-server takes lines of maxControlLine.
+// connectRoom is the maximum length, in bytes, of the rest of a client's
+// CONNECT line beside a JWT; nats-server accepts lines of maxControlLine.
 const (
 	connectRoom    = 420
 	maxControlLine = 4096
 )
 
-// comment says, for a server's configuration, what goes with the permissions.
+// comment is the comment above the permissions in a server's configuration.
 func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 	var b strings.Builder
 	say := func(format string, args ...any) { fmt.Fprintf(&b, "# "+format+"\n", args...) }
@@ -240,7 +241,7 @@ func (r permsRole) comment(f *permsFlags, p perms.Permissions) string {
 	return b.String()
 }
 
-// jwtSize is how long a user JWT with these permissions is.
+// jwtSize returns the length of a user JWT with these permissions.
 func jwtSize(p perms.Permissions) int {
 	account, err := nkeys.CreateAccount()
 	if err != nil {

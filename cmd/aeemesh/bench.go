@@ -27,7 +27,7 @@ type benchOptions struct {
 	json     bool
 }
 
-// benchMode is one thing that is measured.
+// benchMode names what is measured.
 type benchMode string
 
 const (
@@ -45,7 +45,7 @@ type benchRow struct {
 	P50Micros  float64   `json:"p50_us"`
 	P99Micros  float64   `json:"p99_us"`
 	CPUMicros  float64   `json:"cpu_us_per_op,omitempty"` // of server, responder and client together
-	RatioToRaw float64   `json:"ratio_to_raw,omitempty"`  // median of the rounds, each to the raw runs around it
+	RatioToRaw float64   `json:"ratio_to_raw,omitempty"`  // median of the rounds; each is divided by the mean of the raw runs around it
 }
 
 func newBenchCommand(stdout, stderr io.Writer) *cobra.Command {
@@ -115,7 +115,7 @@ func runBench(ctx context.Context, o benchOptions, stdout, stderr io.Writer) err
 	return nil
 }
 
-// bench is one run's state.
+// bench is the state of one run of the command.
 type bench struct {
 	benchOptions
 	url    string
@@ -123,8 +123,8 @@ type bench struct {
 	js     natsjs.JetStream // of "bench durable"
 }
 
-// measure makes the rounds for one number of requests in flight: raw, ours,
-// raw, ours, raw, ours, raw.
+// measure runs the rounds for one number of requests in flight: raw, ours, raw,
+// ours, raw, ours, raw.
 func (b *bench) measure(ctx context.Context, inflight int) ([]benchRow, error) {
 	order := []benchMode{benchRaw, benchPlain, benchRaw, benchHS256, benchRaw, benchEd25519, benchRaw}
 	runs := map[benchMode][]benchRun{}
@@ -176,7 +176,7 @@ func median(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// once makes one measurement with a responder and a client of its own.
+// once makes one measurement with its own responder and client.
 func (b *bench) once(ctx context.Context, mode benchMode, inflight int) (benchRun, error) {
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight)}
 	responder, _, err := startRole(ctx, "respond", append(args, fmt.Sprintf("--task-events=%t", b.events))...)
@@ -198,15 +198,15 @@ func (b *bench) once(ctx context.Context, mode benchMode, inflight int) (benchRu
 		return benchRun{}, fmt.Errorf("client: %w", err)
 	}
 	if before >= 0 && after >= 0 {
-		// What the client spent on its start is in it too, and is little
-		// beside a measurement.
+		// The total includes the client's start-up, which is small in
+		// comparison.
 		total := after - before + client.ProcessState.UserTime() + client.ProcessState.SystemTime()
 		run.CPUMicros = float64(total.Microseconds()) / float64(run.Total)
 	}
 	return run, nil
 }
 
-// role is a child process of the bench that is ready: it has printed a line.
+// role is a child process of the bench. It is ready when it has printed a line.
 type role struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -214,8 +214,8 @@ type role struct {
 
 func (r *role) pid() int { return r.cmd.Process.Pid }
 
-// stop ends the child, which stops when its standard input closes, so that
-// none is left behind if the parent is killed.
+// stop ends the child. A child also ends when its standard input closes, so
+// that none is left behind if the parent is killed.
 func (r *role) stop() {
 	r.stdin.Close()
 	r.cmd.Wait()
@@ -249,8 +249,8 @@ func startRole(ctx context.Context, name string, args ...string) (*role, string,
 	return r, strings.TrimSpace(string(line[:n])), nil
 }
 
-// cpuOf is the processor time that processes have taken so far, or -1 where
-// the system does not tell.
+// cpuOf returns the processor time that processes have used so far, or -1 if
+// the system does not provide it.
 func cpuOf(pids ...int) time.Duration {
 	const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
 	var total time.Duration
@@ -259,7 +259,7 @@ func cpuOf(pids ...int) time.Duration {
 		if err != nil {
 			return -1
 		}
-		// The name, in parentheses, may hold anything.
+		// The name, in parentheses, may contain spaces and parentheses.
 		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 		for _, i := range []int{11, 12} {
 			n, err := strconv.Atoi(fields[i])

@@ -20,8 +20,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// Modes of "bench durable". Each of ours is measured between two runs of its
-// raw counterpart.
+// Modes of "bench durable". Each mode of ours is measured between two runs of
+// its raw counterpart.
 const (
 	benchStream     benchMode = "raw JetStream" // publish with ack, pull, ack, core reply
 	benchTask       benchMode = "durable task"  // submit, run with its checkpoints, reply
@@ -109,7 +109,7 @@ func runBenchDurable(ctx context.Context, o benchOptions, syncs []string, only s
 	return nil
 }
 
-// benchDurable measures everything against one server.
+// benchDurable runs all measurements against one server.
 func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout io.Writer) (err error) {
 	dir, err := os.MkdirTemp("", "aeemesh-bench-")
 	if err != nil {
@@ -164,8 +164,8 @@ func benchDurable(ctx context.Context, o benchOptions, sync, only string, stdout
 	return nil
 }
 
-// benchStreams makes the mesh's streams, and those of the raw side, which are
-// of the same kinds.
+// benchStreams makes the mesh's streams, and streams of the same kinds for the
+// raw side.
 func benchStreams(ctx context.Context, js natsjs.JetStream) error {
 	if _, err := jetstream.Apply(ctx, js, jetstream.Options{}); err != nil {
 		return err
@@ -184,7 +184,7 @@ func benchStreams(ctx context.Context, js natsjs.JetStream) error {
 	return err
 }
 
-// benchPurge empties what the measurement before has filled.
+// benchPurge empties the streams that the previous measurement has filled.
 func benchPurge(ctx context.Context, js natsjs.JetStream) error {
 	for _, name := range []string{"KV_" + benchRawBucket, "KV_" + jetstream.BucketState, jetstream.StreamReply} {
 		s, err := js.Stream(ctx, name)
@@ -214,8 +214,8 @@ func printDurable(stdout io.Writer, asJSON bool, row durableRow) error {
 	return err
 }
 
-// compare makes the rounds of one comparison: raw, ours, raw, each. The ratio is
-// of operations per second, each to the mean of the raw runs around it.
+// compare runs the rounds of one comparison: raw, ours, raw, and so on. Ratios
+// are of operations per second, each to the mean of the raw runs around it.
 func (b *bench) compare(ctx context.Context, inflight, bytes int, raw benchMode, ours ...benchMode) ([]durableRow, error) {
 	runs := map[benchMode][]durableRun{}
 	ratios := map[benchMode][]float64{}
@@ -271,15 +271,15 @@ func (b *bench) compare(ctx context.Context, inflight, bytes int, raw benchMode,
 	return rows, nil
 }
 
-// durableRun is one measurement, with the processor time of each process in
-// microseconds for one operation.
+// durableRun is one measurement, with each process's processor time per
+// operation in microseconds.
 type durableRun struct {
 	benchRun
 	server, worker, client float64
 }
 
-// durable makes one measurement, with a client of its own, and a worker where
-// there is work.
+// durable makes one measurement with its own client, and with a worker if the
+// mode needs one.
 func (b *bench) durable(ctx context.Context, mode benchMode, inflight, bytes int) (durableRun, error) {
 	var run durableRun
 	args := []string{"--url", b.url, "--mode", string(mode), "--inflight", strconv.Itoa(inflight), "--payload", strconv.Itoa(b.payload), "--bytes", strconv.Itoa(bytes)}

@@ -23,7 +23,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// The raw side's own stream and bucket.
+// The raw side's own stream and bucket, and the header with the reply subject.
 const (
 	benchRawStream = "BENCH_RAW"
 	benchRawBucket = "bench_raw"
@@ -69,7 +69,7 @@ func benchLane(js natsjs.JetStream) *mesh.Durable {
 		Clock: jetstream.NewClock(js, m), Create: true}
 }
 
-// benchRawWorker answers each task with its own bytes, and acknowledges it.
+// benchRawWorker answers each task with the task's own bytes, and acks it.
 func benchRawWorker(ctx context.Context, conn *nats.Conn, js natsjs.JetStream, ready func()) error {
 	cons, err := js.CreateOrUpdateConsumer(ctx, benchRawStream, natsjs.ConsumerConfig{Durable: "worker", AckPolicy: natsjs.AckExplicitPolicy, MaxAckPending: -1})
 	if err != nil {
@@ -128,8 +128,9 @@ func newBenchSubmitCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// tasks makes the function that makes tasks. Their payload is made once: it is the
-// application's, and raw has its bytes from the beginning.
+// tasks returns a function that makes tasks. The payload is encoded once,
+// because an application would supply it, and the raw side does not encode it
+// either.
 func (r *roleFlags) tasks() func() *envelope.Envelope {
 	payload := append(envelope.AppendString([]byte(`{"text":`), strings.Repeat("x", r.payload)), '}')
 	return func() *envelope.Envelope {
@@ -137,15 +138,15 @@ func (r *roleFlags) tasks() func() *envelope.Envelope {
 	}
 }
 
-// rawTask publishes, and waits for the server's acknowledgement and for the
-// worker's answer. One subscription takes the answers of all callers.
+// rawTask publishes a task, and waits for the server's ack and the worker's
+// answer. One subscription receives the answers of all callers.
 func (r *roleFlags) rawTask(conn *nats.Conn, js natsjs.JetStream) (func(context.Context) error, error) {
 	body, err := r.tasks()().AppendJSON(nil)
 	if err != nil {
 		return nil, err
 	}
 	inbox := nats.NewInbox() + "."
-	// A call in flight has a place of its own; there are r.inflight of them.
+	// Each call in flight has its own slot; there are r.inflight of them.
 	places := make(chan int, r.inflight+1)
 	answers := make([]chan struct{}, r.inflight+1)
 	for i := range answers {
@@ -175,7 +176,7 @@ func (r *roleFlags) rawTask(conn *nats.Conn, js natsjs.JetStream) (func(context.
 	}, nil
 }
 
-// rawPut writes r.bytes to a bucket of the same kind as that of the runs.
+// rawPut writes r.bytes to a bucket of the same kind as the bucket of runs.
 func (r *roleFlags) rawPut(ctx context.Context, js natsjs.JetStream) (func(context.Context) error, error) {
 	kv, err := js.KeyValue(ctx, benchRawBucket)
 	if err != nil {
@@ -190,8 +191,8 @@ func (r *roleFlags) rawPut(ctx context.Context, js natsjs.JetStream) (func(conte
 	}, nil
 }
 
-// rawUpdate is rawPut by compare-and-swap. The keys are dealt out, so that none is
-// refused.
+// rawUpdate does the same by compare-and-swap. The keys are divided among the
+// callers, so that no write conflicts.
 func (r *roleFlags) rawUpdate(ctx context.Context, js natsjs.JetStream) (func(context.Context) error, error) {
 	kv, err := js.KeyValue(ctx, benchRawBucket)
 	if err != nil {
@@ -217,7 +218,7 @@ func (r *roleFlags) rawUpdate(ctx context.Context, js natsjs.JetStream) (func(co
 	}, nil
 }
 
-// benchRecord is one run whose checkpoints are written one after another.
+// benchRecord is one run whose checkpoints are written one after the other.
 type benchRecord struct {
 	cp  *state.Checkpoint
 	rev uint64
@@ -225,7 +226,7 @@ type benchRecord struct {
 }
 
 // checkpoint encodes and stores a checkpoint of about r.bytes, as a worker does
-// after a turn of the model: the last message is another one each time.
+// after a turn of the model: each time the last message is a new one.
 func (r *roleFlags) checkpoint(js natsjs.JetStream) (func(context.Context) error, error) {
 	states := jetstream.NewStates(jetstream.Gather(js), subject.Map{})
 	records := make(chan *benchRecord, r.inflight*benchKeys)
@@ -256,7 +257,7 @@ func (r *roleFlags) checkpoint(js natsjs.JetStream) (func(context.Context) error
 	}, nil
 }
 
-// benchDocument is a checkpoint of about as many bytes: a conversation of
+// benchDocument makes a checkpoint of about so many bytes: a conversation of
 // messages of half a KiB each.
 func benchDocument(id string, bytes int) (*state.Checkpoint, error) {
 	cp := state.New(benchAgent, id, "")
@@ -278,7 +279,7 @@ func benchDocument(id string, bytes int) (*state.Checkpoint, error) {
 	}
 }
 
-// durableTask submits, and waits for the terminal envelope.
+// durableTask submits a task, and waits for its terminal envelope.
 func (r *roleFlags) durableTask(conn *nats.Conn, js natsjs.JetStream) (func(context.Context) error, error) {
 	node, err := mesh.New(conn, mesh.Config{Entity: benchClient, Heartbeat: -1, Durable: benchLane(js)})
 	if err != nil {

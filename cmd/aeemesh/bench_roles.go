@@ -24,7 +24,7 @@ const (
 	benchClient = "service.bench_client"
 )
 
-// roleFlags are what the children of a bench need to know.
+// roleFlags are the flags of the bench's child processes.
 type roleFlags struct {
 	url      string
 	mode     string
@@ -46,7 +46,8 @@ func (r *roleFlags) add(cmd *cobra.Command) {
 	f.BoolVar(&r.events, "task-events", false, "")
 }
 
-// untilStdinCloses is how the parent tells a child to end.
+// untilStdinCloses returns a context that ends when standard input closes, with
+// which the parent ends a child.
 func untilStdinCloses(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -78,7 +79,8 @@ func newBenchServerCommand(stdout io.Writer) *cobra.Command {
 }
 
 // node makes the mesh node of one side. Both sides derive the same throw-away
-// keys from fixed seeds: the bench measures signatures, it keeps no secret.
+// keys from fixed seeds, because the bench measures signatures and protects
+// nothing.
 func (r *roleFlags) node(conn *nats.Conn, entity, peer string) (*mesh.Node, error) {
 	cfg := mesh.Config{Entity: entity, Heartbeat: -1, Quotas: mesh.Quotas{UnknownRate: -1}}
 	if !r.events {
@@ -147,7 +149,7 @@ type benchRun struct {
 	PerSecond float64 `json:"per_second"`
 	P50Micros float64 `json:"p50_us"`
 	P99Micros float64 `json:"p99_us"`
-	Total     int     `json:"total"` // requests, those before the measurement included
+	Total     int     `json:"total"` // requests, including those before the measurement
 	CPUMicros float64 `json:"-"`
 }
 
@@ -173,7 +175,7 @@ func newBenchRequestCommand(stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-// caller makes the function that sends one request and waits for its reply.
+// caller returns a function that sends one request and waits for its reply.
 func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error) {
 	if benchMode(r.mode) == benchRaw {
 		body, err := r.tasks()().AppendJSON(nil)
@@ -196,8 +198,8 @@ func (r *roleFlags) caller(conn *nats.Conn) (func(context.Context) error, error)
 	}, nil
 }
 
-// load keeps r.inflight requests under way: first unmeasured, for a quarter of
-// the time, then measured.
+// load keeps r.inflight requests under way. It does not measure the first
+// quarter of the time.
 func (r *roleFlags) load(ctx context.Context, call func(context.Context) error) (benchRun, error) {
 	if err := firstReply(ctx, call); err != nil {
 		return benchRun{}, err
@@ -246,7 +248,7 @@ func (r *roleFlags) load(ctx context.Context, call func(context.Context) error) 
 	return run, nil
 }
 
-// firstReply waits until the responder is there.
+// firstReply waits until the responder answers.
 func firstReply(ctx context.Context, call func(context.Context) error) error {
 	deadline := time.Now().Add(10 * time.Second)
 	for {

@@ -27,7 +27,7 @@ import (
 // treeRow is one measurement of "bench tree", as --json prints it.
 type treeRow struct {
 	Shape      string  `json:"shape"` // chain or fan-out
-	Size       int     `json:"size"`  // hops in a row, or at once
+	Size       int     `json:"size"`  // hops in a row, or calls at the same time
 	Mode       string  `json:"mode"`  // raw, live or durable
 	P50Micros  float64 `json:"p50_us"`
 	P99Micros  float64 `json:"p99_us"`
@@ -102,7 +102,7 @@ func runBenchTree(ctx context.Context, o benchOptions, chains, fans []int, stdou
 	return nil
 }
 
-// benchTree is a client and what it asks.
+// benchTree is the client of the bench, with the agents that it calls.
 type benchTree struct {
 	benchOptions
 	url    string
@@ -124,7 +124,7 @@ func (b *benchTree) connect() (*nats.Conn, natsjs.JetStream, error) {
 	return conn, js, err
 }
 
-// close ends the agents, and then their connections.
+// close stops the agents, and then closes their connections.
 func (b *benchTree) close() {
 	if b.stop != nil {
 		b.stop()
@@ -135,12 +135,13 @@ func (b *benchTree) close() {
 	}
 }
 
-// link is the agent behind n hops of a chain.
+// link is the entity of the agent that has n more hops of a chain behind it.
 func link(n int) string { return "agent.bench-link-" + strconv.Itoa(n) }
 
 const benchWide = "agent.bench-wide"
 
-// start serves a chain of agents, one that calls many, and their raw counterparts.
+// start serves a chain of agents, an agent that calls many others, and their
+// raw counterparts.
 func (b *benchTree) start(ctx context.Context, longest int) error {
 	conn, js, err := b.connect()
 	if err != nil {
@@ -167,7 +168,7 @@ func (b *benchTree) start(ctx context.Context, longest int) error {
 		return err
 	}
 	queue := jetstream.NewQueue(js, subject.Map{})
-	for i := range longest + 1 { // agents are there before their consumers
+	for i := range longest + 1 { // wait until all agents have their consumers
 		for {
 			there, err := queue.Served(ctx, link(i))
 			if err != nil {
@@ -221,7 +222,7 @@ func (b *benchTree) serve(ctx context.Context, entity string, handler mesh.Handl
 	}
 }
 
-// benchChain calls the agent with one hop less to go; the last one answers.
+// benchChain calls the next agent of the chain; the last one answers.
 func benchChain(n int) mesh.Handler {
 	return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		if n > 0 {
@@ -233,7 +234,7 @@ func benchChain(n int) mesh.Handler {
 	})
 }
 
-// benchFan calls the agent that only answers as often as the payload says.
+// benchFan calls an agent that only answers, as often as the payload says.
 func benchFan() mesh.Handler {
 	return mesh.HandlerFunc(func(ctx context.Context, task *mesh.Task) (json.RawMessage, error) {
 		var in struct {
@@ -254,7 +255,7 @@ func benchFan() mesh.Handler {
 	})
 }
 
-// respond is the raw link: it requests the next one and passes its answer on.
+// respond is a raw link: it requests the next link and passes the answer on.
 func (b *benchTree) respond(n int) error {
 	conn, _, err := b.connect()
 	if err != nil {
@@ -274,7 +275,8 @@ func (b *benchTree) respond(n int) error {
 	return errors.Join(err, conn.Flush())
 }
 
-// operation is one tree of a shape, from its root's sending to its answer.
+// operation returns a function that runs one tree of a shape, from sending to
+// the root until its answer.
 func (b *benchTree) operation(shape, mode string, n int) func(context.Context) error {
 	payload := json.RawMessage(fmt.Sprintf(`{"n":%d,"text":%q}`, n, strings.Repeat("x", 128)))
 	to := benchWide
@@ -302,7 +304,7 @@ func (b *benchTree) operation(shape, mode string, n int) func(context.Context) e
 	return func(ctx context.Context) error { return b.scatter(ctx, n, payload) }
 }
 
-// scatter publishes n requests and gathers their replies on one inbox.
+// scatter publishes n requests and collects their replies on one inbox.
 func (b *benchTree) scatter(ctx context.Context, n int, payload []byte) error {
 	inbox := b.conn.NewInbox()
 	replies := make(chan *nats.Msg, n)
@@ -326,7 +328,7 @@ func (b *benchTree) scatter(ctx context.Context, n int, payload []byte) error {
 	return nil
 }
 
-// measure takes turns between raw and ours.
+// measure alternates between raw and ours.
 func (b *benchTree) measure(ctx context.Context, shape string, n int) error {
 	modes := []string{"raw", "live", "durable"}
 	p50, p99 := map[string][]float64{}, map[string][]float64{}
@@ -354,11 +356,12 @@ func (b *benchTree) measure(ctx context.Context, shape string, n int) error {
 	return nil
 }
 
-// once is how long each operation took, in microseconds, one after the other.
+// once returns how long each operation took, in microseconds; they run one
+// after the other.
 func (b *benchTree) once(ctx context.Context, op func(context.Context) error) (took []float64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.duration+time.Minute)
 	defer cancel()
-	if err := op(ctx); err != nil { // warm
+	if err := op(ctx); err != nil { // a warm-up, which is not measured
 		return nil, err
 	}
 	for begun := time.Now(); time.Since(begun) < b.duration || len(took) < 3; {

@@ -6,16 +6,17 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// maxColumn is how wide a column of [columns] grows. What is wider shifts the
-// rest of its own row, and no other.
+// maxColumn is the maximum width of a column of [columns]. A wider cell shifts
+// the rest of its own row only.
 const maxColumn = 48
 
-// columns sets rows of which more come later: a cell is as wide as the widest
-// that was seen in its column so far. The last cell of a row is as wide as it is.
+// columns formats rows that are printed one after the other: a cell is as wide
+// as the widest cell seen in its column so far. The last cell of a row is not
+// padded.
 type columns struct{ widths []int }
 
-// see makes room for rows that are about to be printed, so that those that come
-// together have the same columns.
+// see widens the columns for rows that are about to be printed, so that rows
+// printed together are aligned.
 func (c *columns) see(rows ...[]string) {
 	for _, row := range rows {
 		for i, cell := range row[:len(row)-1] {
@@ -29,7 +30,7 @@ func (c *columns) see(rows ...[]string) {
 	}
 }
 
-// line is a row as it is printed.
+// line formats a row.
 func (c *columns) line(row []string) string {
 	var b strings.Builder
 	for i, cell := range row {

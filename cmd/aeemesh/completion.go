@@ -46,11 +46,11 @@ contexts and your keys.`,
 	}
 }
 
-// completeWait bounds what a shell waits for a completion.
+// completeWait is how long a shell waits for a completion.
 const completeWait = 700 * time.Millisecond
 
 // completeEntities completes the first n arguments with the entities that
-// answer now.
+// currently answer.
 func (a *app) completeEntities(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if n > 0 && len(args) >= n {
@@ -76,7 +76,7 @@ func (a *app) liveEntities(cmd *cobra.Command) (out []string) {
 }
 
 // completeServed completes the first n arguments with the agents that have had
-// durable tasks, whether or not a worker of theirs is there.
+// durable tasks, whether or not they have a running worker.
 func (a *app) completeServed(n int) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 		if len(args) >= n {
@@ -100,7 +100,7 @@ func (a *app) completeServed(n int) cobra.CompletionFunc {
 	}
 }
 
-// toComplete connects for a completion and gives it little time.
+// toComplete connects for a completion, with a short timeout.
 func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn)) {
 	if a.fromEnvironment(cmd) != nil {
 		return
@@ -120,14 +120,14 @@ func (a *app) toComplete(cmd *cobra.Command, do func(context.Context, *nats.Conn
 	do(ctx, conn)
 }
 
-// completeRuns completes the first argument with the runs that there are, the
-// latest first; what cannot be listed in time is left out.
+// completeRuns completes the first argument with runs, the latest first; runs
+// that cannot be listed in time are left out.
 func (a *app) completeRuns(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	return a.completeByRun(cmd, args, begun, func(r runSummary) string { return r.Run })
 }
 
-// completeTasks completes the first argument with the tasks whose runs there are,
-// and the second with the agents that have had durable tasks.
+// completeTasks completes the first argument with the tasks that have runs, and
+// the second with the agents that have had durable tasks.
 func (a *app) completeTasks(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	if len(args) == 1 {
 		return a.completeServed(2)(cmd, args, begun)
@@ -202,7 +202,8 @@ func (a *app) completeKeys(cmd *cobra.Command, _ []string, _ string) ([]string, 
 	return a.keyIDs(), cobra.ShellCompDirectiveNoFileComp
 }
 
-// registerCompletions gives flags their values, wherever they are.
+// registerCompletions registers completions for the values of flags, on all
+// commands.
 func (a *app) registerCompletions(c *cobra.Command) {
 	values := func(list ...string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(list, cobra.ShellCompDirectiveNoFileComp)

@@ -18,8 +18,9 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// completeMessage completes the arguments of "send" and "envelope new": the entities
-// that answer now, and then a payload that has what the receiver requires.
+// completeMessage completes the arguments of "send" and "envelope new": first
+// the entities that currently answer, then a payload with the members that the
+// receiver requires.
 func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	switch {
@@ -42,8 +43,8 @@ func (a *app) completeMessage(cmd *cobra.Command, args []string, begun string) (
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// completeIntents completes an intent: those of the entity that the command names, or
-// of all agents that answer.
+// completeIntents completes an intent: one of the entity that the command
+// names, or of any agent that answers.
 func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	if len(args) == 0 {
@@ -70,8 +71,8 @@ func (a *app) completeIntents(cmd *cobra.Command, args []string, _ string) (out 
 	return out, none
 }
 
-// agentSchemas asks an agent for its intents and their schemas. It signs the question
-// only where its workers require that.
+// agentSchemas asks an agent for its intents and their schemas. It signs the
+// request only if the agent's workers require that.
 func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.CapabilityListResult) {
 	if subject.ValidateEntity(entity) == nil && !mesh.PublishesTo(entity) {
 		a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
@@ -103,13 +104,13 @@ func (a *app) agentSchemas(cmd *cobra.Command, entity string) (list intents.Capa
 	return list
 }
 
-// completionNode is a node for a completion. Whose signature an answer has does not
-// matter: it is shown, and a person decides.
+// completionNode makes a node for a completion. It does not verify the
+// signatures of answers, because a person sees the result before it is used.
 func (a *app) completionNode(conn *nats.Conn, signer *sign.Signer) (*mesh.Node, error) {
 	return mesh.New(conn, mesh.Config{Prefix: a.conn.prefix, Entity: a.defaultFrom(), Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 }
 
-// objectSchema is what a completion reads of a JSON Schema.
+// objectSchema is the part of a JSON Schema that a completion uses.
 type objectSchema struct {
 	Required   []string `json:"required"`
 	Properties map[string]struct {
@@ -119,8 +120,8 @@ type objectSchema struct {
 	} `json:"properties"`
 }
 
-// membersOf are the members of an object that a schema describes: those that it
-// requires, else all that it names.
+// membersOf returns the members that a schema requires of an object, else all
+// that it names.
 func membersOf(schema json.RawMessage) []string {
 	var s objectSchema
 	if json.Unmarshal(schema, &s) != nil {
@@ -132,11 +133,12 @@ func membersOf(schema json.RawMessage) []string {
 	return slices.Sorted(maps.Keys(s.Properties))
 }
 
-// maxCompleted bounds the members of a payload, which a stranger's schema names.
+// maxCompleted bounds the members of a payload, because the schema may come
+// from a stranger.
 const maxCompleted = 32
 
-// payloadFor is a payload to fill in: the members of a schema, each with an empty
-// value of its type; "" where the schema names none.
+// payloadFor returns a payload to fill in: the members of a schema, each with
+// an empty value of its type; "" if the schema names none.
 func payloadFor(schema json.RawMessage) string {
 	members := membersOf(schema)
 	if len(members) == 0 || len(members) > maxCompleted {
@@ -171,7 +173,7 @@ func payloadFor(schema json.RawMessage) string {
 	return printable("{" + out.String() + "}")
 }
 
-// scalar is a schema's type where it is one word; a list of types counts by its first.
+// scalar returns a schema's type as one word: of a list of types the first.
 func scalar(t any) any {
 	if list, ok := t.([]any); ok && len(list) > 0 {
 		t = list[0]

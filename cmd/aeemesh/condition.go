@@ -23,7 +23,7 @@ the languages, and what they are held against.`,
 	}, a.conditionEvalCommand())
 }
 
-// languageHints are what completion says of each language.
+// languageHints are the descriptions of the languages in completions.
 var languageHints = []struct {
 	lang aaif.Language
 	hint string
@@ -91,7 +91,7 @@ command; other members of a line mean nothing.`,
 	return c
 }
 
-// conditionEval is for one condition and one value.
+// conditionEval evaluates one condition on one value.
 func (a *app) conditionEval(ctx context.Context, cmd *cobra.Command, lang aaif.Language, expr, file string, named bool) error {
 	constant := lang == aaif.LangAlways || lang == aaif.LangNever
 	if !constant && condition.Languages().Has(lang) && !a.isSet(cmd, "expr") {

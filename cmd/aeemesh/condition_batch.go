@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// conditionVerdict is a line of "condition eval --batch".
+// conditionVerdict is an output line of "condition eval --batch".
 type conditionVerdict struct {
 	Result *bool  `json:"result,omitempty"`
 	Error  string `json:"error,omitempty"`
@@ -32,22 +32,22 @@ func verdictOf(ok bool, err error) conditionVerdict {
 	return conditionVerdict{Result: &ok}
 }
 
-// conditionCase is a line that it reads. Other members, by which drivers tell
-// their cases, mean nothing.
+// conditionCase is an input line. Other members, with which drivers label their
+// cases, are ignored.
 type conditionCase struct {
 	Lang aaif.Language  `json:"lang"`
 	Expr jsontext.Value `json:"expr"`
 	Data jsontext.Value `json:"data"`
 }
 
-// Bounds of a batch: a line, and the programs that are kept.
+// Limits of a batch: the length of a line, and the number of cached programs.
 const (
 	maxConditionLine = condition.MaxValue + 4*condition.DefaultMaxSource
 	maxPrograms      = 4096
 )
 
-// conditionBatch answers line by line. What is written goes out as soon as the
-// input has no more for the moment, so that a driver may wait for each verdict.
+// conditionBatch evaluates line by line. It flushes its output whenever no
+// further input is available, so that a driver may wait for each verdict.
 func (a *app) conditionBatch(ctx context.Context, file string) error {
 	in := a.stdin
 	if file != "-" {
@@ -87,7 +87,7 @@ func (a *app) conditionBatch(ctx context.Context, file string) error {
 	}
 }
 
-// writeVerdict is encoding a [conditionVerdict] without the cost of it.
+// writeVerdict encodes a [conditionVerdict] faster than package encoding/json.
 func writeVerdict(w *bufio.Writer, ok bool, err error) {
 	line := w.AvailableBuffer()
 	if err != nil {
@@ -98,8 +98,8 @@ func writeVerdict(w *bufio.Writer, ok bool, err error) {
 	w.Write(line)
 }
 
-// conditionPrograms are compiled conditions, and the errors of those that do not
-// compile, by language and expression.
+// conditionPrograms caches compiled conditions, and the errors of those that do
+// not compile, by language and expression.
 type conditionPrograms map[string]compiledCondition
 
 type compiledCondition struct {
@@ -133,8 +133,8 @@ func (c conditionPrograms) judge(ctx context.Context, line []byte) (bool, error)
 
 const aConditionLine = "a line is a JSON object with lang, expr and data"
 
-// lineProblem says what is wrong with a line, in the words of JSON alone: the
-// package's own name the type of Go.
+// lineProblem describes what is wrong with a line without naming Go types,
+// which the package's own errors do.
 func lineProblem(err error) string {
 	var semantic *json.SemanticError
 	if !errors.As(err, &semantic) {
@@ -165,8 +165,8 @@ func (c conditionPrograms) program(in conditionCase) (*condition.Program, error)
 
 var errLongLine = fmt.Errorf("a line has at most %d bytes", maxConditionLine)
 
-// readLine reads a line of any length, and keeps none that is too long. The line
-// is good until the next one is read.
+// readLine reads a line, and skips one that is too long. The line is valid
+// until the next call.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {

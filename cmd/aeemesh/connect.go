@@ -17,8 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// connectFlags are the flags of every command that connects to NATS, named as
-// the nats CLI names them.
+// connectFlags are the flags of every command that connects to NATS, with the
+// names that the nats CLI uses.
 type connectFlags struct {
 	url, context                       string
 	creds, nkey, user, password, token string
@@ -26,10 +26,11 @@ type connectFlags struct {
 	tlsFirst                           bool
 	inboxPrefix, prefix, domain        string
 	timeout                            time.Duration
-	patient                            bool // without --timeout, wait for the server for ever
+	patient                            bool // without --timeout, wait for the server without limit
 }
 
-// defaultTimeout is for the connection and for each request of a command.
+// defaultTimeout is the timeout of the connection and of each request of a
+// command.
 const defaultTimeout = 5 * time.Second
 
 func (a *app) addConnectFlags(flags *pflag.FlagSet) {
@@ -62,7 +63,7 @@ func (a *app) addConnectFlags(flags *pflag.FlagSet) {
 	flags.AddFlagSet(own)
 }
 
-// wait is how long one request may take.
+// wait is the timeout of one request.
 func (c *connectFlags) wait() time.Duration {
 	if c.timeout > 0 {
 		return c.timeout
@@ -70,7 +71,7 @@ func (c *connectFlags) wait() time.Duration {
 	return defaultTimeout
 }
 
-// connection puts flags, environment and context together.
+// connection combines flags, environment and NATS context.
 func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	c := &a.conn
 	if c.timeout < 0 {
@@ -95,9 +96,9 @@ func (a *app) connection(cmd *cobra.Command) (natsconn.Config, error) {
 	return out, nil
 }
 
-// credentials takes the kinds of credentials that the command line gives, and
-// where it gives none those of the environment: a flag is not spoiled by a
-// variable of another kind.
+// credentials takes the credentials of the command line, or, if it has none,
+// those of the environment: a variable of another kind does not conflict with a
+// flag.
 func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
 	take := func(level func(*pflag.Flag) bool) bool {
 		found := false
@@ -120,12 +121,12 @@ func (a *app) credentials(cmd *cobra.Command, out *natsconn.Config) {
 	}
 }
 
-// hasCredentials reports whether any kind is given.
+// hasCredentials reports whether any kind of credentials is set.
 func hasCredentials(c natsconn.Config) bool {
 	return c.User != "" || c.Password != "" || c.Token != "" || c.Creds != "" || c.NKey != ""
 }
 
-// connect connects, and tells status what goes on.
+// connect connects, and reports changes of the connection to status.
 func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsconn.Status), opts ...nats.Option) (*nats.Conn, error) {
 	c, err := a.connection(cmd)
 	if err != nil {
@@ -154,7 +155,7 @@ func (a *app) connect(ctx context.Context, cmd *cobra.Command, status func(natsc
 	return conn, nil
 }
 
-// jetStream is the connection's JetStream, in the domain that was asked for.
+// jetStream returns the connection's JetStream, in the requested domain.
 func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 	if a.conn.domain != "" {
 		return natsjs.NewWithDomain(conn, a.conn.domain)
@@ -162,7 +163,7 @@ func (a *app) jetStream(conn *nats.Conn) (natsjs.JetStream, error) {
 	return natsjs.New(conn)
 }
 
-// subjects are the mesh's; the prefix has been checked by connection.
+// subjects returns the mesh's subjects; connection has validated the prefix.
 func (a *app) subjects() (subject.Map, error) {
 	m, err := subject.New(a.conn.prefix)
 	if err != nil {

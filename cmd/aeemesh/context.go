@@ -21,8 +21,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// applyContext fills in what neither flags nor environment say from the NATS
-// context that was named, or else from the selected one, if there is any.
+// applyContext fills in settings that neither flags nor environment set from
+// the named NATS context, or else from the selected one, if there is one.
 func (a *app) applyContext(c *natsconn.Config) error {
 	name := a.conn.context
 	if name == "" {
@@ -43,7 +43,7 @@ func (a *app) applyContext(c *natsconn.Config) error {
 	fill(&c.URL, s.URL)
 	if !hasCredentials(*c) {
 		c.User, c.Password, c.Token = s.User, s.Password, s.Token
-		switch { // of several kinds the nats CLI takes the first
+		switch { // the nats CLI uses the first kind that is set
 		case s.User != "":
 			c.Token = ""
 		case s.Creds != "":
@@ -71,15 +71,15 @@ func (a *app) applyContext(c *natsconn.Config) error {
 	return nil
 }
 
-// contextSettings are a context's, the seed beside user_jwt included, which
-// natscontext does not know.
+// contextSettings are the settings of a context, with the seed for user_jwt,
+// which natscontext does not read.
 type contextSettings struct {
 	natscontext.Settings
 	UserSeed string `json:"user_seed"`
 }
 
-// userJWT is for a user's JWT, with the seed that answers the server's challenge
-// or, for a bearer JWT, without.
+// userJWT authenticates with a user's JWT, with the seed that signs the
+// server's nonce, or without one for a bearer JWT.
 func userJWT(token, seed string) nats.Option {
 	if seed != "" {
 		return nats.UserJWTAndSeed(token, seed)
@@ -90,8 +90,7 @@ func userJWT(token, seed string) nats.Option {
 	)
 }
 
-// readContext reads a context that the nats CLI has stored, or a file where
-// name is a path.
+// readContext reads a context of the nats CLI, or a file if name is a path.
 func (a *app) readContext(name string) (contextSettings, error) {
 	var s contextSettings
 	paths := []string{name}
@@ -130,7 +129,7 @@ func (a *app) readContext(name string) (contextSettings, error) {
 	return s, nil
 }
 
-// contexts lists the stored contexts.
+// contexts returns the names of the stored contexts.
 func (a *app) contexts() []string {
 	var out []string
 	for _, dir := range a.contextDirs() {
@@ -143,7 +142,8 @@ func (a *app) contexts() []string {
 	return slices.Compact(out)
 }
 
-// selectedContext is the one that "nats context select" chose, or "".
+// selectedContext returns the context that "nats context select" has chosen, or
+// "".
 func (a *app) selectedContext() string {
 	for _, dir := range a.contextDirs() {
 		if raw, err := os.ReadFile(filepath.Join(dir, "context.txt")); err == nil {
@@ -153,9 +153,9 @@ func (a *app) selectedContext() string {
 	return ""
 }
 
-// contextDirs are where the nats CLI keeps contexts: below the home directory that
-// the environment names, and that of the user's account, where the nats CLI looks
-// whatever $HOME says.
+// contextDirs are the folders with contexts of the nats CLI: below the home
+// directory of the environment, and below that of the user's account, where the
+// nats CLI looks regardless of $HOME.
 func (a *app) contextDirs() []string {
 	var dirs []string
 	if dir := a.configHome(); dir != "" {
@@ -169,7 +169,8 @@ func (a *app) contextDirs() []string {
 	return dirs
 }
 
-// configHome and dataHome are the XDG base directories; "" where there is no home.
+// configHome and dataHome are the XDG base directories; "" without a home
+// directory.
 func (a *app) configHome() string { return a.base("XDG_CONFIG_HOME", ".config") }
 func (a *app) dataHome() string   { return a.base("XDG_DATA_HOME", ".local/share") }
 
@@ -185,12 +186,12 @@ func (a *app) base(variable, under string) string {
 		home = accountHome()
 	}
 	if !filepath.IsAbs(home) {
-		return "" // a directory that depends on where one stands is none
+		return "" // a relative path would depend on the working directory
 	}
 	return filepath.Join(home, filepath.FromSlash(under))
 }
 
-// accountHome is the home directory of the user's account, "" where there is none,
+// accountHome is the home directory of the user's account; "" if there is none,
 // as in an image without /etc/passwd.
 func accountHome() string {
 	u, err := user.Current()
@@ -228,7 +229,7 @@ func socks(proxyURL string) (nats.CustomDialer, error) {
 	return socksDialer{d}, nil
 }
 
-// redactedURL takes the credentials out of server URLs.
+// redactedURL removes the credentials from server URLs.
 func redactedURL(urls string) string {
 	if urls == "" {
 		return nats.DefaultURL

@@ -65,7 +65,7 @@ func printedFailure(t *testing.T, what, stdout string) *failure {
 	return last.Error
 }
 
-// Fault 18 of the operators' review: wrong usage of any command is told to
+// Fault 18 of the operators' review: wrong usage of any command is reported to
 // programs, in one form.
 func TestEveryCommandTellsProgramsOfWrongUsage(t *testing.T) {
 	t.Parallel()
@@ -95,8 +95,8 @@ func argumentsForTest(c *cobra.Command, dir string) (args []string) {
 	return args
 }
 
-// Fault 18 of the operators' review: whatever fails tells programs so in one form,
-// and its status is that of its code.
+// Fault 18 of the operators' review: every failure is reported to programs in
+// one form, with the exit status of its code.
 func TestEveryCommandThatFailsTellsPrograms(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -216,7 +216,7 @@ func TestExitStatusesTellFailuresApart(t *testing.T) {
 	}
 }
 
-// A signal that ends the waiting is told as one.
+// A wait that a signal ended is reported as interrupted.
 func TestAnInterruptedWaitIsToldAsOne(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})

@@ -8,10 +8,11 @@ import (
 // prSetDumpable is PR_SET_DUMPABLE of prctl(2).
 const prSetDumpable = 4
 
-// forbidCoreDumps sets the soft limit for core files, which programs that this one starts
-// inherit and may raise again, and makes the process undumpable: that holds where the
-// kernel pipes cores to a program, and keeps others of the same user, such as the programs
-// that an agent starts, from reading its memory and its environment.
+// forbidCoreDumps sets the soft limit for core files to zero; child processes
+// inherit it and may raise it again. It also makes the process undumpable,
+// which works where the kernel pipes core files to a program, and keeps other
+// processes of the same user, such as an agent's programs, from reading its
+// memory and environment.
 func forbidCoreDumps() error {
 	_, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0)
 	if errno != 0 {

@@ -2,5 +2,5 @@
 
 package main
 
-// forbidCoreDumps has nothing to do where the system keeps no core files of programs.
+// forbidCoreDumps does nothing on systems without core files.
 func forbidCoreDumps() error { return nil }

@@ -8,8 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// meshCounters are the mesh's, once a worker is connected and has a durable lane:
-// agents are made before.
+// meshCounters are the mesh's shared counters. Agents are made before the
+// worker is connected, so until it has a durable lane meshCounters has no
+// counters.
 type meshCounters struct {
 	mesh atomic.Pointer[jetstream.Counters]
 }

@@ -14,14 +14,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// daemon serves several agents on one node, from start to drained. It is what
-// "worker" runs, and "demo" too.
+// daemon serves several agents on one node, from start until drained. "worker"
+// and "demo" use it.
 type daemon struct {
 	node   *mesh.Node
 	agents []*agents.Agent
 
-	// refused gets what the server refuses for lack of permissions. A
-	// subscription that is refused leaves an agent deaf, so it ends the daemon.
+	// refused receives the permission violations that the server reports. An
+	// agent whose subscription was refused receives no tasks, so a violation
+	// ends the daemon.
 	refused chan error
 }
 
@@ -29,8 +30,8 @@ func newDaemon(node *mesh.Node, served []*agents.Agent) *daemon {
 	return &daemon{node: node, agents: served, refused: make(chan error, 1)}
 }
 
-// status hears of the connection, before what is told to a person. It reports
-// whether that person should hear of it.
+// status handles an event of the connection before it is printed. It reports
+// whether it is to be printed.
 func (d *daemon) status(s natsconn.Status) bool {
 	if s.Err == nil || !errors.Is(s.Err, nats.ErrPermissionViolation) {
 		return true
@@ -43,13 +44,13 @@ func (d *daemon) status(s natsconn.Status) bool {
 		}
 		return false
 	}
-	// What looks for JetStream's streams says itself what it did not find, and
-	// a worker needs no inbox for anything else.
+	// The code that looks for JetStream's streams reports missing ones itself,
+	// and a worker uses its inbox for nothing else.
 	return !strings.Contains(text, `"$JS.`) && !strings.Contains(text, "Subscription")
 }
 
-// mustHear reports whether a violation is about a subject without which an
-// agent would be deaf, and not about an inbox.
+// mustHear reports whether a violation is about a subject on which an agent
+// receives tasks, and not about an inbox.
 func (d *daemon) mustHear(violation string) bool {
 	violation = strings.ToLower(violation)
 	if strings.Contains(violation, `"$srv.`) {
@@ -63,8 +64,8 @@ func (d *daemon) mustHear(violation string) bool {
 	return false
 }
 
-// run serves until ctx ends, then drains. Its error says what could not be
-// served, or what was lost.
+// run serves until ctx ends, then drains. Its error says which agents could not
+// be served, or what was lost.
 func (d *daemon) run(ctx context.Context) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -73,7 +74,7 @@ func (d *daemon) run(ctx context.Context) error {
 	for i, a := range d.agents {
 		wait.Go(func() {
 			if errs[i] = a.Run(ctx, d.node); errs[i] != nil {
-				stop(nil) // one that fails takes the others along: the operator restarts them together
+				stop(nil) // if one agent fails, the others are stopped as well, because the operator restarts them together
 			}
 		})
 	}
@@ -94,8 +95,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return errors.Join(append([]error{denied}, errs...)...)
 }
 
-// tellOnce lets each text through once, so that what happens again at every
-// heartbeat does not fill a terminal.
+// tellOnce lets each text through once, so that a message that recurs with
+// every heartbeat does not fill a terminal.
 type tellOnce struct {
 	mu   sync.Mutex
 	told map[string]bool

@@ -24,7 +24,7 @@ func answering(entity string) *agents.Agent {
 	})}}
 }
 
-// The daemon serves all its agents, and ends when it is told to.
+// The daemon serves all its agents, and ends when its context ends.
 func TestDaemonServesAndDrains(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{})
@@ -66,8 +66,8 @@ func TestDaemonEndsWithItsAgents(t *testing.T) {
 	}
 }
 
-// A worker that may not listen is no worker.
-func TestDaemonEndsWhenItIsDeaf(t *testing.T) {
+// A worker whose subscriptions are refused ends.
+func TestDaemonEndsWhenASubscriptionIsRefused(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{Users: []natsd.User{{Name: "w", Password: "w",
 		Permissions: &natsd.Permissions{Subscribe: natsd.Subjects{Allow: []string{"$SRV.>"}}}}}})

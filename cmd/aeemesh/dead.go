@@ -52,8 +52,8 @@ type deadView struct {
 	Stored   time.Time           `json:"stored,omitzero"`
 	Died     time.Time           `json:"died"`
 	Header   map[string][]string `json:"header,omitempty"`
-	Body     string              `json:"body,omitempty"`    // as it came, with show
-	Omitted  int                 `json:"omitted,omitempty"` // bytes of it that had no room
+	Body     string              `json:"body,omitempty"`    // as received, with show
+	Omitted  int                 `json:"omitted,omitempty"` // bytes that were left out for lack of room
 }
 
 func viewDead(l jetstream.DeadLetter, whole bool) deadView {
@@ -196,7 +196,7 @@ func (a *app) deadActionCommand(name, short, long string, act func(context.Conte
 	})
 }
 
-// withLane connects for a command that looks at the durable lane's streams.
+// withLane connects for a command that reads the durable lane's streams.
 func (a *app) withLane(ctx context.Context, cmd *cobra.Command, do func(*session) error) error {
 	s, err := a.open(ctx, cmd, sessionOptions{})
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// definitionCommands are the commands of "agents" about the mesh's registry.
+// definitionCommands are the subcommands of "agents" for the mesh's registry.
 func (a *app) definitionCommands() []*cobra.Command {
 	return []*cobra.Command{a.agentsDefinitionsCommand(), a.agentsImportCommand(), a.agentsExportCommand(), a.agentsHistoryCommand(), a.agentsRemoveCommand()}
 }
@@ -63,7 +63,7 @@ func indexOf(all []registry.Entry) *registry.Index {
 	return x
 }
 
-// importFlags are those of "agents import".
+// importFlags are the flags of "agents import".
 type importFlags struct {
 	as      string
 	aliases []string
@@ -72,7 +72,7 @@ type importFlags struct {
 	reach   reachFlags
 }
 
-// registration is what became of one document.
+// registration is the result of registering one document.
 type registration struct {
 	File     string `json:"file"`
 	Outcome  string `json:"outcome"` // new, changed, unchanged
@@ -81,9 +81,9 @@ type registration struct {
 	AgentID  string `json:"agent_id,omitempty"`
 	Version  string `json:"version,omitempty"`
 	SHA256   string `json:"sha256"`
-	Revision uint64 `json:"revision,omitempty"` // 0 with --dry-run, where it would be another
-	Was      string `json:"was,omitempty"`      // the version before, where it changed
-	Replaced string `json:"replaced,omitempty"` // the key of another registration that gave way
+	Revision uint64 `json:"revision,omitempty"` // 0 with --dry-run, if it would change
+	Was      string `json:"was,omitempty"`      // the previous version, if it changed
+	Replaced string `json:"replaced,omitempty"` // the key of another registration that was removed for it
 	DryRun   bool   `json:"dry_run,omitempty"`
 }
 
@@ -200,7 +200,7 @@ func (a *app) tellRegistration(r registration) error {
 	return nil
 }
 
-// registrar registers documents.
+// registrar registers documents in the registry.
 type registrar struct {
 	reg     registry.Registry
 	index   *registry.Index
@@ -209,8 +209,8 @@ type registrar struct {
 	dry     bool
 }
 
-// record makes the record of a document. Under which entity it was registered
-// before, and its aliases, stay unless somebody says otherwise.
+// record makes the record of a document. An existing record's entity and
+// aliases are kept unless flags change them.
 func (r *registrar) record(doc *aaif.Document, as, by string) (registry.Record, error) {
 	rec, err := registry.New(doc, registry.Options{Entity: as, By: by})
 	before, known := r.entries[registry.KeyOf(doc.Definition().AgentID, as)]
@@ -229,8 +229,8 @@ func (r *registrar) record(doc *aaif.Document, as, by string) (registry.Record, 
 	return rec, err
 }
 
-// free is an error where another definition has the record's entity, or one of
-// its aliases.
+// free returns an error if another definition has the record's entity, or one
+// of its aliases.
 func (r *registrar) free(rec *registry.Record) error {
 	other, taken := r.index.Taken(rec)
 	if !taken || r.replace {
@@ -245,7 +245,7 @@ func (r *registrar) free(rec *registry.Record) error {
 		"--replace takes that one away; --as registers this one under another entity.")
 }
 
-// put registers a record, unless it is registered already.
+// put registers a record, unless the same record is registered already.
 func (r *registrar) put(ctx context.Context, rec registry.Record) (registration, error) {
 	key := rec.Key()
 	out := registration{Outcome: "new", Key: key, Entity: rec.Entity, AgentID: rec.AgentID, Version: rec.Version, SHA256: rec.SHA256, DryRun: r.dry}
@@ -287,14 +287,14 @@ func changedMeanwhile(err error) error {
 	return err
 }
 
-// document is one that is to be registered.
+// document is a document that is to be registered.
 type document struct {
 	name string
 	doc  *aaif.Document
 }
 
-// validDefinitions reads the documents and shows what "validate" says where it
-// refuses one.
+// validDefinitions reads the documents. If it refuses one, it prints the same
+// as "validate".
 func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *importFlags, names []string) ([]document, error) {
 	sources := make([]source, len(names))
 	for i, name := range names {
@@ -338,7 +338,7 @@ func (a *app) validDefinitions(ctx context.Context, cmd *cobra.Command, f *impor
 	return nil, errQuiet
 }
 
-// isURL is true of arguments that are fetched.
+// isURL reports whether an argument is a URL, which is fetched.
 func isURL(name string) bool {
 	return strings.HasPrefix(name, "https://") || strings.HasPrefix(name, "http://")
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// reachFlags say what a document that is fetched may be redirected to, and where
-// its host may be.
+// reachFlags say to which hosts a fetched document may be redirected, and which
+// hosts may have private addresses.
 type reachFlags struct{ allow, private []string }
 
 func (f *reachFlags) add(flags *pflag.FlagSet) {
@@ -23,11 +23,11 @@ func (f *reachFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.private, "allow-private", nil, "`ADDRESS`, block or host in private space that may be connected to; repeatable")
 }
 
-// fetchTimeout bounds the fetching of one document.
+// fetchTimeout is the timeout of fetching one document.
 const fetchTimeout = 30 * time.Second
 
-// readSource reads a document from a file, standard input or a URL. Whoever types
-// a URL means its host: nothing else is reached unless flags allow it.
+// readSource reads a document from a file, standard input or a URL. Naming a
+// URL permits its host; other hosts must be permitted by flags.
 func (a *app) readSource(ctx context.Context, cmd *cobra.Command, f *reachFlags, name string) ([]byte, error) {
 	if !isURL(name) {
 		return a.readFile(name, aaif.DefaultMaxBytes+1)

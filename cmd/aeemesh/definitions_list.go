@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// definitionView is a registration as it is listed.
+// definitionView is a registration in lists and JSON output.
 type definitionView struct {
 	Key      string    `json:"key"`
 	Entity   string    `json:"entity,omitempty"`
@@ -35,8 +35,8 @@ type definitionView struct {
 	At       time.Time `json:"registered_at,omitzero"`
 	By       string    `json:"registered_by,omitempty"`
 	Removed  bool      `json:"removed,omitempty"`
-	Workers  *int      `json:"workers,omitempty"` // that answer; only in lists
-	Problem  string    `json:"problem,omitempty"` // why it is no registration
+	Workers  *int      `json:"workers,omitempty"` // workers that answer; only in lists
+	Problem  string    `json:"problem,omitempty"` // why the record is invalid
 }
 
 func viewDefinition(e *registry.Entry) definitionView {
@@ -119,7 +119,7 @@ func (a *app) showDefinitions(all []registry.Entry, workers map[string]int) erro
 	return nil
 }
 
-// keyOf is the key that a name means, also of what is not registered any more.
+// keyOf returns the key of a name, also of a removed registration.
 func keyOf(all []registry.Entry, name string) string {
 	if c, ok := indexOf(all).Find(name); ok {
 		return c.Key
@@ -188,7 +188,8 @@ registered; --format writes it anew. --revision takes an earlier version
 	return c
 }
 
-// exported is the document of a record in a format; "" is its own.
+// exported returns the document of a record in a format; "" is the original
+// one.
 func exported(r *registry.Record, format aaif.Format) ([]byte, error) {
 	if format == "" || format == r.Format {
 		return r.Document, nil
@@ -261,7 +262,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 		RunE: a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
 			return a.withDefinitions(ctx, cmd, func(ctx context.Context, _ *session, reg registry.Registry, all []registry.Entry) error {
 				entries := make([]registry.Entry, len(args))
-				for i, name := range args { // all are known before the first goes
+				for i, name := range args { // check all names before the first is removed
 					key := keyOf(all, name)
 					at := slices.IndexFunc(all, func(e registry.Entry) bool { return e.Key == key })
 					if at < 0 {
@@ -291,7 +292,7 @@ alias or registered skill. Workers go on. The versions that are kept stay, and
 	})
 }
 
-// completeDefinitions completes the first argument with what is registered.
+// completeDefinitions completes the first argument with registered agents.
 func (a *app) completeDefinitions(cmd *cobra.Command, args []string, _ string) (out []string, _ cobra.ShellCompDirective) {
 	a.toComplete(cmd, func(ctx context.Context, conn *nats.Conn) {
 		m, err := a.subjects()

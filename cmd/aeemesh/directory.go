@@ -15,14 +15,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/registry"
 )
 
-// hostedDocument is the document of an agent that a worker hosts.
+// hostedDocument is the document of an agent of this worker.
 type hostedDocument struct {
 	name string
 	doc  *aaif.Document
-	view *directory.View // nil: nobody asks for its subagents
+	view *directory.View // nil: it names no subagents
 }
 
-// teams is what a worker knows of the agents that its documents name.
+// teams holds the directory of a worker, with the documents that it hosts.
 type teams struct {
 	dir    *directory.Directory
 	hosted map[string]hostedDocument // by entity
@@ -32,8 +32,7 @@ func newTeams(cfg directory.Config) teams {
 	return teams{dir: directory.New(cfg), hosted: map[string]hostedDocument{}}
 }
 
-// add takes an agent in; named says that it asks for the agents that its document
-// names.
+// add adds an agent; named says whether its document names subagents.
 func (t *teams) add(entity, name string, doc *aaif.Document, view *directory.View, named bool) {
 	if !named || doc.Definition().Agent.Orchestration == nil {
 		view = nil
@@ -41,7 +40,7 @@ func (t *teams) add(entity, name string, doc *aaif.Document, view *directory.Vie
 	t.hosted[entity] = hostedDocument{name, doc, view}
 }
 
-// needed is true where an agent asks for others.
+// needed reports whether a hosted agent names subagents.
 func (t *teams) needed() bool {
 	for _, h := range t.hosted {
 		if h.view != nil {
@@ -51,10 +50,10 @@ func (t *teams) needed() bool {
 	return false
 }
 
-// lookTime bounds the looking for subagents when a worker starts.
+// lookTime bounds the check of subagents when a worker starts.
 const lookTime = 10 * time.Second
 
-// view is the directory of one document.
+// view returns the directory as the agent of one document sees it.
 func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
 	asker := directory.Asker{Entity: as}
 	if as == "" {
@@ -66,9 +65,9 @@ func (t *teams) view(name, as string, doc *aaif.Document) *directory.View {
 	return t.dir.For(asker)
 }
 
-// connectTeams gives the directory the mesh, registers documents where that is asked
-// for, and refuses documents whose subagents can never be found. What it returns
-// ends what it has begun.
+// connectTeams connects the directory to the mesh, registers documents if
+// requested, and refuses documents whose subagents can never be found. The
+// returned function stops what it has started.
 func (a *app) connectTeams(ctx context.Context, s *session, t *teams, register bool, served []*agents.Agent) (end func(), err error) {
 	if !register && !t.needed() {
 		return func() {}, nil
@@ -140,9 +139,9 @@ func (a *app) registerHosted(ctx context.Context, reg registry.Registry, t *team
 	return nil
 }
 
-// warnOfMissing tells once whom nobody answers for, as soon as all agents of this
-// worker are served: they may be one another's. The returned function waits for it,
-// once ctx has ended or it was told.
+// warnOfMissing warns once of subagents that no agent answers for, after all
+// agents of this worker are served, because they may name one another. The
+// returned function waits until the warning was printed or ctx has ended.
 func (a *app) warnOfMissing(ctx context.Context, t *teams, served []*agents.Agent) (wait func()) {
 	var told sync.WaitGroup
 	var left atomic.Int64

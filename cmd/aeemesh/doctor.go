@@ -22,7 +22,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// check is a line of "doctor".
+// check is one line of the output of "doctor".
 type check struct {
 	Name    string `json:"check"`
 	Outcome string `json:"outcome"` // ok, warn or fail
@@ -30,7 +30,7 @@ type check struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// doctor collects checks.
+// doctor runs the checks and collects their results.
 type doctor struct {
 	app      *app
 	conn     *nats.Conn
@@ -38,16 +38,16 @@ type doctor struct {
 	entity   string
 	monitor  string
 	role     string
-	named    bool // entity was given
+	named    bool // --entity was given
 	probe    bool
 	apply    bool
 	strict   bool
-	all      bool // a line for each stream and agent
+	all      bool // print a line for each stream and agent
 	replicas int
 	failed   bool
 	warned   bool
-	inbox    bool   // requests can be answered
-	stream   string // a stream that is there, for the server's clock
+	inbox    bool   // the user can receive answers to requests
+	stream   string // an existing stream, from which the server's clock is read
 
 	clocked []string // agents whose clocks are right
 	apart   time.Duration
@@ -133,7 +133,7 @@ func (d *doctor) tell(name, outcome, hint, format string, args ...any) {
 
 func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	a := d.app
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // these are what doctor looks for
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // doctor checks permissions itself
 	if err != nil {
 		d.tell("connection", "fail", hintFor(err), "%s", errorText(err))
 		return
@@ -172,7 +172,8 @@ func (d *doctor) examine(ctx context.Context, cmd *cobra.Command) {
 	}
 }
 
-// clocks asks the agent that a sender sends to how it is: he may ask nobody else.
+// clocks reads the clock of the agent that a sender sends to, by asking for its
+// health: the sender may ask no other agent.
 func (d *doctor) clocks(ctx context.Context) {
 	node, err := d.sendingNode()
 	if err != nil {
@@ -187,11 +188,11 @@ func (d *doctor) clocks(ctx context.Context) {
 	d.tellClocks()
 }
 
-// oldestServer is the first version that has all that the mesh's streams use
-// (TTLs of single messages, and messages that wait for their time).
+// oldestServer is the first version with all features that the mesh's streams
+// use (TTLs of single messages, and scheduled messages).
 const oldestServer = "2.12.0"
 
-// local reports whether an address is on this machine; so is none.
+// local reports whether an address is on this machine; an empty address is not.
 func local(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -233,7 +234,7 @@ func (d *doctor) connection() {
 	}
 }
 
-// olderThan compares versions a.b.c by their numbers.
+// olderThan compares versions a.b.c numerically.
 func olderThan(version, than string) bool {
 	var v, w [3]int
 	if n, _ := fmt.Sscanf(version, "%d.%d.%d", &v[0], &v[1], &v[2]); n < 2 {
@@ -278,7 +279,7 @@ func (d *doctor) jetStream(ctx context.Context, js natsjs.JetStream) {
 	d.fsync(ctx, js, report.Fsync)
 }
 
-// applyStreams makes and mends, because it was asked to.
+// applyStreams makes and repairs the streams, with --apply.
 func (d *doctor) applyStreams(ctx context.Context, js natsjs.JetStream) {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -304,7 +305,8 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
 }
 
-// fsync says honestly what an acknowledgement is worth.
+// fsync reports how safe an acknowledged message is, by the server's fsync
+// settings and the time of an ack.
 func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
 	if d.monitor != "" {
 		if told, err := fsyncOf(ctx, d.monitor); err != nil {
@@ -323,7 +325,7 @@ func (d *doctor) fsync(ctx context.Context, js natsjs.JetStream, f jetstream.Fsy
 		case err == nil:
 			ack = fmt.Sprintf("; an acknowledgement took %v", took.Round(time.Microsecond))
 		case errors.Is(err, jetstream.ErrDenied), errors.Is(err, jetstream.ErrNotFound), errors.Is(err, jetstream.ErrUnavailable):
-			ack = "; no acknowledgement could be measured: " + errorText(err) // told above, or not this user's to do
+			ack = "; no acknowledgement could be measured: " + errorText(err) // the error was printed above, or this user may not measure
 		default:
 			d.tell("store", "fail", "Is the server's disk full, or gone? Its log tells. Nothing durable works until something can be stored.", "nothing can be stored: %s", errorText(err))
 		}
@@ -360,7 +362,8 @@ func fsyncOf(ctx context.Context, monitor string) (jetstream.Fsync, error) {
 	return jetstream.ParseJSZ(body)
 }
 
-// clock compares this clock with the server's, which a stream's info tells.
+// clock compares this machine's clock with the server's, which is in a stream's
+// info.
 func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	if d.stream == "" {
 		d.tell("clock", "warn", "", "the server's clock cannot be told without one of the mesh's streams")
@@ -383,7 +386,8 @@ func (d *doctor) clock(ctx context.Context, js natsjs.JetStream) {
 	d.skew("clock", "the server", server.Sub(asked.Add(took/2)), took)
 }
 
-// skew judges a difference between clocks, known to within half of took.
+// skew judges the difference between two clocks; it is known to within half of
+// took.
 func (d *doctor) skew(name, who string, skew, took time.Duration) {
 	found := fmt.Sprintf("that of %s differs by %v, give or take %v", who, skew.Abs().Round(time.Millisecond), (took/2 + time.Millisecond).Round(time.Millisecond))
 	switch {
@@ -396,18 +400,18 @@ func (d *doctor) skew(name, who string, skew, took time.Duration) {
 	}
 }
 
-// maxPinged bounds how many agents are asked for their clocks.
+// maxPinged bounds how many agents' clocks are checked.
 const maxPinged = 20
 
-// agents looks for agents, and looks at those that it finds: all of them, unless
-// ok is false.
+// agents discovers agents and checks those that it finds; ok is false if not
+// all were found.
 func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	from := d.app.defaultFrom()
 	signer, err := d.app.signer(from)
 	if err != nil {
 		d.tell("keys", "warn", hintFor(err), "%s", errorText(err))
 	}
-	// Whose signature it is does not matter for a clock.
+	// For a clock it does not matter which key signed the answer.
 	node, err := mesh.New(d.conn, mesh.Config{Prefix: d.subjects.Prefix(), Logger: d.app.log, Entity: from, Signer: signer, Verifier: sign.Verifier{Mode: sign.Off}})
 	if err != nil {
 		d.tell("agents", "fail", "", "%s", errorText(err))
@@ -434,7 +438,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 			break
 		}
 		if d.app.sign.kid == signAuto && !wantsSignatures(found, entity) {
-			d.agent(ctx, unsigned, entity) // it need not know the key yet
+			d.agent(ctx, unsigned, entity) // the agent may not know the signing key yet
 			continue
 		}
 		d.agent(ctx, node, entity)
@@ -443,7 +447,7 @@ func (d *doctor) agents(ctx context.Context) (found []mesh.Instance, ok bool) {
 	return found, true
 }
 
-// tellClocks tells of the clocks that are right in one line.
+// tellClocks reports all clocks that are right in one line.
 func (d *doctor) tellClocks() {
 	switch n := len(d.clocked); {
 	case n == 1:

@@ -14,14 +14,14 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// durable says what the death of a process, a machine and a disk may cost the
-// durable lane: no more is promised of it than its replicas and fsync keep.
+// durable reports what the durable lane may lose if a process, a machine or a
+// disk fails: that depends on its replicas and fsync.
 func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.Fsync) {
 	replicas, memory := 0, false
 	for _, name := range []string{jetstream.StreamWork, jetstream.StreamReply, "KV_" + jetstream.BucketState} {
 		stream, err := js.Stream(ctx, name+d.subjects.Suffix())
 		if err != nil {
-			return // told above
+			return // reported above
 		}
 		cfg := stream.CachedInfo().Config
 		if replicas == 0 || cfg.Replicas < replicas {
@@ -47,13 +47,13 @@ func (d *doctor) durable(ctx context.Context, js natsjs.JetStream, f jetstream.F
 	}
 }
 
-// queues says what waits, and for whom.
+// queues reports the tasks that wait, and for which agents.
 func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.Instance) {
 	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
 	defer cancel()
 	list, err := jetstream.NewQueue(js, d.subjects).Backlog(ctx)
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) || errors.Is(err, jetstream.ErrDenied) {
-		return // there is no durable lane, as told above
+		return // there is no durable lane; reported above
 	}
 	if err != nil {
 		d.tell("queues", "warn", hintFor(err), "%s", errorText(err))
@@ -83,14 +83,14 @@ func (d *doctor) queues(ctx context.Context, js natsjs.JetStream, found []mesh.I
 	d.tell("queues", outcome, hint, "%s", text)
 }
 
-// health tells of an agent that is not well, and why: of one that does not hear
-// of its durable tasks, or cannot store its runs.
+// health reports an agent that is unhealthy, and why: for example because it
+// does not receive durable tasks or cannot store its runs.
 func (d *doctor) health(ctx context.Context, node *mesh.Node, entity string) {
 	ctx, cancel := context.WithTimeout(ctx, d.app.conn.wait())
 	defer cancel()
 	var health intents.HealthResult
 	if _, err := node.Query(ctx, entity, intents.StatusHealth, struct{}{}, &health); err != nil {
-		return // it has answered a ping, so it is there
+		return // it has answered a ping, so it is running
 	}
 	const hint = "The worker goes on trying; its log tells more."
 	if lane, ok := laneOf(&health); ok && lane.Reason != "" {

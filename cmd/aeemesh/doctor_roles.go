@@ -16,14 +16,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Roles that doctor judges a NATS user in.
+// The roles of a NATS user that doctor can check.
 const (
 	roleWorker   = "worker"
 	roleSender   = "sender"
 	roleOperator = "operator"
 )
 
-// needs are the permissions of the role, and what the user would do with them.
+// needs returns the permissions of the role, and what the user would do with
+// them.
 func (d *doctor) needs() (need perms.Permissions, as, hint string, err error) {
 	switch d.role {
 	case roleSender:
@@ -40,9 +41,9 @@ func (d *doctor) needs() (need perms.Permissions, as, hint string, err error) {
 	return need, "serve " + d.entity, fmt.Sprintf("\"aeemesh auth perms %s\" prints what it needs. If this user only sends, or operates: --role sender, --role operator.", d.entity), err
 }
 
-// operatorNeeds are what the commands for operators use: to list agents, look at
-// streams, queues and runs, command runs of an entity, take tasks out of the queue, and
-// apply.
+// operatorNeeds returns the permissions for operators' commands: listing
+// agents, reading streams, queues and runs, commanding runs of an entity,
+// removing tasks from the queue, and apply.
 func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 	p := perms.Permissions{Publish: []string{
 		micro.APIPrefix + "." + micro.InfoVerb.String(), micro.APIPrefix + "." + micro.StatsVerb.String(),
@@ -63,10 +64,10 @@ func operatorNeeds(m subject.Map, entity string) perms.Permissions {
 		"$JS.API.DIRECT.GET."+runs, "$JS.API.STREAM.MSG.GET."+runs)}
 }
 
-// answers tries whether the user may answer requests whose reply subject its
-// permissions do not name (allow_responses), and how often: it asks itself, on a
-// subject of NATS micro for an instance that is not there. known is false where it
-// may not listen or ask there.
+// answers tests whether the user may answer requests whose reply subject its
+// permissions do not name (allow_responses), and how often. It sends requests
+// to itself, on a NATS micro subject of an instance that does not exist. known
+// is false if the user may not subscribe or publish there.
 func (d *doctor) answers() (missing string, known bool) {
 	to, err := micro.ControlSubject(micro.PingVerb, subject.ServiceName(d.entity), "doctor-"+strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix))
 	if err != nil {
@@ -82,7 +83,7 @@ func (d *doctor) answers() (missing string, known bool) {
 	}
 	reply := "aee.doctor." + strings.TrimPrefix(nats.NewInbox(), nats.InboxPrefix)
 	if d.conn.Publish(reply, nil) == nil && d.allowed(reply) {
-		return "", true // without any answer being asked for
+		return "", true // before any answer was requested
 	}
 	if err := d.conn.PublishRequest(to, reply, nil); err != nil || !d.allowed(to) {
 		return "", false

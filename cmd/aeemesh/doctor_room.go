@@ -10,8 +10,8 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// room tells of the streams that refuse when they are full, and nearly are:
-// before that, nobody hears of it, and then tasks are refused or stand still.
+// room warns of streams that are almost full and refuse messages when they are:
+// otherwise it becomes visible only when tasks are refused or stop.
 func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstream.Change) {
 	for _, c := range streams {
 		prefix, ok := map[jetstream.Kind]string{jetstream.KindStream: "", jetstream.KindBucket: "KV_", jetstream.KindObjects: "OBJ_"}[c.Kind]
@@ -20,7 +20,7 @@ func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstr
 		}
 		stream, err := js.Stream(ctx, prefix+c.Name)
 		if err != nil {
-			continue // it has been looked at above
+			continue // checked above
 		}
 		info := stream.CachedInfo()
 		limit, holds := info.Config.MaxBytes, info.State.Bytes
@@ -33,6 +33,6 @@ func (d *doctor) room(ctx context.Context, js natsjs.JetStream, streams []jetstr
 	}
 }
 
-// tight is four fifths: workers make room in the bucket of runs at three
-// quarters, so that there is more in it only where they cannot.
+// tight reports whether a stream is four fifths full. Workers delete old runs
+// at three quarters, so more than that means that they cannot.
 func tight(holds, limit uint64) bool { return holds >= limit/5*4 }

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// sender judges a sender that names no agent by the agents that answer: to which of
-// them it may send.
+// sender checks a sender for which no agent was named: it reports to which of
+// the agents that answer it may send.
 func (d *doctor) sender(ctx context.Context) {
 	const named = "--entity ENTITY names an agent that this user sends to; \"aeemesh auth perms ENTITY --sender\" prints what that takes."
 	if d.inbox = d.maySubscribe(d.conn.NewRespInbox()); !d.inbox {
@@ -66,8 +66,8 @@ func (d *doctor) sender(ctx context.Context) {
 	d.tellClocks()
 }
 
-// sendingNode is a node that asks as a sender. Whose signature an answer has does not
-// matter for a clock.
+// sendingNode makes a node that asks as a sender. For a clock it does not
+// matter which key signed the answer.
 func (d *doctor) sendingNode() (*mesh.Node, error) {
 	from := d.app.defaultFrom()
 	signer, err := d.app.signer(from)

@@ -7,13 +7,14 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// streams judges the mesh's streams and buckets: what is as it should be, and what
-// is missing, in one line each for people; a program gets a line for each.
+// streams checks the mesh's streams and buckets. For people it prints one line
+// for those that are right and one for those that are missing; for programs a
+// line each.
 func (d *doctor) streams(changes []jetstream.Change) {
 	var good, missing []string
 	for _, c := range changes {
 		if c.Action != jetstream.ActionCreate && c.Kind == jetstream.KindStream && d.stream == "" {
-			d.stream = c.Name // for the server's clock, whatever else is the matter with it
+			d.stream = c.Name // the stream exists, so the server's clock can be read from it
 		}
 		dropping := c.Action == jetstream.ActionNone && len(c.Differences) > 0
 		switch {
@@ -39,7 +40,7 @@ func (d *doctor) streams(changes []jetstream.Change) {
 	}
 }
 
-// streamCheck judges one of them.
+// streamCheck checks one of them.
 func (d *doctor) streamCheck(c jetstream.Change) {
 	name := string(c.Kind)
 	switch c.Action {
@@ -56,8 +57,8 @@ func (d *doctor) streamCheck(c jetstream.Change) {
 	}
 }
 
-// lacks is how bad it is where something is missing that live tasks do without: an
-// operator needs it.
+// lacks is the outcome for a missing stream that live tasks do not need: only
+// an operator needs it.
 func (d *doctor) lacks() string {
 	if d.role == roleOperator {
 		return "fail"
@@ -65,7 +66,7 @@ func (d *doctor) lacks() string {
 	return "warn"
 }
 
-// fewNames is the beginning of a list.
+// fewNames lists the first names of a list.
 func fewNames(names []string) string {
 	const most = 4
 	if len(names) <= most {

@@ -12,7 +12,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
-// A connection without TLS is warned of where it leaves the machine.
+// A connection without TLS to another machine causes a warning.
 func TestLocalAddresses(t *testing.T) {
 	t.Parallel()
 	for addr, want := range map[string]bool{

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// parseDefinition reads an agent definition. What is something else is told what it
-// is, and which command takes it.
+// parseDefinition reads an agent definition. For a document of another kind the
+// error names its kind, and the command that accepts it.
 func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 	doc, err := aaif.Parse(data, aaif.Options{Name: name, Kind: aaif.KindAgent})
 	if err == nil {
@@ -33,8 +33,8 @@ func parseDefinition(name string, data []byte) (*aaif.Document, error) {
 	return nil, hinted(err, "%s", hint)
 }
 
-// checkTools refuses programs for function tools that no document declares: the
-// documents would go on without, and the slip would not show.
+// checkTools refuses --tool programs whose function no document declares;
+// otherwise a misspelt name would have no effect.
 func checkTools(cmd *cobra.Command, specs []string, docs []*aaif.Document) error {
 	var declared, others []string
 	for _, doc := range docs {

@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// laneFlags are a worker's for the durable lane.
+// laneFlags are a worker's flags for the durable lane.
 type laneFlags struct {
 	durable   string
 	lease     time.Duration
@@ -39,8 +39,8 @@ func (f *laneFlags) add(a *app, flags *pflag.FlagSet) {
 	f.remotes.add(a, flags)
 }
 
-// lane gives a worker's node the durable lane, where it is wanted. With auto the
-// worker waits for one that is not there, and takes live tasks meanwhile.
+// lane adds the durable lane to a worker's node, if the flags want it. With
+// auto the worker waits for a missing lane, and serves live tasks meanwhile.
 func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream, m subject.Map, f *laneFlags, shared *meshCounters, cfg *mesh.Config) error {
 	ring, err := a.keyring(cmd)
 	if err != nil {
@@ -55,7 +55,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	wait := a.conn.wait()
 	if f.durable == "auto" {
-		wait = min(wait, 2*time.Second) // where it may not ask, NATS answers with silence
+		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
 	looking, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -79,7 +79,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	}
 	level := slog.LevelWarn
 	if errors.Is(lacking, jetstream.ErrNoLane) {
-		level = slog.LevelInfo // so the operator has it
+		level = slog.LevelInfo // so that the operator sees it
 	}
 	a.log.Log(ctx, level, "live tasks only, until the durable lane is there (--durable off means that, --durable on insists on both)",
 		"err", lacking, "hint", laneHelp(lacking, cfg.Entity))
@@ -100,7 +100,7 @@ func (a *app) lane(ctx context.Context, cmd *cobra.Command, js natsjs.JetStream,
 	return nil
 }
 
-// newLane is the durable lane over a mesh's streams and buckets.
+// newLane makes a durable lane from a mesh's streams and buckets.
 func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	return &mesh.Durable{
 		Queue: jetstream.NewQueue(js, m), Replies: jetstream.NewReplies(js, m), Dead: jetstream.NewDead(js, m), Inbox: jetstream.NewInbox(js, m),
@@ -108,7 +108,7 @@ func newLane(js natsjs.JetStream, m subject.Map) *mesh.Durable {
 	}
 }
 
-// laneClient gives the node of a command the durable lane to talk to.
+// laneClient adds the durable lane to the node of a command, as a client.
 func (a *app) laneClient(cmd *cobra.Command) func(*session, *mesh.Config) error {
 	return func(s *session, cfg *mesh.Config) error {
 		m, err := a.subjects()
@@ -129,7 +129,7 @@ func (a *app) laneClient(cmd *cobra.Command) func(*session, *mesh.Config) error 
 	}
 }
 
-// lane is what a command talks to directly.
+// lane returns the durable lane for direct use by a command.
 func (s *session) lane() (*mesh.Durable, error) {
 	m, err := s.app.subjects()
 	if err != nil {
@@ -142,7 +142,7 @@ func (s *session) lane() (*mesh.Durable, error) {
 	return newLane(js, m), nil
 }
 
-// limited ends a command's waiting after --timeout, where that is given.
+// limited ends a command's wait after --timeout, if that is set.
 func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	if d := a.conn.timeout; d > 0 {
 		return context.WithTimeout(ctx, d)
@@ -150,7 +150,7 @@ func (a *app) limited(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithCancel(ctx)
 }
 
-// laneError says what to do where the lane is not there.
+// laneError adds a hint to the error of a missing lane.
 func laneError(err error) error {
 	if errors.Is(err, jetstream.ErrNotFound) || errors.Is(err, jetstream.ErrUnavailable) {
 		return hinted(err, "Durable tasks need JetStream and its streams: \"aeemesh apply\" makes them, \"aeemesh doctor\" looks.")

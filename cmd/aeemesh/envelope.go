@@ -54,7 +54,8 @@ it from standard input, @FILE from a file.`,
 			if err != nil {
 				return err
 			}
-			// It does not sign, but who sends is chosen as for "send".
+			// It does not sign, but the sender is chosen in the same way as for
+			// "send".
 			if a.sign.kid = a.env("AEEMESH_SIGN"); a.sign.kid == "" {
 				a.sign.kid = signAuto
 			}
@@ -83,7 +84,7 @@ func (a *app) boundFlags(c *cobra.Command, durable *bool) {
 	bindEnv(c.Flags(), "prefix", "AEEMESH_PREFIX")
 }
 
-// bindTask makes a task one for the mesh and the lane that the flags of boundFlags say.
+// bindTask prepares a task for the mesh and the lane of boundFlags.
 func (a *app) bindTask(cmd *cobra.Command, e *envelope.Envelope, durable bool) error {
 	if _, err := subject.New(a.conn.prefix); err != nil {
 		return usagef(cmd, "--prefix: %w", err)
@@ -100,7 +101,8 @@ func (a *app) printEnvelope(e *envelope.Envelope) error {
 	return nil
 }
 
-// envelopeReport is what "envelope validate" and "verify" say about one.
+// envelopeReport is the result of "envelope validate" and "verify" for one
+// envelope.
 type envelopeReport struct {
 	Source   string             `json:"source"`
 	Line     int                `json:"line,omitempty"`
@@ -158,7 +160,7 @@ is broken: the number of the draft's validity rule, or fields, json, cbor. With
 	return c
 }
 
-// fail notes an error, with everything that is known of it.
+// fail records an error with its details.
 func (r *envelopeReport) fail(err error) {
 	if err == nil {
 		r.Valid = true
@@ -180,8 +182,8 @@ func (r *envelopeReport) fail(err error) {
 	}
 }
 
-// judgeEnvelopes reports on every envelope of the inputs; one that is not
-// good makes it fail.
+// judgeEnvelopes reports on every envelope of the inputs; it fails if one is
+// not good.
 func (a *app) judgeEnvelopes(files []string, judge func(input, *envelopeReport)) error {
 	good, bad := 0, 0
 	err := a.eachInput(files, func(in input) error {
@@ -416,7 +418,7 @@ func (a *app) envelopeCanonicalCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.term.bytes(b) // no newline: these are the bytes
+				return a.term.bytes(b) // no newline: the exact bytes
 			})
 		}),
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// usageError is a command line that cannot be understood: exit 2.
+// usageError is a command line that is wrong: exit 2.
 type usageError struct {
 	err  error
-	hint string         // default: where the help is
+	hint string         // default: where to find the help
 	cmd  *cobra.Command // may be nil
 }
 
@@ -34,10 +34,10 @@ func usagef(cmd *cobra.Command, format string, args ...any) error {
 	return &usageError{err: fmt.Errorf(format, args...), cmd: cmd}
 }
 
-// arguments takes an argument for each name, and says which are missing and
-// which are too many. A name in brackets may be left out; one that ends in
-// "..." takes all that follow. RUN cannot be empty: it may be the beginning of an
-// id, and all begin with nothing.
+// arguments requires one argument for each name, and reports missing and
+// surplus ones. A name in brackets is optional; a name that ends in "..." takes
+// all that follow. RUN must not be empty: it may be the beginning of an id, and
+// the empty text is the beginning of every id.
 func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		var missing []string
@@ -70,7 +70,7 @@ func takes(names []string) string {
 	return strings.Join(names, " ")
 }
 
-// hintedError is an error with what usually helps.
+// hintedError is an error with a hint.
 type hintedError struct {
 	err  error
 	hint string
@@ -85,13 +85,14 @@ func hinted(err error, format string, args ...any) error {
 
 func errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
-// errQuiet is a failure of which everything has been said already.
+// errQuiet is a failure that has been reported already.
 var errQuiet = errors.New("failed")
 
-// errInterrupted is what a command says that a signal ended before it was done.
+// errInterrupted is the error of a command that a signal ended before it was
+// done.
 var errInterrupted = outcome.Stopped(context.Canceled, "interrupted")
 
-// hintFor finds the one line that goes under an error.
+// hintFor returns the hint that is printed under an error.
 func hintFor(err error) string {
 	var usage *usageError
 	if errors.As(err, &usage) {
@@ -146,7 +147,7 @@ func hintFor(err error) string {
 	return ""
 }
 
-// hintForCode is for what the mesh and its agents answer.
+// hintForCode returns the hint for an error of the mesh or an agent.
 func hintForCode(e *envelope.Error) string {
 	switch e.Code {
 	case envelope.CodeNoResponders:

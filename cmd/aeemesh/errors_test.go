@@ -7,8 +7,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// --retries tries again where nothing was done, and nothing else: who is told to
-// use it must not find that it does nothing.
+// --retries retries only where nothing was done: the hint must not recommend it
+// where it has no effect.
 func TestOnlyWhatRetriesHelpsIsToldOfIt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// failure is the member "error" of what a command prints with --json when it
-// fails: a contract, in docs/cli.md.
+// failure is the member "error" that a failing command prints with --json. It
+// is a contract, documented in docs/cli.md.
 type failure struct {
 	Code      envelope.Code `json:"code"`
 	Message   string        `json:"message"`
@@ -21,8 +21,7 @@ type failure struct {
 	BackoffMS int64         `json:"backoff_ms,omitempty"`
 }
 
-// detailed is an error of which a program gets more than the failure: members
-// beside "error".
+// detailed is an error with further members beside "error" in JSON output.
 type detailed struct {
 	error
 	members map[string]any
@@ -30,13 +29,13 @@ type detailed struct {
 
 func (d *detailed) Unwrap() error { return d.error }
 
-// withMember adds a member to what is printed with --json when err ends the
+// withMember adds a member to the JSON that is printed when err ends the
 // command.
 func withMember(err error, name string, value any) error {
 	return &detailed{err, map[string]any{name: value}}
 }
 
-// withReply is withMember for the error envelope that a peer has sent.
+// withReply adds the error envelope that a peer has sent.
 func withReply(err error, reply *envelope.Envelope) error {
 	if reply == nil {
 		return err
@@ -48,7 +47,7 @@ func withReply(err error, reply *envelope.Envelope) error {
 	return withMember(err, "envelope", json.RawMessage(raw))
 }
 
-// saidError is an error in other words.
+// saidError replaces the text of an error.
 type saidError struct {
 	text  string
 	cause error
@@ -57,13 +56,13 @@ type saidError struct {
 func (e *saidError) Error() string { return e.text }
 func (e *saidError) Unwrap() error { return e.cause }
 
-// remote says a peer's or the mesh's refusal without its hidden cause.
+// remote describes an error of a peer or of the mesh without its hidden cause.
 func remote(e *envelope.Error) error {
 	return hinted(&saidError{string(e.Code) + ": " + e.Message, e}, "%s", hintForCode(e))
 }
 
-// failed tells a person, and with --json a program too, what went wrong, and
-// returns the exit status.
+// failed prints an error, with --json also as JSON, and returns the exit
+// status.
 func (a *app) failed(err error, args []string) int {
 	o := outcome.Of(err)
 	var usage *usageError
@@ -72,7 +71,7 @@ func (a *app) failed(err error, args []string) int {
 	}
 	if errors.As(err, &usage) {
 		o = outcome.Outcome{Code: outcome.CodeUsage, Exit: outcome.Usage}
-		// What is wrong may have kept --json from being read.
+		// A wrong command line may have kept --json from being parsed.
 		if end := slices.Index(args, "--"); end >= 0 {
 			args = args[:end]
 		}

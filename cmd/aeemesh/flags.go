@@ -25,7 +25,7 @@ const (
 	groupGlobal  = "Everywhere"
 )
 
-// bindEnv makes a variable of the environment the default of a flag.
+// bindEnv makes an environment variable the default of a flag.
 func bindEnv(flags *pflag.FlagSet, name, variable string) {
 	f := flags.Lookup(name)
 	f.Usage += " [$" + variable + "]"
@@ -42,7 +42,7 @@ func inGroup(flags *pflag.FlagSet, group string, names ...string) {
 	}
 }
 
-// connects marks a command as one that connects to NATS, for its --help.
+// connects marks a command as one that connects to NATS, for --help.
 func connects(c *cobra.Command) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = map[string]string{}
@@ -51,8 +51,8 @@ func connects(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// fromEnvironment gives flags that were not on the command line the values of
-// their variables. It may run twice.
+// fromEnvironment sets flags that were not on the command line from their
+// variables. It may be called twice.
 func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	var bad error
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -80,7 +80,7 @@ func (a *app) isSet(cmd *cobra.Command, name string) bool {
 	return f != nil && (f.Changed || a.byEnv[name])
 }
 
-// logFlags say what the log holds.
+// logFlags set the level and the format of the log.
 type logFlags struct{ level, format string }
 
 func (a *app) addLogFlags(flags *pflag.FlagSet) {
@@ -98,7 +98,7 @@ func (a *app) logger() (*slog.Logger, error) {
 	return a.loggerAt(level)
 }
 
-// loggerAt is the program's logger at another level than its own.
+// loggerAt returns the program's logger with another level.
 func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: withUnits}
 	switch strings.ToLower(a.levels.format) {
@@ -110,8 +110,8 @@ func (a *app) loggerAt(level slog.Level) (*slog.Logger, error) {
 	return nil, usagef(nil, "--log-format %q: it is text or json", a.levels.format)
 }
 
-// withUnits writes durations into JSON as they stand in text, "30s": slog would write
-// a bare number of nanoseconds.
+// withUnits writes durations in JSON as in text, "30s"; slog would write a
+// number of nanoseconds.
 func withUnits(_ []string, a slog.Attr) slog.Attr {
 	if a.Value.Kind() == slog.KindDuration {
 		a.Value = slog.StringValue(a.Value.Duration().String())
@@ -121,7 +121,8 @@ func withUnits(_ []string, a slog.Attr) slog.Attr {
 
 const formatJSON = "json"
 
-// records writes a log's JSON so that no terminal obeys it.
+// records escapes control characters in a log's JSON, so that it cannot command
+// a terminal.
 type records struct{ to io.Writer }
 
 func (r records) Write(p []byte) (int, error) {
@@ -131,15 +132,15 @@ func (r records) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// recordWords lets the words for people be records of the log, where the log is
-// JSON. They are told whatever the level: they are no diagnostics.
+// recordWords makes messages for people records of the log, if the log is JSON.
+// They are written at every level, because they are no diagnostics.
 func (a *app) recordWords() {
 	if a.term.records == nil && strings.EqualFold(a.levels.format, formatJSON) {
 		a.term.records = slog.New(slog.NewJSONHandler(records{a.term.words}, &slog.HandlerOptions{ReplaceAttr: withUnits}))
 	}
 }
 
-// oneOf refuses values that are not on the list.
+// oneOf refuses values that are not in the list.
 func oneOf(cmd *cobra.Command, flag, value string, allowed ...string) error {
 	for _, v := range allowed {
 		if v == value {

@@ -123,7 +123,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	if err != nil {
 		return err
 	}
-	if _, err := r.List(ctx); err != nil { // the bucket must be there
+	if _, err := r.List(ctx); err != nil { // the bucket must exist
 		return laneError(err)
 	}
 	go a.keepKeys(ctx, s.verifier.Ring, nil)
@@ -139,7 +139,7 @@ func (a *app) serveHandoff(ctx context.Context, cmd *cobra.Command, f *handoffFl
 	return a.serveHTTPS(ctx, r, tls.NewListener(listener, conf), handoff.HandlerOptions{Bearer: bearer, Version: version()})
 }
 
-// stoppingWord is why what was started with ctx is not ready.
+// stoppingWord says why something that was started with ctx is not ready.
 func stoppingWord(ctx context.Context) string {
 	if ctx.Err() != nil {
 		return "shutting down"
@@ -147,7 +147,7 @@ func stoppingWord(ctx context.Context) string {
 	return ""
 }
 
-// serveHTTPS serves until ctx ends, and collects what was left behind meanwhile.
+// serveHTTPS serves until ctx ends, and meanwhile cleans up abandoned handoffs.
 func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.Listener, opts handoff.HandlerOptions) error {
 	streams, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -186,7 +186,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 			a.term.say("stopping: streams that have begun may end")
 			ending, done := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 			defer done()
-			cancel() // replies are taken up again, from another receiver
+			cancel() // another receiver takes up the pending replies
 			err := server.Shutdown(ending)
 			if errors.Is(err, context.DeadlineExceeded) {
 				err = server.Close()
@@ -197,7 +197,7 @@ func (a *app) serveHTTPS(ctx context.Context, r *handoff.Receiver, listener net.
 	}
 }
 
-// logWriter takes what net/http has to say, which is about clients' connections.
+// logWriter receives the log of net/http, which is about clients' connections.
 type logWriter struct{ log *slog.Logger }
 
 func (w logWriter) Write(b []byte) (int, error) {
@@ -205,7 +205,7 @@ func (w logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// knownAgents are the entities of documents, by agent_id.
+// knownAgents maps the agent_ids of documents to entities.
 func (a *app) knownAgents(files []string) (map[string]string, error) {
 	known := map[string]string{}
 	for _, name := range files {

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// help prints a command's --help. Asked for, it is data; as part of an error
-// it is not printed at all (see usageError).
+// help prints a command's --help. With --help it is data; an error does not
+// print it at all (see usageError).
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	var b strings.Builder
 	about := cmd.Long
@@ -60,7 +60,7 @@ func (a *app) helpCommands(b *strings.Builder, cmd *cobra.Command, heading func(
 	list("Commands:", "")
 }
 
-// helpFlags prints the flags by section; those for connections only where the
+// helpFlags prints the flags by section, those for connections only if the
 // command connects.
 func (a *app) helpFlags(b *strings.Builder, cmd *cobra.Command, heading func(string)) {
 	sections := map[string]*pflag.FlagSet{}

@@ -22,7 +22,7 @@ import (
 
 var askStates = []string{string(mesh.AskOpen), string(mesh.AskAnswered), string(mesh.AskOverdue), string(mesh.AskWithdrawn)}
 
-// inboxFlags are those of "inbox".
+// inboxFlags are the flags of "inbox".
 type inboxFlags struct {
 	all, follow bool
 	states      string
@@ -157,7 +157,7 @@ func noAsk(err error, task string) error {
 	return laneError(err)
 }
 
-// askView is a task for a person as --json prints it.
+// askView is a task for a person in JSON output.
 type askView struct {
 	Task       string          `json:"task"`
 	Person     string          `json:"person"`
@@ -165,7 +165,7 @@ type askView struct {
 	From       string          `json:"from"`
 	Intent     string          `json:"intent"`
 	Corr       string          `json:"corr"`
-	For        string          `json:"for,omitempty"` // the task of the asker's that it is a part of
+	For        string          `json:"for,omitempty"` // the asker's task that it is a part of
 	Asked      time.Time       `json:"asked"`
 	Until      time.Time       `json:"until,omitzero"`
 	EscalateTo string          `json:"escalate_to,omitempty"`
@@ -173,9 +173,9 @@ type askView struct {
 	Payload    json.RawMessage `json:"payload"`
 	Reason     string          `json:"reason,omitempty"`
 	AnsweredAt time.Time       `json:"answered_at,omitzero"`
-	Answer     json.RawMessage `json:"answer,omitempty"` // its payload
+	Answer     json.RawMessage `json:"answer,omitempty"` // the answer's payload
 	Declined   bool            `json:"declined,omitempty"`
-	Misfit     json.RawMessage `json:"misfit,omitempty"` // payload of a result that does not count
+	Misfit     json.RawMessage `json:"misfit,omitempty"` // the payload of a result that was not accepted
 }
 
 func viewAsk(k *mesh.Ask) askView {
@@ -191,8 +191,8 @@ func viewAsk(k *mesh.Ask) askView {
 	return v
 }
 
-// printAsks prints what is open first, what must be answered soonest on top; then
-// the rest, the latest first.
+// printAsks prints open tasks first, those with the earliest deadline on top,
+// then the others, the latest first.
 func (a *app) printAsks(asks []*mesh.Ask, wanted []mesh.AskState, person string, limit int) error {
 	asks = slices.DeleteFunc(asks, func(k *mesh.Ask) bool { return wanted != nil && !slices.Contains(wanted, k.State) })
 	open := func(k *mesh.Ask) int {
@@ -255,7 +255,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// about is what a task is about, in a few words.
+// about describes in a few words what a task is about.
 func about(k *mesh.Ask) string {
 	text, ok := textOf(k.Task.Payload)
 	if !ok {
@@ -270,7 +270,7 @@ func about(k *mesh.Ask) string {
 	return text
 }
 
-// left says how much time there is for an answer.
+// left says how much time is left for an answer.
 func left(k *mesh.Ask) string {
 	switch {
 	case k.State == mesh.AskAnswered && k.Answer.Type == envelope.TypeError:

@@ -11,10 +11,10 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// input is one envelope among those that a command reads.
+// input is one of the envelopes that a command reads.
 type input struct {
 	source string // file, or stdin
-	line   int    // where there is one a line; else 0
+	line   int    // if there is one per line; else 0
 	data   []byte
 	cbor   bool
 }
@@ -34,7 +34,7 @@ func (in input) where() string {
 }
 
 // eachEnvelope calls do with every envelope of the files, or of stdin, and
-// stops at the first that is none.
+// stops at the first invalid one.
 func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) error {
 	n := 0
 	err := a.eachInput(files, func(in input) error {
@@ -54,7 +54,7 @@ func (a *app) eachEnvelope(files []string, do func(*envelope.Envelope) error) er
 	return err
 }
 
-// eachInput splits the files, or stdin where there are none.
+// eachInput splits the files, or stdin if there are none.
 func (a *app) eachInput(files []string, do func(input) error) error {
 	if len(files) == 0 {
 		files = []string{"-"}
@@ -75,8 +75,8 @@ func (a *app) eachInput(files []string, do func(input) error) error {
 	return nil
 }
 
-// split takes input apart: CBOR, hex of CBOR (one a line), JSON with one
-// envelope a line, or JSON values of any layout.
+// split splits input: CBOR, hex of CBOR (one per line), JSON with one envelope
+// per line, or JSON values in any layout.
 func split(source string, data []byte, do func(input) error) error {
 	text := bytes.TrimSpace(data)
 	switch {
@@ -101,8 +101,8 @@ func split(source string, data []byte, do func(input) error) error {
 	return eachValue(source, text, do)
 }
 
-// eachValue takes JSON values apart. What is no JSON is handed on as it is, for
-// the parser's own words about it.
+// eachValue splits a sequence of JSON values. Invalid JSON is passed on
+// unchanged, so that the parser reports what is wrong.
 func eachValue(source string, text []byte, do func(input) error) error {
 	for len(text) > 0 {
 		dec := json.NewDecoder(bytes.NewReader(text))
@@ -135,7 +135,8 @@ func eachLine(data []byte, do func(n int, line []byte) error) error {
 	return nil
 }
 
-// isCBORMap reports whether a byte begins a CBOR map; no JSON text begins so.
+// isCBORMap reports whether a byte starts a CBOR map; JSON text never starts
+// with it.
 func isCBORMap(b byte) bool { return b >= 0xa0 && b <= 0xbf }
 
 func isHex(text []byte) bool {

@@ -16,8 +16,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// wantsSignatures reports whether a worker of an entity may refuse what is not
-// signed: it says so, or is too old to say.
+// wantsSignatures reports whether a worker of an entity may refuse unsigned
+// tasks: it says so in its metadata, or is too old to say.
 func wantsSignatures(found []mesh.Instance, entity string) bool {
 	for _, i := range found {
 		if mode := i.Info.Metadata[mesh.MetaSignatures]; i.Entity == entity && (mode == "" || mode == sign.Required.String()) {
@@ -27,16 +27,17 @@ func wantsSignatures(found []mesh.Instance, entity string) bool {
 	return false
 }
 
-// inquirer is the node to ask an entity with how it is. A key that was chosen by
-// itself, and that its workers may not know yet, is not used where they take
-// unsigned questions: they would refuse them, and raise an alert each time.
+// inquirer returns the node for asking an entity about its health. A key that
+// was chosen automatically may not be known to the workers yet: they would
+// refuse the signed request and raise an alert each time. So the request is
+// unsigned if they accept that.
 func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
 	if s.app.sign.kid != signAuto || wantsSignatures(found, entity) {
 		return s.node
 	}
 	s.once.Do(func() {
 		node, err := mesh.New(s.conn, mesh.Config{Prefix: s.app.conn.prefix, Entity: s.node.Entity(), Logger: s.app.log, Version: version(), Verifier: s.verifier})
-		if err != nil { // as the session's own node was made of
+		if err != nil { // it has the same settings as the session's own node
 			node = s.node
 		}
 		s.unsigned = node
@@ -44,8 +45,8 @@ func (s *session) inquirer(found []mesh.Instance, entity string) *mesh.Node {
 	return s.unsigned
 }
 
-// inquire asks an entity with one of the aee.* intents. Where the server does not let the
-// user ask, it says so at once.
+// inquire asks an entity with one of the aee.* intents. If the server does not
+// permit the request, it fails at once.
 func inquire(ctx context.Context, node *mesh.Node, entity, intent string, out any) error {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -74,14 +75,14 @@ func inquire(ctx context.Context, node *mesh.Node, entity, intent string, out an
 	return err
 }
 
-// mayNotAsk reports that the server, and no worker, has refused a question.
+// mayNotAsk reports whether the server, not a worker, has refused a request.
 func mayNotAsk(err error) bool {
 	var e *envelope.Error
 	return errors.As(err, &e) && e.Code == envelope.CodeDenied && !e.FromPeer()
 }
 
-// toldStatus is how the workers of an entity say in their stats that they are, the worst
-// first; "" where one does not say it.
+// toldStatus returns the worst status in the stats of an entity's workers; ""
+// if one of them has none.
 func toldStatus(found []mesh.Instance, entity string) (worst string) {
 	ranks := []string{"healthy", "degraded", "unhealthy"}
 	for _, i := range found {
@@ -101,7 +102,8 @@ func toldStatus(found []mesh.Instance, entity string) (worst string) {
 	return worst
 }
 
-// laneStats is the durable lane of the first worker of an entity whose stats have one.
+// laneStats returns the durable lane of the first worker of an entity whose
+// stats have one.
 func laneStats(found []mesh.Instance, entity string) (lane laneHealth, ok bool) {
 	for _, i := range found {
 		if at := endpointOf(i, "work"); i.Entity == entity && at != nil && json.Unmarshal(at.Data, &lane) == nil && lane.State != "" {
@@ -123,9 +125,9 @@ func endpointOf(i mesh.Instance, name string) *micro.EndpointStats {
 	return nil
 }
 
-// knowsKey looks, before a durable task is stored, whether a worker that is there
-// knows the key that was chosen by itself: if not, the task would become a dead
-// letter. A worker that does not answer soon is no reason not to store it.
+// knowsKey checks, before a durable task is stored, whether a running worker
+// knows the key that was chosen automatically: if not, the task would become a
+// dead letter. If no worker answers soon, the task is stored.
 func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
 	if s.app.sign.kid != signAuto || task.Sig != nil {
 		return nil
@@ -144,10 +146,10 @@ func (s *session) knowsKey(ctx context.Context, task *envelope.Envelope) error {
 	return hinted(&saidError{string(refused.Code) + ": nothing is stored: a worker of " + task.To + " would not take the task: " + refused.Message, refused}, "%s", hintForCode(refused))
 }
 
-// tellSigning says what a new key changes, where it does: what was unsigned so
-// far is signed from now on.
+// tellSigning says what changes with a new key, if it changes anything:
+// messages that were unsigned so far are signed from now on.
 func (a *app) tellSigning(kid, record string, shared bool) {
-	a.sign.keys = nil // the directory has changed
+	a.sign.keys = nil // the directory has changed; read it again
 	a.sign.kid = signAuto
 	from := a.defaultFrom()
 	signer, err := a.signer(from)

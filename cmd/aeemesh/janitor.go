@@ -52,13 +52,13 @@ Run it from a timer, or with --every as a service. It needs the permissions that
 
 // tidied is what "janitor --json" prints.
 type tidied struct {
-	Runs     int     `json:"runs"`     // that had ended, taken away with their history
-	Objects  int     `json:"objects"`  // taken away that no record refers to
-	Restored int     `json:"restored"` // records put back
-	Used     float64 `json:"used"`     // share of the fuller store that was in use before
+	Runs     int     `json:"runs"`     // ended runs that were deleted with their history
+	Objects  int     `json:"objects"`  // deleted objects without a record that refers to them
+	Restored int     `json:"restored"` // records that were restored
+	Used     float64 `json:"used"`     // the share of the fuller store that was used before
 }
 
-// tidy makes one pass.
+// tidy runs the janitor once.
 func (s *session) tidy(ctx context.Context) error {
 	a := s.app
 	states, err := s.states()
@@ -88,8 +88,8 @@ func tidyStates(ctx context.Context, states *jetstream.States) (tidied, error) {
 	return done, err
 }
 
-// keepTidy makes passes until ctx ends. One that fails is told, and the next one is
-// made all the same.
+// keepTidy runs the janitor repeatedly until ctx ends. A failed pass is
+// reported, and the next one runs nevertheless.
 func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
 	a := s.app
 	states, err := s.states()
@@ -120,7 +120,7 @@ func (s *session) keepTidy(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// states is the store of the mesh's runs.
+// states opens the store of the mesh's runs.
 func (s *session) states() (*jetstream.States, error) {
 	m, err := s.app.subjects()
 	if err != nil {

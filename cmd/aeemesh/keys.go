@@ -33,7 +33,7 @@ with --shared-keys.`,
 	}, a.keysNewCommand(), a.keysListCommand(), a.keysShowCommand(), a.keysTrustCommand(), a.keysRevokeCommand())
 }
 
-// dirFlag is --keys alone, for commands that neither sign nor verify.
+// dirFlag adds --keys alone, for commands that neither sign nor verify.
 func (a *app) dirFlag(c *cobra.Command, shared *bool) *cobra.Command {
 	a.addSignFlags(c.Flags(), 0)
 	if shared != nil {
@@ -83,7 +83,8 @@ also sign with it. Copy its two files over a safe way.`,
 			if shared {
 				err := a.share(ctx, cmd, record)
 				if errors.Is(err, jetstream.ErrUncertain) {
-					// The mesh may have it: without its secret the kid would be lost.
+					// The mesh may already have the record: without the secret
+					// the kid would be lost.
 					return hinted(err, "The key is kept in %s: \"aeemesh keys trust %s --shared\" tries again.", dir, filepath.Join(dir, key.KID+".json"))
 				}
 				if err != nil {
@@ -105,8 +106,8 @@ also sign with it. Copy its two files over a safe way.`,
 	return a.dirFlag(c, &shared)
 }
 
-// undoKey is called before a key is saved, and returns what removes its files
-// again, and the directories that were not there before.
+// undoKey is called before a key is saved. The returned function deletes the
+// key's files, and the directories that did not exist before.
 func undoKey(dir, kid string) func() error {
 	var made []string
 	for d := dir; ; d = filepath.Dir(d) {
@@ -119,7 +120,7 @@ func undoKey(dir, kid string) func() error {
 		err := errors.Join(os.Remove(filepath.Join(dir, kid+".nk")), os.Remove(filepath.Join(dir, kid+".json")))
 		for _, d := range made {
 			if os.Remove(d) != nil {
-				break // something else is in it by now
+				break // the directory is not empty any more
 			}
 		}
 		return err
@@ -160,7 +161,7 @@ func (a *app) makeKey(cmd *cobra.Command, kid, alg string, from []string, notBef
 	return key, signer, nil
 }
 
-// moment reads a time, or a duration from now; "" is the zero time.
+// moment parses a time, or a duration from now; "" is the zero time.
 func moment(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
@@ -187,7 +188,8 @@ func (a *app) printRecord(r sign.Record) error {
 	return a.term.bytes(text)
 }
 
-// share puts a record into the mesh's bucket. A revocation there stays.
+// share writes a record to the mesh's bucket. It does not undo a revocation
+// there.
 func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) error {
 	if r.Alg == sign.HS256 && !r.Revoked {
 		return hinted(fmt.Errorf("key %q is a shared secret, and the bucket holds public keys only", r.KID), "Use an ed25519 key, or copy the key's files.")
@@ -232,11 +234,11 @@ func (a *app) share(ctx context.Context, cmd *cobra.Command, r sign.Record) erro
 	return nil
 }
 
-// keyLine is a line of "keys list".
+// keyLine is a line of the output of "keys list".
 type keyLine struct {
 	sign.Record
 	State  string `json:"state"`  // valid, revoked, expired, not yet valid
-	Own    bool   `json:"own"`    // the secret is here
+	Own    bool   `json:"own"`    // the secret is here, too
 	Source string `json:"source"` // local or shared
 }
 

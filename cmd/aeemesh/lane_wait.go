@@ -7,11 +7,11 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream"
 )
 
-// laneLook is how often a worker looks whether the durable lane is there that was
-// not when it started. It also looks whenever its connection has come back.
+// laneLook is how often a worker that started without the durable lane checks
+// whether it exists. It also checks after each reconnect.
 const laneLook = 30 * time.Second
 
-// laneHelp is what to do where there is no durable lane for a worker of entity.
+// laneHelp says what to do if there is no durable lane for a worker of entity.
 func laneHelp(err error, entity string) string {
 	var missing jetstream.MissingError
 	switch {

@@ -9,19 +9,20 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// healthDurable is what an agent's health tells of its durable lane under.
+// healthDurable is the key of the durable lane in an agent's health.
 const healthDurable = "durable"
 
-// laneHealth is what a worker tells of its durable lane.
+// laneHealth is the state of a worker's durable lane, as the worker publishes
+// it.
 type laneHealth struct {
 	State   string `json:"state"`
 	Reason  string `json:"reason"`
-	Pending int    `json:"pending"` // tasks that no worker has
-	Unacked int    `json:"unacked"` // tasks that workers have
-	LagMS   int64  `json:"lag_ms"`  // for how long the oldest of the pending has waited
+	Pending int    `json:"pending"` // tasks in the queue
+	Unacked int    `json:"unacked"` // tasks that workers have claimed
+	LagMS   int64  `json:"lag_ms"`  // the age of the oldest pending task
 }
 
-// laneOf is the durable lane of an agent's health, if it has one.
+// laneOf returns the durable lane in an agent's health, if it has one.
 func laneOf(h *intents.HealthResult) (lane laneHealth, ok bool) {
 	if h == nil || h.Details[healthDurable] == nil {
 		return lane, false

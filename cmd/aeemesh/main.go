@@ -7,11 +7,11 @@ import (
 
 func main() {
 	if os.Getenv(envCoreDumps) != "1" {
-		_ = forbidCoreDumps() // where it is not allowed to, it may dump core as any program
+		_ = forbidCoreDumps() // if that is not permitted, it may dump core like any program
 	}
 	os.Exit(run(untilSignalled(context.Background()), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv))
 }
 
-// envCoreDumps lets this program dump core, with the keys and secrets in its memory, if
-// it is 1: to look for a fault in it with a debugger.
+// envCoreDumps, if 1, permits core dumps, which contain the keys and secrets in
+// memory: for debugging.
 const envCoreDumps = "AEEMESH_CORE_DUMPS"

@@ -38,7 +38,7 @@ which no state is kept.`,
 				return err
 			}
 			m.Platform.ManifestURL = url
-			raw, err := jsonv2.Marshal(m) // which knows of extensions
+			raw, err := jsonv2.Marshal(m) // jsonv2 encodes the extensions
 			if err != nil {
 				return fmt.Errorf("encode the manifest: %w", err)
 			}
@@ -51,7 +51,7 @@ which no state is kept.`,
 	return c
 }
 
-// manifest is what a worker with this configuration would offer.
+// manifest returns the manifest of a worker with this configuration.
 func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags, offline bool) (*aaif.Manifest, error) {
 	set, err := a.adapters(cmd, f)
 	if err != nil {
@@ -83,7 +83,7 @@ func (a *app) manifest(ctx context.Context, cmd *cobra.Command, f *operatorFlags
 	}.Manifest(), nil
 }
 
-// hasLane asks the server for what the durable lane needs.
+// hasLane asks the server whether it has what the durable lane needs.
 func (a *app) hasLane(ctx context.Context, cmd *cobra.Command) (bool, error) {
 	conn, err := a.connect(ctx, cmd, a.term.status(false))
 	if err != nil {

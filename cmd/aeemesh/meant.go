@@ -10,11 +10,11 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// lookAround bounds the looking for agents that somebody may have meant.
+// lookAround bounds the search for agents with similar names.
 const lookAround = time.Second
 
-// meant asks "did you mean …?" with the agents that answer, or have had durable
-// tasks, and whose names are near; "" where none is, or none can be looked for.
+// meant returns "did you mean …?" with the similar names of agents that answer
+// or have had durable tasks; "" if there are none, or if they cannot be listed.
 func (s *session) meant(ctx context.Context, entity string) string {
 	ctx, cancel := context.WithTimeout(ctx, lookAround)
 	defer cancel()
@@ -39,9 +39,10 @@ func (s *session) meant(ctx context.Context, entity string) string {
 	return ""
 }
 
-// unanswered is sendFailed for a task to an entity: where nobody serves that, it
-// asks whether another one was meant. Where the connection was away while it waited,
-// it says so: NATS keeps no answer of the live lane for who is not there.
+// unanswered describes the failure of a task to an entity, as sendFailed does.
+// If no worker serves the entity, it suggests similar names. If the connection
+// was lost during the wait, it says so: NATS does not keep live answers for a
+// client that is not connected.
 func (s *session) unanswered(ctx context.Context, entity string, err error) error {
 	failed := sendFailed(ctx, err)
 	var e *envelope.Error

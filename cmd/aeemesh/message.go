@@ -19,7 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// messageFlags are what "send" and "envelope new" make an envelope of.
+// messageFlags are the flags from which "send" and "envelope new" make an
+// envelope.
 type messageFlags struct {
 	kind, from, intent, corr, replyTo, priority, requires string
 	decisionEvidence, format                              string
@@ -38,10 +39,10 @@ func (f *messageFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.format, "format", "", "format of the result that is wanted")
 }
 
-// humanMessage is the intent of what is put into a person's inbox and names none.
+// humanMessage is the default intent of messages to a person's inbox.
 const humanMessage = "human.message"
 
-// build makes the envelope, not yet validated.
+// build makes the envelope. It does not validate it.
 func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json.RawMessage) (*envelope.Envelope, error) {
 	kind := envelope.Type(f.kind)
 	if kind == "" {
@@ -87,12 +88,13 @@ func (f *messageFlags) build(a *app, cmd *cobra.Command, to string, payload json
 	return e, nil
 }
 
-// requireKeys are the keys of requires that this mesh knows (docs/nats-binding.md).
-// Peers ignore others, so a slip would be a wish that is lost.
+// requireKeys are the keys of requires that this mesh knows
+// (docs/nats-binding.md). Peers ignore other keys, so a misspelt key would have
+// no effect.
 var requireKeys = []string{"answer_by", "context", "decision_evidence", "escalate_to", "evidence", "format", "handed_by", "handoff", "human_approval",
 	"mesh", "min_confidence", "not_before", "result_schema", "stream", "timeout_ms", "tree"}
 
-// requirements puts --requires and the flags that stand for its keys together.
+// requirements combines --requires and the flags that stand for its keys.
 func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage, error) {
 	members := map[string]json.RawMessage{}
 	if f.requires != "" {
@@ -105,7 +107,7 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 			continue
 		}
 		near := aaif.Nearest(name, requireKeys)
-		if near == "" { // half of a name is a slip, too: timeout is timeout_ms
+		if near == "" { // a part of a name is a misspelling, too: timeout for timeout_ms
 			a.term.warn("--requires: no agent of this mesh looks at %q; it is sent as it is", name)
 			continue
 		}
@@ -129,8 +131,8 @@ func (f *messageFlags) requirements(a *app, cmd *cobra.Command) (json.RawMessage
 	return json.Marshal(members)
 }
 
-// defaultFrom is who speaks where nobody says: the one entity that the signing
-// key may speak for, else the person at the keyboard.
+// defaultFrom is the default sender: the only entity that the signing key may
+// speak for, else the current user.
 func (a *app) defaultFrom() string {
 	if e := a.env("AEEMESH_FROM"); e != "" {
 		return e
@@ -150,7 +152,7 @@ func (a *app) defaultFrom() string {
 	return "human.unknown"
 }
 
-// payload reads the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
+// payload parses the argument PAYLOAD: a JSON object, "-" for stdin, @FILE, or
 // plain text, which becomes {"text": …}.
 func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	data, where := []byte(arg), "the payload"
@@ -184,6 +186,6 @@ func (a *app) payload(cmd *cobra.Command, arg string) (json.RawMessage, error) {
 	return append(envelope.AppendString([]byte(`{"text":`), strings.ToValidUTF8(string(bytes.TrimRight(data, "\r\n")), "\uFFFD")), '}'), nil
 }
 
-// maxInput bounds what is read from files and stdin, well above what a NATS
-// server takes.
+// maxInput bounds the input from files and stdin; a NATS server accepts much
+// less.
 const maxInput = 64 << 20

@@ -128,7 +128,7 @@ func (a *app) migrate(ctx context.Context, cmd *cobra.Command, f *migrateFlags, 
 	return a.watchMove(ctx, s, runs, rec.ID, f.to)
 }
 
-// watchMove tells the phases of a move until it has come to its end.
+// watchMove prints the phases of a transfer until it ends.
 func (a *app) watchMove(ctx context.Context, s *session, runs *runStore, id state.ID, to string) error {
 	m := &movement{app: a, id: id, runs: runs}
 	d, err := s.lane()

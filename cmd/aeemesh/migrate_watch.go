@@ -12,14 +12,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A movement is one move of a run, as its records tell of it.
+// A movement is one transfer of a run, as its records show it.
 type movement struct {
 	app     *app
 	id      state.ID
 	runs    *runStore
 	replies *jetstream.Replies
 
-	move   string // the id of the move
+	move   string // the id of the transfer
 	taskID string
 	last   state.Phase
 	target string
@@ -30,7 +30,7 @@ var (
 	errMoved       = errors.New("the run has moved")
 )
 
-// phaseLine is what "migrate --json" prints for each phase.
+// phaseLine is the JSON output of "migrate --json" for each phase.
 type phaseLine struct {
 	Run    string      `json:"run"`
 	Phase  state.Phase `json:"phase"`
@@ -39,7 +39,8 @@ type phaseLine struct {
 	Detail string      `json:"detail,omitempty"`
 }
 
-// follow tells the phases until the run is where it was to go (nil), or is not.
+// follow prints the phases until the run is at its target, and returns nil, or
+// until the transfer has failed.
 func (m *movement) follow(ctx context.Context) error {
 	watching, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -52,7 +53,7 @@ func (m *movement) follow(ctx context.Context) error {
 			stop(errors.New("the run was deleted"))
 			return
 		}
-		// What followed quickly comes as one: the history has it all.
+		// Quick changes arrive as one; the history has all of them.
 		history, err := m.runs.History(watching, m.id)
 		if err != nil || len(history) == 0 {
 			history = []state.Record{rec}
@@ -81,8 +82,8 @@ func (m *movement) follow(ctx context.Context) error {
 	}
 }
 
-// learn takes the id of the move from the newest record: those of earlier moves
-// are past, and the records before it may be of this one already.
+// learn takes the id of the transfer from the newest record. Earlier transfers
+// are over, and the records before the newest may belong to the current one.
 func (m *movement) learn(newest state.Record) {
 	if m.move != "" {
 		return
@@ -92,7 +93,7 @@ func (m *movement) learn(newest state.Record) {
 	}
 }
 
-// phase tells of one record; newest says that there is none after it.
+// phase prints the phase of one record; newest says that no record follows it.
 func (m *movement) phase(rec state.Record, newest bool) error {
 	c, err := m.runs.decode(rec)
 	if err != nil {
@@ -124,7 +125,7 @@ func (m *movement) phase(rec state.Record, newest bool) error {
 	return nil
 }
 
-// phaseWords are what a person is told of a phase.
+// phaseWords describe the phases for people.
 var phaseWords = map[state.Phase]string{
 	state.PhaseAsked:     "asked: it stops at its next step",
 	state.PhaseCaptured:  "captured: it stands still",
@@ -137,14 +138,14 @@ var phaseWords = map[state.Phase]string{
 func (m *movement) tell(rec state.Record, g *state.Migration) {
 	t := m.app.term
 	if t.json {
-		// A terminal that is gone ends the command by itself.
+		// If the terminal is gone, the command ends anyway.
 		_ = t.object(phaseLine{Run: m.id.Run, Phase: g.Phase, At: rec.Time, To: g.Target, Detail: g.Detail})
 		return
 	}
 	t.say("%s  %s", rec.Time.Local().Format("15:04:05.000"), phaseWords[g.Phase])
 }
 
-// pauseLine is the last line of "migrate --json".
+// pauseLine is the last line of the output of "migrate --json".
 type pauseLine struct {
 	Run     string    `json:"run"`
 	To      string    `json:"to"`
@@ -153,8 +154,8 @@ type pauseLine struct {
 	Until   time.Time `json:"until"`
 }
 
-// tellPause waits for the first sign of life at the target, and tells for how
-// long the run stood still.
+// tellPause waits for the first activity at the target, and prints how long the
+// run stood still.
 func (m *movement) tellPause(ctx context.Context) error {
 	t := m.app.term
 	from, captured, err := m.lastAtSource(ctx)
@@ -177,8 +178,8 @@ func (m *movement) tellPause(ctx context.Context) error {
 	return nil
 }
 
-// lastAtSource is when the source did the last thing that anybody could see, and
-// when the run was captured.
+// lastAtSource returns the time of the last visible activity at the source, and
+// the time at which the run was captured.
 func (m *movement) lastAtSource(ctx context.Context) (last, captured time.Time, err error) {
 	history, err := m.runs.History(ctx, m.id)
 	if err != nil {
@@ -211,7 +212,7 @@ func (m *movement) lastAtSource(ctx context.Context) (last, captured time.Time, 
 	return last, captured, nil
 }
 
-// marginal reports steps that are not the run's own.
+// marginal reports whether a step is not the run's own.
 func marginal(k state.StepKind) bool {
 	switch k {
 	case state.StepClaim, state.StepMigrate, state.StepPause, state.StepResume, state.StepSteer:
@@ -220,7 +221,7 @@ func marginal(k state.StepKind) bool {
 	return false
 }
 
-// firstAtTarget is when the target did the first thing that anybody can see.
+// firstAtTarget returns the time of the first visible activity at the target.
 func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.Time, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wakers sync.WaitGroup
@@ -252,8 +253,8 @@ func (m *movement) firstAtTarget(ctx context.Context, captured time.Time) (time.
 	}
 }
 
-// signOfLife is the earliest thing that was stored after the run was captured;
-// zero where there is none.
+// signOfLife returns the time of the first message that was stored after the
+// run was captured; zero if there is none.
 func (m *movement) signOfLife(ctx context.Context, captured time.Time) (first time.Time, err error) {
 	seen := func(at time.Time) {
 		if at.After(captured) && (first.IsZero() || at.Before(first)) {

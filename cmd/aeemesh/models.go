@@ -29,7 +29,7 @@ here. docs/models.md has the catalogue, the providers and the routing.`,
 	}, a.modelsListCommand(), a.modelsShowCommand(), a.modelsRoutesCommand())
 }
 
-// modelLine is an entry of the catalogue, or what is known of one model.
+// modelLine is an entry of the catalogue, or the known facts about one model.
 type modelLine struct {
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
@@ -142,7 +142,7 @@ func (a *app) printFacts(e route.Entry, date string) {
 	line("quality", qualityCell(f.Quality))
 }
 
-// price is what a thousand tokens cost.
+// price formats the price of a thousand tokens.
 func price(u *model.USD) string {
 	if u == nil {
 		return ""
@@ -150,7 +150,8 @@ func price(u *model.USD) string {
 	return u.String() + " USD a thousand tokens"
 }
 
-// factCells are the cells of a table, empty where nothing is known.
+// factCells returns the cells of a table row; a cell is empty if the fact is
+// not known.
 func factCells(f route.Facts) []string {
 	usd := func(u *model.USD) string {
 		if u == nil {
@@ -175,12 +176,12 @@ func qualityCell(q float64) string {
 	return strconv.FormatFloat(q, 'g', -1, 64)
 }
 
-// configFlag is --config for commands that need nothing else of the operator.
+// configFlag adds --config to commands that use no other operator's flags.
 func configFlag(c *cobra.Command, file *string) {
 	c.Flags().StringVar(file, "config", "", "`FILE` (YAML) of what agents may have here, with section models")
 }
 
-// modelCatalog is what is known of models, with what the operator adds.
+// modelCatalog returns the built-in catalogue with the operator's additions.
 func (a *app) modelCatalog(cmd *cobra.Command, config string) (*route.Catalog, error) {
 	set, err := a.adapters(cmd, &operatorFlags{file: config})
 	if err != nil {
@@ -223,9 +224,9 @@ func (a *app) completeModels(_ *cobra.Command, args []string, _ string) ([]strin
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
 
-// routeLine is a route of a document, for machines.
+// routeLine is a route of a document in JSON output.
 type routeLine struct {
-	Order    int    `json:"order,omitempty"` // from 1; absent if the route is not taken
+	Order    int    `json:"order,omitempty"` // from 1; absent if the route cannot be used
 	Pointer  string `json:"pointer"`
 	Provider string `json:"provider"`
 	Model    string `json:"model"`
@@ -312,7 +313,7 @@ func (a *app) printRoutes(set *adapters.Set, name string, opts agents.Options) e
 	if !a.term.json {
 		a.term.table([]string{"", "route", "window", "input", "output", "key", "not taken because"}, rows)
 	}
-	for i := range notices { // what stops it is said below
+	for i := range notices { // problems that stop the route are printed below
 		if notices[i].Severity == aaif.SeverityError {
 			notices[i].Severity = aaif.SeverityWarning
 		}

@@ -14,33 +14,35 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// patienceBeforeAsking is how long no answer is nothing unusual.
-const patienceBeforeAsking = 3 * time.Second
+// askAfter is how long to wait for an answer before checking
+// whether the entity has a worker.
+const askAfter = 3 * time.Second
 
-// How often it is looked whether the workers are still there that may have a task,
-// and after how many looks without them they are taken for gone: one that is cut off
-// for a moment comes back, and answers.
+// How often to check whether the workers that may have the task are still
+// running, and after how many failed checks they count as gone: a worker that
+// is disconnected for a moment comes back and answers.
 const (
-	firstLook = 100 * time.Millisecond // after which a task is one that takes time
+	firstLook = 100 * time.Millisecond // the first check: a task that takes longer is not a quick one
 	goneLook  = 3 * time.Second
 	goneAfter = 3
 )
 
-// wonder looks after somebody who waits for an answer. It tells when no worker
-// of the entity announces itself: NATS says at once that nobody listens, but
-// whoever watches the subject counts as a listener. It ends the wait when all
-// workers are gone that were there when the task was sent, so that none can answer;
-// when nothing listens any more where the task went; and when the server refused what was sent, or the inbox for the answer, of which
-// NATS tells the connection but not the request.
-func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
+// watchWait watches over a command that waits for an answer. It prints a warning
+// if no worker of the entity announces itself: NATS reports a subject without
+// subscribers at once, but a program that only watches the subject counts as a
+// subscriber. It ends the wait in three cases: all workers that ran when the
+// task was sent are gone, so that none can answer; the subject has no
+// subscriber any more; or the server has refused the request or the inbox for
+// the answer, which NATS reports to the connection and not to the request.
+func (a *app) watchWait(ctx context.Context, node *mesh.Node, entity string) (_ context.Context, stop func()) {
 	before := node.Conn().LastError()
 	ctx, cancel := context.WithCancelCause(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		var had []mesh.Instance // the workers of which one may have the task
-		missing := 0            // looks without any of them
+		var had []mesh.Instance // the workers that may have the task
+		missing := 0            // checks in a row that found none of them
 		for since, next := time.Now(), time.Now().Add(firstLook); ; {
 			select {
 			case <-ctx.Done():
@@ -58,16 +60,16 @@ func (a *app) wonder(ctx context.Context, node *mesh.Node, entity string) (_ con
 			found, err := node.Workers(ctx, entity, time.Second)
 			switch {
 			case err != nil || ctx.Err() != nil || !node.Conn().IsConnected():
-			case had == nil && len(found) == 0 && time.Since(since) < patienceBeforeAsking:
-				next = since.Add(patienceBeforeAsking)
-			case had == nil && len(found) == 0 && deserted(ctx, node, entity):
+			case had == nil && len(found) == 0 && time.Since(since) < askAfter:
+				next = since.Add(askAfter)
+			case had == nil && len(found) == 0 && noSubscriber(ctx, node, entity):
 				if missing++; missing >= goneAfter {
 					cancel(allGone(entity))
 					return
 				}
 			case had == nil && len(found) == 0:
 				a.term.warn("no worker announces itself as %s now: the one that took the task is gone, or it is a program that does not announce itself; still waiting", entity)
-				next = time.Now().Add(24 * time.Hour) // it is said once
+				next = time.Now().Add(24 * time.Hour) // the warning is printed once
 			case had == nil:
 				had = found
 			case slices.ContainsFunc(found, func(i mesh.Instance) bool { return isOneOf(i, had) }):
@@ -90,9 +92,9 @@ func allGone(entity string) error {
 	return envelope.Errorf(envelope.CodeUnavailable, "all workers of %s are gone that may have had the task; it may have begun", entity)
 }
 
-// deserted reports that nothing listens to an entity, not even a program that does not
-// announce itself: the server says so.
-func deserted(ctx context.Context, node *mesh.Node, entity string) bool {
+// noSubscriber reports whether the entity's subject has no subscriber at all, as
+// the server says, not even a program that does not announce itself.
+func noSubscriber(ctx context.Context, node *mesh.Node, entity string) bool {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	_, err := node.Ping(ctx, entity)
@@ -103,8 +105,8 @@ func isOneOf(i mesh.Instance, all []mesh.Instance) bool {
 	return slices.ContainsFunc(all, func(j mesh.Instance) bool { return i.Info.ID == j.Info.ID })
 }
 
-// refusedTo reads the connection's last error, if it is a new one, as the
-// refusal of a request to entity.
+// refusedTo checks whether the connection has a new error that means that a
+// request to entity was refused.
 func refusedTo(conn *nats.Conn, before error, entity string) error {
 	err := conn.LastError()
 	if err == before || !errors.Is(err, nats.ErrPermissionViolation) {

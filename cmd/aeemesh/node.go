@@ -15,13 +15,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// session is a connection with a node on it, for one command.
+// session is a connection with a node, for one command.
 type session struct {
 	app  *app
 	conn *nats.Conn
 	node *mesh.Node
 	tel  *telemetry
-	ring func() // ends watching shared keys; may be nil
+	ring func() // stops watching shared keys; may be nil
 
 	verifier sign.Verifier
 
@@ -29,17 +29,17 @@ type session struct {
 	unsigned *mesh.Node // see inquirer
 }
 
-// sessionOptions say what a command needs of its node.
+// sessionOptions say what a command needs from its node.
 type sessionOptions struct {
-	entity string // who speaks; "" the default
-	long   bool   // it lives long: its connection's life is told in full, and a server that is away is waited for
-	signed bool   // it has the signing flags
+	entity string // the sender; "": the default
+	long   bool   // a long-running command: all changes of the connection are printed, and it waits for a server that is down
+	signed bool   // the command has the signing flags
 	status func(natsconn.Status)
 	config func(*session, *mesh.Config) error
-	tel    *telemetry // that has been started; nil: open starts one
+	tel    *telemetry // started telemetry; nil: open starts it
 }
 
-// open connects and makes the node. The caller closes the session.
+// open connects and makes the node. The caller must close the session.
 func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*session, error) {
 	s := &session{app: a}
 	ok := false
@@ -95,7 +95,7 @@ func (a *app) open(ctx context.Context, cmd *cobra.Command, o sessionOptions) (*
 	return s, nil
 }
 
-// close sends what is still to be sent and closes the connection.
+// close flushes what is still to be sent and closes the connection.
 func (s *session) close() {
 	if s.ring != nil {
 		s.ring()
@@ -113,8 +113,8 @@ func (s *session) close() {
 	}
 }
 
-// post publishes without waiting for an answer, but makes sure that the
-// server has it and took no offence.
+// confirm makes sure that the server has received what was published without
+// waiting for an answer, and has not refused it.
 func (s *session) confirm() error {
 	if err := s.conn.FlushTimeout(s.app.conn.wait()); err != nil {
 		return fmt.Errorf("the server did not confirm the message: %w", err)

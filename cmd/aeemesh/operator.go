@@ -13,7 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool/mcp"
 )
 
-// operatorFlags are an operator's word about what documents may have.
+// operatorFlags are the flags with which an operator permits what documents may
+// use.
 type operatorFlags struct {
 	file                  string
 	allow, private, files []string
@@ -31,7 +32,8 @@ func (f *operatorFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.programEnv, "program-env", nil, "`NAME` of a variable that programs (--tool, --exec) get beside PATH, HOME and the like, or NAME=value; repeatable (default none)")
 }
 
-// adapters makes the adapters of a command's agents. Its caller closes them.
+// adapters makes the adapters of a command's agents. The caller must close
+// them.
 func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, error) {
 	var cfg adapters.Config
 	if f.file != "" {
@@ -62,7 +64,7 @@ func (a *app) adapters(cmd *cobra.Command, f *operatorFlags) (*adapters.Set, err
 	return set, nil
 }
 
-// mcpServers are the servers that --mcp names.
+// mcpServers adds the servers that --mcp names.
 func mcpServers(cfg *adapters.Config, specs []string) error {
 	for _, spec := range specs {
 		name, where, ok := strings.Cut(spec, "=")

@@ -25,22 +25,23 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// telemetry is what the standard OTEL_* variables ask for. Nothing is exported
-// unless an exporter or an endpoint is set. The exporters themselves read the
-// variables for headers, certificates, timeouts, sampling and batching.
+// telemetry holds the exporters that the standard OTEL_* variables configure.
+// Nothing is exported unless an exporter or an endpoint is set. The exporters
+// themselves read the variables for headers, certificates, timeouts, sampling
+// and batching.
 type telemetry struct {
 	tracer   trace.TracerProvider // nil: none
 	meter    metric.MeterProvider // nil: none
 	shutdown []func(context.Context) error
 
-	off      error  // why agents cannot report to collectors of their own; nil: they can
-	protocol string // of these: grpc or http/protobuf
+	off      error  // why agents cannot use collectors of their own; nil: they can
+	protocol string // of those collectors: grpc or http/protobuf
 	resource *resource.Resource
 	mu       sync.Mutex
 	own      map[string]*collector // by endpoint
 }
 
-// flushTimeout bounds what the end of a command waits for exporters.
+// flushTimeout bounds how long a command waits for exporters at its end.
 const flushTimeout = 5 * time.Second
 
 // startTelemetry reads the variables and starts the exporters.
@@ -55,7 +56,7 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	traces, err1 := a.exporter("TRACES")
 	metrics, err2 := a.exporter("METRICS")
 	if err1 != nil && err2 != nil && err1.Error() == err2.Error() {
-		err2 = nil // one variable for both
+		err2 = nil // one wrong variable is reported once
 	}
 	var wrong *usageError
 	if err := errors.Join(err1, err2); errors.As(err, &wrong) {
@@ -83,7 +84,8 @@ func (a *app) startTelemetry(ctx context.Context, readers ...sdkmetric.Reader) (
 	return out, nil
 }
 
-// exporter chooses for one signal: none, console, grpc or http/protobuf.
+// exporter returns the exporter of one signal: none, console, grpc or
+// http/protobuf.
 func (a *app) exporter(signal string) (string, error) {
 	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if v := strings.TrimSpace(a.env(name)); v != "" && !strings.Contains(v, "://") {
@@ -176,7 +178,7 @@ func (t *telemetry) startMetrics(ctx context.Context, kind string, console io.Wr
 	return nil
 }
 
-// stop exports what is left and ends the exporters. Twice is safe.
+// stop exports what is left and stops the exporters. It may be called twice.
 func (t *telemetry) stop() error {
 	t.mu.Lock()
 	shutdown := t.shutdown
@@ -186,15 +188,15 @@ func (t *telemetry) stop() error {
 	defer cancel()
 	bad := make([]error, len(shutdown))
 	var wait sync.WaitGroup
-	for i, end := range shutdown { // at once: one collector that does not answer must not cost the others their time
+	for i, end := range shutdown { // at the same time, so that a collector that does not answer does not use up the time of the others
 		wait.Go(func() { bad[i] = end(ctx) })
 	}
 	wait.Wait()
 	return errors.Join(bad...)
 }
 
-// stopTelemetry is stop for commands: what cannot be exported is worth a
-// line, and no failure.
+// stopTelemetry stops the exporters of a command. A failure is printed, but is
+// not an error of the command.
 func (a *app) stopTelemetry(t *telemetry) {
 	if err := t.stop(); err != nil {
 		a.log.Log(context.Background(), slog.LevelWarn, "telemetry not exported", "err", err)

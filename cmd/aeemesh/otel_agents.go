@@ -27,14 +27,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/adapters"
 )
 
-// collector is one that documents name (telemetry.otlp_endpoint): all agents
-// that name it share its exporters.
+// collector holds the exporters for one collector that documents name
+// (telemetry.otlp_endpoint). All agents that name it share them.
 type collector struct {
 	tracer *sdktrace.TracerProvider
 	meter  *sdkmetric.MeterProvider
 }
 
-// agentTelemetry is where agents report to, and how much.
+// agentTelemetry says where agents send telemetry, and how much of it.
 func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapters.Telemetry, content bool) agents.Telemetry {
 	out := agents.Telemetry{Tracer: tel.tracer, Meter: tel.meter, Content: content || allowed.Content}
 	out.Endpoint = func(endpoint string) (trace.TracerProvider, metric.MeterProvider, error) {
@@ -44,11 +44,11 @@ func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapter
 		}
 		return tel.collector(u)
 	}
-	if !a.isSet(cmd, "log-level") { // what an operator says counts more than a document
+	if !a.isSet(cmd, "log-level") { // the operator's setting takes precedence over a document's
 		out.Logger = func(level slog.Level) *slog.Logger {
 			log, err := a.loggerAt(level)
 			if err != nil {
-				return a.log // the format has been checked
+				return a.log // the format was checked before
 			}
 			return log
 		}
@@ -56,7 +56,7 @@ func (a *app) agentTelemetry(cmd *cobra.Command, tel *telemetry, allowed adapter
 	return out
 }
 
-// collector returns the exporters to a collector, which are made once.
+// collector returns the exporters for a collector; they are made once.
 func (t *telemetry) collector(u *url.URL) (trace.TracerProvider, metric.MeterProvider, error) {
 	if t.off != nil {
 		return nil, nil, t.off
@@ -75,9 +75,9 @@ func (t *telemetry) collector(u *url.URL) (trace.TracerProvider, metric.MeterPro
 	return c.tracer, c.meter, nil
 }
 
-// newCollector makes exporters that take nothing from the OTEL_* variables but
-// what says how they batch: headers and certificates there are for the
-// operator's own collector. They connect when there is something to export.
+// newCollector makes exporters that ignore the OTEL_* variables except for
+// batching: headers and certificates there are meant for the operator's own
+// collector. They connect when there is something to export.
 func (t *telemetry) newCollector(u *url.URL) (*collector, error) {
 	ctx, none := context.Background(), map[string]string{}
 	base := *u
@@ -116,8 +116,8 @@ func (t *telemetry) newCollector(u *url.URL) (*collector, error) {
 	}, nil
 }
 
-// signalURL is a signal's own URL below an endpoint, as the OTLP exporter
-// specification forms it: a document's endpoint stands for all signals.
+// signalURL is the URL of one signal below an endpoint, as the OTLP exporter
+// specification forms it: a document's endpoint is the base of all signals.
 func signalURL(u url.URL, signal string) string {
 	path := strings.TrimRight(u.Path, "/")
 	for _, s := range []string{"traces", "metrics", "logs"} {
@@ -127,7 +127,7 @@ func signalURL(u url.URL, signal string) string {
 	return u.String()
 }
 
-// collectorClient goes where it is sent and nowhere else.
+// collectorClient follows no redirects.
 func collectorClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	return &http.Client{

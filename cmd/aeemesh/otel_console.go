@@ -12,7 +12,7 @@ import (
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// consoleSpans prints spans, a JSON object a line.
+// consoleSpans prints spans, one JSON object per line.
 type consoleSpans struct{ w io.Writer }
 
 func (c consoleSpans) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
@@ -39,7 +39,7 @@ func (c consoleSpans) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySp
 
 func (consoleSpans) Shutdown(context.Context) error { return nil }
 
-// consoleMetrics prints metrics, a JSON object a line.
+// consoleMetrics prints metrics, one JSON object per line.
 type consoleMetrics struct{ w io.Writer }
 
 func (consoleMetrics) Temporality(k sdkmetric.InstrumentKind) metricdata.Temporality {

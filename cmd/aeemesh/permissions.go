@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-// userInfo is what a server tells a user about itself.
+// userInfo is a server's answer about the user and its permissions.
 type userInfo struct {
 	Data struct {
 		User        string `json:"user"`
@@ -36,10 +36,11 @@ type subjectRule struct {
 	Deny  []string `json:"deny"`
 }
 
-// permissions checks whether this user may do what its role does: of a worker of
-// the entity, of one who sends to it, of an operator. It asks the server what the user may. It does not try: to listen where
-// a worker listens would take tasks away from those that run. Where the server
-// does not tell, it tries the rest.
+// permissions checks whether this user has the permissions of its role: of a
+// worker of the entity, of a sender to it, or of an operator. It asks the
+// server for the user's permissions. It does not test a worker's subscriptions,
+// because they would take tasks away from running workers. If the server does
+// not answer, it tests the rest.
 func (d *doctor) permissions(ctx context.Context) {
 	need, as, hint, err := d.needs()
 	if err != nil {
@@ -87,7 +88,7 @@ func (d *doctor) permissions(ctx context.Context) {
 	d.tell("permissions", "ok", "", "%s may %s", who, as)
 }
 
-// userInfo asks the server.
+// userInfo asks the server for the user's permissions.
 func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	var info userInfo
 	if !d.inbox {
@@ -106,7 +107,8 @@ func (d *doctor) userInfo(ctx context.Context) (userInfo, error) {
 	return info, json.Unmarshal(msg.Data, &info)
 }
 
-// tryPermissions tries what does no harm, where the server does not tell.
+// tryPermissions tests permissions whose test does no harm, if the server does
+// not report them.
 func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why error) {
 	var missing, untried []string
 	for _, s := range need.Subscribe {
@@ -150,7 +152,7 @@ func (d *doctor) tryPermissions(need perms.Permissions, as, hint string, why err
 	d.tell("permissions", "ok", "", "this user may %s, as far as that was tried (%s)", as, note)
 }
 
-// maySubscribe tries.
+// maySubscribe tests whether the user may subscribe.
 func (d *doctor) maySubscribe(to string) bool {
 	sub, err := d.conn.SubscribeSync(to)
 	if err != nil {
@@ -160,11 +162,12 @@ func (d *doctor) maySubscribe(to string) bool {
 	return d.allowed(to)
 }
 
-// traceTo is where the server would tell of the messages by which it is tried
-// whether the user may publish.
+// traceTo is the subject for the server's traces of the messages with which
+// publishing is tested.
 const traceTo = "aeemesh.doctor.trace"
 
-// mayPublish tries with a message that the server traces and does not deliver.
+// mayPublish tests publishing with a message that the server traces and does
+// not deliver.
 func (d *doctor) mayPublish(to string) bool {
 	msg := nats.NewMsg(to)
 	msg.Header.Set("Nats-Trace-Dest", traceTo)
@@ -172,25 +175,26 @@ func (d *doctor) mayPublish(to string) bool {
 	return d.conn.PublishMsg(msg) == nil && d.allowed(to)
 }
 
-// mayTry reports whether mayPublish can find anything out: of a user who may not
-// publish to where traces go, the server complains of that, and looks no further.
+// mayTry reports whether mayPublish works: if the user may not publish to the
+// trace subject, the server reports that instead.
 func (d *doctor) mayTry() bool {
 	return !olderThan(d.conn.ConnectedServerVersion(), oldestServer) && d.mayPublish("aeemesh.doctor.try") && d.allowed(traceTo)
 }
 
-// mayAsk tries with a message that does no harm where it arrives.
+// mayAsk tests with a message that does no harm to its receiver.
 func (d *doctor) mayAsk(to string) bool {
 	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), nil) == nil && d.allowed(to)
 }
 
-// mayAskWrongly tries with a request that JetStream refuses as malformed, and to which
-// services answer with what they say to all.
+// mayAskWrongly tests with a request that JetStream refuses as malformed, and
+// that services answer in the same way as any request.
 func (d *doctor) mayAskWrongly(to string) bool {
 	return d.conn.PublishRequest(to, d.conn.NewRespInbox(), []byte("doctor: this is no request")) == nil && d.allowed(to)
 }
 
-// folded names subjects that differ in their last token alone, and are many, by one
-// pattern: what is missing on each of the mesh's streams is one thing.
+// folded replaces many subjects that differ in their last token only by one
+// pattern: a permission that is missing for each of the mesh's streams is one
+// problem.
 func folded(missing []string) (out []string) {
 	const many = 3
 	above := func(s string) string { return s[:strings.LastIndex(s, ".")+1] }
@@ -209,8 +213,8 @@ func folded(missing []string) (out []string) {
 	return out
 }
 
-// allowed waits until the server has seen what was sent, and reports whether
-// it took offence at the subject.
+// allowed waits until the server has processed what was sent, and reports
+// whether it refused the subject.
 func (d *doctor) allowed(to string) bool {
 	if d.conn.FlushTimeout(d.app.conn.wait()) != nil {
 		return false
@@ -219,8 +223,9 @@ func (d *doctor) allowed(to string) bool {
 	return !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), `"`+to+`"`)
 }
 
-// covers reports whether a rule allows a subject, which may be "subject queue".
-// Without a list of what is allowed everything is that is not denied.
+// covers reports whether a rule permits a subject, which may be "subject
+// queue". Without a list of permitted subjects everything is permitted that is
+// not denied.
 func (r *subjectRule) covers(need string) bool {
 	if r == nil {
 		return true
@@ -241,8 +246,8 @@ func (r *subjectRule) covers(need string) bool {
 	return false
 }
 
-// covers reports whether a pattern matches all that need may match; each may
-// have a queue after its subject.
+// covers reports whether a pattern matches all subjects that need matches; each
+// may be followed by a queue.
 func covers(pattern, need string) bool {
 	pattern, queue, hasQueue := strings.Cut(pattern, " ")
 	need, needQueue, _ := strings.Cut(need, " ")

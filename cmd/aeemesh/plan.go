@@ -56,7 +56,8 @@ where "apply" would make or change something, or could not mend it.`,
 	return c
 }
 
-// tellTally sums a plan up, of which so many settings would stay as they are.
+// tellTally prints a summary of a plan; left is the number of settings that
+// would stay as they are.
 func (a *app) tellTally(t tally, left int) {
 	switch {
 	case t.conflict > 0:

@@ -51,14 +51,14 @@ three takes durable tasks. Agents with tasks that no worker takes are named.`,
 	return c
 }
 
-// queueView is an agent's queues as --json prints them.
+// queueView holds an agent's queues, for JSON output.
 type queueView struct {
 	Entity string `json:"entity"`
 	queueCounts
-	Scheduled int         `json:"scheduled"` // tasks that wait for their time
+	Scheduled int         `json:"scheduled"` // tasks that are scheduled for later
 	Dead      int         `json:"dead"`
-	Workers   int         `json:"workers"`         // that answer now
-	Takers    int         `json:"durable_workers"` // of those, the ones that take durable tasks
+	Workers   int         `json:"workers"`         // workers that currently answer
+	Takers    int         `json:"durable_workers"` // workers of those that take durable tasks
 	Queues    []queuePart `json:"queues,omitempty"`
 	Problem   string      `json:"problem,omitempty"`
 }
@@ -115,7 +115,7 @@ func (s *session) queues(ctx context.Context, entity string, every, wait time.Du
 			return laneError(err)
 		case err != nil && ctx.Err() != nil:
 			return nil
-		case err != nil: // a server that restarts is back soon
+		case err != nil: // a server that restarts is available again soon
 			s.app.term.warn("%s; trying again", errorText(err))
 		default:
 			if every > 0 && !s.app.term.json {
@@ -192,8 +192,8 @@ func (a *app) printQueues(views []queueView) error {
 	return nil
 }
 
-// workers is how many there are, and how many of them take durable tasks where not
-// all do.
+// workers formats the number of workers, and how many of them take durable
+// tasks if not all do.
 func (v queueView) workers() string {
 	if v.Takers == v.Workers {
 		return strconv.Itoa(v.Workers)
@@ -201,7 +201,7 @@ func (v queueView) workers() string {
 	return fmt.Sprintf("%d of %d", v.Takers, v.Workers)
 }
 
-// age is how long ago something was, "" for never.
+// age formats how long ago t was; "" for never.
 func age(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -25,7 +25,7 @@ func (a *app) addPlatformFlag(flags *pflag.FlagSet) {
 	bindEnv(flags, "platform", "AEEMESH_PLATFORM")
 }
 
-// remoteFlags say to which other platforms a worker may hand its runs.
+// remoteFlags say to which other platforms a worker may transfer its runs.
 type remoteFlags struct {
 	to            []string
 	ca, cert, key string
@@ -41,7 +41,7 @@ func (f *remoteFlags) add(a *app, flags *pflag.FlagSet) {
 	flags.StringVar(&f.bearer, "handoff-bearer", "", "`env:NAME or file:PATH` of a token to send there")
 }
 
-// remotes is what the flags allow, nil where that is nothing.
+// remotes returns the platforms that the flags permit; nil if there are none.
 func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) {
 	opts := handoff.ClientOptions{}
 	allowed := map[string]bool{}
@@ -77,7 +77,7 @@ func (a *app) remotes(cmd *cobra.Command, f *remoteFlags) (mesh.Remotes, error) 
 	}, nil
 }
 
-// normalURL makes two ways to write one URL the same.
+// normalURL normalises a URL for comparison.
 func normalURL(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
@@ -87,8 +87,8 @@ func normalURL(s string) string {
 	return strings.TrimSuffix(u.String(), "/")
 }
 
-// clientTLS trusts the system and a file, and shows a certificate where there is
-// one.
+// clientTLS trusts the system's certificates and those of a file, and presents
+// a client certificate if there is one.
 func clientTLS(ca, cert, key string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12}
 	if ca != "" {
@@ -124,8 +124,8 @@ func addCertificates(pool *x509.CertPool, file string) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// secretRef reads a secret by its reference each time that it is needed; nil
-// where there is no reference.
+// secretRef returns a function that reads a secret by its reference each time;
+// nil without a reference.
 func (a *app) secretRef(ref string) (func() (string, error), error) {
 	if ref == "" {
 		return nil, nil
@@ -150,13 +150,13 @@ func (a *app) secretRef(ref string) (func() (string, error), error) {
 	return read, err
 }
 
-// A certificate is read from its files again when they have changed.
+// A certificate is read again from its files when they have changed.
 type certificate struct {
 	cert, key string
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	at     time.Time // of the newer file
+	at     time.Time // modification time of the newer file
 }
 
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
@@ -174,7 +174,7 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 	if err != nil {
 		if c.loaded != nil {
-			return c.loaded, nil // half of a change
+			return c.loaded, nil // only one of the two files has changed so far
 		}
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	reply, err := s.node.Result(ctx, entity, id, opts)
 	mind()
 	view.end()
-	if follow && waitOver(err) { // whether there is such a task at all, nobody has said
+	if follow && waitOver(err) { // it is not known whether the task exists at all
 		if why, hint := s.stillUntaken(ctx, entity); why != "" {
 			return hinted(outcome.Stopped(err, "stopped waiting: task %s of %s has no result yet: %s", printable(id), entity, why), "%s", hint)
 		}
@@ -91,7 +91,7 @@ func (a *app) result(ctx context.Context, cmd *cobra.Command, args []string, fol
 	return s.printResult(ctx, id, entity, reply, &view, err)
 }
 
-// findReplies is whose replies a task has.
+// findReplies returns the entity whose replies a task has.
 func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	d, err := s.lane()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *session) findReplies(ctx context.Context, id string) (string, error) {
 	return "", hinted(fmt.Errorf("%d entities have a task %s", len(found), printable(id)), "Name the one you mean: %s.", strings.Join(found, ", "))
 }
 
-// printResult prints how a durable task ended.
+// printResult prints the end of a durable task.
 func (s *session) printResult(ctx context.Context, id, entity string, reply *envelope.Envelope, view *streamView, err error) error {
 	a := s.app
 	var failed *envelope.Error
@@ -136,13 +136,13 @@ func (s *session) printResult(ctx context.Context, id, entity string, reply *env
 	return nil
 }
 
-// waitOver reports whether err is the end of --timeout, or Ctrl-C.
+// waitOver reports whether err is the end of --timeout, or an interrupt.
 func waitOver(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// submit puts a task into the durable lane, and waits for its result unless it
-// was told not to.
+// submit stores a task in the durable lane, and waits for its result unless
+// flags say otherwise.
 func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFlags) error {
 	a := s.app
 	ctx, cancel := a.limited(ctx)
@@ -179,7 +179,7 @@ func (s *session) submit(ctx context.Context, task *envelope.Envelope, f *sendFl
 	return s.printResult(ctx, task.ID, task.To, reply, &view, err)
 }
 
-// submitFailed says that the task is not stored, or that nobody knows.
+// submitFailed says that the task is not stored, or that this is not known.
 func submitFailed(err error) error {
 	switch {
 	case errors.Is(err, jetstream.ErrUncertain):
@@ -190,7 +190,7 @@ func submitFailed(err error) error {
 	return laneError(err)
 }
 
-// submitted tells what a detached task can be followed by.
+// submitted prints how to follow a detached task.
 func (s *session) submitted(ctx context.Context, task *envelope.Envelope, r mesh.Receipt) error {
 	if why, hint := s.untaken(ctx, task.To); why != "" && r.Due.IsZero() {
 		defer func() {

@@ -12,38 +12,38 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-// Exit statuses, of those that are not told by an error.
+// Exit statuses that do not follow from an error.
 const (
 	exitOK     = outcome.OK
 	exitFailed = outcome.Failed
 	exitUsage  = outcome.Usage
 )
 
-// app is one run of the program: its streams, its environment, and the flags
-// that many commands share.
+// app is one execution of the program: its streams, its environment, and the
+// flags that many commands share.
 type app struct {
 	stdin  io.Reader
 	env    func(string) string
 	term   *terminal
 	log    *slog.Logger
-	began  bool            // a command's own work has begun: errors are no longer of usage
-	byEnv  map[string]bool // flags whose value is from the environment
+	began  bool            // the command's own work has begun: errors are not usage errors any more
+	byEnv  map[string]bool // flags whose value comes from the environment
 	conn   connectFlags
 	sign   signFlags
 	levels logFlags
 
 	stateKeys   []string // references to the keys of checkpoints
-	as          string   // who asks, where a command makes its own envelopes
-	speaker     string   // who the connection speaks as, where that is known
-	platform    string   // this mesh's name, to other platforms
-	acceptClear bool     // with state keys: believe what is not sealed
-	issuers     []string // who may hand over runs of any agent
-	anyVersion  bool     // take in runs of whatever version of their agent
-	perIssuer   int      // MiB that are kept of one issuer's handoffs; 0: the default
+	as          string   // the sender, for commands that make their own envelopes
+	speaker     string   // the entity of the connection, if known
+	platform    string   // this mesh's name for other platforms
+	acceptClear bool     // with state keys: accept unsealed checkpoints
+	issuers     []string // issuers that may transfer runs of any agent
+	anyVersion  bool     // accept runs of any version of their agent
+	perIssuer   int      // MiB of handoffs that are kept per issuer; 0: the default
 }
 
-// run is the program. env looks up an environment variable, "" where it is
-// not set.
+// run executes the program. env looks up an environment variable; it returns ""
+// if the variable is not set.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, env func(string) string) int {
 	a := &app{stdin: stdin, env: env, term: newTerminal(stdout, stderr, env), byEnv: map[string]bool{}}
 	root := a.root()
@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 }
 
 func (a *app) root() *cobra.Command {
-	var asked bool // for the version
+	var asked bool // --version was given
 	root := &cobra.Command{
 		Use:   "aeemesh",
 		Short: "A mesh of AI agents on any NATS server",
@@ -128,7 +128,7 @@ out. With --json errors are data too; docs/cli.md has the contract.`,
 	return root
 }
 
-// prepare runs before every command, when its arguments have been accepted.
+// prepare runs before every command, after its arguments were accepted.
 func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	if err := a.fromEnvironment(cmd); err != nil {
 		return err
@@ -140,21 +140,21 @@ func (a *app) prepare(cmd *cobra.Command, _ []string) error {
 	return err
 }
 
-// do makes a command's own function of f: from its first line on, errors are
-// failures and no longer wrong usage.
+// do wraps f as a command's function: from its start on, errors are failures
+// and not usage errors.
 func (a *app) do(f func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		a.began = true
 		err := f(cmd.Context(), cmd, args)
 		var usage *usageError
 		if errors.As(err, &usage) && usage.cmd == nil {
-			usage.cmd = cmd // whose help tells more
+			usage.cmd = cmd // the command's help has more
 		}
 		return err
 	}
 }
 
-// adopt makes a command whose functions know nothing of do one of this program's.
+// adopt adds this program's conventions to a command that was made elsewhere.
 func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	if inner := c.RunE; inner != nil {
 		c.RunE = a.do(func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -162,7 +162,7 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 			switch {
 			case err == nil || ctx.Err() == nil:
 				return err
-			case cmd.Hidden: // a child, whose parent says it
+			case cmd.Hidden: // a child process, whose parent reports its errors
 				return errQuiet
 			}
 			return errInterrupted
@@ -174,8 +174,8 @@ func (a *app) adopt(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// group is what a command does that only holds other commands: alone it lists, if
-// it has a list, and else shows its help.
+// group runs a command that only holds subcommands: it runs "list" if there is
+// one, else it prints its help.
 func (a *app) group(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		for _, child := range cmd.Commands() {
@@ -198,7 +198,7 @@ func (a *app) group(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// holder makes a command that only holds others.
+// holder makes a command that only holds subcommands.
 func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Command {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = a.group
@@ -211,8 +211,8 @@ func (a *app) holder(c *cobra.Command, children ...*cobra.Command) *cobra.Comman
 	return c
 }
 
-// short is another command under a short name that those who know other tools
-// type.
+// short makes a copy of a command under a shorter name that users of other
+// tools expect.
 func short(name string, c *cobra.Command) *cobra.Command {
 	c.Use, c.Hidden = strings.Replace(c.Use, c.Name(), name, 1), true
 	return c

@@ -29,14 +29,14 @@ document. RUN is a run's id, or the beginning of one, or its task's id.`,
 		append(a.runCommands(), a.runMoveCommands()...)...)...)
 }
 
-// runStore is the store of runs, and how to show what is in it: also of agents whose
-// workers have no key.
+// runStore is the store of runs, with the codec to show them. Runs of agents
+// without state keys can be shown, too.
 type runStore struct {
 	state.Store
 	codec state.Codec
 }
 
-// runs opens the mesh's runs for a command.
+// runs opens the store of the mesh's runs for a command.
 func (a *app) runs(cmd *cobra.Command, s *session) (*runStore, error) {
 	m, err := a.subjects()
 	if err != nil {
@@ -53,11 +53,11 @@ func (a *app) runs(cmd *cobra.Command, s *session) (*runStore, error) {
 	return &runStore{jetstream.NewStates(js, m), state.Codec{Seal: ring, AcceptClear: true}}, nil
 }
 
-// find is the one run that a person means.
+// find returns the one run that a person means by a name.
 func (r *runStore) find(ctx context.Context, name, entity string) (state.Record, state.Header, error) {
 	var none state.Header
 	if entity != "" {
-		// A task's id names its run without a look at the others.
+		// The id of a task determines its run, without a search.
 		for _, run := range []string{name, state.RunID(entity, name)} {
 			rec, err := r.Get(ctx, state.ID{Entity: entity, Run: run})
 			if err == nil {
@@ -80,7 +80,7 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 		}
 		h, err := state.ReadHeader(rec.Data)
 		if err != nil {
-			continue // of another format; list shows it
+			continue // of an unknown format; list shows it
 		}
 		if h.TaskID == name || strings.HasPrefix(rec.ID.Run, strings.ToLower(name)) {
 			found = append(found, match{rec, h})
@@ -100,13 +100,14 @@ func (r *runStore) find(ctx context.Context, name, entity string) (state.Record,
 	return state.Record{}, none, hinted(fmt.Errorf("%s means %d runs", printable(name), len(found)), "They are: %s.", strings.Join(ids[:min(8, len(ids))], ", "))
 }
 
-// noRun: nobody has begun such a run.
+// noRun is the error of a run that does not exist.
 type noRun struct{ name string }
 
 func (e noRun) Error() string        { return "there is no run " + printable(e.name) }
 func (e noRun) Is(target error) bool { return target == state.ErrNotFound }
 
-// decode reads a checkpoint; the error of a sealed one says what is missing.
+// decode decodes a checkpoint. The error of a sealed one says which key is
+// missing.
 func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 	c, err := r.codec.Decode(rec.Data)
 	if errors.Is(err, state.ErrSealed) {
@@ -115,7 +116,7 @@ func (r *runStore) decode(rec state.Record) (*state.Checkpoint, error) {
 	return c, err
 }
 
-// ownRecord reads a checkpoint to go on from, as a worker would.
+// ownRecord decodes a checkpoint for resuming its run, as a worker does.
 func (a *app) ownRecord(runs *runStore, rec state.Record) (*state.Checkpoint, error) {
 	codec := runs.codec
 	codec.AcceptClear = a.acceptClear
@@ -129,7 +130,7 @@ func (a *app) ownRecord(runs *runStore, rec state.Record) (*state.Checkpoint, er
 	return c, err
 }
 
-// shortRun is enough of a run's id to tell it from others.
+// shortRun shortens a run's id so that it is still likely to be unique.
 func shortRun(run string) string {
 	if len(run) > 8 {
 		return run[:8]
@@ -142,7 +143,7 @@ func (a *app) entityFlag(c *cobra.Command, to *string) {
 	c.Flags().StringVarP(to, "entity", "e", "", "of this `agent` only; faster where there are many runs")
 }
 
-// checkEntity refuses what cannot be one.
+// checkEntity refuses an invalid entity.
 func checkEntity(cmd *cobra.Command, entity string) error {
 	if entity == "" {
 		return nil

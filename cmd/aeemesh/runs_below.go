@@ -9,13 +9,13 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// commandOutput is what a command prints as JSON.
+// commandOutput is the JSON output of a command about a run.
 type commandOutput struct {
 	intents.CommandResult
 	Below *mesh.Below `json:"below,omitempty"` // of a cancel
 }
 
-// toldBelow says what a cancel could not end of what came of the run.
+// toldBelow reports which tasks of a run's tree a cancel could not end.
 func (a *app) toldBelow(b *mesh.Below) {
 	if a.term.json {
 		return
@@ -49,7 +49,7 @@ func belowWords(b *mesh.Below) (out []string) {
 	return out
 }
 
-// withWhom names the agents of tasks, the first few of them.
+// withWhom lists the agents of tasks, up to a few.
 func withWhom(tasks []mesh.TreeTask) string {
 	var names []string
 	for _, t := range tasks {

@@ -19,15 +19,15 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// A runCommand is one of pause, resume, cancel, steer and settle: they differ
-// in what they say to the run's agent.
+// A runCommand is pause, resume, cancel, steer or settle. They differ in the
+// command that is sent to the run's agent.
 type runCommand struct {
 	use, short, long, example string
 	args                      []string
 	flags                     func(*cobra.Command)
-	// make is the command about a run, from the arguments behind it.
+	// make builds the command about a run, from the arguments after the run.
 	make func(cmd *cobra.Command, target intents.Target, args []string) (intents.Command, error)
-	done string // what has happened when it worked
+	done string // describes the result when the command has succeeded
 }
 
 func (a *app) runCommands() []*cobra.Command {
@@ -134,9 +134,9 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	case err == nil:
 		entity, target.Run = h.Entity, h.Run
 	case entity != "" && errors.Is(err, state.ErrNotFound) && len(args[0]) >= leastID:
-		target.ID = args[0] // nobody has begun it: the agent notes what it is told for then
+		target.ID = args[0] // the run has not begun: the agent stores the command until it does
 	case errors.Is(err, state.ErrNotFound):
-		// A task that waits for its time is found without its agent's name.
+		// A scheduled task is found without its agent's name.
 		if target.ID, entity = args[0], scheduledFor(ctx, s, args[0]); entity == "" {
 			return err
 		}
@@ -180,15 +180,16 @@ func (a *app) commandRun(ctx context.Context, cmd *cobra.Command, r runCommand, 
 	return a.commanded(r, what, got)
 }
 
-// commandWait is for how long a command is waited for without --timeout, where no
-// worker hears it. It stays queued.
+// commandWait is how long to wait, without --timeout, for the answer to a
+// command that no worker receives. The command stays queued.
 const commandWait = 30 * time.Second
 
-// silentFor is for how long a command is waited for without a word. By then it
-// is in the queue, if nobody has heard it.
+// silentFor is how long to wait for the answer to a command without printing
+// anything. After that time the command is queued if no worker has received it.
 const silentFor = 3 * time.Second
 
-// scheduledFor is whose task it is that waits for its time, "" if none does.
+// scheduledFor returns the agent of a scheduled task; "" if there is no such
+// task.
 func scheduledFor(ctx context.Context, s *session, id string) string {
 	d, err := s.lane()
 	if err != nil {
@@ -206,11 +207,11 @@ func scheduledFor(ctx context.Context, s *session, id string) string {
 	return ""
 }
 
-// leastID is how short the id of a task may be (mesh.task.cancel's schema).
+// leastID is the minimum length of a task id (mesh.task.cancel's schema).
 const leastID = 8
 
-// commanded tells what became of a command; one that found nothing to do has
-// failed.
+// commanded prints the result of a command. A command that found nothing to do
+// has failed.
 func (a *app) commanded(r runCommand, what string, got intents.CommandResult) error {
 	switch {
 	case !(got.Cancelled || got.Paused || got.Resumed || got.Steered || got.Settled || got.Migrating):
@@ -252,7 +253,7 @@ func (a *app) commandFailed(err error, entity string) error {
 	return laneError(err)
 }
 
-// settleFlags say what became of a tool call.
+// settleFlags describe the outcome of a tool call.
 type settleFlags struct {
 	done, failed, reason string
 	repeat               bool

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// exportFlags say how a run is written down.
+// exportFlags say how a run is exported.
 type exportFlags struct {
 	platform, issuer, out, seal string
 	clear                       bool
@@ -137,7 +137,7 @@ func (a *app) exportRun(ctx context.Context, cmd *cobra.Command, f *exportFlags,
 	return nil
 }
 
-// handOver exports a run for another platform.
+// handOver exports a run for transfer to another platform.
 func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *exportFlags, codec state.Codec, h state.Header) ([]byte, error) {
 	issuer := f.issuer
 	if issuer == "" {
@@ -162,7 +162,7 @@ func (a *app) handOver(ctx context.Context, cmd *cobra.Command, s *session, f *e
 	return file, nil
 }
 
-// tokenSigner is the key that signs tokens and receipts for an entity.
+// tokenSigner returns the key that signs tokens and receipts for an entity.
 func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
 	signer, err := a.signer(issuer)
 	if err != nil {
@@ -175,7 +175,7 @@ func (a *app) tokenSigner(issuer string) (*sign.Signer, error) {
 	return signer, nil
 }
 
-// movingClient is laneClient with the platform's name.
+// movingClient is laneClient with the platform's name, for transfers.
 func (a *app) movingClient(cmd *cobra.Command) func(*session, *mesh.Config) error {
 	lane := a.laneClient(cmd)
 	return func(s *session, cfg *mesh.Config) error {

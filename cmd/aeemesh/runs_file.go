@@ -14,10 +14,10 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/outcome"
 )
 
-// maxRunFile bounds what is read as a run or a receipt.
+// maxRunFile bounds the size of a run or a receipt.
 const maxRunFile = 64 << 20
 
-// object is the bucket and the name in object:BUCKET/NAME.
+// object parses object:BUCKET/NAME.
 func object(name string) (bucket, key string, ok bool) {
 	rest, ok := strings.CutPrefix(name, "object:")
 	bucket, key, found := strings.Cut(rest, "/")
@@ -31,18 +31,19 @@ func where(name string) string {
 	return name
 }
 
-// An outFile is where a run or a receipt is written to. It is opened before a run
-// is stopped or taken in, which a name that cannot be written to must not do.
+// An outFile is the destination of a run or a receipt. It is opened before a
+// run is stopped or accepted, so that a name that cannot be written has no
+// effect on the run.
 type outFile struct {
 	a     *app
 	store natsjs.ObjectStore // of an object
-	name  string             // its name, or the file's
-	temp  *os.File           // beside the file, until all is in it
-	whole bool               // it is
+	name  string             // the object's name, or the file's
+	temp  *os.File           // next to the file, until the content is complete
+	whole bool               // the content is complete
 }
 
 // openOut opens a file that only its owner may read, an object, or standard
-// output. Where there is such a file already, it stays until the new one is whole.
+// output. An existing file is replaced only when the new one is complete.
 func (a *app) openOut(ctx context.Context, s *session, name string) (*outFile, error) {
 	bucket, key, isObject := object(name)
 	switch {
@@ -63,7 +64,7 @@ func (a *app) openOut(ctx context.Context, s *session, name string) (*outFile, e
 	return &outFile{a: a, name: name, temp: f}, nil
 }
 
-// write writes all of it.
+// write writes the whole content.
 func (o *outFile) write(ctx context.Context, data []byte) error {
 	switch {
 	case o.store != nil:
@@ -80,7 +81,7 @@ func (o *outFile) write(ctx context.Context, data []byte) error {
 	return err
 }
 
-// discard leaves nothing of what was not written.
+// discard deletes an incomplete file.
 func (o *outFile) discard() {
 	if o.temp == nil || o.whole {
 		return

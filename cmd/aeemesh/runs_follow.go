@@ -34,7 +34,7 @@ when the run does, with exit status 0 if it completed and 1 if it failed.`,
 	return c
 }
 
-// errRunFailed ends a follow whose run failed; the timeline has said why.
+// errRunFailed ends a follow whose run failed; the timeline has shown why.
 var errRunFailed = errors.New("the run failed")
 
 func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error {
@@ -50,8 +50,7 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 			stop(hinted(errors.New("the run was deleted"), ""))
 			return
 		}
-		// Steps that followed one another quickly come as one: the history has
-		// them all.
+		// Steps in quick succession arrive as one; the history has all of them.
 		history, err := runs.History(ctx, id)
 		if err != nil {
 			history = []state.Record{rec}
@@ -79,18 +78,18 @@ func (a *app) followRun(ctx context.Context, runs *runStore, id state.ID) error 
 	return err
 }
 
-// errEnded stops a follow because the run has ended.
+// errEnded ends a follow because the run has ended.
 type errEnded struct{ failed bool }
 
 func (errEnded) Error() string { return "the run has ended" }
 
-// followView prints moments as they come, in columns that grow.
+// followView prints a run's steps as they happen, in columns that grow.
 type followView struct {
 	term    *terminal
 	columns columns
 }
 
-// newFollowView begins with columns that most runs do not outgrow.
+// newFollowView starts with column widths that suit most runs.
 func newFollowView(t *terminal) *followView {
 	return &followView{term: t, columns: columns{widths: []int{12, 8, len(aaif.RunAwaitingApproval), 20}}}
 }

@@ -42,7 +42,7 @@ be another platform's, of an agent that is served here.`,
 	return c
 }
 
-// addReceiverFlags are for commands that take runs in.
+// addReceiverFlags adds the flags of commands that receive transferred runs.
 func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addPlatformFlag(c.Flags())
 	c.Flags().StringArrayVar(&a.issuers, "issuer", nil, "`PATTERN` of entities that may hand over runs of any agent; repeatable (default: each agent its own)")
@@ -51,7 +51,7 @@ func (a *app) addReceiverFlags(c *cobra.Command) {
 	a.addSignFlags(c.Flags(), signAll)
 }
 
-// receiver takes runs in, for a session.
+// receiver makes the receiver of transferred runs for a session.
 func (a *app) receiver(cmd *cobra.Command, s *session, known map[string]string) (*handoff.Receiver, error) {
 	m, err := a.subjects()
 	if err != nil {
@@ -133,8 +133,8 @@ func (a *app) importRun(ctx context.Context, cmd *cobra.Command, from, receipt, 
 	return nil
 }
 
-// canSign says before a run is taken in, or refused, that there is no key for
-// its receipt: the token is used up then.
+// canSign checks, before a run is accepted or refused, that there is a key for
+// its receipt: afterwards the token is used up.
 func (a *app) canSign(ctx context.Context, r *handoff.Receiver, file []byte, refuse bool) error {
 	entity, err := r.Entity(ctx, file, refuse)
 	if err != nil {
@@ -144,7 +144,7 @@ func (a *app) canSign(ctx context.Context, r *handoff.Receiver, file []byte, ref
 	return err
 }
 
-// importCopy begins a run of its own from a document.
+// importCopy begins a new run from a document.
 func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, file []byte) error {
 	ring, err := a.keyring(cmd)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 			}
 		}
 	}
-	if c.Mesh.Entity != "" { // a file may say anything of others here
+	if c.Mesh.Entity != "" { // a file may claim anything about other agents' runs
 		if err := c.Inbound(time.Now()); err != nil {
 			return importFailed(err)
 		}
@@ -182,7 +182,7 @@ func (a *app) importCopy(ctx context.Context, cmd *cobra.Command, s *session, fi
 	return nil
 }
 
-// importFailed says what to do about a refusal.
+// importFailed adds a hint to the error of a refused run.
 func importFailed(err error) error {
 	for _, known := range []struct {
 		err  error

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// runStatuses are those that --status takes: the specification's.
+// runStatuses are the values of --status, from the specification.
 var runStatuses = []string{string(aaif.RunRunning), string(aaif.RunPaused), string(aaif.RunAwaitingApproval), string(aaif.RunAwaitingToolResult),
 	string(aaif.RunCompleted), string(aaif.RunFailed), string(aaif.RunMigrating)}
 
@@ -30,7 +30,7 @@ type runSummary struct {
 	Owner     string    `json:"owner,omitempty"`
 	At        time.Time `json:"checkpoint_at"`
 	Revision  uint64    `json:"revision"`
-	WaitsFor  []string  `json:"waits_for,omitempty"` // people, where it is awaiting_approval
+	WaitsFor  []string  `json:"waits_for,omitempty"` // people, if the run is awaiting_approval
 	Sealed    string    `json:"sealed,omitempty"`    // the key's id
 	Problem   string    `json:"problem,omitempty"`
 }
@@ -89,7 +89,7 @@ func (a *app) runsListCommand() *cobra.Command {
 				}
 				l := summarize(rec)
 				if l.Step == string(state.StepHandoff) && l.Task == "" {
-					continue // no run, but what went along with a task that was handed on
+					continue // not a run: the state that came with a delegated task
 				}
 				if wanted == nil || slices.Contains(wanted, l.Status) || l.Status == string(aaif.RunAwaitingToolResult) && slices.Contains(wanted, string(aaif.RunRunning)) {
 					list = append(list, l)
@@ -141,7 +141,7 @@ func (a *app) printRuns(list []runSummary, more int) error {
 	for _, l := range list {
 		step, status := l.Step, l.Status
 		if l.Epoch == 0 && status == string(aaif.RunPaused) {
-			status = "not begun" // a command was noted for when it does
+			status = "not begun" // a command is stored for a run that has not begun
 		}
 		if len(l.WaitsFor) > 0 {
 			step = "for " + oneLine(strings.Join(l.WaitsFor, ", "))
@@ -159,7 +159,7 @@ func (a *app) printRuns(list []runSummary, more int) error {
 	return nil
 }
 
-// ago is how long ago something was, in the unit that matters.
+// ago formats how long ago t was, in a suitable unit.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return ""

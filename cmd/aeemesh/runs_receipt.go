@@ -51,7 +51,7 @@ id, its task's, or the handoff's ("aeemesh handoff list").`,
 	return c
 }
 
-// findHandoff is the one handoff that a person means.
+// findHandoff returns the one handoff that a person means by a name.
 func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string, error) {
 	all, err := r.List(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func findHandoff(ctx context.Context, r *handoff.Receiver, name string) (string,
 	return last.Handoff, nil
 }
 
-// writeReceipt signs this platform's word.
+// writeReceipt writes a receipt that this platform signs.
 func (a *app) writeReceipt(ctx context.Context, r *handoff.Receiver, id, out string, to *outFile) error {
 	status, err := r.Get(ctx, id)
 	if err != nil {

@@ -64,7 +64,7 @@ the commands that settle it.`,
 	return c
 }
 
-// aboutRun connects, finds the run, and does what is to be done about it.
+// aboutRun connects, finds the run, and calls do.
 func (a *app) aboutRun(ctx context.Context, cmd *cobra.Command, name, entity string, o sessionOptions, do func(*session, *runStore, state.Record) error) error {
 	if err := checkEntity(cmd, entity); err != nil {
 		return err
@@ -92,7 +92,7 @@ func notKept(err error, revision uint64) error {
 	return err
 }
 
-// showDocument prints the document, decrypted where the key is given, as JSON.
+// showDocument prints the document as JSON, decrypted if the key is given.
 func (a *app) showDocument(runs *runStore, rec state.Record) error {
 	c, err := runs.decode(rec)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *app) showDocument(runs *runStore, rec state.Record) error {
 	return nil
 }
 
-// runView is what "runs show --json" prints.
+// runView is the output of "runs show --json".
 type runView struct {
 	runSummary
 	Usage    state.Usage           `json:"usage,omitzero"`
@@ -119,11 +119,11 @@ type runView struct {
 	Approval *aaif.ApprovalRequest `json:"approval_request,omitempty"`
 	Effects  []state.Effect        `json:"effects,omitempty"`
 	Waits    []state.Wait          `json:"waits,omitempty"`
-	Calls    []state.Call          `json:"calls,omitempty"` // tasks that it has sent, and that go on
+	Calls    []state.Call          `json:"calls,omitempty"` // tasks that it has sent and that have not ended
 	Team     *teamView             `json:"team,omitempty"`
 	Reply    json.RawMessage       `json:"reply,omitempty"`
-	Handed   *state.Handed         `json:"handed,omitempty"`     // who answers instead
-	Vouched  string                `json:"vouched_by,omitempty"` // the platform whose word it is who sent the task
+	Handed   *state.Handed         `json:"handed,omitempty"`     // the agent to which the task was delegated
+	Vouched  string                `json:"vouched_by,omitempty"` // the platform that vouches for the task's sender
 	Timeline []state.Moment        `json:"timeline"`
 }
 
@@ -170,7 +170,7 @@ func (a *app) showRun(runs *runStore, rec state.Record, timeline []state.Moment)
 	return nil
 }
 
-// costLine is what a run cost, in words; "" where nothing is known of it.
+// costLine formats the cost of a run; "" if nothing is known of it.
 func costLine(u state.Usage) string {
 	var parts []string
 	if u.CostNanoUSD > 0 {
@@ -196,7 +196,7 @@ func (a *app) printTimeline(timeline []state.Moment) {
 	a.term.table([]string{"revision", "time", "status", "step", "what"}, rows)
 }
 
-// stepName is a step in a few words: "receipt lint (1.2s)".
+// stepName formats a step: "receipt lint (1.2s)".
 func stepName(m state.Moment) string {
 	name := string(m.Step.Kind)
 	if m.Step.Name != "" {
@@ -208,7 +208,7 @@ func stepName(m state.Moment) string {
 	return name
 }
 
-// joinEvents is what happened in a step, on one line.
+// joinEvents joins the events of a step on one line.
 func joinEvents(m state.Moment) string {
 	if m.Problem != "" {
 		return m.Problem
@@ -216,7 +216,7 @@ func joinEvents(m state.Moment) string {
 	return strings.Join(m.Events, "; ")
 }
 
-// showWaiting says what ended the run, or what somebody has to do.
+// showWaiting prints what ended the run, or what a person has to do.
 func (a *app) showWaiting(v runView) {
 	if v.Error != nil {
 		what := "failed"

@@ -10,14 +10,14 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// teamView is how far a team's run has come.
+// teamView is the progress of a team's run.
 type teamView struct {
 	Pattern  orchestrate.Pattern    `json:"pattern"`
 	Position *aaif.PipelinePosition `json:"position,omitempty"`
-	Members  []orchestrate.Outcome  `json:"members,omitempty"` // who has ended, without output
+	Members  []orchestrate.Outcome  `json:"members,omitempty"` // members that have ended, without their outputs
 }
 
-// teamOf is the team of a run, nil where it has none.
+// teamOf returns the team of a run; nil if it has none.
 func teamOf(c *state.Checkpoint) *teamView {
 	standing, err := orchestrate.StandingOf(c.Mesh.Plan)
 	if err != nil || standing == nil {
@@ -26,7 +26,8 @@ func teamOf(c *state.Checkpoint) *teamView {
 	return &teamView{standing.Pattern, c.Doc.PipelinePosition, standing.Outcomes}
 }
 
-// showTeam says who of a team has ended, who is at work, and who is to come.
+// showTeam prints which members of a team have ended, are working, or have not
+// begun.
 func (a *app) showTeam(v runView) {
 	if v.Team != nil {
 		a.term.line("%s", oneLine(v.Team.words()))
@@ -43,7 +44,7 @@ func (a *app) showTeam(v runView) {
 	}
 }
 
-// maxShownCalls is how many calls that go on are shown.
+// maxShownCalls is how many open calls are shown.
 const maxShownCalls = 12
 
 func (t *teamView) words() string {

@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// sendFlags are those of "send", beside the message's.
+// sendFlags are the flags of "send", beside those of the message.
 type sendFlags struct {
 	messageFlags
 	envelope string
@@ -26,7 +26,7 @@ type sendFlags struct {
 	durable  bool
 	at       string
 	after    time.Duration
-	due      time.Time // what at says
+	due      time.Time // the time of --at
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -78,15 +78,16 @@ To a bus or a human it publishes an event, and there is nothing to wait for.`,
 	return c
 }
 
-// defaultRetries is how often a live task that nobody has begun is sent again: the
-// worker that had it stops, its queue is full, or its only one is being started.
+// defaultRetries is how often a live task that no worker has begun is sent
+// again: because the worker is stopping, its queue is full, or the only worker
+// is being started.
 const defaultRetries = 2
 
 func (a *app) addRetryFlag(flags *pflag.FlagSet, retries *int) {
 	flags.IntVar(retries, "retries", defaultRetries, "how often to try again where nothing was done (busy, draining, no worker); never where a worker may have begun")
 }
 
-// onRetry tells of a try: where the user asked for them, and on a terminal.
+// onRetry prints each retry, if the user asked for retries or at a terminal.
 func (a *app) onRetry(cmd *cobra.Command, retries int) func(int, time.Duration, *envelope.Error) {
 	tell := a.term.progress
 	if cmd.Flags().Changed("retries") {
@@ -110,7 +111,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	}
 	s, err := a.open(ctx, cmd, sessionOptions{entity: e.From, signed: true, config: func(s *session, cfg *mesh.Config) error {
 		if e.Sig != nil {
-			cfg.Signer = nil // it is signed
+			cfg.Signer = nil // it is signed already
 		}
 		if f.durable {
 			return a.laneClient(cmd)(s, cfg)
@@ -130,7 +131,7 @@ func (a *app) send(ctx context.Context, cmd *cobra.Command, f *sendFlags, args [
 	return s.exchange(ctx, cmd, e, f)
 }
 
-// check refuses flags that make no sense together.
+// check refuses flags that exclude one another.
 func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	switch {
 	case f.retries < 0:
@@ -152,7 +153,7 @@ func (f *sendFlags) check(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// message is the envelope to send: made of flags and arguments, or read.
+// message returns the envelope to send: made from flags and arguments, or read.
 func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelope.Envelope, error) {
 	if f.envelope == "" {
 		if len(args) == 0 {
@@ -189,7 +190,7 @@ func (a *app) message(cmd *cobra.Command, f *sendFlags, args []string) (*envelop
 	return found[0], nil
 }
 
-// post publishes what nobody answers.
+// post publishes an envelope that gets no answer.
 func (s *session) post(ctx context.Context, e *envelope.Envelope) error {
 	if err := s.node.Post(ctx, e); err != nil {
 		return err
@@ -211,7 +212,7 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	defer cancel()
 	opts := mesh.SendOptions{CBOR: f.cbor, Retries: f.retries, OnRetry: a.onRetry(cmd, f.retries)}
 	if f.envelope != "" && !cmd.Flags().Changed("retries") {
-		opts.Retries = 0 // it keeps its id and signature
+		opts.Retries = 0 // a signed task must keep its id
 	}
 	view := streamView{term: a.term, out: a.term.data}
 	if requires, _ := task.Requirements(); requires.Stream {
@@ -219,7 +220,7 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	}
 	a.term.progress("sent %s %s to %s, corr %s", task.Type, task.ID, task.To, task.Corr)
 	started := time.Now()
-	waiting, stopWondering := a.wonder(ctx, s.node, task.To)
+	waiting, stopWondering := a.watchWait(ctx, s.node, task.To)
 	reply, err := s.node.Send(waiting, task, opts)
 	stopWondering()
 	view.end()
@@ -239,8 +240,8 @@ func (s *session) exchange(ctx context.Context, cmd *cobra.Command, task *envelo
 	return nil
 }
 
-// isJob reports whether a task was answered with the id of a job, under which its
-// result will be kept (AAIF, io.mode async).
+// isJob reports whether a task was answered with a job id, under which its
+// result will be stored (AAIF, io.mode async).
 func isJob(task, reply *envelope.Envelope) bool {
 	var job struct {
 		ID      string `json:"job_id"`
@@ -249,7 +250,7 @@ func isJob(task, reply *envelope.Envelope) bool {
 	return json.Unmarshal(reply.Payload, &job) == nil && job.ID == task.ID && job.Replies != ""
 }
 
-// sendFailed says what ended a task.
+// sendFailed describes why a task failed.
 func sendFailed(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return hinted(outcome.Stopped(ctx.Err(), "interrupted; the agent has been asked to stop"), "")

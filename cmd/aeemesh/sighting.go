@@ -10,7 +10,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// sightingJSON is a line of "watch --json".
+// sightingJSON is a line of the output of "watch --json".
 type sightingJSON struct {
 	Time     string            `json:"time"`
 	Subject  string            `json:"subject"`
@@ -23,8 +23,8 @@ type sightingJSON struct {
 	Corr     string            `json:"corr,omitempty"`
 	ReplyTo  string            `json:"reply_to,omitempty"`
 	Priority envelope.Priority `json:"priority"`
-	KID      string            `json:"kid,omitempty"`       // that the signature names
-	Verified bool              `json:"verified,omitempty"`  // the signature is good, and of a key that is trusted here
+	KID      string            `json:"kid,omitempty"`       // the key that the signature names
+	Verified bool              `json:"verified,omitempty"`  // the signature is valid, by a key that is trusted here
 	SigError envelope.Code     `json:"sig_error,omitempty"` // why it is not verified
 	Status   string            `json:"status,omitempty"`
 	Payload  json.RawMessage   `json:"payload,omitempty"`
@@ -51,7 +51,7 @@ func (t *terminal) sighting(s sighting, payload bool) {
 	t.line("%s", t.data.sighting(s, payload))
 }
 
-// sighting is the line.
+// sighting formats the line.
 func (t *stream) sighting(s sighting, payload bool) painted {
 	e := s.env
 	var b strings.Builder
@@ -73,8 +73,8 @@ func (t *stream) sighting(s sighting, payload bool) painted {
 	return painted(b.String())
 }
 
-// statusOf says in a few words how it stands: the code of an error, the number
-// of a stream envelope, what an event of the mesh tells.
+// statusOf describes an envelope in a few words: the code of an error, the
+// number of a stream envelope, the content of a mesh event.
 func statusOf(e *envelope.Envelope) string {
 	var p struct {
 		Seq      int             `json:"seq"`

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// stepWords says in a few words what an event on bus.mesh.run tells.
+// stepWords describes an event on bus.mesh.run in a few words.
 func stepWords(e *envelope.Envelope) string {
 	var s intents.StepEvent
 	if json.Unmarshal(e.Payload, &s) != nil {
@@ -47,7 +47,7 @@ func stepWords(e *envelope.Envelope) string {
 	return strings.Join(parts, " ")
 }
 
-// named is whom a document calls alias, and who that is.
+// named formats a member's alias with its entity.
 func named(alias, entity string) string {
 	switch {
 	case alias == "" || alias == entity:
@@ -58,7 +58,7 @@ func named(alias, entity string) string {
 	return alias + " (" + entity + ")"
 }
 
-// voteWords tells how a consensus came out: "majority_vote 3:2 → style".
+// voteWords describes the result of a consensus: "majority_vote 3:2 → style".
 func voteWords(s intents.StepEvent) string {
 	var counts []string
 	for i, v := range s.Votes {

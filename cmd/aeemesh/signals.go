@@ -7,10 +7,11 @@ import (
 	"syscall"
 )
 
-// untilSignalled is ctx until the first SIGINT, SIGTERM or SIGHUP, which asks to
-// end gracefully. A SIGINT or SIGTERM after that ends the process at once. A
-// SIGHUP after that does not: a terminal that is closed may send several. Under
-// nohup, which ignores SIGHUP, it is ignored.
+// untilSignalled returns a context that ends at the first SIGINT, SIGTERM or
+// SIGHUP, which asks the process to stop gracefully. A further SIGINT or
+// SIGTERM ends the process at once. A further SIGHUP does not, because a
+// terminal that is closed may send several. Under nohup, which ignores SIGHUP,
+// it stays ignored.
 func untilSignalled(ctx context.Context) context.Context {
 	ctx, end := context.WithCancel(ctx)
 	first := make(chan os.Signal, 1)
@@ -24,13 +25,13 @@ func untilSignalled(ctx context.Context) context.Context {
 		case <-first:
 		case <-hangup:
 		}
-		signal.Stop(first) // the next one does what it does by default
+		signal.Stop(first) // the next signal has its default effect
 		end()
 	}()
 	return ctx
 }
 
-// outliveReaders lets the process live on where nobody reads what it prints any
-// more: a pipe to a logger that is gone must not end a worker in the middle of
-// its tasks. Without it Go ends the process with SIGPIPE.
+// outliveReaders keeps the process running when the reader of its output is
+// gone: a closed pipe to a logger must not end a worker in the middle of its
+// tasks. Otherwise Go would end the process with SIGPIPE.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }

@@ -21,32 +21,32 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// signFlags say with which key to sign, and what to accept.
+// signFlags say which key signs, and which signatures are accepted.
 type signFlags struct {
 	dir         string
 	kid         string
 	mode        string
 	shared      bool
 	window      time.Duration
-	windowFlag  *pflag.Flag // tells whether window was set
+	windowFlag  *pflag.Flag // tells whether --window was set
 	skew        time.Duration
 	replayScope string
 
-	keys *sign.Keys // the directory, once it has been read
+	keys *sign.Keys // the directory's keys, once they are read
 }
 
-// Words for --sign that are no kid.
+// Values of --sign that are not a kid.
 const (
 	signAuto = "auto" // the newest key that may speak for the sender, if there is one
 	signNone = "none"
 )
 
-// Which of the flags a command has.
+// The groups of signing flags that a command can have.
 const (
-	signKey    = 1 << iota // with which key to sign
-	signVerify             // what to accept
-	signShared             // the mesh's keys
-	signReplay             // what comes again, or late
+	signKey    = 1 << iota // the signing key
+	signVerify             // which signatures are accepted
+	signShared             // the mesh's shared keys
+	signReplay             // replay protection
 	signAll    = signKey | signVerify | signShared
 )
 
@@ -77,8 +77,8 @@ func (a *app) addSignFlags(flags *pflag.FlagSet, which int) {
 	flags.AddFlagSet(own)
 }
 
-// keyDir is the directory of keys, "" where none was named and the default one
-// is not there.
+// keyDir is the directory of keys; "" if none was named and the default one
+// does not exist.
 func (a *app) keyDir() string {
 	if a.sign.dir != "" {
 		return a.sign.dir
@@ -90,8 +90,8 @@ func (a *app) keyDir() string {
 	return dir
 }
 
-// defaultKeyDir is where keys are kept where nothing else is said, "" where there
-// is no home directory.
+// defaultKeyDir is the default directory of keys; "" if there is no home
+// directory.
 func (a *app) defaultKeyDir() string {
 	if home := a.configHome(); home != "" {
 		return filepath.Join(home, "aeemesh", "keys")
@@ -99,7 +99,7 @@ func (a *app) defaultKeyDir() string {
 	return ""
 }
 
-// noHome fails where there is no directory to keep keys in.
+// noHome returns an error if there is no directory for keys.
 func (a *app) noHome() error {
 	if a.dirToWrite() != "" {
 		return nil
@@ -107,7 +107,7 @@ func (a *app) noHome() error {
 	return hinted(outcome.NotFound("there is no home directory to keep keys in"), "Give --keys DIR or set AEEMESH_KEYS, or HOME or XDG_CONFIG_HOME to an absolute path.")
 }
 
-// dirToWrite is the key directory, which may be still to make; "" where there is
+// dirToWrite is the directory of keys, which may not exist yet; "" if there is
 // none, see noHome.
 func (a *app) dirToWrite() string {
 	if dir := a.keyDir(); dir != "" {
@@ -116,7 +116,7 @@ func (a *app) dirToWrite() string {
 	return a.defaultKeyDir()
 }
 
-// keys reads the key directory; there may be none.
+// keys reads the directory of keys, which may not exist.
 func (a *app) keys() (*sign.Keys, error) {
 	if a.sign.keys != nil {
 		return a.sign.keys, nil
@@ -133,7 +133,7 @@ func (a *app) keys() (*sign.Keys, error) {
 	return &keys, nil
 }
 
-// signer is the key to sign with what is from an entity; nil is none.
+// signer returns the key that signs what an entity sends; nil if there is none.
 func (a *app) signer(from string) (*sign.Signer, error) {
 	if a.sign.kid == signNone {
 		return nil, nil
@@ -156,8 +156,9 @@ func (a *app) signer(from string) (*sign.Signer, error) {
 	return nil, hinted(outcome.NotFound("there is no key %q to sign with in %s", a.sign.kid, where), "\"aeemesh keys new %s\" makes one; \"aeemesh keys list\" shows what is there.", a.sign.kid)
 }
 
-// signingKeys are all keys of the directory. None of them may be the connection's own,
-// whether or not the command signs: each connection has the server's nonce signed.
+// signingKeys returns all keys of the directory. None of them may be the
+// connection's own key, even if the command does not sign: every connection
+// signs the server's nonce with that key.
 func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 	own := cmd.Flags().Lookup("keys") != nil
 	if !own {
@@ -168,7 +169,7 @@ func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 		if own {
 			return nil, err
 		}
-		return nil, nil // the command has no use for keys
+		return nil, nil // the command uses no keys
 	}
 	out := slices.Clone(keys.Trusted)
 	for _, s := range keys.Signers {
@@ -177,8 +178,8 @@ func (a *app) signingKeys(cmd *cobra.Command) ([]sign.Key, error) {
 	return out, nil
 }
 
-// soleEntity is the one entity that the key of --sign may speak for; without
-// --sign the one person that the keys here may speak for; else "".
+// soleEntity is the only entity that the key of --sign may speak for; without
+// --sign the only person that the keys here may speak for; else "".
 func (a *app) soleEntity() string {
 	keys, err := a.keys()
 	if err != nil || a.sign.kid == signNone || a.sign.kid == "" {
@@ -201,14 +202,14 @@ func (a *app) soleEntity() string {
 		return ""
 	}
 	for entity := range found {
-		if subject.ValidateEntity(entity) == nil { // not a pattern for several
+		if subject.ValidateEntity(entity) == nil { // it is not a pattern for several entities
 			return entity
 		}
 	}
 	return ""
 }
 
-// keyIDs are the kids to sign with.
+// keyIDs returns the kids that can sign.
 func (a *app) keyIDs() []string {
 	keys, err := a.keys()
 	if err != nil {
@@ -221,7 +222,7 @@ func (a *app) keyIDs() []string {
 	return out
 }
 
-// verifier checks signatures against the key directory, where there is one.
+// verifier makes a verifier with the keys of the directory, if there is one.
 func (a *app) verifier() (sign.Verifier, error) {
 	mode, err := sign.ParseMode(a.sign.mode)
 	if err != nil {
@@ -235,7 +236,7 @@ func (a *app) verifier() (sign.Verifier, error) {
 	return v, v.Ring.Replace(sign.Local, keys.Trusted)
 }
 
-// replayConfig sets what a worker refuses as replayed or stale.
+// replayConfig sets which messages a worker refuses as replayed or stale.
 func (a *app) replayConfig(cfg *mesh.Config) {
 	f := &a.sign
 	off := func(d time.Duration) time.Duration {
@@ -251,9 +252,10 @@ func (a *app) replayConfig(cfg *mesh.Config) {
 	}
 }
 
-// keepKeys reads the key directory again from time to time, so that a new key
-// or a revocation counts without a restart. With which keys this process signs,
-// own, was settled when it started: when one of them ends, it says so.
+// keepKeys reads the directory of keys periodically, so that a new key or a
+// revocation takes effect without a restart. The signing keys of this process,
+// own, are fixed at its start: when one of them becomes invalid, keepKeys
+// warns.
 func (a *app) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
 	tick := time.NewTicker(keyReload)
 	defer tick.Stop()
@@ -270,7 +272,7 @@ func (a *app) keepKeys(ctx context.Context, ring *sign.Ring, own []string) {
 }
 
 func (a *app) reloadKeys(ring *sign.Ring) {
-	dir := a.keyDir() // it may have been made meanwhile
+	dir := a.keyDir() // it may have been created meanwhile
 	if dir == "" {
 		return
 	}
@@ -283,8 +285,8 @@ func (a *app) reloadKeys(ring *sign.Ring) {
 	}
 }
 
-// tellSpent warns once of each key of our own that is not valid any more: what is
-// signed with it, others refuse.
+// tellSpent warns once of each own key that is not valid any more: receivers
+// refuse its signatures.
 func (a *app) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now time.Time) {
 	for _, kid := range own {
 		key, known := ring.Lookup(kid)
@@ -299,10 +301,10 @@ func (a *app) tellSpent(ring *sign.Ring, own []string, told map[string]bool, now
 // keyReload is how often a worker reads its key directory.
 const keyReload = 5 * time.Second
 
-// watchSharedKeys puts the keys of the mesh's bucket into the ring, and then
-// every change of them, until the returned function is called. A record that cannot be
-// read may be a revocation: at the start no key with this kid counts, the directory's
-// neither; later the process keeps what it knows.
+// watchSharedKeys adds the keys of the mesh's bucket to the ring, and applies
+// every change, until the returned function is called. An unreadable record may
+// be a revocation: at the start it invalidates all keys with its kid, also the
+// directory's; later the process keeps the key that it has.
 func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.Ring) (func(), error) {
 	records, err := a.sharedKeys(conn)
 	if err != nil {
@@ -334,9 +336,9 @@ func (a *app) watchSharedKeys(ctx context.Context, conn *nats.Conn, ring *sign.R
 	return func() { stop(); ended.Wait() }, nil
 }
 
-// listShared reads the mesh's keys. Where JetStream does not answer, a command that
-// lives long waits for it, and says so: without them it would refuse what is well
-// signed.
+// listShared reads the mesh's keys. If JetStream does not answer, a
+// long-running command waits for it and says so: without the keys it would
+// refuse valid signatures.
 func (a *app) listShared(ctx context.Context, records *jetstream.Records) ([]jetstream.Record, error) {
 	for said := false; ; said = true {
 		list, err := a.listOnce(ctx, records)
@@ -374,7 +376,7 @@ func (a *app) sharedKeys(conn *nats.Conn) (*jetstream.Records, error) {
 	return jetstream.NewKeys(js, m), nil
 }
 
-// takeShared takes a change of the mesh's bucket over into the ring.
+// takeShared applies a change in the mesh's bucket to the ring.
 func (a *app) takeShared(ring *sign.Ring, kid string, value []byte, deleted bool) {
 	if deleted {
 		ring.Delete(sign.Shared, kid)

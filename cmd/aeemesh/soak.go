@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/jetstream/soak"
 )
 
-// soakFlags are those of "soak".
+// soakFlags are the flags of "soak".
 type soakFlags struct {
 	soak.Options
 	dir string
@@ -66,7 +66,7 @@ the servers' stores, all logs and the trace are kept.`,
 	return c
 }
 
-// soakRole is a child of a soak.
+// soakRole is a child process of a soak.
 func (a *app) soakRole(name string) *cobra.Command {
 	return &cobra.Command{Use: name + " FILE", Hidden: true, Args: arguments("FILE"),
 		RunE: a.do(func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -99,7 +99,7 @@ func (a *app) soak(ctx context.Context, cmd *cobra.Command, f *soakFlags) error 
 		f.Seed = rand.Uint64N(1_000_000)
 	}
 	if f.Second == 0 {
-		f.Second = -1 // 0 is the default there
+		f.Second = -1 // there 0 stands for the default
 	}
 	keep := f.dir != ""
 	if f.Dir = f.dir; keep {

@@ -20,14 +20,14 @@ func (a *app) addStateKeyFlag(flags *pflag.FlagSet) {
 	bindEnv(flags, "state-key", "AEEMESH_STATE_KEY")
 }
 
-// addStateFlags adds --state-key, and what goes with it where records are not only
-// shown.
+// addStateFlags adds --state-key, and the flags for commands that do more than
+// show records.
 func (a *app) addStateFlags(flags *pflag.FlagSet) {
 	a.addStateKeyFlag(flags)
 	flags.BoolVar(&a.acceptClear, "accept-clear-state", false, "with --state-key: believe checkpoints that are not sealed, too, while runs go on from before there was a key")
 }
 
-// keyring resolves --state-key; nil where none is given.
+// keyring resolves --state-key; nil if it is not set.
 func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	var keys []state.Key
 	for _, ref := range a.stateKeys {
@@ -50,7 +50,7 @@ func (a *app) keyring(cmd *cobra.Command) (*state.Keyring, error) {
 	return ring, nil
 }
 
-// stateSecret reads what a reference names. The secret itself is never told.
+// stateSecret reads the secret of a reference. Errors never contain the secret.
 func (a *app) stateSecret(ref string) ([]byte, error) {
 	kind, name, _ := strings.Cut(ref, ":")
 	var text string
@@ -69,7 +69,7 @@ func (a *app) stateSecret(ref string) ([]byte, error) {
 		}
 		text = string(raw)
 	default:
-		return nil, errors.New("it is env:NAME or file:PATH, never the key itself") // and so it is not repeated here
+		return nil, errors.New("it is env:NAME or file:PATH, never the key itself") // the text may be the key itself, so it is not quoted
 	}
 	text = strings.TrimSpace(text)
 	for _, decode := range []func(string) ([]byte, error){hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawURLEncoding.DecodeString} {

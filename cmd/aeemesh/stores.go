@@ -14,15 +14,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// useStores gives a node the mesh's journal, where it is wanted and there: with
-// auto, nothing is missed where it is not.
+// useStores adds the mesh's journal to a node, if flags want it and it exists;
+// with auto a missing journal is not reported.
 func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map, want string, cfg *mesh.Config) error {
 	if want == "memory" {
 		return nil
 	}
 	wait := a.conn.wait()
 	if want == "auto" {
-		wait = min(wait, 2*time.Second) // where it may not ask, NATS answers with silence
+		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -51,8 +51,8 @@ func (a *app) useStores(ctx context.Context, js natsjs.JetStream, m subject.Map,
 	return nil
 }
 
-// useSeen gives a node the mesh's replay window, where --replay-scope wants it and, for
-// auto, where it is there.
+// useSeen adds the mesh's replay window to a node, if --replay-scope wants it
+// and, for auto, if it exists.
 func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, cfg *mesh.Config) error {
 	scope := a.sign.replayScope
 	if scope == "process" || cfg.ReplayWindow <= 0 {
@@ -60,7 +60,7 @@ func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, c
 	}
 	wait := a.conn.wait()
 	if scope == "auto" {
-		wait = min(wait, 2*time.Second) // where it may not ask, NATS answers with silence
+		wait = min(wait, 2*time.Second) // without permission to ask, there is no answer at all
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
@@ -82,8 +82,9 @@ func (a *app) useSeen(ctx context.Context, js natsjs.JetStream, m subject.Map, c
 	return nil
 }
 
-// lateSeen is the mesh's replay window for a worker that has begun before JetStream was
-// there: until then every id is new, and the worker's own memory has to do.
+// lateSeen is the mesh's replay window for a worker that has started before
+// JetStream was available: until then it treats every id as new, and only the
+// worker's own memory detects replays.
 type lateSeen struct {
 	window atomic.Pointer[jetstream.Seen]
 }
@@ -95,7 +96,7 @@ func (s *lateSeen) Claim(ctx context.Context, entity, id, by string) (holder str
 	return by, nil
 }
 
-// look begins to use the window where the mesh keeps ids for long enough.
+// look starts to use the window if the mesh keeps ids for long enough.
 func (s *lateSeen) look(ctx context.Context, a *app, js natsjs.JetStream, m subject.Map, length time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, a.conn.wait())
 	defer cancel()

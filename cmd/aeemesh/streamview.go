@@ -11,20 +11,20 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// streamView shows stream envelopes as they come: text as text, an agent's
+// streamView prints stream envelopes as they arrive: text as text, an agent's
 // tool calls as notes, and everything else as a line of JSON.
 type streamView struct {
 	term *terminal
-	out  *stream         // where the text goes
-	text strings.Builder // what the stream has said in text
-	turn strings.Builder // and of that, since the last call of a tool
-	open bool            // a line of text is not ended
+	out  *stream         // destination of the text
+	text strings.Builder // the text of the stream so far
+	turn strings.Builder // the same, since the last tool call
+	open bool            // the last line of text has not ended
 
-	// about says what came of a tool call; may be nil.
+	// about describes the result of a tool call; may be nil.
 	about func(tool string) string
 }
 
-// toolNote is how agents tell of their tools in a stream.
+// toolNote is a tool call in an agent's stream.
 type toolNote struct {
 	Call *struct {
 		Name      string          `json:"name"`
@@ -35,7 +35,7 @@ type toolNote struct {
 		MS    float64 `json:"ms"`
 		Error string  `json:"error"`
 	} `json:"tool_result"`
-	HandedTo string `json:"handed_to"` // who answers from here on
+	HandedTo string `json:"handed_to"` // the agent that answers from here on
 }
 
 func (v *streamView) show(e *envelope.Envelope) error {
@@ -67,7 +67,7 @@ func (v *streamView) show(e *envelope.Envelope) error {
 func (v *streamView) tool(note toolNote) {
 	if note.HandedTo != "" {
 		v.term.note("   ⇒ handed on to %s", oneLine(note.HandedTo))
-		v.text.Reset() // what follows is another's answer
+		v.text.Reset() // another agent answers from here on
 	}
 	v.turn.Reset()
 	if c := note.Call; c != nil {
@@ -85,13 +85,13 @@ func (v *streamView) tool(note toolNote) {
 	}
 }
 
-// said reports whether a result's text has been shown: as the whole stream, or as
-// the turn after the last call of a tool.
+// said reports whether a result's text was printed already: as the whole
+// stream, or as the turn after the last tool call.
 func (v *streamView) said(text string) bool {
 	return text == v.text.String() || v.turn.Len() > 0 && text == v.turn.String()
 }
 
-// end ends the line that text has begun.
+// end ends an unfinished line of text.
 func (v *streamView) end() {
 	if v.open {
 		fmt.Fprintln(v.out)

@@ -18,10 +18,10 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// takers are the workers of an entity that answer.
+// takers counts the workers of an entity that answer.
 type takers struct {
 	workers int
-	durable int // of those, the ones that take durable tasks
+	durable int // workers of those that take durable tasks
 }
 
 func (t *takers) add(info micro.Info) {
@@ -43,8 +43,8 @@ func takersOf(found []mesh.Instance) map[string]*takers {
 	return out
 }
 
-// takesDurable reports whether a worker takes durable tasks. One of before
-// [mesh.MetaDurable] has an endpoint for them if it does.
+// takesDurable reports whether a worker takes durable tasks. A worker of a
+// release before [mesh.MetaDurable] has an endpoint for them if it does.
 func takesDurable(info micro.Info) bool {
 	if says, ok := info.Metadata[mesh.MetaDurable]; ok {
 		return says == mesh.DurableOn
@@ -57,7 +57,7 @@ func takesDurable(info micro.Info) bool {
 	return false
 }
 
-// lacking says what keeps durable tasks waiting, after "and"; "" where a worker
+// lacking says why durable tasks wait, as the text after "and"; "" if a worker
 // takes them.
 func (t *takers) lacking() string {
 	switch {
@@ -71,11 +71,11 @@ func (t *takers) lacking() string {
 	return ""
 }
 
-// lookGap is how long a silence ends the looking for workers.
+// lookGap is how long without an answer until the search for workers ends.
 const lookGap = 300 * time.Millisecond
 
-// takers asks the workers of an entity whether they take durable tasks, until one
-// does. It returns nil where nobody can be asked.
+// takers asks the workers of an entity whether they take durable tasks, until
+// one does. It returns nil if it cannot ask.
 func (s *session) takers(ctx context.Context, entity string) *takers {
 	to, err := micro.ControlSubject(micro.InfoVerb, subject.ServiceName(entity), "")
 	if err != nil {
@@ -114,8 +114,8 @@ func (s *session) takers(ctx context.Context, entity string) *takers {
 	}
 }
 
-// untaken is why nobody takes an entity's durable tasks now, and what helps; ""
-// where a worker does, or nobody can be asked.
+// untaken says why no worker takes an entity's durable tasks now, with a hint;
+// "" if one does, or if it cannot ask.
 func (s *session) untaken(ctx context.Context, entity string) (why, hint string) {
 	const start = "\"aeemesh worker FILE\" starts one; what is stored waits for it."
 	t := s.takers(ctx, entity)
@@ -131,8 +131,8 @@ func (s *session) untaken(ctx context.Context, entity string) (why, hint string)
 	return "no worker of " + entity + " answers", start
 }
 
-// neverServed reports whether no worker has made the consumers by which durable tasks
-// of an entity are taken.
+// neverServed reports whether no worker has made the consumers of an entity's
+// durable tasks yet.
 func (s *session) neverServed(ctx context.Context, entity string) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookAround)
 	defer cancel()
@@ -140,7 +140,7 @@ func (s *session) neverServed(ctx context.Context, entity string) bool {
 	return err == nil && !served
 }
 
-// stillUntaken is untaken at the end of a wait that ran out of time.
+// stillUntaken is untaken for a wait that has timed out.
 func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint string) {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return "", ""
@@ -150,9 +150,9 @@ func (s *session) stillUntaken(ctx context.Context, entity string) (why, hint st
 	return s.untaken(ctx, entity)
 }
 
-// quietAboutServices keeps from a person that their NATS user may not look for workers
-// and their consumers, or make consumers: what they asked for is done without, or fails
-// and says so.
+// quietAboutServices hides that the NATS user may not discover workers and
+// consumers, or make consumers: the command works without, or fails and says so
+// itself.
 func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) || !strings.Contains(s.Err.Error(), `"$SRV.`) && !strings.Contains(s.Err.Error(), `"$JS.API.CONSUMER.`) {
@@ -161,15 +161,16 @@ func quietAboutServices(tell func(natsconn.Status)) func(natsconn.Status) {
 	}
 }
 
-// mindTakers warns whoever waits for a durable task that nobody takes it: at once
-// where no worker ever has, else when that has taken longer than usual. What has begun
-// to come ends it: the caller calls stop, which may be called again.
+// mindTakers warns a command that waits for a durable task if no worker takes
+// it: at once if no worker ever has, else when the wait is longer than usual.
+// The caller calls stop when a result begins to arrive; stop may be called
+// again.
 func (s *session) mindTakers(ctx context.Context, entity string) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if !s.neverServed(ctx, entity) {
-			timer := time.NewTimer(patienceBeforeAsking)
+			timer := time.NewTimer(askAfter)
 			defer timer.Stop()
 			select {
 			case <-timer.C:

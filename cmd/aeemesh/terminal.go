@@ -21,18 +21,18 @@ import (
 	"github.com/aeemesh/aeemesh/cmd/aeemesh/internal/plain"
 )
 
-// terminal owns what is printed: data on stdout, words for people on stderr.
-// Its methods may be called from many goroutines.
+// terminal prints all output: data on stdout, messages for people on stderr.
+// Its methods are safe for concurrent use.
 type terminal struct {
 	data  *stream
 	words *stream
 	json  bool // data as JSON
 
-	records *slog.Logger // words as records of a log; nil: for people
-	logs    atomic.Int32 // whether words have the time in front: logNone, logWords, logServing
+	records *slog.Logger // messages become records of this log; nil: they are for people
+	logs    atomic.Int32 // whether messages have the time in front: logNone, logWords, logServing
 }
 
-// stream is one of the two. Whole writes do not mix.
+// stream is stdout or stderr. Concurrent writes do not mix.
 type stream struct {
 	mu    sync.Mutex
 	w     io.Writer
@@ -61,16 +61,16 @@ func (s *stream) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// painted is text that is fit for its stream already, with colours of our own.
+// painted is text that is already safe for its stream, with our own colours.
 type painted string
 
-// paint makes text fit for the stream and gives it a colour, where the stream
-// shows colours.
+// paint makes text safe for the stream and colours it, if the stream shows
+// colours.
 func (s *stream) paint(style text.Colors, str string) painted {
 	return s.colour(style, s.safe(str))
 }
 
-// colour is paint for text that is fit.
+// colour is paint for text that is already safe.
 func (s *stream) colour(style text.Colors, str string) painted {
 	if !s.color || str == "" {
 		return painted(str)
@@ -78,8 +78,8 @@ func (s *stream) colour(style text.Colors, str string) painted {
 	return painted(style.EscapeSeq() + str + text.EscapeReset)
 }
 
-// safe makes a peer's text fit for the stream: a terminal must not be commanded
-// by it. What goes elsewhere stays as it is.
+// safe makes a peer's text safe for a terminal, which control characters could
+// command. For other streams the text is unchanged.
 func (s *stream) safe(str string) string {
 	if !s.tty {
 		return str
@@ -87,8 +87,8 @@ func (s *stream) safe(str string) string {
 	return plain.Text(str)
 }
 
-// sprintf makes all arguments fit for the stream, but what is painted: whatever
-// is printed may hold a peer's words.
+// sprintf makes all arguments safe for the stream except painted ones, because
+// any of them may contain a peer's text.
 func (s *stream) sprintf(format string, args ...any) string {
 	if !s.tty {
 		return fmt.Sprintf(format, args...)
@@ -96,8 +96,8 @@ func (s *stream) sprintf(format string, args ...any) string {
 	return sprintf(format, args...)
 }
 
-// sprintf is for the stream of words, which are no data: they are made fit
-// wherever they go.
+// sprintf is for messages, which are no data: they are made safe for any
+// stream.
 func sprintf(format string, args ...any) string {
 	fit := make([]any, len(args))
 	for i, arg := range args {
@@ -109,7 +109,7 @@ func sprintf(format string, args ...any) string {
 	return fmt.Sprintf(format, fit...)
 }
 
-// foreign prints as its value does, made fit.
+// foreign formats like its value, made safe.
 type foreign struct{ value any }
 
 // Format implements [fmt.Formatter].
@@ -129,8 +129,8 @@ var (
 	}
 )
 
-// err is the first failure to print data. That nobody reads any more (| head)
-// is none.
+// err returns the first failure to print data. A closed pipe (| head) is not a
+// failure.
 func (t *terminal) err() error {
 	t.data.mu.Lock()
 	defer t.data.mu.Unlock()
@@ -140,7 +140,7 @@ func (t *terminal) err() error {
 	return fmt.Errorf("write to stdout: %w", t.data.err)
 }
 
-// broken reports whether stdout takes no more.
+// broken reports whether stdout accepts no more data.
 func (t *terminal) broken() bool {
 	t.data.mu.Lock()
 	defer t.data.mu.Unlock()
@@ -164,12 +164,12 @@ func (t *terminal) object(v any) error {
 	return nil
 }
 
-// raw prints JSON that is there already, on one line.
+// raw prints existing JSON, on one line.
 func (t *terminal) raw(json []byte) {
 	t.data.Write(append(plain.JSON(compact(json)), '\n'))
 }
 
-// bytes prints what must not change by a bit, but on a terminal.
+// bytes prints data unchanged, except on a terminal.
 func (t *terminal) bytes(data []byte) error {
 	switch {
 	case !t.data.tty:
@@ -182,7 +182,7 @@ func (t *terminal) bytes(data []byte) error {
 	return err
 }
 
-// compact is JSON without the blanks that its author has put between values.
+// compact removes the white space between JSON values.
 func compact(raw []byte) []byte {
 	var b bytes.Buffer
 	if json.Compact(&b, raw) != nil {
@@ -191,7 +191,7 @@ func compact(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// objects prints a list, one JSON object a line.
+// objects prints a list, one JSON object per line.
 func objects[T any](t *terminal, list []T) error {
 	for _, v := range list {
 		if err := t.object(v); err != nil {
@@ -201,8 +201,8 @@ func objects[T any](t *terminal, list []T) error {
 	return nil
 }
 
-// payload prints a payload for people and pipes: the text alone where it is
-// {"text": …}, indented JSON otherwise.
+// payload prints a payload for people and pipes: only the text of {"text": …},
+// indented JSON otherwise.
 func (t *terminal) payload(raw json.RawMessage) {
 	if s, ok := textOf(raw); ok {
 		t.line("%s", s)
@@ -211,11 +211,11 @@ func (t *terminal) payload(raw json.RawMessage) {
 	t.line("%s", indented(raw))
 }
 
-// besideText are the members that the mesh and its agents put next to a
-// text, and that nobody misses who wants to read it.
+// besideText are members that the mesh and its agents add to a text, and that a
+// reader of the text does not need.
 var besideText = []string{"seq", "usage", "cost", "job_id"}
 
-// textOf is the text of a payload {"text": …}.
+// textOf returns the text of a payload {"text": …}.
 func textOf(raw json.RawMessage) (string, bool) {
 	var members map[string]json.RawMessage
 	var s string
@@ -228,7 +228,8 @@ func textOf(raw json.RawMessage) (string, bool) {
 	return s, len(members) == 1
 }
 
-// indented is JSON on many lines, what a terminal must not get escaped.
+// indented returns JSON on several lines, with characters escaped that are
+// unsafe for a terminal.
 func indented(raw json.RawMessage) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {
@@ -237,20 +238,20 @@ func indented(raw json.RawMessage) string {
 	return string(plain.JSON(b.Bytes()))
 }
 
-// printable makes a peer's word fit for one line among others.
+// printable makes a peer's text safe to print, on lines of its own.
 func printable(s string) string { return plain.Text(s) }
 
-// oneLine makes a peer's word fit for a place within a line.
+// oneLine makes a peer's text safe to print within a line.
 func oneLine(s string) string { return plain.Line(s) }
 
-// table prints rows under a header. On a terminal that is narrower a row is cut.
+// table prints rows under a header. On a narrow terminal the rows are cut.
 func (t *terminal) table(header []string, rows [][]string) {
 	if len(rows) > 0 {
 		io.WriteString(t.data, tableText(header, rows, t.data.width(), t.data.color))
 	}
 }
 
-// tableText is a table of at most width columns; 0: as many as it needs.
+// tableText formats a table of at most width columns; 0: no limit.
 func tableText(header []string, rows [][]string, width int, color bool) string {
 	w := table.NewWriter()
 	style := table.StyleLight
@@ -277,7 +278,7 @@ func tableText(header []string, rows [][]string, width int, color bool) string {
 	return b.String()
 }
 
-// width is how many columns a terminal has; 0 where there is none.
+// width is the number of columns of a terminal; 0 if the stream is none.
 func (s *stream) width() int {
 	f, ok := s.w.(*os.File)
 	if !ok || !s.tty {
@@ -298,7 +299,7 @@ func row(cells []string) table.Row {
 	return out
 }
 
-// mark is how a check's outcome is shown.
+// mark is the symbol of a check's outcome.
 func (t *terminal) mark(outcome string) painted {
 	switch outcome {
 	case "ok":

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// toolEntries are what one document's tools come to.
+// toolEntries holds the result of checking one document's tools.
 type toolEntries struct {
 	File  string      `json:"file"`
 	Agent string      `json:"agent"`
@@ -25,16 +25,16 @@ type toolEntries struct {
 // that an entry stands for.
 type toolEntry struct {
 	Name        string        `json:"name"`
-	Entry       string        `json:"entry,omitempty"` // whose tool it is, where its name is another
+	Entry       string        `json:"entry,omitempty"` // the entry to which it belongs, if that has another name
 	Protocol    aaif.Protocol `json:"protocol"`
 	Endpoint    string        `json:"endpoint,omitempty"`
 	Offered     bool          `json:"offered"`
-	Why         string        `json:"why,omitempty"` // it is not offered
+	Why         string        `json:"why,omitempty"` // why it is not offered
 	Description string        `json:"description,omitempty"`
 	RepeatSafe  bool          `json:"repeat_safe,omitempty"`
 }
 
-// toolsPatience is how long one entry's tools may take to be listed.
+// toolsPatience bounds how long the tools of one entry may take to be listed.
 const toolsPatience = 30 * time.Second
 
 func (a *app) toolsCommand() *cobra.Command {
@@ -101,7 +101,7 @@ Exit 1 if a tool of a document is not offered.`,
 	return c
 }
 
-// toolsOf finds what the tools of one document come to.
+// toolsOf checks the tools of one document.
 func toolsOf(ctx context.Context, name string, def *aaif.Definition, set *adapters.Set, registry *tool.Registry, offline bool) toolEntries {
 	out := toolEntries{File: name, Agent: def.Agent.Name, Tools: []toolEntry{}}
 	taken := make(map[string]bool)
@@ -120,7 +120,7 @@ func toolsOf(ctx context.Context, name string, def *aaif.Definition, set *adapte
 	return out
 }
 
-// toolsOfEntry finds what one entry comes to.
+// toolsOfEntry checks one entry.
 func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, registry *tool.Registry, offline bool) []toolEntry {
 	schemas := new(schema.Pool)
 	base := toolEntry{Name: entry.Name, Protocol: entry.EffectiveProtocol(), Endpoint: entry.Endpoint, Description: entry.Description}
@@ -140,7 +140,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	if err != nil {
 		return refused(err)
 	}
-	defer func() { _ = source.Close() }() // nothing was called
+	defer func() { _ = source.Close() }() // no tool was called
 	if offline {
 		base.Offered = true
 		return []toolEntry{base}
@@ -169,7 +169,7 @@ func toolsOfEntry(ctx context.Context, entry *aaif.Tool, set *adapters.Set, regi
 	return out
 }
 
-// guarded says whether a tool can be offered with its schemas.
+// guarded checks whether a tool can be offered with its schemas.
 func guarded(e toolEntry, t tool.Tool, schemas *schema.Pool, d tool.Definition) toolEntry {
 	_, err := tool.Guard(t, tool.Options{Definition: d, Compile: tool.Within(schemas)})
 	if err != nil {
@@ -200,7 +200,7 @@ func (a *app) printTools(t toolEntries) error {
 	return nil
 }
 
-// counted is a number and what it counts.
+// counted formats a number with its noun.
 func counted(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one

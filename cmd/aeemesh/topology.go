@@ -17,7 +17,8 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// topologyFlags say how the mesh's streams, buckets and consumers are to be.
+// topologyFlags set how the mesh's streams, buckets and consumers are to be
+// configured.
 type topologyFlags struct {
 	entities, only, limits, tags []string
 	replicas                     int
@@ -37,7 +38,7 @@ func (f *topologyFlags) add(c *cobra.Command) {
 	flags.DurationVar(&f.lease, "lease", 0, "AckWait of the work consumers of --entity (default 3s for new ones, and what there is)")
 }
 
-// options are what the flags ask for. Everything that is wrong is told.
+// options returns the options of the flags. It reports all errors.
 func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Options, error) {
 	o := jetstream.Options{Map: m, Replicas: f.replicas, Entities: f.entities, Lease: f.lease}
 	if len(f.only) > 0 {
@@ -78,7 +79,7 @@ func (f *topologyFlags) options(cmd *cobra.Command, m subject.Map) (jetstream.Op
 	return o, nil
 }
 
-// parseLimits reads NAME=max_bytes:1GiB,max_age:7d.
+// parseLimits parses NAME=max_bytes:1GiB,max_age:7d.
 func parseLimits(s string) (string, jetstream.Limits, error) {
 	var l jetstream.Limits
 	name, list, ok := strings.Cut(s, "=")
@@ -109,7 +110,7 @@ var sizes = map[string]int64{
 	"G": 1 << 30, "GB": 1e9, "GIB": 1 << 30, "T": 1 << 40, "TB": 1e12, "TIB": 1 << 40,
 }
 
-// parseSize reads 512MiB, 1G, 1000000; "none" is -1.
+// parseSize parses 512MiB, 1G, 1000000; "none" is -1.
 func parseSize(s string) (int64, error) {
 	if s == "none" {
 		return -1, nil
@@ -123,7 +124,7 @@ func parseSize(s string) (int64, error) {
 	return n * unit, nil
 }
 
-// parseAge reads 36h, 7d, 2w; "none" is -1.
+// parseAge parses 36h, 7d, 2w; "none" is -1.
 func parseAge(s string) (time.Duration, error) {
 	if s == "none" {
 		return -1, nil
@@ -145,11 +146,11 @@ func parseAge(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// applyTimeout bounds what is done about the whole topology; a cluster takes
-// its time to place replicas.
+// applyTimeout bounds a change of the whole topology; a cluster needs time to
+// place replicas.
 const applyTimeout = time.Minute
 
-// withTopology connects, and calls f with what the flags ask for.
+// withTopology connects, and calls f with the options of the flags.
 func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyFlags, do func(context.Context, natsjs.JetStream, jetstream.Options) error) error {
 	m, err := a.subjects()
 	if err != nil {
@@ -160,7 +161,7 @@ func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyF
 		return err
 	}
 	opts.Wait = a.conn.wait()
-	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // the error says them better
+	conn, err := a.connect(ctx, cmd, quietAboutPermissions(a.term.status(false))) // the command's own errors describe them better
 	if err != nil {
 		return err
 	}
@@ -174,7 +175,8 @@ func (a *app) withTopology(ctx context.Context, cmd *cobra.Command, f *topologyF
 	return do(ctx, js, opts)
 }
 
-// quietAboutPermissions leaves what the server refuses to those who asked.
+// quietAboutPermissions hides permission violations, which the caller's
+// requests report themselves.
 func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
 	return func(s natsconn.Status) {
 		if !errors.Is(s.Err, nats.ErrPermissionViolation) {
@@ -183,11 +185,11 @@ func quietAboutPermissions(tell func(natsconn.Status)) func(natsconn.Status) {
 	}
 }
 
-// A tally is what is to be done, or was.
+// A tally counts changes that are planned or were made.
 type tally struct {
 	create, update, conflict, newer, none int
 	reserves                              int64
-	from                                  int // the topology's version on the server
+	from                                  int // the version of the topology on the server
 }
 
 func count(changes []jetstream.Change) tally {
@@ -248,7 +250,7 @@ func (a *app) showChanges(changes []jetstream.Change) error {
 	return nil
 }
 
-// limitText shows bytes as people read them.
+// limitText formats a limit in bytes for people.
 func limitText(field, value string) string {
 	if n, err := strconv.ParseInt(value, 10, 64); field == "max_bytes" && err == nil {
 		if n < 0 {
@@ -259,7 +261,7 @@ func limitText(field, value string) string {
 	return value
 }
 
-// tellVersions says from which version of the topology to which it goes.
+// tellVersions prints the old and the new version of the topology.
 func (a *app) tellVersions(t tally) {
 	if t.newer > 0 {
 		a.term.warn("a newer aeemesh looks after this mesh; this one leaves it alone")

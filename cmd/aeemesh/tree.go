@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
-// treeFlags are those of "tree".
+// treeFlags are the flags of "tree".
 type treeFlags struct {
 	follow, all, dot bool
 	fold             int
@@ -66,7 +66,7 @@ whose end nobody told is shown as unknown.`,
 	return c
 }
 
-// siblings is how many members of a team are drawn.
+// siblings is how many members of a team are shown.
 func (f *treeFlags) siblings() int {
 	if f.all {
 		return -1
@@ -109,12 +109,12 @@ func (a *app) tree(ctx context.Context, cmd *cobra.Command, name string, f *tree
 	return r.once(ctx)
 }
 
-// inJSON is how a text stands in JSON, without its quotation marks.
+// inJSON returns a text as it is written in JSON, without quotation marks.
 func inJSON(s string) []byte {
 	return bytes.Trim(envelope.AppendString(nil, s), `"`)
 }
 
-// treeReader finds out which tree is meant, and reads what there is of it.
+// treeReader determines which tree is meant, and reads it.
 type treeReader struct {
 	app      *app
 	cmd      *cobra.Command
@@ -124,16 +124,16 @@ type treeReader struct {
 	subjects subject.Map
 	ring     *sign.Ring
 
-	wanted  string // as the person named it
-	quick   []byte // what a message must hold to be of use
+	wanted  string // as the user named it
+	quick   []byte // a message without these bytes does not belong to the tree
 	builder *tree.Builder
 	corr    string
-	root    string // the task to draw from; "" all of the corr
+	root    string // the task to draw from; "": all tasks of the corr
 	seen    int
-	bare    bool // no event tells of it
+	bare    bool // there are no events about it
 }
 
-// tree is the tree as far as it is known.
+// tree returns the tree as far as it is known.
 func (r *treeReader) tree(now time.Time) *tree.Tree {
 	if r.builder == nil || r.builder.Len() == 0 {
 		return nil
@@ -147,7 +147,7 @@ func (r *treeReader) tree(now time.Time) *tree.Tree {
 	return t
 }
 
-// once draws what is known now.
+// once draws what is currently known.
 func (r *treeReader) once(ctx context.Context) error {
 	missing := r.stored(ctx)
 	if missing == nil {
@@ -175,7 +175,7 @@ func (r *treeReader) once(ctx context.Context) error {
 	return nil
 }
 
-// print prints the tree in the form that is wanted.
+// print prints the tree in the requested form.
 func (r *treeReader) print(t *tree.Tree) error {
 	switch {
 	case r.app.term.json:
@@ -189,7 +189,7 @@ func (r *treeReader) print(t *tree.Tree) error {
 	return nil
 }
 
-// paintState colours words by the state that they tell.
+// paintState colours text by a state.
 func (s *stream) paintState(state tree.State, words string) string {
 	switch state {
 	case tree.Done:

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// treeFrame is how long a drawing stays at least.
+	// treeFrame is the minimum time between two drawings.
 	treeFrame = 150 * time.Millisecond
-	// treeQuiet is for how long nothing must come after the end: what is told
-	// last of a task can be heard after its answer.
+	// treeQuiet is how long no event must arrive after the end: the last events
+	// of a task may arrive after its answer.
 	treeQuiet = 400 * time.Millisecond
-	// treePatience is how long events are waited for before runs are looked at.
+	// treePatience is how long to wait for events before reading runs.
 	treePatience = time.Second
 )
 
-// errTreeFailed ends a follow whose task failed; the tree has said why.
+// errTreeFailed ends a follow whose task failed; the tree has shown why.
 var errTreeFailed = errors.New("the task failed")
 
 // follow draws the tree as it grows, until it ends.
@@ -65,7 +65,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 			return nil
 		}
 		if r.builder == nil && !looked && time.Since(last) > treePatience {
-			looked = true // there may be a run of which no event is kept
+			looked = true // there may be a run without any stored event
 			if err := r.records(limited); err != nil {
 				r.app.log.Debug("no records", "err", err)
 			}
@@ -104,7 +104,7 @@ func (r *treeReader) follow(ctx context.Context) error {
 	return nil
 }
 
-// treeHint says where there is more about a failure.
+// treeHint says where to find more about a failure.
 func treeHint(t *tree.Tree) string {
 	for _, n := range t.Roots {
 		if n.State == tree.Failed && n.Lane == "durable" {
@@ -114,16 +114,16 @@ func treeHint(t *tree.Tree) string {
 	return ""
 }
 
-// treeView draws a tree in its own place, again and again.
+// treeView draws a tree repeatedly in the same place.
 type treeView struct {
 	app     *app
 	flags   *treeFlags
 	redraws bool
 	lines   int    // of the last drawing
-	drawn   string // it
+	drawn   string // the last drawing
 }
 
-// draw puts a drawing in the place of the one before.
+// draw replaces the last drawing.
 func (v *treeView) draw(t *tree.Tree) {
 	if !v.redraws {
 		return
@@ -144,8 +144,8 @@ func (v *treeView) draw(t *tree.Tree) {
 	v.drawn, v.lines = text, strings.Count(text, "\n")
 }
 
-// fitted draws a tree so that it fits into a terminal: with fewer members of each
-// team as need be, and at last without what is at the bottom.
+// fitted draws a tree so that it fits into a terminal: it shows fewer members
+// of each team as needed, and finally cuts off the bottom.
 func fitted(t *tree.Tree, fold, width, height int, paint func(tree.State, string) string) string {
 	var text string
 	for _, n := range []int{fold, 8, 4, 2, 1} {
@@ -162,7 +162,7 @@ func fitted(t *tree.Tree, fold, width, height int, paint func(tree.State, string
 	return strings.Join(lines[:cut], "") + fmt.Sprintf("… %d more lines\n", len(lines)-1-cut)
 }
 
-// clear takes the last drawing away.
+// clear erases the last drawing.
 func (v *treeView) clear() {
 	if v.lines > 0 {
 		fmt.Fprintf(v.app.term.data, "\x1b[%dA\r\x1b[J", v.lines)

@@ -16,7 +16,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/tree"
 )
 
-// topics are the subjects of the events that trees are made of.
+// topics returns the subjects of the events that trees are made of.
 func (r *treeReader) topics() ([]string, error) {
 	var out []string
 	for _, topic := range []string{mesh.BusTask, mesh.BusRun} {
@@ -29,7 +29,7 @@ func (r *treeReader) topics() ([]string, error) {
 	return out, nil
 }
 
-// stored is why no events are stored, nil where they are.
+// stored returns why no events are stored; nil if they are.
 func (r *treeReader) stored(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.app.conn.wait())
 	defer cancel()
@@ -43,12 +43,12 @@ func (r *treeReader) stored(ctx context.Context) error {
 	return nil
 }
 
-// clockSlack is by how much the clock of whoever made an id may be ahead of the
-// server's.
+// clockSlack is how much the clock of a sender that made an id may be ahead of
+// the server's.
 const clockSlack = 10 * time.Minute
 
-// since is from when on there may be events. Ids of this mesh tell when they were
-// made; for others all events must be read.
+// since returns the earliest time of the tree's events. Ids of this mesh
+// contain their time; for other ids all events must be read.
 func (r *treeReader) since() time.Time {
 	if d := r.flags.since; d > 0 {
 		return time.Now().Add(-d)
@@ -59,7 +59,7 @@ func (r *treeReader) since() time.Time {
 	return time.Time{}
 }
 
-// replay reads what is stored.
+// replay reads the stored events.
 func (r *treeReader) replay(ctx context.Context) error {
 	subjects, err := r.topics()
 	if err != nil {
@@ -83,9 +83,9 @@ func (r *treeReader) replay(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// listen gives events as they come, until ctx ends: from the stream, with what it
-// holds before, or where there is none from now on. The channel is closed at the
-// end.
+// listen returns events as they arrive, until ctx ends: from the stream,
+// beginning with those that it holds, or, without a stream, from now on. The
+// channel is closed at the end.
 func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 	subjects, err := r.topics()
 	if err != nil {
@@ -138,17 +138,17 @@ func (r *treeReader) listen(ctx context.Context) (<-chan busMessage, error) {
 	return out, nil
 }
 
-// busMessage is a message of the bus, or why there are no more.
+// busMessage is a message of the bus, or the error that ended them.
 type busMessage struct {
 	at   time.Time
 	data []byte
 	err  error
 }
 
-// take takes a message of the bus, and reports whether it changes the tree.
+// take adds a message of the bus, and reports whether it changes the tree.
 func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) {
 	r.seen++
-	if !bytes.Contains(data, r.quick) && bytes.IndexByte(data, '\\') < 0 { // what has escapes may be spelled otherwise
+	if !bytes.Contains(data, r.quick) && bytes.IndexByte(data, '\\') < 0 { // a text with escapes may contain the same in another spelling
 		return nil, false
 	}
 	e, err := envelope.Parse(data)
@@ -162,8 +162,8 @@ func (r *treeReader) take(at time.Time, data []byte) (*envelope.Envelope, bool) 
 	return e, r.builder.Event(at, e)
 }
 
-// recognize reports whether an event is of the tree that is wanted, the first
-// that is found.
+// recognize reports whether an event belongs to the wanted tree, which is the
+// first that is found.
 func (r *treeReader) recognize(e *envelope.Envelope) bool {
 	var p struct {
 		Task  string `json:"task"`
@@ -189,7 +189,7 @@ func (r *treeReader) recognize(e *envelope.Envelope) bool {
 	return true
 }
 
-// found says which tree it is.
+// found sets which tree it is.
 func (r *treeReader) found(corr, root string) {
 	r.corr, r.root, r.quick, r.builder = corr, root, inJSON(corr), tree.New(corr)
 }

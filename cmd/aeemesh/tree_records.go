@@ -15,15 +15,15 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// Bounds of what is looked up beside the events.
+// Limits of the records that are read in addition to the events.
 const (
-	maxTreeRuns  = 5000 // runs and answers, of one tree
-	treeLookups  = 16   // at once
+	maxTreeRuns  = 5000 // runs and answers of one tree
+	treeLookups  = 16   // at the same time
 	maxTreeDepth = 64   // from run to run
 )
 
-// records reads the runs and answers of the durable tasks whose end is not known
-// by events. Where events tell nothing at all it looks for the run that is meant.
+// records reads the runs and answers of durable tasks whose end is not known
+// from events. Without any event it searches for the run that is meant.
 func (r *treeReader) records(ctx context.Context) error {
 	m := r.subjects
 	ring, err := r.app.keyring(r.cmd)
@@ -57,7 +57,7 @@ func (r *treeReader) records(ctx context.Context) error {
 	return nil
 }
 
-// open are the durable tasks to ask about, each once.
+// open returns the durable tasks to look up, each once.
 func (r *treeReader) open(asked map[string]bool) (out []*tree.Node) {
 	for _, n := range r.builder.Tree(time.Now()).Nodes {
 		if asked[n.ID] || n.Entity == "" || len(asked) >= maxTreeRuns || n.State.Ended() && n.State != tree.Unknown && n.State != tree.Withdrawn {
@@ -72,7 +72,7 @@ func (r *treeReader) open(asked map[string]bool) (out []*tree.Node) {
 	return out
 }
 
-// treeRecord is what is stored of one task.
+// treeRecord is the stored record of one task.
 type treeRecord struct {
 	task  string
 	run   *state.Record
@@ -80,7 +80,7 @@ type treeRecord struct {
 	err   error
 }
 
-// lookUp asks for runs, and where there is none for the answer that was stored.
+// lookUp reads runs, or, where there is none, the stored answer.
 func lookUp(ctx context.Context, runs *runStore, replies *jetstream.Replies, nodes []*tree.Node) []treeRecord {
 	out := make([]treeRecord, len(nodes))
 	places := make(chan struct{}, treeLookups)
@@ -116,7 +116,7 @@ func lookUp(ctx context.Context, runs *runStore, replies *jetstream.Replies, nod
 	return out
 }
 
-// add takes what was found into the tree.
+// add adds a record to the tree.
 func (r *treeReader) add(runs *runStore, f treeRecord) {
 	switch {
 	case f.run != nil:
@@ -139,8 +139,7 @@ func (r *treeReader) addRun(runs *runStore, rec state.Record) {
 	}
 }
 
-// checkpoint takes a checkpoint, and what it says of the members of a team that
-// have ended.
+// checkpoint adds a checkpoint, with the team members that it lists as ended.
 func (r *treeReader) checkpoint(c *state.Checkpoint) {
 	if !r.builder.Checkpoint(c) {
 		return
@@ -158,13 +157,13 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 	}
 	for _, o := range standing.Outcomes {
 		if o.TaskID == "" && !r.bare {
-			continue // nobody was sent it; the events have told that
+			continue // no task was sent; the events say so already
 		}
 		s := intents.StepEvent{Alias: o.Alias, Slot: &o.Slot, To: o.Entity, Child: o.TaskID, Durable: o.Durable, Try: o.Tries}
 		step(o.Began, intents.RunStepStarted, s)
 		s.DurationMS = o.MS
 		if o.Usage != (orchestrate.Usage{}) {
-			s.Usage, _ = json.Marshal(o.Usage) // it is numbers
+			s.Usage, _ = json.Marshal(o.Usage) // numbers always marshal
 		}
 		intent := intents.RunStepFinished
 		if s.Error = o.Err; s.Error != nil {
@@ -174,8 +173,8 @@ func (r *treeReader) checkpoint(c *state.Checkpoint) {
 	}
 }
 
-// findRun finds the run that is meant, and those of the same corr, where no event
-// tells of them.
+// findRun finds the run that is meant, and the runs of the same corr, if there
+// are no events about them.
 func (r *treeReader) findRun(ctx context.Context, runs *runStore, replies *jetstream.Replies) error {
 	r.bare = true
 	rec, h, err := runs.find(ctx, r.wanted, "")

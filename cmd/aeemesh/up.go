@@ -19,7 +19,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/perms"
 )
 
-// upFlags are those of "up".
+// upFlags are the flags of "up".
 type upFlags struct {
 	store, host, config, sync, portsFile string
 	port, websocket, monitor             int
@@ -92,7 +92,7 @@ func (a *app) up(ctx context.Context, cmd *cobra.Command, f *upFlags) error {
 	if err := a.announceServer(srv, f); err != nil {
 		return err
 	}
-	var p vitals // nats-server has health checks of its own: --monitor
+	var p vitals // nats-server's own health checks are at --monitor
 	if err := p.begin(a); err != nil {
 		return err
 	}
@@ -149,8 +149,8 @@ func (a *app) serverConfig(cmd *cobra.Command, f *upFlags) (natsd.Config, error)
 	return cfg, nil
 }
 
-// applyStreams makes the mesh's streams. A server whose configuration keeps
-// this process out runs all the same.
+// applyStreams makes the mesh's streams. If the server's configuration refuses
+// this process, the server runs nevertheless.
 func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.Server) {
 	report, err := func() ([]jetstream.Change, error) {
 		m, err := a.subjects()
@@ -161,7 +161,7 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 		c.InboxPrefix = cmp.Or(a.conn.inboxPrefix, perms.InboxPrefix(a.defaultFrom()))
 		a.credentials(cmd, &c)
 		conn, err := natsconn.Connect(ctx, c)
-		if err != nil { // that names an address, and there is none in one process
+		if err != nil { // that error names an address, which an in-process connection does not have
 			a.log.Debug("no connection within the process", "err", err)
 			return nil, errors.New("the server's configuration does not let this process in")
 		}
@@ -193,7 +193,7 @@ func (a *app) applyStreams(ctx context.Context, cmd *cobra.Command, srv *natsd.S
 	}
 }
 
-// serverURLs is what "up" prints when the server is ready.
+// serverURLs is the output of "up" when the server is ready.
 type serverURLs struct {
 	URL       string `json:"url"`
 	Websocket string `json:"websocket,omitempty"`
@@ -245,7 +245,7 @@ func (a *app) announceServer(srv *natsd.Server, f *upFlags) error {
 	return writeWhole(f.portsFile, urls)
 }
 
-// writeWhole writes v as JSON so that a reader finds all of it or no file.
+// writeWhole writes v as JSON; a reader finds the complete file or none.
 func writeWhole(path string, v any) error {
 	raw, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

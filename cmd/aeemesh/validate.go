@@ -24,7 +24,7 @@ import (
 	"github.com/aeemesh/aeemesh/state"
 )
 
-// verdict is what "validate" says about one document.
+// verdict is the result of "validate" for one document.
 type verdict struct {
 	File     string         `json:"file"`
 	Valid    bool           `json:"valid"`
@@ -33,8 +33,8 @@ type verdict struct {
 	Next     string         `json:"next_level,omitempty"`
 	Missing  []aaif.Problem `json:"next_level_missing,omitempty"`
 	Problems []aaif.Problem `json:"problems"`
-	// Hosted says, of a valid agent, whether a worker here hosts it; Refused says why
-	// it does not, and Ignored what it does otherwise than the document says.
+	// Hosted says of a valid agent whether a worker here hosts it. Refused says
+	// why not, and Ignored which fields are not honoured.
 	Hosted  *bool          `json:"hosted,omitempty"`
 	Refused []aaif.Problem `json:"refused,omitempty"`
 	Ignored []aaif.Problem `json:"not_honoured,omitempty"`
@@ -107,8 +107,8 @@ there knows or serves.`,
 	return c
 }
 
-// judge checks documents, by themselves and against one another. The error is
-// for what cannot be read.
+// judge checks documents, each by itself and all against one another. It
+// returns an error for input that cannot be read.
 func (a *app) judge(names []string) ([]verdict, []*aaif.Document, error) {
 	read := make([]source, len(names))
 	for i, name := range names {
@@ -121,18 +121,18 @@ func (a *app) judge(names []string) ([]verdict, []*aaif.Document, error) {
 	return judgeSources(read)
 }
 
-// source is a document before it is read: a file, standard input or a URL.
+// source is an unparsed document: from a file, standard input or a URL.
 type source struct {
 	name string
 	data []byte
 }
 
-// judgeSources checks documents that have been read, and returns those that are
-// documents, in the same places.
+// judgeSources checks sources, and returns the valid documents at the same
+// indexes.
 func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
 	verdicts, docs := make([]verdict, len(read)), make([]*aaif.Document, len(read))
 	var sources []topology.Source
-	var of []int // the place of each source's verdict
+	var of []int // the index of each source's verdict
 	for i, s := range read {
 		v, doc, err := judgeOne(s)
 		if err != nil {
@@ -154,8 +154,8 @@ func judgeSources(read []source) ([]verdict, []*aaif.Document, error) {
 	return verdicts, docs, nil
 }
 
-// add adds what else there is to say. Of a condition in words of which more is said
-// then, the linter's general warning goes.
+// add adds problems. If one of them is about a condition in words, the linter's
+// general warning about it is removed.
 func (v *verdict) add(problems []aaif.Problem) {
 	v.Problems = slices.DeleteFunc(v.Problems, func(p aaif.Problem) bool {
 		return p.Rule == aaif.RuleStringCondition && slices.ContainsFunc(problems, func(more aaif.Problem) bool { return more.Pointer == p.Pointer })
@@ -167,7 +167,7 @@ func (v *verdict) add(problems []aaif.Problem) {
 	}
 }
 
-// judgeOne checks a document by itself, and returns it if it is one.
+// judgeOne checks a source by itself, and returns its document if it is valid.
 func judgeOne(s source) (verdict, *aaif.Document, error) {
 	shown := s.name
 	if s.name == "-" {
@@ -204,12 +204,12 @@ func judgeOne(s source) (verdict, *aaif.Document, error) {
 	return v, doc, nil
 }
 
-// checksumOf holds an agent state to its checksum (AAIF, Agent State Document: a
-// platform MUST verify it before it restores the run).
+// checksumOf verifies the checksum of an agent state (AAIF, Agent State
+// Document: a platform MUST verify it before it restores the run).
 func checksumOf(doc *aaif.Document) []aaif.Problem {
 	text, err := doc.MarshalJSON()
 	if err != nil {
-		return nil // it is valid: it can be written
+		return nil // a valid document can be encoded
 	}
 	p := aaif.Problem{Pointer: "/provenance/checksum", Rule: ruleChecksum, Severity: aaif.SeverityWarning}
 	want, err := state.CheckChecksum(text)
@@ -227,11 +227,11 @@ func checksumOf(doc *aaif.Document) []aaif.Problem {
 	return []aaif.Problem{p}
 }
 
-// ruleChecksum is the rule of what is said of a state's checksum.
+// ruleChecksum is the rule of problems with a state's checksum.
 const ruleChecksum aaif.Rule = "checksum"
 
-// unplayable says what keeps a worker from having the custom model that a document names, the offline one above
-// all.
+// unplayable reports why a worker cannot have a custom model that a document
+// names, mainly the offline one.
 func unplayable(d *aaif.Definition) []aaif.Problem {
 	m := d.Agent.Model
 	switch {
@@ -255,11 +255,12 @@ func unplayable(d *aaif.Definition) []aaif.Problem {
 	return []aaif.Problem{{Pointer: pointer, Rule: aaif.RuleIncomplete, Severity: aaif.SeverityWarning, Message: "a worker refuses this model: " + what, Hint: "mend it, or give the worker a program (--exec)"}}
 }
 
-// unfillable says what keeps tools of protocol http from being offered, whatever an operator allows.
+// unfillable reports why tools of protocol http can never be offered, whatever
+// an operator permits.
 func unfillable(d *aaif.Definition) (out []aaif.Problem) {
 	for i := range d.Agent.Tools {
 		t := &d.Agent.Tools[i]
-		if t.EffectiveProtocol() != aaif.ProtocolHTTP || t.Endpoint == "" || t.ParametersSchema == nil { // these are said already
+		if t.EffectiveProtocol() != aaif.ProtocolHTTP || t.Endpoint == "" || t.ParametersSchema == nil { // other checks report these
 			continue
 		}
 		if err := rest.Check(t); err != nil {
@@ -326,14 +327,14 @@ func (a *app) readFile(name string, limit int64) ([]byte, error) {
 	if errors.Is(err, syscall.EISDIR) {
 		return nil, hinted(fmt.Errorf("%s is a directory", name), "Name the files in it: %s/*.yaml", strings.TrimSuffix(name, "/"))
 	}
-	if err != nil { // a file's names it
+	if err != nil { // the error for a file contains its name
 		return nil, err
 	}
 	return data, nil
 }
 
-// held adds what a worker here makes of an agent that is valid by itself. What is
-// said already is not said again.
+// held adds the verdict of a worker here about an agent that is valid by
+// itself. Problems that were reported already are not repeated.
 func (v *verdict) held(doc *aaif.Document) error {
 	if !v.Valid {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate/topology"
 )
 
-// judgeInMesh adds to the verdicts who of those that the documents name is not
-// known in the mesh that runs, or not served there.
+// judgeInMesh adds to the verdicts which of the agents that the documents name
+// are not known or not served in the running mesh.
 func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []string, verdicts []verdict, docs []*aaif.Document) error {
 	s, err := a.open(ctx, cmd, sessionOptions{entity: a.defaultFrom()})
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *app) judgeInMesh(ctx context.Context, cmd *cobra.Command, names []strin
 		if doc == nil || doc.Definition() == nil || doc.Definition().Agent.Orchestration == nil {
 			continue
 		}
-		// The mesh says who is there.
+		// The mesh can resolve names, so the problem does not apply.
 		verdicts[i].Problems = slices.DeleteFunc(verdicts[i].Problems, func(p aaif.Problem) bool { return p.Rule == topology.RuleName })
 		verdicts[i].add(doc.Locate(t.view(names[i], "", doc).Present(looking, doc.Definition())))
 	}

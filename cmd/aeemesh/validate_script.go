@@ -8,10 +8,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/builtin"
 )
 
-// uncallable says which calls of the offline model's script can only fail: of
-// tools that the document does not declare. What an MCP server or an OpenAPI
-// description lists, and by which names a team's model calls its members, only a
-// worker knows; documents with these are not looked at.
+// uncallable reports calls in the offline model's script that must fail,
+// because the document does not declare the tool. Only a worker knows the tools
+// of MCP servers and OpenAPI descriptions, and the names of a team's members as
+// tools; documents with these are not checked.
 func uncallable(d *aaif.Definition) (out []aaif.Problem) {
 	m, o := d.Agent.Model, d.Agent.Orchestration
 	if m == nil || m.Provider != aaif.ProviderCustom || m.ProviderID != builtin.ProviderID || m.Preferred != builtin.Script || m.Params == nil || o != nil && len(o.Subagents) > 0 {

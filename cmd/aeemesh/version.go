@@ -13,8 +13,8 @@ import (
 	"github.com/aeemesh/aeemesh/envelope"
 )
 
-// release and revision are set by the linker for releases, and where the build does
-// not see the repository: -X main.release=1.2.3 -X main.revision=0f4c….
+// release and revision are set by the linker, for releases and for builds
+// without the repository: -X main.release=1.2.3 -X main.revision=0f4c….
 var release, revision string
 
 // version is the program's semantic version.
@@ -30,7 +30,7 @@ func version() string {
 
 type versionInfo struct {
 	Version  string `json:"version"`
-	Revision string `json:"revision"` // "unknown" where the build did not say
+	Revision string `json:"revision"` // "unknown" if the build did not set it
 	Modified bool   `json:"modified,omitempty"`
 	Time     string `json:"time,omitempty"`
 	Go       string `json:"go"`

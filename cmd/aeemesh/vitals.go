@@ -20,20 +20,20 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// vitals tell those that look after the process how it stands: a service manager
-// by sd_notify, orchestrators and monitoring over HTTP.
+// vitals report the state of the process: to a service manager by sd_notify,
+// and to orchestrators and monitoring over HTTP.
 type vitals struct {
 	app     *app
 	listen  string
-	metrics *health.Metrics // nil: nothing is collected
+	metrics *health.Metrics // nil: no metrics are collected
 	notify  sdnotify.Notifier
 	checks  atomic.Pointer[func() []health.Check]
 	server  *health.Server
-	stop    chan struct{} // closed when the watchdog is told no more
+	stop    chan struct{} // closed to stop reporting to the watchdog
 	wait    sync.WaitGroup
 }
 
-// processStarted is when this process began.
+// processStarted is when this process started.
 var processStarted = time.Now().UTC()
 
 func (p *vitals) add(a *app, flags *pflag.FlagSet) {
@@ -41,8 +41,8 @@ func (p *vitals) add(a *app, flags *pflag.FlagSet) {
 	bindEnv(flags, "health-listen", "AEEMESH_HEALTH_LISTEN")
 }
 
-// begin opens the address, so that the process can be asked from its beginning:
-// it is not ready then. The caller ends the process.
+// begin opens the address, so that the process can be probed from its start; it
+// is not ready then. The caller ends the process if begin fails.
 func (p *vitals) begin(a *app) error {
 	p.app, p.notify, p.stop = a, sdnotify.New(a.env, os.Getpid()), make(chan struct{})
 	p.look(func() []health.Check { return []health.Check{{Name: "nats", Why: "not connected yet"}} })
@@ -65,7 +65,7 @@ func (p *vitals) begin(a *app) error {
 	return nil
 }
 
-// readers are where the process's metrics go, beside collectors.
+// readers returns the readers of the process's metrics, beside collectors.
 func (p *vitals) readers() []sdkmetric.Reader {
 	if p.metrics == nil {
 		return nil
@@ -73,22 +73,22 @@ func (p *vitals) readers() []sdkmetric.Reader {
 	return []sdkmetric.Reader{p.metrics.Reader()}
 }
 
-// look says what has to hold from here on.
+// look sets the checks that apply from now on.
 func (p *vitals) look(checks func() []health.Check) { p.checks.Store(&checks) }
 
 func (p *vitals) report() health.Report { return health.ReportOf((*p.checks.Load())()) }
 
-// tell tells the service manager, if there is one.
+// tell reports to the service manager, if there is one.
 func (p *vitals) tell(states ...string) {
 	if err := p.notify.Tell(states...); err != nil {
 		p.app.log.Warn("service manager not told", "err", err)
 	}
 }
 
-// serves says that the process does now what it is for.
+// serves reports that the process is ready and what it serves.
 func (p *vitals) serves(what string) { p.tell(sdnotify.Ready, sdnotify.Status("serving %s", what)) }
 
-// ends says that the process stops, which takes at most a time.
+// ends reports that the process stops, within at most the given time.
 func (p *vitals) ends(within time.Duration) {
 	p.tell(sdnotify.Stopping, sdnotify.Extend(within+10*time.Second), sdnotify.Status("draining"))
 }
@@ -104,7 +104,7 @@ func (p *vitals) end() {
 	}
 }
 
-// connected is the check of a connection.
+// connected checks a connection.
 func connected(conn *nats.Conn) health.Check {
 	c := health.Check{Name: "nats", OK: conn.IsConnected()}
 	if !c.OK {
@@ -113,7 +113,7 @@ func connected(conn *nats.Conn) health.Check {
 	return c
 }
 
-// serving are the checks of the agents that a worker serves.
+// serving checks the agents that a worker serves.
 func serving(node *mesh.Node, entities []string) []health.Check {
 	now := map[string]mesh.Served{}
 	for _, s := range node.Serving() {
@@ -133,7 +133,7 @@ func serving(node *mesh.Node, entities []string) []health.Check {
 		c.OK = s.Health.Status != "unhealthy"
 		if lane, durable := laneOf(&intents.HealthResult{Details: s.Health.Details}); durable {
 			c.Detail[healthDurable] = lane.State
-			// One that an operator has paused is as he wants it.
+			// A lane that an operator has paused is in the intended state.
 			c.OK = c.OK && (lane.State == string(jetstream.LaneWorking) || lane.State == string(jetstream.LanePaused))
 			if !c.OK && c.Why == "" {
 				c.Why = "the durable lane is " + lane.State
@@ -147,8 +147,8 @@ func serving(node *mesh.Node, entities []string) []health.Check {
 	return out
 }
 
-// healthURL is where a process on this machine that was started with
-// --health-listen answers.
+// healthURL is the address of a process on this machine that was started with
+// --health-listen.
 func healthURL(listen, path string) (string, error) {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/sign"
 )
 
-// A voucher is what can be said of an envelope's signature: only what was
-// verified may be called signed.
+// A voucher is the result of verifying an envelope's signature: only a verified
+// envelope may be called signed.
 type voucher struct {
-	kid string        // that the signature names; "" where there is none
-	err envelope.Code // why it is not verified; "" where it is
+	kid string        // the key that the signature names; "" without a signature
+	err envelope.Code // why it is not verified; "" if it is
 }
 
-// vouch verifies the signature of e with the keys of ring, as they counted at a
-// time. A ring that is nil has no keys.
+// vouch verifies the signature of e with the keys of ring as they were valid at
+// a time. A nil ring has no keys.
 func vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) voucher {
 	if e.Sig == nil {
 		return voucher{}
@@ -42,7 +42,7 @@ func vouch(ring *sign.Ring, e *envelope.Envelope, at time.Time) voucher {
 	return v
 }
 
-// words say it; "" where there is no signature.
+// words describes the result; "" without a signature.
 func (v voucher) words() string {
 	switch v.err {
 	case "":
@@ -56,8 +56,8 @@ func (v voucher) words() string {
 	return "says it is signed by " + v.kid + " (not so: " + string(v.err) + ")"
 }
 
-// voucherRing is the keys of the directory and, with --shared-keys, the mesh's;
-// the caller calls stop.
+// voucherRing returns a ring with the keys of the directory and, with
+// --shared-keys, of the mesh; the caller must call stop.
 func (a *app) voucherRing(ctx context.Context, conn *nats.Conn) (ring *sign.Ring, stop func(), err error) {
 	v, err := a.verifier()
 	if err != nil {

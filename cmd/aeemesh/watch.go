@@ -20,7 +20,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// watchFlags are those of "watch".
+// watchFlags are the flags of "watch".
 type watchFlags struct {
 	corr, entity, intent, kind string
 	since                      time.Duration
@@ -78,8 +78,8 @@ type sighting struct {
 	stored  bool
 }
 
-// watchQueue is how many messages may wait to be printed; beyond it they are
-// counted and told as missed.
+// watchQueue is how many messages may wait to be printed; further ones are
+// dropped, counted and reported as missed.
 const watchQueue = 8192
 
 func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) error {
@@ -119,8 +119,9 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	}
 	var stored []string
 	if f.since > 0 {
-		// Before listening to all inboxes: the server gives its word that
-		// nobody answers to one subscription only, which would be that.
+		// This comes before the subscription to all inboxes: the server reports
+		// a request without responders to one subscription only, and that one
+		// would get the report.
 		if stored, err = w.stored(ctx, conn); err != nil {
 			a.term.warn("nothing can be replayed: %s", errorText(err))
 			a.term.hint(hintFor(err))
@@ -152,19 +153,19 @@ func (a *app) watch(ctx context.Context, cmd *cobra.Command, f *watchFlags) erro
 	return nil
 }
 
-// watcher filters and prints.
+// watcher filters and prints messages.
 type watcher struct {
 	app      *app
 	flags    *watchFlags
 	subjects subject.Map
 	ring     *sign.Ring
-	seen     map[string]bool // ids that were replayed, which the live ones may repeat
+	seen     map[string]bool // ids of replayed messages, which may arrive again live
 	shown    int
 	hidden   []string // what is not shown for lack of permissions
 }
 
-// patterns are the subjects to listen to. Replies go to inboxes, so those of
-// the default prefix are among them.
+// patterns returns the subjects to subscribe to. Replies go to inboxes, so
+// inboxes with the default prefix are included.
 func (w *watcher) patterns() ([]string, error) {
 	m := w.subjects
 	inbox := "_INBOX"
@@ -186,8 +187,8 @@ func (w *watcher) patterns() ([]string, error) {
 	return out, nil
 }
 
-// listen listens to what the user may hear, returns that, and says in one line what it
-// is not, replays included.
+// listen subscribes to the patterns that the user may read, and returns them.
+// It prints in one line what is missing, including replays.
 func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg) (heard []string, err error) {
 	wait := w.app.conn.wait()
 	for _, p := range patterns {
@@ -195,7 +196,8 @@ func (w *watcher) listen(conn *nats.Conn, patterns []string, live chan *nats.Msg
 		if _, err := conn.ChanSubscribe(p, live); err != nil {
 			return nil, fmt.Errorf("listen to %s: %w", p, err)
 		}
-		// The server complains of a subscription before it answers what comes after.
+		// The server reports a refused subscription before it answers what
+		// comes after.
 		if err := conn.FlushTimeout(wait); err != nil {
 			return nil, fmt.Errorf("listen to %s: %w", p, err)
 		}
@@ -232,8 +234,8 @@ func (w *watcher) replay(ctx context.Context, conn *nats.Conn, stored []string) 
 	return nil
 }
 
-// stored are the subjects of which something can be replayed. It says what of
-// them cannot.
+// stored returns the subjects of which messages can be replayed. It reports
+// those that cannot.
 func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error) {
 	js, err := w.app.jetStream(conn)
 	if err != nil {
@@ -271,8 +273,9 @@ func (w *watcher) stored(ctx context.Context, conn *nats.Conn) ([]string, error)
 	return subjects, nil
 }
 
-// readable fails where the user may not read what is stored of some subjects, as a
-// viewer may not read people's inboxes: what may be read is replayed without it.
+// readable fails if the user may not read the stored messages of some subjects,
+// as a viewer may not read people's inboxes: the others are replayed without
+// them.
 func (w *watcher) readable(ctx context.Context, js natsjs.JetStream, subjects string) error {
 	for _, err := range jetstream.Replay(ctx, js, jetstream.ReplayOptions{Map: w.subjects, Subjects: []string{subjects}, Since: time.Now()}) {
 		return err
@@ -313,13 +316,13 @@ func (w *watcher) message(at time.Time, on string, header nats.Header, data []by
 	w.app.term.sighting(s, w.flags.payload)
 }
 
-// handedOut reports that JetStream gives somebody what it has stored: it was
-// seen when it was sent.
+// handedOut reports whether JetStream delivers a stored message: it was shown
+// when it was sent.
 func handedOut(msg *nats.Msg) bool {
 	return strings.HasPrefix(msg.Reply, "$JS.ACK.") || msg.Header.Get(natsjs.StreamHeader) != ""
 }
 
-// asked makes an envelope of plain text, to be shown like any other.
+// asked makes an envelope from plain text, which is shown like any other.
 func asked(entity string, header nats.Header, data []byte) *envelope.Envelope {
 	from := header.Get(mesh.HeaderFrom)
 	if from == "" {
@@ -344,7 +347,7 @@ func (w *watcher) wants(s sighting) bool {
 	return true
 }
 
-// matchIntent matches an intent, or with a closing "*" all that begin so.
+// matchIntent matches an intent, or with a final "*" a prefix.
 func matchIntent(pattern, intent string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(intent, prefix)

@@ -20,23 +20,23 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/natsconn"
 )
 
-// Words go to stderr. With --log-format json each is a record of the log, so that
-// a program that collects logs meets nothing else; else they are lines for people,
-// with the time in front where the command runs for long.
+// Messages go to stderr. With --log-format json each message is a record of the
+// log, so that stderr contains nothing but the log; otherwise messages are
+// lines for people, with the time in front if the command runs for long.
 
-// An event is what is said of it: in a record a constant message with attributes,
-// to people a sentence.
+// An event is a message: in a log record a constant text with attributes, for
+// people a sentence.
 type event struct {
 	level slog.Level
 	style text.Colors // of the sentence
 	label string      // in front of it, such as "warning: "
 	mark  text.Colors // of the label
-	msg   string      // of the record; "": the sentence
+	msg   string      // the text of the record; "": the sentence
 	attrs []any       // of the record
 	end   bool        // it ends the command
 }
 
-// tell says what has happened.
+// tell prints an event.
 func (t *terminal) tell(e event, format string, args ...any) {
 	sentence := sprintf(format, args...)
 	if t.records != nil {
@@ -50,15 +50,15 @@ func (t *terminal) tell(e event, format string, args ...any) {
 	io.WriteString(t.words, t.time(e)+string(t.words.paint(e.mark, e.label))+string(t.words.colour(e.style, sentence))+"\n")
 }
 
-// How far a command that runs for long has come: from which of its words on they
-// are a log.
+// The phases of a long-running command, which decide whether its messages look
+// like a log.
 const (
 	logNone    = iota
-	logWords   // it begins its work; what ends it now is the answer to who started it
+	logWords   // its work begins; an error that ends it now is for the person who started it
 	logServing // it serves
 )
 
-// time is what stands in front of a line of a log for people.
+// time is the text in front of a line of a log for people.
 func (t *terminal) time(e event) string {
 	switch now, logs := time.Now(), t.logs.Load(); {
 	case logs == logNone, logs == logWords && e.end:
@@ -70,8 +70,8 @@ func (t *terminal) time(e event) string {
 	}
 }
 
-// programOutput takes what an operator's program writes to standard error, a line
-// a Write.
+// programOutput receives the standard error of an operator's program, one line
+// per Write.
 type programOutput struct{ t *terminal }
 
 func (o programOutput) Write(p []byte) (int, error) {
@@ -86,8 +86,8 @@ func (o programOutput) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// beginLog is called where a command that runs for long begins its work: from
-// here on its words are a log, and its first line says which process it is.
+// beginLog is called when a long-running command begins its work: from here on
+// its messages are a log, and the first one identifies the process.
 func (a *app) beginLog(cmd *cobra.Command) {
 	outliveReaders()
 	a.term.logs.Store(logWords)
@@ -110,34 +110,34 @@ func (t *terminal) say(format string, args ...any) {
 	t.tell(event{level: slog.LevelInfo}, format, args...)
 }
 
-// note is say for what matters less.
+// note prints a less important line.
 func (t *terminal) note(format string, args ...any) {
 	t.tell(event{level: slog.LevelInfo, style: styleFaint}, format, args...)
 }
 
-// progress is a note on a terminal and nothing elsewhere.
+// progress prints a note on a terminal, and nothing elsewhere.
 func (t *terminal) progress(format string, args ...any) {
 	if t.words.tty && t.records == nil {
 		t.note(format, args...)
 	}
 }
 
-// good says that something worked.
+// good prints that something worked.
 func (t *terminal) good(format string, args ...any) {
 	t.tell(event{level: slog.LevelInfo, style: styleGood}, format, args...)
 }
 
-// warn says what a person should know.
+// warn prints a warning.
 func (t *terminal) warn(format string, args ...any) {
 	t.tell(event{level: slog.LevelWarn, label: "warning: ", mark: styleWarn}, format, args...)
 }
 
-// notices say what is done otherwise than a document says, and the like: as errors
-// only what stops something. What is said of several places in the same words is
-// one line, and a hint that several have stands once; that the operator has accepted
-// it stands with each.
+// notices prints problems of a document, as errors only if they stop the agent.
+// Problems with the same text at several places share one line, and a common
+// hint is printed once, except for the hint that the operator has accepted a
+// field.
 func (t *terminal) notices(about string, problems []aaif.Problem) {
-	folded := map[aaif.Problem][]int{} // places of problems, by what they say
+	folded := map[aaif.Problem][]int{} // the places of problems, by their texts
 	bare := func(p aaif.Problem) aaif.Problem {
 		return aaif.Problem{Rule: p.Rule, Severity: p.Severity, Message: p.Message, Hint: p.Hint}
 	}
@@ -161,7 +161,7 @@ func (t *terminal) notices(about string, problems []aaif.Problem) {
 	}
 }
 
-// notice is one of them.
+// notice prints one of them.
 func (t *terminal) notice(about string, p aaif.Problem) {
 	e := event{level: slog.LevelWarn, label: "warning: ", mark: styleWarn, msg: "notice",
 		attrs: []any{"entity", about, "pointer", p.Pointer, "why", p.Message, "hint", p.Hint}}
@@ -171,18 +171,18 @@ func (t *terminal) notice(about string, p aaif.Problem) {
 	case aaif.SeverityNote:
 		e.level, e.label, e.mark = slog.LevelInfo, "note: ", styleFaint
 	}
-	p.Severity = aaif.SeverityError // the word is said once
+	p.Severity = aaif.SeverityError // the label is printed once
 	t.tell(e, "%s", about+": "+p.String())
 }
 
-// hint is the line under an error or a warning.
+// hint prints the line under an error or a warning.
 func (t *terminal) hint(hint string) {
 	if hint != "" {
 		t.tell(event{level: slog.LevelInfo, label: "hint: ", mark: styleFaint, msg: "hint", attrs: []any{"hint", hint}}, "%s", hint)
 	}
 }
 
-// fail prints an error: what is wrong, then one hint.
+// fail prints an error, then one hint.
 func (t *terminal) fail(err error) {
 	if errors.Is(err, errQuiet) {
 		return
@@ -198,12 +198,12 @@ func (t *terminal) fail(err error) {
 	}
 }
 
-// errorText drops what Go's own wrapping repeats.
+// errorText removes repetitions that come from Go's wrapping of errors.
 func errorText(err error) string {
 	return strings.TrimRight(strings.ReplaceAll(err.Error(), "nats: ", ""), "\n")
 }
 
-// steps prints what a user may type next.
+// steps prints commands that a user may run next.
 func (t *terminal) steps(title string, commands ...string) {
 	if t.records != nil {
 		t.records.Info(plain.Line(strings.TrimSpace(title)), "commands", commands)
@@ -217,7 +217,7 @@ func (t *terminal) steps(title string, commands ...string) {
 	io.WriteString(t.words, b.String())
 }
 
-// heading begins a part of what a person reads.
+// heading begins a section of output for people.
 func (t *terminal) heading(format string, args ...any) {
 	if t.records != nil {
 		t.say(format, args...)
@@ -226,8 +226,8 @@ func (t *terminal) heading(format string, args ...any) {
 	fmt.Fprintln(t.words, "\n"+string(t.words.colour(styleStrong, sprintf(format, args...))))
 }
 
-// status says what happens to the connection. A command that lives long says
-// all of it; one that ends soon says only what goes wrong.
+// status prints changes of the connection. A long-running command prints all of
+// them, a short one only failures.
 func (t *terminal) status(long bool) func(natsconn.Status) {
 	var away seldom
 	return func(s natsconn.Status) {
@@ -265,8 +265,8 @@ func (t *terminal) status(long bool) func(natsconn.Status) {
 	}
 }
 
-// seldom lets what is said over and over through the first time, and then at
-// growing intervals: the 8th time, the 64th, the 512th.
+// seldom lets a repeated message through the first time, and then at growing
+// intervals: the 8th time, the 64th, the 512th.
 type seldom struct {
 	mu       sync.Mutex
 	what     string
@@ -286,7 +286,7 @@ func (s *seldom) now(what string) bool {
 	return true
 }
 
-// over forgets it: the next time is a first one.
+// over resets a message: its next occurrence counts as the first.
 func (s *seldom) over() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// adapter makes CEL's values of JSON's. Objects become maps whose members are
-// visited in the order of their names: with Go's own order, a condition that
-// looks at the first of them would hold by chance.
+// adapter converts JSON values to CEL values. The members of an object are
+// visited in the order of their names: with Go's random order, a condition that
+// looks at the first member would hold by chance.
 type adapter struct{}
 
 // NativeToValue implements [types.Adapter].
@@ -25,7 +25,7 @@ func (adapter) NativeToValue(v any) ref.Val {
 	return types.DefaultTypeAdapter.NativeToValue(v)
 }
 
-// ordered is a map with an order.
+// ordered is a map that is visited in a fixed order.
 type ordered struct {
 	traits.Mapper
 	members map[string]any

@@ -20,8 +20,8 @@ type Program struct {
 	program cel.Program
 }
 
-// lookEvery is how many steps of a comprehension are taken between two looks at
-// the context. Without it CEL does not look at all.
+// lookEvery is how many steps of a comprehension are evaluated between two
+// checks of the context. Without this option CEL never checks it.
 const lookEvery = 100
 
 // base is the standard environment. Expressions add their variables to it.
@@ -32,7 +32,8 @@ var base = sync.OnceValues(func() (*cel.Env, error) {
 	)
 })
 
-// Compile parses and checks an expression, whose evaluation may cost so much.
+// Compile parses and checks an expression. cost bounds the cost of an
+// evaluation.
 func Compile(text string, cost limit.Cost) (*Program, error) {
 	std, err := base()
 	if err != nil {
@@ -67,28 +68,29 @@ func Compile(text string, cost limit.Cost) (*Program, error) {
 	return &Program{text, program}, nil
 }
 
-// issue is the first thing that is wrong with an expression, in one line.
+// issue describes the first error in an expression, in one line.
 func issue(issues *cel.Issues) error {
 	errs := issues.Errors()
 	if len(errs) == 0 {
 		return issues.Err()
 	}
 	e := errs[0]
-	what, _, _ := strings.Cut(strings.TrimPrefix(e.Message, "Syntax error: "), " expecting {") // all tokens that there are
+	what, _, _ := strings.Cut(strings.TrimPrefix(e.Message, "Syntax error: "), " expecting {") // which lists all possible tokens
 	what = strings.Replace(what, "mismatched input '<EOF>'", "more is expected than this", 1)
 	if e.Location.Line() < 1 {
-		return errors.New(what) // of the whole expression
+		return errors.New(what) // the error is about the whole expression
 	}
 	return fmt.Errorf("at %d:%d: %s", e.Location.Line(), e.Location.Column()+1, what)
 }
 
-// known are the names that CEL gives a meaning to.
+// known are the names that CEL predefines.
 var known = map[string]bool{
 	"bool": true, "int": true, "uint": true, "double": true, "string": true, "bytes": true,
 	"list": true, "map": true, "type": true, "null_type": true, "dyn": true, "google": true,
 }
 
-// variables are the names that an expression takes from its value.
+// variables returns the names of the variables that an expression takes from
+// its value.
 func variables(expr ast.Expr) map[string]bool {
 	names, own := make(map[string]bool), make(map[string]bool)
 	ast.PreOrderVisit(expr, ast.NewExprVisitor(func(e ast.Expr) {
@@ -108,14 +110,16 @@ func variables(expr ast.Expr) map[string]bool {
 	return names
 }
 
-// ErrNoObject is the error of a value that has no members, and so no variables.
+// ErrNoObject is the error of a value that is not an object, and so has no
+// variables.
 var ErrNoObject = errors.New("a value that is no object has no variables for cel")
 
-// costExceeded is in CEL's error of an evaluation that costs too much.
+// costExceeded is a part of CEL's error text for an evaluation that exceeds its
+// cost.
 const costExceeded = "cost limit exceeded"
 
-// Eval evaluates the expression. The members of the value, JSON as package
-// encoding/json decodes it, are the variables.
+// Eval evaluates the expression. The value is JSON as package encoding/json
+// decodes it; its members are the variables.
 func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
 	members, ok := value.(map[string]any)
 	if !ok && value != nil {
@@ -141,8 +145,8 @@ func (p *Program) Eval(ctx context.Context, value any) (bool, error) {
 	return result, nil
 }
 
-// explain says what is the matter, and what usually helps. CEL's errors may end
-// with a part of the value; that is kept only where the expression has it too.
+// explain returns the reason of an error, with a hint. CEL's errors may end
+// with a part of the value; it is kept only if the expression contains it, too.
 func (p *Program) explain(err error) error {
 	text := err.Error()
 	switch {

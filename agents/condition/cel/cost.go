@@ -8,13 +8,14 @@ import (
 	"cel.dev/cel-go/common/types/traits"
 )
 
-// sizes counts what calls cost whose operands CEL knows to be of type dyn alone,
-// as all of ours are: by itself it takes one unit for such a call, though s + s
-// may make a megabyte.
+// sizes computes the cost of calls whose operands have type dyn, as all of ours
+// do. CEL itself counts one unit for such a call, although s + s may make a
+// megabyte.
 type sizes struct{}
 
 // CallCost implements CEL's cost.ActualCostEstimator. It is called after each
-// call, so that the largest single step is that of the whole value.
+// call, so the largest amount by which a call can exceed the budget is the size
+// of the whole value.
 func (sizes) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	var n int
 	switch function {
@@ -37,14 +38,14 @@ func (sizes) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint6
 			n = matchCost(args[0], args[1])
 		}
 	default:
-		return nil // CEL's own
+		return nil // CEL's own cost applies
 	}
 	cost := uint64(1 + n)
 	return &cost
 }
 
-// made is the size of a sum: a list's is a view of its parts, which Value would
-// copy.
+// made returns the size of a sum. The sum of lists is a view of its parts,
+// which Value would copy.
 func made(v ref.Val) int {
 	if list, ok := v.(traits.Lister); ok {
 		n, _ := list.Size().(types.Int)
@@ -53,10 +54,10 @@ func made(v ref.Val) int {
 	return size(v, maxSize)
 }
 
-// maxSize is above any budget.
+// maxSize is larger than any budget.
 const maxSize = 1 << 30
 
-// size is about how much there is to read in a value: a unit for each element, or
+// size estimates the cost of reading a value: one unit for each element or
 // eight bytes. It stops counting at most.
 func size(v any, most int) int {
 	if most <= 0 {

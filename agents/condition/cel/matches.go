@@ -12,12 +12,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// maxMatch is what one call of matches may cost. CEL takes the cost of a call
-// when it has been made.
+// maxMatch bounds the cost of one call of matches, because CEL adds the cost of
+// a call only after it was made.
 const maxMatch limit.Cost = 1_000_000
 
-// matches is CEL's function, with bounds: its own compiles any regular
-// expression, and 16 KiB of x{1000} take half a gigabyte.
+// matches replaces CEL's function by one with limits: CEL's own compiles any
+// regular expression, and 16 KiB of x{1000} take half a gigabyte.
 func matches() cel.EnvOption {
 	args := []*cel.Type{cel.StringType, cel.StringType}
 	return cel.Function(overloads.Matches,
@@ -41,7 +41,7 @@ func matches() cel.EnvOption {
 	)
 }
 
-// checkPatterns compiles the patterns that an expression writes out.
+// checkPatterns compiles the patterns that are literals in an expression.
 func checkPatterns(expr ast.Expr) (err error) {
 	ast.PreOrderVisit(expr, ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || e.AsCall().FunctionName() != overloads.Matches {
@@ -59,7 +59,7 @@ func checkPatterns(expr ast.Expr) (err error) {
 	return err
 }
 
-// matchCost is for a call that has been made.
+// matchCost returns the cost of a call that was made.
 func matchCost(text, pattern ref.Val) int {
 	t, ok := text.(types.String)
 	p, isText := pattern.(types.String)

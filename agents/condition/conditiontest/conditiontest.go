@@ -2,19 +2,20 @@ package conditiontest
 
 import "testing"
 
-// Case is an expression, the JSON that it is held against, and the verdict.
+// Case is an expression, the JSON value that it is evaluated on, and the
+// expected result.
 type Case struct {
-	Lang, Expr string // the rule of jsonlogic is JSON; always and never have no Expr
+	Lang, Expr string // jsonlogic's Expr is a rule in JSON; always and never have none
 	Data       string
 	Want       bool
 }
 
-// Truths are cases that have a verdict.
+// Truths are cases with a result.
 func Truths() []Case {
 	return []Case{
 		{"always", "", `null`, true},
 		{"never", "", `null`, false},
-		// jsonpath: non-empty, whatever is in it.
+		// jsonpath: true if the query selects any node, whatever its value.
 		{"jsonpath", "$.task.type", `{"task":{"type":"code_review"}}`, true},
 		{"jsonpath", "$.task.type", `{"task":{"type":false}}`, true},
 		{"jsonpath", "$.task.type", `{"task":{"type":null}}`, true},
@@ -47,8 +48,8 @@ func Truths() []Case {
 	}
 }
 
-// Errors are cases that have none: what is malformed, what is of the wrong type,
-// what is not there, what would take for ever. Want is false in all of them.
+// Errors are cases that must fail: malformed expressions, wrong types, missing
+// functions, and evaluations that would not end. Want is false in all of them.
 func Errors() []Case {
 	return []Case{
 		{"jsonpath", "task.type", `{}`, false},
@@ -69,8 +70,8 @@ func Errors() []Case {
 	}
 }
 
-// Run holds an evaluator to all cases. eval says whether the value satisfies the
-// condition; the string form of a condition has an empty lang.
+// Run tests an evaluator with all cases. eval reports whether the value
+// satisfies the condition; the string form of a condition has an empty lang.
 func Run(t *testing.T, eval func(lang, expr, data string) (bool, error)) {
 	t.Helper()
 	for _, c := range Truths() {

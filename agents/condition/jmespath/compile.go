@@ -14,9 +14,9 @@ import (
 // Program is a compiled expression.
 type Program struct{ root parsing.ASTNode }
 
-// maxNesting bounds the brackets that are open at once in an expression, and
-// maxSource its bytes: the parser recurses, and Go cannot recover from a stack
-// that has overflowed.
+// maxNesting bounds the brackets that are open at the same time, and maxSource
+// the bytes of an expression: the parser recurses, and Go cannot recover from a
+// stack overflow.
 const (
 	maxNesting = 100
 	maxSource  = 64 << 10
@@ -31,7 +31,7 @@ func Compile(text string) (p *Program, err error) {
 		return nil, err
 	}
 	defer func() {
-		if recover() != nil { // the parser's own, on some that are malformed
+		if recover() != nil { // the parser panics on some malformed expressions
 			p, err = nil, errors.New("this is no JMESPath expression")
 		}
 	}()
@@ -56,13 +56,13 @@ func (p *Program) Eval(b *limit.Budget, value any) (bool, error) {
 	return err == nil && truthy(v), err
 }
 
-// Search is the expression's result.
+// Search returns the expression's result.
 func (p *Program) Search(b *limit.Budget, value any) (any, error) {
 	in := &interpreter{b: b, root: value}
 	return in.eval(&p.root, value, nil)
 }
 
-// truthy is JMESPath's.
+// truthy implements JMESPath's truth values.
 func truthy(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -79,7 +79,7 @@ func truthy(v any) bool {
 	return true
 }
 
-// checkNesting counts brackets outside of quotes.
+// checkNesting counts open brackets outside of quotes.
 func checkNesting(text string) error {
 	depth, quote := 0, byte(0)
 	for i := 0; i < len(text); i++ {
@@ -103,8 +103,8 @@ func checkNesting(text string) error {
 	return nil
 }
 
-// check finds what the parser lets pass: functions that there are not, with the
-// wrong number of arguments, and & where no function takes it.
+// check reports errors that the parser does not detect: unknown functions,
+// wrong numbers of arguments, and & in a place where no function expects it.
 func check(n *parsing.ASTNode, isArgument bool) error {
 	switch n.NodeType {
 	case parsing.ASTFunctionExpression:

@@ -14,7 +14,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// table has the functions by name.
+// table maps names to functions.
 var table = func() map[string]functions.FunctionEntry {
 	t := make(map[string]functions.FunctionEntry)
 	for _, f := range functions.GetDefaultFunctions() {
@@ -23,8 +23,8 @@ var table = func() map[string]functions.FunctionEntry {
 	return t
 }()
 
-// call evaluates the arguments, holds them to their types, takes the cost, and
-// calls the function.
+// call evaluates the arguments, checks their types, spends the cost, and calls
+// the function.
 func (in *interpreter) call(n *node, v any, s *scope) (any, error) {
 	name := n.Value.(string)
 	f := table[name]
@@ -57,7 +57,8 @@ func (in *interpreter) call(n *node, v any, s *scope) (any, error) {
 	return x, nil
 }
 
-// size takes the cost of a value's own size, without what is nested in it.
+// size spends the cost of a value's own size, without the values that are
+// nested in it.
 func size(b *limit.Budget, v any) {
 	switch v := v.(type) {
 	case string:
@@ -125,8 +126,8 @@ func either(types []functions.JpType) string {
 	return strings.Join(words, " or ")
 }
 
-// costs are of functions whose work or result is not in proportion to the size
-// of their arguments. They are taken before the work is done.
+// costs holds functions whose work or result is not proportional to the size of
+// their arguments. The cost is spent before the work is done.
 var costs = map[string]func(b *limit.Budget, args []any){
 	"to_string": func(b *limit.Budget, args []any) { b.Walk(args[0]) },
 	"join": func(b *limit.Budget, args []any) {
@@ -163,10 +164,10 @@ func sorting(b *limit.Budget, args []any) {
 
 var jsonNumber = regexp.MustCompile(`^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$`)
 
-// owns are the functions that are not the library's: it panics on some arguments
-// (contains, find_first, find_last), takes members in any order (keys, values,
-// items), changes its argument (sort_by), or reads too much as a number
-// (to_number).
+// owns replaces functions of the library: it panics on some arguments
+// (contains, find_first, find_last), visits members in random order (keys,
+// values, items), modifies its argument (sort_by), or accepts too much as a
+// number (to_number).
 var owns map[string]func(b *limit.Budget, args []any) (any, error)
 
 func init() {
@@ -222,8 +223,8 @@ func contains(b *limit.Budget, args []any) (any, error) {
 	return false, nil
 }
 
-// find counts in code points. Its third and fourth arguments are where it begins
-// and ends to look.
+// find counts in code points. Its third and fourth arguments bound the part
+// that is searched.
 func find(args []any, index func(s, what string) int) (any, error) {
 	text, what := []rune(args[0].(string)), args[1].(string)
 	start, end := 0, len(text)

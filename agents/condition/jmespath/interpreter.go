@@ -21,17 +21,17 @@ type interpreter struct {
 	root any
 }
 
-// scope is what let has bound, the innermost first.
+// scope holds the bindings of let; parent is the enclosing scope.
 type scope struct {
 	name  string
 	value any
 	outer *scope
 }
 
-// node is short for what the parser makes.
+// node is the parser's type of nodes.
 type node = parsing.ASTNode
 
-// eval is the result of a part of the expression on a value.
+// eval evaluates a part of the expression on a value.
 func (in *interpreter) eval(n *node, v any, s *scope) (any, error) {
 	in.b.Spend(1)
 	switch n.NodeType {
@@ -144,7 +144,7 @@ func at(v any, i int) any {
 	return list[i]
 }
 
-// let evaluates its bindings outside of its own scope.
+// let evaluates its bindings in the enclosing scope.
 func (in *interpreter) let(n *node, v any, s *scope) (any, error) {
 	inner := s
 	for i := range n.Children[0].Children {
@@ -168,7 +168,7 @@ func (in *interpreter) binary(n *node, left, right any) any {
 	x, xok := left.(float64)
 	y, yok := right.(float64)
 	if !xok || !yok {
-		return nil // only numbers are in an order
+		return nil // only numbers can be ordered
 	}
 	switch n.Value {
 	case parsing.TOKGT:
@@ -195,8 +195,8 @@ func (in *interpreter) binary(n *node, left, right any) any {
 	return nil
 }
 
-// projection is what applies its right side to each element of its left side,
-// and flattening, which makes such elements.
+// projection applies its right side to each element of its left side. It also
+// implements flattening, which makes such elements.
 func (in *interpreter) projection(n *node, v any, s *scope) (any, error) {
 	left, err := in.eval(&n.Children[0], v, s)
 	if err != nil {
@@ -216,7 +216,7 @@ func (in *interpreter) projection(n *node, v any, s *scope) (any, error) {
 		items = in.values(left)
 	case string:
 		if n.NodeType == parsing.ASTProjection && isSlice(&n.Children[0]) {
-			return left, nil // a text that was sliced
+			return left, nil // a slice of a text is a text and not a projection
 		}
 		return nil, nil
 	default:
@@ -252,7 +252,7 @@ func isSlice(n *node) bool {
 	return n.NodeType == parsing.ASTIndexExpression && len(n.Children) > 1 && n.Children[1].NodeType == parsing.ASTSlice
 }
 
-// values are an object's, in the order of their names.
+// values returns an object's values, in the order of their names.
 func (in *interpreter) values(m map[string]any) []any {
 	in.b.Spend(2 * len(m))
 	out := make([]any, 0, len(m))

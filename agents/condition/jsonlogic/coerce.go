@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// truthy is JsonLogic's: an empty array is false, unlike in JavaScript; an
-// object is true.
+// truthy implements JsonLogic's truth values: an empty array is false, unlike
+// in JavaScript; an object is true.
 func truthy(v any) bool {
 	switch v := v.(type) {
 	case bool:
@@ -27,8 +27,8 @@ func truthy(v any) bool {
 	return true
 }
 
-// strictlyEqual is ===. Two arrays, or two objects, are never equal: they would
-// have to be one and the same.
+// strictlyEqual implements ===. Two arrays or two objects are never equal,
+// because they are not identical.
 func strictlyEqual(x, y any) bool {
 	switch x := x.(type) {
 	case string:
@@ -48,7 +48,7 @@ func strictlyEqual(x, y any) bool {
 	return false
 }
 
-// looselyEqual is == (ECMA-262, IsLooselyEqual).
+// looselyEqual implements == (ECMA-262, IsLooselyEqual).
 func looselyEqual(b *limit.Budget, x, y any) bool {
 	if absent(x) || absent(y) {
 		return absent(x) && absent(y)
@@ -71,8 +71,8 @@ func looselyEqual(b *limit.Budget, x, y any) bool {
 	return toNumber(b, x) == toNumber(b, y)
 }
 
-// less is < or <= (ECMA-262, IsLessThan): texts among themselves as texts,
-// everything else as numbers.
+// less implements < and <= (ECMA-262, IsLessThan): two texts are compared as
+// texts, everything else as numbers.
 func less(b *limit.Budget, x, y any, orEqual bool) bool {
 	if isObject(x) {
 		x = toText(b, x)
@@ -100,7 +100,7 @@ func isObject(v any) bool {
 	return false
 }
 
-// toNumber is ECMA-262's ToNumber.
+// toNumber implements ECMA-262's ToNumber.
 func toNumber(b *limit.Budget, v any) float64 {
 	switch v := v.(type) {
 	case float64:
@@ -146,7 +146,8 @@ func textNumber(s string) float64 {
 	return math.NaN()
 }
 
-// parseFloat is JavaScript's: the number that a text begins with.
+// parseFloat implements JavaScript's parseFloat: the number at the beginning of
+// a text.
 func parseFloat(b *limit.Budget, v any) float64 {
 	if n, ok := v.(float64); ok {
 		return n
@@ -169,13 +170,15 @@ func signed(s string) float64 {
 	return math.Inf(1)
 }
 
-// float reads what decimal has matched. Out of range it is an infinity.
+// float parses a text that decimal has matched. A number out of range is an
+// infinity.
 func float(s string) float64 {
 	n, _ := strconv.ParseFloat(s, 64)
 	return n
 }
 
-// toText is ECMA-262's ToString. An array's is its elements with commas between.
+// toText implements ECMA-262's ToString. The text of an array is its elements,
+// joined by commas.
 func toText(b *limit.Budget, v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -212,7 +215,7 @@ func writeText(out *strings.Builder, v any) {
 	}
 }
 
-// numberText is ECMA-262's Number::toString.
+// numberText implements ECMA-262's Number::toString.
 func numberText(f float64) string {
 	switch {
 	case math.IsNaN(f):

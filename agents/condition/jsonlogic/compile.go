@@ -15,13 +15,13 @@ type Program struct{ root node }
 // maxDepth bounds the nesting of a rule.
 const maxDepth = 100
 
-// node is a part of a rule, ready to be evaluated.
+// node is a compiled part of a rule.
 type node interface {
 	eval(b *limit.Budget, data any) any
 }
 
-// Compile reads a rule, which may be any JSON value: what is no operation stands
-// for itself.
+// Compile compiles a rule, which may be any JSON value: a value that is not an
+// operation is a literal.
 func Compile(rule []byte) (*Program, error) {
 	var v any
 	if err := json.Unmarshal(rule, &v); err != nil {
@@ -30,7 +30,7 @@ func Compile(rule []byte) (*Program, error) {
 	return CompileValue(v)
 }
 
-// CompileValue makes a program of a rule that has been decoded.
+// CompileValue compiles a rule that was decoded already.
 func CompileValue(rule any) (*Program, error) {
 	root, err := compile(rule, maxDepth)
 	if err != nil {
@@ -39,8 +39,8 @@ func CompileValue(rule any) (*Program, error) {
 	return &Program{root}, nil
 }
 
-// Eval evaluates the rule, and says whether its result is truthy. The value is
-// JSON as package encoding/json decodes it, and is not changed.
+// Eval evaluates the rule, and reports whether its result is truthy. The value
+// is JSON as package encoding/json decodes it, and is not modified.
 func (p *Program) Eval(b *limit.Budget, value any) (bool, error) {
 	return truthy(p.root.eval(b, value)), nil
 }
@@ -58,7 +58,7 @@ func compile(rule any, depth int) (node, error) {
 		return list(items), nil
 	case map[string]any:
 		if len(r) != 1 {
-			return literal{r}, nil // as in the reference: no operation, and so a value
+			return literal{r}, nil // as in the reference implementation: a literal
 		}
 		for name, args := range r {
 			values, ok := args.([]any)
@@ -92,7 +92,7 @@ func compileAll(values []any, depth int) ([]node, error) {
 	return items, nil
 }
 
-// literal stands for itself.
+// literal is a constant.
 type literal struct{ value any }
 
 func (l literal) eval(b *limit.Budget, _ any) any { b.Spend(1); return l.value }

@@ -2,8 +2,8 @@ package jsonlogic
 
 import "github.com/aeemesh/aeemesh/agents/condition/limit"
 
-// control is an operator that chooses which of its arguments it evaluates, and
-// with which data.
+// control is an operator that decides which of its arguments are evaluated, and
+// on which data.
 type control func(b *limit.Budget, data any, args []node) any
 
 type controlled struct {
@@ -28,7 +28,7 @@ func init() {
 	}
 }
 
-// arg evaluates the argument i; one that is not there is undefined.
+// arg evaluates argument i; a missing argument is undefined.
 func arg(b *limit.Budget, data any, args []node, i int) any {
 	if i >= len(args) {
 		return undefined{}
@@ -36,7 +36,7 @@ func arg(b *limit.Budget, data any, args []node, i int) any {
 	return args[i].eval(b, data)
 }
 
-// choose is if, else if, …, else.
+// choose implements if, else if, …, else.
 func choose(b *limit.Budget, data any, args []node) any {
 	i := 0
 	for ; i+1 < len(args); i += 2 {
@@ -108,7 +108,7 @@ func reduced(b *limit.Budget, data any, args []node) any {
 	return acc
 }
 
-// all is false of an empty list, as in the reference.
+// all is false for an empty list, as in the reference implementation.
 func all(b *limit.Budget, data any, args []node) any {
 	items, _ := arg(b, data, args, 0).([]any)
 	for _, e := range items {

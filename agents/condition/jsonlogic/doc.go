@@ -5,20 +5,20 @@
 //	ok, err := p.Eval(budget, value)
 //
 // A rule is an object with one member, whose name is the operator. The
-// operators are those of the reference: var, missing, missing_some, if (and ?:),
-// ==, ===, !=, !==, !, !!, or, and, >, >=, <, <=, max, min, +, -, *, /, %, map,
-// filter, reduce, all, none, some, merge, in, cat, substr and log, which returns
-// its argument and logs nothing. Any other operator is an error of Compile,
-// wherever in the rule it stands; so is a rule nested deeper than 100.
+// operators are those of the reference: var, missing, missing_some, if (and
+// ?:), ==, ===, !=, !==, !, !!, or, and, >, >=, <, <=, max, min, +, -, *, /, %,
+// map, filter, reduce, all, none, some, merge, in, cat, substr and log, which
+// returns its argument and logs nothing. Any other operator in a rule is an
+// error of Compile; so is a rule nested deeper than 100.
 //
 // Coercion is JavaScript's: 1 == "1" holds, "3" + 4 is 7, and the text of an
-// array is its elements with commas between. Properties that JavaScript's own
-// objects have, such as an array's length, are not there.
+// array is its elements, joined by commas. Properties of JavaScript's own
+// objects, such as an array's length, do not exist.
 //
-// The package has an evaluator of its own because a rule is a stranger's
-// program: {"reduce": …} that doubles a list in each step outgrows any memory in
-// forty steps, and of the evaluators there are none can be stopped. This one
-// spends a [limit.Budget] for every step, element and text that it makes.
+// The package has its own evaluator because a rule may be a stranger's program:
+// {"reduce": …} that doubles a list in each step exceeds any memory in forty
+// steps, and no existing evaluator can be stopped. This one spends a
+// [limit.Budget] for every step, element and text that it makes.
 //
-// A Program may be used by any number of goroutines.
+// A Program is safe for concurrent use.
 package jsonlogic

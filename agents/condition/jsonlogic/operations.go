@@ -56,8 +56,8 @@ func init() {
 	}
 }
 
-// undefined is JavaScript's: what an argument is that was not given. To most
-// operators it is the same as null; a rule cannot write it.
+// undefined is JavaScript's undefined: the value of a missing argument. Most
+// operators treat it like null; a rule cannot write it.
 type undefined struct{}
 
 func at(args []any, i int) any {
@@ -67,7 +67,7 @@ func at(args []any, i int) any {
 	return undefined{}
 }
 
-// variable is var: a path with dots, and what it is where there is nothing.
+// variable implements var: a path with dots, and a default if nothing is found.
 func variable(b *limit.Budget, data any, args []any) any {
 	var otherwise any
 	if len(args) > 1 {
@@ -115,7 +115,8 @@ func missing(b *limit.Budget, data any, keys []any) any {
 	return out
 }
 
-// missingSome is empty where at least so many of the keys are there.
+// missingSome returns an empty list if at least so many of the keys are
+// present.
 func missingSome(b *limit.Budget, data any, args []any) any {
 	keys, ok := at(args, 1).([]any)
 	if !ok {
@@ -128,7 +129,7 @@ func missingSome(b *limit.Budget, data any, args []any) any {
 	return lacking
 }
 
-// between is < and <=, which take a third argument.
+// between implements < and <=, which accept a third argument.
 func between(b *limit.Budget, args []any, orEqual bool) any {
 	if !less(b, at(args, 0), at(args, 1), orEqual) {
 		return false
@@ -144,7 +145,8 @@ func sum(b *limit.Budget, _ any, args []any) any {
 	return total
 }
 
-// product of one thing is the thing, as in the reference.
+// product returns a single argument unchanged, as in the reference
+// implementation.
 func product(b *limit.Budget, _ any, args []any) any {
 	if len(args) == 1 {
 		return args[0]
@@ -160,7 +162,7 @@ func extreme(b *limit.Budget, args []any, start float64, pick func(x, y float64)
 	for _, a := range args {
 		n := toNumber(b, a)
 		if math.IsNaN(n) || math.IsNaN(start) {
-			n, start = math.NaN(), math.NaN() // also beside an infinity, unlike in Go
+			n, start = math.NaN(), math.NaN() // JavaScript's rule for NaN beside an infinity, which differs from Go's
 		}
 		start = pick(start, n)
 	}
@@ -205,7 +207,7 @@ func in(b *limit.Budget, _ any, args []any) any {
 	return false
 }
 
-// cat is the texts of its arguments, one after the other.
+// cat joins the texts of its arguments.
 func cat(b *limit.Budget, _ any, args []any) any {
 	parts := make([]string, len(args))
 	for i, a := range args {
@@ -218,7 +220,7 @@ func cat(b *limit.Budget, _ any, args []any) any {
 }
 
 // substr counts in UTF-16, as JavaScript does. A negative start counts from the
-// end, and a negative length leaves so much out there.
+// end; a negative length leaves out so many units at the end.
 func substr(b *limit.Budget, _ any, args []any) any {
 	s := toText(b, at(args, 0))
 	b.Bytes(4 * len(s))
@@ -235,7 +237,7 @@ func substr(b *limit.Budget, _ any, args []any) any {
 	return string(utf16.Decode(rest[:clamp(n, len(rest))]))
 }
 
-// clamp makes an index of a number; a negative one counts from the end.
+// clamp converts a number to an index; a negative one counts from the end.
 func clamp(f float64, length int) int {
 	switch {
 	case math.IsNaN(f):

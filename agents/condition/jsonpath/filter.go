@@ -4,13 +4,13 @@ import (
 	"unicode/utf8"
 )
 
-// logical is an expression that holds or not of a current node (RFC 9535,
+// logical is an expression that is true or false for a current node (RFC 9535,
 // section 2.3.5).
 type logical interface {
 	test(e *evaluation, current any) bool
 }
 
-// valued is an expression of type ValueType. Without a value it is Nothing.
+// valued is an expression of type ValueType. An absent value is Nothing.
 type valued interface {
 	value(e *evaluation, current any) (v any, ok bool)
 }
@@ -54,8 +54,8 @@ func (x literal) value(*evaluation, any) (any, bool) { return x.v, true }
 
 func (x singular) value(e *evaluation, current any) (any, bool) { return x.q.one(e, current) }
 
-// test compares, as section 2.3.5.2.2 says. Nothing is equal to Nothing alone;
-// only numbers and texts are in an order.
+// test compares by the rules of section 2.3.5.2.2. Nothing equals only Nothing;
+// only numbers and texts can be ordered.
 func (x comparison) test(e *evaluation, current any) bool {
 	e.b.Spend(1)
 	left, lok := x.left.value(e, current)
@@ -98,7 +98,7 @@ type (
 	regex    struct {
 		text, pattern valued
 		whole         bool     // match, not search
-		fixed         *pattern // where the pattern is a literal
+		fixed         *pattern // set if the pattern is a literal
 	}
 )
 
@@ -125,7 +125,8 @@ func (f countOf) value(e *evaluation, current any) (any, bool) {
 	return float64(n), true
 }
 
-// value is that of the one node; of none or several it is Nothing.
+// value returns the value of the only node; for no node or several it is
+// Nothing.
 func (f valueOf) value(e *evaluation, current any) (v any, ok bool) {
 	n := 0
 	f.q.each(e, current, func(node any) bool {
@@ -154,7 +155,7 @@ func (f regex) test(e *evaluation, current any) bool {
 	return p.matches(e.b, text)
 }
 
-// pattern compiles a pattern that is data, once for each evaluation.
+// pattern compiles a pattern that comes from the data, once in each evaluation.
 func (e *evaluation) pattern(source string, whole bool) *pattern {
 	key := "s" + source
 	if whole {

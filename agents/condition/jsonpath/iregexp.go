@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/condition/limit"
 )
 
-// pattern is a compiled I-Regexp. One that is none, or too large, matches nothing
-// (RFC 9535, section 2.4.6).
+// pattern is a compiled I-Regexp. An invalid or too large pattern matches
+// nothing (RFC 9535, section 2.4.6).
 type pattern struct{ re *limit.Pattern }
 
 func compilePattern(source string, whole bool) *pattern {
@@ -31,9 +31,10 @@ func (p *pattern) matches(b *limit.Budget, text string) bool {
 	return p.re != nil && p.re.Match(b, text)
 }
 
-// translate checks that a pattern is an I-Regexp, and writes it as Go does. The
-// two differ in the dot, which matches no line end of either kind (RFC 9485,
-// section 5). Go would also take much that is none, such as \d or (?i).
+// translate checks that a pattern is an I-Regexp, and translates it to Go's
+// syntax. The two differ in the dot, which in I-Regexp matches neither kind of
+// line end (RFC 9485, section 5). Go would also accept much that I-Regexp does
+// not, such as \d or (?i).
 func translate(source string) (string, bool) {
 	t := &translator{in: source}
 	if !utf8.ValidString(source) || !t.alternatives(0) || t.in != "" {
@@ -47,7 +48,7 @@ type translator struct {
 	out strings.Builder
 }
 
-// take moves n bytes from the source to the result.
+// take copies n bytes from the source to the result.
 func (t *translator) take(n int) bool {
 	t.out.WriteString(t.in[:n])
 	t.in = t.in[n:]
@@ -95,7 +96,7 @@ func (t *translator) alternatives(depth int) bool {
 
 var quantity = regexp.MustCompile(`^\{[0-9]+(?:,[0-9]*)?\}`)
 
-// quantifier takes at most one: there are no lazy ones.
+// quantifier translates at most one quantifier: there are no lazy ones.
 func (t *translator) quantifier() bool {
 	if t.in == "" {
 		return true
@@ -122,7 +123,7 @@ func (t *translator) escape() bool {
 	return t.take(2)
 }
 
-// class takes a character class expression.
+// class translates a character class expression.
 func (t *translator) class() bool {
 	t.take(1)
 	if strings.HasPrefix(t.in, "^") {
@@ -165,7 +166,7 @@ func (t *translator) classChar() bool {
 	case '[', ']', '-':
 		return false
 	case '&', '~':
-		t.out.WriteByte('\\') // no operators, whatever Go may make of two of them
+		t.out.WriteByte('\\') // escape the characters of which Go makes operators
 	}
 	_, n := utf8.DecodeRuneInString(t.in)
 	return t.take(n)

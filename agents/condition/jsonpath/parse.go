@@ -10,15 +10,15 @@ import (
 // maxDepth bounds how deep filters and parentheses nest in a query.
 const maxDepth = 100
 
-// parser reads a query by recursive descent; its methods are named after the
-// rules of RFC 9535's ABNF.
+// parser is a recursive descent parser; its methods are named after the rules
+// of RFC 9535's ABNF.
 type parser struct {
 	text  string
 	pos   int
 	depth int
 }
 
-// syntaxError ends parsing.
+// syntaxError is the value with which the parser panics to stop.
 type syntaxError struct{ err error }
 
 func parse(text string) (q *query, err error) {
@@ -49,7 +49,7 @@ func (p *parser) fail(format string, args ...any) {
 	panic(syntaxError{fmt.Errorf("at %d: %s", 1+utf8.RuneCountInString(p.text[:min(p.pos, len(p.text))]), fmt.Sprintf(format, args...))})
 }
 
-// here is what stands at the place, for errors.
+// here describes the current position, for errors.
 func (p *parser) here() string {
 	if p.pos >= len(p.text) {
 		return "the end of the query"
@@ -185,7 +185,7 @@ func (p *parser) indexOrSlice() selector {
 	return slice{parts[0], parts[1], parts[2]}
 }
 
-// maxInteger is that of I-JSON, 2^53-1.
+// maxInteger is the largest integer of I-JSON, 2^53-1.
 const maxInteger = 1<<53 - 1
 
 func (p *parser) integer() int64 {

@@ -30,7 +30,7 @@ func (p *parser) logicalAnd() logical {
 	return list
 }
 
-// operator takes an operator with the space around it.
+// operator reads an operator with the space around it.
 func (p *parser) operator(op string) bool {
 	before := p.pos
 	p.space()
@@ -76,8 +76,8 @@ func (p *parser) paren() logical {
 	return x
 }
 
-// operand is a literal, a query or a function call: a literal, a *query, or a
-// function of one of the types valued and logical.
+// operand reads a literal, a query or a function call. It returns a literal, a
+// *query, or a function of type valued or logical.
 func (p *parser) operand() any {
 	switch c := p.peek(); {
 	case c == '@' || c == '$':
@@ -94,7 +94,7 @@ func (p *parser) operand() any {
 	return nil
 }
 
-// comparable is what may stand beside a comparison operator.
+// comparable checks that x may be an operand of a comparison.
 func (p *parser) comparable(x any, at int) valued {
 	switch x := x.(type) {
 	case valued:
@@ -111,7 +111,7 @@ func (p *parser) comparable(x any, at int) valued {
 	return nil
 }
 
-// testable is what may stand alone.
+// testable checks that x may be a test by itself.
 func (p *parser) testable(x any, at int) logical {
 	switch x := x.(type) {
 	case *query:
@@ -146,7 +146,7 @@ func (p *parser) number() float64 {
 	return n
 }
 
-// word is true, false, null or a function call.
+// word reads true, false, null or a function call.
 func (p *parser) word() any {
 	start := p.pos
 	for c := p.peek(); c >= 'a' && c <= 'z' || c == '_' || c >= '0' && c <= '9'; c = p.peek() {
@@ -169,8 +169,8 @@ func (p *parser) word() any {
 	return nil
 }
 
-// function reads a call of one of the five functions, and holds it to its types
-// (RFC 9535, section 2.4.3).
+// function reads a call of one of the five functions, and checks its types (RFC
+// 9535, section 2.4.3).
 func (p *parser) function(word string, start int) any {
 	p.down()
 	defer func() { p.depth-- }()

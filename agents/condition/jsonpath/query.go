@@ -19,8 +19,8 @@ func Compile(text string) (*Query, error) {
 	return &Query{q}, nil
 }
 
-// Exists says whether the query selects at least one node of the value, which is
-// JSON as package encoding/json decodes it.
+// Exists reports whether the query selects at least one node of the value,
+// which is JSON as package encoding/json decodes it.
 func (q *Query) Exists(b *limit.Budget, value any) (bool, error) {
 	return q.q.exists(&evaluation{b: b, root: value}, value), nil
 }
@@ -35,7 +35,7 @@ func (q *Query) Select(b *limit.Budget, value any, yield func(node any) bool) {
 type evaluation struct {
 	b        *limit.Budget
 	root     any
-	patterns map[string]*pattern // of match and search, where they come from the data
+	patterns map[string]*pattern // of match and search, if the pattern comes from the data
 }
 
 // query is a root query ($) or one relative to the current node (@).
@@ -44,8 +44,8 @@ type query struct {
 	segments []segment
 }
 
-// singular says whether the query can select no more than one node, by its form
-// (RFC 9535, section 2.3.5.1).
+// singular reports whether the form of the query permits at most one node (RFC
+// 9535, section 2.3.5.1).
 func (q *query) singular() bool {
 	for _, s := range q.segments {
 		if s.descendant || len(s.selectors) != 1 {
@@ -71,7 +71,7 @@ func (q *query) exists(e *evaluation, current any) bool {
 	return !q.each(e, current, func(any) bool { return false })
 }
 
-// one is the node of a singular query.
+// one returns the node of a singular query.
 func (q *query) one(e *evaluation, current any) (node any, ok bool) {
 	q.each(e, current, func(n any) bool {
 		node, ok = n, true
@@ -92,8 +92,8 @@ type selector interface {
 	children(e *evaluation, node any, yield func(any) bool) bool
 }
 
-// visit calls yield with what the segments select, one node at a time. It returns
-// false if yield did.
+// visit calls yield with the nodes that the segments select, one at a time. It
+// returns false if yield did.
 func visit(e *evaluation, segments []segment, node any, yield func(any) bool) bool {
 	e.b.Spend(1)
 	if len(segments) == 0 {
@@ -165,7 +165,7 @@ func (s index) children(_ *evaluation, node any, yield func(any) bool) bool {
 	return yield(list[i])
 }
 
-// children goes from start to end, as section 2.3.4.2.2 says.
+// children visits the elements of a slice by the rules of section 2.3.4.2.2.
 func (s slice) children(e *evaluation, node any, yield func(any) bool) bool {
 	list, ok := node.([]any)
 	if !ok {

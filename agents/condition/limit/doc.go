@@ -1,6 +1,5 @@
-// Package limit bounds what the evaluation of one expression may cost. The
-// condition languages evaluate under it, whoever wrote the expression and
-// whatever it is held against.
+// Package limit bounds the cost of evaluating one expression. All condition
+// languages use it, for all expressions and values.
 //
 //	ok, err := limit.Run(ctx, limit.Cost(1e6), func(b *limit.Budget) (bool, error) {
 //		for range list {
@@ -10,8 +9,8 @@
 //	})
 //
 // A unit of cost is about one step of an interpreter, or one element or eight
-// bytes that it makes. The count is the same on every machine; how long it takes
-// is not, so that a deadline is only a second fence, looked at every few hundred
+// bytes of output. The cost is the same on every machine. The time is not, so
+// the context's deadline is only a second limit, checked every few hundred
 // units.
 //
 // A Budget belongs to one evaluation and one goroutine.

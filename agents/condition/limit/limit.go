@@ -12,39 +12,40 @@ type Cost int64
 // ErrCost is the error of an evaluation that spent its budget.
 var ErrCost = errors.New("the evaluation costs too much")
 
-// ErrDepth is the error of an evaluation that made a value nested deeper than
-// [MaxDepth].
+// ErrDepth is the error of an evaluation that made a value with more nesting
+// than [MaxDepth].
 var ErrDepth = errors.New("the evaluation nests values too deep")
 
-// MaxDepth bounds how deep the values nest that an evaluation makes.
+// MaxDepth bounds the nesting of values that an evaluation makes.
 const MaxDepth = 2000
 
-// A PanicError is what became of a panic in an evaluation.
+// A PanicError is the error of an evaluation that panicked.
 type PanicError struct {
-	// Value is what was panicked with. It may hold data: it is for no log.
+	// Value is the argument of panic. It may contain data and must not be
+	// logged.
 	Value any
 }
 
-// Error says that it panicked, and not with what.
+// Error says that the evaluation panicked, without Value.
 func (e *PanicError) Error() string {
 	return fmt.Sprintf("the evaluator failed (a panic: %T)", e.Value)
 }
 
-// stop carries the end of a budget out of an evaluator.
+// stop is the value with which a spent budget panics, to leave an evaluator.
 type stop struct{ err error }
 
-// Budget is what an evaluation has left.
+// Budget is the remaining cost of an evaluation.
 type Budget struct {
 	ctx  context.Context
 	left Cost
-	look Cost // where the context is looked at next
+	look Cost // the cost at which the context is checked next
 }
 
-// lookEvery is the cost between two looks at the context.
+// lookEvery is the cost between two checks of the context.
 const lookEvery = 512
 
-// Spend takes n units. Where they are not left, or the context has ended, it
-// does not return, and Run returns the error.
+// Spend takes n units from the budget. If fewer are left, or the context has
+// ended, it does not return: the evaluation ends, and Run returns the error.
 func (b *Budget) Spend(n int) {
 	if n < 0 || Cost(n) > b.left {
 		panic(stop{ErrCost})
@@ -58,10 +59,10 @@ func (b *Budget) Spend(n int) {
 	}
 }
 
-// Bytes takes what a text of n bytes costs to read or to make.
+// Bytes spends the cost of reading or making a text of n bytes.
 func (b *Budget) Bytes(n int) { b.Spend(1 + n/8) }
 
-// Product takes the cost of n things of m bytes each, before they are made.
+// Product spends the cost of n values of m bytes each, before they are made.
 func (b *Budget) Product(n, m int) {
 	if n < 0 || m < 0 || n > 0 && m > int(b.left)*8/n+8 {
 		panic(stop{ErrCost})
@@ -69,9 +70,9 @@ func (b *Budget) Product(n, m int) {
 	b.Spend(1 + n*m/8)
 }
 
-// Walk takes the cost of visiting a whole JSON value: a unit for each scalar,
-// array, object and member name, and its bytes. Shared parts count each time
-// that they are met, as for whoever walks the value next.
+// Walk spends the cost of visiting a whole JSON value: a unit for each scalar,
+// array, object and member name, and its bytes. A part that occurs several
+// times is counted each time.
 func (b *Budget) Walk(v any) { b.walk(v, MaxDepth) }
 
 func (b *Budget) walk(v any, depth int) {
@@ -97,8 +98,8 @@ func (b *Budget) walk(v any, depth int) {
 	}
 }
 
-// Equal compares two JSON values. It costs a unit for each pair that it looks
-// at, and ends with the first difference.
+// Equal compares two JSON values. It spends a unit for each pair that it
+// compares, and stops at the first difference.
 func (b *Budget) Equal(x, y any) bool { return b.equal(x, y, MaxDepth) }
 
 func (b *Budget) equal(x, y any, depth int) bool {
@@ -149,9 +150,8 @@ func (b *Budget) equal(x, y any, depth int) bool {
 	return false
 }
 
-// Run evaluates within a budget. A panic in f becomes an error of type
-// [*PanicError]; the error of a budget that is spent is [ErrCost], and that of a
-// context that ended is its own.
+// Run evaluates f within a budget. A panic in f becomes a [*PanicError]. A
+// spent budget returns [ErrCost], an ended context its own error.
 func Run[T any](ctx context.Context, cost Cost, f func(*Budget) (T, error)) (result T, err error) {
 	defer func() {
 		r := recover()

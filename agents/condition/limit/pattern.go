@@ -7,24 +7,25 @@ import (
 	"regexp/syntax"
 )
 
-// The bounds of regular expressions.
+// Limits of regular expressions.
 const (
 	maxPattern = 4 << 10 // bytes
-	maxProgram = 20_000  // instructions, about
+	maxProgram = 20_000  // estimated instructions
 )
 
 // ErrPattern is the error of a regular expression that is too large: a few
-// kilobytes of x{1000} compile to hundreds of megabytes.
+// kilobytes of x{1000} would compile to hundreds of megabytes.
 var ErrPattern = errors.New("the regular expression is too large")
 
-// Pattern is a compiled regular expression. Matching is linear in the text: Go's
-// matcher does not go back.
+// Pattern is a compiled regular expression. Matching takes time linear in the
+// text: Go's matcher does not backtrack.
 type Pattern struct {
 	re   *regexp.Regexp
 	size int
 }
 
-// Compile compiles a regular expression in Go's syntax, RE2's, within bounds.
+// Compile compiles a regular expression in Go's syntax (RE2), within the
+// limits.
 func Compile(text string) (*Pattern, error) {
 	if len(text) > maxPattern {
 		return nil, ErrPattern
@@ -44,7 +45,7 @@ func Compile(text string) (*Pattern, error) {
 	return &Pattern{re, size}, nil
 }
 
-// Match says whether the text has a match.
+// Match reports whether the text has a match.
 func (p *Pattern) Match(b *Budget, text string) bool {
 	b.Spend(int(min(p.Cost(text), math.MaxInt32)))
 	return p.re.MatchString(text)
@@ -53,11 +54,11 @@ func (p *Pattern) Match(b *Budget, text string) bool {
 // MatchString is Match without a budget: see Cost.
 func (p *Pattern) MatchString(text string) bool { return p.re.MatchString(text) }
 
-// Cost is what matching the text costs, about.
+// Cost estimates the cost of matching the text.
 func (p *Pattern) Cost(text string) Cost { return 1 + Cost(len(text)+1)*Cost(p.size)/8 }
 
-// program is about how many instructions a parsed expression compiles to; once
-// they are too many, it is any number above.
+// program estimates how many instructions a parsed expression compiles to.
+// Above the limit the result is any larger number.
 func program(re *syntax.Regexp) int {
 	n := 1 + len(re.Rune)
 	for _, sub := range re.Sub {

@@ -23,10 +23,11 @@ import (
 //go:embed aimock.mjs
 var script string
 
-// Env names the environment variable that says where node_modules is.
+// Env is the environment variable with the folder that contains node_modules.
 const Env = "AEEMESH_TEST_NODE"
 
-// patience bounds the wait for a process that starts in a fifth of a second.
+// patience bounds the start of the process, which normally takes a fifth of a
+// second.
 const patience = 60 * time.Second
 
 // Server is a running aimock.
@@ -37,7 +38,7 @@ type Server struct {
 }
 
 // Start starts aimock on a free port, and stops it when the test ends. It skips
-// the test where Node or the package is missing.
+// the test if Node or the package is missing.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	dir := os.Getenv(Env)
@@ -49,7 +50,7 @@ func Start(t testing.TB) *Server {
 		t.Skip("node is not in the PATH: the tests against @copilotkit/aimock need it")
 	}
 	cmd := exec.Command(node, "--input-type=module", "-e", script)
-	cmd.Dir = dir // where the package is looked for
+	cmd.Dir = dir // the folder in which Node looks for the package
 	cmd.Env = append(os.Environ(), "AIMOCK_STRICT_TURN_INDEX=1")
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
@@ -65,7 +66,7 @@ func Start(t testing.TB) *Server {
 		t.Fatalf("start node: %v", err)
 	}
 	t.Cleanup(func() {
-		stdin.Close() // at which it ends by itself
+		stdin.Close() // aimock ends when its standard input closes
 		kill := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 		cmd.Wait()
 		kill.Stop()
@@ -87,7 +88,7 @@ func Start(t testing.TB) *Server {
 	return &Server{url: u, client: &http.Client{Transport: transport}}
 }
 
-// Stage is where turns are played.
+// Stage is a base URL at which turns are played.
 type Stage struct {
 	// URL is the base, without a path and a final slash.
 	URL string
@@ -95,13 +96,13 @@ type Stage struct {
 	recorder *recorder
 }
 
-// Stage makes aimock play turns[n] for a conversation that holds n assistant
-// messages, to whoever asks under the Stage's URL.
+// Stage makes aimock play turns[n] for each request below the Stage's URL whose
+// conversation has n assistant messages.
 //
 // A turn that fails is an HTTP error of its kind, with Retry-After where it has
-// one, in whole seconds. If it has a Text, too, which should be of 80
-// characters or more, then a stream breaks in the midst of the Text; without
-// streaming the Text is answered. Hang is not played.
+// one, in whole seconds. If it also has a Text, which should have 80 characters
+// or more, a stream breaks in the middle of the Text; without streaming the
+// Text is the answer. Hang is not supported.
 func (s *Server) Stage(t testing.TB, turns ...modeltest.Turn) *Stage {
 	t.Helper()
 	name := fmt.Sprintf("stage-%d", s.stages.Add(1))
@@ -126,10 +127,10 @@ func (s *Server) Stage(t testing.TB, turns ...modeltest.Turn) *Stage {
 	return &Stage{URL: r.url, recorder: r}
 }
 
-// Requests are what was asked so far, in order of arrival.
+// Requests returns the requests so far, in order of arrival.
 func (s *Stage) Requests() []Request { return s.recorder.all() }
 
-// fixture is aimock's: what to answer to whom.
+// fixture is an aimock fixture: a request to match, and its answer.
 type fixture struct {
 	Match     map[string]any `json:"match"`
 	Response  map[string]any `json:"response"`
@@ -148,8 +149,8 @@ func play(stage string, n int, turn modeltest.Turn) fixture {
 		return f
 	}
 	if turn.Fail != nil {
-		f.Truncate = 6 // of some 10, with what opens a stream
-		f.Latency = 2  // or what was written is thrown away with the connection
+		f.Truncate = 6 // the chunk after which the stream breaks, of about 10
+		f.Latency = 2  // otherwise the text that was written is dropped with the connection
 	}
 	u := turn.Usage
 	f.Response = map[string]any{"usage": map[string]any{
@@ -170,7 +171,7 @@ func play(stage string, n int, turn modeltest.Turn) fixture {
 	return f
 }
 
-// failure is an error as a provider words it.
+// failure is an error in a provider's form.
 func failure(e *model.Error) map[string]any {
 	status, typ, code := 503, "server_error", ""
 	switch e.Kind {

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// Request is one request as the adapter sent it.
+// Request is a request in the form in which the adapter sent it.
 type Request struct {
 	Method string
 	URI    string // path and query, as sent
@@ -20,8 +20,8 @@ type Request struct {
 	Body   []byte
 }
 
-// recorder stands before aimock, keeps what passes, and says on which stage it
-// is. aimock's own journal holds requests in its own words.
+// recorder is a proxy before aimock. It stores requests, and adds the stage to
+// them. aimock's own journal has requests in another form.
 type recorder struct {
 	url      string
 	mu       sync.Mutex
@@ -34,10 +34,10 @@ func newRecorder(t testing.TB, s *Server, stage string) *recorder {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(s.url)
 			p.Out.Header.Set("X-AIMock-Context", stage)
-			p.Out.Header.Set("X-AIMock-Strict", "true") // no turn is an error, never an invention
+			p.Out.Header.Set("X-AIMock-Strict", "true") // a missing turn is an error; aimock must not invent an answer
 		},
 		Transport:     s.client.Transport,
-		FlushInterval: -1, // a stream streams
+		FlushInterval: -1, // flush at once, so that streams are streamed
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {

@@ -15,26 +15,25 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model/modeltest"
 )
 
-// NewFunc builds the model under test, which asks under stage.URL.
+// NewFunc makes the model under test, which sends requests to stage.URL.
 type NewFunc func(t *testing.T, stage *Stage) model.Model
 
-// Options say what differs from family to family. The zero value is right for
-// OpenAI's.
+// Options are the differences between families. The zero value suits OpenAI's.
 type Options struct {
-	// Model is the name that is asked for. Default "m".
+	// Model is the name of the requested model. Default "m".
 	Model string
 
-	// Extended are the extended parameters that are sent. The default has
-	// numbers, names and nesting that a careless adapter would spoil.
+	// Extended are the extended parameters. The default has numbers, names and
+	// nesting that a faulty adapter would change.
 	Extended json.RawMessage
 
-	// ExtendedAt leads from the body's root to where the members of Extended
-	// must be. Default: the root.
+	// ExtendedAt is the path in the body at which the members of Extended must
+	// be. Default: the root.
 	ExtendedAt []string
 
-	// Schema says whether a request for JSON by a schema carries that schema,
-	// and fails the test if not. Default: it is looked for anywhere in the
-	// body, byte for byte but for white space.
+	// Schema checks that a request for JSON by a schema contains that schema,
+	// and fails the test otherwise. Default: the schema may be anywhere in the
+	// body, byte for byte except for white space.
 	Schema func(t *testing.T, body []byte)
 }
 
@@ -44,9 +43,9 @@ const schema = `{"type":"object","properties":{"city":{"type":"string"},"n":{"ty
 
 const answer = "The rain in Spain stays mainly in the plain, «says» the song, and {so} say all of those who sing it.\n"
 
-// Run proves a model family against aimock: plain, streaming, a tool call,
-// parallel calls, structured output, extended parameters arriving verbatim,
-// 429 with Retry-After and a stream that is cut.
+// Run tests a model family against aimock: plain, streaming, a tool call,
+// parallel calls, structured output, extended parameters sent verbatim, 429
+// with Retry-After, and a stream that breaks.
 func Run(t *testing.T, s *Server, o Options, newModel NewFunc) {
 	t.Helper()
 	if o.Model == "" {
@@ -97,7 +96,7 @@ func (p *proof) request() *model.Request {
 	return &model.Request{Model: p.o.Model, Messages: []model.Message{model.System("be brief"), model.User("hi")}}
 }
 
-// generate asks, and returns what was streamed.
+// generate calls the model, and returns the streamed text, too.
 func (p *proof) generate(m model.Model, req *model.Request, stream bool) (*model.Response, string, error) {
 	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), patience)

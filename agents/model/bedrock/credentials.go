@@ -40,7 +40,7 @@ func (m *Model) credentials(ctx context.Context) (*bedrockruntime.Client, func(*
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || r == '{' || r == '"' }) {
 		return nil, nil, nil, model.Errorf(model.ErrAuth, "the key is neither an API key nor an access key")
 	}
-	if strings.HasPrefix(m.cfg.BaseURL, "http:") { // whoever listens would have it
+	if strings.HasPrefix(m.cfg.BaseURL, "http:") { // an eavesdropper would get the key
 		return nil, nil, nil, model.Errorf(model.ErrBadRequest, "an API key is sent over https alone")
 	}
 	return m.client, func(o *bedrockruntime.Options) {

@@ -60,7 +60,7 @@
 // connection failures, and answers that break off or make no sense are
 // model.ErrUnavailable. A ValidationException is model.ErrContextTooLong if it
 // says so, and model.ErrBadRequest otherwise, as is anything else. The SDK's own
-// retries are off: whoever routes, retries.
+// retries are off: a model that routes between models retries.
 //
 // # Secrets
 //

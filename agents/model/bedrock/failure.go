@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// failure maps what went wrong to the port's errors.
+// failure converts an error to one of package model.
 func (m *Model) failure(err error, secrets []string) error {
 	e := &model.Error{Kind: model.ErrUnavailable, Err: err}
 	var answer *smithyhttp.ResponseError
@@ -36,7 +36,7 @@ func (m *Model) failure(err error, secrets []string) error {
 		e.Kind = kind(e.Status, said)
 		e.Message = words(e.Kind, said, secrets)
 		e.Err = nil // its text quotes the server
-	case errors.As(err, &request): // whose own text quotes the whole URL
+	case errors.As(err, &request): // its own text quotes the whole URL
 		e.Message = model.Quote("cannot reach the service: "+request.Err.Error(), secrets...)
 	case e.Status >= 400:
 		e.Kind, e.Err = kind(e.Status, &smithy.GenericAPIError{}), nil
@@ -48,7 +48,7 @@ func (m *Model) failure(err error, secrets []string) error {
 	return e
 }
 
-// last is the innermost error, without what the SDK puts around it.
+// last returns the innermost error, without the SDK's wrapping.
 func last(err error) error {
 	for {
 		switch u := err.(type) {
@@ -68,7 +68,7 @@ func last(err error) error {
 
 func words(kind model.Kind, said smithy.APIError, secrets []string) string {
 	var parts []string
-	// What servers say about a wrong key may quote it in part.
+	// A server's text about a wrong key may quote a part of the key.
 	if message := said.ErrorMessage(); kind != model.ErrAuth && message != "" && message != "UnknownError" {
 		parts = append(parts, model.Quote(message, secrets...))
 	}
@@ -78,8 +78,8 @@ func words(kind model.Kind, said smithy.APIError, secrets []string) string {
 	return strings.Join(parts, "; ")
 }
 
-// kind classes a failure by its code, or where the code is not known by its
-// status.
+// kind classifies a failure by its code, or by its status if the code is not
+// known.
 func kind(status int, said smithy.APIError) model.Kind {
 	switch said.ErrorCode() {
 	case "ThrottlingException", "TooManyRequestsException", "ServiceQuotaExceededException":

@@ -15,26 +15,27 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// ask is one Generate: what is asked, in as many requests as it takes, and the
-// turn that comes of it.
+// ask is one call of Generate: the request, which may be sent several times,
+// and the resulting turn.
 type ask struct {
 	req      *model.Request
 	extended map[string]json.RawMessage
 	refusals *model.Refusals
-	refused  map[string]int64 // what the model is known not to take
+	refused  map[string]int64 // parameters and features that the model is known to refuse
 	dropped  []string         // of the last request
 	turn     *turn
 }
 
-// What a model may refuse besides the parameters that have AAIF's names.
+// Features that a model may refuse, beside the parameters with AAIF's names.
 const (
-	native    = "outputConfig " // structured output, by a schema's hash
+	native    = "outputConfig " // structured output; the hash of a schema follows
 	both      = "top_p beside temperature"
 	streaming = "streaming"
 	system    = "system"
 )
 
-// nativeSchema is the name of structured output by the request's schema.
+// nativeSchema is the name under which a refusal of the request's schema is
+// stored.
 func (a *ask) nativeSchema() string {
 	sum := sha256.Sum256(a.req.Format.Schema)
 	return native + string(sum[:])
@@ -50,8 +51,8 @@ func newAsk(req *model.Request, refusals *model.Refusals, onDelta func(model.Del
 	return a, nil
 }
 
-// verbatim is a document of the protocol that is written as it is; the SDK's
-// own would put it through a map.
+// verbatim is a document of the protocol that is written byte for byte; the
+// SDK's own type would decode it to a map.
 type verbatim struct {
 	document.Interface
 	text json.RawMessage
@@ -63,7 +64,7 @@ func raw(text json.RawMessage) document.Interface {
 	return verbatim{document.NewLazyDocument(nil), text}
 }
 
-// input is the request, as Converse takes it.
+// input returns the request in the form of Converse.
 func (a *ask) input() *bedrockruntime.ConverseInput {
 	a.dropped = nil
 	in := &bedrockruntime.ConverseInput{ModelId: aws.String(a.req.Model)}
@@ -91,8 +92,8 @@ func (a *ask) input() *bedrockruntime.ConverseInput {
 
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// schema is that of structured output, nil where there is none or where it has
-// to be asked for in words.
+// schema returns the schema of structured output; nil if there is none, or if
+// it must be described in the prompt.
 func (a *ask) schema() json.RawMessage {
 	if a.req.Format.Type != model.FormatJSONSchema || a.refused[a.nativeSchema()] != 0 {
 		return nil
@@ -109,8 +110,8 @@ func streamInput(in *bedrockruntime.ConverseInput) *bedrockruntime.ConverseStrea
 	}
 }
 
-// tools are those of the request; where there are none, those that were called
-// before, since the API wants to know them.
+// tools returns the request's tools. If there are none, it returns those that
+// the conversation has called, because the API requires their definitions.
 func (a *ask) tools(in *bedrockruntime.ConverseInput) {
 	defs := a.req.Tools
 	if len(defs) == 0 {
@@ -141,7 +142,8 @@ func (a *ask) tools(in *bedrockruntime.ConverseInput) {
 	}
 }
 
-// params maps the standard parameters, and notes what the API does not take.
+// params converts the standard parameters, and records those that the API does
+// not accept.
 func (a *ask) params(in *bedrockruntime.ConverseInput) {
 	p, budget := a.req.Params, a.budget()
 	out := types.InferenceConfiguration{}
@@ -187,8 +189,8 @@ func (a *ask) params(in *bedrockruntime.ConverseInput) {
 	}
 }
 
-// budget is that of the thoughts, nil where the extended parameters switch none
-// on.
+// budget returns the token budget of thoughts; nil if the extended parameters
+// do not enable them.
 func (a *ask) budget() *int64 {
 	for _, name := range []string{"thinking", "reasoning_config"} {
 		var t struct {
@@ -208,14 +210,15 @@ func (a *ask) drop(name string) {
 	}
 }
 
-// aliases are the names by which the models know the standard parameters.
+// aliases are the models' own names of the standard parameters.
 var aliases = map[string][]string{
 	"top_p":      {"top_p", "topP", "p"},
 	"max_tokens": {"max_tokens", "maxTokens", "max_gen_len", "max_new_tokens", "maxTokenCount", "max_tokens_to_sample"},
 	"stop":       {"stop", "stop_sequences", "stopSequences"},
 }
 
-// extends reports whether an extended parameter says what a standard one does.
+// extends reports whether an extended parameter sets the same as a standard
+// one.
 func (a *ask) extends(name string) bool {
 	for _, alias := range append(aliases[name], name) {
 		if _, ok := a.extended[alias]; ok {

@@ -20,10 +20,10 @@ import (
 
 const maxCalls = 256 // tool calls in one turn
 
-// callbackError marks the error of the caller's callback on its way out.
+// callbackError marks an error of the caller's callback.
 type callbackError struct{ error }
 
-// turn is an answer that is being put together.
+// turn is an answer that is being assembled.
 type turn struct {
 	onDelta func(model.Delta) error
 	blocks  []*block
@@ -32,8 +32,8 @@ type turn struct {
 	usage   model.Usage
 }
 
-// block is a block of content that is being put together: a stretch of text, a
-// call, or a thought.
+// block is a block of content that is being assembled: text, a call, or a
+// thought.
 type block struct {
 	index     int32
 	text      strings.Builder
@@ -45,7 +45,7 @@ type block struct {
 	redacted      []byte
 }
 
-// kept is a thought as it goes into the conversation.
+// kept returns a thought in the form that is stored in the conversation.
 func (b *block) kept() (json.RawMessage, error) {
 	t := thought{Redacted: b.redacted}
 	if b.redacted == nil {
@@ -91,8 +91,9 @@ func (a *ask) send(ctx context.Context, client *bedrockruntime.Client, sign func
 
 var errBroken = errors.New("the stream broke off")
 
-// ownProtocol gives a stream a codec of its own. Streams that share their
-// client's write to it at once (github.com/aws/smithy-go issue 714).
+// ownProtocol gives a stream its own codec. Concurrent streams that share their
+// client's codec write to it at the same time (github.com/aws/smithy-go issue
+// 714).
 func ownProtocol(o *bedrockruntime.Options) {
 	o.Protocol = restjson1.New(schemas.AmazonBedrockFrontendService)
 }
@@ -180,7 +181,7 @@ func (t *turn) delta(b *block, d types.ContentBlockDelta) error {
 	return nil
 }
 
-// at is the block with an index, which begins if there is none.
+// at returns the block with an index, and starts it if necessary.
 func (t *turn) at(index int32) *block {
 	for i := len(t.blocks) - 1; i >= 0; i-- {
 		if t.blocks[i].index == index {
@@ -230,8 +231,7 @@ func (t *turn) count(u *types.TokenUsage) {
 	}
 }
 
-// response is the turn in the port's words. The API does not say which model
-// answered.
+// response returns the turn. The API does not report which model answered.
 func (a *ask) response() (*model.Response, error) {
 	t := a.turn
 	res := &model.Response{Message: model.Assistant(""), Finish: model.FinishStop, Usage: t.usage, Model: a.req.Model, Provider: adapter, Dropped: a.dropped}

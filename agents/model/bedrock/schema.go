@@ -6,12 +6,13 @@ import (
 )
 
 // known are the keywords of JSON Schema that the models' structured output
-// knows; others are left out, and the caller's own check makes them good.
+// supports. Others are left out; the caller's own validation of the answer
+// covers them.
 var known = []string{"$ref", "$defs", "definitions", "type", "properties", "required", "additionalProperties", "items", "enum", "const", "anyOf", "allOf", "description", "title", "default", "format"}
 
-// subset is a JSON Schema in the words that structured output knows, with its
-// objects closed as it demands. It returns false where nothing would be left to
-// enforce: a model is asked in words then.
+// subset converts a JSON Schema to the supported keywords, with closed objects,
+// which structured output requires. It returns false if nothing would be left
+// to enforce: the schema is then described in the prompt.
 func subset(schema json.RawMessage) (json.RawMessage, bool) {
 	var in map[string]any
 	if json.Unmarshal(schema, &in) != nil || in["type"] == nil && in["properties"] == nil && in["anyOf"] == nil && in["allOf"] == nil && in["$ref"] == nil && in["enum"] == nil {
@@ -21,13 +22,13 @@ func subset(schema json.RawMessage) (json.RawMessage, bool) {
 	return out, err == nil
 }
 
-// narrow brings a schema into the subset. The schema's own maps are changed.
+// narrow converts a schema to the subset. It modifies the schema's maps.
 func narrow(v any) any {
 	s, ok := v.(map[string]any)
 	if !ok {
 		return v // true and false are schemas, too
 	}
-	if one, ok := s["oneOf"]; ok && s["anyOf"] == nil { // which the answer's check makes exact
+	if one, ok := s["oneOf"]; ok && s["anyOf"] == nil { // the validation of the answer is exact
 		s["anyOf"] = one
 	}
 	for name, value := range s {

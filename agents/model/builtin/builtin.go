@@ -23,7 +23,7 @@ type Model struct{}
 // New returns the offline model.
 func New() *Model { return &Model{} }
 
-// answer is a turn, ready to be given.
+// answer is a complete turn that is ready to be returned.
 type answer struct {
 	text  string
 	calls []model.ToolCall
@@ -33,14 +33,15 @@ type answer struct {
 	usage *model.Usage
 }
 
-// Generate answers as Request.Model says: [Echo] or [Script].
+// Generate generates a turn by the model that Request.Model names: [Echo] or
+// [Script].
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	return m.generate(ctx, req, "", onDelta)
 }
 
-// Continue goes on with a turn; see [model.Continuer]. Both models say the same
-// again, so they can always, unless the conversation is another one. The delay
-// before the turn, and the pauses in what was told, are over.
+// Continue continues a turn; see [model.Continuer]. Both models repeat the same
+// text, so it always works unless the conversation is another one. It omits the
+// delay before the turn and the pauses in the text that was streamed already.
 func (m *Model) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
 	return m.generate(ctx, req, told, onDelta)
 }
@@ -84,7 +85,7 @@ func echo(req *model.Request) (answer, error) {
 	return answer{}, model.Errorf(model.ErrBadRequest, "messages: echo needs a user message")
 }
 
-// give answers, and streams the rest of the text that is still to be told.
+// give returns the answer, and streams the rest of its text.
 func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := wait(ctx, a.delay); err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (a *answer) give(ctx context.Context, req *model.Request, rest string, onDe
 		Usage:    count(req, a),
 		Model:    req.Model,
 		Provider: ProviderID,
-		Priced:   true, // nothing
+		Priced:   true, // at a price of zero
 	}
 	if len(a.calls) > 0 {
 		res.Finish = model.FinishToolCalls
@@ -132,7 +133,8 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// words yields text in pieces that end behind a space, and concatenate to it.
+// words yields a text in pieces that end after a space; together they are the
+// text.
 func words(text string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for text != "" {
@@ -148,7 +150,8 @@ func words(text string) func(yield func(string) bool) {
 	}
 }
 
-// count reports the usage of the script, or words in place of tokens.
+// count returns the usage that the script sets, or counts words instead of
+// tokens.
 func count(req *model.Request, a *answer) model.Usage {
 	if a.usage != nil {
 		return *a.usage

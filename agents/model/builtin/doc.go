@@ -4,8 +4,8 @@
 //
 // # echo
 //
-// Answers with the content of the last user message as it is, word by word
-// when asked to stream. It never calls tools.
+// Answers with the content of the last user message, unchanged; a stream is
+// word by word. It never calls tools.
 //
 // # script
 //
@@ -44,15 +44,14 @@
 //	          the model reports words.
 //
 // Exactly one of say, call, json or error is needed; say may also accompany
-// call or error. Every other member is a mistake, and a mistake in any turn
-// fails every call, with an error that names the turn, counted from 1.
+// call or error. Any other member is an error. An error in one turn makes every
+// call fail, with the number of the turn, counted from 1.
 //
-// The turn that is played is the one after as many as the conversation holds
-// assistant messages. Nothing is remembered between calls, so a conversation
-// that was stored and resumed elsewhere goes on where it was. A conversation
-// that asks for a turn beyond the last is an error. Tool results are those of
-// the conversation as well; a caller that drops old messages from it makes the
-// script lose count.
+// The number of assistant messages in the conversation selects the turn. The
+// model has no state between calls, so a conversation that was stored can be
+// resumed elsewhere. A request beyond the last turn is an error. Tool results
+// are taken from the conversation, too. If a caller drops old messages, the
+// script plays the wrong turn.
 //
 // # Expansion
 //
@@ -64,27 +63,27 @@
 //	                  failed it is what the model is told, a string
 //	${results}        all tool results so far, a list in conversation order
 //
-// A path goes on with dots: ${input.files.0.name}; in a list, a number is an
-// index. A member whose name holds a dot or a brace cannot be reached. A path
-// that leads nowhere is an error.
+// Paths use dots: ${input.files.0.name}; in a list, a number is an index. A
+// member whose name contains a dot or a brace cannot be addressed. A path
+// without a value is an error.
 //
 // A string that is one reference and nothing else is replaced by the JSON value
 // itself. In a longer string, and in say, a reference is replaced by its text:
 // the characters of a string, the compact JSON of anything else. As an element
-// of a list, a string like "${tools.x.findings...}" is replaced by all
-// elements of the list it names. $${ writes a plain ${. Values are inserted as
-// they are and not expanded again. Member names are not expanded.
+// of a list, a string like "${tools.x.findings...}" is replaced by all elements
+// of the list it names. $${ writes a plain ${. Values are inserted as they are
+// and not expanded again. Member names are not expanded.
 //
 // # Mistakes
 //
-// A turn that refers to what is not there, or that a script does not have, is a
-// model.ErrBadRequest with a [*ScriptError], which agents tell the sender; what
-// can be seen in the script alone [Check] finds before.
+// A missing turn, or a reference without a value, is a model.ErrBadRequest with
+// a [*ScriptError], which agents send to the task's sender. [Check] finds
+// mistakes that are visible in the script alone.
 //
 // # Continuing
 //
-// Both models are a [model.Continuer]: a turn of which a part was told already
-// goes on behind it, at once and at its pace.
+// Both models are a [model.Continuer]: a turn of which a part was streamed is
+// continued after that part, without the delay, at the turn's pace.
 //
 // # Limits
 //

@@ -19,7 +19,7 @@ const (
 	spread      = "..."
 )
 
-// scope is what references of a conversation lead to.
+// scope holds the values of a conversation that references can name.
 type scope struct {
 	input   json.RawMessage
 	tools   map[string]json.RawMessage
@@ -28,7 +28,7 @@ type scope struct {
 
 func newScope(messages []model.Message) *scope {
 	s := &scope{tools: make(map[string]json.RawMessage)}
-	names := make(map[string]string) // of the tools, by call ID
+	names := make(map[string]string) // names of the tools, by call ID
 	for _, m := range messages {
 		switch m.Role {
 		case model.RoleUser:
@@ -71,7 +71,7 @@ func quote(s string) json.RawMessage {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// lookup follows a reference.
+// lookup returns the value of a reference.
 func (s *scope) lookup(ref string) (json.RawMessage, error) {
 	head, path, _ := strings.Cut(ref, ".")
 	switch head {
@@ -79,7 +79,7 @@ func (s *scope) lookup(ref string) (json.RawMessage, error) {
 		if s.input == nil {
 			return nil, errors.New("${input}: the conversation has no user message")
 		}
-		if s.input[0] == '"' && path == "text" { // of {"text": …} the user message has the text alone
+		if s.input[0] == '"' && path == "text" { // the user message of {"text": …} is the text alone
 			return s.input, nil
 		}
 		if s.input[0] == '"' && path != "" {
@@ -110,7 +110,8 @@ func asBytes(in []json.RawMessage) [][]byte {
 	return out
 }
 
-// follow walks a dotted path into a JSON value, which stays as it is written.
+// follow follows a dotted path into a JSON value. The result is a part of it,
+// unchanged.
 func follow(value json.RawMessage, path, ref string) (json.RawMessage, error) {
 	for path != "" {
 		var step string
@@ -157,8 +158,8 @@ func checkReference(ref string) error {
 	return nil
 }
 
-// expander replaces the references of one turn. Without a scope it checks their
-// form and replaces each by null.
+// expander replaces the references of one turn. Without a scope it only checks
+// their form and replaces each by null.
 type expander struct {
 	ctx   context.Context // of the one call that the expander lives for
 	scope *scope
@@ -193,7 +194,7 @@ func (e *expander) resolve(ref string) (json.RawMessage, error) {
 	return value, e.grow(len(value))
 }
 
-// whole returns the reference that s is, if it is one and nothing else.
+// whole returns the reference if s is one reference and nothing else.
 func whole(s string) (ref string, ok bool) {
 	inner, ok := strings.CutPrefix(s, "${")
 	if !ok {
@@ -298,7 +299,7 @@ func (e *expander) object(dec *json.Decoder, out *bytes.Buffer, depth int) error
 			return err
 		}
 		name, ok := tok.(string)
-		if !ok { // the closing brace
+		if !ok { // the closing brace follows
 			break
 		}
 		if !first {
@@ -356,7 +357,7 @@ func (e *expander) list(dec *json.Decoder, out *bytes.Buffer, depth int) error {
 	return nil
 }
 
-// elements resolves a reference to a list that is to be spread into another.
+// elements resolves a reference to a list that is to be inserted into another.
 func (e *expander) elements(ref string) ([]json.RawMessage, error) {
 	value, err := e.resolve(ref)
 	if err != nil || e.scope == nil {

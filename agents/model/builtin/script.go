@@ -42,12 +42,12 @@ type failure struct {
 	RetryAfterMS int64      `json:"retry_after_ms"`
 }
 
-// ScriptError is what is wrong with a script, or with where the conversation has
-// come to in it. Its text has the script's own words and names, none that the
-// task or a tool has brought, and so is fit for peers.
+// ScriptError is an error in a script, or in the turn that the conversation has
+// reached. Its text has words and names of the script only, none of the task or
+// a tool, so that it may be sent to peers.
 type ScriptError struct{ problem error }
 
-// Error names the turn, and what is wrong with it.
+// Error names the turn and the problem.
 func (e *ScriptError) Error() string { return e.problem.Error() }
 
 // Unwrap returns the problem.
@@ -59,15 +59,15 @@ func badScript(format string, args ...any) error {
 }
 
 // Check reports the first mistake in a script, given as the whole
-// model.params.extended, and names its turn. It cannot tell whether references
-// will lead somewhere.
+// model.params.extended, with its turn. It cannot check whether references will
+// have a value.
 func Check(extended json.RawMessage) error {
 	_, err := parse(extended)
 	return err
 }
 
-// Calls are the names of the tools that a script calls, by turn. They are nil for
-// a script that [Check] refuses.
+// Calls returns the names of the tools that a script calls, by turn; nil for a
+// script that [Check] refuses.
 func Calls(extended json.RawMessage) [][]string {
 	turns, err := parse(extended)
 	if err != nil {
@@ -82,7 +82,7 @@ func Calls(extended json.RawMessage) [][]string {
 	return names
 }
 
-// play gives the answer of the turn that the conversation has come to.
+// play returns the answer of the turn that the conversation has reached.
 func play(ctx context.Context, req *model.Request) (answer, error) {
 	turns, err := parse(req.Params.Extended)
 	if err != nil {
@@ -140,7 +140,7 @@ func (t *turn) read(raw json.RawMessage) error {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(t); err != nil && err != io.EOF {
 		var typ *json.UnmarshalTypeError
-		if errors.As(err, &typ) { // the stock text names Go types
+		if errors.As(err, &typ) { // the standard text names Go types
 			return fmt.Errorf("%s: a JSON %s does not fit", typ.Field, typ.Value)
 		}
 		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
@@ -188,8 +188,7 @@ func (t *turn) read(raw json.RawMessage) error {
 	return t.checkReferences()
 }
 
-// checkReferences finds references that are malformed, whatever the
-// conversation will bring.
+// checkReferences reports references that are malformed.
 func (t *turn) checkReferences() error {
 	_, err := t.answer(context.Background(), 0, nil)
 	return err

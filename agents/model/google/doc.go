@@ -10,28 +10,28 @@
 //	})
 //	res, err := m.Generate(ctx, &model.Request{Model: "gemini-2.5-flash", Messages: messages}, nil)
 //
-// The vendor's SDK knows the endpoints and carries requests and event streams.
-// The bodies are this package's own, put in place between the SDK and the
-// network: on its own way the SDK turns every number into a float64, which
-// would change large ones in arguments, schemas and results.
+// The vendor's SDK knows the endpoints and sends requests and event streams.
+// This package replaces the bodies between the SDK and the network, because the
+// SDK converts every number to a float64, which would change large numbers in
+// arguments, schemas and results.
 //
 // # Parameters
 //
 // The standard parameters are members of generationConfig. A seed that does not
-// fit into 32 bits is left out; penalties, JSON beside tools and a schema that
-// a model refuses are left out after its refusal, which costs no tokens, and
-// the first two are kept in mind for that model. Response.Dropped tells of all.
-// A format that is left out goes into the system prompt instead.
-// The members of Params.Extended are merged into the request's body byte for
-// byte, objects into objects, and win: {"generationConfig": {"topK": 40}} adds
-// to what is there, {"safetySettings": […]} stands beside it. Schemas of tools
-// and answers go as JSON Schema, as they are written.
+// fit into 32 bits is left out; penalties, JSON beside tools, and a schema are
+// left out after a model has refused them, which costs no tokens; the first two
+// refusals are remembered for that model. Response.Dropped lists all of them. A
+// format that is left out goes into the system prompt instead. The members of
+// Params.Extended are merged into the request's body byte for byte, objects
+// into objects, and win: {"generationConfig": {"topK": 40}} adds to what is
+// there, {"safetySettings": […]} stands beside it. Schemas of tools and answers
+// go as JSON Schema, as they are written.
 //
 // # Conversations
 //
-// System messages together are the system instruction. What tools answered to
-// the calls of one turn is one turn again, as output or error. Calls that come
-// without an id get one that is new to the conversation.
+// System messages together are the system instruction. The results of the calls
+// of one turn form one turn, as output or error. Calls without an id get one
+// that is unique in the conversation.
 //
 // Thoughts are never part of the text. Signatures of thoughts are kept in
 // Message.Provider and go back with the very part that they came with, to the
@@ -52,10 +52,11 @@
 //
 // # Secrets
 //
-// Of the environment nothing is used, though the SDK would; [Credentials]
-// alone looks where Google's own tools look, if it is told no file. Key and
-// token are resolved at each call, live in that call alone, are sent to the
-// origin of BaseURL and nowhere else, and are cut out of what the server says.
+// The environment is not used, although the SDK would use it; only
+// [Credentials] looks where Google's own tools look, if it is given no file.
+// Key and token are resolved at each call, live in that call alone, are sent to
+// the origin of BaseURL and nowhere else, and are cut out of what the server
+// says.
 //
 // # Limits
 //

@@ -15,7 +15,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// failure maps what went wrong to the port's errors.
+// failure converts an error to one of package model.
 func (m *Model) failure(ctx context.Context, x *exchange, err error) error {
 	if cause := ctx.Err(); cause != nil {
 		return cause
@@ -37,7 +37,7 @@ func (m *Model) failure(ctx context.Context, x *exchange, err error) error {
 		out.Message = fmt.Sprintf("no complete answer within %s", m.cfg.RequestTimeout)
 	case errors.Is(err, errTooLarge):
 		out.Message = fmt.Sprintf("the answer exceeds the bound of %d bytes", m.cfg.MaxResponse)
-	case errors.As(err, &request): // whose own text quotes the whole URL
+	case errors.As(err, &request): // its own text quotes the whole URL
 		out.Message = model.Quote(fmt.Sprintf("cannot reach %s: %s", m.host, request.Err), x.secret)
 	case x.status == 0 && strings.Contains(err.Error(), "tModel:"):
 		out.Kind, out.Message = model.ErrBadRequest, "the name of the model has characters that no model's has"
@@ -61,7 +61,7 @@ func asAPIError(err error) (genai.APIError, bool) {
 	return v, false
 }
 
-// report makes an error of what the API says of a failure (google.rpc.Status).
+// report converts an error of the API (google.rpc.Status).
 func report(api genai.APIError, x *exchange) *model.Error {
 	status := x.status
 	if status < 400 {
@@ -78,8 +78,8 @@ func report(api genai.APIError, x *exchange) *model.Error {
 		}
 	}
 	var parts []string
-	// What is said about a wrong key may quote it in part. A body that is not
-	// the API's own is not quoted either.
+	// A text about a wrong key may quote a part of the key. A body in another
+	// form than the API's is not quoted either.
 	if own := api.Status != "" && !strings.Contains(api.Status, " "); own {
 		if e.Kind != model.ErrAuth && api.Message != "" {
 			parts = append(parts, model.Quote(api.Message, x.secret))
@@ -93,7 +93,7 @@ func report(api genai.APIError, x *exchange) *model.Error {
 	return e
 }
 
-// details are the reason (google.rpc.ErrorInfo) and the delay
+// details returns the reason (google.rpc.ErrorInfo) and the delay
 // (google.rpc.RetryInfo) of a failure.
 func details(list []map[string]any) (reason string, delay time.Duration) {
 	for _, d := range list {

@@ -76,7 +76,7 @@ type Model struct {
 	learnt learnt
 }
 
-// New returns a Model, or all that is wrong with cfg. It does no I/O.
+// New returns a Model, or all errors in cfg. It does no I/O.
 func New(cfg Config) (*Model, error) {
 	if cfg.Provider == "" {
 		cfg.Provider = Gemini
@@ -114,7 +114,7 @@ func New(cfg Config) (*Model, error) {
 
 var place = regexp.MustCompile(`^[a-z0-9][a-z0-9.:-]*$`)
 
-// vertex checks and completes what Vertex AI needs.
+// vertex checks and completes the settings of Vertex AI.
 func (cfg *Config) vertex() []error {
 	var problems []error
 	if cfg.Provider != Vertex {
@@ -142,7 +142,7 @@ func (cfg *Config) vertex() []error {
 
 var version = regexp.MustCompile(`^v[0-9][a-z0-9]*$`)
 
-// base is the base URL without the version of the API, which it moves to
+// base returns the base URL without the version of the API, which it moves to
 // APIVersion.
 func (cfg *Config) base() (*url.URL, error) {
 	text := cfg.BaseURL
@@ -159,7 +159,7 @@ func (cfg *Config) base() (*url.URL, error) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil: // its text would quote the URL, and with it perhaps a password
+	case err != nil: // its text would quote the URL, and perhaps a password in it
 		return nil, errors.New("base_url: not a URL")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return nil, errors.New("base_url: want http:// or https:// and a host")
@@ -186,8 +186,8 @@ func (cfg *Config) base() (*url.URL, error) {
 	return u, nil
 }
 
-// client is the SDK's. Everything that it would take from the environment is
-// said; the key in it is never sent.
+// client makes the SDK's client. Every setting that it would take from the
+// environment is set explicitly; its key is never sent.
 func (cfg *Config) client(base *url.URL) (*genai.Client, error) {
 	hc := &http.Client{}
 	if cfg.HTTPClient != nil {
@@ -224,9 +224,9 @@ func (cfg *Config) client(base *url.URL) (*genai.Client, error) {
 	})
 }
 
-// Generate asks the model for the next turn. What it refuses of the standard
-// parameters is left out, and asked again without: nothing has been generated
-// by then.
+// Generate requests the model's next turn. Standard parameters that the model
+// refuses are left out, and the request is sent again; a refused request has
+// not generated anything.
 func (m *Model) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
@@ -290,13 +290,13 @@ func (m *Model) authorize(ctx context.Context, x *exchange) error {
 	return nil
 }
 
-// send asks once, and reads the answer into t.
+// send sends the request once, and reads the answer into t.
 func (m *Model) send(ctx context.Context, name string, x *exchange, t *turn, stream bool) error {
 	ctx, cancel := context.WithTimeout(withExchange(ctx, x), m.cfg.RequestTimeout)
 	defer cancel()
 	x.begin()
-	// What the SDK sends is in x.body: its own way there would turn numbers
-	// into float64.
+	// The body that is really sent is x.body: the SDK's own would convert
+	// numbers to float64.
 	nothing := []*genai.Content{{Parts: []*genai.Part{{Text: "-"}}}}
 	off := false
 	config := &genai.GenerateContentConfig{AutomaticContinuation: &off}

@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	maxRefusals = 4   // things that one call leaves out, one after the other
-	maxModels   = 256 // models whose refusals are kept in mind
+	maxRefusals = 4   // things that one call leaves out after refusals, one after the other
+	maxModels   = 256 // models whose refusals are remembered
 )
 
-// refusal is a set of what a model does not take.
+// refusal is a set of features that a model refuses.
 type refusal int
 
 const (
 	penalties     refusal = 1 << iota // presence_penalty and frequency_penalty
 	jsonWithTools                     // JSON beside tools: Gemini before 3
 	jsonSchema                        // this schema
-	signatures                        // of thoughts, which another endpoint made
+	signatures                        // signatures of thoughts that another endpoint made
 )
 
 var words = []struct {
@@ -50,8 +50,8 @@ func asksJSON(r *model.Request) bool {
 	return r.Format.Type == model.FormatJSON || r.Format.Type == model.FormatJSONSchema
 }
 
-// refused is what the API refuses of a request beyond without; 0 if that is not
-// what went wrong, or the author's own.
+// refused returns what the API refuses of a request beyond without; 0 if the
+// error has another reason, or if the author has set the refused parameter.
 func refused(x *exchange, err error, req *model.Request, without refusal) refusal {
 	api, ok := asAPIError(err)
 	if !ok || x.status != 400 {
@@ -65,7 +65,7 @@ func refused(x *exchange, err error, req *model.Request, without refusal) refusa
 	return 0
 }
 
-// learnt is what models have refused, so that it is not asked for again.
+// learnt remembers what models have refused, so that it is not requested again.
 type learnt struct {
 	mu sync.Mutex
 	of map[string]refusal
@@ -81,8 +81,8 @@ func (l *learnt) get(req *model.Request) refusal {
 	return known
 }
 
-// keep remembers what holds for every request of the model; a schema and a
-// signature are one request's own.
+// keep remembers refusals that apply to every request of the model; a schema or
+// a signature belongs to one request.
 func (l *learnt) keep(req *model.Request, what refusal) {
 	if what &= penalties | jsonWithTools; what == 0 {
 		return

@@ -11,8 +11,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// The request's body, as the API's reference has it. The SDK's types would put
-// numbers through float64.
+// The request's body, by the API's reference. The SDK's types would convert
+// numbers to float64.
 type (
 	wireRequest struct {
 		SystemInstruction *wireContent  `json:"systemInstruction,omitempty"`
@@ -61,7 +61,8 @@ type (
 	}
 )
 
-// body is the JSON of a request, and which standard parameters are not in it.
+// body encodes a request, and returns the standard parameters that are left
+// out.
 func (m *Model) body(req *model.Request, without refusal) (body []byte, dropped []string, err error) {
 	var w wireRequest
 	c := conversation{model: req.Model, unsigned: without&signatures != 0, given: make(map[string]bool), names: make(map[string]string)}
@@ -88,7 +89,7 @@ func (m *Model) body(req *model.Request, without refusal) (body []byte, dropped 
 	return body, dropped, err
 }
 
-// configOf are the members of the author's own generationConfig.
+// configOf returns the members of the author's own generationConfig.
 func configOf(extended json.RawMessage) (c map[string]json.RawMessage) {
 	var e struct {
 		GenerationConfig map[string]json.RawMessage `json:"generationConfig"`
@@ -144,7 +145,8 @@ func config(req *model.Request, without refusal, author map[string]json.RawMessa
 	return c, dropped
 }
 
-// mergeDeep sets the members of b in a, byte for byte; objects in objects.
+// mergeDeep sets the members of b in a, byte for byte; objects are merged
+// recursively.
 func mergeDeep(a, b json.RawMessage) (json.RawMessage, error) {
 	var old, over map[string]json.RawMessage
 	if err := json.Unmarshal(a, &old); err != nil {
@@ -182,12 +184,12 @@ func isObject(raw json.RawMessage) bool {
 	return len(raw) > 0 && raw[0] == '{'
 }
 
-// conversation turns messages into contents.
+// conversation converts messages to contents.
 type conversation struct {
 	model    string
-	unsigned bool              // without signatures, which another endpoint may have made
-	given    map[string]bool   // calls whose id is the API's own
-	names    map[string]string // of calls, by id
+	unsigned bool              // leave out signatures, because another endpoint may have made them
+	given    map[string]bool   // calls whose id comes from the API
+	names    map[string]string // names of calls, by id
 }
 
 const (
@@ -195,8 +197,8 @@ const (
 	roleModel = "model"
 )
 
-// contents are the system messages together, and the rest in turns: what tools
-// answered to the calls of one turn goes into one.
+// contents returns the system messages as one content, and the other messages
+// as turns; the results of the calls of one turn form one turn.
 func (c *conversation) contents(messages []model.Message) (system *wireContent, out []wireContent) {
 	var rules []wirePart
 	for i := range messages {
@@ -219,7 +221,7 @@ func (c *conversation) contents(messages []model.Message) (system *wireContent, 
 			out = append(out, wireContent{roleUser, []wirePart{part}})
 		}
 	}
-	if len(out) == 0 { // the API wants something to answer
+	if len(out) == 0 { // the API requires a user's turn
 		return nil, []wireContent{{roleUser, rules}}
 	}
 	if len(rules) > 0 {
@@ -228,7 +230,7 @@ func (c *conversation) contents(messages []model.Message) (system *wireContent, 
 	return system, out
 }
 
-// text is a part; the API refuses an empty one.
+// text makes a part; the API refuses an empty one.
 func text(s string) wirePart {
 	if s == "" {
 		s = " "
@@ -236,16 +238,15 @@ func text(s string) wirePart {
 	return wirePart{Text: &s}
 }
 
-// note is what is kept of a part beside text and call: it stands before its
-// part in Message.Provider.
+// note stores the data of a part beside text and call: in Message.Provider it
+// precedes its part.
 type note struct {
 	Signature []byte `json:"signature,omitempty"`
-	ID        bool   `json:"id,omitempty"` // the call's id is the API's own
+	ID        bool   `json:"id,omitempty"` // the call's id comes from the API
 }
 
-// Gemini 3 and its successors refuse a turn whose first call has no signature.
-// For calls that another model made there is a word that stands for one
-// (Gemini API, "Thought signatures").
+// Gemini 3 and later refuse a turn whose first call has no signature. For calls
+// of other models the API has a placeholder (Gemini API, "Thought signatures").
 var (
 	signing   = regexp.MustCompile(`gemini-([3-9]|[1-9][0-9])`)
 	noThought = base64.StdEncoding.EncodeToString([]byte("skip_thought_signature_validator"))
@@ -284,7 +285,7 @@ func (c *conversation) assistant(msg *model.Message) (parts []wirePart) {
 	return parts
 }
 
-// answer is what a tool said, as output or error; the API wants an object.
+// answer converts a tool's result or error; the API requires an object.
 func (c *conversation) answer(msg *model.Message) *wireResponse {
 	r := &wireResponse{Name: msg.ToolName}
 	if r.Name == "" {

@@ -17,10 +17,10 @@ const (
 	maxCalls = 256      // tool calls in one turn
 )
 
-// callbackError marks the error of the caller's callback on its way out.
+// callbackError marks an error of the caller's callback.
 type callbackError struct{ error }
 
-// turn is an answer that is being put together.
+// turn is an answer that is being assembled.
 type turn struct {
 	onDelta func(model.Delta) error
 	text    strings.Builder
@@ -31,7 +31,7 @@ type turn struct {
 	model   string
 }
 
-// answered is a part of the answer; neighbouring plain texts are one.
+// answered is a part of the answer; adjacent plain texts form one part.
 type answered struct {
 	text string
 	call *genai.FunctionCall
@@ -72,7 +72,7 @@ func (t *turn) chunk(res *genai.GenerateContentResponse) error {
 	return nil
 }
 
-// part adds a part. Thoughts are the model's own, and no part of the answer.
+// part adds a part. Thoughts are not part of the answer.
 func (t *turn) part(p *genai.Part) error {
 	switch {
 	case p == nil || p.Thought:
@@ -90,11 +90,11 @@ func (t *turn) part(p *genai.Part) error {
 		return nil
 	case last >= 0 && t.parts[last].call == nil && (p.Text == "" || len(t.parts[last].sign) == 0 && len(p.ThoughtSignature) == 0):
 		t.parts[last].text += p.Text
-		if len(p.ThoughtSignature) > 0 { // of a text that was streamed, it comes last and alone
+		if len(p.ThoughtSignature) > 0 { // the signature of a streamed text arrives last, in a part of its own
 			t.parts[last].sign = p.ThoughtSignature
 		}
 	case p.Text == "":
-		return nil // signs nothing that we have
+		return nil // it belongs to nothing that was received
 	case len(t.parts) >= maxCalls:
 		return fmt.Errorf("the answer has more than %d parts", maxCalls)
 	default:
@@ -152,7 +152,7 @@ func (t *turn) response(req *model.Request, x *exchange) (*model.Response, error
 	return res, nil
 }
 
-// reason says why the turn ended. Without a reason it has not ended.
+// reason returns why the turn ended. Without a reason it has not ended.
 func (t *turn) reason() (model.Finish, error) {
 	calls := false
 	for _, p := range t.parts {
@@ -182,7 +182,7 @@ func (t *turn) reason() (model.Finish, error) {
 	return model.FinishStop, nil
 }
 
-// takenIDs are the ids that calls of the conversation have.
+// takenIDs returns the ids of the conversation's calls.
 func takenIDs(req *model.Request) map[string]bool {
 	ids := make(map[string]bool)
 	for _, m := range req.Messages {
@@ -193,8 +193,8 @@ func takenIDs(req *model.Request) map[string]bool {
 	return ids
 }
 
-// toolCall is the next call of the answer. Not every model gives its calls an
-// id; one that is given here is new to the conversation.
+// toolCall returns the next call of the answer. If the model has given it no
+// id, it gets one that is unique in the conversation.
 func toolCall(f *genai.FunctionCall, exact []json.RawMessage, next int, ids map[string]bool) (call model.ToolCall, given bool, err error) {
 	if f.Name == "" {
 		return call, false, model.Errorf(model.ErrUnavailable, "the answer has a tool call without a name")
@@ -221,8 +221,8 @@ func toolCall(f *genai.FunctionCall, exact []json.RawMessage, next int, ids map[
 	return call, given, nil
 }
 
-// exactArguments are the arguments of the answer's calls in their order, as
-// they were written: the SDK reads their numbers as float64.
+// exactArguments returns the arguments of the answer's calls in order, byte for
+// byte: the SDK decodes their numbers as float64.
 func exactArguments(answer []byte) (all []json.RawMessage) {
 	add := func(doc []byte) error {
 		var res struct {

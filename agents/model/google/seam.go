@@ -8,7 +8,7 @@ import (
 	"net/http"
 )
 
-// placeholder is the key that the SDK is made with; the seam takes it away.
+// placeholder is the key that the SDK gets; the seam removes it from requests.
 const placeholder = "-"
 
 var (
@@ -16,15 +16,15 @@ var (
 	errTooLarge  = errors.New("the answer exceeds its bound")
 )
 
-// exchange is one request and its answer, as the seam and the caller share it.
+// exchange is one request and its answer, shared by the seam and the caller.
 type exchange struct {
 	header, value, secret string // the credential
 	body                  []byte // what is sent
-	limit                 int64  // bytes of the answer
+	limit                 int64  // maximum size of the answer, in bytes
 
 	status   int
 	received http.Header
-	answer   bytes.Buffer // what was read of it
+	answer   bytes.Buffer // the bytes that were read
 	broken   error        // why it was not read to its end
 }
 
@@ -39,8 +39,8 @@ func (x *exchange) begin() {
 	x.answer = bytes.Buffer{}
 }
 
-// err is what went wrong: what broke the answer off comes before what the SDK
-// made of the rest.
+// err returns the error of the exchange: an error of reading the answer takes
+// precedence over the SDK's.
 func (x *exchange) err(sdk error) error {
 	if x.broken != nil {
 		return x.broken
@@ -48,8 +48,8 @@ func (x *exchange) err(sdk error) error {
 	return sdk
 }
 
-// seam lies between the SDK and the network. It puts the request's body and
-// credential in their place, keeps the answer's bytes, and bounds them.
+// seam is the transport between the SDK and the network. It sets the request's
+// body and credential, and stores and limits the answer's bytes.
 type seam struct{ next http.RoundTripper }
 
 func (s seam) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -72,14 +72,14 @@ func (s seam) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.begin() // a redirect's answer is not the one
+	x.begin() // this also discards the answer of a redirect
 	x.status, x.received = res.StatusCode, res.Header
 	res.Body = &kept{ReadCloser: res.Body, x: x, left: x.limit}
 	return res, nil
 }
 
-// kept is an answer's body. A failure to read it goes to the exchange, and not
-// to the SDK, which would write it to the process's log.
+// kept is an answer's body. An error of reading it goes to the exchange,
+// because the SDK would write it to the process's log.
 type kept struct {
 	io.ReadCloser
 	x    *exchange
@@ -106,7 +106,7 @@ func (k *kept) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close never fails: nobody could do anything about it.
+// Close ignores errors, which have no effect.
 func (k *kept) Close() error {
 	_ = k.ReadCloser.Close()
 	return nil

@@ -1,6 +1,6 @@
-// Package modeltest has what the users and the makers of a [model.Model] test
-// with: [Fake], a model that says what it is told to, and [Run], the
-// conformance suite that every implementation passes.
+// Package modeltest supports tests of users and implementations of
+// [model.Model]: [Fake] is a model with scripted turns, and [Run] the
+// conformance suite that every implementation must pass.
 //
 // A test of an agent uses the Fake:
 //
@@ -15,6 +15,6 @@
 //		return newAdapter(t, protocolDouble(t, turns))
 //	})
 //
-// Both choose the turn by how many assistant messages the conversation already
-// holds, so they keep no state between calls and serve many goroutines.
+// Both choose the turn by the number of assistant messages in the conversation.
+// So they have no state between calls, and are safe for concurrent use.
 package modeltest

@@ -10,11 +10,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Turn is what a model is to do for one turn of a conversation.
+// Turn is one scripted turn of a model.
 type Turn struct {
 	Text  string           // the content
 	Calls []model.ToolCall // the tool calls
-	Usage model.Usage      // what the provider counts
+	Usage model.Usage      // the usage that the provider reports
 
 	// Fail makes the turn fail. If Text is not empty and streaming was asked
 	// for, the failure comes after Text was streamed: a stream that breaks.

@@ -8,8 +8,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// testForeign is for a run that another provider began, or another platform:
-// with ids, arguments and provider's data that are not this one's.
+// testForeign tests a conversation that began with another provider or on
+// another platform: ids, arguments and provider data have foreign forms.
 func testForeign(t *testing.T, newModel NewFunc) {
 	for _, stream := range []bool{false, true} {
 		t.Run(fmt.Sprintf("stream=%v", stream), func(t *testing.T) {

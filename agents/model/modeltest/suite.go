@@ -54,7 +54,8 @@ func Run(t *testing.T, newModel NewFunc) {
 	}
 }
 
-// patience bounds waits that should be short; a pass never waits for it.
+// patience bounds waits that are normally short; it does not slow down a
+// successful test.
 const patience = 30 * time.Second
 
 func request(messages ...model.Message) *model.Request {
@@ -63,7 +64,8 @@ func request(messages ...model.Message) *model.Request {
 
 func raw(s string) json.RawMessage { return json.RawMessage(s) }
 
-// generate calls m with a deadline. The deltas' texts come back in order.
+// generate calls m with a deadline, and returns the texts of the deltas in
+// order.
 func generate(t *testing.T, m model.Model, req *model.Request, stream bool) (*model.Response, []string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -72,7 +74,7 @@ func generate(t *testing.T, m model.Model, req *model.Request, stream bool) (*mo
 	var onDelta func(model.Delta) error
 	if stream {
 		onDelta = func(d model.Delta) error {
-			pieces = append(pieces, d.Text) // the race detector sees calls that overlap
+			pieces = append(pieces, d.Text) // unsynchronised, so that the race detector reports concurrent calls
 			return nil
 		}
 	}
@@ -234,7 +236,7 @@ func testParams(t *testing.T, newModel NewFunc) {
 	if res.Message.Content != "fine" {
 		t.Errorf("response %+v", res)
 	}
-	// What was left out is told by the document's names.
+	// Dropped parameters have the document's names.
 	known := []string{"extended", "frequency_penalty", "max_tokens", "presence_penalty", "seed", "stop", "temperature", "top_p"}
 	if !slices.IsSorted(res.Dropped) || slices.ContainsFunc(res.Dropped, func(name string) bool { return !slices.Contains(known, name) }) {
 		t.Errorf("dropped %q, want some of %q, sorted", res.Dropped, known)
@@ -282,7 +284,7 @@ func testBrokenStream(t *testing.T, newModel NewFunc) {
 	}
 }
 
-// testContinue is for models that are a [model.Continuer].
+// testContinue tests models that implement [model.Continuer].
 func testContinue(t *testing.T, newModel NewFunc) {
 	first := []model.ToolCall{{ID: "call_a", Name: "look", Arguments: raw(`{"a":1}`)}}
 	m, ok := newModel(t, Turn{Text: text, Calls: first, Usage: model.Usage{InputTokens: 5, OutputTokens: 6}}).(model.Continuer)
@@ -386,7 +388,8 @@ func wantContextError(t *testing.T, err, want error) {
 	}
 }
 
-// bounded fails the test instead of the whole run if f does not come back.
+// bounded fails the test if f does not return, instead of blocking the whole
+// run.
 func bounded(t *testing.T, f func() (*model.Response, error)) (res *model.Response, err error) {
 	t.Helper()
 	done := make(chan struct{})
@@ -416,7 +419,8 @@ func testRetention(t *testing.T, newModel NewFunc) {
 	if !reflect.DeepEqual(req, same) {
 		t.Errorf("the request was changed\n got %+v\nwant %+v", req, same)
 	}
-	// What the caller does with its memory afterwards is nobody's business.
+	// The caller may reuse its memory after Generate: this must have no effect
+	// on the model.
 	scribble(req.Tools[0].Parameters)
 	scribble(req.Params.Extended)
 	wantJSON(t, first.Message.ToolCalls[0].Arguments, `{"a":1}`)

@@ -15,29 +15,31 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Facts are what is known of a model. What is not known is zero or nil.
+// Facts are the known facts about a model. Unknown facts are zero or nil.
 type Facts struct {
 	// ContextTokens is the context window: conversation, tools and answer.
 	ContextTokens int `json:"context_tokens,omitzero"`
 	// MaxOutputTokens is the longest answer.
 	MaxOutputTokens int `json:"max_output_tokens,omitzero"`
 
-	// Prices in USD for a thousand tokens, nil where nobody knows; 0 is free.
-	// CachedInput is for input that the provider had in its cache, CacheWrite
-	// for input that it put there; without them both cost what Input does.
+	// Input and Output are prices in USD for a thousand tokens; nil if unknown,
+	// 0 if free. CachedInput is for input that the provider read from its
+	// cache, CacheWrite for input that it wrote there; without them both cost
+	// the same as Input.
 	Input       *model.USD `json:"input_usd_per_1k,omitzero"`
 	Output      *model.USD `json:"output_usd_per_1k,omitzero"`
 	CachedInput *model.USD `json:"cached_input_usd_per_1k,omitzero"`
 	CacheWrite  *model.USD `json:"cache_write_usd_per_1k,omitzero"`
 
-	// Long is what a request costs that is longer than most, where that differs.
+	// Long is the price of long requests, if it is different.
 	Long *Long `json:"long_input,omitzero"`
 
-	// Regions are where the provider keeps and processes the data by default, as
-	// compliance.data_residency names them, "EU", or by country. Empty where it
-	// does not say so, or leaves it to the operator.
+	// Regions are the regions or countries in which the provider stores and
+	// processes data by default, by the names of compliance.data_residency,
+	// such as "EU". Empty if the provider does not say, or lets the operator
+	// choose.
 	Regions []string `json:"regions,omitzero"`
-	// Quality ranks models: the higher the better, 0 is none.
+	// Quality ranks models: higher is better, 0 is unranked.
 	Quality float64 `json:"quality,omitzero"`
 }
 
@@ -53,7 +55,7 @@ type Long struct {
 
 // Entry is a line of a catalogue.
 type Entry struct {
-	// Provider, as AAIF names it, or an operator's own.
+	// Provider is AAIF's name of the provider, or an operator's own.
 	Provider string `json:"provider"`
 	// Model is the model's name. * stands for any characters. A name without one
 	// also stands for its dated versions: gpt-4o for gpt-4o-2024-08-06 and
@@ -63,11 +65,11 @@ type Entry struct {
 	Facts `json:",embed"`
 }
 
-// Catalog is what is known of models. It does not change.
+// Catalog holds facts about models. It is immutable.
 type Catalog struct {
-	// Date is as of when the facts are, YYYY-MM-DD.
+	// Date is the date of the facts, YYYY-MM-DD.
 	Date string
-	// Entries in the order of the file, an operator's own first.
+	// Entries are in the order of the file, an operator's own first.
 	Entries []Entry
 
 	exact map[string]int
@@ -88,7 +90,7 @@ var readEmbedded = sync.OnceValue(func() *Catalog {
 	return c
 })
 
-// MaxCatalog is the size of the largest catalogue that is read, in bytes.
+// MaxCatalog is the maximum size of a catalogue, in bytes.
 const MaxCatalog = 4 << 20
 
 // file is the form of a catalogue.
@@ -98,8 +100,8 @@ type file struct {
 	Models  []Entry `json:"models"`
 }
 
-// ReadCatalog reads a catalogue, JSON. It is strict, and reports all problems at
-// once.
+// ReadCatalog reads a catalogue in JSON. It is strict, and reports all problems
+// together.
 func ReadCatalog(data []byte) (*Catalog, error) {
 	if len(data) > MaxCatalog {
 		return nil, fmt.Errorf("model catalogue: it is larger than %d bytes", MaxCatalog)
@@ -136,7 +138,7 @@ func ReadCatalog(data []byte) (*Catalog, error) {
 	return newCatalog(f.Date, f.Models), nil
 }
 
-// sane looks at the prices.
+// sane reports whether the prices are valid.
 func (f Facts) sane() bool {
 	prices := []*model.USD{f.Input, f.Output, f.CachedInput, f.CacheWrite}
 	if l := f.Long; l != nil {
@@ -169,8 +171,8 @@ func newCatalog(date string, entries []Entry) *Catalog {
 
 func entryKey(provider, name string) string { return provider + "\x00" + name }
 
-// With returns a catalogue in which own comes before c: of an entry that both
-// have, own's facts hold, and c's where own says nothing.
+// With returns a catalogue in which own comes before c. If both have an entry,
+// own's facts apply, and c's for facts that own lacks.
 func (c *Catalog) With(own *Catalog) *Catalog {
 	var entries []Entry
 	taken := make(map[string]bool)
@@ -191,7 +193,7 @@ func (c *Catalog) With(own *Catalog) *Catalog {
 	return newCatalog(max(c.Date, own.Date), entries)
 }
 
-// or fills in what f does not say.
+// or fills in facts that f lacks from g.
 func (f Facts) or(g Facts) Facts {
 	if f.ContextTokens == 0 {
 		f.ContextTokens = g.ContextTokens
@@ -199,7 +201,7 @@ func (f Facts) or(g Facts) Facts {
 	if f.MaxOutputTokens == 0 {
 		f.MaxOutputTokens = g.MaxOutputTokens
 	}
-	if f.Input == nil && f.Output == nil { // prices of one source
+	if f.Input == nil && f.Output == nil { // do not mix prices of two sources
 		f.Input, f.Output, f.CachedInput, f.CacheWrite, f.Long = g.Input, g.Output, g.CachedInput, g.CacheWrite, g.Long
 	}
 	if f.Regions == nil {
@@ -211,12 +213,13 @@ func (f Facts) or(g Facts) Facts {
 	return f
 }
 
-// dated is what makes of a model's name the name of one of its versions.
+// dated matches the name of a dated version, and captures the model's name
+// without the date.
 var dated = regexp.MustCompile(`^(.+)[-@](latest|\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3})$`)
 
-// Lookup is what is known of a model: by its very name, else by its name
-// without a date, else by the pattern with the most characters; zero where it is
-// not in the catalogue.
+// Lookup returns the facts about a model: by its exact name, else by its name
+// without a date, else by the matching pattern with the most characters; zero
+// if it is not in the catalogue.
 func (c *Catalog) Lookup(provider, name string) Facts {
 	if i, ok := c.find(provider, name); ok {
 		return c.Entries[i].Facts
@@ -224,7 +227,7 @@ func (c *Catalog) Lookup(provider, name string) Facts {
 	return Facts{}
 }
 
-// Find is Lookup with the whole entry.
+// Find is Lookup, but returns the whole entry.
 func (c *Catalog) Find(provider, name string) (Entry, bool) {
 	if i, ok := c.find(provider, name); ok {
 		return c.Entries[i], true
@@ -251,8 +254,8 @@ func (c *Catalog) find(provider, name string) (int, bool) {
 	return best, best >= 0
 }
 
-// glob reports whether a name is what a pattern stands for, in which * stands
-// for any characters.
+// glob reports whether a name matches a pattern in which * stands for any
+// characters.
 func glob(pattern, name string) bool {
 	parts := strings.Split(pattern, "*")
 	if len(parts) == 1 {
@@ -272,8 +275,8 @@ func glob(pattern, name string) bool {
 	return strings.HasSuffix(name, parts[len(parts)-1])
 }
 
-// Matches reports whether a pattern, PROVIDER/MODEL or MODEL alone, stands for a
-// route, as in a catalogue: an operator's rankings are made of them.
+// Matches reports whether a route matches a pattern, PROVIDER/MODEL or MODEL
+// alone, as in a catalogue. Operators' rankings consist of such patterns.
 func Matches(pattern, provider, name string) bool {
 	names := []string{name}
 	if m := dated.FindStringSubmatch(name); m != nil {

@@ -1,5 +1,5 @@
-// Package route chooses among models: it is a [model.Model] over several, by
-// the algorithm of AAIF, LLM Provider Routing.
+// Package route is a [model.Model] that routes between several models, by the
+// algorithm of AAIF, LLM Provider Routing.
 //
 //	cat := route.Builtin()                                    // the catalogue that comes with this package
 //	r, err := route.New([]route.Route{
@@ -11,18 +11,19 @@
 // # The four steps
 //
 // 1 and 2. The routes are tried in order, one after the other, until one
-// answers. The next one is tried when a route is unavailable or rate limited,
-// and also when it refuses the credential or does not have the model (HTTP 404):
-// it is not available to this agent then. A request that a provider refuses as
-// wrong would be wrong elsewhere, and ends the search. So does a conversation
-// that is too long, as long as it can be shortened: the loop does that and asks
-// again. Where it cannot, routes with a larger window are tried.
+// answers. The next one is tried if a route is unavailable or rate limited, and
+// also if it refuses the credential or does not have the model (HTTP 404),
+// because it is then not available to this agent. A request that a provider
+// refuses as wrong ends the search, because other providers would refuse it as
+// well. So does a conversation that is too long, if it can be shortened: the
+// caller does that and sends it again. If it cannot be shortened, routes with a
+// larger window are tried.
 //
-// A route that asked to be left alone (Retry-After) is left alone for so long,
-// by all runs of the process: see [Health], which also has a circuit breaker for
-// each route. A fallback with a price ceiling
-// (max_cost_usd_per_1k_tokens) is used only if neither its input nor its output
-// costs more; if its price is not known it is not used.
+// A route that asked for a delay (Retry-After) is not called for that time by
+// any run of the process: see [Health], which also has a circuit breaker for
+// each route. A fallback with a price ceiling (max_cost_usd_per_1k_tokens) is
+// used only if neither its input nor its output costs more; if its price is not
+// known it is not used.
 //
 // 3. The strategy orders the routes that can be used:
 //
@@ -37,33 +38,34 @@
 //     unranked ones last.
 //   - round_robin: each call begins one route further on than the one before.
 //
-// Routes between which the strategy sees no difference keep the document's order.
+// Routes that the strategy ranks equal keep the document's order.
 //
-// 4. A route whose context window is smaller than MinContext is never used. Nor
-// is one whose window nobody knows: the operator says it, in the catalogue or
-// for the agent.
+// 4. A route whose context window is smaller than MinContext is never used. A
+// route with an unknown window is not used either: the operator can set the
+// window, in the catalogue or for the agent.
 //
-// # What a request becomes
+// # Requests
 //
 // The request goes to a route under the route's model name, with as much of the
 // conversation as fits its window ([model.Request].Fit). params.extended is
-// made for the provider of the document's first route: routes of other providers
-// do not get it, and say so in Response.Dropped.
+// made for the provider of the document's first route: routes of other
+// providers do not get it, and list it in Response.Dropped.
 //
 // # Failures
 //
-// If no route answers there is one [*model.Error]: its Tries name each route and
-// the kind of its failure, its message has the providers' words, its RetryAfter
-// is the shortest that a route asked for. Its kind is that of the route which is
-// mended soonest: unavailable, else rate limited, else auth, else the rest.
+// If no route answers there is one [*model.Error]: its Tries name each route
+// and the kind of its failure, its message has the providers' words, its
+// RetryAfter is the shortest that a route asked for. Its kind is the one that
+// is likely to be resolved first: unavailable, else rate limited, else auth,
+// else the rest.
 //
-// A stream that breaks after text was told cannot be mended here: the error is
-// ErrUnavailable and names the route. Who asks again names it in
-// [model.Request].Avoid, and it is the last to be tried.
+// A stream that breaks after text was streamed cannot be moved to another route
+// here: the error is ErrUnavailable and names the route. A caller that retries
+// names it in [model.Request].Avoid, and it is tried last.
 //
 // # Catalogue
 //
-// A [Catalog] has the facts: window, price, regions, quality. The one that comes
-// with this package is catalog.json, as of its date; an operator's file of the
-// same form comes before it.
+// A [Catalog] has the facts: window, price, regions, quality. The built-in one
+// is catalog.json, as of its date; an operator's file of the same form takes
+// precedence over it.
 package route

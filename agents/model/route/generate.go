@@ -12,19 +12,19 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Generate asks the routes, one after the other, until one answers.
+// Generate calls the routes, one after the other, until one answers.
 func (r *Router) Generate(ctx context.Context, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 	return r.walk(ctx, req, onDelta, func(w *way, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 		return w.M.Generate(ctx, req, onDelta)
 	})
 }
 
-// errCallback marks the error of the caller's callback.
+// errCallback marks an error of the caller's callback.
 type errCallback struct{ error }
 
 type ask func(w *way, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error)
 
-// walk takes the four steps for one request.
+// walk applies the four steps to one request.
 func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(model.Delta) error, ask ask) (*model.Response, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 		return nil, err
 	}
 	var f failures
-	larger := 0 // than this a window must be: a conversation did not fit
+	larger := 0 // the window must be larger than this, because the conversation did not fit
 	for _, w := range r.order(req.Avoid, true) {
 		if larger > 0 && w.Facts.ContextTokens <= larger {
 			continue
@@ -73,7 +73,7 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 		}
 		var failed *model.Error
 		if ctx.Err() != nil || !errors.As(err, &failed) {
-			return nil, err // the context's end, or ErrNotContinued
+			return nil, err // the context's error, or ErrNotContinued
 		}
 		f.add(w, failed)
 		switch {
@@ -92,16 +92,17 @@ func (r *Router) walk(ctx context.Context, req *model.Request, onDelta func(mode
 	return nil, f.error()
 }
 
-// guarded calls a route and takes down how that ended, whatever happens: a call
-// that never ended would keep a half-open breaker as it is.
+// guarded calls a route and records the result in any case, even for a panic:
+// without a result a half-open breaker would stay half-open.
 func guarded(ctx context.Context, done outcome, begun time.Time, call func() (*model.Response, error)) (res *model.Response, err error) {
-	err = errNeutral // of a panic
+	err = errNeutral // the result of a panic
 	defer func() { done(ctx, err, time.Since(begun)) }()
 	res, err = call()
 	return res, err
 }
 
-// elsewhere says whether another route may answer what one did not.
+// elsewhere reports whether another route may answer a request that failed with
+// e.
 func elsewhere(e *model.Error) bool {
 	switch e.Kind {
 	case model.ErrUnavailable, model.ErrRateLimited, model.ErrAuth:
@@ -112,13 +113,13 @@ func elsewhere(e *model.Error) bool {
 	return false
 }
 
-// shorter says whether less of a conversation can be sent than was.
+// shorter reports whether less of a conversation can be sent than before.
 func shorter(req, sent *model.Request) bool {
 	return req.Fit != nil && len(req.Fit(1)) < len(sent.Messages)
 }
 
-// request is a request as it goes to this route, and which of its parameters do
-// not.
+// request returns the request for this route, and the parameters that it leaves
+// out.
 func (w *way) request(req *model.Request) (*model.Request, []string) {
 	asked := *req
 	asked.Model, asked.Fit, asked.Avoid, asked.Admit = w.Model, nil, nil, nil
@@ -132,7 +133,7 @@ func (w *way) request(req *model.Request) (*model.Request, []string) {
 	return &asked, dropped
 }
 
-// finish says of an answer where it came from and what it cost.
+// finish adds the route and the cost to an answer.
 func (w *way) finish(res *model.Response, req *model.Request, dropped []string, tries []model.Try) {
 	res.Provider = w.Provider
 	if len(dropped) > 0 {
@@ -143,10 +144,10 @@ func (w *way) finish(res *model.Response, req *model.Request, dropped []string, 
 	res.Tried = tries
 }
 
-// failures are the routes that did not answer one request.
+// failures are the routes that did not answer a request.
 type failures struct {
 	tries  []model.Try
-	errors []*model.Error // of those that were asked, else nil
+	errors []*model.Error // nil for a route that was not called
 }
 
 func (f *failures) leave(t model.Try) {
@@ -158,14 +159,14 @@ func (f *failures) add(w *way, e *model.Error) {
 	f.errors = append(f.errors, e)
 }
 
-// last is the error of the route that was asked last, as its provider said it.
+// last returns the error of the route that was called last, unchanged.
 func (f *failures) last() error {
 	e := *f.errors[len(f.errors)-1]
 	e.Route, e.Tries = f.tries[len(f.tries)-1].Route, f.tries
 	return &e
 }
 
-// error is that of all routes together.
+// error returns one error for all routes.
 func (f *failures) error() error {
 	if len(f.tries) == 1 && f.errors[0] != nil {
 		return f.last()
@@ -186,8 +187,7 @@ func (f *failures) error() error {
 	return all
 }
 
-// kind is what kind of failure all of them are together: the one that is mended
-// soonest.
+// kind returns the common kind: the one that is likely to be resolved first.
 func (f *failures) kind() model.Kind {
 	for _, k := range []model.Kind{model.ErrUnavailable, model.ErrRateLimited, model.ErrAuth, model.ErrContextTooLong} {
 		if slices.ContainsFunc(f.tries, func(t model.Try) bool { return t.Kind == k }) {

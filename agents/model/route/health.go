@@ -12,14 +12,16 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// HealthOptions bound how a route is spared. The zero value has the defaults.
+// HealthOptions are the settings of Health. The zero value stands for the
+// defaults.
 type HealthOptions struct {
-	// Failures in a row open a route's breaker. Default 5.
+	// Failures is the number of failures in a row that open a route's breaker.
+	// Default 5.
 	Failures int
-	// Open is how long it stays open, before one call is let through that decides
-	// whether it closes. Default 30 seconds.
+	// Open is how long a breaker stays open until one call is let through to
+	// test the route. Default 30 seconds.
 	Open time.Duration
-	// MaxRetryAfter bounds how long a route can ask to be left alone. Default 24
+	// MaxRetryAfter bounds the delay that a route can ask for. Default 24
 	// hours.
 	MaxRetryAfter time.Duration
 }
@@ -31,25 +33,25 @@ const (
 	DefaultMaxRetryAfter = 24 * time.Hour
 )
 
-// How latency is observed.
+// Limits of the observed latencies.
 const (
 	maxSamples    = 64
 	sampleAge     = 15 * time.Minute
 	enoughSamples = 3
-	// hang is how long a call must have waited for its deadline to count as the
-	// route's failure: senders may set deadlines that nobody could keep.
+	// hang is how long a call must have waited when its deadline ended it, to
+	// count as the route's failure: shorter deadlines of senders may not be
+	// achievable.
 	hang = 10 * time.Second
 )
 
-// Health is how routes fare: which ask to be left alone, which have failed too
-// often, how fast they are. One serves all routers of a process, so that what
-// one run learns spares the others.
+// Health records the state of routes: delays that they asked for, failures, and
+// latencies. All routers of a process share one Health, so that a run benefits
+// from the experience of others.
 //
-// Failures in a row that open a breaker are those of availability: unreachable,
-// broken off, credential refused, rate limited without a word about how long, a
-// deadline that ended a wait of ten seconds and more. What a provider refuses
-// for the request's sake counts as an answer; a call that was cancelled counts
-// for nothing.
+// Failures that open a breaker are those of availability: unreachable, broken
+// off, credential refused, rate limited without a delay, or a deadline after at
+// least ten seconds. A request that is refused as wrong counts as an answer; a
+// cancelled call does not count.
 type Health struct {
 	opts HealthOptions
 	now  func() time.Time
@@ -58,7 +60,7 @@ type Health struct {
 	routes map[string]*routeHealth
 }
 
-// NewHealth returns a Health that knows of no route.
+// NewHealth returns an empty Health.
 func NewHealth(o HealthOptions) *Health {
 	if o.Failures <= 0 {
 		o.Failures = DefaultFailures
@@ -72,7 +74,7 @@ func NewHealth(o HealthOptions) *Health {
 	return &Health{opts: o, now: time.Now, routes: make(map[string]*routeHealth)}
 }
 
-// of is the health of a route, the same for all that lead to one place.
+// of returns the health of a route; routes to the same endpoint share it.
 func (h *Health) of(r *Route) *routeHealth {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -93,20 +95,21 @@ func (h *Health) of(r *Route) *routeHealth {
 	return rh
 }
 
-// errNeutral says to the breaker that a call says nothing about the route.
+// errNeutral is the result for the breaker of a call that says nothing about
+// the route.
 var errNeutral = errors.New("neither success nor failure")
 
-// routeHealth is how one route fares.
+// routeHealth is the state of one route.
 type routeHealth struct {
 	h       *Health
 	breaker *gobreaker.TwoStepCircuitBreaker[struct{}]
 
 	mu      sync.Mutex
-	until   time.Time  // to be left alone until then
-	why     model.Kind // of that
+	until   time.Time  // when the delay that it asked for ends
+	why     model.Kind // why it asked for the delay
 	opened  time.Time  // when the breaker opened last
 	cause   model.Kind // of the last failure
-	samples []sample   // of the last turns, the oldest first
+	samples []sample   // of the latest turns, oldest first
 }
 
 type sample struct {
@@ -114,7 +117,7 @@ type sample struct {
 	took time.Duration
 }
 
-// changed is called by the breaker, which holds its own lock.
+// changed is called by the breaker while it holds its own lock.
 func (r *routeHealth) changed(_ string, _, to gobreaker.State) {
 	if to == gobreaker.StateOpen {
 		r.mu.Lock()
@@ -123,9 +126,9 @@ func (r *routeHealth) changed(_ string, _, to gobreaker.State) {
 	}
 }
 
-// leftAlone says whether the route is not to be asked now, and why.
+// leftAlone reports whether the route must not be called now, and why.
 func (r *routeHealth) leftAlone() (model.Try, bool) {
-	state := r.breaker.State() // before mu: the breaker may call changed
+	state := r.breaker.State() // before mu, because the breaker may call changed
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.h.now()
@@ -138,7 +141,7 @@ func (r *routeHealth) leftAlone() (model.Try, bool) {
 	return model.Try{}, false
 }
 
-// tripped is the try at a route whose breaker lets nobody through. r.mu is held.
+// tripped returns the try of a route whose breaker is open. r.mu is held.
 func (r *routeHealth) tripped(now time.Time) model.Try {
 	t := model.Try{Kind: r.cause, RetryAfter: max(0, r.opened.Add(r.h.opts.Open).Sub(now))}
 	if !t.Kind.Retryable() {
@@ -147,17 +150,17 @@ func (r *routeHealth) tripped(now time.Time) model.Try {
 	return t
 }
 
-// outcome takes down how a call ended.
+// outcome records the result of a call.
 type outcome func(ctx context.Context, err error, took time.Duration)
 
-// enter asks for a call of the route. If there may be one, done must be called
-// with how it ended; if not, the try says why.
+// enter asks for permission to call the route. With ok, done must be called
+// with the result; otherwise the try says why not.
 func (r *routeHealth) enter() (done outcome, _ model.Try, ok bool) {
 	if try, alone := r.leftAlone(); alone {
 		return nil, try, false
 	}
 	report, err := r.breaker.Allow()
-	if err != nil { // another call finds out whether it is back
+	if err != nil { // another call is testing whether the route works again
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		return nil, r.tripped(r.h.now()), false
@@ -165,7 +168,7 @@ func (r *routeHealth) enter() (done outcome, _ model.Try, ok bool) {
 	return func(ctx context.Context, err error, took time.Duration) { report(r.note(ctx, err, took)) }, model.Try{}, true
 }
 
-// note takes down how a call ended, and returns what the breaker is to hear.
+// note records the result of a call, and returns the result for the breaker.
 func (r *routeHealth) note(ctx context.Context, err error, took time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,9 +193,9 @@ func (r *routeHealth) note(ctx context.Context, err error, took time.Duration) e
 	}
 	switch {
 	case failed.Kind == model.ErrRateLimited && failed.RetryAfter > 0:
-		return errNeutral // it said when to come back
+		return errNeutral // it asked for a delay
 	case failed.Kind == model.ErrBadRequest && elsewhere(failed):
-		return errNeutral // it is there, but not with this model
+		return errNeutral // it works, but does not have this model
 	case elsewhere(failed):
 		r.cause = failed.Kind
 		return err
@@ -200,7 +203,7 @@ func (r *routeHealth) note(ctx context.Context, err error, took time.Duration) e
 	return nil // it answered
 }
 
-// fresh are the samples that still count. r.mu is held.
+// fresh returns the samples of the last 15 minutes. r.mu is held.
 func (r *routeHealth) fresh(now time.Time) []sample {
 	old := 0
 	for old < len(r.samples) && now.Sub(r.samples[old].at) > sampleAge {
@@ -209,7 +212,7 @@ func (r *routeHealth) fresh(now time.Time) []sample {
 	return r.samples[old:]
 }
 
-// Latency is what was observed of a route's turns in the last 15 minutes.
+// Latency is the latency of a route's turns in the last 15 minutes.
 type Latency struct {
 	P50     time.Duration // from the request to the complete turn
 	Samples int           // at most 64

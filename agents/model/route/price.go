@@ -2,8 +2,8 @@ package route
 
 import "github.com/aeemesh/aeemesh/agents/model"
 
-// Cost is what a turn costs, and whether the prices to say so are known. Sums
-// are exact to the billionth of a dollar.
+// Cost returns the cost of a turn, and whether the prices are known. Sums are
+// exact to the billionth of a dollar.
 func (f Facts) Cost(u model.Usage) (model.USD, bool) {
 	if f.Input == nil || f.Output == nil {
 		return 0, false
@@ -23,8 +23,8 @@ func (f Facts) Cost(u model.Usage) (model.USD, bool) {
 	return in.Add(f.Output.For(u.OutputTokens)), true
 }
 
-// Highest is the most that a thousand tokens of an ordinary request cost: what
-// a price ceiling is held against.
+// Highest returns the highest price of a thousand tokens of an ordinary
+// request, for comparison with a price ceiling.
 func (f Facts) Highest() (model.USD, bool) {
 	if f.Input == nil || f.Output == nil {
 		return 0, false
@@ -32,7 +32,7 @@ func (f Facts) Highest() (model.USD, bool) {
 	return max(*f.Input, *f.Output), true
 }
 
-// price is the most that a call may cost.
+// price returns the highest price that a call may have.
 func (f Facts) price() model.Price {
 	p := model.Price{MaxOutput: int64(f.MaxOutputTokens)}
 	if p.Known = f.Input != nil && f.Output != nil; p.Known {
@@ -52,8 +52,8 @@ func (f Facts) price() model.Price {
 	return p
 }
 
-// blended is the price by which models are compared: of three parts input and
-// one part output.
+// blended returns the price for comparing models: three parts input and one
+// part output.
 func (f Facts) blended() (float64, bool) {
 	if f.Input == nil || f.Output == nil {
 		return 0, false

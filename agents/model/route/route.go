@@ -12,43 +12,46 @@ import (
 	"github.com/aeemesh/aeemesh/agents/model"
 )
 
-// Route is one way to a model.
+// Route is a model at a provider.
 type Route struct {
-	// Provider, as the document names it: of the registry, or an operator's own.
+	// Provider is the document's name of the provider: of the registry, or an
+	// operator's own.
 	Provider string
 	// Model is the model's name in the provider's notation.
 	Model string
-	// M speaks to the provider.
+	// M calls the provider.
 	M model.Model
 
-	// Endpoint tells routes of one name apart that lead to different places, in
-	// Health. Default none.
+	// Endpoint distinguishes, in Health, routes with the same name at different
+	// addresses. Default none.
 	Endpoint string
 
-	// Facts are what is known of the model.
+	// Facts are the known facts about the model.
 	Facts Facts
-	// MaxCost is the most that a thousand tokens may cost; nil: any price.
+	// MaxCost is the highest permitted price of a thousand tokens; nil: any
+	// price.
 	MaxCost *model.USD
-	// Extended says that params.extended of the document is for this route.
+	// Extended reports whether params.extended of the document is for this
+	// route.
 	Extended bool
-	// Rank is the operator's ranking of quality: 1 is the best, 0 is none.
+	// Rank is the operator's ranking of quality: 1 is the best, 0 is unranked.
 	Rank int
 }
 
-// Name is how the route is called in errors and logs: provider/model.
+// Name is the route's name in errors and logs: provider/model.
 func (r *Route) Name() string { return r.Provider + "/" + r.Model }
 
-// Options are how a Router chooses.
+// Options are the settings of a Router.
 type Options struct {
 	// Strategy orders the routes. Default preferred_first.
 	Strategy aaif.RoutingStrategy
-	// MinContext is the smallest context window that will do, in tokens. Default
-	// any, known or not.
+	// MinContext is the minimum context window, in tokens. Default: any, known
+	// or not.
 	MinContext int
-	// Health is what is known of how routes fare, shared by all routers of a
-	// process. Default one of the router's own.
+	// Health is the state of routes, shared by all routers of a process.
+	// Default: one of the router's own.
 	Health *Health
-	// Logger gets each route that failed. Default discards.
+	// Logger gets each failure of a route. Default: discarded.
 	Logger *slog.Logger
 }
 
@@ -58,18 +61,18 @@ type Router struct {
 	routes []*way // all, in the document's order
 	usable []*way
 	opts   Options
-	turn   atomic.Uint64 // of round robin
+	turn   atomic.Uint64 // counter of round_robin
 }
 
-// way is a route and how it fares.
+// way is a route with its health.
 type way struct {
 	Route
-	at     int    // in the document's order
-	skip   string // why it is never used; "" if it is
+	at     int    // index in the document's order
+	skip   string // why it is never used; "" if it may be
 	health *routeHealth
 }
 
-// New makes a router, or says why none of the routes can be used. It does no
+// New makes a router. It returns an error if no route can be used. It does no
 // I/O.
 func New(routes []Route, o Options) (*Router, error) {
 	if o.Health == nil {
@@ -105,7 +108,7 @@ func New(routes []Route, o Options) (*Router, error) {
 	return r, nil
 }
 
-// Unfit says why a route is never used; "" if it may be (AAIF, LLM Provider
+// Unfit returns why a route is never used; "" if it may be (AAIF, LLM Provider
 // Routing, steps 2 and 4).
 func Unfit(r *Route, minContext int) string {
 	switch window := r.Facts.ContextTokens; {
@@ -127,8 +130,8 @@ func Unfit(r *Route, minContext int) string {
 	return ""
 }
 
-// Model is the router as a Model. It is a [model.Continuer] if one of its routes
-// is.
+// Model returns the router as a Model. It is a [model.Continuer] if one of its
+// routes is.
 func (r *Router) Model() model.Model {
 	for _, w := range r.usable {
 		if _, ok := w.M.(model.Continuer); ok {
@@ -138,16 +141,16 @@ func (r *Router) Model() model.Model {
 	return r
 }
 
-// Status is how a route stands.
+// Status is the current state of a route.
 type Status struct {
 	Route
 	Skip      string     // why it is never used; "" if it is
-	LeftAlone *model.Try // why it is not asked at the moment; nil if it is
-	Typical   Latency    // what was observed
+	LeftAlone *model.Try // why it is not called at the moment; nil if it may be
+	Typical   Latency    // observed latency
 }
 
-// Routes are all routes: first those that can be used, in the order in which
-// they would be tried now, then the others in the document's.
+// Routes returns all routes: first those that can be used, in the order in
+// which they would be tried now, then the others in the document's order.
 func (r *Router) Routes() []Status {
 	var all []Status
 	for _, w := range r.order(nil, false) {
@@ -166,8 +169,8 @@ func (r *Router) Routes() []Status {
 	return all
 }
 
-// Order is in which order the routes that can be used would be tried now, as
-// indexes into those that New was given.
+// Order returns the order in which the usable routes would be tried now, as
+// indexes into the routes of New.
 func (r *Router) Order() []int {
 	var at []int
 	for _, w := range r.order(nil, false) {
@@ -176,11 +179,11 @@ func (r *Router) Order() []int {
 	return at
 }
 
-// continuer is a Router of which a route is a Continuer.
+// continuer is a Router with a route that is a Continuer.
 type continuer struct{ *Router }
 
-// Continue goes on with a turn on the first route that can be used. A route that
-// cannot continue has its turn anew, with the next Generate.
+// Continue continues a turn on the first usable route. If that route cannot
+// continue, Generate generates the turn anew.
 func (c continuer) Continue(ctx context.Context, req *model.Request, told string, onDelta func(model.Delta) error) (*model.Response, error) {
 	return c.walk(ctx, req, onDelta, func(w *way, req *model.Request, onDelta func(model.Delta) error) (*model.Response, error) {
 		m, ok := w.M.(model.Continuer)
@@ -191,8 +194,8 @@ func (c continuer) Continue(ctx context.Context, req *model.Request, told string
 	})
 }
 
-// order is the routes that can be used as they are to be tried. The avoided ones
-// are last. A call that is made takes a step in the round.
+// order returns the usable routes in the order in which they are to be tried,
+// avoided ones last. If call is true, it advances the round robin.
 func (r *Router) order(avoid []string, call bool) []*way {
 	ways := slices.Clone(r.usable)
 	switch r.opts.Strategy {
@@ -201,7 +204,7 @@ func (r *Router) order(avoid []string, call bool) []*way {
 	case aaif.RouteQuality:
 		slices.SortStableFunc(ways, by(func(w *way) (float64, bool) {
 			if w.Rank > 0 {
-				return float64(w.Rank) - 1e9, true // the operator's ranking is before the catalogue's
+				return float64(w.Rank) - 1e9, true // the operator's ranking takes precedence over the catalogue's
 			}
 			return -w.Facts.Quality, w.Facts.Quality > 0
 		}))
@@ -230,8 +233,9 @@ func (r *Router) order(avoid []string, call bool) []*way {
 	return append(ways, last...)
 }
 
-// round turns the routes by one for each call. Those that are left alone are not
-// in the round, lest their neighbour gets all that was theirs.
+// round rotates the routes by one for each call. Routes that must not be called
+// now are left out first, because otherwise the next route would get all of
+// their calls.
 func (r *Router) round(ways []*way, call bool) []*way {
 	var up, down []*way
 	for _, w := range ways {
@@ -252,7 +256,7 @@ func (r *Router) round(ways []*way, call bool) []*way {
 	return slices.Concat(up[k:], up[:k], down)
 }
 
-// by orders by a number, the least first, and what has none last.
+// by compares by a number, ascending; routes without one come last.
 func by(key func(*way) (float64, bool)) func(a, b *way) int {
 	return func(a, b *way) int {
 		x, known := key(a)

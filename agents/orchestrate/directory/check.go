@@ -14,21 +14,21 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// RuleSubagent is the rule of what [View.Check] says.
+// RuleSubagent is the rule of the problems that [View.Check] reports.
 const RuleSubagent = "subagent"
 
-// maxNotices is how many references are told one by one.
+// maxNotices is how many references are reported one by one.
 const maxNotices = 16
 
-// Check says which references of a definition mean nobody: an error for each that
-// never can, a warning for those that nobody answers for now. It takes as long as
-// ctx lets it, and says what it did not get to.
+// Check reports the references of a definition that cannot be resolved: an
+// error for each that never can, a warning for each that no agent answers for
+// now. It stops when ctx ends, and then says which references were not checked.
 func (v *View) Check(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, references(def))
 }
 
-// Present is Check of the references that the mesh itself answers for: not of
-// files and URLs, which only those may read whom an operator allows it.
+// Present is Check for the references that need nothing but the mesh. It does
+// not read files and URLs, which need the operator's permission.
 func (v *View) Present(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return v.checkThose(ctx, slices.DeleteFunc(references(def), func(r reference) bool {
 		scheme, _, ok := schemeOf(r.ref)
@@ -62,8 +62,9 @@ func warn(pointer, message, hint string) aaif.Problem {
 	return aaif.Problem{Pointer: pointer, Rule: RuleSubagent, Severity: aaif.SeverityWarning, Message: message, Hint: hint}
 }
 
-// Never says which references of a definition can never be found, as it and the
-// configuration are: the errors of [View.Check], without asking who is there.
+// Never reports the references of a definition that can never be resolved with
+// this configuration: the errors of [View.Check], without asking the mesh who
+// is running.
 func (v *View) Never(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	var out []aaif.Problem
 	for _, r := range references(def) {
@@ -77,7 +78,7 @@ func (v *View) Never(ctx context.Context, def *aaif.Definition) []aaif.Problem {
 	return out
 }
 
-// check is what is to be said of one reference.
+// check returns the problem of one reference, if it has one.
 func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	m, err := v.Find(ctx, r.ref)
 	switch {
@@ -97,7 +98,7 @@ func (v *View) check(ctx context.Context, r reference) (aaif.Problem, bool) {
 	return warn(r.pointer, "nobody answers now for "+who, hint), true
 }
 
-// problem is what keeps a reference from meaning somebody.
+// problem returns why a reference does not resolve to a member.
 func (v *View) problem(ctx context.Context, r reference) (aaif.Problem, bool) {
 	if _, err := v.Find(ctx, r.ref); err != nil {
 		return said(r, err), true
@@ -105,7 +106,7 @@ func (v *View) problem(ctx context.Context, r reference) (aaif.Problem, bool) {
 	return aaif.Problem{}, false
 }
 
-// said is an error of [View.Find] as a problem of the document.
+// said converts an error of [View.Find] to a problem of the document.
 func said(r reference, err error) aaif.Problem {
 	p := warn(r.pointer, err.Error(), "")
 	if why := (*Problem)(nil); errors.As(err, &why) {
@@ -117,10 +118,10 @@ func said(r reference, err error) aaif.Problem {
 	return p
 }
 
-// answers is true of an entity that somebody serves now.
+// answers reports whether a worker serves the entity now.
 func (d *Directory) answers(ctx context.Context, entity string) bool {
 	if !d.knows(ctx) {
-		return true // nobody can be asked
+		return true // the mesh cannot be asked, so no problem is reported
 	}
 	d.mu.Lock()
 	w := d.roster.workers[entity]
@@ -128,9 +129,9 @@ func (d *Directory) answers(ctx context.Context, entity string) bool {
 	return w != nil || d.ask(ctx, entity) != ""
 }
 
-// References are whom a definition names, by its subagents, steps, referee,
-// hand-overs, synthesizer and escalations: the references as they stand there,
-// each once, no aliases.
+// References returns the references in a definition's subagents, steps,
+// referee, handoff rules, synthesizer and escalations, as they are written
+// there and without duplicates. Aliases are left out.
 func References(def *aaif.Definition) []string {
 	var out []string
 	for _, r := range references(def) {
@@ -141,13 +142,14 @@ func References(def *aaif.Definition) []string {
 	return out
 }
 
-// reference is a place of a definition that names somebody.
+// reference is a place in a definition that refers to an agent, service or
+// person.
 type reference struct {
 	pointer, ref string
-	receives     bool // tasks are handed over to it, and it is not called
+	receives     bool // tasks are delegated to it, not sent as calls
 }
 
-// references are all of a definition that are not aliases.
+// references returns all references of a definition, without aliases.
 func references(def *aaif.Definition) []reference {
 	o := def.Agent.Orchestration
 	if o == nil {
@@ -184,7 +186,7 @@ func references(def *aaif.Definition) []reference {
 	}
 	extras, err := orchestrate.ExtrasOf(def)
 	if err != nil {
-		return out // who reads the extension says so
+		return out // the extension's own reader reports the error
 	}
 	const ours = "/" + orchestrate.Extension + "/orchestration"
 	add(ours+"/synthesizer", extras.Synthesizer)

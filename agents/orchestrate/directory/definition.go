@@ -16,17 +16,17 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// cell keeps one definition, or why there is none.
+// cell caches one definition, or the error of reading it.
 type cell struct {
-	busy chan struct{} // held by who fetches it
+	busy chan struct{} // held by the goroutine that fetches it
 	got  fetched       // guarded by the directory's lock
 }
 
 type fetched struct {
 	def     *aaif.Definition
 	err     error
-	version uint64    // of what was fetched
-	until   time.Time // it is fetched anew then; zero: when the version changes
+	version uint64    // the registration's revision when it was fetched
+	until   time.Time // when it expires; zero: when the version changes
 	known   bool
 }
 
@@ -34,14 +34,14 @@ func (f *fetched) fresh(version uint64) bool {
 	return f.known && f.version == version && (f.until.IsZero() || time.Now().Before(f.until))
 }
 
-// cached returns a definition that is kept, or fetches it; whoever else needs it
-// meanwhile waits.
+// cached returns a cached definition, or fetches it; concurrent callers wait
+// for the same fetch.
 func (d *Directory) cached(ctx context.Context, key string, version uint64, fetch func(context.Context) (*aaif.Definition, time.Duration, error)) fetched {
 	d.mu.Lock()
 	c := d.cells[key]
 	if c == nil {
 		if len(d.cells) >= maxCells {
-			for other := range d.cells { // any: it is fetched again
+			for other := range d.cells { // evict any one: it can be fetched again
 				delete(d.cells, other)
 				break
 			}
@@ -77,7 +77,7 @@ func (d *Directory) cached(ctx context.Context, key string, version uint64, fetc
 	return got
 }
 
-// file is who the definition in a file means.
+// file resolves a reference to a definition in a file.
 func (v *View) file(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
 	name, err := v.path(rest)
 	if err != nil {
@@ -97,8 +97,8 @@ func (v *View) file(ctx context.Context, ref, rest string) (orchestrate.Member, 
 	return v.dir.defined(ctx, ref, got.def)
 }
 
-// path is the file that a reference names: absolute, or below the folder of the
-// asker's document where that is known.
+// path returns the file that a reference names: an absolute path, or one
+// relative to the folder of the asker's document if that is known.
 func (v *View) path(rest string) (string, error) {
 	if after, ok := strings.CutPrefix(rest, "//"); ok {
 		host, _, _ := strings.Cut(after, "/")
@@ -119,7 +119,7 @@ func (v *View) path(rest string) (string, error) {
 	return filepath.Abs(filepath.Join(v.asker.Folder, filepath.FromSlash(name)))
 }
 
-// url is who the definition at a URL means.
+// url resolves a reference to a definition at a URL.
 func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, error) {
 	at, err := d.cfg.Policy.Check(ref)
 	if err != nil {
@@ -146,14 +146,14 @@ func (d *Directory) url(ctx context.Context, ref string) (orchestrate.Member, er
 	})
 	switch {
 	case got.err != nil && passing(got.err):
-		return orchestrate.Member{}, nobody(ref, "its definition cannot be fetched now", "", got.err)
+		return orchestrate.Member{}, noAgent(ref, "its definition cannot be fetched now", "", got.err)
 	case got.err != nil:
 		return orchestrate.Member{}, unknown(ref, "its definition cannot be had", "", got.err)
 	}
 	return d.defined(ctx, ref, got.def)
 }
 
-// passing is true of failures to fetch that may be gone the next time.
+// passing reports whether a failure to fetch is transient.
 func passing(err error) bool {
 	var f *outbound.Failure
 	if !errors.As(err, &f) {
@@ -176,7 +176,7 @@ func parse(name string, data []byte) (*aaif.Definition, error) {
 	return doc.Definition(), nil
 }
 
-// brief keeps the first problem of a stranger's document.
+// brief keeps the first problem of a document that a stranger may have written.
 func brief(err error) error {
 	var refused *aaif.Error
 	if !errors.As(err, &refused) || len(refused.Problems) == 0 {
@@ -186,8 +186,8 @@ func brief(err error) error {
 	return errors.New("it is no agent definition: " + p.Pointer + ": " + clip.Text(p.Message, 120))
 }
 
-// defined is who a definition means: the agent that is registered with its
-// agent_id, else the entity that its name makes.
+// defined returns the member that a definition stands for: the agent that is
+// registered with its agent_id, else the entity whose id is made from its name.
 func (d *Directory) defined(ctx context.Context, ref string, def *aaif.Definition) (orchestrate.Member, error) {
 	m := orchestrate.Member{AgentID: def.AgentID, Def: def}
 	if def.AgentID != "" {

@@ -18,30 +18,31 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// The times of a directory.
+// How long the results of a directory's requests are used, and how long
+// requests may take.
 const (
-	rosterFresh   = 3 * time.Second  // who runs
-	rosterMissed  = time.Second      // and where somebody is missing
-	rosterKept    = 30 * time.Second // and for how long it serves while it is asked anew
+	rosterFresh   = 3 * time.Second  // the list of running workers
+	rosterMissed  = time.Second      // the same, if a reference could not be resolved with it
+	rosterKept    = 30 * time.Second // the same, if Run is replacing it
 	healthFresh   = time.Second
-	listFresh     = 2 * time.Second // the registry, where it is not watched
+	listFresh     = 2 * time.Second // the registry, if it is not watched
 	fileFresh     = 2 * time.Second
 	urlFresh      = time.Minute
 	failureFresh  = 5 * time.Second
-	listPause     = 30 * time.Second // after the registry could not be read
-	readTime      = 2 * time.Second  // of the registry
+	listPause     = 30 * time.Second // pause after reading the registry failed
+	readTime      = 2 * time.Second  // timeout of reading the registry
 	surveyTime    = time.Second
 	healthTime    = time.Second
 	fetchTime     = 10 * time.Second
 	watchPause    = 5 * time.Second
 	watchLongest  = time.Minute
 	maxRef        = 2048 // bytes
-	maxCells      = 256  // definitions that are kept
-	maxCandidates = 64   // agents with a skill that are asked how they are, for one choice
-	atOnce        = 8    // of them
+	maxCells      = 256  // definitions in the cache
+	maxCandidates = 64   // agents with a skill whose health is requested for one choice
+	atOnce        = 8    // health requests at the same time
 )
 
-// Mesh is what a directory asks of a [mesh.Node].
+// Mesh is the part of a [mesh.Node] that a directory uses.
 type Mesh interface {
 	Discover(ctx context.Context, entity string, wait time.Duration) ([]mesh.Instance, error)
 	Query(ctx context.Context, entity, intent string, in, out any) (*envelope.Envelope, error)
@@ -49,45 +50,46 @@ type Mesh interface {
 
 var _ Mesh = (*mesh.Node)(nil)
 
-// Config is what an operator decides.
+// Config holds the operator's decisions.
 type Config struct {
 	// Policy says which files and URLs definitions may be read from. Default:
 	// none.
 	Policy *outbound.Policy
-	// RegisteredSkills lets skill: mean agents only whose registration has the
-	// skill, whatever workers say of themselves. Default: both count.
+	// RegisteredSkills resolves skill: references by the skills in
+	// registrations only, and ignores the skills that workers publish. Default:
+	// both count.
 	RegisteredSkills bool
-	// Logger gets what an operator should know. Default discards.
+	// Logger receives warnings. Default: discarded.
 	Logger *slog.Logger
 }
 
-// Directory is what the agents of a process know of the mesh's agents. Its
-// methods may be called at once.
+// Directory holds what the agents of a process know about the mesh's agents.
+// Its methods are safe for concurrent use.
 type Directory struct {
 	cfg Config
 	log *slog.Logger
 
-	mu       sync.Mutex // of all below
+	mu       sync.Mutex // guards all fields below
 	mesh     Mesh
 	registry registry.Registry
 
 	index   registry.Index
-	watched bool      // the index is told of every change
-	until   time.Time // else: until when it need not be read again
-	missing error     // why it could not be
+	watched bool      // a watcher updates the index on every change
+	until   time.Time // otherwise: when the index expires
+	missing error     // the error of reading it
 
 	roster  roster
 	health  map[string]verdict
 	cells   map[string]*cell
-	listing chan struct{} // held by who reads the registry
-	asking  chan struct{} // held by who asks the mesh
-	stale   chan struct{} // asks Run to ask the mesh
-	running bool          // Run does
+	listing chan struct{} // held by the goroutine that reads the registry
+	asking  chan struct{} // held by the goroutine that asks the mesh
+	stale   chan struct{} // tells Run to ask the mesh
+	running bool          // Run is running
 	used    chan struct{} // closed by Use
 }
 
-// New makes a directory. It does no I/O; until [Directory.Use] it knows nobody
-// but entities and definitions.
+// New makes a directory. It does no I/O. Before [Directory.Use] it resolves
+// entity ids and definitions only.
 func New(cfg Config) *Directory {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -98,8 +100,8 @@ func New(cfg Config) *Directory {
 	}
 }
 
-// Use connects the directory to a mesh, and to its registry, which may be nil:
-// then nobody is registered. It is called once.
+// Use connects the directory to a mesh and to its registry; without a registry
+// (nil) no agent counts as registered. It must be called once.
 func (d *Directory) Use(m Mesh, r registry.Registry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -107,16 +109,17 @@ func (d *Directory) Use(m Mesh, r registry.Registry) {
 	close(d.used)
 }
 
-// Asker is the agent whose document has the references.
+// Asker is the agent whose document contains the references.
 type Asker struct {
-	Entity string // never means itself by a skill; may be ""
-	Folder string // of its document, for relative files; "": the folders that the policy allows
+	Entity string // the agent's own entity, which skill: never resolves to; may be ""
+	Folder string // the folder of its document, for relative files; "": the folders that the policy allows
 }
 
-// For is the directory of one agent.
+// For returns the directory as one agent sees it.
 func (d *Directory) For(a Asker) *View { return &View{d, a} }
 
-// View is a [Directory] as one agent asks it: an [orchestrate.Directory].
+// View is a [Directory] as one agent sees it. It implements
+// [orchestrate.Directory].
 type View struct {
 	dir   *Directory
 	asker Asker
@@ -130,7 +133,7 @@ func (v *View) Find(ctx context.Context, ref string) (orchestrate.Member, error)
 	defer cancel()
 	m, err := v.find(ctx, ref)
 	if ctx.Err() != nil && err != nil {
-		return orchestrate.Member{}, nobody(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
+		return orchestrate.Member{}, noAgent(ref, "it could not be found out in time who is meant", "", context.Cause(ctx))
 	}
 	return m, err
 }
@@ -173,7 +176,7 @@ func (v *View) find(ctx context.Context, ref string) (orchestrate.Member, error)
 		"known are an agent_id, an entity such as agent.reviewer, file:, https:, nats://registry/NAME and skill:NAME", nil)
 }
 
-// schemeOf splits a URI (RFC 3986, section 3.1).
+// schemeOf splits a URI into its scheme and the rest (RFC 3986, section 3.1).
 func schemeOf(ref string) (scheme, rest string, ok bool) {
 	scheme, rest, ok = strings.Cut(ref, ":")
 	if !ok || scheme == "" {
@@ -188,8 +191,8 @@ func schemeOf(ref string) (scheme, rest string, ok bool) {
 	return strings.ToLower(scheme), rest, true
 }
 
-// isPath is true of a relative reference to a document: ./x, ../x, or with one of
-// the documents' extensions.
+// isPath reports whether a reference is a relative path of a document: ./x,
+// ../x, or a name with one of the documents' extensions.
 func isPath(ref string) bool {
 	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
 		return true
@@ -201,7 +204,8 @@ func isPath(ref string) bool {
 	return false
 }
 
-// entity is an entity that is named as such. Nothing about it must be known.
+// entity returns the member for an entity id. Nothing else needs to be known
+// about it.
 func (d *Directory) entity(ctx context.Context, entity string) orchestrate.Member {
 	if subject.EntityType(entity) == subject.TypeHuman {
 		return orchestrate.Member{Entity: entity}
@@ -215,13 +219,13 @@ func (d *Directory) entity(ctx context.Context, entity string) orchestrate.Membe
 	return orchestrate.Member{Entity: entity}
 }
 
-// member is who a registration means.
+// member returns the member that a registration stands for.
 func (d *Directory) member(ctx context.Context, card registry.Card) orchestrate.Member {
 	return orchestrate.Member{Entity: card.Entity, AgentID: card.AgentID, Def: d.definition(ctx, card)}
 }
 
-// byID is who has an agent_id: whoever is registered with it, else a worker that
-// runs.
+// byID resolves an agent_id: to the agent that is registered with it, else to a
+// running worker with it.
 func (d *Directory) byID(ctx context.Context, id string) (orchestrate.Member, error) {
 	var card registry.Card
 	found := false
@@ -232,11 +236,11 @@ func (d *Directory) byID(ctx context.Context, id string) (orchestrate.Member, er
 	if entity, ok := d.runs(ctx, func(w *worker) bool { return registry.KeyOf(w.agentID, "") == registry.KeyOf(id, "") }); ok {
 		return orchestrate.Member{Entity: entity, AgentID: id}, nil
 	}
-	return orchestrate.Member{}, nobody(id, "no agent with this agent_id is registered, and none runs",
+	return orchestrate.Member{}, noAgent(id, "no agent with this agent_id is registered, and none runs",
 		"\"aeemesh agents import FILE\" registers it, or \"aeemesh worker FILE\" starts one", missing)
 }
 
-// byName is who is meant by a word that is neither an id nor a URI.
+// byName resolves a word that is neither an id nor a URI.
 func (d *Directory) byName(ctx context.Context, name string) (orchestrate.Member, error) {
 	var card registry.Card
 	found := false
@@ -253,11 +257,11 @@ func (d *Directory) byName(ctx context.Context, name string) (orchestrate.Member
 			return d.entity(ctx, at), nil
 		}
 	}
-	return orchestrate.Member{}, nobody(name, "no agent is registered under this name, and none runs under it",
+	return orchestrate.Member{}, noAgent(name, "no agent is registered under this name, and none runs under it",
 		"name an entity such as agent.reviewer, or register the agent with \"aeemesh agents import FILE --alias NAME\"", missing)
 }
 
-// registered is who nats://registry/NAME means.
+// registered resolves nats://registry/NAME.
 func (d *Directory) registered(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
 	raw, ok := strings.CutPrefix(rest, "//registry/")
 	name, err := url.PathUnescape(raw)
@@ -268,7 +272,7 @@ func (d *Directory) registered(ctx context.Context, ref, rest string) (orchestra
 	found := false
 	missing := d.lookup(ctx, func(x *registry.Index) { card, found = x.Find(name) })
 	if !found {
-		return orchestrate.Member{}, nobody(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
+		return orchestrate.Member{}, noAgent(ref, "nobody is registered so", "\"aeemesh agents import FILE\" registers an agent, \"aeemesh agents definitions\" lists them", missing)
 	}
 	return d.member(ctx, card), nil
 }

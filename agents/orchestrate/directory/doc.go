@@ -1,5 +1,5 @@
-// Package directory says who a document means by the reference of a subagent
-// (AAIF, Orchestration Topology): it is the [orchestrate.Directory] of a mesh.
+// Package directory resolves the references of subagents in a document (AAIF,
+// Orchestration Topology). It implements [orchestrate.Directory] for a mesh.
 //
 //	dir := directory.New(directory.Config{Policy: policy})
 //	opts.Directory = dir.For(directory.Asker{Entity: "agent.team", Folder: "agents"})
@@ -18,34 +18,37 @@
 //	skill:<name>                          a healthy agent that has the skill
 //	reviewer                              any other text: the registry's names, an agent_id, agent.<name>
 //
-// A registration says itself which entity is meant. The definition behind a file
-// or a URL means the entity under which its agent_id is registered, else the one
-// that its name makes ([aaif.EntityName]).
+// A registration names its entity. A definition in a file or at a URL stands
+// for the entity under which its agent_id is registered, else for the one that
+// is made from its name ([aaif.EntityName]).
 //
-// Whether anybody serves an entity is not asked: a durable task waits for him,
-// and a live one is told at once. Only a skill means somebody who is there.
+// Find does not check whether a worker serves the entity: a durable task waits
+// for one, and a live task fails at once without one. Only a skill is resolved
+// to an agent that is running.
 //
 // # Skills
 //
-// Agents that run and show the skill in their NATS micro metadata, or whose
-// registration has it, are asked how they are (aee.status.health), the least
-// loaded first: tasks that run and wait, by place, and what was chosen since that
-// was learnt. Of equals the first by entity comes. Who is healthy is taken,
-// then who is degraded; who is unhealthy, draining, or does not answer within a
-// second is not. The agent that asks is never the answer. Whoever must stay with
-// a choice keeps it: Find chooses anew each time.
+// The candidates are running agents that list the skill in their NATS micro
+// metadata or in their registration. Their health is requested
+// (aee.status.health) in order of load: running and waiting tasks, and choices
+// made since the load was read, divided by the agent's concurrency; equal loads
+// are ordered by entity. The first healthy agent is chosen, else the first
+// degraded one. An agent that is unhealthy, draining, or does not answer within
+// a second is not chosen, nor is the agent that asks. Find chooses anew each
+// time; a caller that must stay with one agent has to remember it.
 //
-// # What is asked, and how often
+// # Requests and caching
 //
-// The whole mesh is asked who runs at most every three seconds, every second where
-// somebody is missing, and only while somebody needs to know; a verdict about health holds for one second. The
-// registry is watched while Run runs, and else listed at most every two seconds.
-// Files are read again after two seconds, URLs after a minute, failures after
-// five seconds. Nothing takes longer than ten seconds, or than its context.
+// The directory asks the mesh for its running workers only when a reference
+// needs them, at most every three seconds, or every second if a reference could
+// not be resolved. Health is cached for one second. The registry is watched
+// while Run runs, and otherwise listed at most every two seconds. Files are
+// read again after two seconds, URLs after a minute, failures after five
+// seconds. No request takes longer than ten seconds, or than its context.
 //
 // # Errors
 //
-// [orchestrate.ErrUnknown]: it can never be, as the document and the operator's
-// configuration are. [orchestrate.ErrNobody]: not now. All are a [*Problem], with
-// a hint for operators.
+// [orchestrate.ErrUnknown]: the reference can never be resolved with this
+// document and configuration. [orchestrate.ErrNobody]: it cannot be resolved
+// now. All errors are a [*Problem], with a hint for operators.
 package directory

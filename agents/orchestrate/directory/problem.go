@@ -7,16 +7,16 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// Problem is why a reference means nobody.
+// Problem is the error of a reference that cannot be resolved.
 type Problem struct {
 	Kind  error  // orchestrate.ErrUnknown or orchestrate.ErrNobody
-	Ref   string // cut, where it is long
+	Ref   string // truncated if it is long
 	Why   string
-	Hint  string // what an operator can do; "" where that is plain
+	Hint  string // what an operator can do; "" if that is obvious
 	Cause error  // may be nil
 }
 
-// Error is what an operator should read.
+// Error is the message for an operator.
 func (p *Problem) Error() string {
 	text := fmt.Sprintf("%q: %s", p.Ref, p.Why)
 	if p.Cause != nil {
@@ -40,6 +40,6 @@ func unknown(ref, why, hint string, cause error) error {
 	return &Problem{orchestrate.ErrUnknown, clip.Text(ref, 120), why, hint, cause}
 }
 
-func nobody(ref, why, hint string, cause error) error {
+func noAgent(ref, why, hint string, cause error) error {
 	return &Problem{orchestrate.ErrNobody, clip.Text(ref, 120), why, hint, cause}
 }

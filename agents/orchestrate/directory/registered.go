@@ -8,9 +8,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/registry"
 )
 
-// lookup calls f with the registrations as they are known: watched, or read a
-// moment ago. The error says why they could not be read; f then sees what was
-// known before.
+// lookup calls f with the current registrations, which are watched or were just
+// read. If they could not be read, the error says why, and f gets the previous
+// ones.
 func (d *Directory) lookup(ctx context.Context, f func(*registry.Index)) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -23,7 +23,7 @@ func (d *Directory) lookup(ctx context.Context, f func(*registry.Index)) error {
 	return d.missing
 }
 
-// list reads the registry, unless somebody else has just done it.
+// list reads the registry, unless another goroutine has just done so.
 func (d *Directory) list(ctx context.Context) {
 	select {
 	case d.listing <- struct{}{}:
@@ -55,8 +55,9 @@ func (d *Directory) list(ctx context.Context) {
 	}
 }
 
-// Run watches the registry and asks the mesh anew while somebody needs it, until
-// ctx ends. Without it the directory works, and asks more often.
+// Run watches the registry, and asks the mesh for its workers when that is
+// needed, until ctx ends. The directory also works without Run, but makes more
+// requests.
 func (d *Directory) Run(ctx context.Context) {
 	select {
 	case <-d.used:
@@ -73,7 +74,7 @@ func (d *Directory) Run(ctx context.Context) {
 		for pause := watchPause; ctx.Err() == nil && r != nil; pause = min(2*pause, watchLongest) {
 			d.watch(ctx, r)
 			select {
-			case <-time.After(pause): // there may be a bucket by then, or a permission
+			case <-time.After(pause): // retry: the bucket or the permission may exist by then
 			case <-ctx.Done():
 			}
 		}
@@ -91,7 +92,7 @@ func (d *Directory) Run(ctx context.Context) {
 	d.mu.Unlock()
 }
 
-// watch follows the registry as long as that can be done.
+// watch follows the registry until that fails or ctx ends.
 func (d *Directory) watch(ctx context.Context, r registry.Registry) {
 	fresh, reading := registry.Index{}, true
 	err := r.Watch(ctx, func(e registry.Entry) {
@@ -118,7 +119,7 @@ func (d *Directory) watch(ctx context.Context, r registry.Registry) {
 	}
 }
 
-// definition is the document of a registration; nil where it cannot be had.
+// definition returns the document of a registration; nil if it cannot be read.
 func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.Definition {
 	d.mu.Lock()
 	r := d.registry
@@ -137,7 +138,7 @@ func (d *Directory) definition(ctx context.Context, card registry.Card) *aaif.De
 		if err != nil {
 			return nil, urlFresh, err
 		}
-		return doc.Definition(), 0, nil // until the revision changes
+		return doc.Definition(), 0, nil // valid until the revision changes
 	})
 	if got.err != nil {
 		d.log.Warn("registered definition not read", "key", card.Key, "entity", card.Entity, "err", got.err)

@@ -11,23 +11,24 @@ import (
 	"github.com/aeemesh/aeemesh/mesh"
 )
 
-// roster is who runs, as the mesh was asked last.
+// roster is the list of running workers, as of the last request to the mesh.
 type roster struct {
 	workers map[string]*worker // by entity
 	at      time.Time
 	err     error
 }
 
-// worker is an entity with all its workers.
+// worker is an entity, with the sums over all its workers.
 type worker struct {
 	entity, agentID string
-	skills          map[string]bool // folded
-	places          int             // tasks that they do at once
-	load            int             // tasks that they do, or that wait for them
-	picked          int             // chosen since that was learnt
+	skills          map[string]bool // normalised by registry.FoldSkill
+	places          int             // tasks that they can run at once
+	load            int             // tasks that run or wait
+	picked          int             // times that it was chosen since the load was read
 }
 
-// runs returns the entity of a worker that is one, the first by entity.
+// runs returns the first entity, in order of entity ids, for which is reports
+// true.
 func (d *Directory) runs(ctx context.Context, is func(*worker) bool) (entity string, ok bool) {
 	find := func() {
 		d.mu.Lock()
@@ -47,8 +48,8 @@ func (d *Directory) runs(ctx context.Context, is func(*worker) bool) (entity str
 	return entity, ok
 }
 
-// knows makes sure that something is known of who runs: what was learnt a
-// moment ago, or what Run is about to replace.
+// knows makes sure that the roster is usable: it is fresh, or Run is about to
+// refresh it. It reports false without a connection.
 func (d *Directory) knows(ctx context.Context) bool {
 	d.mu.Lock()
 	age, running, connected := time.Since(d.roster.at), d.running, d.mesh != nil
@@ -69,7 +70,8 @@ func (d *Directory) knows(ctx context.Context) bool {
 	return true
 }
 
-// refresh asks the mesh where somebody is missing, unless it was just asked.
+// refresh asks the mesh again after a reference could not be resolved, unless
+// the roster is very recent. It reports whether it asked.
 func (d *Directory) refresh(ctx context.Context) bool {
 	d.mu.Lock()
 	old := d.mesh != nil && time.Since(d.roster.at) > rosterMissed
@@ -80,8 +82,8 @@ func (d *Directory) refresh(ctx context.Context) bool {
 	return old
 }
 
-// survey asks the mesh who runs, unless that is known as of no longer ago than
-// fresh.
+// survey asks the mesh for its running workers, unless the roster is not older
+// than fresh.
 func (d *Directory) survey(ctx context.Context, fresh time.Duration) {
 	select {
 	case d.asking <- struct{}{}:
@@ -110,15 +112,15 @@ func (d *Directory) survey(ctx context.Context, fresh time.Duration) {
 		workers = d.roster.workers
 	}
 	d.roster = roster{workers, time.Now(), err}
-	for entity, v := range d.health { // the verdicts of those who are gone
+	for entity, v := range d.health { // drop the cached health of agents that are gone
 		if time.Since(v.at) > rosterKept {
 			delete(d.health, entity)
 		}
 	}
 }
 
-// join adds one worker to its entity. What it says is a stranger's, and bounded
-// by the size of a message.
+// join adds one worker to its entity. Its metadata may come from a stranger;
+// its size is bounded by that of a message.
 func join(workers map[string]*worker, i *mesh.Instance) {
 	w := workers[i.Entity]
 	if w == nil {

@@ -17,19 +17,20 @@ import (
 	"github.com/aeemesh/aeemesh/intents"
 )
 
-// verdict is how an agent was when it was asked.
+// verdict is an agent's health as of the last request.
 type verdict struct {
 	status intents.Health // "": it did not answer
 	at     time.Time
 }
 
-// candidate is an agent that has a skill, and runs.
+// candidate is a running agent that has a skill.
 type candidate struct {
 	entity string
-	load   float64 // tasks by place
+	load   float64 // tasks divided by concurrency
 }
 
-// skill is an agent that has a skill and is well.
+// skill resolves a skill: reference to an agent that has the skill and is
+// healthy or degraded.
 func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member, error) {
 	name, err := url.PathUnescape(strings.TrimPrefix(rest, "//"))
 	want := registry.FoldSkill(name)
@@ -43,7 +44,7 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 		all = d.skilled(ctx, want, v.asker.Entity)
 	}
 	entity, ok := d.choose(ctx, all)
-	if !ok && d.refresh(ctx) { // somebody may have come
+	if !ok && d.refresh(ctx) { // an agent may have started since
 		all = d.skilled(ctx, want, v.asker.Entity)
 		entity, ok = d.choose(ctx, all)
 	}
@@ -64,11 +65,11 @@ func (v *View) skill(ctx context.Context, ref, rest string) (orchestrate.Member,
 	d.mu.Unlock()
 	switch {
 	case !asked:
-		return orchestrate.Member{}, nobody(ref, "there is no connection to a mesh", "", nil)
+		return orchestrate.Member{}, noAgent(ref, "there is no connection to a mesh", "", nil)
 	case len(all) == 0:
-		return orchestrate.Member{}, nobody(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
+		return orchestrate.Member{}, noAgent(ref, "no agent that runs has this skill", "agents say what they can in /agent/skills; \"aeemesh agents describe ENTITY\" shows it", problem)
 	}
-	return orchestrate.Member{}, nobody(ref, fmt.Sprintf("of %s with this skill none answers that it is well", counted(len(all))), "\"aeemesh agents list\" says who runs, and how they are", problem)
+	return orchestrate.Member{}, noAgent(ref, fmt.Sprintf("of %s with this skill none answers that it is well", counted(len(all))), "\"aeemesh agents list\" says who runs, and how they are", problem)
 }
 
 func counted(n int) string {
@@ -78,7 +79,7 @@ func counted(n int) string {
 	return fmt.Sprintf("%d agents", n)
 }
 
-// skilled are the agents that run and have a skill, the least loaded first.
+// skilled returns the running agents that have a skill, the least loaded first.
 func (d *Directory) skilled(ctx context.Context, want, but string) []candidate {
 	registered := map[string]bool{}
 	_ = d.lookup(ctx, func(x *registry.Index) {
@@ -94,7 +95,7 @@ func (d *Directory) skilled(ctx context.Context, want, but string) []candidate {
 			out = append(out, candidate{entity, float64(w.load+w.picked) / float64(w.places)})
 		}
 	}
-	for entity := range registered { // who does not tell NATS micro of himself may be there
+	for entity := range registered { // a registered agent may run without publishing the skill in NATS micro
 		if d.roster.workers[entity] == nil && entity != but {
 			out = append(out, candidate{entity: entity})
 		}
@@ -105,8 +106,8 @@ func (d *Directory) skilled(ctx context.Context, want, but string) []candidate {
 	return out
 }
 
-// choose takes the first that is healthy, else the first that is degraded. They
-// are asked a few at a time.
+// choose returns the first healthy candidate, else the first degraded one. It
+// requests the health of a few candidates at a time.
 func (d *Directory) choose(ctx context.Context, all []candidate) (entity string, ok bool) {
 	all = all[:min(len(all), maxCandidates)]
 	for len(all) > 0 {
@@ -130,7 +131,7 @@ func (d *Directory) choose(ctx context.Context, all []candidate) (entity string,
 	return entity, ok
 }
 
-// ask is how an agent is.
+// ask returns an agent's health, requested or cached.
 func (d *Directory) ask(ctx context.Context, entity string) intents.Health {
 	d.mu.Lock()
 	v, m := d.health[entity], d.mesh
@@ -146,10 +147,10 @@ func (d *Directory) ask(ctx context.Context, entity string) intents.Health {
 	var e *envelope.Error
 	switch {
 	case err == nil && status != intents.Healthy && status != intents.Unhealthy:
-		status = intents.Degraded // or it answers, and does not say how it is
+		status = intents.Degraded // it answers, but with an error
 	case err == nil:
 	case errors.As(err, &e) && e.FromPeer() && e.Code == envelope.CodeIntentUnknown:
-		status = intents.Degraded // it answers, and cannot say how it is
+		status = intents.Degraded // it answers, but without a valid status
 	default:
 		status = ""
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
-// errors counts what has been found that is more than a warning.
+// errors counts the problems that are more than warnings.
 func (t *team) errors() (n int) {
 	for i := range t.problems {
 		if t.problems[i].Severity == aaif.SeverityError {
@@ -19,10 +19,10 @@ func (t *team) errors() (n int) {
 	return n
 }
 
-// lastName is the member that a pointer ends with.
+// lastName returns the last token of a pointer, a member's name.
 func lastName(pointer string) string { return pointer[strings.LastIndexByte(pointer, '/')+1:] }
 
-// most is how large a number of the extension may be, and in words.
+// most are the upper limits of the extension's numbers, with their description.
 var most = map[string]struct {
 	value float64
 	words string
@@ -31,8 +31,8 @@ var most = map[string]struct {
 	"max_retries":     {orchestrate.MaxStepRetries, "1000"},
 }
 
-// bounds is about numbers that make no sense where they stand. A 0 is as good as
-// none, which is not what whoever writes it means.
+// bounds reports numbers that make no sense. A 0 has the same effect as no
+// value, which its author probably did not intend.
 func (t *team) bounds(pointer string, raw json.RawMessage) {
 	var n float64
 	if json.Unmarshal(raw, &n) != nil {
@@ -50,8 +50,8 @@ func (t *team) bounds(pointer string, raw json.RawMessage) {
 	}
 }
 
-// escalations finds tasks that come back to somebody who had them before: it is
-// as if nobody were named then.
+// escalations reports escalations that return to a member that had the task
+// before: they end there, as if no member were named.
 func (t *team) escalations() {
 	told := make(map[string]bool)
 	for _, start := range sortedSteps(t.extras.Steps) {
@@ -71,15 +71,15 @@ func (t *team) escalations() {
 				break
 			}
 			if slices.Contains(whom, m.whom()) {
-				break // a circle that this one only leads to
+				break // this member only leads to a circle
 			}
 			whom = append(whom, m.whom())
 		}
 	}
 }
 
-// next is to whom a member's task is escalated, nil where that is nobody who is
-// known.
+// next returns the member to which a member's task is escalated; nil if there
+// is none or it is not known.
 func (t *team) next(m *member) *member {
 	to := t.extras.Steps[m.alias].EscalateTo
 	if to == "" {
@@ -88,7 +88,8 @@ func (t *team) next(m *member) *member {
 	return t.lookup(to)
 }
 
-// whom tells members apart by who answers for them.
+// whom identifies the entity behind a member, so that two names of one entity
+// are equal.
 func (m *member) whom() string {
 	if orchestrate.IsEntity(m.ref) {
 		return m.ref

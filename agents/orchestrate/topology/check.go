@@ -6,20 +6,21 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// Rules of what this package reports, beside those of package aaif.
+// Rules of the problems that this package reports, beside those of package
+// aaif.
 const (
-	RuleUnreachable aaif.Rule = "unreachable" // a member or a rule that is never used
-	RuleLoop        aaif.Rule = "loop"        // agents that call themselves, directly or through others
-	RuleTeam        aaif.Rule = "team"        // a team without somebody that its pattern needs
-	RuleExtension   aaif.Rule = "extension"   // the extension x-aeemesh has a form that nobody reads
-	RuleContract    aaif.Rule = "contract"    // what one gives is not what the next one takes
-	RuleName        aaif.Rule = "name"        // references that only a mesh can resolve
+	RuleUnreachable aaif.Rule = "unreachable" // a member or a rule is never used
+	RuleLoop        aaif.Rule = "loop"        // agents call themselves, directly or through others
+	RuleTeam        aaif.Rule = "team"        // a team lacks a member that its pattern needs
+	RuleExtension   aaif.Rule = "extension"   // the extension x-aeemesh has a form that is not understood
+	RuleContract    aaif.Rule = "contract"    // an output does not fit the next input
+	RuleName        aaif.Rule = "name"        // references can be resolved only in a mesh
 	RuleLanguage    aaif.Rule = aaif.RuleConditionLanguage
 )
 
-// Check says what is wrong with the team of an agent definition, and what in it
-// has no effect, sorted, with places. It returns nil for documents of another
-// kind.
+// Check reports what is wrong with the team of an agent definition, and which
+// parts of it have no effect, sorted and with their places. It returns nil for
+// documents of other kinds.
 func Check(doc *aaif.Document) []aaif.Problem {
 	return Together([]Source{{Doc: doc}})[0]
 }
@@ -41,16 +42,16 @@ func (t *team) check() {
 		t.swarm()
 	case modelLed:
 		t.modelLed()
-	case nobody:
-		t.nobody()
+	case noTeam:
+		t.reportNoTeam()
 	}
 	t.consensus()
 	t.conditions()
 	t.idle()
 }
 
-// nobody is about blocks that name no team.
-func (t *team) nobody() {
+// reportNoTeam reports blocks that declare no team.
+func (t *team) reportNoTeam() {
 	switch t.o.Role {
 	case aaif.RoleOrchestrator, aaif.RoleRouter:
 		if len(t.o.Handoff) == 0 {
@@ -70,7 +71,7 @@ func (t *team) fail(pointer string, rule aaif.Rule, hint, format string, args ..
 	t.add(aaif.SeverityError, pointer, rule, hint, format, args...)
 }
 
-// maxProblems bounds what is said of one document.
+// maxProblems bounds the problems of one document.
 const maxProblems = 1000
 
 func (t *team) add(severity aaif.Severity, pointer string, rule aaif.Rule, hint, format string, args ...any) {
@@ -79,8 +80,8 @@ func (t *team) add(severity aaif.Severity, pointer string, rule aaif.Rule, hint,
 	}
 }
 
-// instead is the hint for a name that nobody has: the nearest of those that
-// there are, else what to do.
+// instead is the hint for an unknown name: the nearest known name, else
+// otherwise.
 func instead(name string, candidates []string, otherwise string) string {
 	if near := aaif.Nearest(name, candidates); near != "" {
 		return fmt.Sprintf("did you mean %q?", near)
@@ -88,7 +89,7 @@ func instead(name string, candidates []string, otherwise string) string {
 	return otherwise
 }
 
-// quote shows a text of the document, cut where it is long.
+// quote quotes a text of the document, truncated if it is long.
 func quote(s string) string {
 	if r := []rune(s); len(r) > 60 {
 		s = string(r[:60]) + "…"

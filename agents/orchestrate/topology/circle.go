@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bond is how surely one agent calls another.
+// bond says how certainly one agent calls another.
 type bond int
 
 const (
@@ -15,28 +15,28 @@ const (
 	sure                // each time
 )
 
-// call is an edge: one document calls another.
+// call is an edge of the graph: one document calls another.
 type call struct {
 	to      int
 	bond    bond
 	pointer string
 }
 
-// calls are whom a document's agent calls among the others.
+// calls returns the edges from a document to others.
 func (g *group) calls(i int) []call {
 	t := g.teams[i]
 	if t == nil || t.o == nil {
 		return nil
 	}
 	var out []call
-	first := true // of a router: nobody takes everything yet
+	first := true // of a router: no member before takes every task
 	add := func(m *member, b bond, pointer string) {
 		found := g.resolve(i, m.ref)
 		if len(found) > 1 {
 			b = min(b, free)
 		}
 		for _, to := range found {
-			if to != i { // what calls itself, its own check says
+			if to != i { // an agent that calls itself is reported by its own check
 				out = append(out, call{to, b, pointer})
 			}
 		}
@@ -79,14 +79,14 @@ func (g *group) calls(i int) []call {
 			add(m, b, at+"/handoff/"+strconv.Itoa(j)+"/target_agent")
 		}
 		if when == always {
-			break // the rules behind it are never used
+			break // the rules after it are never used
 		}
 	}
 	return out
 }
 
-// circles finds agents that call one another without end. A circle with a
-// condition in it has a guard.
+// circles reports agents that call one another in an endless circle. A circle
+// that contains a condition may end.
 func (g *group) circles() {
 	edges := make([][]call, len(g.teams))
 	for i := range g.teams {
@@ -114,13 +114,13 @@ func (g *group) circles() {
 	}
 }
 
-// hop is an edge with its beginning.
+// hop is an edge with its start.
 type hop struct {
 	from int
 	call
 }
 
-// around names a circle, wherever it is entered.
+// around names a circle, in the same way wherever it is entered.
 func (g *group) around(path []hop) string {
 	var on []string
 	for _, s := range path {
@@ -130,10 +130,10 @@ func (g *group) around(path []hop) string {
 	return strings.Join(on, ",")
 }
 
-// circle is the shortest way from a document back to itself along bonds that are
-// strong enough, nil if there is none.
+// circle returns the shortest path from a document back to itself along edges
+// of at least the given bond; nil if there is none.
 func circle(edges [][]call, start int, least bond) []hop {
-	came := make(map[int]hop) // the edge by which each was first reached
+	came := make(map[int]hop) // the edge by which each document was first reached
 	queue := []int{start}
 	for len(queue) > 0 {
 		at := queue[0]

@@ -13,7 +13,7 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// extension is the pointer of a member of x-aeemesh's orchestration.
+// extension returns the JSON pointer of a member of x-aeemesh's orchestration.
 func extension(names ...string) string {
 	pointer := "/" + orchestrate.Extension + "/orchestration"
 	for _, n := range names {
@@ -22,15 +22,15 @@ func extension(names ...string) string {
 	return pointer
 }
 
-// vocabularies are the texts that a member of the extension may be.
+// vocabularies are the values that a text member of the extension may have.
 var vocabularies = map[string][]string{
 	"tie":           {string(orchestrate.TieFail), string(orchestrate.TieFirst), string(orchestrate.TieMerge)},
 	"on_error":      {string(orchestrate.OnErrorFail), string(orchestrate.OnErrorSkip), string(orchestrate.OnErrorFallback)},
 	"retry_backoff": {string(aaif.BackoffFixed), string(aaif.BackoffLinear), string(aaif.BackoffExponential)},
 }
 
-// extension holds the root extension against the types that it is read into. Its
-// form first: what has another one means nothing.
+// extension checks the root extension against the types that it is decoded
+// into. The form is checked first: a wrong form has no meaning to check.
 func (t *team) extension() {
 	raw, ok := t.doc.Extension(orchestrate.Extension)
 	if !ok {
@@ -53,7 +53,7 @@ func (t *team) extension() {
 	before := t.errors()
 	t.shape(extension(), block, reflect.TypeFor[orchestrate.Extras]())
 	if t.errors() == before {
-		if _, err := orchestrate.ExtrasOf(t.def); err != nil { // a rule that shape does not know
+		if _, err := orchestrate.ExtrasOf(t.def); err != nil { // a rule that shape does not check
 			pointer, message, ok := strings.Cut(err.Error(), ": ")
 			if !ok || !strings.HasPrefix(pointer, extension()) {
 				pointer, message = extension(), err.Error()
@@ -61,7 +61,7 @@ func (t *team) extension() {
 			t.fail(pointer, RuleExtension, "", "%s", message)
 		}
 	}
-	if t.o == nil || t.pattern == nobody {
+	if t.o == nil || t.pattern == noTeam {
 		t.warn(extension(), aaif.RuleIgnoredField, "name subagents, or delete it", "it has no effect: the agent has no team")
 		return
 	}
@@ -69,10 +69,10 @@ func (t *team) extension() {
 	t.uses(block)
 }
 
-// conditionType is read by its own rules.
+// conditionType is checked by its own rules.
 var conditionType = reflect.TypeFor[aaif.Condition]()
 
-// shape holds a JSON value against a Go type: names, types, vocabularies.
+// shape checks a JSON value against a Go type: names, types, vocabularies.
 func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	if want.Kind() == reflect.Pointer {
 		want = want.Elem()
@@ -134,7 +134,7 @@ func (t *team) shape(pointer string, raw json.RawMessage, want reflect.Type) {
 	}
 }
 
-// membersOf are the JSON members of a struct.
+// membersOf returns the JSON members of a struct.
 func membersOf(typ reflect.Type) map[string]reflect.Type {
 	out := make(map[string]reflect.Type)
 	for i := range typ.NumField() {
@@ -155,7 +155,8 @@ func sortedNames(m map[string]reflect.Type) []string {
 	return names
 }
 
-// steps is about the members of steps: whom they mean, and what they ask for.
+// steps checks the members of steps: whether their names are known, and their
+// values.
 func (t *team) steps() {
 	known := make(map[string]bool)
 	for _, name := range slices.Concat(t.o.Pipeline, t.aliasesOf(t.listed)) {
@@ -175,7 +176,7 @@ func (t *team) steps() {
 				t.warn(extension("steps", name, "timeout_seconds"), aaif.RuleIgnoredField, "raise runtime.timeout_seconds", "the agent itself has %v seconds for the whole task", limit)
 			}
 		}
-		if s.EscalateTo != "" { // in which circle, escalations tells
+		if s.EscalateTo != "" { // circles are reported by escalations
 			if m := t.find(extension("steps", name, "escalate_to"), s.EscalateTo, aaif.SeverityError); m != nil {
 				m.use(answering)
 			}
@@ -194,8 +195,8 @@ func (t *team) person(name string) bool {
 	return ok && strings.HasPrefix(t.members[i].ref, subject.TypeHuman+".")
 }
 
-// escalatedTo reports whether a step is given to a member that was not done in time:
-// it then has as long as the one before.
+// escalatedTo reports whether another step escalates to a member: the member
+// then has that step's timeout.
 func (t *team) escalatedTo(name string) bool {
 	for _, s := range t.extras.Steps {
 		if s.EscalateTo != "" && t.lookup(s.EscalateTo) == t.lookup(name) {
@@ -205,7 +206,7 @@ func (t *team) escalatedTo(name string) bool {
 	return false
 }
 
-// uses is about members of the extension that the pattern has no use for.
+// uses reports members of the extension that the team's pattern does not use.
 func (t *team) uses(block json.RawMessage) {
 	var have map[string]json.RawMessage
 	if json.Unmarshal(block, &have) != nil {

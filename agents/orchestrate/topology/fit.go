@@ -10,19 +10,21 @@ import (
 	"github.com/aeemesh/aeemesh/agents/orchestrate"
 )
 
-// form is as much of a JSON Schema as is compared: the members of an object.
+// form is the part of a JSON Schema that is compared: the members of an object.
 type form struct {
 	Required   []string                   `json:"required"`
 	Properties map[string]json.RawMessage `json:"properties"`
 	Additional json.RawMessage            `json:"additionalProperties"`
 }
 
-// formOf reads a schema; ok is false where it says nothing that can be compared.
+// formOf reads a schema; ok is false if it contains nothing that can be
+// compared.
 func formOf(schema []byte) (f form, ok bool) {
 	return f, len(schema) > 0 && json.Unmarshal(schema, &f) == nil
 }
 
-// typeOf is the one type that a property's schema names, "" for any other.
+// typeOf returns the only type of a property's schema; "" if it allows several
+// or names none.
 func typeOf(schema json.RawMessage) string {
 	var s struct {
 		Type any `json:"type"`
@@ -34,8 +36,8 @@ func typeOf(schema json.RawMessage) string {
 	return name
 }
 
-// misfit says what one schema takes and another does not give; "": nothing. It is
-// for good if no value of the one ever fits the other.
+// misfit describes what one schema requires and another does not give; "" if
+// they fit. forGood reports that no value of the one ever fits the other.
 func misfit(gives, takes []byte) (what string, forGood bool) {
 	out, ok := formOf(gives)
 	in, alsoOK := formOf(takes)
@@ -56,8 +58,8 @@ func misfit(gives, takes []byte) (what string, forGood bool) {
 	return "", false
 }
 
-// fit holds the schemas of a team against those of its members: what each is sent
-// by itself, without a mapping of the document's.
+// fit compares the schemas of a team with those of its members, wherever an
+// input comes unmapped from an output.
 func (g *group) fit(i int, t *team) {
 	own := t.def.Agent.IO
 	if own == nil {
@@ -95,7 +97,7 @@ func (g *group) fit(i int, t *team) {
 				tell(fmt.Sprintf("%s/pipeline/%d", at, j), what, forGood && m.when == always, "%s does not take what %s gives", quote(m.alias), giver)
 			}
 			if gives, giver = io(m).OutputSchema, quote(m.alias); m.when != always || x.OnError == orchestrate.OnErrorSkip {
-				gives = nil // it may be what the step was given
+				gives = nil // its output may be its own input, if it is skipped
 			}
 		}
 		what, forGood := misfit(gives, own.OutputSchema)
@@ -115,8 +117,8 @@ func (g *group) fit(i int, t *team) {
 	}
 }
 
-// plainText says of an agent that its model's answer becomes {"text": …}, and
-// nothing else.
+// plainText reports whether an agent's results are {"text": …} and nothing
+// else.
 func plainText(a *aaif.Agent) bool {
 	if a.Model == nil || a.Orchestration != nil || a.IO != nil && (a.IO.OutputSchema != nil || a.IO.Format == aaif.IOJSON || a.IO.Format == aaif.IOStructured) {
 		return false
@@ -125,7 +127,7 @@ func plainText(a *aaif.Agent) bool {
 	return f != aaif.ResponseJSON && f != aaif.ResponseJSONSchema
 }
 
-// votes says that the majority of the team's members decides.
+// votes reports whether the team decides by majority.
 func (t *team) votes() bool {
 	return (t.pattern == swarm || t.pattern == inTurn) && t.o.Consensus != nil && t.o.Consensus.Strategy == aaif.ConsensusMajorityVote
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// handoffs is about the rules by which a run is handed over. A target that the
-// block does not name is a warning alone: whoever hosts the agent may know it,
-// and documents of others count on it.
+// handoffs checks the rules by which a run is delegated. A target that the
+// block does not list is only a warning: the host may know it, and documents of
+// other platforms rely on that.
 func (t *team) handoffs() {
-	sure := 0 // the first that hands over always, counted from 1 as the runs that it ends tell of it
+	sure := 0 // the number, from 1, of the first rule that always delegates; later rules are never used
 	for i := range t.o.Handoff {
 		h := &t.o.Handoff[i]
 		pointer := fmt.Sprintf("%s/handoff/%d", at, i)

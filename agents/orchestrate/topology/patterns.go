@@ -21,7 +21,7 @@ func (t *team) pipeline() {
 		pointer := fmt.Sprintf("%s/pipeline/%d", at, i)
 		m := t.find(pointer, name, aaif.SeverityError)
 		if m == nil {
-			taken, t.unsure = taken+1, true // it has been said what is wrong
+			taken, t.unsure = taken+1, true // the problem was reported already
 			continue
 		}
 		m.use(working)
@@ -44,7 +44,7 @@ func (t *team) router() {
 	}
 	workers := t.workers()
 	byModel := t.hasModel() && !slices.ContainsFunc(workers, func(i int) bool { return t.o.Subagents[i].When != nil })
-	var sure *member // the first that takes everything
+	var sure *member // the first member that takes every task
 	taken := 0
 	for _, i := range workers {
 		m := &t.members[i]
@@ -78,8 +78,8 @@ func (t *team) router() {
 	t.fallbacks()
 }
 
-// wordy says whose conditions are words, which nobody evaluates, where no
-// condition of a team ever holds; "" if none is.
+// wordy names the members whose conditions are in words, which are never
+// evaluated, for a team in which no condition ever holds; "" if there are none.
 func (t *team) wordy() string {
 	const named = 5
 	var who []string
@@ -110,9 +110,9 @@ func (t *team) swarm() {
 		}
 	}
 	if fallback := t.fallback(); fallback != nil && !slices.ContainsFunc(workers, func(i int) bool { return t.members[i].when == always }) {
-		fallback.use(standingIn) // where nobody's condition holds
+		fallback.use(standingIn) // used if no condition holds
 	}
-	idle := "" // what is said of those who can never take part
+	idle := "" // the problem of members that never take part
 	if n := len(workers) - taken; n > 0 {
 		idle = fmt.Sprintf(": the conditions of %d more never hold", n)
 	}
@@ -177,7 +177,8 @@ func (t *team) modelLed() {
 
 func (t *team) parallel() bool { return t.o.ParallelExecution != nil && *t.o.ParallelExecution }
 
-// named finds the referee and the synthesizer, who take no part in the work.
+// named marks the referee and the synthesizer, which do not take part in the
+// work.
 func (t *team) named() {
 	if c := t.o.Consensus; c != nil && c.RefereeAgent != "" {
 		if m := t.find(at+"/consensus/referee_agent", c.RefereeAgent, aaif.SeverityError); m != nil {
@@ -202,12 +203,12 @@ func (t *team) named() {
 	}
 }
 
-// merges reports whether somebody is named who merges.
+// merges reports whether a synthesizer is named.
 func (t *team) merges() bool {
 	return slices.ContainsFunc(t.members, func(m member) bool { return m.is(merging) })
 }
 
-// fallbacks is about the extension's on_error: fallback.
+// fallbacks checks the extension's on_error: fallback.
 func (t *team) fallbacks() {
 	fallback := t.fallback()
 	for i := range t.members {
@@ -226,12 +227,13 @@ func (t *team) fallbacks() {
 	}
 }
 
-// fallsBack reports whether a member's failure is the fallback's matter.
+// fallsBack reports whether the fallback does a member's work if the member
+// fails.
 func (t *team) fallsBack(alias string) bool {
 	return t.extras.Steps[alias].OnError == orchestrate.OnErrorFallback
 }
 
-// consensus is about the block's own members.
+// consensus checks the members of the block's consensus.
 func (t *team) consensus() {
 	c := t.o.Consensus
 	if c == nil {
@@ -254,9 +256,9 @@ func (t *team) consensus() {
 	}
 }
 
-// idle is about subagents that nothing ever calls.
+// idle reports subagents that are never called.
 func (t *team) idle() {
-	if t.pattern == nobody || t.unsure {
+	if t.pattern == noTeam || t.unsure {
 		return
 	}
 	for i := range t.members[:t.listed] {

@@ -7,8 +7,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// platforms holds the definitions against the platform manifests among the
-// documents: languages and patterns that no worker of any of them knows.
+// platforms compares the definitions with the platform manifests among the
+// documents, and reports condition languages and patterns that no platform
+// supports.
 func (g *group) platforms() {
 	var names []string
 	var offers []*aaif.OrchestrationCapabilities
@@ -48,7 +49,7 @@ func (g *group) platforms() {
 		if t.pattern == router && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.DynamicRouting }) {
 			t.fail(at+"/role", aaif.RuleCapability, "", "no worker routes: not those of %s", whose)
 		}
-		if t.pattern != nobody && t.o.Consensus != nil && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Consensus }) {
+		if t.pattern != noTeam && t.o.Consensus != nil && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Consensus }) {
 			t.fail(at+"/consensus", aaif.RuleCapability, "", "no worker finds a consensus: not those of %s", whose)
 		}
 		if len(t.o.Handoff) > 0 && lacks(func(o *aaif.OrchestrationCapabilities) *bool { return o.Handoff }) {
@@ -57,7 +58,7 @@ func (g *group) platforms() {
 	}
 }
 
-// languages is about conditions that no worker evaluates.
+// languages reports conditions that no worker can evaluate.
 func (t *team) languages(offers []*aaif.OrchestrationCapabilities, whose string) {
 	for pointer, c := range t.def.Conditions() {
 		if c.IsString() || c.Lang == aaif.LangAlways || c.Lang == aaif.LangNever {

@@ -11,11 +11,12 @@ import (
 
 const at = "/agent/orchestration"
 
-// pattern is what a block means: those of package orchestrate, and two more.
+// pattern is the pattern of a block: one of package orchestrate's, or one of
+// two more.
 type pattern int
 
 const (
-	nobody   pattern = iota // no team
+	noTeam   pattern = iota // no team
 	pipeline                //
 	router                  //
 	swarm                   // at once
@@ -23,7 +24,7 @@ const (
 	modelLed                //
 )
 
-// moment is when a condition holds, as far as its text tells.
+// moment says when a condition holds, as far as its text shows.
 type moment int
 
 const (
@@ -32,31 +33,32 @@ const (
 	never
 )
 
-// member is who the block names, under subagents or elsewhere.
+// member is an agent that the block names, under subagents or elsewhere.
 type member struct {
 	alias, ref, pointer string
 	role                aaif.SubagentRole
 	when                moment
-	uses                []string // what it is for: "step", "worker", "referee", …
+	uses                []string // its functions: "step", "worker", "referee", …
 }
 
-// team is one document's block, read.
+// team is one document's block, parsed.
 type team struct {
 	doc      *aaif.Document
 	def      *aaif.Definition
 	o        *aaif.Orchestration // nil: none
 	extras   orchestrate.Extras
 	pattern  pattern
-	members  []member       // subagents, then who else is named
-	listed   int            // how many of them are subagents
-	byName   map[string]int // places of members: the first that is called so, or has the reference
+	members  []member       // subagents, then other members that the block names
+	listed   int            // the number of subagents among members
+	byName   map[string]int // indexes into members, by alias and by reference; the first one counts
 	problems []aaif.Problem
-	names    []*member // whose references are mere names
+	names    []*member // members whose references are mere names
 
-	// unsure: a step names nobody, and may be meant for any of the members.
+	// unsure: the name of a step is not known, and may be meant for any of the
+	// members.
 	unsure bool
-	// unread: there are members whose own documents, which nobody has given, may
-	// say that they merge or judge.
+	// unread: some members' own documents are not available; they may say that
+	// the members merge or judge.
 	unread bool
 }
 
@@ -66,7 +68,7 @@ func newTeam(doc *aaif.Document) *team {
 		return nil
 	}
 	t := &team{doc: doc, def: def, o: def.Agent.Orchestration, byName: make(map[string]int)}
-	t.extras, _ = orchestrate.ExtrasOf(def) // what is wrong with it, extension says
+	t.extras, _ = orchestrate.ExtrasOf(def) // extension reports its errors
 	if t.o == nil {
 		return t
 	}
@@ -82,7 +84,7 @@ func newTeam(doc *aaif.Document) *team {
 	return t
 }
 
-// join adds a member, and notes what it may be called.
+// join adds a member, and indexes its names.
 func (t *team) join(m member) *member {
 	i := len(t.members)
 	for _, name := range []string{m.alias, m.ref} {
@@ -94,13 +96,13 @@ func (t *team) join(m member) *member {
 	return &t.members[i]
 }
 
-// patternOf reads the block as docs/orchestration.md has it.
+// patternOf determines the pattern by the rules of docs/orchestration.md.
 func (t *team) patternOf() pattern {
 	switch o := t.o; {
 	case len(o.Pipeline) > 0:
 		return pipeline
 	case len(o.Subagents) == 0:
-		return nobody
+		return noTeam
 	case o.Role == aaif.RoleRouter:
 		return router
 	case o.ParallelExecution != nil && *o.ParallelExecution:
@@ -114,8 +116,8 @@ func (t *team) patternOf() pattern {
 // hasModel reports whether the document names a model.
 func (t *team) hasModel() bool { return orchestrate.HasModel(t.def) }
 
-// momentOf tells what always and never say, also in the words of the other
-// languages. A condition in words is never satisfied.
+// momentOf recognises the conditions always and never, in all languages. A
+// condition in words is never satisfied.
 func momentOf(c *aaif.Condition) moment {
 	switch {
 	case c == nil, c.Lang == aaif.LangAlways:
@@ -129,10 +131,10 @@ func momentOf(c *aaif.Condition) moment {
 	case c.Lang == aaif.LangCEL && text == "false", c.Lang == aaif.LangJSONLogic && text == "false", c.Lang == aaif.LangJMESPath && text == "`false`":
 		return never
 	}
-	return sometimes // one that does not compile is reported by package condition
+	return sometimes // package condition reports a condition that does not compile
 }
 
-// refs is about the subagents by themselves.
+// refs checks the references of the subagents.
 func (t *team) refs() {
 	seen := make(map[string]int)
 	for i := range t.members[:t.listed] {
@@ -163,8 +165,8 @@ func (t *team) refs() {
 	}
 }
 
-// conditions is about the conditions of subagents: those that never hold, and those
-// that are not asked, because they are of members which judge or merge.
+// conditions reports conditions of subagents that never hold, and those that
+// are never evaluated because their members judge or merge.
 func (t *team) conditions() {
 	for i := range t.members[:t.listed] {
 		m, c := &t.members[i], t.o.Subagents[i].When
@@ -185,8 +187,8 @@ func (t *team) conditions() {
 	}
 }
 
-// nameless says which references are mere names, in one line: only a mesh knows
-// who they are.
+// nameless reports, in one problem, the references that are mere names: only a
+// mesh can resolve them.
 func (t *team) nameless(known func(*member) bool) {
 	var who []string
 	pointer := ""
@@ -206,13 +208,13 @@ func (t *team) nameless(known func(*member) bool) {
 	}
 }
 
-// treeLimit is what ends the loops that nothing else ends.
+// treeLimit is the description of what ends loops that nothing else ends.
 const treeLimit = "nothing ends it but the mesh's limits on a tree of tasks"
 
 const refForms = "write an agent_id, a URI, an entity such as agent.reviewer, or skill: and a skill"
 
-// isSelf reports whether a reference means the agent itself, as far as its
-// document tells: whoever hosts it may call it otherwise.
+// isSelf reports whether a reference means the agent itself, as far as the
+// document shows: its host may give it another entity id.
 func (t *team) isSelf(ref string) bool {
 	if t.def.AgentID != "" && strings.EqualFold(ref, t.def.AgentID) {
 		return true
@@ -221,7 +223,7 @@ func (t *team) isSelf(ref string) bool {
 	return err == nil && ref == entity
 }
 
-// self is about an agent that is its own subagent.
+// self reports an agent that is its own subagent.
 func (t *team) self(m *member) {
 	switch {
 	case m.when != always:
@@ -232,9 +234,9 @@ func (t *team) self(m *member) {
 	}
 }
 
-// find is the member that is meant by a name: an alias, or a reference. One that
-// the block does not list joins the members. It is nil for a name that is
-// neither, of which find says so.
+// find returns the member with a name: an alias or a reference. A reference
+// that the block does not list is added to the members. For any other name find
+// reports a problem and returns nil.
 func (t *team) find(pointer, name string, severity aaif.Severity) *member {
 	if m := t.lookup(name); m != nil {
 		return m
@@ -246,7 +248,7 @@ func (t *team) find(pointer, name string, severity aaif.Severity) *member {
 	return nil
 }
 
-// lookup is the member of a name that is known, nil if none is.
+// lookup returns the member with a name; nil if there is none.
 func (t *team) lookup(name string) *member {
 	if i, ok := t.byName[name]; ok {
 		return &t.members[i]
@@ -254,7 +256,8 @@ func (t *team) lookup(name string) *member {
 	return nil
 }
 
-// aliases are the names to guess from; of very many none is.
+// aliases returns the names that suggestions are chosen from; none if there are
+// very many.
 func (t *team) aliases() []string {
 	if t.listed > 100 {
 		return nil
@@ -270,12 +273,13 @@ func (t *team) aliasesOf(n int) []string {
 	return names
 }
 
-// use notes what a member is for.
+// use records a function of a member.
 func (m *member) use(what string) { m.uses = append(m.uses, what) }
 
 func (m *member) is(what string) bool { return slices.Contains(m.uses, what) }
 
-// workers are the places of the subagents that do a swarm's or a router's work.
+// workers returns the indexes of the subagents that do a swarm's or a router's
+// work.
 func (t *team) workers() []int {
 	var out []int
 	for i := range t.members[:t.listed] {
@@ -287,7 +291,7 @@ func (t *team) workers() []int {
 	return out
 }
 
-// fallback is the first subagent of role fallback, nil where there is none.
+// fallback returns the first subagent of role fallback; nil if there is none.
 func (t *team) fallback() *member {
 	for i := range t.members[:t.listed] {
 		if t.members[i].role == aaif.SubagentFallback {
@@ -297,7 +301,7 @@ func (t *team) fallback() *member {
 	return nil
 }
 
-// What members are for.
+// The functions of members.
 const (
 	working    = "doing the work"
 	refereeing = "the referee"
@@ -305,5 +309,5 @@ const (
 	judging    = "an evaluator"
 	standingIn = "the fallback"
 	receiving  = "receiving"
-	answering  = "answering" // for a person who did not
+	answering  = "answering" // takes over from a person who did not answer
 )

@@ -13,15 +13,15 @@ import (
 	"github.com/aeemesh/aeemesh/mesh/subject"
 )
 
-// Source is a document, and where it came from.
+// Source is a document and its origin.
 type Source struct {
-	Name string // as messages call it
-	Path string // of its file, absolute; "": none. It is what file: references mean
-	As   string // its entity; default: that of its name
+	Name string // its name in messages
+	Path string // the absolute path of its file, which file: references are compared with; "": none
+	As   string // its entity; default: the one made from its name
 	Doc  *aaif.Document
 }
 
-// entity is the agent's entity, "" where its name gives none.
+// entity is the agent's entity; "" if its name gives none.
 func (s *Source) entity() string {
 	if s.As != "" {
 		return s.As
@@ -33,11 +33,11 @@ func (s *Source) entity() string {
 	return entity
 }
 
-// Together checks documents by themselves and against one another: whom they
-// name is looked for among them, agents that call one another in a circle are
-// found, and what one gives is held against what the next one takes. Platform
-// manifests among them say which languages and patterns their workers know. The
-// problems are by the place of their document.
+// Together checks documents, each by itself and all against one another:
+// members are looked up among the documents, agents that call one another in a
+// circle are reported, and outputs are compared with the inputs of the next
+// agent. Platform manifests among the documents declare the languages and
+// patterns of their workers. The problems are indexed like the sources.
 func Together(sources []Source) [][]aaif.Problem {
 	g := &group{sources: sources, teams: make([]*team, len(sources))}
 	for i := range sources {
@@ -71,15 +71,15 @@ func Together(sources []Source) [][]aaif.Problem {
 	return problems
 }
 
-// group is what several documents are together.
+// group is a set of documents that are checked together.
 type group struct {
 	sources []Source
-	teams   []*team // nil where a document is no agent definition
+	teams   []*team // nil for documents that are no agent definition
 	by      map[string]int
 	skills  map[string][]int
 }
 
-// index notes how each document may be referred to.
+// index records by which references each document can be named.
 func (g *group) index() {
 	g.by, g.skills = make(map[string]int), make(map[string][]int)
 	note := func(key string, i int) {
@@ -100,17 +100,17 @@ func (g *group) index() {
 	}
 }
 
-// skillScheme is how a reference names a skill in the place of an agent.
+// skillScheme is the scheme of a reference to a skill instead of an agent.
 const skillScheme = "skill:"
 
-// resolve is the places of the documents that a reference of one of them may
-// mean.
+// resolve returns the indexes of the documents that a reference in one of them
+// may mean.
 func (g *group) resolve(from int, ref string) []int {
 	scheme, rest, uri := strings.Cut(ref, ":")
 	if orchestrate.IsEntity(ref) || !uri {
 		scheme = ""
 	}
-	keys := []string{ref, strings.ToLower(ref), "agent." + ref} // an agent_id, an entity, a name
+	keys := []string{ref, strings.ToLower(ref), "agent." + ref} // for an agent_id, an entity, and a name
 	if entity, err := aaif.EntityName(ref); err == nil && !uri {
 		keys = append(keys, entity)
 	}
@@ -125,7 +125,7 @@ func (g *group) resolve(from int, ref string) []int {
 	case "file":
 		keys = []string{g.path(from, rest)}
 	case "":
-		if isPath(ref) && !orchestrate.IsEntity(ref) { // agent.yaml is an entity
+		if isPath(ref) && !orchestrate.IsEntity(ref) { // agent.yaml is an entity id
 			keys = []string{g.path(from, ref)}
 		}
 	}
@@ -137,7 +137,7 @@ func (g *group) resolve(from int, ref string) []int {
 	return nil
 }
 
-// path is the file that a document names, as an absolute path.
+// path returns the absolute path of the file that a document names.
 func (g *group) path(from int, rest string) string {
 	if u, err := url.Parse(rest); err == nil && u.Host == "" {
 		rest = u.Path
@@ -152,7 +152,7 @@ func (g *group) path(from int, rest string) string {
 	return filepath.Clean(name)
 }
 
-// isPath is true of a reference to a file without a scheme.
+// isPath reports whether a reference is a file name without a scheme.
 func isPath(ref string) bool {
 	if strings.HasPrefix(ref, "./") || strings.HasPrefix(ref, "../") || strings.HasPrefix(ref, "/") {
 		return true
@@ -164,8 +164,8 @@ func isPath(ref string) bool {
 	return false
 }
 
-// one is the document that a reference means, -1 if it is not among them, or may
-// be several.
+// one returns the document that a reference means; -1 if it is not among them,
+// or if it may be several.
 func (g *group) one(from int, ref string) int {
 	if found := g.resolve(from, ref); len(found) == 1 {
 		return found[0]
@@ -173,9 +173,9 @@ func (g *group) one(from int, ref string) int {
 	return -1
 }
 
-// roles notes the members whose own documents say that they merge or judge, in a
-// swarm that names nobody for it. The engine looks there only where a reference
-// leads to a document.
+// roles marks the members whose own documents say that they merge or judge, in
+// a swarm that names no member for it. The engine does the same only for
+// references that lead to a document.
 func (g *group) roles(i int, t *team) {
 	if t.pattern != swarm && t.pattern != inTurn {
 		return
@@ -203,7 +203,7 @@ func (g *group) roles(i int, t *team) {
 	}
 }
 
-// twins are documents that cannot be told apart.
+// twins reports documents that cannot be told apart.
 func (g *group) twins() {
 	for i, t := range g.teams {
 		if t == nil {
@@ -218,9 +218,9 @@ func (g *group) twins() {
 	}
 }
 
-// nearest is the entity that another was most likely meant to be. What they all
-// begin with makes none of them like another, and one short name is much like
-// the next.
+// nearest returns the entity that was most likely meant by an unknown
+// reference. A common prefix does not count as similarity, and short names are
+// never similar.
 func nearest(ref string, entities []string) string {
 	kind, name, _ := strings.Cut(ref, ".")
 	var names []string
@@ -236,8 +236,8 @@ func nearest(ref string, entities []string) string {
 	return kind + "." + near
 }
 
-// absent is about members that are not among the documents, of teams that have
-// others there.
+// absent reports members that are not among the documents, for teams whose
+// other members are.
 func (g *group) absent(i int, t *team) {
 	var entities, skills []string
 	for j, other := range g.teams {
@@ -270,7 +270,7 @@ func (g *group) absent(i int, t *team) {
 		} else {
 			switch subject.EntityType(m.ref) {
 			case subject.TypeHuman, subject.TypeService:
-				continue // nobody has a document of these
+				continue // these have no document
 			}
 			near = nearest(m.ref, entities)
 		}

@@ -19,7 +19,7 @@ import (
 // OpenFunc opens an empty registry. It registers its own cleanup.
 type OpenFunc func(t *testing.T) registry.Registry
 
-// Run is the suite.
+// Run runs the suite.
 func Run(t *testing.T, open OpenFunc) {
 	t.Helper()
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func Run(t *testing.T, open OpenFunc) {
 	}
 }
 
-// patience bounds waits that should be short.
+// patience bounds waits that are normally short.
 const patience = 30 * time.Second
 
 func within(t *testing.T) context.Context {
@@ -52,7 +52,7 @@ func within(t *testing.T) context.Context {
 	return ctx
 }
 
-// record is one of an agent, in one of the formats.
+// record makes a record of an agent, in one of the formats.
 func record(t *testing.T, agentID, name, version string) registry.Record {
 	t.Helper()
 	text := "# as it was <&>\nsc_standard: SC-006\n"

@@ -20,11 +20,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Config says how AWS is reached. The zero Config leaves all to the SDK's default
-// chain.
+// Config says how AWS is reached. The zero Config uses the SDK's default chain
+// for everything.
 type Config struct {
-	// Region of secrets that are named without an ARN, such as eu-west-1. Default:
-	// the default chain's.
+	// Region is the region of secrets without an ARN, such as eu-west-1.
+	// Default: the default chain's.
 	Region string `json:"region,omitzero"`
 	// Profile of the shared configuration files. Default: the default chain's.
 	Profile string `json:"profile,omitzero"`
@@ -36,8 +36,7 @@ type Config struct {
 	SecretAccessKey secret.Reference `json:"secret_access_key,omitzero"`
 	SessionToken    secret.Reference `json:"session_token,omitzero"`
 
-	// HTTPClient reaches AWS. Default: the SDK's, which takes AWS_CA_BUNDLE into
-	// account.
+	// HTTPClient reaches AWS. Default: the SDK's, which honours AWS_CA_BUNDLE.
 	HTTPClient *http.Client `json:"-"`
 }
 
@@ -58,7 +57,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
-// connect makes the client once it is needed.
+// connect makes the client when it is first needed.
 func (v *Vault) connect(ctx context.Context) (*secretsmanager.Client, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -109,7 +108,7 @@ func (v *Vault) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	return c, nil
 }
 
-// versionID is the form of the ids of versions; all else is a stage.
+// versionID matches the ids of versions; any other text is a stage.
 var versionID = regexp.MustCompile(`^[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$`)
 
 // Read reads a secret.
@@ -140,11 +139,11 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return secret.Member(ref, string(out.SecretBinary))
 }
 
-// failed makes an Error of the SDK's, of which only the code is told: the words
-// may quote what was sent.
+// failed converts an error of the SDK. It contains only the error's code,
+// because the text may quote the request.
 func failed(ref aaif.VaultRef, err error) error {
 	var ours *secret.Error
-	if errors.As(err, &ours) { // from Retrieve
+	if errors.As(err, &ours) { // an error of Retrieve
 		return secret.Errorf(secret.ErrUnavailable, ref, "what it is logged in to with cannot be read: %v", ours)
 	}
 	var api smithy.APIError
@@ -161,7 +160,7 @@ func failed(ref aaif.VaultRef, err error) error {
 	}
 	kind := secret.ErrUnavailable
 	switch {
-	case code == "ResourceNotFoundException", code == "InvalidRequestException": // the second: it is marked to be deleted
+	case code == "ResourceNotFoundException", code == "InvalidRequestException": // the second means that it is scheduled for deletion
 		kind = secret.ErrNotFound
 	case code == "ValidationException", code == "InvalidParameterException":
 		kind = secret.ErrInvalid

@@ -21,20 +21,21 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Config says which vaults there are, and how one signs in.
+// Config lists the vaults, and says how to authenticate.
 type Config struct {
-	// URLs are the vaults, such as https://myvault.vault.azure.net. A path that is
-	// a name alone is looked for in the first.
+	// URLs are the vaults, such as https://myvault.vault.azure.net. A path that
+	// is only a name is looked up in the first.
 	URLs []string `json:"urls"`
-	// TenantID, ClientID and ClientSecret sign in as an application. Default: the
-	// SDK's default credential; ClientID alone chooses a managed identity.
+	// TenantID, ClientID and ClientSecret authenticate as an application.
+	// Default: the SDK's default credential; ClientID alone chooses a managed
+	// identity.
 	TenantID     string           `json:"tenant_id,omitzero"`
 	ClientID     string           `json:"client_id,omitzero"`
 	ClientSecret secret.Reference `json:"client_secret,omitzero"`
 	// AuthorityHost replaces https://login.microsoftonline.com, for other clouds.
 	AuthorityHost string `json:"authority_host,omitzero"`
-	// AnyDomain takes vaults whose URL is not of the domain that they ask tokens
-	// for. Default: such a vault gets none.
+	// AnyDomain sends tokens also to vaults whose URL is not in the domain that
+	// they request tokens for. Default: such a vault gets none.
 	AnyDomain bool `json:"any_domain,omitzero"`
 
 	// HTTPClient reaches Azure. Default: one made by [secret.HTTPClient].
@@ -47,7 +48,7 @@ type Vault struct {
 	lookup secret.Lookup
 
 	mu      sync.Mutex
-	signed  secret.Secret                       // the client secret that clients were made with
+	signed  secret.Secret                       // the client secret with which the clients were made
 	clients func() map[string]*azsecrets.Client // by URL; nil until the first read
 }
 
@@ -78,7 +79,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 
 var nameForm = regexp.MustCompile(`^[0-9a-zA-Z-]{1,127}$`)
 
-// locate finds the vault, name and version that a reference means.
+// locate returns the vault, name and version of a reference.
 func (v *Vault) locate(ref aaif.VaultRef) (vault, name, version string, err error) {
 	vault, name = v.cfg.URLs[0], ref.Path
 	if strings.Contains(ref.Path, "://") {
@@ -129,8 +130,8 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return secret.Member(ref, *got.Value)
 }
 
-// connect makes the clients once they are needed, and anew when the client secret
-// has changed.
+// connect makes the clients when they are first needed, and again when the
+// client secret has changed.
 func (v *Vault) connect(ctx context.Context, ref aaif.VaultRef) (map[string]*azsecrets.Client, error) {
 	var key secret.Secret
 	if v.cfg.ClientSecret != "" {
@@ -179,8 +180,8 @@ func (v *Vault) credential(key secret.Secret, options policy.ClientOptions) (azc
 
 var codeForm = regexp.MustCompile(`^[A-Za-z]{1,60}$`)
 
-// failed makes an Error of the SDK's. Its text holds whole answers: only status and
-// code are told.
+// failed converts an error of the SDK. Its text contains whole answers, so only
+// status and code are used.
 func failed(ref aaif.VaultRef, err error) error {
 	var auth *azidentity.AuthenticationFailedError
 	var resp *azcore.ResponseError

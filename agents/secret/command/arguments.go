@@ -7,24 +7,27 @@ import (
 	"strings"
 )
 
-// placeholder is what of an argument is filled in with a document's words.
+// placeholder matches the parts of an argument that are replaced by a
+// document's text.
 var placeholder = regexp.MustCompile(`\{(path|key|version)\}`)
 
-// plainArgument is an argument whose placeholders are data wherever it goes: a
-// script, a filter or a query has other characters.
+// plainArgument matches arguments whose placeholders are always data: a script,
+// a filter or a query contains other characters.
 var plainArgument = regexp.MustCompile(`^[\w{}./:=@%+,-]*$`)
 
-// code are the options of shells and interpreters whose argument is a program.
+// code matches the options of shells and interpreters whose argument is a
+// program.
 var code = regexp.MustCompile(`^(-[A-Za-z]*[ceEr]|--command|--eval|--execute|/[ckCK]|-[Cc]ommand)$`)
 
-// interpreters run what such an option gives them.
+// interpreters are programs that execute the argument of such an option.
 var interpreters = regexp.MustCompile(`^(sh|bash|dash|ash|zsh|ksh|mksh|fish|csh|tcsh|busybox|cmd|powershell|pwsh|python[\d.]*|perl|ruby|node|php|lua|awk|eval|su|script)(\.exe)?$`)
 
-// elsewhere are programs that hand all their arguments to a shell.
+// elsewhere are programs that pass all their arguments to a shell.
 var elsewhere = regexp.MustCompile(`^(ssh|rsh|eval)(\.exe)?$`)
 
-// checkArguments refuses a command in which a placeholder would be read as code: what
-// fills it is a stranger's, who may write $(…) into a path.
+// checkArguments refuses a command in which a placeholder would be read as
+// code: the document's author, possibly a stranger, could write $(…) into a
+// path.
 func checkArguments(command []string) error {
 	interpreted, remote := false, false
 	for i, arg := range command {

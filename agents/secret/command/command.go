@@ -23,17 +23,17 @@ const (
 	ExitDenied   = 3
 )
 
-// Config says which program it is.
+// Config describes the program.
 type Config struct {
 	// Command is the program and its arguments; see the package comment.
 	Command []string `json:"command"`
-	// JSON says that the program writes a JSON object, of which the key is a member.
+	// JSON: the program writes a JSON object, of which the key is a member.
 	JSON bool `json:"json,omitzero"`
-	// TimeoutSeconds is how long a read may take. Default 10.
+	// TimeoutSeconds is the timeout of a read. Default 10.
 	TimeoutSeconds float64 `json:"timeout_seconds,omitzero"`
 
-	// Env is what the program gets of the worker's environment beside
-	// [subprocess.BaseEnv]: NAME, or NAME=value.
+	// Env lists variables for the program in addition to [subprocess.BaseEnv]:
+	// NAME for the worker's own, or NAME=value.
 	Env []string `json:"env,omitzero"`
 
 	// Getenv looks up a variable of the worker. Default: none is set.
@@ -88,7 +88,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	cmd.Env = append(subprocess.Env(v.cfg.Env, v.cfg.Getenv), "SECRET_PATH="+ref.Path, "SECRET_KEY="+ref.Key, "SECRET_VERSION="+ref.Version)
 	out := &bounded{}
 	cmd.Stdout = out
-	cmd.WaitDelay = time.Second // for what the program has started and left behind
+	cmd.WaitDelay = time.Second // for processes that the program has left behind
 	err := cmd.Run()
 	var exit *exec.ExitError
 	switch {
@@ -117,13 +117,13 @@ func exited(ref aaif.VaultRef, status int) error {
 	return secret.Errorf(secret.ErrUnavailable, ref, "the program ended with status %d", status)
 }
 
-// bounded keeps up to 64 KiB, and then fails, which ends the program's pipe.
+// bounded stores up to 64 KiB, and then fails, which closes the program's pipe.
 type bounded struct {
-	buf  bytes.Buffer // not embedded: its ReadFrom would go around Write
+	buf  bytes.Buffer // not embedded, because its ReadFrom would bypass Write
 	full bool
 }
 
-// Write keeps p, if there is room.
+// Write stores p if there is room.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.buf.Len()+len(p) > secret.DefaultMaxBytes+2 {
 		b.full = true

@@ -16,15 +16,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Config says where the secrets are: exactly one of Dir and File.
+// Config says where the secrets are: exactly one of Dir and File must be set.
 type Config struct {
 	Dir  string `json:"dir,omitzero"`
 	File string `json:"file,omitzero"`
-	// AnyMode takes files that others than their owner may read.
+	// AnyMode permits files that others than their owner may read.
 	AnyMode bool `json:"any_mode,omitzero"`
 }
 
-// maxFile is the size of the largest file that is read, in bytes.
+// maxFile is the maximum size of a file, in bytes.
 const maxFile = 1 << 20
 
 // Vault reads from files. It is safe for concurrent use.
@@ -69,7 +69,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return secret.Member(ref, strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"))
 }
 
-// failed makes an Error of one of the system's.
+// failed converts an error of the operating system.
 func failed(ref aaif.VaultRef, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -77,10 +77,10 @@ func failed(ref aaif.VaultRef, err error) error {
 	case errors.Is(err, fs.ErrPermission):
 		return secret.Errorf(secret.ErrDenied, ref, "the worker may not read the file")
 	}
-	return secret.Errorf(secret.ErrDenied, ref, "it is no file in the folder of secrets") // a link or dots that lead out
+	return secret.Errorf(secret.ErrDenied, ref, "it is no file in the folder of secrets") // a link or dots that lead out of the folder
 }
 
-// read reads a file that it closes.
+// read reads and closes a file.
 func (v *Vault) read(ref aaif.VaultRef, f *os.File) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
@@ -102,7 +102,7 @@ func (v *Vault) read(ref aaif.VaultRef, f *os.File) ([]byte, error) {
 	return data, nil
 }
 
-// member reads from the one file.
+// member reads a member of the one file.
 func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 	f, err := os.Open(v.cfg.File)
 	if err != nil {
@@ -113,7 +113,7 @@ func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 		return secret.Secret{}, err
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		if data, err = aaif.YAMLToJSON(data, 0); err != nil { // whose words may quote the file
+		if data, err = aaif.YAMLToJSON(data, 0); err != nil { // its text may quote the file
 			return secret.Secret{}, secret.Errorf(secret.ErrUnavailable, ref, "the file of secrets is neither JSON nor YAML")
 		}
 	}
@@ -123,7 +123,8 @@ func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 		if json.Unmarshal(data, &members) != nil {
 			return secret.Secret{}, secret.Errorf(secret.ErrNotFound, ref, "there is no such entry")
 		}
-		// A name may have slashes itself: the longest that there is counts.
+		// A member's name may contain slashes: the longest existing name
+		// counts.
 		name := at
 		for members[name] == nil {
 			i := strings.LastIndexByte(name, '/')
@@ -139,7 +140,7 @@ func (v *Vault) member(ref aaif.VaultRef) (secret.Secret, error) {
 		return secret.Member(ref, text)
 	}
 	if ref.Key != "" && json.Unmarshal(data, &text) == nil && text != "" {
-		data = []byte(text) // a JSON object in a text
+		data = []byte(text) // the text is a JSON object
 	}
 	if data[0] == '{' && ref.Key == "" {
 		return secret.Secret{}, secret.Errorf(secret.ErrInvalid, ref, "the entry has keys, and none is named")

@@ -22,10 +22,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Config says how Secret Manager is reached. The zero Config reads whole paths
-// with the application default credentials.
+// Config says how Secret Manager is reached. The zero Config reads complete
+// resource names with the application default credentials.
 type Config struct {
-	// Project has the secrets that are named without one.
+	// Project is the project of secrets that are named without one.
 	Project string `json:"project,omitzero"`
 	// Credentials is the JSON of a service account's key. Default: the application
 	// default credentials.
@@ -49,7 +49,7 @@ type Vault struct {
 	lookup secret.Lookup
 
 	mu     sync.Mutex
-	signed secret.Secret // the key that tokens was made with
+	signed secret.Secret // the key with which tokens was made
 	tokens func() (*oauth2.Token, error)
 }
 
@@ -73,7 +73,7 @@ var (
 	wholeForm = regexp.MustCompile(`^projects/[a-z0-9.:-]{1,100}(/locations/[a-z0-9-]{1,63})?/secrets/[A-Za-z0-9_-]{1,255}$`)
 )
 
-// locate is the resource of the version that a reference means.
+// locate returns the resource name of the version that a reference means.
 func (v *Vault) locate(ref aaif.VaultRef) (string, error) {
 	name, version, _ := strings.Cut(strings.Trim(ref.Path, "/"), "/versions/")
 	version = cmp.Or(ref.Version, version, "latest")
@@ -119,7 +119,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return value(ref, body)
 }
 
-// value is the payload of an answer.
+// value decodes the payload of an answer.
 func value(ref aaif.VaultRef, body []byte) (secret.Secret, error) {
 	var answer struct {
 		Payload struct {
@@ -139,8 +139,8 @@ func value(ref aaif.VaultRef, body []byte) (secret.Secret, error) {
 
 var codeForm = regexp.MustCompile(`^[A-Z_]{1,60}$`)
 
-// refused makes an Error of an answer that is not 200: its status and code, not its
-// words.
+// refused converts an answer that is not 200: its status and code, without its
+// text.
 func refused(ref aaif.VaultRef, status int, body []byte) error {
 	var answer struct {
 		Error struct {
@@ -161,7 +161,7 @@ func refused(ref aaif.VaultRef, status int, body []byte) error {
 	return secret.Errorf(kind, ref, "%s", words)
 }
 
-// token gets an access token, which the library keeps until it ends.
+// token returns an access token, which the library caches until it expires.
 func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, error) {
 	var key secret.Secret
 	if v.cfg.Credentials != "" {
@@ -179,7 +179,7 @@ func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, er
 		err   error
 	}
 	got := make(chan result, 1)
-	go func() { // the library's sources take no context; their client has a time limit
+	go func() { // the library's sources accept no context; their client has a timeout
 		token, err := tokens()
 		got <- result{token, err}
 	}()
@@ -202,8 +202,8 @@ func (v *Vault) token(ctx context.Context, ref aaif.VaultRef) (*oauth2.Token, er
 	}
 }
 
-// source makes the source of tokens once it is needed, and anew when the key has
-// changed.
+// source makes the source of tokens when it is first needed, and again when the
+// key has changed.
 func (v *Vault) source(key secret.Secret, ref aaif.VaultRef) (func() (*oauth2.Token, error), error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -6,20 +6,20 @@
 //		Kubernetes: &hashicorp.Kubernetes{Role: "aeemesh"},
 //	}, secret.Operator(os.LookupEnv))
 //
-// A path is as the vault's own tool has it, secret/agents/mail, or as its API
-// has it, secret/data/agents/mail. Where the engine is mounted, and which version
-// it has, is asked of the vault once (sys/internal/ui/mounts), unless the
-// configuration says. A key names a member of the entry; without one the entry
-// must have one member, or one that is called value. A version is a number, of
-// engines of version 2.
+// A path has the form of the vault's own tool, secret/agents/mail, or of its
+// API, secret/data/agents/mail. The engine's mount and version are requested
+// from the vault once (sys/internal/ui/mounts), unless the configuration sets
+// them. A key names a member of the entry; without a key the entry must have
+// only one member, or one named value. A version is a number, for engines of
+// version 2.
 //
 // It logs in with a token, an AppRole or a Kubernetes service account, as the
-// operator's configuration says, keeps the token that it got in memory, and logs
-// in anew before it ends, or when the vault does not take it any more. A token
-// that is configured is read from its reference at each call, so that an agent
-// beside it may renew the file.
+// operator's configuration says, keeps the token in memory, and logs in again
+// before it expires, or when the vault refuses it. A token that is configured
+// is read from its reference at each call, so that an agent beside it may renew
+// the file.
 //
-// The library reads VAULT_TOKEN, VAULT_NAMESPACE and others from the environment:
-// what decides is put in their place, so that the configuration alone holds.
-// VAULT_HEADERS is still honoured.
+// The library reads VAULT_TOKEN, VAULT_NAMESPACE and others from the
+// environment; this package overrides the important ones, so that only the
+// configuration counts. VAULT_HEADERS is still honoured.
 package hashicorp

@@ -18,8 +18,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Config says where the vault is and how it is logged in to: with exactly one of
-// Token, AppRole and Kubernetes.
+// Config says where the vault is and how to log in: exactly one of Token,
+// AppRole and Kubernetes must be set.
 type Config struct {
 	// Address is the vault's URL, such as https://vault.internal:8200.
 	Address string `json:"address"`
@@ -27,11 +27,11 @@ type Config struct {
 	Namespace string `json:"namespace,omitzero"`
 	// CAFile is a PEM file of authorities to trust instead of the system's.
 	CAFile string `json:"ca_file,omitzero"`
-	// KV is the version of the key/value engine, 1 or 2. Default: the vault is
-	// asked.
+	// KV is the version of the key/value engine, 1 or 2. Default: requested
+	// from the vault.
 	KV int `json:"kv,omitzero"`
-	// Mount is where the engine is mounted, if KV is set. Default: the first part
-	// of a path.
+	// Mount is the engine's mount, if KV is set. Default: the first part of a
+	// path.
 	Mount string `json:"mount,omitzero"`
 
 	Token      secret.Reference `json:"token,omitzero"`      // such as file:/run/vault/token
@@ -40,14 +40,14 @@ type Config struct {
 
 	// HTTPClient reaches the vault. Default: one made by [secret.HTTPClient].
 	HTTPClient *http.Client `json:"-"`
-	// Now is the clock by which tokens end. Default [time.Now].
+	// Now is the clock for the expiry of tokens. Default [time.Now].
 	Now func() time.Time `json:"-"`
 }
 
 // AppRole is a login of the auth method approle.
 type AppRole struct {
 	RoleID   secret.Reference `json:"role_id"`
-	SecretID secret.Reference `json:"secret_id,omitzero"` // where the role wants one
+	SecretID secret.Reference `json:"secret_id,omitzero"` // if the role requires one
 	Mount    string           `json:"mount,omitzero"`     // default "approle"
 }
 
@@ -64,17 +64,17 @@ const serviceAccountToken = "file:/var/run/secrets/kubernetes.io/serviceaccount/
 type Vault struct {
 	cfg    Config
 	lookup secret.Lookup
-	client func() *api.Client // whose token is set by login; a function, since what fmt prints stops there
+	client func() *api.Client // login sets its token; a function, because fmt does not print what is behind it
 	knows  *secret.Redactor
 
-	turn chan struct{} // held by who logs in
+	turn chan struct{} // held by the goroutine that logs in
 	mu   sync.Mutex
-	got  time.Time      // when the token was got
-	ends time.Time      // zero: it does not
-	kv   map[string]int // engine's version, by mount with its slash
+	got  time.Time      // when the token was issued
+	ends time.Time      // zero: the token does not expire
+	kv   map[string]int // versions of engines, by mount with its slash
 }
 
-// New makes a Vault. It does no I/O but to read the CAFile.
+// New makes a Vault. Its only I/O is reading the CAFile.
 func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	u, err := url.Parse(cfg.Address)
 	ways := 0
@@ -116,7 +116,7 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 
 // connection makes a client without a token.
 func (v *Vault) connection() (*api.Client, error) {
-	client := *v.cfg.HTTPClient // the library changes it
+	client := *v.cfg.HTTPClient // a copy, because the library modifies it
 	c, err := api.NewClient(&api.Config{Address: v.cfg.Address, HttpClient: &client, MaxRetries: 1,
 		MinRetryWait: 50 * time.Millisecond, MaxRetryWait: 250 * time.Millisecond, DisableRedirects: true})
 	if err != nil {
@@ -178,7 +178,7 @@ func (v *Vault) read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return member(ref, data)
 }
 
-// member finds the value in an entry, which is always a map.
+// member returns the value in an entry, which is always a map.
 func member(ref aaif.VaultRef, data map[string]any) (secret.Secret, error) {
 	if ref.Key == "" {
 		_, has := data["value"]
@@ -199,7 +199,7 @@ func member(ref aaif.VaultRef, data map[string]any) (secret.Secret, error) {
 	return secret.Member(ref, string(text))
 }
 
-// engine finds where the engine of a path is mounted, and its version.
+// engine returns the mount and the version of the engine of a path.
 func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, version int, err error) {
 	path := strings.Trim(ref.Path, "/") + "/"
 	if v.cfg.KV != 0 {
@@ -236,7 +236,7 @@ func (v *Vault) engine(ctx context.Context, ref aaif.VaultRef) (mount string, ve
 	return mount, version, nil
 }
 
-// mounted finds the longest mount that is known already.
+// mounted returns the longest known mount of a path.
 func (v *Vault) mounted(path string) (mount string, version int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -248,8 +248,8 @@ func (v *Vault) mounted(path string) (mount string, version int) {
 	return mount, version
 }
 
-// failed makes an Error of one of the library's. What the vault says is scrubbed
-// of all that it was sent.
+// failed converts an error of the library. The vault's text is scrubbed of
+// everything that was sent.
 func (v *Vault) failed(ref aaif.VaultRef, err error) error {
 	var resp *api.ResponseError
 	if !errors.As(err, &resp) {

@@ -13,11 +13,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// young is the age below which a token that is denied something is not replaced:
-// a new one would be denied it too.
+// young is the age below which a token that was denied something is not
+// replaced, because a new one would be denied it, too.
 const young = 10 * time.Second
 
-// login sets the client's token, if it has none that will last.
+// login sets the client's token, unless it has one that is valid for long
+// enough.
 func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
 	select {
 	case v.turn <- struct{}{}:
@@ -64,7 +65,7 @@ func (v *Vault) login(ctx context.Context, ref aaif.VaultRef) error {
 	return nil
 }
 
-// form is what is sent to log in, and where.
+// form returns the path and body of a login request.
 func (v *Vault) form(ctx context.Context, ref aaif.VaultRef) (path string, body map[string]any, err error) {
 	fields := map[string]secret.Reference{}
 	body = map[string]any{}
@@ -104,7 +105,7 @@ func (v *Vault) credential(ctx context.Context, ref aaif.VaultRef, r secret.Refe
 	return s, nil
 }
 
-// noLogin is the error of a login that failed. The vault answers 400 to a wrong
+// noLogin is the error of a failed login. The vault answers 400 to a wrong
 // secret_id.
 func (v *Vault) noLogin(ref aaif.VaultRef, err error) error {
 	failed := v.failed(ref, err)
@@ -113,14 +114,14 @@ func (v *Vault) noLogin(ref aaif.VaultRef, err error) error {
 		e.Message = "login: " + e.Message
 		var resp *api.ResponseError
 		if errors.As(err, &resp) && e.Kind == secret.ErrNotFound {
-			e.Kind = secret.ErrDenied // of the auth method, not of the entry
+			e.Kind = secret.ErrDenied // the auth method denies it, not the entry
 		}
 	}
 	return failed
 }
 
 // forget drops a token that was denied something and is not young, so that the
-// next read logs in anew. It reports whether that may help.
+// next read logs in again. It reports whether that may help.
 func (v *Vault) forget(used time.Time) bool {
 	if v.cfg.Token != "" {
 		return false
@@ -128,7 +129,7 @@ func (v *Vault) forget(used time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.got.After(used) {
-		return true // another read has logged in anew
+		return true // another read has logged in meanwhile
 	}
 	if v.cfg.Now().Sub(v.got) < young {
 		return false

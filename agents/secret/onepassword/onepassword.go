@@ -18,7 +18,7 @@ import (
 // Config says where the Connect server is.
 type Config struct {
 	Address string           `json:"address"` // its URL, such as http://connect:8080
-	Token   secret.Reference `json:"token"`   // of the server, read at each call
+	Token   secret.Reference `json:"token"`   // the server's token, read at each call
 	// CAFile is a PEM file of authorities to trust instead of the system's.
 	CAFile string `json:"ca_file,omitzero"`
 
@@ -32,7 +32,7 @@ type Vault struct {
 	lookup secret.Lookup
 }
 
-// New makes a Vault. It does no I/O but to read the CAFile.
+// New makes a Vault. Its only I/O is reading the CAFile.
 func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	u, err := url.Parse(cfg.Address)
 	switch {
@@ -50,10 +50,10 @@ func New(cfg Config, lookup secret.Lookup) (*Vault, error) {
 	return &Vault{cfg: cfg, lookup: lookup}, nil
 }
 
-// id is the form of the ids of vaults and items; all else is a title.
+// id matches the ids of vaults and items; any other text is a title.
 var id = regexp.MustCompile(`^[a-z0-9]{26}$`)
 
-// An item is what Connect says of one.
+// An item is an item in Connect's form.
 type item struct {
 	ID       string `json:"id"`
 	Version  int    `json:"version"`
@@ -107,7 +107,7 @@ func (v *Vault) Read(ctx context.Context, ref aaif.VaultRef) (secret.Secret, err
 	return whole.field(ref, key)
 }
 
-// field finds a field by what a document calls it.
+// field finds a field by a document's key.
 func (i *item) field(ref aaif.VaultRef, key string) (secret.Secret, error) {
 	section, label, both := strings.Cut(key, "/")
 	sections := map[string]bool{}
@@ -147,7 +147,7 @@ func (i *item) field(ref aaif.VaultRef, key string) (secret.Secret, error) {
 	return secret.Secret{}, secret.Errorf(secret.ErrNotFound, ref, "it is empty")
 }
 
-// A query is the reads of one Read.
+// A query makes the requests of one Read.
 type query struct {
 	v     *Vault
 	ctx   context.Context
@@ -155,7 +155,7 @@ type query struct {
 	token secret.Secret
 }
 
-// find is the id of what is named by its title or its id.
+// find returns the id of a vault or item by its title or id.
 func (q query) find(list, name, what string) (string, error) {
 	if id.MatchString(name) {
 		return name, nil

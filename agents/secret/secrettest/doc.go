@@ -1,7 +1,8 @@
-// Package secrettest has what the users and the makers of a [secret.Vault] test
-// with: [Vault], a vault in memory, and [Run], the suite that every vault passes.
+// Package secrettest supports tests of users and implementations of
+// [secret.Vault]: [Vault] is a vault in memory, and [Run] the suite that every
+// vault must pass.
 //
 //	secrettest.Run(t, func(t *testing.T) secrettest.Subject { … })
 //
-// [Find] looks for secrets in texts, in every form that they may have there.
+// [Find] finds secrets in texts, in all their forms.
 package secrettest

@@ -9,8 +9,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Vault is a vault in memory. Entries are the values by path, or by path@version.
-// Set what it is to do with its methods.
+// Vault is a vault in memory. Entries are values by path, or by path@version.
+// Its methods change its behaviour.
 type Vault struct {
 	mu      sync.Mutex
 	entries map[string]string
@@ -34,14 +34,14 @@ func (v *Vault) Put(path, value string) {
 	v.entries[path] = value
 }
 
-// Fail makes every read fail with this kind; "" ends it.
+// Fail makes every read fail with this kind; "" makes them succeed again.
 func (v *Vault) Fail(kind secret.Kind) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.failing = kind
 }
 
-// Reads is how often the vault was asked.
+// Reads returns the number of reads so far.
 func (v *Vault) Reads() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

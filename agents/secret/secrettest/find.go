@@ -6,8 +6,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// Find returns the names of the secrets, given by name, that a text holds: as they
-// are, or in one of the [secret.Forms].
+// Find returns the names of the given secrets that a text contains, as they are
+// or in one of the [secret.Forms].
 func Find(text string, secrets map[string]string) []string {
 	var found []string
 	for name, value := range secrets {

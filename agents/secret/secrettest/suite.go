@@ -12,16 +12,16 @@ import (
 	"github.com/aeemesh/aeemesh/agents/secret"
 )
 
-// What the entries of a [Subject] hold.
+// The values of the entries of a [Subject].
 const (
-	PlainValue  = "plain-7Kq2/+x=Zt9 w&"  // with all that encodings change
+	PlainValue  = "plain-7Kq2/+x=Zt9 w&"  // with characters that encodings change
 	MemberValue = "member-\"q\"-4fWm8e<>" // of key MemberKey
 	OldValue    = "old-9vTn3sRy"
 	MemberKey   = "api_key"
 )
 
-// Subject is a vault with something in it. References whose path is empty are for
-// what this kind of vault does not have; their tests are left out.
+// Subject is a vault with entries. A reference with an empty path means that
+// this kind of vault does not have the feature; its tests are skipped.
 type Subject struct {
 	Vault secret.Vault
 
@@ -30,18 +30,18 @@ type Subject struct {
 	Old    aaif.VaultRef // an earlier version, which is OldValue
 
 	Missing        aaif.VaultRef // no such entry
-	MissingVersion aaif.VaultRef // of an entry that there is
-	Denied         aaif.VaultRef // an entry that the vault does not give
+	MissingVersion aaif.VaultRef // of an existing entry
+	Denied         aaif.VaultRef // an entry that the vault denies
 
-	// Credentials are what the vault itself is asked with, by name. They must not
-	// be in any error either.
+	// Credentials are the vault's own credentials, by name. Errors must not
+	// contain them either.
 	Credentials map[string]string
-	// Break makes the vault fail from now on, in the way of one that is down.
+	// Break makes the vault fail from now on, as if it were down.
 	Break func()
 }
 
-// Run holds a vault to the contract of [secret.Vault]. open makes a new one for
-// each test.
+// Run tests the contract of [secret.Vault]. open makes a new vault for each
+// test.
 func Run(t *testing.T, open func(t *testing.T) Subject) {
 	t.Helper()
 	test := func(name string, f func(t *testing.T, s Subject)) {
@@ -124,7 +124,7 @@ func Run(t *testing.T, open func(t *testing.T) Subject) {
 	})
 }
 
-// clean fails a test if an error, or one that it wraps, quotes a secret.
+// clean fails a test if an error, or one that it wraps, contains a secret.
 func (s Subject) clean(t *testing.T, err error) {
 	t.Helper()
 	all := map[string]string{"plain": PlainValue, "member": MemberValue, "old": OldValue}

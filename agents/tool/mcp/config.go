@@ -24,18 +24,17 @@ const (
 	DefaultMaxMessage     = 8 << 20 // bytes
 )
 
-// Server is a server of the operator's list: a program that is run, or an
-// address. Documents name it as mcp://NAME/CAPABILITY.
+// Server is an entry of the operator's list: a program or an address. Documents
+// name it as mcp://NAME/CAPABILITY.
 type Server struct {
-	// Command is the program and its arguments. It is run without a shell, once
-	// for all agents of the process, and spoken to over standard input and
-	// output. A name without a slash is looked up in the worker's PATH.
+	// Command is the program and its arguments. It is started without a shell,
+	// once for all agents of the process, and communicates over standard input
+	// and output. A name without a slash is looked up in the worker's PATH.
 	Command []string `json:"command,omitzero"`
 
-	// Env is what the program gets of the environment beside
-	// [subprocess.BaseEnv]: NAME
-	// hands on the worker's own variable, NAME=value sets one. Name secrets, do
-	// not write them here.
+	// Env lists variables for the program in addition to [subprocess.BaseEnv]:
+	// NAME passes on the worker's own variable, NAME=value sets one. Do not
+	// write secrets here; name their variables.
 	Env []string `json:"env,omitzero"`
 
 	// Dir is the program's working directory. Default: that of the worker.
@@ -44,28 +43,27 @@ type Server struct {
 	// URL is the server's address instead of a Command: http, https, ws or wss.
 	URL string `json:"url,omitzero"`
 
-	// Transport says how an http address is spoken to: streamable or sse.
-	// Default: streamable, and sse if the server knows nothing else.
+	// Transport is the transport for an http address: streamable or sse.
+	// Default: streamable, and sse if the server supports nothing else.
 	Transport string `json:"transport,omitzero"`
 
-	// Auth authenticates to URL, in the words of AAIF: it names where the secret
-	// is found. It stands instead of what a document says. Default: the
-	// document's.
+	// Auth is the authentication at URL, in AAIF's form: it names the secret.
+	// It replaces the document's. Default: the document's.
 	Auth *aaif.Auth `json:"auth,omitzero"`
 
 	// Tools are the tools that documents may have, by the server's names; a * at
 	// the end stands for any rest. Default: all.
 	Tools []string `json:"tools,omitzero"`
 
-	// Untrusted disbelieves what the server says of its tools being harmless to
+	// Untrusted ignores the server's annotations that its tools are safe to
 	// repeat; see [Tool.RepeatSafe].
 	Untrusted bool `json:"untrusted,omitzero"`
 }
 
-// ServerName is what a server may be called: the host of mcp://NAME/CAPABILITY.
+// ServerName matches the names of servers: the host of mcp://NAME/CAPABILITY.
 var ServerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// Check reports all that is wrong with a server.
+// Check reports all errors in a server's entry.
 func (s *Server) Check() error {
 	var bad []error
 	switch {
@@ -85,7 +83,7 @@ func (s *Server) Check() error {
 	}
 	for i, e := range s.Env {
 		if name, _, _ := strings.Cut(e, "="); name == "" || strings.ContainsRune(e, 0) {
-			bad = append(bad, fmt.Errorf("env[%d]: want NAME or NAME=value", i)) // no value in errors
+			bad = append(bad, fmt.Errorf("env[%d]: want NAME or NAME=value", i)) // values must not appear in errors
 		}
 	}
 	if s.URL != "" && (len(s.Env) > 0 || s.Dir != "") {
@@ -114,7 +112,7 @@ func checkURL(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return fmt.Errorf("url: %w", errors.Unwrap(err)) // without the address, which may hold a password
+		return fmt.Errorf("url: %w", errors.Unwrap(err)) // without the address, which may contain a password
 	case !slices.Contains([]string{"http", "https", "ws", "wss"}, u.Scheme):
 		return fmt.Errorf("url: the scheme %q is not one of http, https, ws, wss", u.Scheme)
 	case u.Host == "":
@@ -125,7 +123,7 @@ func checkURL(raw string) error {
 	return nil
 }
 
-// Config says which servers there are and what documents may reach.
+// Config lists the servers, and says what documents may reach.
 type Config struct {
 	// Servers are the operator's list, by name.
 	Servers map[string]Server
@@ -133,45 +131,45 @@ type Config struct {
 	// Env looks up a variable of the worker's environment. Default: none is set.
 	Env func(name string) (string, bool)
 
-	// Allow says whether a document may name an address that is on no list,
-	// itself: nil if so. It does no I/O. Default: none.
+	// Allow returns nil if a document may name an address that is not in the
+	// list. It does no I/O. Default: no address is permitted.
 	Allow func(endpoint string) error
 
-	// Client makes the client that reaches an address with a credential: for each
-	// session, and when an entry is opened, whose error says what of the two cannot
-	// be. Listed says that the address is the operator's own word. It connects to
-	// nothing. It must not end streams after a while, nor wrap the body of a 101. Default:
-	// a client of this package, and no credentials.
+	// Client makes the client for an address with a credential: for each
+	// session, and when an entry is opened, to report unsupported settings.
+	// listed says that the address is in the operator's list. Client must do no
+	// I/O. The client must not time out streams, nor wrap the body of a 101.
+	// Default: a client of this package, without credentials.
 	Client func(ctx context.Context, endpoint string, auth *aaif.Auth, listed bool) (*http.Client, error)
 
-	// Progress is told of a call that the server reports progress of. It must
-	// return soon. Default: nobody is told.
+	// Progress is called for progress reports of a server. It must return soon.
+	// Default: reports are ignored.
 	Progress func(Progress)
 
 	// ConnectTimeout bounds the start of a server and the handshake. Default 30 s.
 	ConnectTimeout time.Duration
 
-	// Ping is how often a server that is silent is asked whether it is there.
-	// After two pings without an answer its session ends, and the next call
-	// begins another. Default 30 s; negative: never.
+	// Ping is the interval of pings to a silent server. After two pings without
+	// an answer its session is closed, and the next call starts another.
+	// Default 30 s; negative: never.
 	Ping time.Duration
 
 	// MaxMessage bounds one message of a server, in bytes. Default 8 MiB.
 	MaxMessage int
 
-	// Version is the worker's, which servers are told. Default "dev".
+	// Version is the worker's version, which is sent to servers. Default "dev".
 	Version string
 
-	// Log gets what servers write to standard error, and what becomes of their
-	// sessions. Default: nobody is told.
+	// Log receives the servers' standard error, and the starts and ends of
+	// sessions. Default: discarded.
 	Log *slog.Logger
 }
 
-// Progress is what a server reports of a call that is under way. It is a
-// stranger's word.
+// Progress is a server's report about a running call. Its content may come from
+// a stranger.
 type Progress struct {
 	Server, Tool    string
-	Progress, Total float64 // Total is 0 where it is unknown
+	Progress, Total float64 // Total is 0 if unknown
 	Message         string
 }
 
@@ -202,7 +200,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// plainClient is the client where nobody has another.
+// plainClient is the default of Config.Client.
 func plainClient(_ context.Context, _ string, auth *aaif.Auth, _ bool) (*http.Client, error) {
 	if auth != nil && auth.Type != "" && auth.Type != aaif.AuthNone {
 		return nil, fmt.Errorf("auth %s: there are no credentials here", auth.Type)

@@ -10,24 +10,25 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// frames carry one message each, over a pipe or a WebSocket.
+// frames is a connection that carries one message per frame: a pipe or a
+// WebSocket.
 type frames interface {
 	read(ctx context.Context) ([]byte, error)
-	write(ctx context.Context, message []byte) error // at most one at a time, and not bound to ctx: half a message breaks a session
-	close() error                                    // unblocks read; may be called often and by many
+	write(ctx context.Context, message []byte) error // one call at a time; not cancelled by ctx, because half a message breaks a session
+	close() error                                    // unblocks read; may be called repeatedly and concurrently
 }
 
-// conn is the SDK's Connection over frames.
+// conn implements the SDK's Connection over frames.
 type conn struct {
 	frames
 	log     *slog.Logger
-	writing chan struct{} // holds one: who has it writes
+	writing chan struct{} // a mutex that can be waited for with a context
 	queue   []jsonrpc.Message
 	garbage int
 }
 
-// maxGarbage is how many frames that are no messages a server may send before
-// its session ends. Some print to standard output what belongs into a log.
+// maxGarbage is how many invalid frames a server may send before its session is
+// closed. Some servers write log lines to standard output.
 const maxGarbage = 1000
 
 var errGarbage = errors.New("the server sends what is not JSON-RPC")
@@ -57,8 +58,8 @@ func (c *conn) Read(ctx context.Context) (jsonrpc.Message, error) {
 	return next, nil
 }
 
-// decode reads a message, or the batch of messages that protocol versions up to
-// 2025-03-26 know.
+// decode decodes a message, or a batch of messages, which protocol versions up
+// to 2025-03-26 have.
 func decode(frame []byte) ([]jsonrpc.Message, error) {
 	frame = bytes.TrimSpace(frame)
 	batch := []json.RawMessage{frame}

@@ -14,21 +14,21 @@ import (
 // session is one connection to a server, from the handshake to its end.
 type session struct {
 	*sdk.ClientSession
-	kill  func()        // ends it at once; may be called often
-	ended chan struct{} // closed when nothing is left of it
+	kill  func()        // ends it at once; may be called repeatedly
+	ended chan struct{} // closed when the session has ended completely
 	since time.Time
-	http  bool // not over a connection that lasts
+	http  bool // requests have no common connection
 }
 
-// attempt is one way to begin a session.
+// attempt is one way to start a session.
 type attempt struct {
 	transport string
 	version   string // of the protocol; "" for the newest
 }
 
-// attempts are the ways to reach a server, best first. Servers of before
-// protocol 2026-07-28 are greeted with a request they cannot know; where one of
-// them does not answer it as it must, the older greeting is tried on its own.
+// attempts returns the ways to reach a server, best first. Servers before
+// protocol 2026-07-28 get a request that they do not know; if a server does not
+// answer it correctly, the older handshake is tried by itself.
 func (t *target) attempts() []attempt {
 	legacy := "2025-11-25"
 	switch {
@@ -42,7 +42,7 @@ func (t *target) attempts() []attempt {
 	return []attempt{{transportStreamable, ""}, {transportSSE, legacy}}
 }
 
-// dial begins a session, within the connect timeout for all attempts.
+// dial starts a session, with the connect timeout for all attempts together.
 func (l *link) dial(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.ConnectTimeout)
 	defer cancel()
@@ -63,7 +63,8 @@ func (l *link) dial(ctx context.Context) (*session, error) {
 	return nil, first
 }
 
-// within begins a session and leaves time for the attempts that remain.
+// within starts a session by one attempt, and leaves time for the remaining
+// ones.
 func (l *link) within(ctx context.Context, remain int, way attempt) (*session, error) {
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(ctx, time.Now().Add(time.Until(deadline)/time.Duration(remain)))
@@ -71,14 +72,14 @@ func (l *link) within(ctx context.Context, remain int, way attempt) (*session, e
 	return l.begin(ctx, way)
 }
 
-// final says of an error that another attempt will meet it too.
+// final reports whether all other attempts would fail with the same error.
 func final(err error) bool {
 	var e *startError
 	var op *net.OpError
 	return errors.As(err, &e) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// startError is why there is nothing to speak to. Its text is for the model.
+// startError is why a server could not be started. Its text is for the model.
 type startError struct {
 	words string
 	err   error
@@ -87,7 +88,7 @@ type startError struct {
 func (e *startError) Error() string { return e.words }
 func (e *startError) Unwrap() error { return e.err }
 
-// begin connects and shakes hands.
+// begin connects and does the handshake.
 func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	life, die := context.WithCancelCause(l.life)
 	s := &session{kill: func() { die(errKilled) }, ended: make(chan struct{})}
@@ -99,7 +100,7 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 	var last note
 	client := sdk.NewClient(&sdk.Implementation{Name: "aeemesh", Version: l.cfg.Version}, &sdk.ClientOptions{
 		Logger:                      l.log,
-		Capabilities:                &sdk.ClientCapabilities{}, // no roots, no sampling, no elicitation: the SDK refuses them in words
+		Capabilities:                &sdk.ClientCapabilities{}, // no roots, sampling or elicitation: the SDK answers such requests with an error
 		ToolListChangedHandler:      func(context.Context, *sdk.ToolListChangedRequest) { l.changed() },
 		ProgressNotificationHandler: l.progress,
 	})
@@ -121,7 +122,7 @@ func (l *link) begin(ctx context.Context, way attempt) (*session, error) {
 
 var errKilled = errors.New("the session was ended")
 
-// transport makes the way to the server, and has s.kill end it.
+// transport makes the transport, and sets s.kill to close it.
 func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sdk.Transport, error) {
 	var f frames
 	var ended <-chan struct{}
@@ -149,7 +150,7 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 		context.AfterFunc(life, func() { close(s.ended) })
 		client = clientOf(life, client, l.cfg.MaxMessage)
 		if way.transport == transportSSE {
-			// Its stream lives as long as the context of the first request.
+			// The context of its first request bounds the life of its stream.
 			return &lasting{life, &sdk.SSEClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2}}, nil
 		}
 		return &sdk.StreamableClientTransport{Endpoint: l.URL, HTTPClient: client, MaxEventSize: l.cfg.MaxMessage * 2, MaxRetries: 2}, nil
@@ -164,19 +165,19 @@ func (l *link) transport(ctx, life context.Context, s *session, way attempt) (sd
 	return fixed{newConn(f, l.log)}, nil
 }
 
-// fixed is a transport that is connected.
+// fixed is a transport that is already connected.
 type fixed struct{ conn sdk.Connection }
 
 // Connect returns the connection.
 func (f fixed) Connect(context.Context) (sdk.Connection, error) { return f.conn, nil }
 
-// lasting connects with another context than that of the handshake.
+// lasting connects with a context that outlives the handshake.
 type lasting struct {
 	life context.Context
 	next sdk.Transport
 }
 
-// Connect connects for as long as the session lives, unless ctx ends first.
+// Connect connects with the session's context, unless ctx ends first.
 func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
 	type made struct {
 		conn sdk.Connection
@@ -202,8 +203,8 @@ func (t *lasting) Connect(ctx context.Context) (sdk.Connection, error) {
 	}
 }
 
-// noteOfCall is the key under which a call's context carries its note.
+// noteOfCall is the context key of a call's note.
 type noteOfCall struct{}
 
-// note is what the HTTP side of a server said to a call.
+// note records the HTTP status of a call.
 type note struct{ status atomic.Int32 }

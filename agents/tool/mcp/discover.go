@@ -15,10 +15,10 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// Discover finds out, from the answer of a server that refuses a request without a
-// token, where a token for it is had: the server's protected resource metadata
-// (RFC 9728) name its authorization server, whose own (RFC 8414) name the token
-// endpoint (MCP, Authorization). It is for [outbound.Options].Discover.
+// Discover finds a server's token endpoint from its answer to a request without
+// a token. The server's protected resource metadata (RFC 9728) name its
+// authorization server, whose metadata (RFC 8414) name the token endpoint (MCP,
+// Authorization). It is for [outbound.Options].Discover.
 func Discover(ctx context.Context, refused *http.Response, client *http.Client) (outbound.Grant, error) {
 	challenges, err := oauthex.ParseWWWAuthenticate(refused.Header.Values("WWW-Authenticate"))
 	if err != nil {
@@ -49,8 +49,8 @@ func Discover(ctx context.Context, refused *http.Response, client *http.Client) 
 	return g, nil
 }
 
-// resourceMetadata looks for a server's metadata where its refusal says that they
-// are, then where they are by the standard: for its path, and for its whole host.
+// resourceMetadata reads a server's metadata: from the place that its answer
+// names, then from the standard places for its path and for its host.
 func resourceMetadata(ctx context.Context, challenges []oauthex.Challenge, server *url.URL, client *http.Client) (*oauthex.ProtectedResourceMetadata, error) {
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	host := url.URL{Scheme: server.Scheme, Host: server.Host}

@@ -14,7 +14,7 @@
 //
 // # Endpoints
 //
-// What an entry of a document's tools[] may name (endpoint.go; AAIF, Tool
+// An entry of a document's tools[] may name (endpoint.go; AAIF, Tool
 // Definitions):
 //
 //   - mcp://SERVER/CAPABILITY, a server of the operator's list;
@@ -22,42 +22,42 @@
 //     list: a document never chooses a program;
 //   - an http, https, ws or wss address, of the list or allowed by Config.Allow.
 //
-// The capability, in full addresses their fragment (https://host/mcp#search), is
-// one tool of the server, a prefix and *, or all: * or nothing. One tool is
+// The capability, in full addresses their fragment (https://host/mcp#search),
+// is one tool of the server, a prefix and *, or all: * or nothing. One tool is
 // offered under the document's name and description, and with the document's
-// schemas where it has any; the server still checks its own. Several are offered
-// as the server describes them, under their own names made legal (list.go).
-// Prompts and resources of servers are not offered.
+// schemas where it has any; the server still checks its own. Several are
+// offered as the server describes them, under their own names made legal
+// (list.go). Prompts and resources of servers are not offered.
 //
 // # Sessions
 //
-// There is one session for each server and credential (link.go), begun when it
-// is first needed, shared by all agents and runs, and begun anew after it has
-// ended: the process died, the connection broke, pings were not answered. A
-// server that cannot be reached is tried later and later, up to every 30
-// seconds; calls fail at once meanwhile, as tool.ErrUnavailable. A list of tools
-// holds until the server says that it has changed, or the session is another.
+// There is one session for each server and credential (link.go), shared by all
+// agents and runs. It is started when it is first needed, and again after it
+// has ended because the process exited, the connection broke, or pings were not
+// answered. A server that cannot be reached is retried with growing delays of
+// up to 30 seconds; meanwhile calls fail at once, with tool.ErrUnavailable. A
+// list of tools is valid until the server reports a change, or a new session
+// starts.
 //
-// dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP or
-// the older SSE (http.go), or a WebSocket (websocket.go). The protocol is the
-// SDK's, versions 2024-11-05 to 2026-07-28. Programs get only the environment
-// that the operator lists, are ended as a process group, and what they write to
-// standard error goes to the log, within bounds.
+// dial.go begins sessions: over a program's pipes (stdio.go), streamable HTTP
+// or the older SSE (http.go), or a WebSocket (websocket.go). The protocol is
+// the SDK's, versions 2024-11-05 to 2026-07-28. Programs get only the
+// environment that the operator lists, are ended as a process group, and what
+// they write to standard error goes to the log, within bounds.
 //
 // # Calls
 //
 // A call carries its idempotency key as _meta["aeemesh/idempotency-key"]; see
-// [KeyMeta]. When its context ends, the server is told (notifications/cancelled).
-// Results become JSON as result.go says; numbers of structured content stay
-// exact (exact.go). A result that is an error is one that the model can read.
-// [Tool.RepeatSafe] believes the annotations of servers that are on the list.
+// [KeyMeta]. When its context ends, the server is told
+// (notifications/cancelled). Results become JSON as result.go says; numbers of
+// structured content stay exact (exact.go). A result that is an error is one
+// that the model can read. [Tool.RepeatSafe] uses the annotations of servers in
+// the operator's list only.
 //
 // # Trust
 //
-// Servers are strangers' programs. Messages are bounded in size, lists in length;
-// their schemas are text until the guard around a tool compiles them, without
-// loading anything. Their descriptions and results reach the model: what they say
-// is as much to be trusted as the server. What they ask of clients (sampling,
-// elicitation, roots) is refused. OAuth by discovery is not done: a credential is
-// what the operator or the document names.
+// Servers may be strangers' programs. Messages are bounded in size, lists in
+// length. Schemas are compiled by the guard around a tool, which loads nothing.
+// Descriptions and results reach the model, and are only as trustworthy as the
+// server. Requests to clients (sampling, elicitation, roots) are refused.
 package mcp

@@ -12,17 +12,18 @@ import (
 	"github.com/aeemesh/aeemesh/agents/aaif"
 )
 
-// target is a server that an entry means, after the operator's word on it.
+// target is the server that an entry means, with the operator's settings.
 type target struct {
 	Server
-	name   string // for words and logs: the operator's name, or the address
-	key    string // what a session is shared by: the server and the credential
+	name   string // for messages and logs: the operator's name, or the address
+	key    string // identifies the session: the server and the credential
 	listed bool
 }
 
-// resolve finds the server that an endpoint means, and which of its tools. AAIF,
-// Tool Definitions: the endpoint is mcp://server-name/capability "or a full
-// WebSocket/stdio URI". Full URIs carry the capability as their fragment.
+// resolve returns the server that an endpoint means, and the capability, which
+// selects its tools. AAIF, Tool Definitions: the endpoint is
+// mcp://server-name/capability "or a full WebSocket/stdio URI". In full URIs
+// the capability is the fragment.
 func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, error) {
 	scheme, rest, ok := strings.Cut(endpoint, ":")
 	if !ok {
@@ -76,7 +77,7 @@ func (c *Config) resolve(endpoint string, auth *aaif.Auth) (target, string, erro
 	return target{}, "", fmt.Errorf("endpoint: MCP is not spoken over %.20q: want mcp, stdio, http, https, ws or wss", scheme)
 }
 
-// unfragment cuts the fragment off a URI.
+// unfragment splits the fragment off a URI.
 func unfragment(uri string) (string, string, error) {
 	uri, fragment, _ := strings.Cut(uri, "#")
 	fragment, err := url.PathUnescape(fragment)
@@ -107,14 +108,14 @@ func newTarget(name string, s Server, listed bool) target {
 		key = s.URL
 	}
 	if s.Auth != nil {
-		ref, _ := json.Marshal(s.Auth) // names of secrets, no secrets
+		ref, _ := json.Marshal(s.Auth) // contains names of secrets, not secrets
 		key += "\x00" + string(ref)
 	}
 	return target{Server: s, name: name, key: key, listed: listed}
 }
 
-// selects says whether a pattern means a tool: its name, a prefix and *, or
-// nothing for all.
+// selects reports whether a capability selects a tool: by its name, by a prefix
+// and *, or all if it is empty.
 func selects(pattern, name string) bool {
 	if prefix, ok := strings.CutSuffix(pattern, "*"); ok {
 		return strings.HasPrefix(name, prefix)
@@ -122,10 +123,11 @@ func selects(pattern, name string) bool {
 	return pattern == "" || pattern == name
 }
 
-// one says whether a capability means exactly one tool.
+// one reports whether a capability selects exactly one tool.
 func one(capability string) bool { return capability != "" && !strings.HasSuffix(capability, "*") }
 
-// permits says whether the operator lets documents have a tool of the server.
+// permits reports whether the operator permits documents to use a tool of the
+// server.
 func (t *target) permits(name string) bool {
 	return len(t.Tools) == 0 || slices.ContainsFunc(t.Tools, func(p string) bool { return selects(p, name) })
 }

@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 )
 
-// exactKey is where a result's structured content stands as text, in _meta,
-// between the wire and [structured].
+// exactKey is the member of _meta that carries a result's structured content as
+// text, from the wire to [structured].
 const exactKey = "aeemesh/exact"
 
-// keepExact adds to a message with structured content its exact text. The SDK
-// decodes it into floats, which makes 9007199254740992 of the id
-// 9007199254740993.
+// keepExact adds the exact text of structured content to a message. The SDK
+// decodes numbers to floats, which changes the id 9007199254740993 to
+// 9007199254740992.
 func keepExact(message []byte) []byte {
 	if !bytes.Contains(message, []byte(`structuredContent`)) && !bytes.Contains(message, []byte(`\u`)) {
-		return message // the name is not there, nor what it could be spelled with
+		return message // the message does not contain the name, in any spelling
 	}
 	var m, result, meta map[string]json.RawMessage
 	if json.Unmarshal(message, &m) != nil || json.Unmarshal(m["result"], &result) != nil {
@@ -33,7 +33,7 @@ func keepExact(message []byte) []byte {
 	return encode(m)
 }
 
-// encode writes what cannot fail to be written.
+// encode encodes values that can always be encoded.
 func encode(v any) json.RawMessage {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

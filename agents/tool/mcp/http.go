@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// statusError is an answer of a server's HTTP side that is none of MCP's.
+// statusError is an HTTP answer of a server that is not an MCP message.
 type statusError struct {
 	status int
 	err    error
@@ -23,16 +23,16 @@ func (e *statusError) Unwrap() error { return e.err }
 
 const maxErrorBody = 64 << 10 // bytes
 
-// wire is what a session's requests go through: answers are bounded and keep
-// their exact numbers, and all of them end with the session.
+// wire is the transport of a session's requests: it bounds answers, keeps their
+// exact numbers, and cancels all requests when the session ends.
 type wire struct {
 	next http.RoundTripper
 	life context.Context
 	max  int
 }
 
-// clientOf returns a client whose requests go through the wire. Streams last, so
-// that it has no timeout of its own.
+// clientOf returns a client with the wire as its transport. It has no timeout,
+// because streams last.
 func clientOf(life context.Context, client *http.Client, maxMessage int) *http.Client {
 	c := *client
 	c.Timeout = 0
@@ -75,7 +75,7 @@ func (w *wire) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// ending ends its request's context when it is closed.
+// ending cancels its request's context when it is closed.
 type ending struct {
 	io.ReadCloser
 	end func()
@@ -86,13 +86,13 @@ func (e *ending) Close() error {
 	return e.ReadCloser.Close()
 }
 
-// replaced reads from elsewhere than what is closed.
+// replaced reads from one reader and closes another.
 type replaced struct {
 	io.Reader
 	io.Closer
 }
 
-// whole is a body of one message.
+// whole is a body that consists of one message.
 type whole struct {
 	body io.Reader
 	max  int
@@ -131,8 +131,8 @@ func (e *events) Read(p []byte) (int, error) {
 	return e.out.Read(p)
 }
 
-// event reads up to the empty line that ends an event. What is left at the end
-// of the stream is none.
+// event reads up to the empty line that ends an event. Incomplete data at the
+// end of the stream is no event.
 func (e *events) event() error {
 	var fields bytes.Buffer
 	var data [][]byte
@@ -172,7 +172,8 @@ func (e *events) event() error {
 	return nil
 }
 
-// refused is what a status of a server's HTTP side means for its caller.
+// refused describes an HTTP status of a server, and reports whether a later
+// call may succeed.
 func refused(status int) (words string, later bool) {
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
@@ -187,8 +188,8 @@ func refused(status int) (words string, later bool) {
 	return "", false
 }
 
-// knowsNoStreamable says whether a server may know only the transport before
-// streamable HTTP (MCP 2025-03-26, Transports, Backwards Compatibility).
+// knowsNoStreamable reports whether a server may support only the transport
+// before streamable HTTP (MCP 2025-03-26, Transports, Backwards Compatibility).
 func knowsNoStreamable(err error) bool {
 	var status *statusError
 	if errors.As(err, &status) {
@@ -197,7 +198,7 @@ func knowsNoStreamable(err error) bool {
 	return false
 }
 
-// isWebSocket says whether an address is one of a WebSocket.
+// isWebSocket reports whether an address is a WebSocket's.
 func isWebSocket(address string) bool {
 	return strings.HasPrefix(address, "ws://") || strings.HasPrefix(address, "wss://")
 }

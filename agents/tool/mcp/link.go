@@ -16,15 +16,15 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// The bounds of how often a server is tried that does not answer.
+// The delays between attempts to reach a server that does not answer.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 30 * time.Second
-	steady     = 10 * time.Second // a session that lived so long is no failure
+	steady     = 10 * time.Second // a session that lasted this long does not count as a failure
 )
 
-// link is what stands for one server and credential: at most one session, begun
-// when it is needed and begun anew when it has ended.
+// link manages the session of one server and credential: it starts the session
+// when it is needed, and again after it has ended.
 type link struct {
 	target
 	cfg  *Config
@@ -33,21 +33,21 @@ type link struct {
 
 	mu      sync.Mutex
 	live    *session
-	dialing chan struct{} // closed when the attempt ends; nil when there is none
+	dialing chan struct{} // closed when the current attempt ends; nil if there is none
 	lastErr error
 	fails   int
 	retryAt time.Time
-	stale   bool // the list has changed
+	stale   bool // the server's list has changed
 	list    *catalogue
-	listing chan struct{}     // holds one: who has it asks for the list
-	calls   map[string]string // progress tokens of the calls under way, and their tools
+	listing chan struct{}     // a mutex for requesting the list
+	calls   map[string]string // the tools of running calls, by progress token
 	nextID  uint64
 	ending  bool
 	work    sync.WaitGroup
 }
 
-// session returns the session, and begins one if there is none. Where that has
-// failed lately it does not try again at once, but says so.
+// session returns the session, and starts one if there is none. Shortly after a
+// failed attempt it returns an error instead of trying again.
 func (l *link) session(ctx context.Context) (*session, error) {
 	for {
 		l.mu.Lock()
@@ -77,7 +77,7 @@ func (l *link) session(ctx context.Context) (*session, error) {
 	}
 }
 
-// unavailable is why a call is not made now. Its words are for the model.
+// unavailable is why a call is not made now. Its text is for the model.
 type unavailable struct {
 	words string
 	err   error
@@ -86,7 +86,7 @@ type unavailable struct {
 func (e *unavailable) Error() string { return e.words }
 func (e *unavailable) Unwrap() error { return e.err }
 
-// down says that the server is down, and for how long it is left alone.
+// down is the error while the server is down and is not retried yet.
 func (l *link) down() error {
 	wait := time.Until(l.retryAt).Round(time.Second)
 	words := fmt.Sprintf("the MCP server %s cannot be reached now; try again later", l.name)
@@ -99,7 +99,7 @@ func (l *link) down() error {
 	return &unavailable{words, l.lastErr}
 }
 
-// reason is why a server cannot be reached, where a model may know.
+// reason describes, for a model, why a server cannot be reached.
 func reason(err error) string {
 	var start *startError
 	var status *statusError
@@ -117,7 +117,7 @@ func reason(err error) string {
 	return ""
 }
 
-// connect begins a session, and watches it.
+// connect starts a session and watches it.
 func (l *link) connect() {
 	s, err := l.dial(l.life)
 	l.mu.Lock()
@@ -141,8 +141,8 @@ func (l *link) connect() {
 	l.work.Go(func() { l.watch(s) })
 }
 
-// failed notes that there is no session, and when to try again: later and later,
-// a little at random so that many workers do not come at once.
+// failed records a failed attempt, and sets the time of the next one: the delay
+// grows, with a random part so that many workers do not retry at the same time.
 func (l *link) failed(err error) {
 	l.lastErr = err
 	wait := min(lastRetry, firstRetry<<min(l.fails, 10))
@@ -150,7 +150,7 @@ func (l *link) failed(err error) {
 	l.retryAt = time.Now().Add(wait/2 + rand.N(wait/2+1))
 }
 
-// watch pings a session until it ends, and forgets it then.
+// watch pings a session until it ends, and then forgets it.
 func (l *link) watch(s *session) {
 	gone := make(chan error, 1)
 	l.work.Go(func() { gone <- s.Wait() })
@@ -171,7 +171,7 @@ func (l *link) watch(s *session) {
 	case !short:
 		l.fails, l.lastErr = 0, err
 	case l.fails == 0:
-		l.fails, l.lastErr = 1, err // the next call may begin another at once, but not over and over
+		l.fails, l.lastErr = 1, err // the next call may start another session at once, but only once
 	default:
 		l.failed(err)
 	}
@@ -181,12 +181,13 @@ func (l *link) watch(s *session) {
 		l.log.Warn("mcp session ended", "err", plain(err))
 	}
 	<-s.ended
-	_ = s.Close() // what the SDK keeps for it
+	_ = s.Close() // releases the SDK's resources
 }
 
-// ping ends a session whose server answers no more. Protocol 2026-07-28 has no
-// pings: there a request that no server knows takes their place, for its refusal
-// is a sign of life too. Over HTTP there is no session then that could end.
+// ping closes a session whose server does not answer any more. Protocol
+// 2026-07-28 has no pings: there a request is used that no server knows,
+// because its refusal also shows that the server is alive. Over HTTP there is
+// then no session to close.
 func (l *link) ping(ctx context.Context, s *session) {
 	ask := func(ctx context.Context) error { return s.Ping(ctx, nil) }
 	if s.InitializeResult().ProtocolVersion >= "2026-07-28" {
@@ -225,7 +226,7 @@ func (l *link) ping(ctx context.Context, s *session) {
 	s.kill()
 }
 
-// probeMethod is what no server knows.
+// probeMethod is a method that no server knows.
 const probeMethod = "aeemesh/ping"
 
 type (
@@ -233,14 +234,14 @@ type (
 	probeResult struct{ sdk.ResultBase }
 )
 
-// changed notes that the server's list of tools is another one.
+// changed records that the server's list of tools has changed.
 func (l *link) changed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true
 }
 
-// drop ends a session that turned out to be of no use.
+// drop closes a session that cannot be used.
 func (l *link) drop(s *session) {
 	s.kill()
 	l.mu.Lock()
@@ -250,7 +251,7 @@ func (l *link) drop(s *session) {
 	}
 }
 
-// enter gives a call its progress token.
+// enter assigns a progress token to a call.
 func (l *link) enter(tool string) (token string, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +268,7 @@ func (l *link) enter(tool string) (token string, leave func()) {
 	}
 }
 
-// progress hands on what a server says of a call that is under way.
+// progress passes on a server's progress report about a call.
 func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRequest) {
 	token, _ := req.Params.ProgressToken.(string)
 	l.mu.Lock()
@@ -279,7 +280,7 @@ func (l *link) progress(_ context.Context, req *sdk.ProgressNotificationClientRe
 	l.cfg.Progress(Progress{Server: l.name, Tool: tool, Progress: req.Params.Progress, Total: req.Params.Total, Message: shortened(req.Params.Message, 1<<10)})
 }
 
-// end ends the link: politely where the server answers at once.
+// end closes the link, gracefully if the server answers at once.
 func (l *link) end() {
 	l.mu.Lock()
 	s := l.live
@@ -298,8 +299,8 @@ func (l *link) end() {
 	}
 }
 
-// plain is an error for the log, without the address that HTTP errors quote: it
-// may hold a key.
+// plain returns an error for the log without the address that HTTP errors
+// quote, because the address may contain a key.
 func plain(err error) error {
 	var e *url.Error
 	var start *startError

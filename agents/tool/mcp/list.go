@@ -17,7 +17,7 @@ import (
 	"github.com/aeemesh/aeemesh/envelope/clip"
 )
 
-// The bounds of what a server may list.
+// Limits of a server's list.
 const (
 	maxListed      = 1024     // tools
 	maxPages       = 100      //
@@ -25,13 +25,13 @@ const (
 	maxCatalogue   = 4 << 20  // bytes of all names, descriptions and schemas
 )
 
-// catalogue is what a server listed the last time.
+// catalogue is a server's last list.
 type catalogue struct{ tools []remote }
 
-// remote is a tool as its server describes it.
+// remote is a tool in its server's description.
 type remote struct {
 	name        string // the server's
-	legal       string // a name that models and AAIF allow
+	legal       string // a name that models and AAIF accept
 	description string
 	input       json.RawMessage
 	output      json.RawMessage
@@ -47,9 +47,9 @@ func (c *catalogue) find(name string) *remote {
 	return nil
 }
 
-// catalogue returns the server's tools: as they are known, or, after a change or
-// in a new session, as the server lists them. Where it cannot be asked the last
-// list still holds.
+// catalogue returns the server's tools: the known list, or, after a change or
+// in a new session, a new one. If the server cannot be reached, the last list
+// is used.
 func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
 	select {
 	case l.listing <- struct{}{}:
@@ -61,7 +61,7 @@ func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
 	l.mu.Lock()
 	known, stale := l.list, l.stale
 	if err == nil {
-		l.stale = false // from here on a change is another one
+		l.stale = false // a change from here on makes the new list stale, too
 	}
 	l.mu.Unlock()
 	switch {
@@ -87,7 +87,7 @@ func (l *link) catalogue(ctx context.Context) (*catalogue, error) {
 	return fresh, nil
 }
 
-// ask has the server list its tools, page by page.
+// ask requests the server's tools, page by page.
 func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 	if caps := s.InitializeResult().Capabilities; caps == nil || caps.Tools == nil {
 		return &catalogue{}, nil
@@ -114,7 +114,7 @@ func (l *link) ask(ctx context.Context, s *session) (*catalogue, error) {
 	return l.read(listed), nil
 }
 
-// read makes a catalogue of what a server lists.
+// read makes a catalogue from a server's list.
 func (l *link) read(listed []*sdk.Tool) *catalogue {
 	c := &catalogue{}
 	seen := make(map[string]bool)
@@ -158,8 +158,8 @@ func (l *link) read(listed []*sdk.Tool) *catalogue {
 	return c
 }
 
-// schemaOf is a schema as text; nil for none. Whether it compiles is for the
-// guard around the tool to say.
+// schemaOf returns a schema as text; nil for none. The guard around the tool
+// compiles it.
 func schemaOf(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil
@@ -171,11 +171,11 @@ func schemaOf(v any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// legalNames maps names of any characters to names that AAIF allows: a letter or
-// underscore, then up to 63 letters, digits, underscores or hyphens. A legal
-// name stays; in another one each other character becomes an underscore. Where
-// that makes two alike, or is too long, it ends with a part of the name's hash.
-// The mapping depends on the set of names alone, not on their order.
+// legalNames maps names of any characters to names that AAIF allows: a letter
+// or underscore, then up to 63 letters, digits, underscores or hyphens. A legal
+// name is kept; in other names every other character becomes an underscore. If
+// the result is not unique, or too long, it ends with a part of the name's
+// hash. The mapping depends on the set of names only, not on their order.
 func legalNames(names []string) map[string]string {
 	const longest = 64
 	plain := make(map[string]string, len(names))
@@ -204,7 +204,7 @@ func legalNames(names []string) map[string]string {
 	return plain
 }
 
-// shortened cuts a stranger's text to at most n bytes, and makes it valid.
+// shortened truncates a stranger's text to n bytes, and makes it valid UTF-8.
 func shortened(s string, n int) string {
 	return clip.Text(strings.ToValidUTF8(s, "\ufffd"), n)
 }

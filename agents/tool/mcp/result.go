@@ -11,11 +11,11 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// maxErrorText bounds what a server says of a failure, in bytes.
+// maxErrorText bounds a server's text about a failure, in bytes.
 const maxErrorText = 4 << 10
 
-// block is a part of a result, as the model gets it. Bytes are not shown: no
-// model reads them as text.
+// block is a part of a result, as the model sees it. Binary content is
+// described, not shown.
 type block struct {
 	Type        string `json:"type"`
 	Text        string `json:"text,omitempty"`
@@ -28,14 +28,14 @@ type block struct {
 	SHA256      string `json:"sha256,omitempty"`
 }
 
-// resultOf makes of a server's result the JSON that the model gets:
+// resultOf converts a server's result to JSON for the model:
 //   - structured content as it is; with {"structured_content", "content"} around
 //     it where there is content that is no text, and no schema forbids it;
 //   - one text: the JSON object or array that it is, or else a string;
 //   - several texts: one string, with newlines between;
 //   - anything else: {"content": […]}, where images and other bytes are described.
 //
-// A result that is an error is a *tool.Error with the server's words.
+// An error result becomes a *tool.Error with the server's text.
 func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	texts, blocks, allText := contents(r.Content)
 	if r.IsError {
@@ -74,7 +74,8 @@ func resultOf(r *sdk.CallToolResult, hasSchema bool) (json.RawMessage, error) {
 	return encode(map[string]any{"content": blocks}), nil
 }
 
-// structured is a result's structured content, exactly where it is known so.
+// structured returns a result's structured content, with exact numbers if they
+// are known.
 func structured(r *sdk.CallToolResult) (json.RawMessage, bool) {
 	if r.StructuredContent == nil {
 		return nil, false
@@ -85,7 +86,7 @@ func structured(r *sdk.CallToolResult) (json.RawMessage, bool) {
 	return encode(r.StructuredContent), true
 }
 
-// contents are the parts of a result, and those of them that are text.
+// contents converts the parts of a result, and returns the texts among them.
 func contents(parts []sdk.Content) (texts []string, blocks []block, allText bool) {
 	allText = true
 	for _, part := range parts {
@@ -127,7 +128,7 @@ func describe(part sdk.Content) block {
 	return block{Type: "unknown"}
 }
 
-// described says of bytes how many they are and which.
+// described describes binary content by its size and type.
 func described(b block, data []byte) block {
 	sum := sha256.Sum256(data)
 	b.Bytes, b.SHA256 = len(data), hex.EncodeToString(sum[:])

@@ -15,8 +15,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Servers are the servers that the agents of a process share. They are safe for
-// concurrent use.
+// Servers are the MCP servers that the agents of a process share. They are safe
+// for concurrent use.
 type Servers struct {
 	cfg  Config
 	life context.Context
@@ -26,7 +26,8 @@ type Servers struct {
 	links map[string]*link
 }
 
-// NewServers checks the operator's list. It starts and connects to nothing.
+// NewServers checks the operator's list. It starts no program and makes no
+// connection.
 func NewServers(cfg Config) (*Servers, error) {
 	var bad []error
 	for _, name := range slices.Sorted(maps.Keys(cfg.Servers)) {
@@ -46,9 +47,9 @@ func NewServers(cfg Config) (*Servers, error) {
 	return &Servers{cfg: cfg.withDefaults(), life: life, die: die, links: make(map[string]*link)}, nil
 }
 
-// Open makes a source of an entry of a document's tools[]. It does no I/O: the
-// server is reached when its tools are asked for. The error says why the operator
-// does not allow the entry, or what is wrong with it.
+// Open makes a source for an entry of a document's tools[]. It does no I/O: the
+// server is reached when its tools are requested. The error says why the
+// operator does not permit the entry, or what is wrong with it.
 func (s *Servers) Open(entry *aaif.Tool) (tool.Source, error) {
 	if entry.Endpoint == "" {
 		return nil, errors.New("a tool of protocol mcp needs an endpoint: mcp://SERVER/TOOL")
@@ -60,7 +61,7 @@ func (s *Servers) Open(entry *aaif.Tool) (tool.Source, error) {
 	if one(capability) && !t.permits(capability) {
 		return nil, fmt.Errorf("the operator lets documents have no tool %.80q of the MCP server %s", capability, t.name)
 	}
-	if t.URL != "" { // what of an auth block cannot be done is an error now, not at the first call
+	if t.URL != "" { // report unsupported settings of an auth block now, not at the first call
 		if _, err := s.cfg.Client(context.Background(), t.URL, t.Auth, t.listed); err != nil {
 			return nil, err
 		}
@@ -75,8 +76,8 @@ func (s *Servers) Open(entry *aaif.Tool) (tool.Source, error) {
 	return &source{link: l, capability: capability, entry: *entry}, nil
 }
 
-// Close ends all sessions, and returns when nothing is left of them: at most some
-// seconds later. Calls that are under way fail.
+// Close closes all sessions, and returns when they have ended, after a few
+// seconds at most. Running calls fail.
 func (s *Servers) Close() error {
 	s.mu.Lock()
 	links := slices.Collect(maps.Values(s.links))
@@ -100,10 +101,10 @@ type source struct {
 	entry      aaif.Tool
 
 	mu    sync.Mutex
-	given map[string]*Tool // the last time, by the server's names: the same as long as nothing changes
+	given map[string]*Tool // the last ones, by the server's names; unchanged tools are the same values
 }
 
-// Tools are the tools of the server that the entry means.
+// Tools returns the tools of the server that the entry selects.
 func (s *source) Tools(ctx context.Context) ([]tool.Tool, error) {
 	list, err := s.link.catalogue(ctx)
 	if err != nil {
@@ -134,8 +135,8 @@ func (s *source) Tools(ctx context.Context) ([]tool.Tool, error) {
 	return out, nil
 }
 
-// definition is that of the one tool that the entry stands for: in the
-// document's words, and with the server's schemas where the document has none.
+// definition returns the definition of the only tool of an entry: with the
+// document's texts, and with the server's schemas if the document has none.
 func (s *source) definition(r *remote) tool.Definition {
 	d := tool.Definition{Name: s.entry.Name, Description: s.entry.Description, Parameters: s.entry.ParametersSchema, Output: s.entry.OutputSchema}
 	if d.Description == "" {
@@ -150,7 +151,8 @@ func (s *source) definition(r *remote) tool.Definition {
 	return d
 }
 
-// give returns the tools of a list; one that has not changed is the same as before.
+// give returns the tools of a list; an unchanged tool is the same value as
+// before.
 func (s *source) give(list []*remote, defs []tool.Definition) []tool.Tool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,7 +173,8 @@ func equal(a, b tool.Definition) bool {
 	return a.Name == b.Name && a.Description == b.Description && same(a.Parameters, b.Parameters) && same(a.Output, b.Output)
 }
 
-// missing says that a server has no tool of a name, and which it has.
+// missing is the error about a tool that a server does not have; it lists the
+// server's tools.
 func (l *link) missing(list *catalogue, name string) string {
 	var there []string
 	for _, r := range list.tools {
@@ -186,5 +189,5 @@ func (l *link) missing(list *catalogue, name string) string {
 	return fmt.Sprintf("the MCP server %s has no tool %.80q: %s", l.name, name, words)
 }
 
-// Close leaves the server to the others who share it; see [Servers.Close].
+// Close does nothing: other sources share the server; see [Servers.Close].
 func (*source) Close() error { return nil }

@@ -19,8 +19,8 @@ import (
 	"github.com/aeemesh/aeemesh/agents/subprocess"
 )
 
-// The patience with a program that is to end: until it is asked with a signal,
-// until it is killed, and what its children have after it has ended.
+// How long to wait for a program to exit: before SIGTERM, before it is killed,
+// and for its children afterwards.
 const (
 	graceClose = 2 * time.Second
 	graceTerm  = 2 * time.Second
@@ -29,17 +29,18 @@ const (
 
 var errTooLarge = errors.New("a message of the server exceeds the bound")
 
-// pipes are the standard input and output of a program: one message a line.
+// pipes are the standard input and output of a program, with one message per
+// line.
 type pipes struct {
 	group  *subprocess.Group
 	stdin  *os.File
 	stdout *os.File
 
 	incoming chan frame
-	drained  chan struct{} // closed when nothing is read any more
+	drained  chan struct{} // closed when no more output is read
 	closing  sync.Once
 	closed   chan struct{}
-	ended    chan struct{} // closed when the program and its children are gone
+	ended    chan struct{} // closed when the program and its children have ended
 }
 
 type frame struct {
@@ -47,7 +48,7 @@ type frame struct {
 	err  error
 }
 
-// startPipes runs a server's program.
+// startPipes starts a server's program.
 func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log *slog.Logger) (*pipes, error) {
 	program, err := exec.LookPath(s.Command[0])
 	if err != nil {
@@ -58,7 +59,7 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 	cmd.Dir = s.Dir
 	cmd.Env = subprocess.Env(s.Env, env)
 	cmd.Stderr = &stderrLog{log: log, limit: rate.NewLimiter(10, 50)}
-	cmd.WaitDelay = graceTerm // a child may hold standard error
+	cmd.WaitDelay = graceTerm // a child process may hold standard error open
 
 	childIn, stdin, err := os.Pipe()
 	if err != nil {
@@ -81,8 +82,8 @@ func startPipes(s *Server, env func(string) (string, bool), maxMessage int, log 
 	return p, nil
 }
 
-// pump reads lines until standard output ends. Once nobody wants them they are
-// dropped, so that a program can end in peace.
+// pump reads lines until standard output ends. After close it drops them, so
+// that the program can exit.
 func (p *pipes) pump(maxMessage int) {
 	defer close(p.drained)
 	lines := bufio.NewReaderSize(p.stdout, 64<<10)
@@ -113,8 +114,7 @@ func (p *pipes) read(ctx context.Context) ([]byte, error) {
 	}
 }
 
-// readLine reads up to a newline. What is left without one at the end is no
-// line.
+// readLine reads up to a newline. Text without a newline at the end is dropped.
 func readLine(r *bufio.Reader, most int) ([]byte, error) {
 	var line []byte
 	for {
@@ -134,15 +134,15 @@ func readLine(r *bufio.Reader, most int) ([]byte, error) {
 }
 
 func (p *pipes) write(_ context.Context, message []byte) error {
-	// Not every system has deadlines for pipes.
+	// Not all systems support deadlines for pipes.
 	_ = p.stdin.SetWriteDeadline(time.Now().Add(writeTimeout))
 	_, err := p.stdin.Write(append(message, '\n'))
 	return err
 }
 
-// close ends the program as MCP asks for (Lifecycle, Shutdown): its standard
-// input is closed, then it is asked with a signal, then it is killed, the latter
-// two with its whole process group. It does not wait; ended says when it is done.
+// close ends the program by MCP's rules (Lifecycle, Shutdown): it closes its
+// standard input, then sends SIGTERM, then SIGKILL, the signals to its whole
+// process group. It does not wait; ended is closed when the program has ended.
 func (p *pipes) close() error {
 	p.closing.Do(func() {
 		close(p.closed)
@@ -167,13 +167,13 @@ func (p *pipes) end() {
 		<-timer.C
 	}
 	p.group.Kill()
-	_ = p.group.Wait() // it was killed; what it said is in the log
+	_ = p.group.Wait() // it was killed; its output is in the log
 	_ = p.stdout.Close()
 	<-p.drained
 }
 
-// isDrained waits for the end of standard output, which a program that ends
-// closes.
+// isDrained waits until standard output ends, which happens when the program
+// exits.
 func (p *pipes) isDrained(patience time.Duration) bool {
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -185,8 +185,7 @@ func (p *pipes) isDrained(patience time.Duration) bool {
 	}
 }
 
-// stderrLog logs what a program writes to standard error, line by line and
-// within bounds.
+// stderrLog logs a program's standard error, line by line, within limits.
 type stderrLog struct {
 	log     *slog.Logger
 	limit   *rate.Limiter
@@ -232,7 +231,8 @@ func (s *stderrLog) flush() {
 
 var _ io.Writer = (*stderrLog)(nil)
 
-// startWords says why a program did not start, without this machine's paths.
+// startWords describes why a program did not start, without paths of this
+// machine.
 func startWords(err error) error {
 	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 		return errors.New("its program is not found")

@@ -13,16 +13,16 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// KeyMeta is the name in a call's _meta under which a server finds the call's
-// idempotency key: the same when a call is made again because a worker died
-// while it ran. See [tool.KeyFrom].
+// KeyMeta is the member of a call's _meta with the call's idempotency key,
+// which is the same if the call is repeated after a crash of the worker. See
+// [tool.KeyFrom].
 const KeyMeta = "aeemesh/idempotency-key"
 
-// TraceMeta is the name in a call's _meta under which a server finds the W3C
-// traceparent of the trace that the call belongs to. See [tool.TraceFrom].
+// TraceMeta is the member of a call's _meta with the W3C traceparent of the
+// call's trace. See [tool.TraceFrom].
 const TraceMeta = "traceparent"
 
-// Tool is a tool of a server.
+// Tool is a tool of an MCP server.
 type Tool struct {
 	link       *link
 	remote     string
@@ -30,17 +30,17 @@ type Tool struct {
 	repeatable bool
 }
 
-// Definition returns what the model is told.
+// Definition returns the definition that the model sees.
 func (t *Tool) Definition() tool.Definition { return t.def }
 
-// RepeatSafe is what the server says with the annotations readOnlyHint and
-// idempotentHint, if it is on the operator's list. MCP (Tools, Annotations) has
-// them believed of trusted servers alone.
+// RepeatSafe returns the server's annotations readOnlyHint or idempotentHint,
+// if the server is in the operator's list: by MCP (Tools, Annotations) only
+// annotations of trusted servers count.
 func (t *Tool) RepeatSafe() bool { return t.repeatable }
 
-// Call calls the tool, in the session that there is or in a new one. A call that
-// the server cannot have begun is made again in a new session, and so is one that
-// was cut off, if it is safe to repeat.
+// Call calls the tool, in the current session or a new one. A call that the
+// server cannot have begun is repeated in a new session, and so is a call that
+// was interrupted if it is safe to repeat.
 func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	return nil, e
 }
 
-// once makes the call in one session, and says whether it may be made again.
+// once makes the call in one session, and reports whether it may be repeated.
 func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawMessage, again bool, err error) {
 	s, err := t.link.session(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	}
 	var seen note
 	calling, done := context.WithCancel(context.WithValue(ctx, noteOfCall{}, &seen))
-	defer done() // what is left of its stream
+	defer done() // closes the rest of its stream
 	answer, err := s.CallTool(calling, params)
 	if err == nil {
 		result, err = resultOf(answer, len(t.def.Output) > 0)
@@ -109,8 +109,8 @@ func (t *Tool) once(ctx context.Context, args json.RawMessage) (result json.RawM
 	return nil, t.repeatable && rpc == nil && seen.status.Load() < http.StatusBadRequest, err
 }
 
-// classify says what an error of the SDK's means, with words for the model. What
-// a server says in its errors is its own word, as its results are.
+// classify converts an error of the SDK to one with a text for the model. The
+// text of a server's error is passed on like a result.
 func (l *link) classify(ctx context.Context, err error, seen *note, words string) error {
 	var rpc *jsonrpc.Error
 	var op *net.OpError
@@ -136,6 +136,6 @@ func (l *link) classify(ctx context.Context, err error, seen *note, words string
 	return &tool.Error{Kind: tool.ErrFailed, Message: words, Err: err}
 }
 
-// rejected says that an error is not the server's: the SDK has HTTP's failures
-// look like answers, with this code.
+// rejected reports whether an error does not come from the server: the SDK
+// converts HTTP failures to responses with this code.
 func rejected(e *jsonrpc.Error) bool { return e.Code == -32005 }

@@ -10,18 +10,18 @@ import (
 	"github.com/coder/websocket"
 )
 
-// subprotocol is what MCP is called on a WebSocket. The protocol defines no such
-// transport; the reference SDK of TypeScript has one, with this name and one
-// message a frame.
+// subprotocol is MCP's subprotocol on a WebSocket. The protocol defines no such
+// transport; the TypeScript reference SDK has one, with this name and one
+// message per frame.
 const subprotocol = "mcp"
 
-// writeTimeout is how long a server may take to take a message.
+// writeTimeout is the timeout of sending a message.
 const writeTimeout = 10 * time.Second
 
 type webSocket struct{ conn *websocket.Conn }
 
 func dialWebSocket(ctx context.Context, address string, client *http.Client, maxMessage int) (*webSocket, error) {
-	if client.Timeout != 0 { // it would end the session
+	if client.Timeout != 0 { // a timeout would end the session
 		c := *client
 		c.Timeout = 0
 		client = &c
@@ -50,7 +50,7 @@ func (w *webSocket) read(ctx context.Context) ([]byte, error) {
 }
 
 func (w *webSocket) write(ctx context.Context, message []byte) error {
-	// A write whose context ends closes the connection.
+	// The library closes the connection if a write's context ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 	defer cancel()
 	return w.conn.Write(ctx, websocket.MessageText, message)

@@ -18,21 +18,21 @@ import (
 type builder struct {
 	source  *Source
 	doc     *openapi3.T
-	root    *url.URL // where the description is
+	root    *url.URL // the description's URL
 	clients map[clientKey]*outboundClient
 
-	patterns map[string]bool // regular expressions, and whether they are usable
-	spent    int             // their sizes together
+	patterns map[string]bool // regular expressions, and whether they can be used
+	spent    int             // the sum of their sizes
 }
 
 // maxParams is how many parameters an operation may have.
 const maxParams = 100
 
-// place is a place of a path.
+// place matches a placeholder in a path.
 var place = regexp.MustCompile(`\{([^{}/]+)\}`)
 
-// build makes a tool of an operation. single says that it is all that the entry
-// stands for.
+// build makes a tool from an operation. single says that it is the entry's only
+// one.
 func (b *builder) build(f found, single bool) (*Operation, error) {
 	server, err := b.server(f)
 	if err != nil {
@@ -111,8 +111,8 @@ func (b *builder) build(f found, single bool) (*Operation, error) {
 	return o, o.def.Validate()
 }
 
-// parameters are those of an operation and its path, the operation's own first,
-// without those that are no arguments.
+// parameters returns the parameters of an operation and its path, the
+// operation's own first, without those that are not arguments.
 func (b *builder) parameters(f found, client *outboundClient) ([]*openapi3.Parameter, error) {
 	var all []*openapi3.Parameter
 	for _, ref := range slices.Concat(f.op.Parameters, f.item.Parameters) {
@@ -124,7 +124,7 @@ func (b *builder) parameters(f found, client *outboundClient) ([]*openapi3.Param
 			continue
 		}
 		if p.In == "header" && http.CanonicalHeaderKey(p.Name) == http.CanonicalHeaderKey(client.header) {
-			continue // the credential's
+			continue // the credential's header
 		}
 		q, err := newParam(p)
 		switch {
@@ -142,7 +142,7 @@ func (b *builder) parameters(f found, client *outboundClient) ([]*openapi3.Param
 	return all, nil
 }
 
-// argName is the name of a parameter among the arguments, which no other has.
+// argName returns a unique name for a parameter among the arguments.
 func argName(p *openapi3.Parameter, taken map[string]any, body bool) string {
 	base := legal(p.Name, "-.", 56)
 	free := func(name string) bool { return taken[name] == nil && !(body && name == bodyArg) }
@@ -156,12 +156,12 @@ func argName(p *openapi3.Parameter, taken map[string]any, body bool) string {
 	return name
 }
 
-// bodyArg is the argument that is the body of a request.
+// bodyArg is the argument with the body of a request.
 const bodyArg = "body"
 
-// body is how an operation takes its body.
+// body describes an operation's body.
 type body struct {
-	kind        string // application/json, application/x-www-form-urlencoded or text/plain, as the description writes it
+	kind        string // application/json, application/x-www-form-urlencoded or text/plain, as in the description
 	schema      *openapi3.SchemaRef
 	description string
 	required    bool
@@ -169,8 +169,8 @@ type body struct {
 
 const formType = "application/x-www-form-urlencoded"
 
-// bodyOf chooses how the body is written: as JSON, a form, or plain text. nil is
-// none.
+// bodyOf chooses the encoding of the body: JSON, a form, or plain text. nil: no
+// body.
 func bodyOf(op *openapi3.Operation) (*body, error) {
 	if op.RequestBody == nil || op.RequestBody.Value == nil {
 		return nil, nil
@@ -205,7 +205,7 @@ func bodyOf(op *openapi3.Operation) (*body, error) {
 	return out, nil
 }
 
-// complete checks that every place of the path has its parameter.
+// complete checks that every placeholder of the path has a parameter.
 func (o *Operation) complete(path string) error {
 	for _, m := range place.FindAllStringSubmatch(path, -1) {
 		if !slices.ContainsFunc(o.params, func(p param) bool { return p.in == "path" && p.name == m[1] }) {
@@ -218,7 +218,7 @@ func (o *Operation) complete(path string) error {
 	return nil
 }
 
-// describe is what a model is told of an operation.
+// describe returns an operation's description for a model.
 func describe(f found) string {
 	text := f.op.Summary
 	if f.op.Description != "" && f.op.Description != text {
@@ -233,7 +233,7 @@ func describe(f found) string {
 	return text
 }
 
-// example is a URL of the operation, with every place filled in.
+// example is a URL of the operation with every placeholder filled in.
 func (o *Operation) example() string {
 	return o.server.Scheme + "://" + o.server.Host + place.ReplaceAllString(o.path, "x")
 }

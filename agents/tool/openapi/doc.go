@@ -1,55 +1,56 @@
-// Package openapi makes tools of the operations of an OpenAPI description, 3.0 or
-// 3.1: protocol openapi of an AAIF document (Tool Definitions).
+// Package openapi makes tools of the operations of an OpenAPI description, 3.0
+// or 3.1: protocol openapi of an AAIF document (Tool Definitions).
 //
 //	src, err := openapi.Open(entry, outbound.Access{Policy: policy, Secrets: set}, openapi.Options{Logger: log})
 //	tools, err := src.Tools(ctx) // reads the description, once
 //
 // # The endpoint
 //
-// An endpoint is the URL of the description, which the policy allows, or the path
-// of a local file, which is among the operator's files. After a # come the
-// operations that are wanted, by their operationId or as METHOD /path, separated by
-// commas:
+// An endpoint is the URL of the description, which the policy must permit, or
+// the path of one of the operator's files. The fragment after # selects
+// operations, by operationId or as METHOD /path, separated by commas:
 //
 //	https://api.example.com/openapi.json
 //	https://api.example.com/openapi.json#listPets,getPet
 //	petstore.yaml#GET /pets/{petId}
 //
-// Without a fragment, an operation whose operationId is the entry's name is the only
-// one that is wanted; else all are, up to 128. A tool is named after its
-// operationId, or method and path; where there is exactly one it has the entry's name
-// and description, and the entry's output_schema. The description's schemas count;
-// an entry's parameters_schema is not used, and the log says so.
+// Without a fragment, the operation whose operationId is the entry's name is
+// selected; if there is none, all operations are, up to 128. A tool is named
+// after its operationId, or method and path. A single tool has the entry's
+// name, description and output_schema. The description's schemas apply; an
+// entry's parameters_schema is ignored, and the log says so.
 //
 // # Arguments
 //
-// Each parameter of the path, the query, the headers and the cookies is an argument
-// by its name (of two with one name, the second is name_header, and so on), and is
-// written as its style and explode say (OpenAPI, Style Values). The body is the
-// argument body: JSON, a form, or a plain text. Operations that take their body in
-// no other way than these are left out, or have no body where they can do without, and
-// the log says so. Parameters that are this side's own to set, such as Authorization and Idempotency-Key, are no arguments.
+// Each parameter of the path, the query, the headers and the cookies is an
+// argument by its name (of two with one name, the second is name_header, and so
+// on), and is written as its style and explode say (OpenAPI, Style Values). The
+// body is the argument body: JSON, a form, or a plain text. Operations whose
+// body has no such encoding are left out, or are called without a body if it is
+// optional, and the log says so. Parameters that the client sets itself, such
+// as Authorization and Idempotency-Key, are not arguments.
 //
-// Schemas become JSON Schema 2020-12: nullable and boolean exclusive bounds of 3.0
-// are rewritten, readOnly properties left out of arguments, and what is referred to
-// more than once or by itself goes to $defs. The schema of the one JSON answer that an
-// operation has, if it is plain (an object or array without alternatives), is what
-// results are held to; see schema.go.
+// Schemas become JSON Schema 2020-12: nullable and boolean exclusive bounds of
+// 3.0 are rewritten, readOnly properties left out of arguments, and what is
+// referred to more than once or by itself goes to $defs. The schema of the one
+// JSON answer that an operation has, if it is plain (an object or array without
+// alternatives), is what results are held to; see schema.go.
 //
 // # Servers and credentials
 //
-// A request goes to the first of the operation's servers that the policy allows, or
-// to the operator's own choice, Options.Server. The entry's auth block gives the
-// credential. Of the alternatives in the operation's security the one counts whose
-// single scheme fits the type of the auth block: it says where an api_key goes, and
-// which tokenUrl and scopes oauth2 has if the block has none. An operation whose
-// security is empty gets no credential. See security.go.
+// A request goes to the first of the operation's servers that the policy
+// allows, or to the operator's own choice, Options.Server. The entry's auth
+// block gives the credential. Of the alternatives in the operation's security
+// the one counts whose single scheme fits the type of the auth block: it says
+// where an api_key goes, and which tokenUrl and scopes oauth2 has if the block
+// has none. An operation whose security is empty gets no credential. See
+// security.go.
 //
 // # A hostile description
 //
-// The description is bounded in size, depth, operations and schemas, and so is the time
-// to read it; references lead to other files only within its own folder, below which
-// they are read under the same policy; and a panic of the reader is an error. What the
-// validator complains of is a warning in the log, since it knows less than some
-// descriptions do.
+// The description is bounded in size, depth, operations and schemas, and so is
+// the time to read it; references lead to other files only within its own
+// folder, below which they are read under the same policy; and a panic of the
+// reader is an error. Problems that the validator finds are only warnings in
+// the log, because it does not know everything that descriptions may contain.
 package openapi

@@ -19,14 +19,14 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// The bounds of a description, the files that it refers to included.
+// Limits of a description, including the files that it refers to.
 const (
 	maxBytes     = 8 << 20 // of all files together
 	maxDepth     = 100     // levels of JSON
 	maxValues    = 1 << 20 // of JSON, in all files together
 	maxDocuments = 32
-	// maxValidated bounds named schemas times references of what the validator looks
-	// over: its time grows with the product.
+	// maxValidated bounds the number of named schemas times the number of
+	// references, to which the validator's time is proportional.
 	maxValidated = 500_000
 )
 
@@ -34,7 +34,7 @@ const (
 type reader struct {
 	ctx    context.Context
 	source *Source
-	root   *url.URL // where the first one is; without a scheme for a file
+	root   *url.URL // the URL of the first file; without a scheme for a local file
 	left   int64    // bytes
 	values int      // left
 	files  int      // read
@@ -48,7 +48,7 @@ func (s *Source) read(ctx context.Context) (doc *openapi3.T, root *url.URL, err 
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { // the loader is given whatever strangers write
+	defer func() { // the loader may panic on hostile input
 		if p := recover(); p != nil {
 			doc, err = nil, fmt.Errorf("its OpenAPI description cannot be read: the reader broke down: %v", p)
 		}
@@ -68,7 +68,7 @@ func (s *Source) read(ctx context.Context) (doc *openapi3.T, root *url.URL, err 
 	}
 	loader := openapi3.NewLoader()
 	loader.Context = ctx
-	loader.IsExternalRefsAllowed = true // as far as r.another goes
+	loader.IsExternalRefsAllowed = true // r.another decides which ones
 	loader.ReadFromURIFunc = r.another
 	if doc, err = loader.LoadFromDataWithPath(data, r.root); err != nil {
 		var f *outbound.Failure
@@ -85,7 +85,7 @@ func (s *Source) read(ctx context.Context) (doc *openapi3.T, root *url.URL, err 
 	return doc, r.root, nil
 }
 
-// schemasIn is how many schemas a description names.
+// schemasIn counts the named schemas of a description.
 func schemasIn(doc *openapi3.T) int {
 	if doc.Components == nil {
 		return 0
@@ -113,7 +113,8 @@ func (r *reader) first() ([]byte, error) {
 	return r.plain(data)
 }
 
-// another reads a file that a reference leads to: below the folder of the first.
+// another reads a file that a reference names: it must be below the folder of
+// the first.
 func (r *reader) another(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
 	if r.files++; r.files >= maxDocuments {
 		return nil, fmt.Errorf("it refers to more than %d files", maxDocuments)
@@ -137,8 +138,8 @@ func (r *reader) another(_ *openapi3.Loader, u *url.URL) ([]byte, error) {
 	return r.plain(data)
 }
 
-// fetch gets a file: without the entry's credential, and with it if the server asks
-// for one.
+// fetch gets a file: first without the entry's credential, and with it if the
+// server requires one.
 func (r *reader) fetch(u *url.URL) ([]byte, error) {
 	s := r.source
 	request := outbound.Request{Method: http.MethodGet, URL: u, Again: true,
@@ -148,7 +149,7 @@ func (r *reader) fetch(u *url.URL) ([]byte, error) {
 	for {
 		client, err := s.access.Policy.Client(o)
 		if err != nil {
-			return nil, cmp.Or(refused, err) // with a credential for the API alone
+			return nil, cmp.Or(refused, err) // the credential is for the API only
 		}
 		answer, err := s.access.Call(r.ctx, client, request)
 		if err == nil {
@@ -164,15 +165,16 @@ func (r *reader) fetch(u *url.URL) ([]byte, error) {
 	}
 }
 
-// plain makes bounded JSON of a file.
+// plain converts a file to JSON, within the limits.
 func (r *reader) plain(data []byte) ([]byte, error) {
 	if r.left -= int64(len(data)); r.left < 0 {
 		return nil, fmt.Errorf("its OpenAPI description has more than %d bytes", maxBytes)
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	if text := bytes.TrimSpace(data); len(text) == 0 || text[0] != '{' && text[0] != '[' {
-		// Not as strict as for AAIF documents: statuses are written as numbers everywhere.
-		// The library bounds what aliases may become.
+		// This is less strict than for AAIF documents, because many
+		// descriptions write statuses as numbers. The library limits the
+		// expansion of aliases.
 		var err error
 		if data, err = yaml.YAMLToJSON(data); err != nil {
 			return nil, fmt.Errorf("its OpenAPI description is neither JSON nor YAML: %.300s", oneLine(err.Error()))
@@ -215,7 +217,7 @@ func measure(data []byte) (depth, values, refs int) {
 	return depth, values, refs
 }
 
-// isRef reports whether a JSON string is "$ref", in whatever spelling.
+// isRef reports whether a JSON string is "$ref", in any spelling.
 func isRef(quoted []byte) bool {
 	if bytes.IndexByte(quoted, '\\') < 0 || len(quoted) > len(`"\u0024\u0072\u0065\u0066"`) {
 		return string(quoted) == `"$ref"`
@@ -224,7 +226,7 @@ func isRef(quoted []byte) bool {
 	return json.Unmarshal(quoted, &name) == nil && name == "$ref"
 }
 
-// oneLine makes one line of a library's or a stranger's words.
+// oneLine converts a text of a library or a stranger to one line.
 func oneLine(text string) string {
 	return strings.Join(strings.Fields(strings.ToValidUTF8(text, "")), " ")
 }

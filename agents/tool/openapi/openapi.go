@@ -15,21 +15,23 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Options are the operator's, for one entry.
+// Options are the operator's settings for one entry.
 type Options struct {
 	// Server replaces the servers that the description names: a base URL, which the
 	// policy has to allow like any other.
 	Server string
 
-	// Logger gets what was left out of a description. Default discards.
+	// Logger receives which parts of a description were left out. Default:
+	// discarded.
 	Logger *slog.Logger
 }
 
-// pause is how long a description that could not be read is not asked for again.
+// pause is the delay before a description is read again after a failure.
 const pause = 5 * time.Second
 
-// Open makes a source of an entry of protocol openapi. It reads nothing yet. The
-// error says what is wrong with the entry, or what the policy does not allow.
+// Open makes a source for an entry of protocol openapi. It reads nothing yet.
+// The error says what is wrong with the entry, or what the policy does not
+// permit.
 func Open(entry *aaif.Tool, access outbound.Access, o Options) (*Source, error) {
 	s := &Source{entry: entry, access: access, log: o.Logger, turn: make(chan struct{}, 1)}
 	if s.log == nil {
@@ -58,8 +60,8 @@ func Open(entry *aaif.Tool, access outbound.Access, o Options) (*Source, error) 
 			return nil, fmt.Errorf("endpoint: %w", err)
 		}
 		s.remote = u
-		// What of the auth block cannot be done is an error now, not at the first call; but
-		// the description may have the rest of these two.
+		// Report unsupported settings of the auth block now, not at the first
+		// call. For these two types the description may complete the settings.
 		if auth := entry.Auth; auth != nil && auth.Type != aaif.AuthAWSSigV4 && (auth.Type != aaif.AuthOAuth2 || auth.TokenURL != "") {
 			if _, err := access.Client(u, auth); err != nil {
 				return nil, err
@@ -83,18 +85,18 @@ type Source struct {
 	log      *slog.Logger
 	location string
 	remote   *url.URL // of location, if it is not a file
-	wanted   []string // operations; empty is all
-	server   *url.URL // the operator's own; nil is the description's
+	wanted   []string // operations; empty: all
+	server   *url.URL // the operator's; nil: the description's
 
-	turn   chan struct{} // holds one item; who has it may use what follows
+	turn   chan struct{} // a mutex that can be waited for with a context; it guards the following fields
 	tools  []tool.Tool
 	failed error
-	again  time.Time // before it, failed stands
+	again  time.Time // until then, failed is returned
 }
 
-// Tools reads the description, if that has not been done, and returns its tools.
-// An error is a [tool.Error]; if the description cannot be had it is a
-// [tool.ErrUnavailable], and it is asked for again some seconds later.
+// Tools reads the description, if it was not read before, and returns its
+// tools. An error is a [tool.Error]; a description that is not available is a
+// [tool.ErrUnavailable], and is read again some seconds later.
 func (s *Source) Tools(ctx context.Context) ([]tool.Tool, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -157,7 +159,7 @@ func (s *Source) load(ctx context.Context) ([]tool.Tool, error) {
 	return tools, nil
 }
 
-// failure says in the port's words why there are no tools.
+// failure converts an error of reading the description.
 func (s *Source) failure(err error) error {
 	kind, message := tool.ErrFailed, err.Error()
 	var f *outbound.Failure
@@ -175,7 +177,7 @@ func (s *Source) failure(err error) error {
 	return &tool.Error{Kind: kind, Tool: s.entry.Name, Message: message, Err: err}
 }
 
-// kindOf is the port's kind of a failed call.
+// kindOf returns the kind of a failed call.
 func kindOf(f *outbound.Failure) tool.Kind {
 	switch f.Reason {
 	case outbound.ReasonRefused:

@@ -32,7 +32,8 @@ type Operation struct {
 // Definition returns what the description says.
 func (o *Operation) Definition() tool.Definition { return o.def }
 
-// RepeatSafe is true of idempotent methods (RFC 9110, section 9.2.2).
+// RepeatSafe reports whether the method is idempotent (RFC 9110, section
+// 9.2.2).
 func (o *Operation) RepeatSafe() bool {
 	return o.method != http.MethodPost && o.method != http.MethodPatch
 }
@@ -108,7 +109,8 @@ func (o *Operation) request(raw json.RawMessage) (outbound.Request, error) {
 	return r, o.writeBody(&r, args[bodyArg])
 }
 
-// url is the server's URL, the path with its places filled in, and the query.
+// url returns the server's URL with the path, its placeholders filled in, and
+// the query.
 func (o *Operation) url(filled map[string]string, query []string) (*url.URL, error) {
 	segments := strings.Split(o.path, "/")
 	for i, segment := range segments {
@@ -166,7 +168,7 @@ func (o *Operation) writeBody(r *outbound.Request, raw json.RawMessage) error {
 	return nil
 }
 
-// failure says in the port's words why a call failed.
+// failure converts the error of a call.
 func (o *Operation) failure(err error) error {
 	var f *outbound.Failure
 	if !errors.As(err, &f) {

@@ -27,13 +27,13 @@ type param struct {
 	json     bool // its value is JSON, whatever its style
 }
 
-// ours are the headers that no argument sets: those of the connection and of
-// credentials, and what this side says of a call itself.
+// ours are the headers that no argument may set: those of the connection and of
+// credentials, and those that this package sets.
 var ours = []string{"Accept", "Accept-Encoding", "Authorization", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Cookie", "Expect", "Forwarded",
 	"Host", "Idempotency-Key", "Keep-Alive", "Origin", "Proxy-Authorization", "Referer", "Te", "Trailer", "Traceparent", "Tracestate", "Transfer-Encoding", "Upgrade",
 	"User-Agent", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// newParam reads a parameter. It returns nil for one that is no argument.
+// newParam reads a parameter. It returns nil for one that is not an argument.
 func newParam(p *openapi3.Parameter) (*param, error) {
 	q := &param{name: p.Name, in: p.In, required: p.Required || p.In == "path", style: p.Style}
 	switch p.In {
@@ -72,7 +72,7 @@ func or(s, other string) string {
 	return s
 }
 
-// schemaOf is the schema of a parameter's value.
+// schemaOf returns the schema of a parameter's value.
 func schemaOf(p *openapi3.Parameter) *openapi3.SchemaRef {
 	if p.Schema != nil {
 		return p.Schema
@@ -85,7 +85,7 @@ func schemaOf(p *openapi3.Parameter) *openapi3.SchemaRef {
 	return nil
 }
 
-// value is an argument in the three shapes that styles know.
+// value is an argument in one of the three shapes of OpenAPI's styles.
 type value struct {
 	scalar string
 	list   []string
@@ -93,7 +93,7 @@ type value struct {
 	kind   byte        // s, l or o
 }
 
-// valueOf reads an argument. ok is false of null.
+// valueOf decodes an argument. ok is false for null.
 func (q *param) valueOf(raw json.RawMessage) (v value, ok bool, err error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return v, false, nil
@@ -123,8 +123,8 @@ func (q *param) valueOf(raw json.RawMessage) (v value, ok bool, err error) {
 	return v, true, nil
 }
 
-// flat is a value within an array or object as a text: what styles do not know, as
-// JSON.
+// flat returns a value within an array or object as text. Nested values, for
+// which styles define nothing, become JSON.
 func flat(raw json.RawMessage) string {
 	if text, ok := outbound.Scalar(raw); ok {
 		return text
@@ -132,8 +132,7 @@ func flat(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// parts are the texts of a value in the order in which they are joined, and whether
-// each stands as name=value.
+// parts returns the texts of a value in the order in which they are joined.
 func (v value) parts(explode bool, escape func(string) (string, error)) (parts []string, err error) {
 	add := func(text string) {
 		e, bad := escape(text)
@@ -161,7 +160,7 @@ func (v value) parts(explode bool, escape func(string) (string, error)) (parts [
 	return parts, err
 }
 
-// inPath is the text of a path parameter (OpenAPI, Style Values: simple, label,
+// inPath formats a path parameter (OpenAPI, Style Values: simple, label,
 // matrix).
 func (q *param) inPath(v value) (string, error) {
 	parts, err := v.parts(q.explode, outbound.PathSegment)
@@ -187,7 +186,7 @@ func (q *param) inPath(v value) (string, error) {
 	return strings.Join(parts, ","), nil
 }
 
-// inQuery are the parameters of a query: name=value, escaped.
+// inQuery returns the parameters of a query: name=value, escaped.
 func (q *param) inQuery(v value) []string {
 	escape := func(s string) (string, error) { return url.QueryEscape(s), nil }
 	parts, _ := v.parts(q.explode, escape)
@@ -215,7 +214,7 @@ func (q *param) inQuery(v value) []string {
 	return []string{name + "=" + strings.Join(parts, or(between, ","))}
 }
 
-// inHeader is the text of a header.
+// inHeader formats a header.
 func (q *param) inHeader(v value) (string, error) {
 	parts, _ := v.parts(q.explode, func(s string) (string, error) { return s, nil })
 	text := strings.Join(parts, ",")
@@ -225,7 +224,7 @@ func (q *param) inHeader(v value) (string, error) {
 	return text, nil
 }
 
-// inCookie are the cookies of a parameter.
+// inCookie returns the cookies of a parameter.
 func (q *param) inCookie(v value) []string {
 	// As in a query, with escapes that are legal in a cookie.
 	return q.inQuery(v)

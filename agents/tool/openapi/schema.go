@@ -12,21 +12,21 @@ import (
 	"github.com/aeemesh/aeemesh/intents/schema"
 )
 
-// The bounds of one operation's schemas.
+// Limits of one operation's schemas.
 const (
 	maxSchemas    = 2000      // subschemas
 	maxSchemaSize = 128 << 10 // bytes of JSON
-	maxEnum       = 500       // values; of more none is told
-	maxOutput     = 200       // subschemas of an output that counts as plain
+	maxEnum       = 500       // values; a longer list is left out
+	maxOutput     = 200       // subschemas; a larger output schema is not enforced
 	maxPatterns   = 200_000   // schema.PatternSize of all regular expressions of a description
 )
 
 var errSchemas = errors.New("its schemas are too large")
 
-// converter makes JSON Schema 2020-12 of an operation's schemas.
+// converter converts an operation's schemas to JSON Schema 2020-12.
 type converter struct {
 	v30    bool // OpenAPI 3.0: nullable, boolean exclusive bounds
-	output bool // of answers: what is writeOnly is left out, not what is readOnly
+	output bool // of answers: writeOnly properties are left out instead of readOnly ones
 	uses   map[*openapi3.Schema]int
 	names  map[*openapi3.Schema]string
 	defs   map[string]any
@@ -38,8 +38,9 @@ func newConverter(v30, output bool, most int, usable func(pattern string) bool) 
 	return &converter{v30: v30, output: output, uses: make(map[*openapi3.Schema]int), names: make(map[*openapi3.Schema]string), defs: make(map[string]any), left: most, usable: usable}
 }
 
-// usable says whether a regular expression of the description is told: those of
-// ECMA-262 alone are not, nor what is large, alone or together with the others.
+// usable reports whether a regular expression of the description is passed on:
+// not if it is valid in ECMA-262 only, or too large, by itself or together with
+// the others.
 func (b *builder) usable(pattern string) bool {
 	ok, known := b.patterns[pattern]
 	if known || b.spent > maxPatterns {
@@ -52,8 +53,8 @@ func (b *builder) usable(pattern string) bool {
 	return ok
 }
 
-// count counts how often each schema is referred to. What is met once is written
-// where it is met.
+// count counts the references to each schema. A schema with a single reference
+// is written inline.
 func (c *converter) count(ref *openapi3.SchemaRef) error {
 	if ref == nil || ref.Value == nil {
 		return nil
@@ -72,7 +73,7 @@ func (c *converter) count(ref *openapi3.SchemaRef) error {
 	return nil
 }
 
-// children are the schemas within a schema.
+// children returns the schemas within a schema.
 func children(s *openapi3.Schema) []*openapi3.SchemaRef {
 	all := slices.Concat(s.OneOf, s.AnyOf, s.AllOf, s.PrefixItems,
 		openapi3.SchemaRefs{s.Not, s.Items, s.Contains, s.PropertyNames, s.If, s.Then, s.Else, s.AdditionalProperties.Schema, s.UnevaluatedItems.Schema, s.UnevaluatedProperties.Schema})
@@ -84,7 +85,7 @@ func children(s *openapi3.Schema) []*openapi3.SchemaRef {
 	return all
 }
 
-// convert writes a schema, or a reference to it in $defs.
+// convert returns a schema, or a reference to it in $defs.
 func (c *converter) convert(ref *openapi3.SchemaRef) any {
 	if ref == nil || ref.Value == nil {
 		return true
@@ -105,7 +106,7 @@ func (c *converter) convert(ref *openapi3.SchemaRef) any {
 	return map[string]any{"$ref": "#/$defs/" + name}
 }
 
-// schema writes one schema.
+// schema converts one schema.
 func (c *converter) schema(s *openapi3.Schema) any {
 	if s.Always != nil {
 		return *s.Always
@@ -134,7 +135,7 @@ func (c *converter) schema(s *openapi3.Schema) any {
 	return m
 }
 
-// nullable lets a schema of 3.0 be null, too.
+// nullable makes a schema of 3.0 accept null, too.
 func nullable(m map[string]any) any {
 	types, ok := m["type"].([]string)
 	if one, single := m["type"].(string); single {
@@ -155,11 +156,11 @@ func nullable(m map[string]any) any {
 	return m
 }
 
-// words are the keywords that describe.
+// words adds the descriptive keywords.
 func (c *converter) words(s *openapi3.Schema, m map[string]any) {
 	if s.Type != nil && len(*s.Type) > 0 {
 		if m["type"] = []string(*s.Type); len(*s.Type) == 1 {
-			m["type"] = (*s.Type)[0] // as every model reads it
+			m["type"] = (*s.Type)[0] // the form that every model understands
 		}
 	}
 	for name, text := range map[string]string{"title": s.Title, "description": s.Description} {
@@ -167,7 +168,8 @@ func (c *converter) words(s *openapi3.Schema, m map[string]any) {
 			m[name] = clipText(text, 1000)
 		}
 	}
-	// A format is asserted, and answers are less exact than their descriptions.
+	// Formats are enforced, and answers are often less exact than their
+	// descriptions.
 	if s.Format != "" && !c.output {
 		m["format"] = s.Format
 	}
@@ -185,7 +187,7 @@ func (c *converter) words(s *openapi3.Schema, m map[string]any) {
 	}
 }
 
-// bounds are the keywords that bound numbers, strings and arrays.
+// bounds adds the keywords that bound numbers, strings and arrays.
 func (c *converter) bounds(s *openapi3.Schema, m map[string]any) {
 	for name, n := range map[string]*float64{"minimum": s.Min, "maximum": s.Max, "multipleOf": s.MultipleOf, "exclusiveMinimum": s.ExclusiveMin.Value, "exclusiveMaximum": s.ExclusiveMax.Value} {
 		if n != nil && (name != "multipleOf" || *n > 0) {
@@ -215,7 +217,7 @@ func (c *converter) bounds(s *openapi3.Schema, m map[string]any) {
 	}
 }
 
-// object are the keywords of objects, and the rest that hold schemas by name.
+// object adds the keywords of objects, and the others with schemas by name.
 func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	dropped := make(map[string]bool)
 	properties := make(map[string]any)
@@ -260,7 +262,8 @@ func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	if s.PropertyNames != nil {
 		m["propertyNames"] = c.convert(s.PropertyNames)
 	}
-	// Keywords that forbid what is not mentioned hold only if everything still is.
+	// Keywords that forbid what is not listed may be kept only if nothing was
+	// left out.
 	complete := len(dropped) == 0 && len(patterns) == len(s.PatternProperties)
 	for name, b := range map[string]openapi3.BoolSchema{"additionalProperties": s.AdditionalProperties, "unevaluatedItems": s.UnevaluatedItems, "unevaluatedProperties": s.UnevaluatedProperties} {
 		switch {
@@ -272,7 +275,7 @@ func (c *converter) object(s *openapi3.Schema, m map[string]any) {
 	}
 }
 
-// finish writes a schema with its $defs, within its bound.
+// finish adds the $defs, and checks the size.
 func (c *converter) finish(schema map[string]any) (json.RawMessage, error) {
 	if len(c.defs) > 0 {
 		schema["$defs"] = c.defs
@@ -287,9 +290,9 @@ func (c *converter) finish(schema map[string]any) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// plainOutput is the schema that results are held to: of the operation's one
-// successful answer, if that is JSON and its schema is an object or an array
-// without alternatives. nil is any.
+// plainOutput returns the schema that results are validated against: that of
+// the operation's only successful answer, if it is JSON and the schema is an
+// object or an array without alternatives. nil: any result is valid.
 func plainOutput(op *openapi3.Operation, v30 bool, usable func(pattern string) bool) json.RawMessage {
 	if op.Responses == nil {
 		return nil
@@ -331,14 +334,15 @@ func plainOutput(op *openapi3.Operation, v30 bool, usable func(pattern string) b
 	return nil
 }
 
-// isJSON is true of JSON's media types.
+// isJSON reports whether a media type is JSON.
 func isJSON(kind string) bool {
 	kind, _, _ = strings.Cut(strings.ToLower(kind), ";")
 	kind = strings.TrimSpace(kind)
 	return kind == "application/json" || strings.HasSuffix(kind, "+json")
 }
 
-// clipText bounds a stranger's prose, and takes out what does not print.
+// clipText truncates a stranger's text, and removes characters that are not
+// printable.
 func clipText(text string, most int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' && r != '\n' && r != '\t' || r == 0x7f || r == 0xFFFD {

@@ -12,21 +12,21 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// outboundClient is a client that operations with one server and one way of
+// outboundClient is a client that operations with the same server and
 // authentication share, and with it their tokens.
 type outboundClient struct {
 	client *http.Client
-	header string // that carries the credential, if one of its own does
+	header string // the header that carries the credential, if it has its own
 }
 
-// clientKey says which operations share a client.
+// clientKey identifies the operations that share a client.
 type clientKey struct {
 	origin, kind, in, name, header, token, scopes string
 }
 
-// client is the client of an operation at its server. Whether it is given the
-// entry's credential, and how, is what the auth block and the operation's security
-// say together (AAIF, Tool Definitions).
+// client returns the client of an operation at its server. The auth block and
+// the operation's security together determine whether and how the entry's
+// credential is sent (AAIF, Tool Definitions).
 func (b *builder) client(f found, server *url.URL) (*outboundClient, error) {
 	o := outbound.Options{Endpoint: server, Secrets: b.source.access.Secrets}
 	if auth := b.source.entry.Auth; auth != nil && auth.Type != "" && auth.Type != aaif.AuthNone {
@@ -42,7 +42,7 @@ func (b *builder) client(f found, server *url.URL) (*outboundClient, error) {
 			b.source.log.Warn("an operation asks for a credential, and the entry's auth block has none", "operation", f.String())
 		}
 	case f.op.Security != nil && len(requirements) == 0:
-		o.Auth = nil // the operation wants none
+		o.Auth = nil // the operation needs no credential
 	case len(requirements) > 0:
 		if !b.fit(&o, requirements) {
 			b.source.log.Warn("an operation's security has no alternative that the auth block fits; it is used as it is", "operation", f.String(), "auth", o.Auth.Type)
@@ -65,8 +65,8 @@ func (b *builder) client(f found, server *url.URL) (*outboundClient, error) {
 	return c, nil
 }
 
-// fit finds the first alternative that is one scheme which the auth block fits, and
-// takes from it what the block leaves open.
+// fit finds the first alternative that consists of a single scheme which fits
+// the auth block, and completes the block's settings from it.
 func (b *builder) fit(o *outbound.Options, requirements openapi3.SecurityRequirements) bool {
 	if b.doc.Components == nil {
 		return false
@@ -85,7 +85,7 @@ func (b *builder) fit(o *outbound.Options, requirements openapi3.SecurityRequire
 	return false
 }
 
-// fits says whether a scheme takes what the auth block gives.
+// fits reports whether a scheme fits the auth block.
 func fits(o *outbound.Options, s *openapi3.SecurityScheme, scopes []string, root *url.URL) bool {
 	http := func(scheme string) bool { return s.Type == "http" && strings.EqualFold(s.Scheme, scheme) }
 	switch o.Auth.Type {
@@ -110,7 +110,7 @@ func fits(o *outbound.Options, s *openapi3.SecurityScheme, scopes []string, root
 		auth := *o.Auth
 		if auth.TokenURL == "" {
 			if u, err := url.Parse(s.Flows.ClientCredentials.TokenURL); err == nil {
-				if u.Scheme == "" && root.Scheme != "" { // 3.1: relative to the description
+				if u.Scheme == "" && root.Scheme != "" { // 3.1: relative to the description's URL
 					u = root.ResolveReference(u)
 				}
 				auth.TokenURL = u.String()
@@ -125,7 +125,8 @@ func fits(o *outbound.Options, s *openapi3.SecurityScheme, scopes []string, root
 	return false
 }
 
-// credentialHeader is the header that an auth block fills, so that no argument does.
+// credentialHeader returns the header that an auth block sets, which no
+// argument may set.
 func credentialHeader(o outbound.Options) string {
 	switch {
 	case o.Auth == nil || o.Auth.Type == aaif.AuthMTLS || o.KeyIn == "query" || o.KeyIn == "cookie":

@@ -10,11 +10,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// MaxOperations is how many operations of one description are offered. Who wants
-// some of more selects them.
+// MaxOperations is how many operations of one description are offered. If there
+// are more, a fragment must select some.
 const MaxOperations = 128
 
-// found is an operation of a description.
+// found is a selected operation of a description.
 type found struct {
 	name   string // of the tool
 	method string
@@ -25,11 +25,12 @@ type found struct {
 
 func (f found) String() string { return f.method + " " + f.path }
 
-// methods are those that tools are made of, in the order in which they are listed.
+// methods are the methods of operations, in the order in which tools are
+// listed.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// operations are the wanted operations, in the order of their paths, or in the
-// order in which they were asked for.
+// operations returns the selected operations, in the order of their paths, or
+// of the selection.
 func (s *Source) operations(doc *openapi3.T) ([]found, error) {
 	var all []found
 	paths := doc.Paths.Map()
@@ -73,7 +74,7 @@ func (s *Source) operations(doc *openapi3.T) ([]found, error) {
 	return some, nil
 }
 
-// some20 names some operations, for an error.
+// some20 lists some operations, for an error.
 func some20(all []found) string {
 	var names []string
 	for _, f := range all[:min(len(all), 20)] {
@@ -85,8 +86,8 @@ func some20(all []found) string {
 	return strings.Join(names, ", ")
 }
 
-// name gives each operation the name of its tool: its operationId, or method and
-// path, in the characters that a tool's name may have, each once.
+// name sets the tool name of each operation: its operationId, or method and
+// path, converted to the characters of tool names and made unique.
 func name(all []found) {
 	taken := make(map[string]bool)
 	for i, f := range all {
@@ -107,8 +108,8 @@ func name(all []found) {
 	}
 }
 
-// legal replaces what is neither a letter, a digit, _ nor in more by _, without
-// two of these in a row, and cuts the rest off.
+// legal replaces characters that are neither letters, digits, _ nor in more by
+// _, without two of these in a row, and truncates the result.
 func legal(raw, more string, most int) string {
 	var b strings.Builder
 	last := byte(0)

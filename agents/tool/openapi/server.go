@@ -11,11 +11,11 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// maxServers is how many servers of an operation are looked at.
+// maxServers is how many servers of an operation are considered.
 const maxServers = 16
 
-// server is the base URL of an operation: the operator's own, or the first that the
-// description has for it (the operation, its path, the whole) and the policy allows.
+// server returns the base URL of an operation: the operator's own, or the first
+// permitted one of the description (of the operation, its path, or the whole).
 func (b *builder) server(f found) (*url.URL, error) {
 	if b.source.server != nil {
 		return b.source.server, nil
@@ -28,7 +28,7 @@ func (b *builder) server(f found) (*url.URL, error) {
 		servers = *f.op.Servers
 	}
 	if len(servers) == 0 {
-		servers = openapi3.Servers{{URL: "/"}} // OpenAPI Object, servers
+		servers = openapi3.Servers{{URL: "/"}} // the default, by the OpenAPI Object's servers
 	}
 	var refused error
 	for _, s := range servers[:min(len(servers), maxServers)] {
@@ -49,8 +49,8 @@ func (b *builder) server(f found) (*url.URL, error) {
 	return nil, refused
 }
 
-// resolve fills the variables of a server's URL in with their defaults, and makes it
-// absolute.
+// resolve replaces the variables in a server's URL by their defaults, and makes
+// it absolute.
 func (b *builder) resolve(s *openapi3.Server) (*url.URL, error) {
 	raw := s.URL
 	for _, name := range slices.Sorted(maps.Keys(s.Variables)) {

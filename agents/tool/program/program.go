@@ -25,17 +25,16 @@ const (
 	DefaultMaxStderr = 8 << 10 // bytes
 )
 
-// grace is how long the pipes of a program that has exited may stay open in the
-// hands of its children.
+// grace is how long children may hold the pipes of a program that has exited.
 const grace = 2 * time.Second
 
-// KeyVariable is the environment variable that holds the idempotency key of a
-// call, where it has one; see [tool.KeyFrom].
+// KeyVariable is the environment variable with the idempotency key of a call,
+// if it has one; see [tool.KeyFrom].
 const KeyVariable = "AEEMESH_IDEMPOTENCY_KEY"
 
 // Config says which program to run, and how.
 type Config struct {
-	// Definition is what the model is told.
+	// Definition is the definition that the model sees.
 	Definition tool.Definition
 
 	// Command is the program and its arguments. The program is named by a path
@@ -50,7 +49,7 @@ type Config struct {
 	Env []string
 
 	// RepeatSafe declares that the program may be run again for a call of which
-	// nobody knows whether it was done; see [tool.Repeatable].
+	// it is not known whether it was done; see [tool.Repeatable].
 	RepeatSafe bool
 
 	// MaxResult bounds standard output, in bytes. Default 1 MiB.
@@ -60,17 +59,17 @@ type Config struct {
 	// log. Default 8 KiB.
 	MaxStderr int
 
-	// Log is told what programs write to standard error, at level Info, where the
-	// call does not fail. The error of one that does has it: its cause is an
-	// [slog.LogValuer]. Default: nobody is told.
+	// Log receives the standard error of programs, at level Info, if the call
+	// does not fail. Otherwise the call's error contains it: its cause is an
+	// [slog.LogValuer]. Default: discarded.
 	Log *slog.Logger
 }
 
 // Tool runs a program for each call. Make it with [New].
 type Tool struct{ cfg Config }
 
-// New returns a Tool, or all that is wrong with cfg. It does no I/O: whether the
-// program exists shows at the first call.
+// New returns a Tool, or all errors in cfg. It does no I/O: a missing program
+// is reported by the first call.
 func New(cfg Config) (*Tool, error) {
 	var problems []error
 	if err := cfg.Definition.Validate(); err != nil {
@@ -89,7 +88,7 @@ func New(cfg Config) (*Tool, error) {
 	}
 	for i, env := range cfg.Env {
 		if name, _, ok := strings.Cut(env, "="); !ok || name == "" || strings.ContainsRune(env, 0) {
-			problems = append(problems, fmt.Errorf("env[%d]: want NAME=value", i)) // no value in errors
+			problems = append(problems, fmt.Errorf("env[%d]: want NAME=value", i)) // values must not appear in errors
 		}
 	}
 	if cfg.MaxResult < 0 || cfg.MaxStderr < 0 {
@@ -108,14 +107,14 @@ func New(cfg Config) (*Tool, error) {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	cfg.Command = slices.Clone(cfg.Command)
-	cfg.Env = append([]string{}, cfg.Env...) // never nil, which would mean inherit
+	cfg.Env = append([]string{}, cfg.Env...) // never nil, because os/exec would inherit the environment
 	return &Tool{cfg}, nil
 }
 
 // Definition returns what the model is told.
 func (t *Tool) Definition() tool.Definition { return t.cfg.Definition }
 
-// RepeatSafe is what the operator says.
+// RepeatSafe returns Config.RepeatSafe.
 func (t *Tool) RepeatSafe() bool { return t.cfg.RepeatSafe }
 
 // Call runs the program.
@@ -137,7 +136,8 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	left, err := run(runCtx, cmd, args, stdout, stderr)
 	switch {
 	case cmd.ProcessState == nil:
-		// The reason names paths of this machine: for the log, not the model.
+		// The reason contains paths of this machine: it is for the log, not the
+		// model.
 		return nil, t.fail(tool.ErrFailed, "the program could not be started", err)
 	case context.Cause(runCtx) == errTooMuch:
 		return nil, t.fail(tool.ErrInvalidResult, fmt.Sprintf("more than %d bytes", t.cfg.MaxResult), &ended{errTooMuch, stderr})
@@ -157,9 +157,9 @@ func (t *Tool) Call(ctx context.Context, args json.RawMessage) (json.RawMessage,
 	return result, nil
 }
 
-// run runs a program until it has ended and what it wrote is read. left says
-// that children of it held its input or output open for longer than the grace;
-// they are killed then. So is the whole group when ctx is done.
+// run runs a program until it has ended and its output is read. left reports
+// that children held its input or output open for longer than the grace; they
+// were killed. When ctx ends, the whole group is killed.
 func run(ctx context.Context, cmd *exec.Cmd, stdin []byte, stdout, stderr io.Writer) (left bool, err error) {
 	var pipes []*os.File // read and write ends in turn
 	defer func() {
@@ -217,8 +217,8 @@ var (
 	errNotJSON = errors.New("the program's output is not one JSON value")
 )
 
-// ended is why a call has failed, with what the program wrote to standard error,
-// for the one line that the caller logs of it.
+// ended is why a call has failed, with the program's standard error, for the
+// line that the caller logs.
 type ended struct {
 	error
 	stderr *tail
@@ -235,7 +235,7 @@ func (t *Tool) fail(kind tool.Kind, message string, cause error) error {
 	return &tool.Error{Kind: kind, Tool: t.cfg.Definition.Name, Message: message, Err: cause}
 }
 
-// words is what the model is told of a program that failed.
+// words returns the text for the model about a program that failed.
 func words(stdout []byte, cmd *exec.Cmd) string {
 	var out struct {
 		Error string `json:"error"`
@@ -249,14 +249,14 @@ func words(stdout []byte, cmd *exec.Cmd) string {
 	return "the program was killed"
 }
 
-// log tells what a program wrote to standard error that did not fail.
+// log logs the standard error of a program that succeeded.
 func (t *Tool) log(ctx context.Context, stderr *tail) {
 	if attrs := stderr.attrs(); attrs != nil {
 		t.cfg.Log.LogAttrs(ctx, slog.LevelInfo, "tool program wrote to standard error", append([]slog.Attr{slog.String("tool", t.cfg.Definition.Name)}, attrs...)...)
 	}
 }
 
-// head keeps what is written, up to max bytes, and then calls overflow.
+// head stores up to max bytes, and then calls overflow.
 type head struct {
 	buf      bytes.Buffer
 	max      int
@@ -271,14 +271,14 @@ func (h *head) Write(p []byte) (int, error) {
 	return h.buf.Write(p)
 }
 
-// tail keeps the last max bytes that are written.
+// tail stores the last max bytes.
 type tail struct {
 	buf []byte
 	max int
 	cut bool
 }
 
-// attrs are what there is to log; nil: nothing.
+// attrs returns the log attributes; nil if there is no output.
 func (t *tail) attrs() []slog.Attr {
 	if len(t.buf) == 0 {
 		return nil

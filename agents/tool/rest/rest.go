@@ -16,9 +16,9 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Open makes a source of the one tool that an entry of protocol http is. It
-// connects to nothing. The error says what is wrong with the entry, or what the
-// policy does not allow.
+// Open makes a source of the only tool of an entry of protocol http. It makes
+// no connection. The error says what is wrong with the entry, or what the
+// policy does not permit.
 func Open(entry *aaif.Tool, access outbound.Access) (tool.Source, error) {
 	t, err := New(entry, access)
 	if err != nil {
@@ -35,13 +35,15 @@ type Tool struct {
 	client   *http.Client
 }
 
-// Check says what is wrong with an entry's endpoint, whatever a policy allows.
+// Check reports what is wrong with an entry's endpoint, whatever a policy
+// permits.
 func Check(entry *aaif.Tool) error {
 	_, err := parse(entry)
 	return err
 }
 
-// parse reads an entry's endpoint, whose places are arguments of it.
+// parse parses an entry's endpoint. Its placeholders must be arguments of the
+// entry.
 func parse(entry *aaif.Tool) (*template, error) {
 	template, err := parseTemplate(entry.Endpoint)
 	if err != nil {
@@ -53,7 +55,7 @@ func parse(entry *aaif.Tool) (*template, error) {
 	return template, nil
 }
 
-// New makes a tool of an entry; see [Open].
+// New makes a tool from an entry; see [Open].
 func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
 	template, err := parse(entry)
 	if err != nil {
@@ -74,7 +76,7 @@ func New(entry *aaif.Tool, access outbound.Access) (*Tool, error) {
 	return &Tool{def: def, template: template, access: access, client: client}, nil
 }
 
-// declares checks that the arguments which are filled in exist.
+// declares checks that the placeholders are declared as arguments.
 func declares(schema json.RawMessage, places []string) error {
 	var s struct {
 		Properties map[string]json.RawMessage `json:"properties"`
@@ -92,10 +94,11 @@ func declares(schema json.RawMessage, places []string) error {
 	return nil
 }
 
-// Definition returns what the entry says.
+// Definition returns the entry's definition.
 func (t *Tool) Definition() tool.Definition { return t.def }
 
-// RepeatSafe is true of idempotent methods (RFC 9110, section 9.2.2).
+// RepeatSafe reports whether the method is idempotent (RFC 9110, section
+// 9.2.2).
 func (t *Tool) RepeatSafe() bool {
 	return t.template.method != http.MethodPost && t.template.method != http.MethodPatch
 }
@@ -159,7 +162,7 @@ func addQuery(u *url.URL, args map[string]json.RawMessage) {
 	}
 }
 
-// queryValues are the values of one argument.
+// queryValues returns the values of one argument.
 func queryValues(raw json.RawMessage) []string {
 	if string(raw) == "null" {
 		return nil
@@ -182,7 +185,7 @@ func queryValues(raw json.RawMessage) []string {
 	return all
 }
 
-// failure says in the port's words why a call failed.
+// failure converts the error of a call.
 func (t *Tool) failure(err error) error {
 	var f *outbound.Failure
 	if !errors.As(err, &f) {

@@ -13,17 +13,17 @@ import (
 	"github.com/aeemesh/aeemesh/agents/outbound"
 )
 
-// A template is an endpoint: a method, and a URL with places to fill in.
+// A template is a parsed endpoint: a method, and a URL with placeholders.
 type template struct {
 	method string
-	base   string   // scheme and authority, as they are
-	path   []string // segments, as they are written
+	base   string   // scheme and authority, unchanged
+	path   []string // segments, unchanged
 	query  []param
 }
 
-// param is a query parameter as it is written.
+// param is a query parameter of a template.
 type param struct {
-	text string // name=value, escaped, with places
+	text string // name=value, escaped, with placeholders
 }
 
 // maxTemplate bounds an endpoint, in bytes.
@@ -80,7 +80,7 @@ func parseTemplate(endpoint string) (*template, error) {
 	return t, nil
 }
 
-// example is the URL with every place filled in.
+// example is the URL with every placeholder filled in.
 func (t *template) example() string {
 	return place.ReplaceAllString(t.text(t.path, t.query), "x")
 }
@@ -93,7 +93,7 @@ func (t *template) text(path []string, query []param) string {
 	return s
 }
 
-// places are the names of the template's places.
+// places returns the names of the template's placeholders.
 func (t *template) places() []string {
 	var names []string
 	for _, m := range place.FindAllStringSubmatch(t.text(t.path, t.query), -1) {
@@ -104,7 +104,7 @@ func (t *template) places() []string {
 	return names
 }
 
-// fill makes a URL, and takes the arguments that it used out of args.
+// fill makes a URL, and removes the used arguments from args.
 func (t *template) fill(args map[string]json.RawMessage) (*url.URL, error) {
 	path, query := slices.Clone(t.path), make([]param, 0, len(t.query))
 	used := make(map[string]bool)
@@ -158,15 +158,15 @@ func fillSegment(segment string, args map[string]json.RawMessage, used map[strin
 	if bad != nil {
 		return "", bad
 	}
-	// Dots of the template and of arguments may have made one together.
+	// Dots of the template and of arguments may together form a dot segment.
 	if plain, err := url.PathUnescape(filled); err != nil || plain == "." || plain == ".." {
 		return "", errors.New("the arguments lead out of the path")
 	}
 	return filled, nil
 }
 
-// fillQuery fills one parameter of a query. keep is false if an argument that it
-// needs is not there.
+// fillQuery fills one parameter of a query. keep is false if an argument that
+// it needs is missing.
 func fillQuery(text string, args map[string]json.RawMessage, used map[string]bool) (filled string, keep bool, err error) {
 	keep = true
 	filled = place.ReplaceAllStringFunc(text, func(p string) string {

@@ -10,20 +10,20 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// Behaviour is what a tool is to do when called.
+// Behaviour is the behaviour of a tool when called.
 type Behaviour string
 
-// The behaviours that the suite asks for.
+// The behaviours that the suite needs.
 const (
 	Echo Behaviour = "echo" // return the arguments as the result
-	Fail Behaviour = "fail" // fail, with FailText as the words for the model
+	Fail Behaviour = "fail" // fail, with FailText as the message
 	Hang Behaviour = "hang" // wait until the call is cancelled
 )
 
-// FailText is what a failing tool says.
+// FailText is the message of a failing tool.
 const FailText = "the disk is full"
 
-// Definition is what a tool under test says of itself.
+// Definition is the definition of a tool under test.
 func Definition() tool.Definition {
 	return tool.Definition{
 		Name:        "subject",
@@ -33,12 +33,12 @@ func Definition() tool.Definition {
 	}
 }
 
-// Fake is a tool that behaves as told and records its calls. Fields must not be
-// changed once it is in use.
+// Fake is a tool with the given behaviour that records its calls. Fields must
+// not be changed once it is in use.
 type Fake struct {
 	Def       tool.Definition // what Definition returns
-	Behaviour Behaviour       // empty means Echo
-	Result    json.RawMessage // if set, what a call returns
+	Behaviour Behaviour       // empty: Echo
+	Result    json.RawMessage // if set, the result of every call
 
 	mu    sync.Mutex
 	calls []json.RawMessage
@@ -58,7 +58,7 @@ func (f *Fake) Calls() []json.RawMessage {
 // Definition returns f.Def.
 func (f *Fake) Definition() tool.Definition { return f.Def }
 
-// Call behaves.
+// Call behaves as Behaviour says.
 func (f *Fake) Call(ctx context.Context, args json.RawMessage) (json.RawMessage, error) {
 	f.mu.Lock()
 	f.calls = append(f.calls, slices.Clone(args))

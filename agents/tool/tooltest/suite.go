@@ -14,11 +14,12 @@ import (
 	"github.com/aeemesh/aeemesh/agents/tool"
 )
 
-// NewFunc builds the tool under test. Its Definition is [Definition], and it
-// behaves as told. It registers its own cleanup.
+// NewFunc makes the tool under test. Its Definition is [Definition], and it has
+// behaviour b. It registers its own cleanup.
 type NewFunc func(t *testing.T, b Behaviour) tool.Tool
 
-// patience bounds waits that should be short; a pass never waits for it.
+// patience bounds waits that are normally short; it does not slow down a
+// successful test.
 const patience = 30 * time.Second
 
 // Run is the conformance suite of [tool.Tool]. Run it under -race.
@@ -69,7 +70,7 @@ func testResult(t *testing.T, newTool NewFunc) {
 	for _, args := range []string{
 		`{}`,
 		`{"n":9007199254740993,"s":"a «b»\n<c>&","deep":{"list":[1,2.50,null,true]}}`,
-		`{"big":"` + strings.Repeat("x", 200_000) + `"}`, // more than a pipe holds
+		`{"big":"` + strings.Repeat("x", 200_000) + `"}`, // more than fits into a pipe
 	} {
 		got, err := call(t, tl, args)
 		if err != nil {

@@ -17,7 +17,7 @@ type Metrics struct {
 	reader   sdkmetric.Reader
 }
 
-// NewMetrics makes one; its reader belongs to one meter provider.
+// NewMetrics makes a Metrics; its reader must be given to one meter provider.
 func NewMetrics(version string) (*Metrics, error) {
 	registry := prometheus.NewRegistry()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Name: "aeemesh_build_info", Help: "The program that runs here; the value is 1.", ConstLabels: prometheus.Labels{"version": version}})
@@ -34,10 +34,10 @@ func NewMetrics(version string) (*Metrics, error) {
 	return &Metrics{registry, reader}, nil
 }
 
-// Reader is the one to give to a meter provider.
+// Reader returns the reader for a meter provider.
 func (m *Metrics) Reader() sdkmetric.Reader { return m.reader }
 
-// Handler answers /metrics.
+// Handler serves /metrics.
 func (m *Metrics) Handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 }

@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// maxAnswer bounds what a probe reads.
+// maxAnswer bounds the answer that a probe reads, in bytes.
 const maxAnswer = 1 << 20
 
-// Probe asks a URL, and returns nil where it answers 2xx. The error says what does
-// not hold, where the answer is a [Report].
+// Probe requests a URL, and returns nil if the status is 2xx. If the answer is
+// a [Report], the error lists the failed checks.
 func Probe(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err
 	}
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, // no proxy: it is this machine's
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, // without a proxy: the URL is on this machine
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	res, err := client.Do(req)
 	if err != nil {

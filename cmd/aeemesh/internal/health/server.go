@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Check is one thing that has to hold for the process to be ready.
+// Check is a condition for the process to be ready.
 type Check struct {
 	Name   string         `json:"name"`
 	OK     bool           `json:"ok"`
-	Why    string         `json:"why,omitempty"` // in words, where it does not hold or not well
+	Why    string         `json:"why,omitempty"` // the reason, if the check failed or is degraded
 	Detail map[string]any `json:"detail,omitempty"`
 }
 
-// Report is what /readyz answers.
+// Report is the answer of /readyz.
 type Report struct {
 	Ready  bool    `json:"ready"`
 	Checks []Check `json:"checks"`
 }
 
-// Alive is what /healthz answers.
+// Alive is the answer of /healthz.
 type Alive struct {
 	Status  string    `json:"status"` // "alive"
 	Version string    `json:"version"`
@@ -33,22 +33,22 @@ type Alive struct {
 	Started time.Time `json:"started"`
 }
 
-// Config is what a [Server] answers with.
+// Config holds the data of a [Server]'s answers.
 type Config struct {
 	Alive   Alive
-	Checks  func() []Check // called for each request, from several goroutines; it must return at once
-	Metrics http.Handler   // nil: there is no /metrics
+	Checks  func() []Check // called for each request, possibly by several goroutines; it must not block
+	Metrics http.Handler   // nil: /metrics does not exist
 	Logger  *slog.Logger
 }
 
-// Server answers on one address.
+// Server serves on one address.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
 	done     chan error
 }
 
-// Listen opens the address and answers from then on.
+// Listen opens the address and starts serving.
 func Listen(addr string, cfg Config) (*Server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -67,10 +67,10 @@ func Listen(addr string, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// URL is where the server answers.
+// URL is the server's URL.
 func (s *Server) URL() string { return "http://" + s.listener.Addr().String() }
 
-// Close stops it, after requests that have begun have been answered, within a
+// Close stops the server. Requests that have begun are answered, within a
 // second.
 func (s *Server) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -104,7 +104,7 @@ func handler(cfg Config) http.Handler {
 	return mux
 }
 
-// ReportOf sums checks up: all of them must hold.
+// ReportOf summarises checks: the process is ready if all pass.
 func ReportOf(checks []Check) Report {
 	r := Report{Ready: true, Checks: checks}
 	for _, c := range checks {
@@ -117,5 +117,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // who asked is gone
+	_ = json.NewEncoder(w).Encode(v) // the client is gone
 }

@@ -1,3 +1,2 @@
-// Package near finds the name that somebody meant who has mistyped one: "did you
-// mean agent.echo?".
+// Package near suggests names for a mistyped one: "did you mean agent.echo?".
 package near

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Names returns those of the candidates that name may have been meant to be, the
-// nearest first, at most most of them; none where nothing is near. Names that
-// differ in case, or in what separates their parts, are nearest; others may differ
-// in a quarter of their letters, and in two at least.
+// Names returns the candidates that are similar to name, the nearest first, at
+// most most of them. Names that differ only in case or in separators are
+// nearest; others may differ in a quarter of their letters, but at least in
+// two.
 func Names(name string, candidates []string, most int) []string {
 	type match struct {
 		name     string
@@ -37,7 +37,7 @@ func Names(name string, candidates []string, most int) []string {
 	return out
 }
 
-// fold leaves case and separators out.
+// fold removes case and separators.
 func fold(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch r {
@@ -48,12 +48,12 @@ func fold(s string) string {
 	}, strings.ToLower(s))
 }
 
-// maxName bounds the bytes of names that are compared, since the work grows with
-// the square.
+// maxName bounds the length of names that are compared, in bytes: the work
+// grows with the square.
 const maxName = 256
 
-// distance is how many letters have to be put in, left out, changed or swapped with
-// their neighbour to make one of the other.
+// distance is the number of letters that must be inserted, deleted, replaced or
+// swapped with their neighbour to turn a into b.
 func distance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	before, row, next := []int(nil), make([]int, len(y)+1), make([]int, len(y)+1)

@@ -1,10 +1,10 @@
-// Package outcome says what a command's error means to the program that ran the
-// command: a code, and an exit status that tells five kinds of failure apart.
-// Both are a contract, in docs/cli.md: codes and statuses are added, never
-// changed.
+// Package outcome classifies a command's error for the calling program: by a
+// code, and by an exit status that distinguishes five kinds of failure. Both
+// are a contract, documented in docs/cli.md: codes and statuses may be added,
+// but never changed.
 //
-// An error carries its outcome where the place that makes it knows best
-// ([NotFound], [Refused], [Conflict], [TimedOut]). Any other is told by what it
-// wraps: an error envelope of a peer's has its own code, and the sentinels of the
-// packages below have one each. What is left has failed.
+// An error can carry its outcome ([NotFound], [Refused], [Conflict],
+// [Stopped]). The outcome of any other error follows from what it wraps: an
+// error envelope of a peer has its own code, and each sentinel of the lower
+// packages has one. All remaining errors are failures.
 package outcome

@@ -20,10 +20,10 @@ import (
 const (
 	OK        = 0
 	Failed    = 1 // the work was not done, or a check found something
-	Usage     = 2 // the command line cannot be understood
-	NotThere  = 3 // what is named does not exist, or no worker of it answers
-	NotWanted = 4 // the server, the agent or the state of things does not allow it; nothing was done
-	Late      = 5 // the time for it was over; it may go on
+	Usage     = 2 // the command line is wrong
+	NotThere  = 3 // the named thing does not exist, or has no worker that answers
+	NotWanted = 4 // the server, the agent or the current state does not permit it; nothing was done
+	Late      = 5 // it timed out; the work may continue
 )
 
 // Codes of this program, beside those of the mesh ([envelope.Codes]).
@@ -31,12 +31,12 @@ const (
 	CodeFailed      envelope.Code = "E_FAILED"
 	CodeUsage       envelope.Code = "E_USAGE"
 	CodeInterrupted envelope.Code = "E_INTERRUPTED" // by a signal
-	CodeConflict    envelope.Code = "E_CONFLICT"    // it is there already, has ended already, or has changed meanwhile
+	CodeConflict    envelope.Code = "E_CONFLICT"    // it exists already, has ended already, or has changed meanwhile
 	CodeFull        envelope.Code = "E_FULL"        // there is no room for it
-	CodeUncertain   envelope.Code = "E_UNCERTAIN"   // the server may or may not have it
+	CodeUncertain   envelope.Code = "E_UNCERTAIN"   // the server may or may not have stored it
 )
 
-// Outcome is what an error means.
+// Outcome is the classification of an error.
 type Outcome struct {
 	Code envelope.Code
 	Exit int
@@ -50,23 +50,23 @@ type known struct {
 
 func (k *known) Unwrap() error { return k.error }
 
-// NotFound is fmt.Errorf for something that is not there.
+// NotFound is fmt.Errorf for something that does not exist.
 func NotFound(format string, args ...any) error {
 	return &known{fmt.Errorf(format, args...), Outcome{envelope.CodeNotFound, NotThere}}
 }
 
-// Refused is fmt.Errorf for what somebody does not allow.
+// Refused is fmt.Errorf for something that is not permitted.
 func Refused(format string, args ...any) error {
 	return &known{fmt.Errorf(format, args...), Outcome{envelope.CodeDenied, NotWanted}}
 }
 
-// Conflict is fmt.Errorf for what the state of things does not allow.
+// Conflict is fmt.Errorf for something that the current state does not permit.
 func Conflict(format string, args ...any) error {
 	return &known{fmt.Errorf(format, args...), Outcome{CodeConflict, NotWanted}}
 }
 
-// Stopped is fmt.Errorf for a wait that cause has ended: a signal interrupted it,
-// or the time was over.
+// Stopped is fmt.Errorf for a wait that ended because of cause: a signal or a
+// timeout.
 func Stopped(cause error, format string, args ...any) error {
 	o := Outcome{envelope.CodeTimeout, Late}
 	if errors.Is(cause, context.Canceled) {
@@ -75,7 +75,7 @@ func Stopped(cause error, format string, args ...any) error {
 	return &known{fmt.Errorf(format, args...), o}
 }
 
-// Of is what err means; nil is an [OK].
+// Of returns the outcome of err; for nil it is [OK].
 func Of(err error) Outcome {
 	if err == nil {
 		return Outcome{Exit: OK}
@@ -96,8 +96,8 @@ func Of(err error) Outcome {
 	return Outcome{CodeFailed, Failed}
 }
 
-// exitOf is the status of an error envelope. What the mesh refuses before any
-// work is told apart; an agent's own code has failed.
+// exitOf is the exit status of an error envelope. Refusals by the mesh, before
+// any work, have their own statuses; an agent's own code is a failure.
 func exitOf(code envelope.Code) int {
 	switch code {
 	case envelope.CodeNotFound, envelope.CodeNoResponders:
@@ -113,7 +113,7 @@ func exitOf(code envelope.Code) int {
 	return Failed
 }
 
-// sentinels are asked in this order: an error may wrap several.
+// sentinels are checked in this order, because an error may wrap several.
 var sentinels = []struct {
 	err     error
 	outcome Outcome

@@ -8,10 +8,10 @@ import (
 	"unicode/utf8"
 )
 
-// Replacement stands where a character is not fit.
+// Replacement replaces an unsafe character.
 const Replacement = unicode.ReplacementChar
 
-// Text makes s fit to be printed. New lines and tabs stay.
+// Text makes s safe to print. New lines and tabs are kept.
 func Text(s string) string {
 	if asciiFit(s) {
 		return s
@@ -27,14 +27,14 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Line is Text on one line: new lines and tabs become blanks.
+// Line is Text on one line: new lines and tabs become spaces.
 func Line(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(Text(s))
 }
 
-// JSON makes JSON fit to be printed: characters that are not fit are escaped
-// (they can stand in strings only), and a carriage return between values becomes
-// a blank. The value stays the same. What needs no change is returned as it is.
+// JSON makes JSON safe to print: unsafe characters, which can occur in strings
+// only, are escaped, and a carriage return between values becomes a space. The
+// value does not change. JSON that needs no change is returned as it is.
 func JSON(raw []byte) []byte {
 	s := string(raw)
 	if asciiFit(s) {
@@ -58,7 +58,7 @@ func JSON(raw []byte) []byte {
 	return b.Bytes()
 }
 
-// asciiFit reports whether s is ASCII that is fit: most of what is printed.
+// asciiFit reports whether s consists of safe ASCII only, as most output does.
 func asciiFit(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' && c != '\n' && c != '\t' || c >= 0x7F {
@@ -68,8 +68,8 @@ func asciiFit(s string) bool {
 	return true
 }
 
-// walk calls f with each character, its bytes, and whether it is fit where it
-// stands. A byte that is no UTF-8 comes as Replacement, and is not fit.
+// walk calls f with each character, its bytes, and whether it is safe in its
+// place. An invalid byte is passed as Replacement, and is unsafe.
 func walk(s string, f func(r rune, bytes string, fit bool)) {
 	var before rune
 	for len(s) > 0 {
@@ -92,11 +92,11 @@ const (
 	zwj  = '\u200D'
 )
 
-// joins reports whether r is of a script, or a sign, that joiners are used with:
-// none of Latin, Greek and Cyrillic, which words are forged in.
+// joins reports whether r is of a script, or a sign, that is used with joiners.
+// Latin, Greek and Cyrillic are not, in which words could be forged.
 func joins(r rune) bool { return r >= 0x0590 && r != utf8.RuneError && !hidden(r) }
 
-// hidden reports whether r commands a terminal or shows nothing.
+// hidden reports whether r controls a terminal or is invisible.
 func hidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point) &&
 		!unicode.Is(unicode.Prepended_Concatenation_Mark, r)

@@ -1,4 +1,5 @@
-// Package sdnotify tells the service manager how a service stands (sd_notify(3)):
-// datagrams on the socket that NOTIFY_SOCKET names. Where there is none it does
-// nothing, so that a service need not know who started it.
+// Package sdnotify reports a service's state to the service manager
+// (sd_notify(3)), by datagrams on the socket that NOTIFY_SOCKET names. Without
+// that variable it does nothing, so that a service need not know how it was
+// started.
 package sdnotify

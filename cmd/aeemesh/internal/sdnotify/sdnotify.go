@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// The states that are told.
+// The states that can be reported.
 const (
 	Ready    = "READY=1"
 	Stopping = "STOPPING=1"
 	alive    = "WATCHDOG=1"
 )
 
-// Notifier tells one service manager. The zero value tells nobody.
+// Notifier reports to one service manager. The zero value does nothing.
 type Notifier struct {
 	socket   string
 	watchdog time.Duration
 }
 
-// New reads the variables that a service manager sets; env looks them up. pid is
-// this process's: a watchdog may be meant for another one.
+// New reads the variables that a service manager sets; env looks them up. pid
+// is this process's: a watchdog may be meant for another process.
 func New(env func(string) string, pid int) Notifier {
 	n := Notifier{socket: env("NOTIFY_SOCKET")}
 	if !strings.HasPrefix(n.socket, "/") && !strings.HasPrefix(n.socket, "@") {
-		n.socket = "" // of a kind that is none here, such as vsock
+		n.socket = "" // a kind of socket that is not supported, such as vsock
 	}
 	if owner := env("WATCHDOG_PID"); owner != "" && owner != strconv.Itoa(pid) {
 		return n
@@ -53,20 +53,20 @@ func (n Notifier) Tell(states ...string) error {
 	return nil
 }
 
-// Status is a word for people, on one line.
+// Status is a text for people, on one line.
 func Status(format string, args ...any) string {
 	return "STATUS=" + strings.NewReplacer("\n", " ", "\r", " ").Replace(fmt.Sprintf(format, args...))
 }
 
-// Extend asks for time to stop in.
+// Extend asks for more time to stop.
 func Extend(d time.Duration) string {
 	return "EXTEND_TIMEOUT_USEC=" + strconv.FormatInt(d.Microseconds(), 10)
 }
 
-// Watch tells the watchdog that the process lives, twice in its time, whenever
-// lives has returned, until stop is closed. A process whose locks are stuck does
-// not return from lives and is started again. Without a watchdog it returns at
-// once.
+// Watch reports to the watchdog that the process lives, twice per watchdog
+// interval, each time after lives has returned, until stop is closed. If the
+// process's locks are stuck, lives does not return, and the process is
+// restarted. Without a watchdog Watch returns at once.
 func (n Notifier) Watch(stop <-chan struct{}, lives func()) {
 	if n.watchdog <= 0 {
 		return
@@ -75,7 +75,7 @@ func (n Notifier) Watch(stop <-chan struct{}, lives func()) {
 	defer tick.Stop()
 	for {
 		lives()
-		_ = n.Tell(alive) // the next one may come through
+		_ = n.Tell(alive) // the next report may succeed
 		select {
 		case <-stop:
 			return
