@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // TestMain makes the test binary its own agent program: started again with
@@ -15,5 +17,5 @@ func TestMain(m *testing.M) {
 	}
 	// nats.go's first asynchronous publish, over a connection that is just being
 	// closed, leaves a goroutine that waits for the connection's end.
-	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
+	goleak.VerifyTestMain(natstest.AtOnce(m, 8), goleak.IgnoreTopFunction("github.com/nats-io/nats.go/jetstream.(*jetStream).resetPendingAcksOnReconnect"))
 }

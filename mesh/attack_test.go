@@ -474,7 +474,7 @@ func TestAttackAnswersSentElsewhereAreNoMessages(t *testing.T) {
 			}
 			// The server answers in the order in which it is asked.
 			for _, stream := range []string{"KV_aee_state.$KV.aee_state." + attacker + ".small", jetstream.StreamDead + ".aee.dead." + attacker + ".dead"} {
-				if _, err := a.x.Request("$JS.API.DIRECT.GET."+stream, nil, 5*time.Second); err != nil {
+				if _, err := a.x.Request("$JS.API.DIRECT.GET."+stream, nil, patience); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -29,10 +29,11 @@ import (
 
 	"github.com/aeemesh/aeemesh/mesh"
 	"github.com/aeemesh/aeemesh/mesh/natsd"
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"aeemesh": main, "mcpserver": mcpServer, "stepwise": stepwise})
+	testscript.Main(natstest.AtOnce(m, 8), map[string]func(){"aeemesh": main, "mcpserver": mcpServer, "stepwise": stepwise})
 }
 
 // TestScripts runs the program as its users do, against real servers. -update
@@ -117,12 +118,27 @@ func cmdServer(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	if cfg.JetStream {
-		cfg.StoreDir = ts.MkAbs(store)
+		cfg.StoreDir = scriptStore(ts, store)
 	}
 	startServer(ts, cfg)
 	if streams {
 		ts.Check(applyTopology(ts.Value(lastServer{}).(*scriptServer).Server))
 	}
+}
+
+// scriptStore is a server's store in a script's folder, which may be a link to where a
+// file system in memory is.
+func scriptStore(ts *testscript.TestScript, name string) string {
+	path := ts.MkAbs(name)
+	root := natstest.StoreRoot()
+	if _, err := os.Lstat(path); root == "" || err == nil {
+		return path
+	}
+	dir, err := os.MkdirTemp(root, "aeemesh-test-")
+	ts.Check(err)
+	ts.Defer(func() { os.RemoveAll(dir) })
+	ts.Check(os.Symlink(dir, path))
+	return path
 }
 
 // scriptServer is the server that a script started last.

@@ -206,7 +206,7 @@ var topLevel = strings.Fields(`go.mod go.sum cmd mesh envelope intents agents st
 	Dockerfile LICENSE CONTRIBUTING.md CHANGELOG.md SECURITY.md .gitignore .dockerignore`)
 
 // unkept are in no commit: git's own folder and what .gitignore names.
-var unkept = []string{".git", "aeemesh", "bin", ".aeemesh", "*.test", "*.prof"}
+var unkept = []string{".git", "aeemesh", "bin", "dist", ".aeemesh", "*.test", "*.prof"}
 
 func TestTheRootHoldsWhatBelongsThere(t *testing.T) {
 	t.Parallel()

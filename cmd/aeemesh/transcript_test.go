@@ -84,7 +84,7 @@ func cmdMesh(ts *testscript.TestScript, _ bool, args []string) {
 	cfg := natsd.Config{Port: natsd.RandomPort}
 	live := slices.Contains(args, "live")
 	if !live {
-		cfg.JetStream, cfg.StoreDir = true, ts.MkAbs("store")
+		cfg.JetStream, cfg.StoreDir = true, scriptStore(ts, "store")
 	}
 	srv, err := natsd.New(cfg)
 	ts.Check(err)

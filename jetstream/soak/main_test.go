@@ -7,6 +7,8 @@ import (
 	"os/signal"
 	"syscall"
 	"testing"
+
+	"github.com/aeemesh/aeemesh/mesh/natsd/natstest"
 )
 
 // The test binary also runs the child processes.
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 		stop()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(natstest.AtOnce(m, 8).Run())
 }
 
 func testLauncher(t *testing.T) *launcher {

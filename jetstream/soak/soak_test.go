@@ -12,6 +12,9 @@ import (
 // crash runs a soak with short leases, so that a minute holds many faults.
 func crash(t *testing.T, o Options) *Report {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it kills for half a minute")
+	}
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

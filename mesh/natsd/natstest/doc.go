@@ -12,6 +12,10 @@
 // server says up to so much later, each on its own: a test that takes for
 // granted in which order two of them hear of something fails soon.
 //
+// Stores are in memory, where the machine has a file system there; with
+// AEEMESH_TEST_DISK=1 they are on the disk. [AtOnce] runs more tests at once than there
+// are cores.
+//
 // The port of a server is kept for its test, also between two servers: nobody else
 // is given it meanwhile (on Linux).
 //

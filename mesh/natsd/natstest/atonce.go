@@ -1,0 +1,35 @@
+package natstest
+
+import (
+	"flag"
+	"strconv"
+	"testing"
+)
+
+// AtOnce lets n of a package's parallel tests run at once, whatever the number of
+// cores, unless -parallel says otherwise: tests of a mesh wait for leases, processes
+// and servers more than they compute. It is for TestMain:
+//
+//	goleak.VerifyTestMain(natstest.AtOnce(m, 8))
+func AtOnce(m *testing.M, n int) *Main { return &Main{m, n} }
+
+// Main is a testing.M whose tests run more at once.
+type Main struct {
+	m *testing.M
+	n int
+}
+
+// Run runs the tests.
+func (m *Main) Run() int {
+	if !flag.Parsed() {
+		flag.Parse()
+	}
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "test.parallel" })
+	if !said {
+		if err := flag.Set("test.parallel", strconv.Itoa(m.n)); err != nil {
+			panic(err)
+		}
+	}
+	return m.m.Run()
+}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package natstest
+
+func memoryDir() string { return "" }
