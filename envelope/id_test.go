@@ -75,7 +75,7 @@ func allOnes(p []byte) {
 }
 
 // The increments within a millisecond are random, and no id is used twice.
-func TestIDsCannotBeForetold(t *testing.T) {
+func TestIDsCannotBePredicted(t *testing.T) {
 	t.Parallel()
 	source := idSource{read: ids.read}
 	seen := map[uint64]bool{}

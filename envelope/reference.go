@@ -38,7 +38,7 @@ func (e *Envelope) Refer(locator string) (Reference, error) {
 // Envelopes embedded in a payload, as in archives, are inert: nothing in this module
 // routes or processes them (AEE, "Exception: Archival and Forensic Snapshots").
 func (e *Envelope) References() ([]Reference, error) {
-	if !mayName(e.Payload, referencesMember) {
+	if !mayHaveMember(e.Payload, referencesMember) {
 		return nil, nil
 	}
 	var refs []Reference
@@ -66,9 +66,9 @@ func (e *Envelope) References() ([]Reference, error) {
 
 const referencesMember = "references"
 
-// mayName reports whether raw may have a member with this name. It also returns true for
-// every text with \u escapes, which might spell the name.
-func mayName(raw json.RawMessage, name string) bool {
+// mayHaveMember reports whether raw may have a member with this name. It also returns
+// true for every text with \u escapes, which might spell the name.
+func mayHaveMember(raw json.RawMessage, name string) bool {
 	return bytes.Contains(raw, []byte(`"`+name+`"`)) || bytes.Contains(raw, []byte(`\u`))
 }
 

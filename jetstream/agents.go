@@ -40,7 +40,7 @@ func (a *Agents) Put(ctx context.Context, rec registry.Record, after uint64) (ui
 	} else {
 		revision, err = a.update(ctx, at, data, after)
 	}
-	return revision, a.wrote(err, "register %q in %s", key, a.name)
+	return revision, a.writeError(err, "register %q in %s", key, a.name)
 }
 
 // Remove implements [registry.Registry].
@@ -52,11 +52,11 @@ func (a *Agents) Remove(ctx context.Context, key string, revision uint64) error 
 	if revision == 0 {
 		return fmt.Errorf("remove %q from %s: %w", key, a.name, registry.ErrChanged)
 	}
-	return a.wrote(a.remove(ctx, at, revision), "remove %q from %s", key, a.name)
+	return a.writeError(a.remove(ctx, at, revision), "remove %q from %s", key, a.name)
 }
 
-// wrote translates the error of a write.
-func (a *Agents) wrote(err error, format string, args ...any) error {
+// writeError translates the error of a write.
+func (a *Agents) writeError(err error, format string, args ...any) error {
 	if isWrongSequence(err) {
 		return fmt.Errorf(format+": %w", append(args, registry.ErrChanged)...)
 	}
@@ -71,7 +71,7 @@ func (a *Agents) Get(ctx context.Context, key string) (registry.Entry, error) {
 	}
 	e, err := a.get(ctx, at)
 	if err != nil {
-		return registry.Entry{}, a.missed(err, "get %q from %s", key, a.name)
+		return registry.Entry{}, a.readError(err, "get %q from %s", key, a.name)
 	}
 	return entryOf(key, e), nil
 }
@@ -84,7 +84,7 @@ func (a *Agents) At(ctx context.Context, key string, revision uint64) (registry.
 	}
 	e, err := a.at(ctx, at, revision)
 	if err != nil {
-		return registry.Entry{}, a.missed(err, "get %q at revision %d from %s", key, revision, a.name)
+		return registry.Entry{}, a.readError(err, "get %q at revision %d from %s", key, revision, a.name)
 	}
 	return entryOf(key, e), nil
 }
@@ -97,7 +97,7 @@ func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, err
 	}
 	all, err := a.history(ctx, at)
 	if err != nil {
-		return nil, a.missed(err, "history of %q in %s", key, a.name)
+		return nil, a.readError(err, "history of %q in %s", key, a.name)
 	}
 	out := make([]registry.Entry, len(all))
 	for i, e := range all {
@@ -106,8 +106,8 @@ func (a *Agents) History(ctx context.Context, key string) ([]registry.Entry, err
 	return out, nil
 }
 
-// missed translates the error of a read.
-func (a *Agents) missed(err error, format string, args ...any) error {
+// readError translates the error of a read.
+func (a *Agents) readError(err error, format string, args ...any) error {
 	if errors.Is(err, natsjs.ErrMsgNotFound) {
 		return fmt.Errorf(format+": %w: %w", append(args, registry.ErrNotFound, ErrNotFound)...)
 	}

@@ -94,12 +94,12 @@ func applyStream(ctx context.Context, js natsjs.JetStream, opts Options, c Chang
 				return c, err
 			}
 		} else if err != nil {
-			return c, explain(js.Conn(), named(ctx, js, c, err), "create %s%s", c.Name, c.reserves(err))
+			return c, explain(js.Conn(), withStreamNames(ctx, js, c, err), "create %s%s", c.Name, c.reserves(err))
 		}
 	}
 	if c.Action == ActionUpdate {
 		if _, err := js.UpdateStream(ctx, c.want); err != nil {
-			return c, explain(js.Conn(), named(ctx, js, c, err), "update %s%s", c.Name, c.reserves(err))
+			return c, explain(js.Conn(), withStreamNames(ctx, js, c, err), "update %s%s", c.Name, c.reserves(err))
 		}
 	}
 	return c, nil
@@ -140,9 +140,9 @@ func (c Change) reserves(err error) string {
 // jsSubjectsOverlap is nats-server's code for subjects that another stream captures.
 const jsSubjectsOverlap natsjs.ErrorCode = 10065
 
-// named adds to an error about overlapping subjects the names of the streams that capture
-// them.
-func named(ctx context.Context, js natsjs.JetStream, c Change, err error) error {
+// withStreamNames adds to an error about overlapping subjects the names of the streams
+// that capture them.
+func withStreamNames(ctx context.Context, js natsjs.JetStream, c Change, err error) error {
 	var api *natsjs.APIError
 	if !errors.As(err, &api) || api.ErrorCode != jsSubjectsOverlap {
 		return err

@@ -231,7 +231,7 @@ func TestNamesWithASuffixAreLegalAndDoNotCollide(t *testing.T) {
 	}
 }
 
-func TestApplyMendsWhatTheMeshReliesOn(t *testing.T) {
+func TestApplyRepairsRequiredSettings(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	// Streams that an operator may have created by hand.
@@ -419,7 +419,7 @@ func TestPermissionDeniedSaysSo(t *testing.T) {
 	}
 }
 
-func TestOptionsSayAllThatIsWrong(t *testing.T) {
+func TestOptionsReportAllErrors(t *testing.T) {
 	t.Parallel()
 	js := start(t)
 	_, err := jetstream.Apply(testContext(t), js, jetstream.Options{

@@ -83,7 +83,7 @@ func TestTheLeaseOfAConsumerIsItsOperators(t *testing.T) {
 	}
 }
 
-func TestApplyMendsConsumers(t *testing.T) {
+func TestApplyRepairsConsumers(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})

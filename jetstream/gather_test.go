@@ -79,7 +79,7 @@ func TestGatherIsTheSame(t *testing.T) {
 
 // Every publish waits for an acknowledgement, so the usual form is parsed without
 // encoding/json.
-func TestTheUsualAcknowledgementIsReadInPassing(t *testing.T) {
+func TestTheUsualAcknowledgementIsParsedFast(t *testing.T) {
 	js := start(t)
 	if _, err := js.CreateStream(testContext(t), natsjs.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
 		t.Fatal(err)

@@ -286,7 +286,7 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	}
 	r.mu.Lock()
 	d.Lease = s.lease
-	d.First = d.Delivered == 1 && !s.made.IsZero() && d.Stored.After(s.made.Add(madeSlack))
+	d.First = d.Delivered == 1 && !s.made.IsZero() && d.Stored.After(s.made.Add(clockSlack))
 	s.delivered(ack.pending)
 	ended := s.asked == 0
 	r.mu.Unlock()
@@ -306,8 +306,8 @@ func (r *laneRun) hear(msg *nats.Msg) {
 	}
 }
 
-// madeSlack is how far the clocks of two servers may differ.
-const madeSlack = 50 * time.Millisecond
+// clockSlack is how far the clocks of two servers may differ.
+const clockSlack = 50 * time.Millisecond
 
 // take passes a delivery to the worker or to the mover, and reports whether there was
 // room.

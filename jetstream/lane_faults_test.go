@@ -67,7 +67,7 @@ func (w *worker) restored(t testing.TB) {
 	waitFor(t, "the lane to work", func() bool { return w.Health().State == jetstream.LaneWorking })
 }
 
-func TestLaneMakesItsConsumerAnew(t *testing.T) {
+func TestLaneRecreatesItsConsumer(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
@@ -106,7 +106,7 @@ func TestLaneMakesItsConsumerAnew(t *testing.T) {
 	w.hears(t, q)
 }
 
-func TestLaneMakesNothingUnlessItMay(t *testing.T) {
+func TestLaneCreatesItsConsumerOnlyIfAllowed(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})
@@ -147,7 +147,7 @@ func TestLaneMakesNothingUnlessItMay(t *testing.T) {
 	w.hears(t, q)
 }
 
-func TestLaneOfAStreamThatIsMadeAnew(t *testing.T) {
+func TestLaneOfARecreatedStream(t *testing.T) {
 	t.Parallel()
 	ctx, js := testContext(t), start(t)
 	apply(t, js, jetstream.Options{})

@@ -223,7 +223,7 @@ func TestLaneDrawsByWeight(t *testing.T) {
 
 // A worker never has more tasks than places, and tasks that it has no room for go to
 // other workers.
-func TestLaneGivesBackWhatItHasNoRoomFor(t *testing.T) {
+func TestLaneRequeuesTasksItHasNoRoomFor(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Run(t, natsd.Config{JetStream: true})
 	js := connect(t, srv)

@@ -120,7 +120,7 @@ func TestASquattedMessageIDKeepsNothingOut(t *testing.T) {
 }
 
 // A message that is published again is stored once, if the user may read the stream.
-func TestAMessageThatComesAgainIsThereOnce(t *testing.T) {
+func TestAMessagePublishedAgainIsStoredOnce(t *testing.T) {
 	t.Parallel()
 	js := start(t)
 	apply(t, js, jetstream.Options{})

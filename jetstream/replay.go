@@ -58,7 +58,7 @@ func Replay(ctx context.Context, js natsjs.JetStream, opts ReplayOptions) iter.S
 		defer r.close()
 		for more := err == nil; more && ctx.Err() == nil; {
 			more, err = r.pass(ctx, yield)
-			if err != nil && opts.Follow && passing(err) { // the server may come back
+			if err != nil && opts.Follow && temporary(err) { // the server may come back
 				more, err = true, nil
 			}
 			more = more && err == nil && opts.Follow && r.wait(ctx)

@@ -211,7 +211,7 @@ func TestFollowFreshAsksNothing(t *testing.T) {
 // A follower notices by the number that a reply was lost, and reads it from the stream
 // before it yields the next one. Followers reuse each other's buffers; messages left in a
 // buffer must not be yielded.
-func TestFollowersKeepWhatTheyHearToThemselves(t *testing.T) {
+func TestFollowersShareNoMessages(t *testing.T) {
 	t.Parallel()
 	js := start(t)
 	apply(t, js, jetstream.Options{Only: []string{jetstream.StreamReply}})

@@ -91,7 +91,7 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 			return slot, nil
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
-		case err != nil && !passing(err):
+		case err != nil && !temporary(err):
 			return nil, err
 		case err != nil && !pause(ctx, s.lease/8):
 			return nil, fmt.Errorf("wait for a slot of %s: %w", entity, ctx.Err())
@@ -100,8 +100,8 @@ func (s *Slots) Acquire(ctx context.Context, entity string, limit int, holder st
 	}
 }
 
-// passing reports whether an error is temporary.
-func passing(err error) bool {
+// temporary reports whether an error is temporary.
+func temporary(err error) bool {
 	return !errors.Is(err, ErrDenied) && !errors.Is(err, ErrNotFound) && !errors.Is(err, nats.ErrConnectionClosed)
 }
 

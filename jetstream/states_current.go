@@ -26,7 +26,7 @@ import (
 func (s *States) current(ctx context.Context, key string) (Message, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	single, err := s.alone(ctx)
+	single, err := s.singleReplica(ctx)
 	if err != nil {
 		return Message{}, err
 	}
@@ -87,9 +87,9 @@ func (s *States) lastSequence(ctx context.Context, key string) (uint64, error) {
 // aloneLook is how long the number of replicas is cached.
 const aloneLook = time.Minute
 
-// alone reports whether the bucket is known to have a single replica. It fails if the
+// singleReplica reports whether the bucket is known to have a single replica. It fails if the
 // bucket does not exist.
-func (s *States) alone(ctx context.Context) (bool, error) {
+func (s *States) singleReplica(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	known, single := time.Since(s.looked) < aloneLook, s.single
 	s.mu.Unlock()
@@ -117,14 +117,14 @@ func (s *States) Absent(ctx context.Context, id state.ID) bool {
 	if s.check(ctx, id) != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, absentWait)
+	ctx, cancel := context.WithTimeout(ctx, absentTimeout)
 	defer cancel()
-	if single, err := s.alone(ctx); err != nil || !single {
+	if single, err := s.singleReplica(ctx); err != nil || !single {
 		return false
 	}
 	_, err := newest(ctx, s.js, s.stream, s.sub+stateKey(id))
 	return errors.Is(err, natsjs.ErrMsgNotFound)
 }
 
-// absentWait is the timeout of [States.Absent].
-const absentWait = 500 * time.Millisecond
+// absentTimeout is the timeout of [States.Absent].
+const absentTimeout = 500 * time.Millisecond

@@ -112,7 +112,7 @@ func TestSweepMakesRoom(t *testing.T) {
 }
 
 // A run that is written again while a sweep examines it stays.
-func TestSweepLeavesWhatWasOpenedAgain(t *testing.T) {
+func TestSweepKeepsReopenedRuns(t *testing.T) {
 	t.Parallel()
 	_, s := openStates(t)
 	id := state.ID{Entity: "agent.x", Run: "r"}
@@ -189,7 +189,7 @@ func TestSweepCollectsOrphans(t *testing.T) {
 
 // Finding 4 of the security review: if room is needed, commands for tasks that have not
 // started are deleted before any run.
-func TestSweepTakesNotesFirst(t *testing.T) {
+func TestSweepDeletesNotesFirst(t *testing.T) {
 	t.Parallel()
 	js := jetstream.Gather(start(t))
 	apply(t, js, jetstream.Options{Limits: map[string]jetstream.Limits{jetstream.BucketState: {MaxBytes: 1 << 20}}})

@@ -10,7 +10,7 @@ import (
 
 // CheckChecksum computes the checksum that a document without one should have: with it,
 // the document is accepted.
-func TestTheChecksumThatADocumentHasToHave(t *testing.T) {
+func TestCheckChecksum(t *testing.T) {
 	t.Parallel()
 	const bare = `{"sc_standard":"SC-006","sc_version":"3.4.0","state_id":"7f0c3f5e-6e0f-4d52-9a0c-1c2f8e6b9d01","agent_id":"7f0c3f5e-6e0f-4d52-9a0c-1c2f8e6b9d02","run_id":"7f0c3f5e-6e0f-4d52-9a0c-1c2f8e6b9d03","checkpoint_at":"2026-06-10T12:00:00Z","status":"paused","conversation":[{"role":"user","content":"Go."}]%s}`
 	doc := func(provenance string) []byte { return []byte(strings.Replace(bare, "%s", provenance, 1)) }

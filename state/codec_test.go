@@ -186,7 +186,7 @@ func TestTheTextIsCanonical(t *testing.T) {
 
 // Members that a newer release has added to x-aeemesh are preserved, in the order of
 // their names.
-func TestUnknownMembersStandInOrder(t *testing.T) {
+func TestUnknownMembersAreSorted(t *testing.T) {
 	t.Parallel()
 	c := full()
 	c.Mesh.More = nil
@@ -305,7 +305,7 @@ func items(v reflect.Value) []reflect.Value {
 
 // What Encode remembers is never stale: whatever is changed, and whichever clone is
 // encoded, the text is that of a checkpoint that was never encoded before.
-func TestWhatIsRememberedIsNeverStale(t *testing.T) {
+func TestTheMemoryOfEncodeIsNeverStale(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.SampledFrom([]string{"a", "b", strings.Repeat("long ", 200), "\"\\\n"})
@@ -391,7 +391,7 @@ func TestClonesAreIndependent(t *testing.T) {
 
 // A document has the format of the oldest release that can read it: releases without
 // teams can still read the run of a single agent.
-func TestFormatIsTheOldestThatSaysAll(t *testing.T) {
+func TestFormatIsTheOldestPossible(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		plan  json.RawMessage

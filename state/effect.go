@@ -78,7 +78,7 @@ func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason
 		return e.Status == EffectUnknown && (e.ID == call || e.Key == call)
 	})
 	if at < 0 {
-		return 0, c.whyNot(call)
+		return 0, c.settleError(call)
 	}
 	e := c.Mesh.Effects[at]
 	e.Epoch, e.SettledBy, e.Result, e.Error = c.Mesh.Epoch, by, nil, ""
@@ -115,8 +115,8 @@ func (c *Checkpoint) Settle(call, outcome string, result json.RawMessage, reason
 	return left, nil
 }
 
-// whyNot returns the reason why a call cannot be settled.
-func (c *Checkpoint) whyNot(call string) error {
+// settleError returns the reason why a call cannot be settled.
+func (c *Checkpoint) settleError(call string) error {
 	var unknown []string
 	for _, e := range c.Mesh.Effects {
 		switch {

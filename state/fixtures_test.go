@@ -369,7 +369,7 @@ func resume(t *testing.T, k state.Codec, c *state.Checkpoint) {
 
 // This release encodes the fixtures of its format to the bytes of the files. A difference
 // is a change of the wire format, and may require a new format.
-func TestFixturesAreWhatIsWritten(t *testing.T) {
+func TestFixturesEqualTheEncoding(t *testing.T) {
 	t.Parallel()
 	for name, f := range compatible {
 		// Each sealed file has its own nonce. The fixture with every field changes

@@ -8,7 +8,7 @@ import (
 
 // These names are wire format: after a change, workers of two releases would do one task
 // twice.
-func TestNamesThatLast(t *testing.T) {
+func TestNamesAreStable(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ got, want string }{
 		{state.RunID("agent.reviewer", "01JD0000000000000000000000"), "ddc34a24-e07d-5931-8778-75186b323389"},

@@ -84,7 +84,7 @@ func TestInboundRefuses(t *testing.T) {
 }
 
 // An agent that a plan names with another spelling is not asked either.
-func TestInboundPlanNamesNobody(t *testing.T) {
+func TestInboundPlanLosesItsChosenAgents(t *testing.T) {
 	t.Parallel()
 	for plan, want := range map[string]string{
 		`{"chosen":[{"key":"k","entity":"agent.bank"}],"scope":"s"}`:       `{"scope":"s"}`,

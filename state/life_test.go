@@ -421,7 +421,7 @@ func TestStripLeavesNoStackTrace(t *testing.T) {
 }
 
 // Nothing that a model or a tool says may keep a run from being stored.
-func TestEncodeTakesWhatIsSaid(t *testing.T) {
+func TestEncodeAcceptsAnyText(t *testing.T) {
 	t.Parallel()
 	c := state.New("agent.a", "t", "")
 	c.Append(model.User("half \xff a character"), start, 0)

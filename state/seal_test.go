@@ -229,7 +229,7 @@ func TestRefer(t *testing.T) {
 
 // Finding 18 of the security review: an attacker who can write to the store, but has no
 // key, cannot replace a record of a run with an older one, nor with one of another run.
-func TestARecordIsHeldToItsPlace(t *testing.T) {
+func TestARecordCannotReplaceAnother(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	k := state.Codec{Seal: ring(t, key(1))}

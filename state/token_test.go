@@ -83,7 +83,7 @@ func TestTokenGetsAnIDAndTheLongestLife(t *testing.T) {
 	}
 }
 
-func TestTokenThatNobodyMayIssue(t *testing.T) {
+func TestInvalidGrantsAreNotSigned(t *testing.T) {
 	t.Parallel()
 	signer, _ := newRing(t)
 	for name, change := range map[string]func(*state.Grant){

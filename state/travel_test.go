@@ -26,7 +26,7 @@ func travelling(t testing.TB) *state.Checkpoint {
 	return c
 }
 
-func TestOutboundLeavesOutWhatIsNobodysBusiness(t *testing.T) {
+func TestOutboundOmitsInternalMembers(t *testing.T) {
 	t.Parallel()
 	c := travelling(t)
 	out := c.Outbound("berlin", "paris", "9.8.7")

@@ -36,7 +36,7 @@ func ParseRecord(data []byte) (Record, error) {
 	}
 	var r Record
 	if err := jsonv2.Unmarshal(data, &r, jsonv2.RejectUnknownMembers(true)); err != nil {
-		return Record{}, fmt.Errorf("trust record: %w", misread(err))
+		return Record{}, fmt.Errorf("trust record: %w", recordError(err))
 	}
 	if err := r.check(); err != nil {
 		return Record{}, fmt.Errorf("trust record: %w", err)
@@ -44,8 +44,8 @@ func ParseRecord(data []byte) (Record, error) {
 	return r, nil
 }
 
-// misread says which member of a record cannot be decoded, without the names of Go types.
-func misread(err error) error {
+// recordError says which member of a record cannot be decoded, without the names of Go types.
+func recordError(err error) error {
 	var wrong *jsonv2.SemanticError
 	if !errors.As(err, &wrong) {
 		return err // not JSON

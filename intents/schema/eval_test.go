@@ -161,7 +161,7 @@ func oracle(t interface{ Fatalf(string, ...any) }, s *jsonschema.Schema, doc str
 
 // The unevaluated keywords see what the subschemas that accepted the value have
 // evaluated. Random schemas seldom get that far.
-func TestUnevaluatedSeesWhatAgreed(t *testing.T) {
+func TestUnevaluatedSeesAcceptingSubschemas(t *testing.T) {
 	t.Parallel()
 	const draft2019 = `"$schema":"https://json-schema.org/draft/2019-09/schema",`
 	objects := []string{`{}`, `{"a":1}`, `{"a":"x"}`, `{"b":1}`, `{"a":1,"b":1}`, `{"a":1,"b":"x"}`, `{"a":1,"b":1,"c":1}`, `{"a":"x","b":1}`}

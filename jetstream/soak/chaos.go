@@ -209,7 +209,7 @@ func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	s := Strike{Fault: f}
 	var at *hit
 	if f.Point != "" {
-		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
+		h, ok := c.workersAt(f.Point).arm(ctx, f.Point, c.patience())
 		if ok {
 			at, s.Run = &h, h.run
 		}
@@ -218,8 +218,8 @@ func (c *chaos) breakWay(ctx context.Context, f Fault) error {
 	return c.network(ctx, f, c.second.way, s, at)
 }
 
-// passing returns the processes that pass a point.
-func (c *chaos) passing(p Point) *workers {
+// workersAt returns the processes that pass a point.
+func (c *chaos) workersAt(p Point) *workers {
 	if slices.Contains(TakePoints, p) {
 		return c.second.receiver
 	}
@@ -232,7 +232,7 @@ func (c *chaos) breakServer(ctx context.Context, f Fault, servers *servers) erro
 	s := Strike{Fault: f}
 	pass := func() {}
 	if f.Point != "" {
-		h, ok := c.passing(f.Point).arm(ctx, f.Point, c.patience())
+		h, ok := c.workersAt(f.Point).arm(ctx, f.Point, c.patience())
 		if ok {
 			pass, s.Run = h.pass, h.run
 		}

@@ -39,7 +39,7 @@ func good() *task {
 	}
 }
 
-func TestModelAcceptsWhatIsRight(t *testing.T) {
+func TestModelAcceptsCorrectRuns(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*task){
 		"as it was":                         func(*task) {},

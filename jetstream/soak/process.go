@@ -49,7 +49,7 @@ func (l *launcher) start(ctx context.Context, name string, role ...string) (*pro
 	p := &process{name: name, lines: make(chan string, 64), ended: make(chan struct{}), log: log}
 	p.cmd = exec.Command(l.self[0], append(l.self[1:len(l.self):len(l.self)], role...)...)
 	p.cmd.Stderr = log
-	alone(p.cmd)
+	ownProcessGroup(p.cmd)
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// alone keeps a terminal's signals from the child: only the soak ends it.
-func alone(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// ownProcessGroup keeps a terminal's signals from the child: only the soak ends it.
+func ownProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func terminate(p *os.Process) { p.Signal(syscall.SIGTERM) }
 func freeze(p *os.Process)    { p.Signal(syscall.SIGSTOP) }

@@ -78,7 +78,7 @@ func testProxy(t *testing.T) *Proxy {
 	return p
 }
 
-func TestProxyHoldsAndLetsGo(t *testing.T) {
+func TestProxyHoldsAndReleases(t *testing.T) {
 	t.Parallel()
 	p := testProxy(t)
 	a := dial(t, p)
@@ -97,7 +97,7 @@ func TestProxyHoldsAndLetsGo(t *testing.T) {
 	b.hear(t, "three")
 }
 
-func TestProxyCutsWhatIsThereAndWhatComes(t *testing.T) {
+func TestProxyCutsOpenAndNewConnections(t *testing.T) {
 	t.Parallel()
 	p := testProxy(t)
 	a := dial(t, p)

@@ -101,8 +101,8 @@ func (s *second) close() {
 	s.release()
 }
 
-// halfway finds runs that the receiver has accepted but not queued for a worker.
-func (s *soak) halfway(ctx context.Context) (left []Violation) {
+// notQueued finds runs that the receiver has accepted but not queued for a worker.
+func (s *soak) notQueued(ctx context.Context) (left []Violation) {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	for rec, err := range jetstream.NewHandoffs(s.second.js, subject.Map{}).List(ctx, "") {

@@ -270,11 +270,11 @@ func (s *soak) soak(ctx context.Context) error {
 	late.Stop()
 	// A zombie can act only within its lease: wait for that.
 	pause(ctx, s.seen.settle)
-	left := append(s.leftOver(ctx, s.js), s.apart(ctx, s.conn, s.workers)...)
+	left := append(s.leftOver(ctx, s.js), s.deafAgents(ctx, s.conn, s.workers)...)
 	if s.second != nil {
 		left = append(left, s.leftOver(ctx, s.second.js)...)
-		left = append(left, s.apart(ctx, s.second.conn, s.second.workers)...)
-		left = append(left, s.halfway(ctx)...)
+		left = append(left, s.deafAgents(ctx, s.second.conn, s.second.workers)...)
+		left = append(left, s.notQueued(ctx)...)
 	}
 	reading, done := context.WithTimeout(ctx, s.Patience)
 	if readErr := s.seen.caughtUp(reading); readErr != nil {
@@ -361,9 +361,9 @@ func (s *soak) leftOver(ctx context.Context, js natsjs.JetStream) []Violation {
 	return left
 }
 
-// apart finds agents of workers that do not accept durable tasks after all faults have
+// deafAgents finds agents of workers that do not accept durable tasks after all faults have
 // ended.
-func (s *soak) apart(ctx context.Context, conn *nats.Conn, ws *workers) []Violation {
+func (s *soak) deafAgents(ctx context.Context, conn *nats.Conn, ws *workers) []Violation {
 	ctx, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	node, err := mesh.New(conn, mesh.Config{Entity: sender, Heartbeat: -1})
